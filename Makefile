@@ -2,20 +2,20 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# A PYTHON= that is not the environment's own makes that anew.
+# Another PYTHON= than the environment's own: the environment is made again.
 ifneq ($(filter command environment,$(origin PYTHON)),)
 PREFIX := import sys; print(sys.base_prefix, sys.version_info[:2])
 ifeq ($(shell [ -x $(BIN)/python ] && [ "$$($(PYTHON) -c '$(PREFIX)')" != "$$($(BIN)/python -c '$(PREFIX)')" ] && echo other),other)
-$(info $(VENV) is not of $(PYTHON): it is made again)
+$(info $(VENV) was made with another Python than $(PYTHON): it is made again)
 $(shell rm -rf $(VENV))
 endif
 endif
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
-# Shipped with the package, since `carico up --control-plane real` installs Go by it where there is none.
+# Part of the package: `carico up --control-plane real` installs Go from it if there is none.
 GO_LOCK := local/src/carico_local/binaries/go
 MEMBERS := libs/carico_core services/agent services/aggregator services/scheduler services/auth services/web local twin cli
 
-# What each set was installed from; a changed lock or pyproject installs anew.
+# What each set was installed from: a changed lock or pyproject installs it again.
 LOCAL_PROJECTS := $(foreach m,$(MEMBERS),$(m)/pyproject.toml)
 
 .PHONY: demo test test-system test-upstream check bench reference pictures install install-dev lock clean help
@@ -30,14 +30,14 @@ DEMO_FLAGS = $(if $(PODS),--pods $(PODS)) $(if $(NODES),--nodes $(NODES)) $(if $
 demo: install ## a local cluster, a job on it, and a report (PODS= NODES= WORKLOAD=pi|train|mixed ESTIMATOR=footprint|dual|joint|delta CEILING=)
 	@$(BIN)/carico demo $(strip $(DEMO_FLAGS))
 
-# WORKERS is how many tests run at the same time (default: the CPUs); ARGS goes to pytest in place of the tier.
+# WORKERS is how many tests run at the same time (default: CPUs + 2); ARGS goes to pytest instead of the tier.
 test: install-dev ## every test that needs no system software (WORKERS= ARGS="tests/unit -k words")
 	@$(BIN)/python -m $(if $(ARGS),pytest $(ARGS),tests.tools.tiers parallel serial $(if $(WORKERS),--workers $(WORKERS)))
 
-test-system: install-dev ## Docker, kubelets, compose, a browser; CARICO_TEST_SYSTEM=1 allows to fetch and start them
-	@$(BIN)/python -m tests.tools.tiers system
+test-system: install-dev ## Docker, kubelets, compose, a browser; CARICO_TEST_SYSTEM=1 allows fetching and starting them
+	@$(BIN)/python -m tests.tools.tiers browser system
 
-test-upstream: install-dev ## what takes long and runs on demand
+test-upstream: install-dev ## long tests, on demand
 	@$(BIN)/python -m tests.tools.tiers upstream
 
 check: install-dev ## ruff, mypy --strict, import contracts
@@ -48,7 +48,7 @@ check: install-dev ## ruff, mypy --strict, import contracts
 bench: install-dev ## the benchmarks' table; never part of a pass or fail
 	@$(BIN)/python -m bench $(ARGS)
 
-reference: install-dev ## write the tables of docs/metrics.md and docs/settings.md from the code
+reference: install-dev ## write the tables of docs/metrics.md, docs/settings.md and docs/security.md from the code
 	@$(BIN)/python -m carico_cli.reference
 
 pictures: install-dev ## the pictures and transcripts of the docs; on an idle machine
@@ -57,10 +57,10 @@ pictures: install-dev ## the pictures and transcripts of the docs; on an idle ma
 install: $(VENV)/.installed-demo ## what the demo needs, into .venv
 install-dev: $(VENV)/.installed-dev ## what the checks and tests need, into .venv
 
-# pip is the last that venv makes: an environment without it is a broken one, as where Debian's python3-venv is missing.
+# venv installs pip last: an environment without it is broken, for example because Debian's python3-venv is missing.
 $(VENV)/bin/pip:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"CARICO needs Python 3.11 or later; {sys.executable} is {v[0]}.{v[1]}. Name another: make PYTHON=/path/to/python3.12 ...")'
-	@$(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); echo "no environment could be made: on Debian and Ubuntu, apt-get install python3-venv" >&2; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); echo "the environment could not be created: on Debian and Ubuntu, run apt-get install python3-venv" >&2; exit 1; }
 
 $(VENV)/.installed-demo: requirements/demo.txt $(LOCAL_PROJECTS) | $(VENV)/bin/pip
 	@echo "installing CARICO into $(VENV) (once; about a minute, with nothing to see)"
@@ -73,9 +73,9 @@ $(VENV)/.installed-dev: requirements/dev.txt $(VENV)/.installed-demo
 	@$(PIP) install --require-hashes -r requirements/dev.txt
 	@touch $@
 
-lock: ## write the hashed locks anew from requirements/*.in (needs uv)
+lock: ## write the hashed locks from requirements/*.in (needs uv)
 	@for set in demo dev image compose build nats; do uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes requirements/$$set.in -o requirements/$$set.txt; done
 	@uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes $(GO_LOCK).in -o $(GO_LOCK).txt
 
-clean: ## remove the environment and what runs left in the tree
+clean: ## remove the environment and files that runs left in the tree
 	@rm -rf $(VENV) var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -145,7 +145,7 @@ async def running(folder: pathlib.Path, nodes: int) -> AsyncIterator[Cluster]:
     """Run a cluster of advertising Nodes, with its files in `folder`, for as long as the block."""
     parts = (commands.ETCD, commands.API, commands.SCHEDULER)
     found = tools.obtain(
-        parts, environ=dict(os.environ), clock=CLOCK, tell=lambda told: print(told.text, file=sys.stderr)
+        parts, environ=dict(os.environ), clock=CLOCK, report=lambda line: print(line.text, file=sys.stderr)
     )
     plane = standalone.Standalone(
         folder / "plane", environ=dict(os.environ), clock=CLOCK, found=found, parts=(commands.ETCD, commands.API)

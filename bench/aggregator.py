@@ -35,7 +35,7 @@ ROUND_TIMEOUT_S = 60.0
 
 def run(quick: bool) -> list[runner.Row]:
     """Messages a second end to end, and what their parts cost."""
-    with memory_use.seldom_looked_for():  # as the service runs
+    with memory_use.rare_collections():  # as the service runs
         return _rows(nodes=NODES_QUICK if quick else NODES, rounds=1 if quick else 5)
 
 

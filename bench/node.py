@@ -16,6 +16,7 @@ from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout, node_group, sweep
 from carico_local.node import settings
 from carico_local.node.runtime import client as runtime
+from carico_local.node.runtime import records as node_records
 
 CORES = 4.0
 SCALE = 0.125
@@ -63,9 +64,9 @@ async def measure(pods: int, *, seconds: float, period_ms: float = settings.QUOT
     if opened.group is None:
         raise RuntimeError(f"no cgroups to measure in: {opened.reason}")
     with tempfile.TemporaryDirectory() as root:
-        records = runtime.ensure_root(pathlib.Path(root))
-        beside = node_group.runtime_group(found, cluster, "node")
-        containers = runtime.Runtime(records.root, runtime_group=beside)
+        records = node_records.open_root(pathlib.Path(root), is_private=False)
+        runtime_group = node_group.runtime_group(found, cluster, "node")
+        containers = runtime.Runtime(records.root, runtime_group=runtime_group)
         try:
             await containers.connect()
             for number in range(pods):
@@ -81,7 +82,7 @@ async def measure(pods: int, *, seconds: float, period_ms: float = settings.QUOT
 async def _start(containers: runtime.Runtime, directory: pathlib.Path, group: groups.Group) -> None:
     group.create()
     group.set_cpu_weight(shares=qos.cpu_shares(0.0))
-    command = runtime.Command(
+    command = runtime.ContainerCommand(
         id=str(directory),
         argv=["carico-workload", "pi", "--seconds", "600"],
         env={"CARICO_SCALE": repr(SCALE)},

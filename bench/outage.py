@@ -1,7 +1,7 @@
 """A full minute without NATS, and one without the API, in the midst of a job: what became of its Pods.
 
 Tests freeze these for 12 s; this is the whole minute that the services are held to. The frozen process keeps its
-connections, which is harder than one that is gone: nobody is told.
+connections, which is harder than one that is gone: no client is notified.
 """
 
 import json

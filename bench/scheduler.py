@@ -30,7 +30,7 @@ _IS_WEB = (selectors.Requirement(key="app", operator=selectors.IN, values=("web"
 def run(quick: bool = False) -> list[Row]:
     """The table of this module. `quick` takes fewer repetitions, at the same size."""
     repetitions = 20 if quick else 200
-    with memory_use.seldom_looked_for():  # as the service runs
+    with memory_use.rare_collections():  # as the service runs
         return [*_decisions(repetitions), *_intake(rounds=3 if quick else 7)]
 
 

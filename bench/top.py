@@ -27,7 +27,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_local import nats_server
-from carico_scheduler import state
+from carico_scheduler import node_state, state
 from carico_scheduler.answers import known, queries
 from carico_scheduler.decide import cycle
 from carico_scheduler.report import decisions
@@ -56,7 +56,7 @@ def run(quick: bool = False) -> list[Row]:
         (f"{NODES} nodes: both together", server + asked, "% of a core", "at most 2"),
         (f"{NODES} nodes: the viewer's own CPU for what it hears", taken_in, "% of a core", ""),
         (f"{NODES} nodes: a new picture taken, sorted and drawn at 80x24", frame_ms, "ms", "at most 50"),
-        (f"{NODES} nodes: a key that sorts anew and draws", key_ms, "ms", "at most 50"),
+        (f"{NODES} nodes: a key that sorts again and draws", key_ms, "ms", "at most 50"),
     ]
 
 
@@ -81,7 +81,7 @@ async def _answer_s(repetitions: int) -> float:
         found.put_node(fleet_bench._node(index))
         subject, payload = _payload(index, seq=1)
         said = wire.decode_advertisement(payload, subject=subject)
-        found.put_advertisement(state.Heard(advertisement=said, sampled_s=time.monotonic()), time.monotonic())
+        found.put_advertisement(node_state.Heard(advertisement=said, sampled_s=time.monotonic()), time.monotonic())
     clock = clocks.SystemClock()
     log = decisions.Log(boot="0" * 16, threshold=1.0, clock=clock, on_record=lambda _: None, on_drop=lambda: None)
     from_these = known.Known(state=found, log=log, cycle=cycle.Cycle(rules), lease_s=10.0)

@@ -2,7 +2,7 @@
 
 Times are of the processor, not of the clock. Where other work shares its cores, even those come out two to three times
 as long, so a run is taken in slices of virtual time: the same seed does the same work in each, and the least over some
-runs is what the machine disturbed least. The large cluster runs once, in a process of its own, whose memory is told.
+runs is what the machine disturbed least. The large cluster runs once, in a process of its own; its memory is reported.
 """
 
 import multiprocessing

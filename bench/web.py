@@ -2,7 +2,7 @@
 
 Script time is what the page's callbacks take (messages, timers, frames) between one frame of the screen and the next,
 measured from outside: the callbacks are wrapped before the page's own code runs. On a machine that does much besides, a
-callback's time is also that of whoever ran meanwhile, and frames are fewer and longer; the mean of the thread's own CPU
+callback's time includes that of other processes, and frames are fewer and longer; the mean of the thread's own CPU
 time is then what can be trusted. Empty without Debian's Chromium.
 """
 

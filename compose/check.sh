@@ -1,8 +1,8 @@
 #!/bin/bash
-# Says whether `docker compose up` will work here, and what to do where it will not: one line each, exit code 2.
-# With words it goes on to `docker compose WORDS` where it will: compose/check.sh up -d --wait, or with any option that
-# Compose takes before its command: compose/check.sh --profile web up -d --wait.
-# Settings are those of docker-compose.yml (CARICO_COMPOSE_...), of the environment or of .env.
+# Checks whether `docker compose up` will work on this machine. Prints one line for each problem, with what to do, and exits
+# with 2. With arguments it then runs `docker compose ARGUMENTS`: compose/check.sh up -d --wait, also with options before
+# the command: compose/check.sh --profile web up -d --wait.
+# Settings are those of docker-compose.yml (CARICO_COMPOSE_...), from the environment or .env.
 set -u
 declare -i wrong=0
 
@@ -11,11 +11,11 @@ say() {
   wrong=2
 }
 
-older() {  # older GOT LEAST: whether a version is below another
+older() {  # older GOT LEAST: whether version GOT is lower than LEAST
   [ "$1" != "$2" ] && [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]
 }
 
-options() {  # options WORDS: those that stand before the command, one a line
+options() {  # options ARGUMENTS: those before the command, one per line
   while [ "$#" -gt 0 ]; do
     case "$1" in
       --*=*) echo "$1" ;;
@@ -29,7 +29,7 @@ options() {  # options WORDS: those that stand before the command, one a line
   done
 }
 
-# The port of a container that each published one leads to, and the variable that moves it.
+# For the port of a container: the variable that changes its published port.
 variable_of() {
   case "$1" in
     6443) echo CARICO_COMPOSE_API_PORT ;;
@@ -66,15 +66,15 @@ if [ "${memory:-0}" -lt $((2 << 30)) ]; then
   say "got $((memory >> 20)) MiB of memory, expected 2048: give the engine more, or start fewer nodes (--scale node=2)"
 fi
 
-# Compose itself says which ports it would publish, by profiles, .env and environment; where it cannot, it says why
-# itself, below. Those that are ours already are no obstacle.
+# Compose itself reports which ports it would publish, from profiles, .env and environment. If it fails, it reports why in
+# the last line of this script. Ports that this project already uses are not a problem.
 cd "$(dirname "$0")/.." || exit 2
 mapfile -t before < <(options "$@")
 ours="$(docker compose ${before[@]+"${before[@]}"} ps --format json 2>/dev/null)"
 while read -r target port; do
   [[ "$ours" != *"\"PublishedPort\":$port,"* ]] || continue
   if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
-    say "port $port of 127.0.0.1 is taken: end what listens there, or set $(variable_of "$target") to a free one"
+    say "port $port of 127.0.0.1 is in use: stop the program that listens there, or set $(variable_of "$target") to a free one"
   fi
 done < <(
   docker compose ${before[@]+"${before[@]}"} config 2>/dev/null |

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Puts Kubernetes' own programs where compose/kube/Dockerfile takes them from: found on this machine where their minor
-# version is the pinned one, else built once (minutes). CARICO_PYTHON: a Python with carico installed.
+# Copies Kubernetes' own programs to the folder that compose/kube/Dockerfile reads. They are found on this machine if their
+# minor version is the pinned one, else built once (minutes). CARICO_PYTHON: a Python with carico installed.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 python=${CARICO_PYTHON:-$here/../../.venv/bin/python}

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Prints the namespace, the identities of the bus and its certificates as a manifest; what is missing is made first.
+# Prints the namespace, the identities of the bus and its certificates as a manifest, and creates what is missing.
 #
 #   deploy/k8s/secrets.sh DIRECTORY | kubectl apply -f -
 #
-# DIRECTORY is yours to keep (not in git, not in the cluster): seeds in keys/, the authority in tls/. A second run prints
-# the same. CARICO and KUBECTL name the commands, NAMESPACE the namespace. KIND=callout: for overlays with the callout
-# (docs/security.md), whose services need no seeds. WEB=1: for overlays with the live page (docs/web.md).
+# Keep DIRECTORY safe (not in git, not in the cluster): it has seeds in keys/ and the certificate authority in tls/. A
+# second run prints the same. CARICO and KUBECTL name the commands, NAMESPACE the namespace. KIND=callout: for overlays with
+# the callout (docs/security.md), whose services need no seeds. WEB=1: for overlays with the live page (docs/web.md).
 set -eu
 directory=${1:?usage: secrets.sh DIRECTORY}
 carico=${CARICO:-carico}
@@ -16,15 +16,15 @@ here=$(cd "$(dirname "$0")" && pwd)
 umask 077
 mkdir -p "$directory"
 
-# What only this kind has in public.env, which is of the kind that was made last; keys stay as they are.
+# public.env is of the kind that was created last; this name is only in one of the kind that is wanted. Keys stay.
 case $kind in
     static) mark=CARICO_NATS_SCHEDULER ;;
     callout) mark=CARICO_NATS_ISSUER ;;
     *) echo "secrets.sh: got KIND=$kind, expected static or callout" >&2; exit 2 ;;
 esac
-# What bus-config says of a server's configuration is not for here: deploy/k8s has its own, with TLS.
+# The server configuration that bus-config describes is not used here: deploy/k8s has its own, with TLS.
 grep -qs "^$mark=" "$directory/public.env" || "$carico" bus-config "$kind" --out "$directory" >/dev/null
-# The last two: people come by a port-forward.
+# The last two are for port-forwards.
 [ -e "$directory/tls/tls.crt" ] || "$here/../nats/certificates.sh" "$directory/tls" "carico-nats.$namespace.svc" \
     "carico-nats.$namespace.svc.cluster.local" "*.carico-nats-peers.$namespace.svc" localhost 127.0.0.1 >&2
 
@@ -43,7 +43,7 @@ if [ "$kind" = callout ]; then
         --from-file=issuer="$directory/keys/issuer.nk" --from-file=xkey="$directory/keys/xkey.nk"
     exit
 fi
-# The seeds of those who run here; those of people (cli, owner, and reader but for the page) stay in DIRECTORY.
+# The seeds of the services. Those of people (cli, owner, and reader unless the page needs it) stay in DIRECTORY.
 for role in agent aggregator scheduler ${WEB:+reader}; do
     object secret generic "carico-nats-$role" --from-file=seed="$directory/keys/$role.nk"
 done

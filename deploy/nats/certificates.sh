@@ -1,16 +1,16 @@
 #!/bin/sh
-# A certificate authority and a server certificate for NATS, by openssl; for clusters without cert-manager.
+# Creates a certificate authority and a server certificate for NATS with openssl, for clusters without cert-manager.
 #
 #   deploy/nats/certificates.sh DIRECTORY NAME...     NAME: a DNS name or an IP address that clients connect to
 #   DAYS=365 deploy/nats/certificates.sh DIRECTORY carico-nats.carico.svc '*.carico-nats.carico.svc'
 #
-# Writes ca.crt, ca.key, tls.crt and tls.key. An authority that is there already is used again, so that a second run
-# renews the server's certificate alone. Keep ca.key out of the cluster.
+# Writes ca.crt, ca.key, tls.crt and tls.key. An existing authority is used again, so a second run only renews the
+# server's certificate. Keep ca.key out of the cluster.
 set -eu
 umask 077
 directory=${1:?usage: certificates.sh DIRECTORY NAME...}
 shift
-[ $# -gt 0 ] || { echo "certificates.sh: got no name, expected those by which clients reach the server" >&2; exit 2; }
+[ $# -gt 0 ] || { echo "certificates.sh: got no name, expected the names by which clients reach the server" >&2; exit 2; }
 days=${DAYS:-365}
 mkdir -p "$directory"
 cd "$directory"

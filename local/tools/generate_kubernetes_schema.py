@@ -2,8 +2,8 @@
 
     python local/tools/generate_kubernetes_schema.py > local/src/carico_local/api/model/kubernetes_schema.json
 
-The client's models know each type's fields, types and descriptions. They do not know how a strategic merge joins
-lists, so those keys stand below, as the patchStrategy and patchMergeKey tags of k8s.io/api have them.
+The client's models contain each type's fields, types and descriptions, but not how a strategic merge combines lists.
+Those keys are below, as in the patchStrategy and patchMergeKey tags of k8s.io/api.
 """
 
 import json
@@ -115,18 +115,18 @@ _INT_OR_STRING = {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"ty
 
 
 def short_name(model: str) -> str:
-    """The type's own name: V1Pod and CoreV1Event without the client's prefixes."""
+    """Return the type's own name: V1Pod and CoreV1Event without the client's prefixes."""
     return re.sub(r"^(Core|Events)?V1", "", model)
 
 
 def full_name(model: str) -> str:
-    """The definition's name as kube-apiserver spells it."""
+    """Return the definition's name as in kube-apiserver."""
     package = META if model in _META_TYPES else _PACKAGES.get(model, "io.k8s.api.core.v1")
     return f"{package}.{short_name(model)}"
 
 
 def field_schema(model: str, name: str, kind: str) -> dict[str, Any]:
-    """The OpenAPI v3 schema of one field, without its description."""
+    """Return the OpenAPI v3 schema of one field, without its description."""
     if kind == "object":
         return {"type": "object"} if name == "fieldsV1" else dict(_INT_OR_STRING)
     if name in _QUANTITIES or (name in _QUANTITY_MAPS and kind.startswith("Dict")):
@@ -144,14 +144,14 @@ def field_schema(model: str, name: str, kind: str) -> dict[str, Any]:
 
 
 def merge_extension(model: str, name: str) -> dict[str, str]:
-    """The strategic-merge extensions of a list field; empty for an atomic list."""
+    """Return the strategic-merge extensions of a list field; none for an atomic list."""
     strategy, key = _MERGE.get(f"{short_name(model)}.{name}", (None, None))
     extension = {} if strategy is None else {"x-kubernetes-patch-strategy": strategy}
     return extension if key is None else extension | {"x-kubernetes-patch-merge-key": key}
 
 
 def definition(model: str) -> dict[str, Any]:
-    """The OpenAPI v3 schema of one type."""
+    """Return the OpenAPI v3 schema of one type."""
     source = getattr(client, model)
     fields = {field.serialization_alias or name: field for name, field in source.model_fields.items()}
     properties = {}
@@ -176,7 +176,7 @@ def definition(model: str) -> dict[str, Any]:
 
 
 def reachable() -> list[str]:
-    """Every model that a root refers to, itself included."""
+    """Return every model that a root refers to, including itself."""
     found: set[str] = set()
     waiting = list(ROOTS)
     while waiting:
@@ -190,7 +190,7 @@ def reachable() -> list[str]:
 
 
 def main() -> None:
-    """Nothing; prints the schema, one type a line, so that a change reads well in a diff."""
+    """Print the schema, one type per line, so that a diff shows the changed types."""
     lines = (f"{json.dumps(full_name(model))}: {json.dumps(definition(model))}" for model in reachable())
     sys.stdout.write("{\n" + ",\n".join(lines) + "\n}\n")
 

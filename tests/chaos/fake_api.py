@@ -101,7 +101,7 @@ def overloaded(rng: random.Random, share: float) -> Fault:
 
 
 def wants_token(valid: Callable[[], str]) -> Fault:
-    """Whoever does not show this token is not known."""
+    """Answer 401 to a request without this token."""
 
     def fault(request: web.Request) -> web.Response | None:
         if request.headers.get("Authorization") == f"Bearer {valid()}":

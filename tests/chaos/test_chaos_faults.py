@@ -102,7 +102,7 @@ async def test_a_token_that_is_rotated_and_one_that_has_expired(tmp_path: pathli
         valid = "second"
         api.expire_watches()
         await site.until_succeeded(35)
-        # Expired: nobody gets in, until there is another.
+        # Expired: no connection is accepted until there is another.
         valid = "third"
         api.expire_watches()
         await asyncio.sleep(1.0)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from carico_core.domain import messages
 from carico_core.numerics.estimators import base
 from carico_scheduler.rules import policy as policies
-from carico_twin import agents, api_objects, bus, machine, records, scenario, work, world
+from carico_twin import agents, machine, records, scenario, virtual_time, work, world
 from carico_twin.schedulers import carico
 
 # The same draws on every run: what fails here fails for everybody.
@@ -61,7 +61,7 @@ def plans(
     draw: st.DrawFn, *, kinds: Sequence[work.Work] = KINDS, most_delay_s: float = 3.0, most_loss: float = 0.3
 ) -> scenario.Scenario:
     """Two to five nodes of 2 to 8 cores, some jobs, and a bus that is late and loses messages."""
-    link = bus.Link(
+    link = virtual_time.Link(
         delay_s=draw(st.sampled_from((0.0, 0.05, 1.0, 3.0)).filter(lambda delay_s: delay_s <= most_delay_s)),
         loss=draw(st.sampled_from((0.0, 0.1, 0.3)).filter(lambda loss: loss <= most_loss)),
     )
@@ -82,17 +82,17 @@ def options(estimator: str = "footprint", **rules: Any) -> world.CaricoOptions:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Bind:
-    """A bind as it was decided: by which advertisement, beside which Pods of the node that the API showed as alive."""
+    """A bind as it was decided: by which advertisement, and next to which Pods that were alive in the API."""
 
     record: records.PodRecord
     at_s: float
     said: messages.Advertisement
-    beside: tuple[records.PodRecord, ...]
+    neighbours: tuple[records.PodRecord, ...]
 
     @property
     def reserved(self) -> tuple[records.PodRecord, ...]:
-        """Those of the Pods beside it that the node did not know of."""
-        return tuple(pod for pod in self.beside if pod.uid not in self.said.covers)
+        """Return those of its neighbours that the node did not know of."""
+        return tuple(pod for pod in self.neighbours if pod.uid not in self.said.covers)
 
 
 class Watched:
@@ -118,7 +118,7 @@ class Watched:
         """The newest advertisement of a node that the scheduler has taken in."""
         scheduler = self.world.scheduler
         assert isinstance(scheduler, carico.Carico)
-        return scheduler.state.heard[api_objects.node_name(node)].advertisement
+        return scheduler.state.heard[records.node_name(node)].advertisement
 
     def free(self, node: int, job: str) -> float:
         """Pods of a job's class that a node says it takes, with nothing reserved."""
@@ -137,12 +137,12 @@ class Watched:
         if record not in self.world.pods:
             return
         now_s = self.world.now_s
-        beside = tuple(
+        neighbours = tuple(
             pod
             for pod in self.world.pods
             if pod.node == record.node and pod is not record and not pod.terminal_s + world.API_S <= now_s
         )
-        self.binds.append(Bind(record=record, at_s=now_s, said=self.said(record.node), beside=beside))
+        self.binds.append(Bind(record=record, at_s=now_s, said=self.said(record.node), neighbours=neighbours))
 
 
 def step_through(watched: Watched, look: Callable[[float], None]) -> None:
@@ -167,7 +167,7 @@ def class_name(job: str) -> str:
 
 
 def free_pods(said: messages.Advertisement, pod_class: str, reserved: Sequence[records.PodRecord]) -> float:
-    """Pods of a class that fit by an advertisement beside reserved ones (design, section 7, steps 11 and 12)."""
+    """Pods of a class that fit by an advertisement next to reserved ones (design, section 7, steps 11 and 12)."""
     left = _left(said, pod_class, collections.Counter(class_name(pod.job) for pod in reserved))
     if said.pods == 0 and not reserved:
         # An empty node takes one.

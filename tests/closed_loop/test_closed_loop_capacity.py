@@ -18,12 +18,12 @@ ENDLESS = 1e6
 
 
 def after_servers(
-    estimator: str, *, hardware: int = 1, seed: int = 1, known: bool = True, beside: bool = False,
+    estimator: str, *, hardware: int = 1, seed: int = 1, known: bool = True, with_pi: bool = False,
     threads: float = 0.02,
 ) -> tuple[float, float]:  # fmt: skip
     """Capacity for pi of a node with 20 idle servers, and of its empty peer.
 
-    known: four pi have run on both before. beside: one more starts with the servers; it counts as room.
+    known: four pi have run on both before. with_pi: one more starts with the servers; it counts as room.
     """
     plan = clusters.idle_plan(2, clusters.HARDWARE[hardware])
     watched = clusters.Watched(plan, clusters.options(estimator), seed)
@@ -33,10 +33,10 @@ def after_servers(
             watched.place(node, work.PI, 4, job="pi")
         watched.world.run_until(30.0)
     watched.place(0, dataclasses.replace(work.SERVER, threads=threads), SERVERS, job="server")
-    if beside:
+    if with_pi:
         watched.place(0, busy(1.0), 1, job="pi")
     watched.world.run_until(70.0)
-    return watched.free(0, "pi") + beside, watched.free(1, "pi")
+    return watched.free(0, "pi") + with_pi, watched.free(1, "pi")
 
 
 def busy(threads: float) -> work.Work:
@@ -56,15 +56,15 @@ def test_idle_servers_leave_the_capacity_for_pi(hardware: int, seed: int, known:
 
 
 @pytest.mark.parametrize(
-    ("estimator", "known", "beside"),
+    ("estimator", "known", "with_pi"),
     [
         ("footprint", False, False),
         ("footprint", True, False),
         ("footprint", True, True),
     ],
 )
-def test_twenty_idle_servers_leave_the_capacity_for_pi(estimator: str, known: bool, beside: bool) -> None:
-    found, empty = after_servers(estimator, known=known, beside=beside)
+def test_twenty_idle_servers_leave_the_capacity_for_pi(estimator: str, known: bool, with_pi: bool) -> None:
+    found, empty = after_servers(estimator, known=known, with_pi=with_pi)
     assert found == pytest.approx(empty, rel=NEAR)
 
 
@@ -128,7 +128,7 @@ def headlines(*, known: bool) -> tuple[tuple[float, float], ...]:
     for node in (0, 2, 3, 4):
         watched.place(node, kinds["light"], 3, job="light")
     watched.place(1, kinds["holds"], 4, job="holds")
-    # So long that it is seen for how long they stand still: what of two that come together grows, nobody can tell.
+    # So long that it is seen for how long they stand still: what of two that come together grows cannot be identified.
     now_s += 70.0
     watched.world.run_until(now_s)
     before = [watched.said(node).capacity for node in (0, 1)]

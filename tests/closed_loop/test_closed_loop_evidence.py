@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from carico_core.domain import messages
-from carico_twin import api_objects, catalogue, scenario, work, world
+from carico_twin import catalogue, records, scenario, work, world
 from tests.closed_loop import clusters
 
 LIAR, NEWCOMER = 0, 6
@@ -23,7 +23,7 @@ def plan() -> scenario.Scenario:
 
 def lied(said: messages.LocalSubspace) -> messages.LocalSubspace:
     """Pods cost a millionth, which is certain; the node has carried a million a core, and has a million cores."""
-    if said.node != api_objects.node_name(LIAR):
+    if said.node != records.node_name(LIAR):
         return said
     evidence = {
         name: dataclasses.replace(
@@ -74,9 +74,9 @@ def most_beside(found: world.World, node: int) -> int:
 
 
 def test_one_nodes_lies_change_neither_what_the_others_say_nor_what_they_carry(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest, beside = seen(monkeypatch, lying=False), seen(monkeypatch, lying=True)
-    assert beside.newcomers_cost == pytest.approx(honest.newcomers_cost, rel=0.05)
-    assert beside.newcomers_room == pytest.approx(honest.newcomers_room, rel=0.05)
+    honest, with_liar = seen(monkeypatch, lying=False), seen(monkeypatch, lying=True)
+    assert with_liar.newcomers_cost == pytest.approx(honest.newcomers_cost, rel=0.05)
+    assert with_liar.newcomers_room == pytest.approx(honest.newcomers_room, rel=0.05)
     # Nodes of four cores: believed, the lie brings 15 Pods to one of them.
-    assert max(honest.most_pods, beside.most_pods) <= 12
-    assert beside.ended_s <= 1.05 * honest.ended_s
+    assert max(honest.most_pods, with_liar.most_pods) <= 12
+    assert with_liar.ended_s <= 1.05 * honest.ended_s

@@ -77,7 +77,7 @@ def test_an_emptied_node_has_the_room_it_had_before_its_first_pod(plan: scenario
         now = estimate(watched, node)
         # Whatever class it is counted in, capacity is headroom over a cost that both have in common.
         assert now.headroom == pytest.approx(before[node].headroom, rel=NEAR), f"node {node}"
-        # No Pod runs any more, so the headline is in Pods that nobody knows, as it was; its bound has only opened.
+        # No Pod runs any more, so the headline is in Pods of an unknown class, as it was; its bound has only opened.
         assert now.capacity >= before[node].capacity * (1.0 - NEAR), f"node {node}"
 
 

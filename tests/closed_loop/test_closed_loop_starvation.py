@@ -17,7 +17,7 @@ OVER_AT_ONCE = work.Work(name="over", cpu_s=0.05)
 KINDS = (
     OVER_AT_ONCE, work.PI, work.QUARTER_CORE, work.FOUR_THREADS, work.HOLDS_MEMORY, work.GROWS_MEMORY, work.LIMITED,
 )  # fmt: skip
-# A node that stands still for 15 s tries one Pod; the longest of them takes 80 s beside others.
+# A node that stands still for 15 s tries one Pod; the longest of them takes 80 s next to others.
 LIMIT_S = 900.0
 
 

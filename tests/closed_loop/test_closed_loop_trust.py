@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from carico_scheduler.rules import policy as policies
-from carico_twin import bus, scenario, work, world
+from carico_twin import scenario, virtual_time, work, world
 from tests.closed_loop import clusters
 
 LIAR = 0
@@ -55,7 +55,7 @@ def test_a_node_that_lies_never_holds_more_than_the_cap(plan: scenario.Scenario,
     watched = clusters.Watched(plan, clusters.options(max_pods_per_core=per_core), seed)
     watched.world.run_until(LOOKED_S)
     for bind in on_node(watched, LIAR):
-        assert len(bind.beside) + 1 <= cap(plan, per_core)
+        assert len(bind.neighbours) + 1 <= cap(plan, per_core)
 
 
 @pytest.mark.parametrize(("cores", "held"), [(2.0, 32), (4.0, 64), (8.0, POD_LIMIT)])
@@ -80,9 +80,9 @@ def test_a_node_that_accounts_for_none_of_its_pods_gets_none_after_30_s(plan: sc
     assert all(pod.binds <= 1 for pod in watched.world.pods)
     for bind in on_node(watched, LIAR):
         # Since when the API shows a Pod of the node as running that the node has not accounted for.
-        since_s = min((pod.started_s for pod in bind.beside if pod.started_s <= bind.at_s), default=bind.at_s)
+        since_s = min((pod.started_s for pod in bind.neighbours if pod.started_s <= bind.at_s), default=bind.at_s)
         assert bind.at_s - since_s <= RULES.suspect_after_s + SHOWN_S
-        assert len(bind.beside) + 1 <= cap(plan, RULES.max_pods_per_core)
+        assert len(bind.neighbours) + 1 <= cap(plan, RULES.max_pods_per_core)
 
 
 def test_a_suspect_node_is_passed_over_while_others_are_not() -> None:
@@ -122,7 +122,11 @@ def test_a_node_whose_agent_died_gets_nothing_after_its_lease(plan: scenario.Sce
 def test_the_pods_of_a_job_go_round_a_node_whose_agent_died() -> None:
     job = scenario.Job(name="pi", work=work.PI, pods=60, at_s=clusters.FIRST_POD_S)
     plan = scenario.Scenario(
-        name="dies", hardware=world.uniform(2), jobs=(job,), link=bus.Link(delay_s=0.05), agents_die_at_s=((1, 8.0),)
+        name="dies",
+        hardware=world.uniform(2),
+        jobs=(job,),
+        link=virtual_time.Link(delay_s=0.05),
+        agents_die_at_s=((1, 8.0),),
     )
     watched = clusters.Watched(plan, clusters.options(), 1)
     assert watched.world.run().finished

@@ -11,7 +11,7 @@ import grpclib.const
 import grpclib.exceptions
 
 from carico_agent.pod_events import containerd_client, containerd_wire
-from carico_agent.telemetry import cgroup_tree
+from carico_agent.telemetry.cgroups import hierarchy
 from tests.conformance import containerd_real
 from tests.conformance.fake_containerd import field
 
@@ -33,7 +33,7 @@ class Cri:
         self.containers: dict[str, str] = {}
 
     async def ready(self) -> None:
-        """Nothing, once the service answers; its socket is there before it is."""
+        """Wait until the service answers: its socket exists earlier."""
         async with asyncio.timeout(containerd_real.STARTUP_S):
             while True:
                 try:
@@ -102,6 +102,6 @@ def _remove_cgroups() -> None:
     roots = [pathlib.Path(word[1]) for word in words if word[2] in ("cgroup", "cgroup2")]
     for root in roots:
         folder = root / CGROUP.strip("/")
-        for path in [*cgroup_tree.folders(folder), folder]:
+        for path in [*hierarchy.folders(folder), folder]:
             with contextlib.suppress(FileNotFoundError):
                 path.rmdir()

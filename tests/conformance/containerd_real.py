@@ -63,7 +63,7 @@ class Containerd:
         return self.folder / "containerd.sock"
 
     def start(self) -> None:
-        """Nothing, once it listens."""
+        """Start it, and wait until it listens."""
         folders = {str(path.parent) for path in self.commands.values()}
         environment = {**os.environ, "PATH": os.pathsep.join([*folders, os.environ["PATH"]])}
         command = [str(self.commands["containerd"]), "--config", str(self.folder / "config.toml")]
@@ -73,7 +73,7 @@ class Containerd:
         assert process.poll() is None and self.socket.exists(), (self.folder / "log").read_text()[-2000:]
 
     def stop(self) -> None:
-        """Nothing, once it has ended; its containers go on."""
+        """Stop it, and wait until it has ended; its containers keep running."""
         if self.process is not None:
             self.process.terminate()
             self.process.wait(END_S)
@@ -99,13 +99,13 @@ class Containerd:
         return out.decode()
 
     async def import_image(self) -> None:
-        """Nothing, once containerd has `IMAGE`: one static command on nothing."""
+        """Import `IMAGE`, which holds one static command."""
         archive = self.folder / "image.tar"
         _write_image(archive, self.commands["busybox"])
         await self.ctr("images", "import", "--snapshotter", "native", str(archive))
 
     async def clear(self) -> None:
-        """Nothing runs any more."""
+        """End everything that runs."""
         names = (await self.ctr("container", "list", "--quiet")).split()
         tasks = (await self.ctr("task", "list", "--quiet")).split()
         for name in names:

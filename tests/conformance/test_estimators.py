@@ -81,7 +81,7 @@ def observation(
 
 
 def locked(*values: float) -> arrays.Array:
-    """An array that cannot be written: whoever tries, fails the test."""
+    """Return the array read-only: a write raises and fails the test."""
     return arrays.frozen(values, name="input")
 
 

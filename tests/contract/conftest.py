@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.contract import kube_sites
+from tests.contract import kube_site
 from tests.contract.kubernetes import control_planes
 
 
@@ -15,7 +15,7 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[control_plane
         api.pool.clear()
 
 
-@pytest.fixture(params=kube_sites.SITES)
-async def site(request: pytest.FixtureRequest) -> AsyncIterator[kube_sites.Site]:
-    async with kube_sites.SITES[request.param](request) as made:
+@pytest.fixture(params=kube_site.SITES)
+async def site(request: pytest.FixtureRequest) -> AsyncIterator[kube_site.Site]:
+    async with kube_site.SITES[request.param](request) as made:
         yield made

@@ -50,7 +50,7 @@ async def join(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncIterator[J
 
 
 async def taken(bus: Any, count: int = 1) -> list[buses.QueueItem]:
-    """What the queue gives, until there are so many: what came at once may be told in parts."""
+    """Return so many items of the queue, which may come in several batches."""
     items: list[buses.QueueItem] = []
     async with asyncio.timeout(WAIT_S), contextlib.aclosing(bus.pull()) as batches:
         async for batch in batches:
@@ -73,10 +73,14 @@ async def test_a_message_reaches_every_subscriber_of_its_subject_and_no_other(jo
     assert other == []
 
 
-async def test_a_handler_that_raises_ends_nothing(join: Join, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_handler_that_raises_is_called_again(join: Join, capsys: pytest.CaptureFixture[str]) -> None:
     bus = await join()
-    if isinstance(bus, memory_bus.MemoryBus):
-        return
+    # In memory a handler runs in the publisher's call, which raises: a test is to see it.
+    raised = (
+        pytest.raises(ValueError, match="a bug in a handler")
+        if isinstance(bus, memory_bus.MemoryBus)
+        else contextlib.nullcontext()
+    )
     seen: list[bytes] = []
 
     def handler(_: str, payload: bytes) -> None:
@@ -84,9 +88,11 @@ async def test_a_handler_that_raises_ends_nothing(join: Join, capsys: pytest.Cap
         raise ValueError("a bug in a handler")
 
     await bus.subscribe("carico.v1.capacity.*", handler)
-    await bus.publish("carico.v1.capacity.a", b"1")
-    await bus.publish("carico.v1.capacity.a", b"2")
+    for payload in (b"1", b"2"):
+        with raised:
+            await bus.publish("carico.v1.capacity.a", payload)
     await waiting.until(lambda: len(seen) == 2)
+    assert seen == [b"1", b"2"]
 
 
 async def test_an_ended_subscription_is_silent(join: Join) -> None:
@@ -105,8 +111,9 @@ async def test_an_ended_subscription_is_silent(join: Join) -> None:
 async def test_the_queue_keeps_the_newest_of_each_node_and_gives_it_once(join: Join) -> None:
     writer, reader = await join(), await join()
     for seq in range(3):
-        await writer.enqueue(subjects.subspace("n1"), f"n1-{seq}".encode(), msg_id=f"n1-{seq}")
-    await writer.enqueue(subjects.subspace("n2"), b"n2-0", msg_id="n2-0")
+        await writer.publish(subjects.subspace("n1"), f"n1-{seq}".encode())
+    await writer.publish(subjects.subspace("n2"), b"n2-0")
+    await waiting.answered(writer.backlog, lambda found: found.pending == 2)
     batch = await taken(reader, 2)
     assert sorted((item.subject, item.payload) for item in batch) == [
         ("carico.v1.subspace.n1", b"n1-2"),
@@ -114,14 +121,14 @@ async def test_the_queue_keeps_the_newest_of_each_node_and_gives_it_once(join: J
     ]
     for item in batch:
         await item.ack()
-    await writer.enqueue(subjects.subspace("n3"), b"n3-0", msg_id="n3-0")
+    await writer.publish(subjects.subspace("n3"), b"n3-0")
     assert [item.payload for item in await taken(reader)] == [b"n3-0"]
 
 
 async def test_a_batch_is_acknowledged_at_once_and_does_not_come_again(join: Join) -> None:
     bus = await join()
     for number in range(300):
-        await bus.enqueue(subjects.subspace(f"n{number}"), b"x", msg_id=str(number))
+        await bus.publish(subjects.subspace(f"n{number}"), b"x")
     seen: list[str] = []
     async with asyncio.timeout(WAIT_S), contextlib.aclosing(bus.pull()) as batches:
         async for batch in batches:
@@ -138,13 +145,6 @@ async def test_a_batch_is_acknowledged_at_once_and_does_not_come_again(join: Joi
                 stream = await bus._js.stream_info("CARICO_SUBSPACES")
 
 
-async def test_the_same_message_id_is_stored_once(join: Join) -> None:
-    bus = await join()
-    await bus.enqueue(subjects.subspace("n1"), b"first", msg_id="n1-1")
-    await bus.enqueue(subjects.subspace("n1"), b"again", msg_id="n1-1")
-    assert [item.payload for item in await taken(bus)] == [b"first"]
-
-
 async def test_replicas_share_the_queue(join: Join) -> None:
     writer = await join()
     taken: list[bytes] = []
@@ -158,7 +158,7 @@ async def test_replicas_share_the_queue(join: Join) -> None:
     tasks = [asyncio.create_task(replica(await join())) for _ in range(2)]
     try:
         for number in range(50):
-            await writer.enqueue(subjects.subspace(f"n{number}"), str(number).encode(), msg_id=str(number))
+            await writer.publish(subjects.subspace(f"n{number}"), str(number).encode())
         await waiting.until(lambda: len(taken) >= 50)
     finally:
         for task in tasks:
@@ -295,13 +295,13 @@ async def test_a_closed_bus_refuses_and_says_so(join: Join) -> None:
 
 async def test_what_is_held_and_what_is_waiting_can_be_seen(join: Join) -> None:
     bus = await join()
-    await bus.enqueue(subjects.subspace("n1"), b"12345", msg_id="n1-1")
+    await bus.publish(subjects.subspace("n1"), b"12345")
     await bus.publish(subjects.capacity("n1"), b"1")
 
     async def held() -> dict[str, int]:
         return {each.stream: each.messages for each in (await bus.backlog()).streams}
 
-    await waiting.answered(held, lambda told: told[streams.CAPACITY] > 0)
+    await waiting.answered(held, lambda told: told[streams.CAPACITY] and told[streams.SUBSPACES])
     found = await bus.backlog()
     assert (found.pending, found.unacknowledged, found.redelivered) == (1, 0, 0)
     assert await held() == {streams.CAPACITY: 1, streams.SUBSPACES: 1, streams.DECISIONS: 0, streams.MODEL_STREAM: 0}

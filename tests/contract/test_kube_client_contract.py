@@ -10,11 +10,11 @@ from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
 from carico_core.wire.kubernetes import lease as kubernetes_lease
-from tests.contract import kube_sites
+from tests.contract import kube_site
 from tests.contract.kubernetes import shapes
 
 
-async def test_a_bound_pod_names_its_node(site: kube_sites.Site) -> None:
+async def test_a_bound_pod_names_its_node(site: kube_site.Site) -> None:
     pod = await site.create("a")
     await site.bind(pod)
     bound = await site.client.request("GET", f"{site.pods}/a")
@@ -22,7 +22,7 @@ async def test_a_bound_pod_names_its_node(site: kube_sites.Site) -> None:
     assert ("PodScheduled", "True") in {(item["type"], item["status"]) for item in bound["status"]["conditions"]}
 
 
-async def test_a_pod_is_bound_once(site: kube_sites.Site) -> None:
+async def test_a_pod_is_bound_once(site: kube_site.Site) -> None:
     pod = await site.create("a")
     await site.bind(pod)
     with pytest.raises(errors.Conflict):
@@ -30,14 +30,14 @@ async def test_a_pod_is_bound_once(site: kube_sites.Site) -> None:
     assert (await site.client.request("GET", f"{site.pods}/a"))["spec"]["nodeName"] == site.namespace
 
 
-async def test_of_two_binds_at_once_one_wins(site: kube_sites.Site) -> None:
+async def test_of_two_binds_at_once_one_wins(site: kube_site.Site) -> None:
     pod = await site.create("a")
     outcomes = await asyncio.gather(*(site.bind(pod, node=f"n{index}") for index in range(8)), return_exceptions=True)
     assert outcomes.count(None) == 1
     assert {type(outcome) for outcome in outcomes if outcome is not None} == {errors.Conflict}
 
 
-async def test_another_pod_of_the_same_name_is_not_bound(site: kube_sites.Site) -> None:
+async def test_another_pod_of_the_same_name_is_not_bound(site: kube_site.Site) -> None:
     first = await site.create("a")
     await site.delete("a")
     second = await site.create("a")
@@ -47,7 +47,7 @@ async def test_another_pod_of_the_same_name_is_not_bound(site: kube_sites.Site) 
     assert not (await site.client.request("GET", f"{site.pods}/a"))["spec"].get("nodeName")
 
 
-async def test_a_status_is_merged_and_guarded_by_uid(site: kube_sites.Site) -> None:
+async def test_a_status_is_merged_and_guarded_by_uid(site: kube_site.Site) -> None:
     pod = await site.create("a")
     uid = pod["metadata"]["uid"]
     for kind in ("Ready", "Initialized"):
@@ -62,7 +62,7 @@ async def test_a_status_is_merged_and_guarded_by_uid(site: kube_sites.Site) -> N
         )
 
 
-async def test_a_node_is_patched(site: kube_sites.Site) -> None:
+async def test_a_node_is_patched(site: kube_site.Site) -> None:
     name = f"node-{site.namespace}"
     await site.client.request("POST", "/api/v1/nodes", body={"metadata": {"name": name}})
     await api_actions.patch_node_status(site.client, node=name, status={"capacity": {"cpu": "4"}})
@@ -72,7 +72,7 @@ async def test_a_node_is_patched(site: kube_sites.Site) -> None:
     assert found["metadata"]["labels"]["x"] == "1"
 
 
-async def test_refusals_have_their_class(site: kube_sites.Site) -> None:
+async def test_refusals_have_their_class(site: kube_site.Site) -> None:
     await site.create("a")
     with pytest.raises(errors.NotFound):
         await site.client.request("GET", f"{site.pods}/none")
@@ -85,7 +85,7 @@ async def test_refusals_have_their_class(site: kube_sites.Site) -> None:
         await site.client.request("POST", site.pods, body={"spec": shapes.pod()["spec"]})
 
 
-async def test_one_of_two_writers_of_a_version_wins(site: kube_sites.Site) -> None:
+async def test_one_of_two_writers_of_a_version_wins(site: kube_site.Site) -> None:
     pod = await site.create("a")
     first = pod | {"metadata": pod["metadata"] | {"labels": {"by": "first"}}}
     await site.client.request("PUT", f"{site.pods}/a", body=first)
@@ -93,7 +93,7 @@ async def test_one_of_two_writers_of_a_version_wins(site: kube_sites.Site) -> No
         await site.client.request("PUT", f"{site.pods}/a", body=pod)
 
 
-async def test_a_lease_is_taken_once_and_renewed_by_its_holder(site: kube_sites.Site) -> None:
+async def test_a_lease_is_taken_once_and_renewed_by_its_holder(site: kube_site.Site) -> None:
     assert await api_actions.get_lease(site.client, namespace=site.namespace, name="leader") is None
     wanted = kubernetes_lease.Lease(
         namespace=site.namespace,
@@ -126,7 +126,7 @@ def replaced(lease: kubernetes_lease.Lease, *, holder: str) -> kubernetes_lease.
     )
 
 
-async def test_an_event_again_is_counted_up(site: kube_sites.Site) -> None:
+async def test_an_event_again_is_counted_up(site: kube_site.Site) -> None:
     await site.create("a")
     pod = await parsed(site, "a")
     recorder = api_actions.EventRecorder(
@@ -140,16 +140,16 @@ async def test_an_event_again_is_counted_up(site: kube_sites.Site) -> None:
     counts = {item["reason"]: (item.get("series") or {}).get("count", 1) for item in found}
     assert counts == {"Scheduled": 3, "FailedScheduling": 1}
     assert all(item["regarding"]["uid"] == pod.uid for item in found)
-    # An Event that expired meanwhile is written anew.
+    # An Event that expired meanwhile is created again.
     for item in found:
         await site.client.request("DELETE", f"{path}/{item['metadata']['name']}")
     await recorder.record(pod, reason="Scheduled", action="Binding", note="placed")
     assert len((await site.client.request("GET", path))["items"]) == 1
 
 
-async def parsed(site: kube_sites.Site, name: str) -> Any:
+async def parsed(site: kube_site.Site, name: str) -> Any:
     return api_objects.parse_pod(await site.client.request("GET", f"{site.pods}/{name}"))
 
 
 def test_every_api_is_under_contract() -> None:
-    assert sorted(kube_sites.SITES) == ["embedded", "memory", "real"]
+    assert sorted(kube_site.SITES) == ["embedded", "memory", "real"]

@@ -11,7 +11,7 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime.kube import list_watch, memory_kube, paged_lists
-from tests.contract import kube_sites
+from tests.contract import kube_site
 from tests.contract.kubernetes import shapes
 from tests.tools import waiting
 
@@ -19,7 +19,7 @@ PODS = "/api/v1/pods"
 
 
 class Copy:
-    """A reader of a mirror: keeps what it is told, and notes how."""
+    """A reader of a mirror: keeps the objects, and notes the kinds of events."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
@@ -27,7 +27,7 @@ class Copy:
         self._moved = asyncio.Event()
 
     async def follow(self, events: AsyncGenerator[list_watch.MirrorEvent, None]) -> None:
-        """Never returns."""
+        """Read until cancelled."""
         async with contextlib.aclosing(events):
             async for event in events:
                 self._take(event)
@@ -35,7 +35,7 @@ class Copy:
 
     async def until(self, wanted: Callable[[], bool]) -> None:
         """Returns once `wanted` holds."""
-        async with asyncio.timeout(kube_sites.PATIENCE_S):
+        async with asyncio.timeout(kube_site.PATIENCE_S):
             while not wanted():
                 self._moved.clear()
                 await self._moved.wait()
@@ -61,7 +61,7 @@ class Copy:
 
 @contextlib.asynccontextmanager
 async def following(
-    site: kube_sites.Site, events: AsyncGenerator[list_watch.MirrorEvent, None] | None = None
+    site: kube_site.Site, events: AsyncGenerator[list_watch.MirrorEvent, None] | None = None
 ) -> AsyncIterator[Copy]:
     """A copy that has listed once."""
     copy = Copy()
@@ -75,7 +75,7 @@ async def following(
             await task
 
 
-async def test_a_mirror_lists_then_tells_each_change(site: kube_sites.Site) -> None:
+async def test_a_mirror_lists_then_tells_each_change(site: kube_site.Site) -> None:
     await site.create("a")
     async with following(site) as copy:
         await site.create("b")
@@ -89,7 +89,7 @@ async def test_a_mirror_lists_then_tells_each_change(site: kube_sites.Site) -> N
     assert copy.objects["a"]["metadata"]["labels"] == {"x": "1"}
 
 
-async def test_a_list_of_many_pages_is_whole(site: kube_sites.Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_list_of_many_pages_is_whole(site: kube_site.Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paged_lists, "PAGE_LIMIT", 3)
     for number in range(8):
         await site.create(f"p{number}")
@@ -104,7 +104,7 @@ async def test_a_list_of_many_pages_is_whole(site: kube_sites.Site, monkeypatch:
 class Expiring:
     """A client to which the snapshot of its pages expires after the first."""
 
-    def __init__(self, client: kube_sites.Client) -> None:
+    def __init__(self, client: kube_site.Client) -> None:
         self.stream = client.stream
         self._client = client
 
@@ -118,7 +118,7 @@ class Expiring:
 
 @pytest.mark.parametrize("count", [4, 200])
 async def test_a_list_whose_pages_expire_is_whole(
-    site: kube_sites.Site, monkeypatch: pytest.MonkeyPatch, count: int
+    site: kube_site.Site, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     monkeypatch.setattr(paged_lists, "PAGE_LIMIT", 3)
     names = [f"p{number}" for number in range(count)]
@@ -130,11 +130,11 @@ async def test_a_list_whose_pages_expire_is_whole(
     assert listed.objects == whole["items"]
 
 
-async def test_selectors_limit_a_mirror(site: kube_sites.Site) -> None:
+async def test_selectors_limit_a_mirror(site: kube_site.Site) -> None:
     pod = await site.create("a")
     await site.create("b")
     events = site.client.mirror(
-        PODS, params={"fieldSelector": f"spec.nodeName={site.namespace}"}, options=kube_sites.OPTIONS
+        PODS, params={"fieldSelector": f"spec.nodeName={site.namespace}"}, options=kube_site.OPTIONS
     )
     async with following(site, events) as copy:
         assert copy.objects == {}
@@ -146,9 +146,7 @@ async def test_selectors_limit_a_mirror(site: kube_sites.Site) -> None:
 class Tampered:
     """A client whose first watches go wrong in one way."""
 
-    def __init__(
-        self, client: kube_sites.Client, *, break_after: int | None = None, version: str | None = None
-    ) -> None:
+    def __init__(self, client: kube_site.Client, *, break_after: int | None = None, version: str | None = None) -> None:
         self._client = client
         self._break_after = break_after
         self._version = version
@@ -176,7 +174,7 @@ class Tampered:
                 yield chunk
 
 
-async def test_a_broken_watch_is_resumed_where_it_stood(site: kube_sites.Site) -> None:
+async def test_a_broken_watch_is_resumed_where_it_stood(site: kube_site.Site) -> None:
     api = Tampered(site.client, break_after=20)
     async with following(site, site.mirror(api)) as copy:
         await site.create("a")
@@ -185,12 +183,12 @@ async def test_a_broken_watch_is_resumed_where_it_stood(site: kube_sites.Site) -
     assert copy.told == ["LISTED", "ADDED a", "ADDED b"]
 
 
-async def test_a_version_too_old_is_listed_again(site: kube_sites.Site) -> None:
+async def test_a_version_too_old_is_listed_again(site: kube_site.Site) -> None:
     await site.create("a")
     if isinstance(site.client, memory_kube.MemoryKube):
         site.client.compact()
     else:
-        # An API server that starts anew knows no change from before.
+        # A restarted API server knows no earlier change.
         await site.restart()
     async with following(site, site.mirror(Tampered(site.client, version="1"))) as copy:
         await copy.until(lambda: len(copy.told) == 2)
@@ -199,7 +197,7 @@ async def test_a_version_too_old_is_listed_again(site: kube_sites.Site) -> None:
     assert copy.told == ["LISTED", "LISTED", "ADDED b"]
 
 
-async def test_nothing_is_lost_while_the_api_is_killed_and_restarted(site: kube_sites.Site) -> None:
+async def test_nothing_is_lost_while_the_api_is_killed_and_restarted(site: kube_site.Site) -> None:
     stop = threading.Event()
     written: list[str] = []
 
@@ -221,7 +219,7 @@ async def test_nothing_is_lost_while_the_api_is_killed_and_restarted(site: kube_
     assert copy.told.count("LISTED") == 1 + copy.told.count("AWAY")
 
 
-async def write_until(site: kube_sites.Site, stop: threading.Event, written: list[str]) -> None:
+async def write_until(site: kube_site.Site, stop: threading.Event, written: list[str]) -> None:
     """Pods come, change and go, also while the API is away; `written` has a name for each write that succeeded."""
     for number in itertools.count():
         if stop.is_set():

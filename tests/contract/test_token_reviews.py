@@ -67,7 +67,7 @@ async def test_a_token_bound_to_nothing_says_no_node(site: tuple[Tokens, pathlib
 
 async def test_a_token_for_others_is_refused(site: tuple[Tokens, pathlib.Path]) -> None:
     tokens, path = site
-    assert await refused(path, tokens.token(AGENT, node="node-a.example", audience="vault")) == "token_refused"
+    assert await refused(path, tokens.token(AGENT, node="node-a.example", audience="vault")) == "other_audience"
 
 
 async def test_a_token_whose_pod_is_gone_is_refused(site: tuple[Tokens, pathlib.Path]) -> None:

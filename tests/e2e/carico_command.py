@@ -18,7 +18,7 @@ WITHIN_S = 200.0
 
 
 class Shell:
-    """A shell with state of its own, so that tests meet nobody's clusters."""
+    """A shell with state of its own, so that tests touch no user's cluster."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.directory = directory

@@ -56,6 +56,14 @@ def _is_well(seen: Any) -> bool:
     return fresh and [job["succeeded"] for job in seen["jobs"]] == [6]
 
 
+def _runs_two(seen: Any) -> bool:
+    return [job["running"] for job in seen["jobs"]] == [2]
+
+
+def _runs_none(seen: Any) -> bool:
+    return all(job["running"] == job["pending"] == 0 for job in seen["jobs"])
+
+
 async def _kubectl(shell: carico_command.Shell, environment: str) -> None:
     """kubectl works on the cluster, where it is installed."""
     if shutil.which("kubectl") is None:
@@ -75,14 +83,19 @@ async def test_after_the_supervisor_is_killed_down_leaves_nothing(shell: carico_
     assert code == 0, out + err
     found = state.read(shell.paths("e2e-orphan"))
     assert found is not None
+    submit = ("submit", "pi", "--name", "e2e-orphan", "--pods", "2", "--job", "long", "--seconds", "600")
+    code, out, err = await shell.run(*submit)
+    assert code == 0, out + err
+    await shell.until("status", "--name", "e2e-orphan", "--json", holds=_runs_two)
     os.kill(found.supervisor.pid, signal.SIGKILL)
     code, out, _ = await shell.run("status", "--name", "e2e-orphan")
     assert code == 1
     assert "not running" in out
     code, out, err = await shell.run("up", "--name", "e2e-orphan", "--nodes", "1")
     assert code == 0, out + err
-    assert "had ended without `carico down`: going on with its 0 Pods" in out
+    assert "had ended without `carico down`: 0 Pods continue" in out
     assert "removed node-2, not in this plan" in out
+    await shell.until("status", "--name", "e2e-orphan", "--json", holds=_runs_none)
     code, out, err = await shell.run("down", "--name", "e2e-orphan")
     assert code == 0, out + err
     assert shell.left("e2e-orphan") == []

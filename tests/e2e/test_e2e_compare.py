@@ -30,7 +30,7 @@ async def test_the_same_job_runs_under_each_scheduler(tmp_path: pathlib.Path) ->
     page = (tmp_path / "var" / "e2e-cmp" / "compare.html").read_text()
     assert "<svg" in page
     assert "kube-500m-bare" in page
-    assert "a server ran on every node, which requests 100m of CPU" in page
+    assert "a server ran on every node, with a request of 100m CPU" in page
     assert shell.left("e2e-cmp") == []
 
 
@@ -38,7 +38,7 @@ async def test_what_cannot_be_compared_is_one_line(tmp_path: pathlib.Path) -> No
     shell = carico_command.Shell(tmp_path)
     for words, said in (
         (("--contender", "yarn"), "expected carico, kube-500m"),
-        (("--control-plane", "embedded"), "kube-scheduler runs on no other"),
+        (("--control-plane", "embedded"), "kube-scheduler needs it"),
         (("--pods", "-3"), "--pods: got -3"),
         (("--servers-cpu", "5"), "expected CPU such as 100m"),
     ):

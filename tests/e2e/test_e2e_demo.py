@@ -1,17 +1,12 @@
-"""The demo's path end to end, and what is left when it is cut short."""
+"""The demo's path end to end. It measures, so it runs alone."""
 
-import asyncio
 import json
-import os
 import pathlib
 import re
-import signal
 
 import pytest
 
-from carico_local.cluster import state
 from tests.e2e import carico_command
-from tests.tools import waiting
 
 PODS = 30
 
@@ -35,7 +30,8 @@ async def test_thirty_pods_are_each_bound_once_and_nothing_stays(shell: carico_c
     assert 0.9 <= report["pod_s"]["min"] <= report["pod_s"]["max"] < report["job_s"]
     assert {"mean", "std", "p50", "p95", "max"} <= report["pod_s"].keys()
     assert report["overload_node_s"] >= 0
-    assert re.search(r"30 of 30 Pods succeeded, 0 failed, 0 bound twice, 0 never bound", out)
+    assert "All Pods succeeded." in " ".join(out.split())
+    assert "must be 0: failed 0, bound twice 0, never bound 0, without room 0" in out
     assert "\x1b" not in out + err, "no terminal: plain lines"
     assert shell.left("e2e-demo") == []
 
@@ -54,53 +50,3 @@ async def test_the_report_is_one_page_that_loads_nothing(shell: carico_command.S
         "http://creativecommons.org/ns#", "http://purl.org/dc/elements/1.1/", "http://purl.org/dc/dcmitype/StillImage",
         "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
     }  # fmt: skip
-
-
-@pytest.mark.parametrize("moment", ["start", "job", "twice"])
-async def test_ctrl_c_ends_everything(shell: carico_command.Shell, moment: str) -> None:
-    name = f"e2e-int-{moment}"
-    process = await shell.start("demo", "--name", name, "--pods", "40", "--seconds", "5")
-    await carico_command.said(process, "running" if moment == "job" else "ready: nats")
-    process.send_signal(signal.SIGINT)
-    if moment == "twice":
-        # While the first is being followed: the end is hurried, and as complete.
-        await asyncio.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-    async with asyncio.timeout(carico_command.WITHIN_S):
-        _, err = await process.communicate()
-    assert process.returncode == 130
-    assert b"interrupted" in err
-    assert b"Traceback" not in err
-    assert shell.left(name) == []
-
-
-async def test_a_killed_demo_takes_its_cluster_along(shell: carico_command.Shell) -> None:
-    process = await shell.start("demo", "--name", "e2e-kill", "--pods", "40")
-    await carico_command.said(process, "running")
-    process.kill()
-    await process.wait()
-    paths = shell.paths("e2e-kill")
-    await waiting.until(lambda: not state.is_running(paths), within_s=carico_command.WITHIN_S)
-    code, out, err = await shell.run("down", "--name", "e2e-kill")
-    assert code == 0, out + err
-    assert shell.left("e2e-kill") == []
-
-
-async def test_a_crashed_service_is_named_with_its_last_lines(shell: carico_command.Shell) -> None:
-    process = await shell.start("demo", "--name", "e2e-crash", "--pods", "40")
-    await carico_command.said(process, "running")
-    found = state.read(shell.paths("e2e-crash"))
-    assert found is not None
-    (victim,) = [service for service in found.services if service.name == "scheduler"]
-    assert victim.process is not None
-    os.kill(victim.process.pid, signal.SIGKILL)
-    async with asyncio.timeout(carico_command.WITHIN_S):
-        _, err = await process.communicate()
-    assert process.returncode == 1
-    assert b"scheduler ended by itself (killed by SIGKILL); its last lines:" in err
-    logs = shell.paths("e2e-crash").logs
-    last = (logs / "scheduler.log").read_bytes().splitlines()[-1]
-    assert b"  " + last + b"\n" in err, "its last log lines follow"
-    assert f"logs are kept in {logs}".encode() in err
-    assert shell.left("e2e-crash") == [str(logs.parent)], "the logs and nothing else"
-    assert list(logs.parent.iterdir()) == [logs]

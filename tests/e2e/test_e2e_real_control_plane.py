@@ -10,9 +10,8 @@ import pytest
 from carico_core.runtime.kube import api_client, paged_lists
 from carico_core.runtime.process import clock as clocks
 from carico_local.cluster import state
-from carico_local.control_plane import audit
 from tests.e2e import carico_command
-from tests.tools import kubernetes
+from tests.tools import audit_log, kubernetes
 
 NAME = "e2e-real"
 PODS = 30
@@ -43,14 +42,14 @@ async def test_each_pod_of_a_job_is_bound_once_and_a_killed_tool_leaves_nothing(
 
 
 async def _check_binds(paths: state.Paths) -> None:
-    """The API server's own log of bindings, beside the Pods as they are."""
+    """Return the API server's own log of bindings."""
     settings = api_client.KubeSettings(kubeconfig=str(paths.kubeconfig))
     client = await api_client.connect(settings, clock=clocks.SystemClock(), user_agent="test")
     try:
         pods = (await paged_lists.list_all(client, "/api/v1/namespaces/default/pods", params={})).objects
     finally:
         await client.close()
-    bound = audit.bindings(paths.data / "control-plane" / "bindings.log")
+    bound = audit_log.bindings(paths.data / "control-plane" / "bindings.log")
     assert len(pods) == PODS
     assert bound == {f"default/{pod['metadata']['name']}": [pod["spec"]["nodeName"]] for pod in pods}
     assert {pod["metadata"]["ownerReferences"][0]["kind"] for pod in pods} == {"Job"}

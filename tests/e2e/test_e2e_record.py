@@ -1,4 +1,4 @@
-"""A node of a running cluster is recorded beside its agent while Pods come and go, and replayed."""
+"""A node of a running cluster is recorded next to its agent while Pods come and go, and replayed."""
 
 import asyncio
 import json

@@ -124,7 +124,7 @@ async def test_the_cluster_is_seen_once_and_live_and_over_an_outage(shell: caric
             assert await top.ended() == 130
             assert termios.tcgetattr(top.theirs) == top.settings
         with terminal(shell, "top", "--name", "e2e-top", TERM="dumb") as top:
-            await top.shows("this terminal cannot draw (TERM is 'dumb'")
+            await top.shows("this terminal cannot draw a screen (TERM is 'dumb'")
             await top.shows("cluster e2e-top")
             assert await top.ended() == 0
 

@@ -27,7 +27,7 @@ BEGIN = datetime.datetime(2025, 5, 21, 21, 26, 53, tzinfo=datetime.UTC)
 
 
 def shared_data() -> pathlib.Path:
-    """Where the recorded logs lie: CARICO_SHARED_DATA, or `shared/data` beside the repository."""
+    """Where the recorded logs lie: CARICO_SHARED_DATA, or `shared/data` next to the repository."""
     named = os.environ.get("CARICO_SHARED_DATA")
     root = pathlib.Path(__file__).resolve().parents[2]
     return (pathlib.Path(named) if named else root.parent / "shared" / "data") / "dissertation"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pytest
 
-from carico_core.domain import subspace as records
+from carico_core.numerics import arrays as records
 from carico_core.numerics import ewma, signal, subspace
 from carico_core.numerics.estimators import base, dual
 from tests.golden import agent_log

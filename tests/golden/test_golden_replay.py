@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from carico_core.numerics.estimators import registry
+from carico_core.numerics import estimators
 from tests.golden import agent_log
 from tests.tools import carico_cli
 
@@ -54,7 +54,7 @@ def test_the_logged_constants_are_what_makes_it_come_out(
 
 
 @pytest.mark.parametrize("log", [RECORDED[0], GENERATED], indirect=True)
-@pytest.mark.parametrize("estimator", sorted(registry.ESTIMATORS))
+@pytest.mark.parametrize("estimator", sorted(estimators.ESTIMATORS))
 @pytest.mark.parametrize("inputs", ["samples", "logged"])
 def test_every_estimator_runs_on_a_log_from_samples_and_from_evaluations(
     log: pathlib.Path, estimator: str, inputs: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -109,4 +109,4 @@ def test_a_log_of_a_build_without_utilisation_is_refused_in_one_line(
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "pressure-churn.txt, line 4: got '(metrics) cpu some: " in said
-    assert "expected a (metrics) sample as 'cpu utilisation: _" in said
+    assert "expected a (metrics) sample such as 'cpu utilisation: _" in said

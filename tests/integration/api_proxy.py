@@ -85,7 +85,7 @@ class Proxy:
         """The proxy at `url`."""
         app = web.Application(client_max_size=2**24)
         app.router.add_route("*", "/{path:.*}", self.handle)
-        # A watch that nobody reads any more must not keep the test's end waiting.
+        # A watch without a reader must not delay the test's end.
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)

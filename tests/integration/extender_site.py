@@ -176,7 +176,7 @@ class Site:
             return (await waiting.answered(said))[0]
 
     async def advertise_forever(self) -> None:
-        """Never; five times a second, what each node has room for, and now and then that its kubelet lives."""
+        """Advertise each node's room five times a second, and renew its kubelet's Lease, until cancelled."""
         for turn in itertools.count():
             if turn % 25 == 24:
                 await asyncio.gather(*map(self._heartbeat, self.capacities))

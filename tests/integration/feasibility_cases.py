@@ -111,7 +111,7 @@ class _Drawer(storage.Drawer):
             "pods": rng.choice(["2", "4", "8", "110", "110"]), "ephemeral-storage": rng.choice(["1Gi", "10Gi"]),
         }  # fmt: skip
         if name == self.nodes[0]:
-            # One node has room for whoever looks whether kube-scheduler knows of the nodes.
+            # One node has room for the Pod that shows whether kube-scheduler knows the nodes.
             allocatable["pods"] = "110"
         if self.chance(0.4):
             allocatable["example.com/gpu"] = rng.choice(["1", "2"])
@@ -280,7 +280,7 @@ class _Drawer(storage.Drawer):
         if self.chance(0.15):
             amounts["example.com/gpu"] = rng.choice(["0", "1", "2"])
         if self.chance(0.1):
-            # Only beside cores or memory.
+            # Only together with cores or memory.
             amounts |= {"hugepages-2Mi": rng.choice(["2Mi", "8Mi"]), "cpu": "100m"}
         return amounts
 

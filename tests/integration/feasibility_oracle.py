@@ -1,4 +1,4 @@
-"""kube-scheduler as an oracle: which nodes are feasible for a Pod, told by an extender that refuses them all."""
+"""kube-scheduler as an oracle: which nodes are feasible for a Pod, reported by an extender that refuses them all."""
 
 import concurrent.futures
 import dataclasses
@@ -50,7 +50,7 @@ class Extender(http_thread.Server):
                 self.wfile.write(answer)
 
             def log_message(self, *_: Any) -> None:
-                """Nothing."""
+                """Log nothing."""
 
         super().__init__(Handler)
 

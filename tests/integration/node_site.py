@@ -5,9 +5,11 @@ import http.client
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ from typing import Any
 
 from carico_local.api import access
 from carico_local.cgroups import layout, node_group, sweep
+from carico_local.node.runtime import records
 from tests.tools import waiting
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -37,6 +40,9 @@ class NodeSite:
         self.root = root
         self.cluster = f"test-{uuid.uuid4().hex[:8]}"
         self.flags = flags
+        # For files that a Pod's commands share with a test: any user may write here.
+        self.marks = pathlib.Path(tempfile.mkdtemp(prefix="carico-marks-"))
+        self.marks.chmod(0o777)
         self.port = 0
         self.token = ""
         self.api: subprocess.Popen[bytes] | None = None
@@ -94,6 +100,8 @@ class NodeSite:
                     process.kill()
                     process.wait()
         sweep.sweep(self.cluster, state_dirs=[self.root / "node"])
+        records.remove_pod_files(self.root / "node")
+        shutil.rmtree(self.marks)
 
     def request(self, method: str, path: str, body: Any = None, *, kind: str = "application/json") -> Any:
         """The decoded answer, or the text where it is not JSON; 404 is None."""

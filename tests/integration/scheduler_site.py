@@ -164,7 +164,7 @@ class Site:
                 await self.changed.wait()
 
     async def follow_pods(self) -> None:
-        """Never; keeps `pods` as the watch shows them."""
+        """Keep `pods` as the watch shows them, until cancelled."""
         async for event in self.client.mirror("/api/v1/pods"):
             if isinstance(event, api_client.Away):
                 continue
@@ -181,7 +181,7 @@ class Site:
             self.changed.set()
 
     async def live(self) -> None:
-        """Never; what kubelets and agents do for the three nodes, twenty times a second."""
+        """Do the work of kubelets and agents of three nodes, twenty times a second, until cancelled."""
         while True:
             await asyncio.sleep(0.05)
             now_s = CLOCK.monotonic_s()
@@ -234,7 +234,7 @@ class Site:
         return [each for each in self.decisions if each.outcome is decision.Outcome.BOUND]
 
     def check(self, pods: int) -> None:
-        """Each Pod on one node, none lost, nobody over what was advertised, by the API's word and by the records."""
+        """Assert by API and records: each Pod is on one node, none is lost, no node has more than it advertised."""
         assert len(self.pods) == pods
         assert all(len(self.nodes_of[uid]) == 1 for uid in self.pods)
         assert max(self.largest.values()) <= self.room

@@ -39,7 +39,7 @@ def make_certificates(directory: pathlib.Path, *names: str, days: int = 1) -> pa
 
 
 def tls_of(certificates: pathlib.Path) -> server_config.Tls:
-    """What the server is told of certificates that `make_certificates` made."""
+    """Return the server's configuration for certificates of `make_certificates`."""
     return server_config.Tls(cert=str(certificates / "tls.crt"), key=str(certificates / "tls.key"))
 
 
@@ -179,7 +179,7 @@ class Site:
     @contextlib.asynccontextmanager
     async def joined(self, role: roles.Role, node: str | None = None) -> AsyncIterator[nats_bus.NatsBus]:
         """A connected client of a role."""
-        async with connected(self.role_settings(role, node), role=role, node=node) as bus:
+        async with connected(self.role_settings(role, node), role=role) as bus:
             yield bus
 
 
@@ -236,13 +236,13 @@ async def refused_of(peer: Raw, publish: Iterable[str], subscribe: Iterable[str]
 
 @contextlib.asynccontextmanager
 async def connected(
-    settings: buses.BusSettings, *, role: roles.Role, node: str | None = None, within_s: float = WAIT_S
+    settings: buses.BusSettings, *, role: roles.Role, within_s: float = WAIT_S
 ) -> AsyncIterator[nats_bus.NatsBus]:
     """A client with these settings, closed at the end. Raises `TimeoutError` where it is not let in."""
     owns = role in (roles.Role.AGGREGATOR, roles.Role.SCHEDULER)
     async with asyncio.timeout(within_s):
         bus = await nats_bus.connect(
-            settings, name=f"test-{role.value}", clock=CLOCK, owns_streams=owns, inbox=roles.inbox(role, node)
+            settings, name=f"test-{role.value}", clock=CLOCK, owns_streams=owns, inbox=roles.inbox(role)
         )
     try:
         yield bus

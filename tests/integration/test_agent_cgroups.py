@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from carico_agent.telemetry import pressure, sources
+from carico_agent.telemetry import sources
+from carico_agent.telemetry.proc import pressure
 from carico_core.runtime.process import clock as clocks
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts

@@ -98,7 +98,7 @@ async def test_what_a_look_does_not_find_is_watched_no_more(node: groups.Group) 
         await waiting.until(lambda: watches(pods) == before + 2)
         asyncio.get_running_loop().remove_reader(pods._notify.fileno())
         assert pod.destroy()
-        pods._look(pods._root)
+        pods._scan(pods._root)
         assert watches(pods) == before
 
 

@@ -13,7 +13,9 @@ from tests.tools import waiting
 WAIT_S = 60.0
 # The block in which an agent keeps what it has not written yet, and what its start takes.
 BLOCK_BYTES = 200
-SAMPLES_MIN = 100
+# Two blocks of 3 s at 10 Hz, so that the cut is not in the first one; the model is updated once in ten samples.
+SAMPLES_MIN = 60
+STEPS_MIN = SAMPLES_MIN // 10
 
 
 def agent(folder: pathlib.Path, name: str, *more: str) -> "subprocess.Popen[bytes]":
@@ -42,7 +44,6 @@ def wait_for_blocks(process: "subprocess.Popen[bytes]", path: pathlib.Path) -> N
         assert process.poll() is None, path.with_suffix(".log").read_text()
         if not path.exists() or path.stat().st_size < BLOCK_BYTES:
             return False
-        # At 10 Hz a block of 3 s holds 30 samples.
         return len(reading.read(path).recording.samples.times_s) >= SAMPLES_MIN
 
     waiting.until_now(has_blocks, within_s=WAIT_S, what=path.with_suffix(".log").read_text)
@@ -68,7 +69,7 @@ def test_a_killed_agent_leaves_a_readable_file_and_a_stopped_one_a_whole_one(tmp
     for trace in (cut, whole):
         assert len(trace.recording.samples.times_s) >= SAMPLES_MIN
         run = engine.run(trace, engine.Setup(estimator="footprint"))
-        assert len(run.steps) >= 10
+        assert len(run.steps) >= STEPS_MIN
         assert run.trace.recording.facts.dims == ("cpu", "memory")
 
 

@@ -1,4 +1,4 @@
-"""The agent as a process beside a real NATS server: any order of start, outage, bad messages, signals, exit codes."""
+"""The agent as a process on a real NATS server: any order of start, outage, bad messages, signals, exit codes."""
 
 import asyncio
 import json
@@ -256,7 +256,7 @@ async def test_a_pod_of_an_emulated_node_is_told_of_at_once_when_it_starts_and_w
                 process.kill()
                 process.wait()
             ended_s, ended = await told(0, ended_at_s)
-            # Beside those that have ended of late.
+            # Next to those that have just ended.
             assert uid in started.covers & ended.covers
             waited_s.append(max(started_s, ended_s))
         assert statistics.median(waited_s[-ROUNDS:]) < 4 * 0.15
@@ -288,7 +288,7 @@ async def test_a_node_that_is_not_there_yet_is_waited_for(tmp_path: pathlib.Path
     process = Process(tmp_path, "--scope", "cgroup", "--cgroup", "carico-none/never-made")
     try:
         await until(lambda: "waiting for the node" in process.text(), what="says what it waits for")
-        assert "the node is not there yet" in (await asyncio.to_thread(process.get, "/readyz"))[1]
+        assert "the node does not exist yet" in (await asyncio.to_thread(process.get, "/readyz"))[1]
         assert process.text().count("waiting for the node") == 1
     finally:
         assert await asyncio.to_thread(process.end) == 0

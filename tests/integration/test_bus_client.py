@@ -97,7 +97,7 @@ async def test_a_bad_certificate_gives_one_line_and_is_retried(
         assert not joining.done()
         if fault == "no authority":
             return
-        # Once it is mended, nothing needs to be started anew.
+        # Once the certificate is right, the client connects without a restart.
         for name in ("ca.crt", "ca.key"):
             shutil.copy(certificates / name, tmp_path)
         security_site.make_certificates(tmp_path, "127.0.0.1")
@@ -119,6 +119,7 @@ async def test_an_authority_that_is_replaced_is_read_at_the_next_connection(
         await waiting.until(lambda: not bus.connected)
         server.start()
         await waiting.until(lambda: bus.connected)
+        assert bus.traffic.reconnects
 
 
 async def test_a_server_that_wants_a_clients_certificate_gets_one(
@@ -222,8 +223,9 @@ async def test_connecting_to_another_protocol_does_not_hang(
     monkeypatch.setattr(connection_options, "CONNECT_TIMEOUT_S", 0.3)
     async with Impostor(hello=hello).listening() as impostor:
         settings = buses.BusSettings(url=f"nats://127.0.0.1:{impostor.port}", tls_ca=str(certificates / "ca.crt"))
-        async with trying(settings):
-            await line_with('"level":"warning"', said)
+        async with trying(settings) as joining:
+            assert "NATS " in await line_with('"level":"warning"', said)
+            assert not joining.done()
 
 
 async def test_tls_to_a_silent_port_does_not_hang(
@@ -233,8 +235,9 @@ async def test_tls_to_a_silent_port_does_not_hang(
     hello = INFO.replace(b'"proto":1', b'"proto":1,"tls_required":true')
     async with Impostor(hello=hello).listening() as impostor:
         settings = buses.BusSettings(url=f"nats://127.0.0.1:{impostor.port}", tls_ca=str(certificates / "ca.crt"))
-        async with trying(settings):
-            await line_with('"level":"warning"', said)
+        async with trying(settings) as joining:
+            assert "NATS " in await line_with('"level":"warning"', said)
+            assert not joining.done()
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 import asyncio
 import base64
 import contextlib
+import json
 import os
 import pathlib
 import shutil
 import signal
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -20,8 +22,9 @@ from carico_core.domain import errors
 from carico_core.runtime.bus import connection_options, nats_bus, nats_client
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.security import renewal
+from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock
-from carico_core.wire import subjects
+from carico_core.wire import streams, subjects
 from carico_local import nats_server
 from tests.tools import waiting
 
@@ -32,7 +35,7 @@ LEASE_S = 300.0
 
 
 async def pull(bus: nats_bus.NatsBus, into: list[bytes]) -> None:
-    """Never; keeps and acknowledges whatever the queue holds."""
+    """Keep and acknowledge whatever the queue holds, until cancelled."""
     async for batch in bus.pull():
         for item in batch:
             into.append(item.payload)
@@ -72,7 +75,8 @@ async def test_after_a_kill_everything_goes_on_and_nothing_stored_is_lost(server
         server.start()
         await waiting.until(lambda: bus.connected and back, within_s=BACK_S)
         await bus.publish(subjects.capacity("n1"), b"after")
-        await bus.enqueue(subjects.subspace("n1"), b"queued", msg_id="1")
+        await waiting.answered(bus.backlog)
+        await bus.publish(subjects.subspace("n1"), b"queued")
         await waiting.until(lambda: seen and pulled)
         assert seen == [b"after"]
         assert pulled == [b"queued"]
@@ -106,6 +110,7 @@ async def test_a_frozen_server_is_noticed(server: nats_server.NatsServer, monkey
     finally:
         os.kill(server.pid, signal.SIGCONT)
     await waiting.until(lambda: bus.connected, within_s=BACK_S)
+    assert bus.traffic.reconnects
     await bus.close()
 
 
@@ -141,30 +146,23 @@ async def test_a_credentials_file_that_is_not_there_is_named() -> None:
         await nats_bus.connect(settings, name="x", clock=clock.SystemClock())
 
 
-async def test_a_server_that_comes_back_empty_is_furnished_again(server: nats_server.NatsServer) -> None:
+async def test_a_server_that_comes_back_empty_gets_its_streams_again(server: nats_server.NatsServer) -> None:
     bus = await join(server)
     pulled: list[bytes] = []
-
     puller = asyncio.create_task(pull(bus, pulled))
     try:
         await asyncio.sleep(0.1)
         server.kill()
         shutil.rmtree(server.directory / "store")
         server.start()
-
-        async def enqueue(number: int) -> bool:
-            try:
-                await bus.enqueue(subjects.subspace("n1"), b"%d" % number, msg_id=str(number))
-            except errors.BusUnavailable:
-                return False
-            return True
-
+        number = 0
         async with asyncio.timeout(BACK_S):
-            number = 0
             while not pulled:
                 number += 1
-                await enqueue(number)
+                with contextlib.suppress(errors.BusUnavailable):
+                    await bus.publish(subjects.subspace("n1"), b"%d" % number)
                 await asyncio.sleep(0.05)
+        assert set(pulled) <= {b"%d" % sent for sent in range(1, number + 1)}
     finally:
         puller.cancel()
         await bus.close()
@@ -196,9 +194,47 @@ async def test_streams_are_asked_for_until_they_stand_after_a_reconnect(
         await bus.close()
 
 
+@pytest.mark.parametrize("deleted", ["every stream", "the consumer"])
+async def test_what_is_deleted_while_everyone_is_connected_is_made_again_and_filled(
+    server: nats_server.NatsServer, capsys: pytest.CaptureFixture[str], deleted: str
+) -> None:
+    logs.setup(service="test", json=True, level="info")
+    bus, other = await join(server), await join(server, "other")
+    pulled: list[bytes] = []
+    pullers = [asyncio.create_task(pull(each, pulled)) for each in (bus, other)]
+    administrator = (await nats.connect(server.url)).jetstream()
+    try:
+        await bus.publish(subjects.subspace("n1"), b"first")
+        await waiting.until(lambda: pulled)
+        if deleted == "the consumer":
+            await administrator.delete_consumer(streams.SUBSPACES, streams.CONSUMER)
+        else:
+            for name in streams.ALL:
+                await administrator.delete_stream(name)
+        pulled.clear()
+        # Required within 10 s; agents and aggregators repeat what they have, as here.
+        async with asyncio.timeout(4 * 10.0):
+            while not (pulled and await is_stored(bus) and await bus.get_model() and await bus.latest_capacities()):
+                await bus.publish(subjects.subspace("n1"), b"again")
+                await bus.publish(subjects.capacity("n1"), b"again")
+                await asyncio.sleep(0.2)
+        said = [line for line in capsys.readouterr().err.splitlines() if "made again" in line]
+        named = [name for line in said for name in json.loads(line)["streams"]]
+        whole = [f"{streams.SUBSPACES}/{streams.CONSUMER}"] if deleted == "the consumer" else list(streams.ALL)
+        assert set(whole) <= set(named)
+        assert 1 <= len(said) <= 2, "one line of each who made some"
+    finally:
+        for task in pullers:
+            task.cancel()
+        await asyncio.gather(*pullers, return_exceptions=True)
+        await administrator._nc.close()
+        await bus.close()
+        await other.close()
+
+
 async def is_stored(bus: nats_bus.NatsBus) -> bool:
     try:
-        await bus.enqueue(subjects.subspace("n1"), b"1", msg_id="1")
+        await bus.put_model(b"1")
     except errors.BusUnavailable:
         return False
     return True
@@ -225,7 +261,7 @@ async def test_a_cancellation_that_the_client_loses_is_raised_again(
     bus = await join(server)
     began = asyncio.Event()
     monkeypatch.setattr(bus._js, "publish", losing(began, outcome))
-    task = asyncio.create_task(bus.enqueue(subjects.subspace("n1"), b"1", msg_id="1"))
+    task = asyncio.create_task(bus.put_model(b"1"))
     await began.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -282,6 +318,7 @@ async def test_the_connection_is_renewed_before_its_token_expires(tmp_path: path
         bus.on_reconnect(back.set)
         await asyncio.wait_for(back.wait(), BACK_S)
         await bus.publish(subjects.capacity("n1"), b"still allowed")
+        assert bus.connected
         await bus.close()
     finally:
         server.stop()
@@ -327,7 +364,7 @@ async def test_what_somebody_sends_to_the_inbox_of_a_puller_is_no_message_of_the
     await other.publish(inbox, b"not of the queue")
     await other.publish(inbox, b"not of the queue", reply="carico.v1.capacity.a")
     await other.flush()
-    await bus.enqueue(subjects.subspace("n1"), b"1", msg_id="1")
+    await bus.publish(subjects.subspace("n1"), b"1")
     await waiting.until(lambda: pulled == [b"1"])
     pulling.cancel()
     await asyncio.gather(pulling, return_exceptions=True)
@@ -337,8 +374,11 @@ async def test_what_somebody_sends_to_the_inbox_of_a_puller_is_no_message_of_the
 
 
 async def test_a_renewal_that_fails_for_good_ends_the_connection_at_once_and_not_with_its_token(
-    server: nats_server.NatsServer, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
-) -> None:
+    server: nats_server.NatsServer, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    logs.setup(service="test", json=True, level="info", stream=sys.stdout)
+
     async def fail(_: object) -> None:
         raise RuntimeError("a bug in the renewal")
 
@@ -349,6 +389,8 @@ async def test_a_renewal_that_fails_for_good_ends_the_connection_at_once_and_not
     bus = await nats_bus.connect(settings, name="x", clock=clock.SystemClock())
     await asyncio.wait_for(bus.wait_closed(), waiting.WAIT_S)
     await bus.close()
+    # The service ends by it, while the connection itself still worked.
+    assert "the connection is not renewed any more" in capsys.readouterr().out
 
 
 async def test_a_service_that_could_not_be_made_answers_nothing(
@@ -373,7 +415,7 @@ async def _echo(payload: bytes) -> bytes:
 
 
 async def test_many_large_messages_are_read_whole_from_a_server_that_lets_little_wait(tmp_path: pathlib.Path) -> None:
-    # A page that a slow machine does not finish in time is asked for anew, while the first still waits to be sent.
+    # A page that a slow machine does not finish in time is requested again while the first still waits to be sent.
     server = nats_server.NatsServer(tmp_path / "nats", extra={"max_pending": 4 * 2**20}).start()
     bus = await join(server)
     try:

@@ -16,7 +16,7 @@ from nats.aio import transport
 from nats.errors import Error as NatsError
 
 from carico_core.domain import errors
-from carico_core.runtime.bus import connection_options, nats_bus, nats_client
+from carico_core.runtime.bus import connection_options, kept, nats_bus, nats_client
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.security import tls, token_expiry
 from carico_core.wire import roles, subjects
@@ -52,22 +52,24 @@ async def test_nats_allows_each_role_what_the_table_says_and_nothing_else(
 async def test_an_agent_of_one_node_is_refused_on_the_subjects_of_another(site: security_site.Site) -> None:
     heard: list[str] = []
     async with (
-        site.joined(roles.Role.AGGREGATOR),
+        site.joined(roles.Role.AGGREGATOR) as aggregator,
         site.joined(roles.Role.SCHEDULER) as scheduler,
         site.joined(roles.Role.AGENT, "node-a") as agent,
     ):
         await scheduler.subscribe(subjects.CAPACITY_ALL, lambda subject, _: heard.append(subject))
         await agent.publish(subjects.capacity("node-b"), b"a lie")
-        with pytest.raises(errors.BusUnavailable):
-            await agent.enqueue(subjects.subspace("node-b"), b"a lie", msg_id="1")
+        await agent.publish(subjects.subspace("node-b"), b"a lie")
         await agent.publish(subjects.capacity("node-a"), b"own")
-        await agent.enqueue(subjects.subspace("node-a"), b"own", msg_id="2")
-        await agent.get_model()
+        await agent.publish(subjects.subspace("node-a"), b"own")
         await waiting.until(lambda: heard)
         assert heard == [subjects.capacity("node-a")]
-        # Beside what other tests have left there.
+        # In addition to what other tests have left there.
         kept = await waiting.answered(scheduler.latest_capacities, lambda kept: (heard[0], b"own") in kept)
         assert not any(payload == b"a lie" for _, payload in kept)
+        async with contextlib.aclosing(aggregator.pull()) as batches:
+            assert [(each.subject, each.payload) for each in await anext(batches)] == [
+                (subjects.subspace("node-a"), b"own")
+            ]
         with pytest.raises(errors.BusUnavailable):
             await agent.latest_capacities()
 
@@ -84,7 +86,10 @@ async def test_a_reader_looks_and_asks_and_cannot_publish(site: security_site.Si
         site.joined(roles.Role.AGENT, "node-a") as agent,
         site.joined(roles.Role.READER) as reader,
         site.joined(roles.Role.SCHEDULER) as scheduler,
+        site.joined(roles.Role.AGGREGATOR) as aggregator,
     ):
+        about = buses.ServiceSpec(name="carico-aggregator", description="x", endpoints=kept.endpoints(aggregator))
+        await aggregator.serve(about)
         await agent.serve(spec)
         await reader.subscribe(subjects.CAPACITY_ALL, lambda _, payload: heard.append(payload))
         await agent.publish(subjects.capacity("node-a"), b"seen")
@@ -97,8 +102,8 @@ async def test_a_reader_looks_and_asks_and_cannot_publish(site: security_site.Si
         await waiting.until(lambda: heard)
         assert heard == [b"seen"]
         seen = (subjects.capacity("node-a"), b"seen")
-        kept = await waiting.answered(reader.latest_capacities, lambda kept: seen in kept)
-        assert not any(payload == b"forged" for _, payload in kept)
+        stored = await waiting.answered(reader.latest_capacities, lambda stored: seen in stored)
+        assert not any(payload == b"forged" for _, payload in stored)
         decisions = await waiting.answered(lambda: reader.recent_decisions(None, None, 5))
         assert decisions[-1][1] == b"decided"
 
@@ -125,7 +130,7 @@ def bad_token(site: security_site.Site, kind: str) -> tuple[str, str]:
         case "expired":
             return api.token(AGENT, node="n1", life_s=-1.0), "token_refused"
         case "for another audience":
-            return api.token(AGENT, node="n1", audience="vault"), "token_refused"
+            return api.token(AGENT, node="n1", audience="vault"), "other_audience"
         case "signed by somebody else":
             return api.token(AGENT, node="n1", secret=b"x" * 32), "token_refused"
         case "of a Pod that is gone":
@@ -222,7 +227,7 @@ async def test_a_rotated_token_reconnects_without_a_gap(
     took_s: list[float] = []
     async with (
         site.joined(roles.Role.SCHEDULER) as scheduler,
-        security_site.connected(settings, role=roles.Role.AGENT, node="node-r") as agent,
+        security_site.connected(settings, role=roles.Role.AGENT) as agent,
     ):
         await scheduler.subscribe(subjects.capacity("node-r"), lambda _, payload: arrived.append(int(payload)))
         agent.on_reconnect(lambda: back.append(True))
@@ -239,7 +244,7 @@ async def test_a_rotated_token_reconnects_without_a_gap(
                 took_s.append(time.monotonic() - began_s)
                 await asyncio.sleep(EVERY_S)
         assert agent.connected
-    # An advertisement is fresh for 2.5 s. Counted in tries: while the machine stands still, nobody tries either.
+    # An advertisement is fresh for 2.5 s. Counted in tries: while the machine stands still, there are no tries either.
     assert max(later - earlier for earlier, later in itertools.pairwise(arrived)) * EVERY_S < 2.5
     assert max(took_s) < 2.5, "no try is held up"
 
@@ -250,7 +255,7 @@ async def test_who_is_connected_stays_so_while_a_new_token_cannot_be_reviewed(
     monkeypatch.setattr(token_expiry, "EARLIEST", 0.2)
     monkeypatch.setattr(token_expiry, "LATEST", 0.25)
     settings = site.settings(site.tokens.token(AGENT, node="node-s", life_s=12.0), file=tmp_path / "token")
-    async with security_site.connected(settings, role=roles.Role.AGENT, node="node-s") as agent:
+    async with security_site.connected(settings, role=roles.Role.AGENT) as agent:
         back: list[bool] = []
         agent.on_reconnect(lambda: back.append(True))
         before = refusals(site, "api_away")
@@ -294,6 +299,7 @@ async def test_a_server_that_is_restarted_is_joined_again_by_all_while_a_replica
         site.callouts[0].kill()
         try:
             await waiting.until(lambda: all(agent.connected for agent in agents))
+            assert all(agent.traffic.reconnects for agent in agents)
         finally:
             site.callouts[0].start()
 

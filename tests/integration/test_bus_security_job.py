@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from carico_core.domain import decision
-from carico_core.wire import decision as wire
 from carico_core.wire import roles, subjects
+from carico_core.wire.messages import decision as wire
 from tests.contract.kubernetes import control_planes
 from tests.integration import security_site
 from tests.tools import waiting
@@ -144,7 +144,13 @@ async def test_a_job_is_bound_with_security_on(
             lambda: ask(subjects.query("aggregator", "nodes.list")),
             lambda listed: {each["node"] for each in listed} == {f"node-{number}" for number in range(AGENTS)},
         )
+        # They also answer what streams keep.
+        assert len(await waiting.answered(reader.latest_capacities, lambda kept: len(kept) == AGENTS)) == AGENTS
+        assert await waiting.answered(reader.get_model)
+        assert {
+            subjects.pod_of(subject)[1] for subject, _ in await reader.recent_decisions(None, None, PODS)
+        } == outcomes
         assert (await ask(subjects.query("scheduler", "decision.get"), b'{"pod":"pi-0"}'))["found"] is True
-    # Nobody asked for more than the role may.
+    # No request went beyond the role's rights.
     assert "violation" not in services.logs().lower()
     assert "Violation" not in (site.nats.directory / "nats.log").read_text()

@@ -1,6 +1,7 @@
 """The real control plane by itself: kwok's nodes, its own controllers, and what a killed owner leaves of it."""
 
 import asyncio
+import functools
 import json
 import pathlib
 import signal
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from carico_core.domain import errors
 from carico_core.runtime.kube import api_client, paged_lists
 from carico_local import job as jobs
 from carico_local.cluster import processes
@@ -21,6 +23,8 @@ from tests.tools import kubernetes
 
 NODES = 20
 PATIENCE_S = 60.0
+# Pods that are deleted and created again at once.
+SUCCESSIONS = 20
 # Starts a control plane, says its processes, and waits to be killed.
 OWNER = """
 import json, pathlib, sys, time
@@ -28,7 +32,7 @@ from carico_core.runtime.process import clock as clocks, settings
 from carico_local.binaries import tools
 from carico_local.control_plane import standalone
 environ = settings.environment()
-found = tools.obtain(standalone.DEFAULT, environ=environ, clock=clocks.SystemClock(), tell=lambda told: None)
+found = tools.obtain(standalone.DEFAULT, environ=environ, clock=clocks.SystemClock(), report=lambda _: None)
 plane = standalone.Standalone(pathlib.Path(sys.argv[1]), environ=environ, clock=clocks.SystemClock(), found=found)
 plane.start()
 print(json.dumps([plane.pid(part) for part in standalone.DEFAULT]), flush=True)
@@ -79,6 +83,38 @@ async def test_kwok_nodes_become_ready_run_a_job_and_go(real_api: api_client.Kub
     await until(complete)
     await real_api.request("DELETE", nodes.NODES_PATH, params=ours)
     assert await listed(real_api, nodes.NODES_PATH, **ours) == []
+
+
+async def test_a_pod_with_the_name_of_a_deleted_one_is_not_deleted_with_it(real_api: api_client.KubeClient) -> None:
+    ours = {"labelSelector": f"{nodes.FLEET_LABEL}=kwok"}
+    await nodes.create(real_api, 1, cores=4, pods=110)
+    pods = "/api/v1/namespaces/default/pods"
+
+    async def running(uid: str) -> bool:
+        pod = await real_api.request("GET", f"{pods}/{pod_name}")
+        assert pod["metadata"]["uid"] == uid
+        return bool(pod["status"]["phase"] == "Running")
+
+    async def replace() -> str:
+        """Create the Pod as soon as its predecessor is gone."""
+        while True:
+            body = {
+                "metadata": {"name": pod_name},
+                "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "x"}]},
+            }
+            try:
+                return str((await real_api.request("POST", pods, body=body))["metadata"]["uid"])
+            except errors.Conflict:
+                await asyncio.sleep(0)
+
+    for pod_name in (f"again-{number}" for number in range(SUCCESSIONS)):
+        first = await replace()
+        await until(functools.partial(running, first))
+        await real_api.request("DELETE", f"{pods}/{pod_name}")
+        second = await replace()
+        assert second != first
+        await until(functools.partial(running, second))
+    await real_api.request("DELETE", nodes.NODES_PATH, params=ours)
 
 
 @pytest.mark.real_programs

@@ -1,4 +1,4 @@
-"""deploy/extender: what kubectl makes of it is what an API server and the scheduler take, beside each overlay."""
+"""deploy/extender: what kubectl makes of it is accepted by an API server and the scheduler, with each overlay."""
 
 import pathlib
 from typing import Any

@@ -46,7 +46,7 @@ def delete(site: node_site.NodeSite, name: str) -> None:
 
 
 def test_an_exec_startup_probe_holds_back_readiness_until_it_passes(site: node_site.NodeSite) -> None:
-    mark = site.root / "up"
+    mark = site.marks / "up"
     probes = {
         "startupProbe": {
             "exec": {"command": ["test", "-e", str(mark)]},
@@ -93,7 +93,7 @@ def test_a_tcp_probe_sees_whether_a_server_listens(site: node_site.NodeSite) -> 
 
 
 def test_hooks_run_after_the_start_and_before_the_end(site: node_site.NodeSite) -> None:
-    mark = site.root / "hooks"
+    mark = site.marks / "hooks"
     hooks = {
         "postStart": {"exec": {"command": ["sh", "-c", f"echo start $WHO >> {mark}"]}},
         "preStop": {"exec": {"command": ["sh", "-c", f"echo stop >> {mark}"]}},
@@ -116,7 +116,7 @@ def test_a_post_start_hook_that_fails_ends_the_container(site: node_site.NodeSit
 
 
 def test_a_sidecar_starts_first_and_ends_last(site: node_site.NodeSite) -> None:
-    mark = site.root / "side"
+    mark = site.marks / "side"
     side = {
         "name": "side", "image": "none", "restartPolicy": "Always",
         "command": ["sh", "-c", f"echo up >> {mark}; trap 'echo down >> {mark}; exit 0' TERM; {LOOP}"],
@@ -160,7 +160,7 @@ def test_a_missing_config_map_is_a_waiting_reason(site: node_site.NodeSite) -> N
     ("name", "spec", "words"),
     [
         ("nginx", {"container": {"image": "nginx", "command": None}}, "container 'main' has no command"),
-        ("files", {"volumes": [{"name": "v", "configMap": {"name": "m"}}]}, "volume 'v' is of the kind configMap"),
+        ("files", {"volumes": [{"name": "v", "configMap": {"name": "m"}}]}, "volume 'v' is of kind configMap"),
         ("health", {"container": {"livenessProbe": {"grpc": {"port": 1}}}}, "livenessProbe of container 'main' is not"),
     ],
 )

@@ -38,7 +38,7 @@ def test_pods_finish_before_the_node_goes(site: node_site.NodeSite) -> None:
     site.start()
     node = site.request("GET", NODE_PATH)
     assert node["status"]["addresses"][0]["address"] == "127.0.0.2"
-    mark = site.root / "mark"
+    mark = site.marks / "mark"
     site.run("last", "sh", "-c", f"until [ -e {mark} ]; do sleep 0.05; done")
     site.until_phase("last", "Running")
     ask_to_end(site)

@@ -2,13 +2,14 @@
 
 import http.client
 import json
-import sys
+import pathlib
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from carico_local.api import access
 from tests.integration import node_site
 from tests.tools import waiting
 
@@ -79,7 +80,7 @@ def test_a_command_that_cannot_be_run_is_a_start_error(
 def test_memory_over_the_limit_is_oom_killed(site: node_site.NodeSite) -> None:
     # 64 MiB x 1/8 of limit against 64 MiB that are really written.
     site.run(
-        "eats", sys.executable, "-c", "b = b'x' * (64 << 20); print(len(b))",
+        "eats", "carico-workload", "train", "--seconds", "1", "--memory-bytes", str(64 << 20),
         container={"resources": {"limits": {"memory": "64Mi"}}},
     )  # fmt: skip
     ended = node_site.terminated(site.until_phase("eats", "Failed"))
@@ -113,6 +114,7 @@ def test_deletion_with_sigterm_honoured_needs_no_grace(site: node_site.NodeSite)
     site.until_phase("polite", "Running")
     site.request("DELETE", f"{PODS}/polite?gracePeriodSeconds=600")
     site.until(lambda: site.pod("polite") is None, "the Pod to go, long before its grace is over")
+    assert site.pod("polite") is None
 
 
 def test_deletion_while_starting_leaves_nothing(site: node_site.NodeSite) -> None:
@@ -120,9 +122,12 @@ def test_deletion_while_starting_leaves_nothing(site: node_site.NodeSite) -> Non
     for n in range(5):
         site.request("DELETE", f"{PODS}/early-{n}?gracePeriodSeconds=1")
     site.until(lambda: all(site.pod(f"early-{n}") is None for n in range(5)), "the Pods to go")
-    site.until(
-        lambda: not any(list(path.rglob(f"pod{uid}")) for path in site.cgroups() for uid in uids), "their cgroups to go"
-    )
+
+    def cgroups() -> list[pathlib.Path]:
+        return [found for path in site.cgroups() for uid in uids for found in path.rglob(f"pod{uid}")]
+
+    site.until(lambda: not cgroups(), "their cgroups to go")
+    assert cgroups() == []
 
 
 def test_restart_policies_and_back_off(site: node_site.NodeSite) -> None:
@@ -147,7 +152,7 @@ def test_restart_policies_and_back_off(site: node_site.NodeSite) -> None:
 
 
 def test_init_containers_run_in_order_before_the_others(site: node_site.NodeSite) -> None:
-    mark = site.root / "mark"
+    mark = site.marks / "mark"
     first = {"name": "first", "image": "none", "command": ["sh", "-c", f"echo first >> {mark}"]}
     second = {"name": "second", "image": "none", "command": ["sh", "-c", f"echo second >> {mark}"]}
     site.run("ordered", "sh", "-c", f"echo main >> {mark}", initContainers=[first, second])
@@ -185,6 +190,30 @@ def test_a_pod_gets_no_token_of_the_api(site: node_site.NodeSite) -> None:
     assert "PATH=" in log
     assert site.token not in log
     assert "kubeconfig" not in log.lower()
+
+
+def test_the_nodes_own_log_endpoint_asks_for_its_token_and_host(site: node_site.NodeSite) -> None:
+    site.run("guarded", "echo", "private")
+    site.until_phase("guarded", "Succeeded")
+    port = site.request("GET", f"/api/v1/nodes/{node_site.NODE}")["status"]["daemonEndpoints"]["kubeletEndpoint"][
+        "Port"
+    ]
+
+    def ask(token: str, **headers: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=waiting.WAIT_S)
+        try:
+            sent = {**headers, **({"Authorization": f"Bearer {token}"} if token else {})}
+            connection.request("GET", "/containerLogs/default/guarded/main", headers=sent)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    own = access.kubelet_token(site.token, node_site.NODE)
+    assert ask(own) == (200, "private\n")
+    assert {ask(token)[0] for token in ("", site.token, access.kubelet_token(site.token, "node-2"))} == {401}
+    assert ask(own, Host="evil.example")[0] == 403
+    assert ask(own, Origin="http://evil.example")[0] == 403
 
 
 def test_logs_follow_tail_and_previous(site: node_site.NodeSite) -> None:

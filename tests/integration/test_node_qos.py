@@ -15,13 +15,16 @@ from tests.integration import node_site
 pytestmark = pytest.mark.skipif(bool(node_site.why_no_cgroups()), reason=node_site.why_no_cgroups())
 # capability.h; /proc/PID/status has the mask.
 CAP_SYS_RESOURCE = 24
+# This Python may be in a directory that only root can enter.
+ROOT = {"runAsUser": 0}
 # On one CPU: two that have a CPU each share nothing but the node's quota, which knows no weights.
 SPIN = f"import os; os.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}})\nwhile True: pass"
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[node_site.NodeSite]:
-    with node_site.running(tmp_path_factory.mktemp("qos"), "--latency", "0.1", "--memory-bytes", str(2**28)) as found:
+    flags = ("--allow-root", "--latency", "0.1", "--memory-bytes", str(2**28))
+    with node_site.running(tmp_path_factory.mktemp("qos"), *flags) as found:
         yield found
 
 
@@ -96,7 +99,7 @@ def test_containers_of_a_pod_weigh_what_each_asks_for(site: node_site.NodeSite) 
 
 
 def test_two_pods_that_spin_share_their_nodes_quota_as_they_asked(site: node_site.NodeSite) -> None:
-    pods = [site.run(name, sys.executable, "-S", "-c", SPIN, container=asking(cpu=cpu))
+    pods = [site.run(name, sys.executable, "-S", "-c", SPIN, container=asking(cpu=cpu), securityContext=ROOT)
             for name, cpu in (("much", "400m"), ("little", "100m"))]  # fmt: skip
     much, little = (group_of(site, pod) for pod in pods)
     site.until(lambda: cpu_s(much) > 0.2 and cpu_s(little) > 0.02, "both to spin")
@@ -112,11 +115,19 @@ def test_two_pods_that_spin_share_their_nodes_quota_as_they_asked(site: node_sit
 @pytest.mark.skipif(least_adj() > 0, reason="what runs here may not go below its own oom_score_adj")
 def test_without_memory_the_pod_that_asked_for_none_is_ended_first(site: node_site.NodeSite) -> None:
     hold = "import time; held = b'x' * ({} << 20); print('held', flush=True); time.sleep({})"
-    site.run("unasked", sys.executable, "-S", "-c", hold.format(50, 600))
+    site.run("unasked", sys.executable, "-S", "-c", hold.format(50, 600), securityContext=ROOT)
     site.until(lambda: site.status("unasked").get("phase") == "Running", "it to run")
     site.until(lambda: "held" in site.request("GET", f"{node_site.PODS}/unasked/log"), "its memory")
     # Together more than the node's 256 MiB, and this one has the more by far: without scores it would be ended.
-    site.run("asked", sys.executable, "-S", "-c", hold.format(215, 0), container=asking(memory="1800Mi"))
+    site.run(
+        "asked",
+        sys.executable,
+        "-S",
+        "-c",
+        hold.format(215, 0),
+        container=asking(memory="1800Mi"),
+        securityContext=ROOT,
+    )
     ended = node_site.terminated(site.until_phase("unasked", "Failed"))
     assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
     assert node_site.terminated(site.until_phase("asked", "Succeeded", "Failed"))["reason"] == "Completed"

@@ -20,7 +20,7 @@ async def test_a_hundred_pods_are_bound_once_and_within_what_was_advertised(tmp_
         assert len((await site.ask("capacity.list"))["nodes"]) == 3
         # Until the last nodes have accounted for theirs.
         await waiting.answered(lambda: site.ask("reservations.list"), lambda told: told["reservations"] == [])
-        # Told of beside the binds, not before them.
+        # Reported along with the binds, not before them.
         await waiting.until(lambda: len(site.bound) == PODS)
         site.check(PODS)
 

@@ -27,7 +27,7 @@ async def test_room_for_three_takes_three_of_ten(
         await site.create_pods(10)
         site.start_kube_scheduler(**extender)
         found = await site.until_bound(3)
-        # Each of the others was tried, and is told why it waits.
+        # Each of the others was tried, and its condition reports why it waits.
         for refused in {f"pi-{index}" for index in range(10)} - found.keys():
             assert "0/" in await site.until_told(refused, "CARICO: at capacity")
         found = await site.bound()

@@ -1,4 +1,4 @@
-"""Schedulers as processes, on real NATS and the embedded API: whoever dies or sleeps, each Pod is bound once."""
+"""Schedulers as processes, on real NATS and the embedded API: whichever dies or sleeps, each Pod is bound once."""
 
 import asyncio
 import collections
@@ -17,28 +17,32 @@ from carico_core.runtime.kube import api_actions
 from carico_core.wire.kubernetes import lease as kubernetes_lease
 from carico_local import nats_server
 from tests.integration import api_proxy, scheduler_site
-from tests.tools import waiting
+from tests.tools import tcp_proxy, waiting
 
 PODS = 300
 # Long enough for a machine that stands still for some seconds: no leader is to go but those that the tests end.
 LEASE_S = 6
 SHORT = ["--leader-lease-s", str(LEASE_S), "--leader-renew-s", "5", "--leader-retry-s", "0.5", "--bind-timeout-s", "1"]
-# Whoever waited for its end would be noticed.
+# A test that waited for its end would be noticed.
 LONG = ["--leader-lease-s", "600", "--leader-renew-s", "300"]
 # A new leader binds within 5 s of the end of the Lease; machines that run tests are given four times that.
 TAKEOVER_S = 4 * 5.0
 
 
 class Member:
-    """One scheduler, with its own way to the API."""
+    """One scheduler, with its own way to the API and its own wire to NATS."""
 
-    def __init__(self, site: scheduler_site.Site, name: str, proxy: api_proxy.Proxy, flags: list[str]) -> None:
+    def __init__(
+        self, site: scheduler_site.Site, name: str, *, proxy: api_proxy.Proxy, wire: tcp_proxy.Proxy, flags: list[str]
+    ) -> None:
         self.name = name
         self.proxy = proxy
+        self.wire = wire
         self.http_port = nats_server.free_port()
         kubeconfig = site.root / f"{name}.kubeconfig"
         site.write_kubeconfig(kubeconfig, proxy.url)
-        options = ["--bus-url", site.nats.url, "--kubeconfig", str(kubeconfig), "--http-port", str(self.http_port)]
+        bus_url = f"nats://127.0.0.1:{wire.port}"
+        options = ["--bus-url", bus_url, "--kubeconfig", str(kubeconfig), "--http-port", str(self.http_port)]
         command = [sys.executable, "-m", "carico_scheduler", *options, "--leader-identity", name, *flags]
         with (site.root / f"{name}.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -108,7 +112,8 @@ async def team(root: pathlib.Path, names: str, flags: list[str], *, room: float 
         for name in names:
             way = api_proxy.Proxy(f"http://127.0.0.1:{site.api_port}", token=site.token)
             proxy = await stack.enter_async_context(way.running())
-            members.append(Member(site, name, proxy, flags))
+            wire = await stack.enter_async_context(tcp_proxy.Proxy(site.nats.port).running())
+            members.append(Member(site, name, proxy=proxy, wire=wire, flags=flags))
             stack.callback(members[-1].end)
         made = Team(site, members)
         await made.all_warm()
@@ -131,7 +136,7 @@ async def test_leaders_killed_midway(tmp_path: pathlib.Path) -> None:
         await creating
         await made.site.until_succeeded(PODS, within_s=120.0)
         made.check(PODS)
-        assert f"leader: {leader.name} (this one)" in await leader.get("/readyz")
+        assert f"leader: {leader.name} (this scheduler)" in await leader.get("/readyz")
         metrics = await leader.get("/metrics")
         assert "carico_scheduler_leading 1.0" in metrics
         assert "carico_scheduler_terms_total 1.0" in metrics
@@ -180,6 +185,26 @@ async def test_a_rolling_restart_waits_for_no_lease(tmp_path: pathlib.Path) -> N
         await creating
         await made.site.until_succeeded(100)
         made.check(100)
+
+
+async def test_a_leader_that_alone_is_cut_off_from_nats_hands_over_and_is_not_ready(tmp_path: pathlib.Path) -> None:
+    async with team(tmp_path, "ab", LONG) as made:
+        await made.site.create_pods(20)
+        old = await made.leader()
+        await made.site.until_succeeded(20)
+        cut_s, sent = time.monotonic(), len(old.proxy.binds)
+        # Its connection stays open, and nothing arrives.
+        old.wire.is_open = False
+        new = await made.leader(but=old.name)
+        assert time.monotonic() - cut_s < 4 * 10.0
+        await waiting.answered(lambda: old.get("/readyz"), lambda said: "no advertisement of any node" in said)
+        await made.site.create_pods(20, prefix="late")
+        await made.site.until_succeeded(40)
+        assert len(old.proxy.binds) == sent
+        old.wire.is_open = True
+        await made.all_warm()
+        assert await made.leader() is new
+        made.check(40)
 
 
 @pytest.mark.parametrize(("lands", "answer"), [("before", 201), ("after", 409)])

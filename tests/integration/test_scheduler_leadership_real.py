@@ -9,10 +9,10 @@ import time
 
 from carico_core.runtime.kube import api_actions
 from carico_local import nats_server
-from carico_local.control_plane import audit, standalone
+from carico_local.control_plane import standalone
 from carico_scheduler.leadership import handover
 from tests.integration import extender_site
-from tests.tools import waiting
+from tests.tools import audit_log, waiting
 
 PODS = 60
 # Long enough for a machine that stands still for some seconds.
@@ -68,7 +68,7 @@ async def test_a_leader_killed_midway(real_control_plane: standalone.Standalone,
         assert len(await site.bound()) == 36
         for node in site.capacities:
             assert sum(where == node for where in bound.values()) == 12
-        audited = audit.bindings(real_control_plane.directory / "bindings.log")
+        audited = audit_log.bindings(real_control_plane.directory / "bindings.log")
         ours = {pod: nodes for pod, nodes in audited.items() if pod.startswith("leadership/")}
         assert len(ours) == 36
         assert all(len(nodes) == 1 for nodes in ours.values())

@@ -29,7 +29,7 @@ NODES = ("vol-a", "vol-b")
 
 
 class Site:
-    """An engine at work on the real API; requests decide, since nobody advertises."""
+    """An engine at work on the real API; requests decide, since no node advertises."""
 
     def __init__(self, api: api_client.KubeClient) -> None:
         self.api = api
@@ -39,7 +39,7 @@ class Site:
         recorder = api_actions.EventRecorder(api, clock=clock, controller="carico-scheduler", instance="test")
         writer = events.Writer(recorder, pace=paces.Pace(100.0, clock=clock), on_drop=lambda why: None)
         self.engine = engine.Engine(
-            engine.Parts(
+            engine.EngineParts(
                 policy=policy.Policy(fallback=policy.Fallback.REQUESTS), kube=api, clock=clock,
                 rng=random.Random(0), log=log, events=writer,
                 metrics=instruments.Instruments(metrics.Metrics("scheduler")), binds_in_flight=8,
@@ -65,7 +65,7 @@ async def at_work(plane: standalone.Standalone) -> AsyncIterator[Site]:
     )
     site = Site(api)
     async with asyncio.TaskGroup() as group:
-        works = [*site.engine.mirrors.works().values(), site.engine.decide_forever()]
+        works = [*site.engine.informers.works().values(), site.engine.decide_forever()]
         tasks = [group.create_task(work) for work in works]
         for name in NODES:
             await site.make("/api/v1/nodes", name, **_node(name))
@@ -96,7 +96,7 @@ def _status() -> dict[str, Any]:
 
 
 async def _live(api: api_client.KubeClient) -> None:
-    """Never; says what kubelets say: a node that is silent for 40 s is tainted."""
+    """Renew kubelets' Leases until cancelled: a node that is silent for 40 s is tainted."""
     while True:
         for name in NODES:
             with contextlib.suppress(errors.ApiUnavailable):

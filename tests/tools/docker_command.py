@@ -31,7 +31,7 @@ class Engine:
         return found
 
     def check(self) -> None:
-        """Nothing. Raises `EnvironmentUnfit` where there is no engine to talk to."""
+        """Raise `EnvironmentUnfit` where no engine answers."""
         done = self._attempt(["version", "--format", "{{.Server.Version}}"])
         if done.returncode != 0:
             raise errors.EnvironmentUnfit(f"no Docker engine answers ({_last(done.stderr)})")
@@ -44,7 +44,7 @@ class Engine:
         return done.stdout.decode(errors="replace").strip()
 
     def build(self, *arguments: str) -> None:
-        """Nothing, once `docker build arguments` is done. Raises `EngineRefused`."""
+        """Run `docker build arguments`. Raises `EngineRefused`."""
         self.run("build", "--quiet", *arguments, timeout_s=_BUILD_TIMEOUT_S)
 
     def has_image(self, tag: str) -> bool:

@@ -38,8 +38,12 @@ class Node:
 class FakeFleet:
     """Publishes for `count` nodes once a second each, with decisions and models."""
 
-    def __init__(self, bus: buses.Bus, *, count: int, clock: clocks.Clock, seed: int = 1) -> None:
+    def __init__(
+        self, bus: buses.Bus, *, count: int, clock: clocks.Clock, agents: buses.Bus | None = None, seed: int = 1
+    ) -> None:  # fmt: skip
         self._bus = bus
+        # Where agents have an account of their own.
+        self._agents = bus if agents is None else agents
         self._clock = clock
         self._rng = np.random.default_rng(seed)
         self.nodes = [Node(name=f"node-{i + 1}", pods=int(self._rng.integers(0, 6))) for i in range(count)]
@@ -54,7 +58,7 @@ class FakeFleet:
             for portion in range(PORTIONS):
                 for node in self.nodes[portion::PORTIONS]:
                     if not node.is_silent:
-                        await self._bus.publish(subjects.capacity(node.name), self.advertisement(node))
+                        await self._agents.publish(subjects.capacity(node.name), self.advertisement(node))
                 # 1 / PORTIONS of a second after the last one, however long publishing took.
                 due_s = started_s + (portion + 1) / PORTIONS
                 await asyncio.sleep(max(0.0, due_s - self._clock.monotonic_s()))

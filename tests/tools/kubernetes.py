@@ -9,7 +9,7 @@ import pytest
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings
-from carico_local.binaries import progress, tools
+from carico_local.binaries import cache, tools
 from carico_local.control_plane import standalone
 
 # For a first build of everything on a machine half as fast.
@@ -19,7 +19,7 @@ BUILD_TIMEOUT_S = 1800
 def programs(*names: str) -> dict[str, tools.Found]:
     """Return the programs by name; skip the test where they can neither be found nor built."""
     try:
-        return tools.obtain(names, environ=settings.environment(), clock=clocks.SystemClock(), tell=_tell)
+        return tools.obtain(names, environ=settings.environment(), clock=clocks.SystemClock(), report=_print)
     except errors.EnvironmentUnfit as error:
         pytest.skip(f"not available here: {error}")
 
@@ -38,7 +38,7 @@ def kubectl(*arguments: str, given: str | None = None, kubeconfig: pathlib.Path 
     return done.stdout
 
 
-def _tell(told: progress.Progress) -> None:
+def _print(line: cache.Progress) -> None:
     # The build takes minutes: show why at once, on the real stderr.
-    if not told.passing and told.text.startswith(("building", "built", "waiting")):
-        print(f"\n{told.text}", file=sys.__stderr__, flush=True)
+    if not line.passing and line.text.startswith(("building", "built", "waiting")):
+        print(f"\n{line.text}", file=sys.__stderr__, flush=True)

@@ -55,7 +55,7 @@ def _packages() -> None:
 
 
 def _programs(names: Sequence[str]) -> None:
-    tools.obtain(names, environ=settings.environment(), clock=clocks.SystemClock(), tell=lambda _: None)
+    tools.obtain(names, environ=settings.environment(), clock=clocks.SystemClock(), report=lambda _: None)
 
 
 def _images() -> None:

@@ -28,7 +28,7 @@ class Collector(http_thread.Server):
                 self.end_headers()
 
             def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-                """Nothing."""
+                """Log nothing."""
 
         super().__init__(Handler)
 

@@ -1,9 +1,10 @@
 """Run the tiers of the test suite, each as one or two pytest runs, and print one summary line for all of them.
 
-`python -m tests.tools.tiers parallel serial` is `make test`. The parallel part gives each CPU a pytest-xdist worker;
-the tests of one file go to one worker. The serial part has what measures this machine, or fills it, and would fail when
-other tests run at the same time. System software (Docker, kubelets, a browser) exists once on a machine, so its tier
-runs in one process too.
+`python -m tests.tools.tiers parallel serial` is `make test`. The parallel part has two pytest-xdist workers more than
+the machine has CPUs, since most tests wait for processes most of the time; the tests of one file go to one worker. The
+serial part has what measures this machine, or fills it, and would fail when other tests run at the same time. System
+software (Docker, kubelets) exists once on a machine, so its tier runs in one process too; its part `browser` disturbs
+no other tests and may run at the same time.
 
 Exit code: 0 where every run succeeded, else 1. `--totals FILE` adds the results to those in FILE and prints the sum, so
 that several commands can end with one line.
@@ -24,20 +25,26 @@ from typing import Any
 
 import pytest
 
-from carico_local.cluster import ports, processes
+from carico_local.cluster import machine, processes
 
-# Agents of whole clusters measure the machine; so do two files more.
+# Files that assert what they measure of this machine, or that fill it.
 SERIAL = (
-    "tests/e2e", "tests/chaos/test_chaos_outage.py",
-    "tests/integration/test_agent_cgroups.py", "tests/integration/test_node_restarts.py",
+    "tests/e2e/test_e2e_compare.py", "tests/e2e/test_e2e_demo.py", "tests/e2e/test_e2e_real_control_plane.py",
+    "tests/e2e/test_e2e_record.py", "tests/integration/test_agent_cgroups.py",
+    "tests/integration/test_node_restarts.py", "tests/security/test_security_bus_load.py",
 )  # fmt: skip
 # Where tests of system software may be: `refuse_misplaced` refuses them elsewhere.
 SYSTEM = ("tests/conformance", "tests/integration", "tests/e2e")
-_QUICK = ("-m", "not system and not upstream", "--durations=10", "--durations-min=5")
+# The live page in a browser, with simulated nodes: it has no need of the machine for itself.
+BROWSER = ("tests/e2e/web/test_e2e_web_identity.py", "tests/e2e/web/test_e2e_web_page.py")
+_SLOWEST = ("--durations=10", "--durations-min=5")
+_QUICK = ("-m", "not system and not upstream", *_SLOWEST)
+_SYSTEM = ("-m", "system and not upstream", *_SLOWEST)
 RUNS: Mapping[str, tuple[str, ...]] = {
     "parallel": (*_QUICK, "tests", *(f"--ignore={path}" for path in SERIAL)),
     "serial": (*_QUICK, *SERIAL),
-    "system": ("-m", "system and not upstream", "--durations=10", "--durations-min=5", *SYSTEM),
+    "browser": (*_SYSTEM, *BROWSER),
+    "system": (*_SYSTEM, *SYSTEM, *(f"--ignore={path}" for path in BROWSER)),
     "upstream": ("-m", "upstream"),
 }
 # In the order of pytest's own summary.
@@ -101,9 +108,9 @@ def configure(config: pytest.Config) -> None:
 
 def _share_ports(number: int, count: int) -> None:
     """Give one of `count` processes its part of the ports: two that search at once would find the same ones free."""
-    size = (ports.LAST_PORT - ports.FIRST_PORT) // count
-    ports.FIRST_PORT += number * size
-    ports.LAST_PORT = ports.FIRST_PORT + size
+    size = (machine.LAST_PORT - machine.FIRST_PORT) // count
+    machine.FIRST_PORT += number * size
+    machine.LAST_PORT = machine.FIRST_PORT + size
 
 
 def refuse_misplaced(items: Sequence[pytest.Item]) -> None:
@@ -138,7 +145,9 @@ class _Totals:
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.tools.tiers", description="Run parts of the test suite.")
     parser.add_argument("runs", nargs="+", choices=RUNS, metavar="RUN", help=" | ".join(RUNS))
-    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="default: the CPUs")
+    parser.add_argument(
+        "--workers", type=int, default=len(os.sched_getaffinity(0)) + 2, help="default: the CPUs and two more"
+    )
     parser.add_argument("--totals", metavar="FILE", help="add to the results of earlier commands")
     return parser.parse_args(argv)
 

@@ -5,7 +5,7 @@ import contextlib
 import pathlib
 from collections.abc import AsyncIterator
 
-from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import kept, nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock as clocks
 from carico_local import nats_server
@@ -32,7 +32,12 @@ async def stage(folder: pathlib.Path, *, nodes: int, decisions_each_s: float = 4
     server = nats_server.NatsServer(folder / "nats", extra=web_access.configuration(access)).start()
     try:
         bus = await nats_bus.connect(buses.BusSettings(url=server.url), name="fleet", clock=clock)
-        fleet = fake_fleet.FakeFleet(bus, count=nodes, clock=clock)
+        agents = buses.BusSettings(url=web_access.agents_url(server.url))
+        agents_bus = await nats_bus.connect(agents, name="agents", clock=clock, owns_streams=False)
+        # What an aggregator answers to readers.
+        about = buses.ServiceSpec(name="carico-aggregator", description="kept", endpoints=kept.endpoints(bus))
+        await bus.serve(about)
+        fleet = fake_fleet.FakeFleet(bus, count=nodes, clock=clock, agents=agents_bus)
         chosen = setting.WebSettings(
             bus_websocket=access.websocket_url, cluster="stage", http_port=access.page_port
         )  # fmt: skip
@@ -43,6 +48,7 @@ async def stage(folder: pathlib.Path, *, nodes: int, decisions_each_s: float = 4
             finally:
                 publishing.cancel()
                 await asyncio.gather(publishing, return_exceptions=True)
+                await agents_bus.close()
                 await bus.close()
     finally:
         server.stop()

@@ -1,15 +1,15 @@
-"""The `carico` command. One room a subject; a command is a click command in a module of its room.
+"""The `carico` command, one package for each subject; a command is a click command in a module of its package.
 
-- `main`, `application`: the entry point; the list of commands, in the sections of the help
-- `shell/`: exit codes and Ctrl-C, what the environment says, flags that commands share
-- `clusters/`: up, down, status, logs, env, web, bus-config; `which` finds the cluster that is meant, for every command
+- `main`: the entry point; `application`: the list of commands, in the sections of the help
+- `shell/`: exit codes and Ctrl-C, the environment, flags that commands share
+- `clusters/`: up, down, status, logs, env, web, targets, decode, bus-config; `which` finds the cluster for all commands
 - `live/`: reads a cluster's signals into an immutable picture, for every command that shows them
-- `top/`: the screen of `carico top`, and the words and columns that other views share
-- `jobs/`: submit, demo and compare: work on a cluster
-- `explain/`: explain and capacity: the scheduler's answers in words
+- `top/`: the screen of `carico top`, and the columns and lines that other views share
+- `jobs/`: submit, demo and compare
+- `explain/`: explain and capacity: the scheduler's answers as text
 - `doctor/`: checks a cluster
 - `recordings/`: record and replay
-- `evaluation/`: evaluate: the twin's figures in words
+- `evaluation/`: evaluate: the results of simulated clusters as text, page and charts
 - `output/`: tables, pages and charts
-- `reference/`: docs/metrics.md and docs/settings.md, written from the code
+- `reference/`: writes the tables of docs/metrics.md, settings.md and security.md from the code
 """

@@ -1,4 +1,4 @@
-"""The `carico` command: a local cluster in one word, and what one does with it."""
+"""The `carico` command: its list of commands, and how each ends."""
 
 import asyncio
 import errno
@@ -13,47 +13,47 @@ from carico_core.domain import errors
 from carico_core.runtime.observe import logs as log_setup
 
 PROGRAM = "carico"
-# The sections of the help; where each command is, and its line there, which must fit into 80 columns.
+# The sections of the help: where each command is, and its line in the help, which must fit into 80 columns.
 _SECTIONS = {
     "Run a cluster": {
-        "demo": ("jobs.demo:command", "Start a cluster, run a job, report, and end it all."),
+        "demo": ("jobs.demo:command", "Start a cluster, run a job, write a report, clean up."),
         "up": ("clusters.lifecycle:up", "Start a cluster in the background."),
-        "down": ("clusters.lifecycle:down", "End a cluster and remove all that it left."),
-        "env": ("clusters.addresses:env", 'Print exports for a shell: eval "$(carico env)".'),
+        "down": ("clusters.lifecycle:down", "End a cluster and remove everything it left."),
+        "env": ("clusters.integrations:env", 'Print exports for a shell: eval "$(carico env)".'),
     },
     "Submit and watch": {
         "submit": ("jobs.submit:command", "Submit a job of Pods: pi, train, mixed, server."),
-        "status": ("clusters.status:command", "Show services, nodes and jobs once."),
+        "status": ("clusters.status:command", "Show services, nodes and jobs."),
         "top": ("top.command:command", "Show nodes, jobs, decisions and services live."),
         "web": ("clusters.web:command", "Serve the live page for a browser."),
         "logs": ("clusters.logs:command", "Show the log of a service."),
     },
     "Explain": {
-        "explain": ("explain.command:command", "Why a Pod is where it is, or waits; a node."),
-        "capacity": ("explain.capacity:command", "How many more Pods fit, and what stops the next."),
+        "explain": ("explain.command:command", "Explain a Pod's placement, or a node's capacity."),
+        "capacity": ("explain.capacity:command", "Show how many more Pods fit, and what limits them."),
         "doctor": ("doctor.command:command", "Find what is wrong with a cluster."),
     },
     "Measure": {
         "compare": ("jobs.compare:command", "Compare with kube-scheduler on running Pods."),
-        "evaluate": ("evaluation.command:command", "Compare schedulers in a simulated cluster."),
+        "evaluate": ("evaluation.command:command", "Compare schedulers in simulated clusters."),
         "record": ("recordings.record:command", "Record a node's samples and Pod events."),
         "replay": ("recordings.replay:command", "Run a recording through an estimator."),
     },
     "Connect other tools": {
-        "targets": ("clusters.addresses:list_targets", "List the services for a Prometheus."),
-        "decode": ("clusters.nats_cli:decode", "Decode the cluster's model for nats sub."),
+        "targets": ("clusters.integrations:list_targets", "List the services for Prometheus."),
+        "decode": ("clusters.integrations:decode", "Decode the model of the cluster for nats sub."),
         "bus-config": ("clusters.bus_config:command", "Write keys and rights for NATS."),
     },
 }
 _LISTED = {name: listed for section in _SECTIONS.values() for name, listed in section.items()}
 COMMANDS = {name: where for name, (where, _) in _LISTED.items()}
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# What an image that needs them not leaves out; the commands that do are not there either.
+# Packages that a container image may leave out, and with them the commands that need them.
 LEFT_OUT = ("carico_twin", "matplotlib")
 
 
 class Commands(click.Group):
-    """Commands that are imported when they are asked for: `carico env` need not wait for the imports of `evaluate`."""
+    """Import a command when it is used: `carico env` does not wait for the imports of `evaluate`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names, in the order of the help."""
@@ -78,8 +78,7 @@ class Commands(click.Group):
             if (error.name or "").partition(".")[0] in LEFT_OUT:
                 return None
             raise errors.EnvironmentUnfit(
-                f"the Python package {error.name!r} is missing here, as after an update of CARICO: "
-                "`make install` installs what it needs"
+                f"the Python package {error.name!r} is not installed, as after an update of CARICO: run `make install`"
             ) from error
         command.short_help = _LISTED[cmd_name][1]
         return command
@@ -98,18 +97,18 @@ class Commands(click.Group):
 @click.version_option(package_name="carico-cli", prog_name=PROGRAM)
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """CARICO on this machine: a cluster that schedules by learned capacity, on Pods that really run."""
-    # By now the command's own are read, too.
+    """CARICO on this machine: a cluster that schedules by learned capacity, with Pods that really run."""
+    # The command's own modules are imported by now.
     exits.restore_interrupts()
     context.obj = settings.read(is_terminal=sys.stdout.isatty())
     settings.check(context.obj.environ)
 
 
 def _hint(error: click.ClickException) -> str:
-    """Return what to do about an option that stands before the command."""
+    """Return what to do about an option that was given before the command."""
     if not isinstance(error, click.NoSuchOption) or error.ctx is None or error.ctx.parent is not None:
         return ""
-    return f" Options stand behind the command: `{PROGRAM} COMMAND {error.option_name} ...`"
+    return f" Options come after the command: `{PROGRAM} COMMAND {error.option_name} ...`"
 
 
 def run() -> int:
@@ -121,7 +120,7 @@ def run() -> int:
         print(error.format_message(), file=sys.stderr)
         return exits.USER_ERROR
     except click.ClickException as error:
-        # Choices come a line each.
+        # click puts each choice on a line of its own.
         print(f"{PROGRAM}: {' '.join(error.format_message().split())}{_hint(error)}", file=sys.stderr)
         return exits.USER_ERROR
     except (click.Abort, asyncio.CancelledError):
@@ -134,11 +133,11 @@ def run() -> int:
         sys.stderr.close()
         return exits.FAILED
     except OSError as error:
-        # Of a file, its own command says so. `carico replay ... > fit.txt` on a full disk ends here.
+        # A command reports a file of its own. `carico replay ... > fit.txt` on a full disk ends here.
         if error.errno not in _NO_ROOM or error.filename is not None:
             raise
-        # Python writes what is left once more as it ends, and would say so in its own words.
+        # At its end Python writes what is left in the buffer, and would print a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        print(f"{PROGRAM}: nothing more can be written to standard output: {error.strerror}", file=sys.stderr)
+        print(f"{PROGRAM}: cannot write to standard output: {error.strerror}", file=sys.stderr)
         return exits.FAILED
     return code if isinstance(code, int) else 0

@@ -1,4 +1,8 @@
-"""The `carico` command. Next to nothing is imported here at first: what follows takes most of a second."""
+"""Entry point of the `carico` command, and of `python -m carico_cli`.
+
+It is a module of its own because it imports next to nothing: the rest takes most of a second to import, and Ctrl-C is
+handled before that.
+"""
 
 import signal
 import sys
@@ -7,15 +11,15 @@ from carico_cli.shell import exits
 
 
 def main() -> None:
-    """Run the command and exits: 0 done, 1 failed, 2 a user's mistake, 130 Ctrl-C."""
+    """Run the command and exit: 0 done, 1 failed, 2 a user's mistake, 130 Ctrl-C."""
     exits.end_at_once()
     try:
-        # Imported here, so that Ctrl-C while Python still reads modules ends in one line and not in a traceback.
+        # Imported here, so that Ctrl-C while Python still imports modules ends in one line and not in a traceback.
         from carico_cli import application
 
         code = application.run()
     except KeyboardInterrupt:
-        # Everything has ended by now: one more Ctrl-C must not break off the last line and the exit code.
+        # Everything has ended by now: another Ctrl-C must not interrupt the last line and the exit code.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         print(exits.INTERRUPTED_LINE, file=sys.stderr)
         code = exits.INTERRUPTED

@@ -1,4 +1,4 @@
-"""Jobs of a local cluster: Pods of one workload under one label, by themselves or as batch/v1 Jobs."""
+"""Jobs of a local cluster: Pods of one workload with a common label, created directly or as batch/v1 Jobs."""
 
 import asyncio
 import collections
@@ -13,14 +13,14 @@ JOB_LABEL = "carico.dev/job"
 WORKLOAD_LABEL = "carico.dev/workload"
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
 APP_LABEL = "app.kubernetes.io/name"
-# Where a job is shown by its name: Pods that no job made, such as those of kubectl.
+# Shown in place of a job's name for Pods without a job, such as those created with kubectl.
 OTHERS = "(others)"
-# How long a Pod works, for who only plays its node (kwok).
+# How long a Pod works, for a node that is only played (kwok).
 WORK_ANNOTATION = "carico.dev/work"
-# Any image is "present" on an emulated node; this one names what the workloads ship in on a real one.
+# The image of the workloads on real nodes; an emulated node uses no image.
 IMAGE = "carico/workload:0.1.0"
 IN_FLIGHT = 16
-# An API that goes away while a job is submitted is asked again for a minute, so that no job stays half submitted.
+# Requests are retried for a minute while the API is unavailable, so that no job stays half submitted.
 ASK_AGAIN_S = 0.5
 ASKED_FOR_S = 60.0
 # A local cluster's Pods have no state to save.
@@ -37,7 +37,7 @@ class Workload(enum.StrEnum):
     SERVER = "server"
 
 
-# Seconds of work on one idle emulated core (design, section 11).
+# Seconds of work on one idle emulated core.
 DEFAULT_SECONDS = {Workload.PI: 5.0, Workload.TRAIN: 25.0, Workload.SERVER: 60.0}
 # The published mixed job is 500 pi to 20 train.
 MIXED_PI_PER_TRAIN = 25
@@ -46,9 +46,9 @@ _PODS_MOST = 100_000
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """`pods` Pods of one workload. `seconds`: work of one Pod; None: the workload's own.
+    """A job of `pods` Pods. `seconds`: work of one Pod; None: the workload's default.
 
-    `request_millicores`: what each asks for; None: nothing, as CARICO needs it.
+    `request_millicores`: CPU request of each Pod; None: no request, as CARICO needs none.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Job:
     namespace: str = "default"
     scheduler_name: str = cluster.SCHEDULER_NAME
     request_millicores: int | None = None
-    # A container that failed, or was lost with its node, is run again where it was.
+    # Failed containers are restarted on their node.
     restarts: bool = False
 
     def __post_init__(self) -> None:
@@ -70,14 +70,14 @@ class Job:
             raise errors.SettingsError(f"--seconds: got {self.seconds:g}, expected 0.05 to 86400")
 
     def kind(self, index: int) -> Workload:
-        """Return what the Pod number `index` runs."""
+        """Return the workload of Pod number `index`."""
         if self.workload is not Workload.MIXED:
             return self.workload
-        # The long Pod leads its round: at the end of the job it would keep one core busy while all others are idle.
+        # The long Pod comes first in each round: at the end of the job it would keep one core busy and the others idle.
         return Workload.TRAIN if index % (MIXED_PI_PER_TRAIN + 1) == 0 else Workload.PI
 
     def work_s(self, kind: Workload) -> float:
-        """Return work of one Pod of a kind, in seconds of one emulated core."""
+        """Return the work of one Pod of a kind, in seconds of one emulated core."""
         if self.seconds is not None and (kind is not Workload.TRAIN or self.workload is Workload.TRAIN):
             return self.seconds
         return DEFAULT_SECONDS[kind]
@@ -89,12 +89,12 @@ class Job:
 
     @property
     def mean_work_s(self) -> float:
-        """Work of one Pod, the mean where they differ."""
+        """Mean work of one Pod."""
         return self.total_work_s / self.pods
 
 
 class Api(Protocol):
-    """What is needed of the Kubernetes API."""
+    """What is needed from the Kubernetes API."""
 
     async def request(self, method: str, path: str, *, body: Any = None) -> Any:
         """Return the decoded answer."""
@@ -102,20 +102,20 @@ class Api(Protocol):
 
 
 def sized(workload: Workload, *, seconds: float | None, cores: int, target_s: float = 60.0) -> int:
-    """Return how many Pods keep `cores` busy for about `target_s`, one Pod's time included; at least one a core.
+    """Return how many Pods keep `cores` busy for about `target_s`; at least one per core.
 
     >>> sized(Workload.PI, seconds=None, cores=12)
     132
     >>> sized(Workload.MIXED, seconds=None, cores=12)
     113
     """
-    # One round of a mixed job stands for all of it; any other job is the same Pod throughout.
+    # One round of a mixed job is representative; in other jobs all Pods are the same.
     round_of = Job(name="sized", workload=workload, pods=MIXED_PI_PER_TRAIN + 1, seconds=seconds)
     return max(cores, round((target_s - round_of.mean_work_s) / round_of.mean_work_s * cores))
 
 
 def manifests(job: Job) -> Iterator[dict[str, Any]]:
-    """Yield the Pods of a job, as they are sent to an API without a Job controller."""
+    """Yield the manifests of a job's Pods, for an API without a Job controller."""
     width = len(str(job.pods - 1))
     for index in range(job.pods):
         template = _template(job, job.kind(index))
@@ -124,7 +124,7 @@ def manifests(job: Job) -> Iterator[dict[str, Any]]:
 
 
 def batch_manifests(job: Job) -> Iterator[dict[str, Any]]:
-    """Yield the job as batch/v1: one Job, or one a kind where the job is mixed. Each Pod is tried once."""
+    """Yield the manifests of batch/v1 Jobs: one, or one per kind for a mixed job. Each Pod is tried once."""
     counts = collections.Counter(job.kind(index) for index in range(job.pods))
     for kind, pods in counts.items():
         yield {
@@ -138,8 +138,8 @@ def batch_manifests(job: Job) -> Iterator[dict[str, Any]]:
             "spec": {
                 "completions": pods,
                 "parallelism": pods,
-                # A Pod that fails is the job's result, as it is where Pods stand by themselves; without an index
-                # one failure would end all others.
+                # A failed Pod counts as a result, as for Pods without a Job. Without indexes, one failure would end all
+                # other Pods.
                 "completionMode": "Indexed",
                 **({} if job.restarts else {"backoffLimitPerIndex": 0}),
                 "template": _template(job, kind),
@@ -154,7 +154,7 @@ def _template(job: Job, kind: Workload) -> dict[str, Any]:
         container["resources"] = {"requests": {"cpu": f"{job.request_millicores}m"}}
     return {
         "metadata": {
-            # By the last of these labels agents and scheduler distinguish classes where Pods have no owner.
+            # By the last of these labels, agents and scheduler distinguish classes of Pods without an owner.
             "labels": {JOB_LABEL: job.name, WORKLOAD_LABEL: kind.value, APP_LABEL: kind.value},
             "annotations": {WORK_ANNOTATION: f"{work_s:g}s"},
         },
@@ -168,7 +168,7 @@ def _template(job: Job, kind: Workload) -> dict[str, Any]:
 
 
 async def has_controller(api: Api) -> bool:
-    """Return whether the API has batch/v1 Jobs: a real control plane does, the embedded API does not."""
+    """Return True where the API has batch/v1 Jobs: a real control plane does, the embedded API does not."""
     try:
         await api.request("GET", "/apis/batch/v1")
     except errors.NotFound:
@@ -177,9 +177,9 @@ async def has_controller(api: Api) -> bool:
 
 
 async def submit(api: Api, job: Job, *, batch: bool = False, ask_again_s: float = ASK_AGAIN_S) -> int:
-    """Return how many objects were created. Raises `Conflict` where its name is taken, and `ApiUnavailable`.
+    """Create the job's objects; return how many. Raises `Conflict` where a name is taken, and `ApiUnavailable`.
 
-    batch: as batch/v1 Jobs, of which the real control plane's Job controller makes the Pods later.
+    batch: create batch/v1 Jobs, whose Pods the real control plane's Job controller creates later.
     """
     path = f"/apis/batch/v1/namespaces/{job.namespace}/jobs" if batch else f"/api/v1/namespaces/{job.namespace}/pods"
     waiting = list(batch_manifests(job) if batch else manifests(job))
@@ -200,17 +200,17 @@ async def submit(api: Api, job: Job, *, batch: bool = False, ask_again_s: float 
 
 
 async def _create(api: Api, path: str, manifest: dict[str, Any], *, ask_again_s: float) -> None:
-    """Create the object, asking again while the API is away."""
+    """Create the object; retry while the API is unavailable."""
     unanswered: errors.ApiUnavailable | None = None
     try:
-        # One that is frozen is found out after seconds each time: tries are no measure.
+        # A time limit rather than a number of tries: a frozen API fails only after seconds each time.
         async with asyncio.timeout(ASKED_FOR_S):
             while True:
                 try:
                     await api.request("POST", path, body=manifest)
                     return
                 except errors.Conflict:
-                    # It was taken before, and the answer was lost.
+                    # An earlier try created it, and its answer was lost.
                     if unanswered:
                         return
                     raise

@@ -13,11 +13,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_core.domain import errors
-from carico_local.cluster import ports
+from carico_local.cluster import machine
 
 # It listens within a tenth of a second, or within some where the machine is slow; one that failed ends at once.
 START_TIMEOUT_S = 60.0
 _LOOK_EVERY_S = 0.01
+# What waits for a client that does not read, and for storage in each stream; as in deploy/k8s/base/nats.conf.
+_WAITS_MOST_BYTES = 32 << 20
 _calls = itertools.count()
 _given: set[int] = set()
 
@@ -38,7 +40,8 @@ def configuration(
     config: dict[str, Any] = {
         "host": "127.0.0.1",
         "port": port,
-        "jetstream": {"store_dir": str(store_dir)},
+        "jetstream": {"store_dir": str(store_dir), "max_buffered_size": _WAITS_MOST_BYTES},
+        "max_pending": _WAITS_MOST_BYTES,
         # A model of many nodes is larger than the default 1 MiB allows only beyond what readers accept.
         "max_payload": 2 * 2**20,
         **(extra or {}),
@@ -54,14 +57,14 @@ def free_port() -> int:
     Not of the kernel's range for outgoing connections: a client that tries to reach a server that is away is given the
     server's own port there sooner or later, and holds it when the server comes back.
     """
-    (port,) = ports.choose(f"{os.getpid()} {next(_calls)}", 1, free=_is_free)
+    (port,) = machine.free_ports(f"{os.getpid()} {next(_calls)}", 1, free=_is_free)
     _given.add(port)
     return port
 
 
 def _is_free(port: int) -> bool:
     # One that was given may be listened on only in seconds.
-    return port not in _given and ports.is_free(port)
+    return port not in _given and machine.is_free_port(port)
 
 
 class NatsServer:

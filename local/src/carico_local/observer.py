@@ -1,4 +1,4 @@
-"""Keeps what a report needs of a cluster and its jobs: Pods of the API, capacities and decisions of the bus."""
+"""Records a cluster and its jobs for the report: Pods from the API, capacities and decisions from the bus."""
 
 import asyncio
 import collections
@@ -18,7 +18,7 @@ CAPACITIES_KEPT = 100_000
 
 
 class Api(Protocol):
-    """What is needed of the Kubernetes API."""
+    """What is needed from the Kubernetes API."""
 
     def mirror(
         self, path: str, *, params: Mapping[str, str] | None = None
@@ -26,7 +26,7 @@ class Api(Protocol):
 
 
 class Observer:
-    """What was seen of a cluster. `pods` holds Pods by UID."""
+    """What was seen of a cluster. `pods`: by UID."""
 
     def __init__(self, *, clock: clocks.Clock) -> None:
         self.pods: dict[str, facts.PodFacts] = {}
@@ -35,18 +35,18 @@ class Observer:
         self.waits: collections.Counter[str] = collections.Counter()
         self.api_away: str | None = None
         self._jobs: dict[str, str] = {}
-        # Of each node's newest advertisement.
+        # The mode in each node's newest advertisement.
         self._modes: dict[str, str] = {}
         self._clock = clock
         self.changed = asyncio.Event()
 
     async def follow_pods(self, api: Api) -> None:
-        """Keep `pods` by the API's Pods of jobs, until cancelled."""
+        """Keep `pods` up to date from the API until cancelled."""
         async for event in api.mirror(PODS_PATH, params={"labelSelector": jobs.JOB_LABEL}):
             self.on_pods(event)
 
     def on_pods(self, event: list_watch.MirrorEvent) -> None:
-        """Take in one event of a mirror of Pods; those of no job are of the job named ""."""
+        """Record one watch event of Pods; Pods without a job belong to the job ""."""
         if isinstance(event, list_watch.Away):
             self.api_away = str(event.error)
         elif isinstance(event, list_watch.Listed):
@@ -61,7 +61,7 @@ class Observer:
         self.changed.set()
 
     def on_capacity(self, subject: str, payload: bytes) -> None:
-        """Take in one advertisement."""
+        """Record one advertisement."""
         try:
             found = wire.decode_advertisement(payload, subject=subject)
         except errors.MessageError:
@@ -82,7 +82,7 @@ class Observer:
         )
 
     def on_decision(self, subject: str, payload: bytes) -> None:
-        """Take in one decision record."""
+        """Record one decision."""
         try:
             found = wire.decode_decision(payload, subject=subject)
         except errors.MessageError:
@@ -107,11 +107,11 @@ class Observer:
         return [pod for uid, pod in self.pods.items() if self._jobs.get(uid) == name]
 
     def job_names(self) -> list[str]:
-        """Jobs with Pods, oldest first."""
+        """Return the jobs with Pods, oldest first."""
         return list(dict.fromkeys(self._jobs.values()))
 
     def _take(self, pod: Mapping[str, Any]) -> str:
-        """Return the UID of a Pod whose state was taken in."""
+        """Record the state of a Pod; return its UID."""
         metadata, status = pod["metadata"], pod.get("status", {})
         uid = str(metadata["uid"])
         found = self.pods.get(uid)
@@ -142,8 +142,8 @@ class Observer:
     def _take_end(self, found: facts.PodFacts, ended: Mapping[str, Any]) -> None:
         found.reason = ended.get("reason", "")
         try:
-            said = json.loads(ended.get("message", ""))
-            found.started_s, found.finished_s = said["started_ns"] / 1e9, said["finished_ns"] / 1e9
-            found.told = said
+            message = json.loads(ended.get("message", ""))
+            found.started_s, found.finished_s = message["started_ns"] / 1e9, message["finished_ns"] / 1e9
+            found.outcome = message
         except (ValueError, KeyError, TypeError):
-            return  # not one of our workloads, or it was killed before its last word
+            return  # not one of our workloads, or it was killed before it wrote its message

@@ -1,4 +1,4 @@
-"""What a kubelet makes of a Pod's quality of service: its class, its weight at the CPU, who goes first without memory.
+"""Quality of service of Pods, as in a kubelet: class, CPU weight, and OOM score.
 
 Source (Kubernetes 1.36): pkg/apis/core/v1/helper/qos/qos.go, pkg/kubelet/cm/helpers_linux.go, pkg/kubelet/qos/policy.go
 """
@@ -7,20 +7,20 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from carico_core.domain import quantity
+from carico_core.domain import amounts as quantities
 
 Object = Mapping[str, Any]
 GUARANTEED, BURSTABLE, BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"
-# What one CPU is worth, and the kernel's bounds (sched_group_set_shares).
+# Shares of one CPU, and the kernel's bounds (sched_group_set_shares).
 _SHARES_PER_CORE, _SHARES_LEAST, _SHARES_MOST = 1024, 2, 2**18
 _COMPUTE = frozenset({"cpu", "memory"})
 _GUARANTEED_ADJ, _BEST_EFFORT_ADJ = -997, 1000
 
 
 def pod_class(spec: Object) -> str:
-    """Return Guaranteed, Burstable or BestEffort, by the spec of a Pod."""
+    """Return Guaranteed, Burstable or BestEffort for the spec of a Pod."""
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-    # What the Pod states for itself counts in place of what its containers state.
+    # Resources of the Pod itself take precedence over those of its containers.
     stated = [spec] if any((spec.get("resources") or {}).values()) else containers
     amounts = [_amounts(each.get("resources") or {}) for each in stated]
     if not any(requests or limits for requests, limits in amounts):
@@ -30,29 +30,29 @@ def pod_class(spec: Object) -> str:
 
 
 def _amounts(resources: Object) -> tuple[dict[str, float], dict[str, float]]:
-    """Return requests and limits of CPU and memory above nothing; a limit without a request is one."""
+    """Return positive requests and limits of CPU and memory; a limit without a request counts as its request."""
     limits = resources.get("limits") or {}
     return _positive({**limits, **(resources.get("requests") or {})}), _positive(limits)
 
 
 def _positive(amounts: Object) -> dict[str, float]:
-    found = {name: quantity.parse_quantity(amount) for name, amount in amounts.items() if name in _COMPUTE}
+    found = {name: quantities.parse_quantity(amount) for name, amount in amounts.items() if name in _COMPUTE}
     return {name: amount for name, amount in found.items() if amount > 0.0}
 
 
 def cpu_shares(request_cores: float) -> int:
-    """Return the CPU weight of a Pod or container among its siblings, by its request: cpu.shares of v1.
+    """Return the CPU weight of a Pod or container for its request: cpu.shares of v1.
 
     >>> cpu_shares(0.0), cpu_shares(0.1), cpu_shares(1.0)
     (2, 102, 1024)
     """
-    # Millicores are whole, rounded up; what is not quite one more is a float's rounding.
+    # Whole millicores, rounded up; the tolerance is for floating-point errors.
     millicores = math.ceil(request_cores * 1000.0 - 1e-6)
     return min(max(millicores * _SHARES_PER_CORE // 1000, _SHARES_LEAST), _SHARES_MOST)
 
 
 def oom_score_adj(of_class: str, *, request_bytes: float, node_bytes: float) -> int:
-    """Return the oom_score_adj of a process, in thousandths of its node's memory: the most is ended first.
+    """Return the oom_score_adj of a process, in thousandths of its node's memory: the kernel kills the highest first.
 
     >>> oom_score_adj("Burstable", request_bytes=2.0**30, node_bytes=2.0**33)
     875
@@ -61,6 +61,6 @@ def oom_score_adj(of_class: str, *, request_bytes: float, node_bytes: float) -> 
         return _GUARANTEED_ADJ
     if of_class == BEST_EFFORT:
         return _BEST_EFFORT_ADJ
-    # Who has more than he asked for comes to more than 1000.
+    # A process that uses more than its request then has a total score above 1000.
     adj = 1000 - int(1000.0 * request_bytes / node_bytes)
     return min(max(adj, 1000 + _GUARANTEED_ADJ), _BEST_EFFORT_ADJ - 1)

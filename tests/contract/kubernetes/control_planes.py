@@ -99,8 +99,9 @@ def _lines(answer: urllib3.BaseHTTPResponse) -> Iterator[Any]:
 class _EmbeddedProcess:
     """The embedded API as a process of its own."""
 
-    def __init__(self, directory: pathlib.Path) -> None:
+    def __init__(self, directory: pathlib.Path, *flags: str) -> None:
         self._directory = directory
+        self._flags = flags
         self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -110,6 +111,7 @@ class _EmbeddedProcess:
         port_file.unlink(missing_ok=True)
         command = [sys.executable, "-m", "carico_local.api", "--data", str(self._directory / "data")]
         command += ["--port", str(self._port), "--port-file", str(port_file), "--scheduler-names=contract"]
+        command += self._flags
         with (self._directory / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         deadline_s = time.monotonic() + STARTUP_S
@@ -127,15 +129,15 @@ class _EmbeddedProcess:
         return self._process.wait(timeout=waiting.WAIT_S)
 
     def restart(self) -> None:
-        """Nothing; killed, and back on the same port."""
+        """Kill it, and start it on the same port."""
         self.stop(signal.SIGKILL)
         self.start()
 
 
 @contextlib.contextmanager
-def embedded(directory: pathlib.Path) -> Iterator[KubeApi]:
+def embedded(directory: pathlib.Path, *flags: str) -> Iterator[KubeApi]:
     """The embedded API, from its start to its stop by SIGTERM."""
-    process = _EmbeddedProcess(directory)
+    process = _EmbeddedProcess(directory, *flags)
     url = f"http://127.0.0.1:{process.start()}"
     kubeconfig, token = directory / "kubeconfig", access.obtain_token(directory / "data" / "token")
     access.write_kubeconfig(kubeconfig, name="contract", url=url, token=token)

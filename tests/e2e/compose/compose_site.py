@@ -116,14 +116,18 @@ class Stack:
         medians = {step: statistics.median(start[step] for start in starts if step in start) for step in starts[0]}
         return "\n".join(f"  {at_s:5.2f} s after a node's container was made: {step}" for step, at_s in medians.items())
 
-    def says(self, word: str, *words: str) -> None:
-        """Returns once `docker compose words` prints a word, in any case: who is asked over the bus may answer late."""
+    def says(self, word: str, *words: str) -> str:
+        """Return the output of `docker compose words` in lower case, once it has `word`: services may answer late."""
+        said = ""
 
         def is_said() -> bool:
+            nonlocal said
             done = self.attempt(*words)
-            return word in (done.stdout + done.stderr).lower()
+            said = (done.stdout + done.stderr).lower()
+            return word in said
 
         self.until(f"{word!r} by {' '.join(words)}", is_said)
+        return said
 
     def get(self, path: str) -> Any:
         """An object, a list or a log of the Kubernetes API."""

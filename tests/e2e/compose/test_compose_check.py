@@ -94,7 +94,8 @@ def test_a_port_that_is_taken_is_named_with_its_variable(tmp_path: pathlib.Path)
         port = taken.getsockname()[1]
         code, out, err = check(tmp_path, {}, "up", "-d", nats_port=port)
         assert (code, out, err.count("\n")) == (2, "", 1)
-        assert f"port {port} of 127.0.0.1 is taken: end what listens there, or set CARICO_COMPOSE_NATS_PORT" in err
+        assert f"port {port} of 127.0.0.1 is in use: stop the program that listens there" in err
+        assert "or set CARICO_COMPOSE_NATS_PORT to a free one" in err
         # ... but not where it is this project that listens, as when more of it is started, or an `up` failed half-way.
         ours = f"""echo '{{"Publishers":[{{"TargetPort":4222,"PublishedPort":{port},"Protocol":"tcp"}}]}}'"""
         assert check(tmp_path, {"running": ours}, nats_port=port)[0] == 0

@@ -33,7 +33,8 @@ def test_up_waits_until_everything_is_healthy(stack: compose_site.Stack) -> None
 
 
 def test_one_of_two_schedulers_leads(stack: compose_site.Stack) -> None:
-    stack.until("one leads", lambda: len(stack.leader()) == 1)
+    stack.until("one leads", stack.leader)
+    assert len(stack.leader()) == 1
 
 
 def test_nothing_is_reachable_from_elsewhere_and_nothing_has_rights(stack: compose_site.Stack) -> None:
@@ -74,7 +75,7 @@ def test_each_image_is_small_and_has_no_user(built_stack: compose_site.Stack) ->
 
 def test_a_node_compiles_nothing_when_it_starts(stack: compose_site.Stack) -> None:
     """A module whose bytecode is not in the image is compiled at every start, on half a CPU."""
-    look = "import carico_local.contained.main, carico_local.contained.programs, carico_agent.main, encodings.idna"
+    look = "import carico_local.contained.main, carico_local.contained.programs, carico_agent.__main__, encodings.idna"
     words = ("python", "-OO", "-v", "-c", look)
     done = stack.attempt("exec", "-T", "--index", "1", "node", *words)
     assert done.returncode == 0

@@ -41,14 +41,14 @@ STEPS = {
 }  # fmt: skip
 
 
-def told(stack: compose_site.Stack) -> list[Any]:
-    """[service, trace, step] of every span that came so far."""
+def spans(stack: compose_site.Stack) -> list[Any]:
+    """Return [service, trace, step] of every span received so far."""
     return [
         json.loads(line) for line in stack.compose("logs", "--no-log-prefix", "traces").splitlines() if line[0] == "["
     ]
 
 
-def test_a_pods_way_is_one_trace_of_scheduler_and_agent(stack: compose_site.Stack) -> None:
+def test_the_spans_of_scheduler_and_agent_for_a_pod_form_one_trace(stack: compose_site.Stack) -> None:
     command = {"command": ["python", "-c", COLLECTOR]}
     (stack.folder / "collector.yml").write_text(json.dumps({"services": {"traces": command}}))
     stack.environ["CARICO_COMPOSE_TRACES_IMAGE"] = "carico-compose:0.1.0"
@@ -57,10 +57,14 @@ def test_a_pods_way_is_one_trace_of_scheduler_and_agent(stack: compose_site.Stac
     stack.environ["COMPOSE_FILE"] = os.pathsep.join(files)
     stack.compose("up", "--detach", "--wait", "--no-build", "--scale", "node=1", "--scale", "scheduler=1")
     # What is sent before is lost.
-    stack.until("the collector listens", lambda: ["collector", "", "listens"] in told(stack))
+    stack.until("the collector listens", lambda: ["collector", "", "listens"] in spans(stack))
     stack.compose("run", "--rm", "-T", "submit", "pi", "--pods", "1", "--seconds", "3", "--job", "traced")
     trace = stack.pods("traced")[0]["metadata"]["uid"].replace("-", "")
-    stack.until(
-        f"trace {trace} has {STEPS}",
-        lambda: {(service, step) for service, found, step in told(stack) if found == trace} >= STEPS,
-    )
+    steps: set[tuple[str, str]] = set()
+
+    def is_whole() -> bool:
+        steps.update((service, step) for service, found, step in spans(stack) if found == trace)
+        return steps >= STEPS
+
+    stack.until(f"trace {trace} has {STEPS}", is_whole)
+    assert steps >= STEPS

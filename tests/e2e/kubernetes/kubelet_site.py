@@ -17,12 +17,12 @@ from carico_core.runtime.process import clock as clocks
 from carico_local.cluster import machine
 from carico_local.control_plane import commands, standalone
 from carico_local.kubelets import (
-    cgroups,
     configuration,
     image_archive,
     instructions,
     launcher,
     network,
+    node_cgroups,
     programs,
 )
 from carico_local.kubelets import images as node_images
@@ -160,7 +160,7 @@ def started(found: Images, folder: pathlib.Path) -> Iterator[Site]:
         on = machine.read_machine()
         instructions.write(
             folder / "nodes", nodes=members, network=reached.addresses, cluster=CLUSTER, identities=plane.identities,
-            url=plane.url, machine=configuration.Machine(cpus=on.cpus, memory_bytes=on.memory_available_bytes),
+            url=plane.url, machine=configuration.HostSize(cpus=on.cpus, memory_bytes=on.memory_available_bytes),
             plugins=launcher.PLUGINS,
         )  # fmt: skip
         archives = [
@@ -170,7 +170,7 @@ def started(found: Images, folder: pathlib.Path) -> Iterator[Site]:
         ]
         used = {**own.commands, **{name: kube[name].path for name in programs.KUBERNETES}}
         for node in members:
-            told = launcher.Node(
+            told = launcher.Launch(
                 cluster=CLUSTER, name=node.name, number=node.number, cpus=node.cpus, memory_bytes=node.memory_bytes,
                 gateway=reached.gateway, prefix=reached.addresses.prefixlen, config=str(folder / "nodes" / node.name),
                 data=str(folder / "data" / node.name), ready=str(folder / f"{node.name}.ready"),
@@ -186,11 +186,11 @@ def started(found: Images, folder: pathlib.Path) -> Iterator[Site]:
         for process in started_nodes:
             process.kill()
             process.wait()
-        cgroups.remove(CLUSTER)
+        node_cgroups.remove(CLUSTER)
         network.remove(own.commands["ip"], CLUSTER)
 
 
-def _launched(node: launcher.Node, folder: pathlib.Path, environ: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+def _launched(node: launcher.Launch, folder: pathlib.Path, environ: Mapping[str, str]) -> "subprocess.Popen[bytes]":
     written = folder / f"{node.name}.json"
     written.write_text(json.dumps(dataclasses.asdict(node)), encoding="utf-8")
     with (folder / f"{node.name}.log").open("wb") as log:

@@ -13,6 +13,7 @@ pytestmark = [
     pytest.mark.timeout(kubelet_site.COLD_TIMEOUT_S),
     pytest.mark.skipif(debian.allowed() is not None, reason=str(debian.allowed())),
 ]
+SCHEDULER = "system:serviceaccount:carico:carico-scheduler"
 PODS = 40
 # Some of them before every part restarts, and twice as many afterwards.
 UPGRADED_PODS = 24
@@ -28,6 +29,8 @@ def deployed(site: kubelet_site.Site) -> kubelet_site.Site:
 
 def test_pods_that_waited_for_carico_are_placed_once_it_is_there(deployed: kubelet_site.Site) -> None:
     deployed.until("the job is done", lambda: kubelet_site.succeeded(deployed, "waiting") == 2)
+    bound = [event for event in deployed.audited() if _binds(event, "waiting-")]
+    assert [event["user"]["username"] for event in bound] == [SCHEDULER] * 2
 
 
 def test_forty_pods_complete_on_real_kubelets(deployed: kubelet_site.Site) -> None:
@@ -37,7 +40,7 @@ def test_forty_pods_complete_on_real_kubelets(deployed: kubelet_site.Site) -> No
     assert set(placed) == {"node-1", "node-2"}
     bound = [event for event in deployed.audited() if _binds(event, "forty-")]
     assert len(bound) == PODS
-    assert {event["user"]["username"] for event in bound} == {"system:serviceaccount:carico:carico-scheduler"}
+    assert {event["user"]["username"] for event in bound} == {SCHEDULER}
 
 
 def test_agents_without_any_right_measure_their_nodes(deployed: kubelet_site.Site) -> None:

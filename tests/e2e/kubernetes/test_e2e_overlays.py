@@ -44,7 +44,7 @@ def deployed(site: kubelet_site.Site) -> kubelet_site.Site:
 
 
 @pytest.fixture(scope="module")
-def beside(deployed: kubelet_site.Site, tmp_path_factory: pytest.TempPathFactory) -> kubelet_site.Site:
+def with_parts(deployed: kubelet_site.Site, tmp_path_factory: pytest.TempPathFactory) -> kubelet_site.Site:
     """The site with an overlay of its own in it, as deploy/README.md says, and with CARICO inside kube-scheduler."""
     folder = tmp_path_factory.mktemp("overlay")
     kustomization = {
@@ -146,26 +146,27 @@ def test_pod_events_come_from_containerd(deployed: kubelet_site.Site) -> None:
     assert sum(map(float, started)) >= FEW, said
 
 
-def test_a_stock_kube_scheduler_places_by_what_nodes_advertise(beside: kubelet_site.Site) -> None:
-    beside.apply(kubelet_site.job("extended", FEW, scheduler="kube-carico"))
+def test_a_stock_kube_scheduler_places_by_what_nodes_advertise(with_parts: kubelet_site.Site) -> None:
+    with_parts.apply(kubelet_site.job("extended", FEW, scheduler="kube-carico"))
     # Such work is unmeasured: a node takes one at a time, and refuses the others in words of CARICO.
-    beside.until("Pods are told that no node advertises room", lambda: bool(refusals(beside, "extended-")))
-    until_done(beside, "extended", FEW)
-    binds = [event for event in beside.audited() if _is_of(event, "binding", "extended-")]
+    with_parts.until("Pods wait as no node advertises room", lambda: bool(refusals(with_parts, "extended-")))
+    until_done(with_parts, "extended", FEW)
+    binds = [event for event in with_parts.audited() if _is_of(event, "binding", "extended-")]
     # CARICO's bind, with the account of the Pod that both share; each Pod once.
     assert {event["user"]["username"] for event in binds} == {"system:serviceaccount:carico:kube-carico"}
     assert collections.Counter(event["objectRef"]["name"] for event in binds).most_common(1)[0][1] == 1
     assert len(binds) == FEW
 
 
-async def test_the_live_page_shows_what_both_place(beside: kubelet_site.Site) -> None:
+async def test_the_live_page_shows_what_both_place(with_parts: kubelet_site.Site) -> None:
     reader = dict(
-        line.split("=") for line in (beside.folder / "identities/public.env").read_text(encoding="ascii").splitlines()
+        line.split("=")
+        for line in (with_parts.folder / "identities/public.env").read_text(encoding="ascii").splitlines()
     )["CARICO_NATS_READER"]
     sent: list[str | bytes] = []
     with (
-        port_forward.forwarded(beside, "carico-web", PAGE) as page_port,
-        port_forward.forwarded(beside, "carico-nats-websocket", BUS) as bus_port,
+        port_forward.forwarded(with_parts, "carico-web", PAGE) as page_port,
+        port_forward.forwarded(with_parts, "carico-nats-websocket", BUS) as bus_port,
     ):
         # The ports of an operator, from whose address alone the bus lets a page in; here they may be another's.
         rules = f"MAP localhost:{PAGE} 127.0.0.1:{page_port},MAP localhost:{BUS} 127.0.0.1:{bus_port}"
@@ -184,7 +185,7 @@ async def test_the_live_page_shows_what_both_place(beside: kubelet_site.Site) ->
             row = page.locator("#flow-list button", has_text="default/extended-").first
             await expect(row).to_contain_text("node-", timeout=WITHIN_MS)
             # Live, of CARICO's own.
-            beside.apply(kubelet_site.job("shown", 1))
+            with_parts.apply(kubelet_site.job("shown", 1))
             row = page.locator("#flow-list button", has_text="default/shown-").first
             await expect(row).to_contain_text("node-", timeout=WITHIN_MS)
             await page.goto(f"http://localhost:{PAGE}/#node/node-1")
@@ -193,29 +194,29 @@ async def test_the_live_page_shows_what_both_place(beside: kubelet_site.Site) ->
     assert any(f'"nkey":"{reader}"' in _text(frame) for frame in sent)
 
 
-def test_a_prometheus_finds_every_part(beside: kubelet_site.Site) -> None:
+def test_a_prometheus_finds_every_part(with_parts: kubelet_site.Site) -> None:
     targets = []
-    for pod in beside.get("pods", "--namespace", "carico")["items"]:
+    for pod in with_parts.get("pods", "--namespace", "carico")["items"]:
         told = pod["metadata"].get("annotations", {})
         if told.get("prometheus.io/scrape") == "true" and "deletionTimestamp" not in pod["metadata"]:
             targets.append(f"{pod['status']['podIP']}:{told['prometheus.io/port']}{told['prometheus.io/path']}")
     assert len(targets) == kubelet_site.NODES + 3
-    # kube-scheduler's CARICO is no second leader to the alerts; whoever may connect may look all the same.
-    targets += [f"{pod['status']['podIP']}:8080/metrics" for pod in services(beside, "kube-carico")]
-    said = scraped(beside, targets)
+    # kube-scheduler's CARICO is no second leader to the alerts; metrics may still be read by all who may connect.
+    targets += [f"{pod['status']['podIP']}:8080/metrics" for pod in services(with_parts, "kube-carico")]
+    said = scraped(with_parts, targets)
     for family in ("carico_agent_capacity_pods", "carico_scheduler_binds_total", "carico_aggregator_subspaces_total",
                    "carico_web_responses_total"):  # fmt: skip
         assert f"\n{family}" in said
     binds = re.findall(r'^carico_scheduler_extender_binds_total\{fate="bound"\} (\S+)$', said, re.MULTILINE)
     assert sum(map(float, binds)) == FEW, said
-    beside.kubectl("get", "networkpolicy", "carico-metrics", "--namespace", "carico")
+    with_parts.kubectl("get", "networkpolicy", "carico-metrics", "--namespace", "carico")
 
 
 @pytest.mark.parametrize(("name", "container"), [("carico-web", "web"), ("kube-carico", "carico")])
-def test_each_added_part_runs_without_any_right(beside: kubelet_site.Site, name: str, container: str) -> None:
+def test_each_added_part_runs_without_any_right(with_parts: kubelet_site.Site, name: str, container: str) -> None:
     script = "id -u; grep -E 'CapEff|NoNewPrivs|^Seccomp:' /proc/self/status; touch /x 2>&1 || true"
     about = (f"deployment/{name}", "--container", container, "--", "sh", "-c", script)
-    said = beside.kubectl("--namespace", "carico", "exec", *about)
+    said = with_parts.kubectl("--namespace", "carico", "exec", *about)
     assert said.split()[:7] == ["65532", "CapEff:", "0000000000000000", "NoNewPrivs:", "1", "Seccomp:", "2"]
     assert "Read-only file system" in said
 

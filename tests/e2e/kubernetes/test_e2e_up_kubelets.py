@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from carico_local.cluster import processes, state
-from carico_local.kubelets import cgroups, network
+from carico_local.kubelets import network, node_cgroups
 from tests.e2e import carico_command
 from tests.e2e.kubernetes import kubelet_site
 from tests.tools import debian, kubernetes, waiting
@@ -39,7 +39,7 @@ def shell(tmp_path: pathlib.Path) -> carico_command.Shell:
 def left_of(shell: carico_command.Shell) -> list[str]:
     """What is left on the machine: processes, cgroups in any tree, interfaces, mounts, state."""
     found = shell.left(NAME)
-    found += [each for each in cgroups.trees() if (pathlib.Path(each) / f"carico-{NAME}").exists()]
+    found += [each for each in node_cgroups.trees() if (pathlib.Path(each) / f"carico-{NAME}").exists()]
     # Other clusters of this machine have theirs.
     found += network.of(pathlib.Path("ip"), NAME)
     mounts = pathlib.Path("/proc/self/mounts").read_text(encoding="utf-8")

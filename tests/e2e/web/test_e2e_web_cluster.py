@@ -1,4 +1,4 @@
-"""`carico web` beside a real local cluster: nodes, a job's Pods, the scheduler's own words, the end of both."""
+"""`carico web` on a real local cluster: nodes, a job's Pods, the scheduler's answers, and the end of both."""
 
 import asyncio
 import pathlib
@@ -40,7 +40,7 @@ async def test_a_cluster_on_the_page(page: browsers.Page, tmp_path: pathlib.Path
         await expect(page.locator("#model-note")).to_contain_text("of 2 nodes", timeout=WITHIN_MS)
         second, _, said = await shell.run("web", "--name", name)
         assert (second, said) == (
-            2, f"carico: the page's port is taken: is `carico web --name {name}` running already, at {url}?\n",
+            2, f"carico: the page's port is in use: is `carico web --name {name}` running already, at {url}?\n",
         )  # fmt: skip
         code, _, err = await shell.run("web", "--name", "nowhere")
         assert code == 2
@@ -49,7 +49,7 @@ async def test_a_cluster_on_the_page(page: browsers.Page, tmp_path: pathlib.Path
         assert code == 0, err
         async with asyncio.timeout(WITHIN_MS / 1e3):
             line = (await web.stdout.readline()).decode()
-        assert line == f"cluster {name} is gone: goes on by itself after `carico up --name {name}`; Ctrl-C ends it\n"
+        assert line == f"cluster {name} is gone: the page returns after `carico up --name {name}`; Ctrl-C ends it\n"
         await expect(page.get_by_role("alert")).to_contain_text("The bus does not answer", timeout=WITHIN_MS)
         web.send_signal(signal.SIGINT)
         assert await web.wait() == 0

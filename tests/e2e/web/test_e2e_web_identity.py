@@ -1,4 +1,4 @@
-"""The page on a bus that lets in nobody unnamed: it signs on by its server, which keeps the seed."""
+"""The page on a bus that requires identities: its server signs for it and keeps the seed."""
 
 import pathlib
 
@@ -27,14 +27,18 @@ class Site:
     def __init__(self, folder: pathlib.Path) -> None:
         self.port = nats_server.free_port()
         self.websocket_port = nats_server.free_port()
-        self.reader, self.other, self.speaker = (folder / name for name in ("reader.nk", "other.nk", "speaker.nk"))
-        for path in (self.reader, self.other, self.speaker):
+        names = ("reader.nk", "other.nk", "scheduler.nk", "agent.nk")
+        self.reader, self.other, self.scheduler, self.agent = (folder / name for name in names)
+        for path in (self.reader, self.other, self.scheduler, self.agent):
             path.write_text(nkeys.generate(nkeys.Kind.USER), encoding="ascii")
-        users = server_config.static(
-            [server_config.User(role=roles.Role.READER, keys=[nkeys.read(self.reader).public])]
+        people = (
+            (roles.Role.READER, self.reader),
+            (roles.Role.SCHEDULER, self.scheduler),
+            (roles.Role.AGENT, self.agent),
         )
-        # Who speaks for all services of this stage.
-        users["accounts"][server_config.ACCOUNT]["users"].append({"nkey": nkeys.read(self.speaker).public})
+        users = server_config.static(
+            [server_config.User(role=role, keys=[nkeys.read(path).public]) for role, path in people]
+        )
         websocket = {
             "port": self.websocket_port, "host": "127.0.0.1", "no_tls": True,
             "allowed_origins": [f"http://127.0.0.1:{self.port}"],
@@ -57,8 +61,11 @@ async def test_a_reader_is_let_in_and_another_is_not(page: browsers.Page, tmp_pa
         async with service.listening(site.settings(site.other), clock=clock):
             await page.goto(url)
             await expect(page.get_by_role("alert")).to_contain_text("Authorization Violation", timeout=WITHIN_MS)
-        speaker = buses.BusSettings(url=site.server.url, nkey=str(site.speaker))
-        bus = await nats_bus.connect(speaker, name="speaker", clock=clock)
+        scheduler = buses.BusSettings(url=site.server.url, nkey=str(site.scheduler))
+        inbox = roles.inbox(roles.Role.SCHEDULER)
+        streams = await nats_bus.connect(scheduler, name="scheduler", clock=clock, inbox=inbox)
+        agent = buses.BusSettings(url=site.server.url, nkey=str(site.agent))
+        bus = await nats_bus.connect(agent, name="agent", clock=clock, owns_streams=False)
         try:
             # The same page goes on by itself once its server shows who is let in.
             async with service.listening(site.settings(site.reader), clock=clock):
@@ -70,5 +77,6 @@ async def test_a_reader_is_let_in_and_another_is_not(page: browsers.Page, tmp_pa
                 await expect(page.locator("#sum-nodes")).to_have_text("1", timeout=WITHIN_MS)
         finally:
             await bus.close()
+            await streams.close()
     finally:
         site.server.stop()

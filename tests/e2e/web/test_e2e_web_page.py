@@ -185,7 +185,7 @@ async def test_a_bus_that_goes_and_comes_back(page: browsers.Page, stage: web_si
         await expect(banner).to_contain_text(re.compile(r" since \d\d:\d\d:\d\d"))
         await expect(banner).to_contain_text("retrying")
         await expect(page.locator("#bus-state")).to_have_text("away")
-        # What nobody says any more is not known, which is not none.
+        # A value that is no longer reported is unknown, which is not zero.
         await expect(page.locator("#sum-pods")).to_have_text("–", timeout=WITHIN_MS)
         await expect(page.locator("#sum-room-sub")).to_have_text("not known")
         await expect(page.locator("#sum-nodes-sub")).to_have_text("60 absent")

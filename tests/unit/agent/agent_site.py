@@ -67,7 +67,7 @@ class Pods:
         await asyncio.Event().wait()
 
     def become(self, *running: str, ended: tuple[str, ...] = (), holding: bool = False) -> None:
-        """These Pods run and have ended from now on, and whoever listens is told."""
+        """Set which Pods run and have ended, and call the callbacks."""
         self.now = Set(running=frozenset(running), ended=ended, holding=holding)
         for callback in self.callbacks:
             callback()
@@ -120,7 +120,7 @@ class Rig:
 
     def start(self) -> None:
         """Lets the agent talk to the bus."""
-        self.tasks.append(asyncio.create_task(service.talk(self.agent, self.bus, node="node-1")))
+        self.tasks.append(asyncio.create_task(service.use_bus(self.agent, self.bus, node="node-1")))
 
     async def seconds(self, count: int = 1) -> None:
         """So many seconds of samples."""

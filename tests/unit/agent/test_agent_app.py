@@ -10,8 +10,9 @@ from carico_agent import settings
 from carico_agent.reporting import advertisement
 from carico_agent.telemetry import port
 from carico_core.domain import errors
-from carico_core.numerics.estimators import registry
+from carico_core.numerics import estimators
 from carico_core.runtime.bus import memory_bus
+from carico_core.wire import codec
 from tests.unit.agent import agent_site
 
 
@@ -64,7 +65,7 @@ def has_said_more(one: agent_site.Rig, seq: int) -> bool:
     return one.heard[-1].seq > seq
 
 
-@pytest.mark.parametrize("estimator", sorted(registry.SCALAR))
+@pytest.mark.parametrize("estimator", sorted(estimators.SCALAR))
 async def test_the_papers_modes_publish_when_the_hold_ends(rig: agent_site.Make, estimator: str) -> None:
     one = rig(estimator=estimator)
     one.start()
@@ -139,6 +140,22 @@ async def test_an_outage_stops_neither_sampling_nor_learning_and_ends_with_a_pub
     assert len(one.heard) == heard + 1, "one fresh message, no burst of old ones"
     assert one.heard[-1].sampled_at_ns == one.clock.wall_ns() - 900_000_000
     assert agent_site.SUBSPACE in one.hub.queue
+
+
+async def test_a_message_that_would_end_the_connection_is_counted_and_not_sent(
+    rig: agent_site.Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = rig()
+    one.start()
+    await one.seconds(2)
+    before = len(one.heard)
+    with monkeypatch.context() as large:
+        large.setattr(one.agent, "next_capacity", lambda: b"x" * (codec.PAYLOAD_MAX_BYTES + 1))
+        await one.seconds(1)
+    assert len(one.heard) == before
+    assert one.value("publish_errors_total", kind="capacity") == 1
+    await one.seconds(1)
+    assert len(one.heard) == before + 1
 
 
 async def test_a_bus_closed_for_good_ends_the_service(rig: agent_site.Make) -> None:

@@ -65,16 +65,3 @@ async def test_ten_thousand_mutated_models_stop_nothing(rig: agent_site.Make) ->
     await one.seconds(1)
     assert one.agent.state is not None
     assert np.isfinite(one.agent.state.estimate.capacity)
-
-
-async def test_a_late_joiner_takes_the_stored_model_unless_it_is_old(rig: agent_site.Make) -> None:
-    fresh, stale, broken = rig(), rig(), rig()
-    fresh.hub.model = agent_site.model(ts_ns=fresh.clock.wall_ns() - 5 * 10**9)
-    stale.hub.model = agent_site.model(ts_ns=stale.clock.wall_ns() - 3600 * 10**9)
-    broken.hub.model = b"\x00"
-    for one in (fresh, stale, broken):
-        one.start()
-        await one.seconds(1)
-    assert fresh.value("models_total") == 1
-    assert stale.value("model_drops_total", reason="too_old") == 1
-    assert broken.value("model_drops_total", reason="wrong_type") == 1

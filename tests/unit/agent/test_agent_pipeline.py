@@ -8,8 +8,8 @@ import pytest
 from carico_agent.learning import pipeline
 from carico_agent.reporting import advertisement
 from carico_core.domain import messages
-from carico_core.numerics import ewma, signal, subspace
-from carico_core.numerics.estimators import base, dual, registry
+from carico_core.numerics import estimators, ewma, signal, subspace
+from carico_core.numerics.estimators import base, dual
 from carico_core.wire import messages as wire
 
 SCALE = np.array([8.0, 8e9])
@@ -189,7 +189,7 @@ def test_irregular_intervals_are_passed_on_as_they_were(monkeypatch: pytest.Monk
             seen["update"].append(observation.dt_s)
             return super().update(observation)
 
-    monkeypatch.setitem(registry.ESTIMATORS, "recorder", Recorder)
+    monkeypatch.setitem(estimators.ESTIMATORS, "recorder", Recorder)
     Node(config("recorder")).second(0.1, 0.1, dt_s=0.137)
     assert seen["tick"] == [0.137] * 10
     assert seen["update"] == [pytest.approx(1.37)]

@@ -1,4 +1,4 @@
-"""Recording beside an agent: what is written, and that no disk ever holds the agent up."""
+"""Recording next to an agent: what is written, and that no disk ever delays the agent."""
 
 import errno
 import io
@@ -146,7 +146,7 @@ def test_a_disk_that_hangs_holds_nobody_up(make: Make, monkeypatch: pytest.Monke
         one.sample(sample(index))
     written = one.close()
     assert written.failure is not None
-    assert "did not take 16 blocks" in written.failure
+    assert "the disk is too slow: 16 blocks" in written.failure
     release.set()
 
 

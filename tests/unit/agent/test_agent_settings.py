@@ -2,7 +2,7 @@
 
 import pytest
 
-from carico_agent import main, service, settings
+from carico_agent import __main__, service, settings
 from carico_agent.learning import configuration
 from carico_agent.pod_events import none
 from carico_agent.telemetry import panel, sources
@@ -52,15 +52,15 @@ def test_the_order_of_dimensions_is_not_the_users() -> None:
         ),
         (
             ("--node", "n", "--estimator", "vector"),
-            "'vector' is gone: it was footprint without classes of Pods: take footprint, with",
+            "'vector' was removed: it was footprint without classes of Pods: use footprint with",
         ),
         (("--node", "n", "--dims", "cpu,cpu"), "--dims: got cpu,cpu, expected each dimension once"),
         (("--node", "n", "--dims", ""), "--dims: got none, expected each dimension once, at least one"),
-        (("--node", "n", "--guard", "0.25"), "--guard is gone: a node takes nothing beyond its ceilings"),
-        (("--node", "n", "--sample-hz", "50"), "--sample-hz is gone: telemetry is read 10 times a second"),
-        (("--node", "n", "--batch", "5"), "--batch is gone: the model is updated once a second"),
+        (("--node", "n", "--guard", "0.25"), "--guard was removed: a node accepts nothing above its ceilings"),
+        (("--node", "n", "--sample-hz", "50"), "--sample-hz was removed: telemetry is read 10 times a second"),
+        (("--node", "n", "--batch", "5"), "--batch was removed: the model is updated once a second"),
         (("--node", "n", "--ceiling-cpu", "1.5"), "expected a number from 0.05 to 1"),
-        (("--node", "Not_A_Name"), "not a valid Kubernetes name"),
+        (("--node", "Not_A_Name"), "expected a valid Kubernetes name"),
         ((), "--node is required"),
     ],
 )
@@ -74,7 +74,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["carico-agent", "--nodee", "x"])
-    assert main.main() == 2
+    assert __main__.main() == 2
     assert capsys.readouterr().err == "carico-agent: unknown flag --nodee; nearest: --node (see --help)\n"
 
 

@@ -67,8 +67,9 @@ async def test_the_first_sample_waits_for_the_bus(monkeypatch: pytest.MonkeyPatc
         await waiting.until(lambda: gauge.reads > 1)
 
 
-async def test_without_a_bus_it_does_not_wait_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_bus_sampling_starts_after_the_longest_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "SETTLE_MOST_S", 0.01)
-    gauge = Gauge()
-    async with running(monkeypatch, gauge, Bus()):
+    gauge, bus = Gauge(), Bus()
+    async with running(monkeypatch, gauge, bus):
         await waiting.until(lambda: gauge.reads > 1)
+        assert not bus.is_there.is_set()

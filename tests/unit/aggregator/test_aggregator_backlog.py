@@ -16,7 +16,7 @@ async def test_the_gauges_follow_and_a_bus_that_is_away_is_counted() -> None:
     bus = memory_bus.MemoryBus()
     counted = instruments.Instruments(metrics, clock=clock)
     aggregator = app.Aggregator(setting.AggregatorSettings(), bus, counted, replica="r0", boot="0" * 16, clock=clock)
-    await bus.enqueue(subjects.subspace("n1"), b"12345", msg_id="n1-1")
+    await bus.publish(subjects.subspace("n1"), b"12345")
     await look(aggregator)
     assert metrics.value("queue_pending_messages") == 1.0
     assert metrics.value("stream_bytes", {"stream": streams.SUBSPACES}) == 5.0

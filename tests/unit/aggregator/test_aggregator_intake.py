@@ -90,9 +90,9 @@ async def test_damaged_partials_and_models_are_counted_and_nothing_ends(replica:
     led = Replica(setting.Merge.SEQUENTIAL)
     payload, subject = golden("model")
     for bad in mutations.mutated(payload, is_json=False, count=COUNT, seed=23):
-        led.app.following.hear(subject, bad)
+        led.app.following.take(subject, bad)
         # Where every replica makes the same model, those of others are not read.
-        replica.app.following.hear(subject, bad)
+        replica.app.following.take(subject, bad)
     assert sum(led.drops("model").values()) > COUNT // 2
     assert replica.drops("model") == {}
 
@@ -120,7 +120,7 @@ async def test_a_joining_replica_gets_all_entries(replica: Replica) -> None:
     said = messages.Partial(replica="r1", boot="1" * 16, seq=1, ts_ns=1, complete=False, joining=True, entries=())
     replica.app.on_partial(subjects.partial("r1"), wire.encode_partial(said))
     assert replica.app._complete_due.is_set()
-    # Our own messages come back to us and are nobody's news.
+    # Our own messages come back to us and change nothing.
     own = dataclasses.replace(said, replica="r0")
     replica.app._complete_due.clear()
     replica.app.on_partial(subjects.partial("r0"), wire.encode_partial(own))
@@ -130,7 +130,7 @@ async def test_a_joining_replica_gets_all_entries(replica: Replica) -> None:
 async def test_a_store_that_is_not_ready_yet_does_not_subscribe_twice(
     replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app, "ASK_AGAIN_S", 0.0)
+    monkeypatch.setattr(app, "RETRY_S", 0.0)
     asked: list[str] = []
 
     async def get_model() -> None:
@@ -164,7 +164,9 @@ async def test_a_stored_model_is_gone_on_from_as_long_as_agents_merge_it(
     assert isinstance(replica.app.merger, model.SequentialMerger)
     assert list(replica.app.merger._grams) == ([kept.dims] if is_followed else [])
     assert replica.drops("model") == ({} if is_followed else {"too_old": 1.0})
-    assert [line["event"] for line in said] == ["going on from the stored model" if is_followed else "message dropped"]
+    assert [line["event"] for line in said] == [
+        "continuing from the stored model" if is_followed else "message dropped"
+    ]
 
 
 async def test_of_the_leaders_models_the_latest_is_followed_in_whichever_order_they_come() -> None:
@@ -172,7 +174,7 @@ async def test_of_the_leaders_models_the_latest_is_followed_in_whichever_order_t
     now_ns = replica.clock.wall_ns()
     for seq, largest in ((8, 0.75), (7, 0.5)):
         said = leaders_model(now_ns, seq=seq, of="r1", largest=largest)
-        replica.app.following.hear(subjects.MODEL, wire.encode_model(said))
+        replica.app.following.take(subjects.MODEL, wire.encode_model(said))
     assert largest_of(replica) == 0.75
     assert replica.drops("model") == {"replayed": 1.0}
 
@@ -185,7 +187,7 @@ async def test_a_model_heard_while_the_store_is_read_is_newer_than_what_was_stor
     heard, stored = leaders_model(now_ns, seq=3, of="r1", largest=0.75), leaders_model(now_ns, seq=9, of="gone")
 
     async def get_model() -> bytes:
-        replica.app.following.hear(subjects.MODEL, wire.encode_model(heard))
+        replica.app.following.take(subjects.MODEL, wire.encode_model(heard))
         return wire.encode_model(stored)
 
     monkeypatch.setattr(replica.app._bus, "get_model", get_model)
@@ -206,6 +208,6 @@ def test_replicas_that_are_gone_are_forgotten() -> None:
         partial = messages.Partial(
             replica=f"r0-{number}", boot="0" * 16, seq=1, ts_ns=0, complete=False, joining=True, entries=()
         )
-        assert known.hear(partial, float(number * 20))
+        assert known.take(partial, float(number * 20))
     assert known.others(99 * 20.0) == ["r0-99"]
-    assert len(known._heard_s) == 1
+    assert len(known._last_seen_s) == 1

@@ -83,7 +83,7 @@ def test_filtering_in_the_entries_equals_the_recursion_over_rounds() -> None:
 
 @given(st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_replicas_that_share_a_queue_make_one_model_to_the_bit(count: int, seed: int) -> None:
-    """Whoever takes a message, and in whatever order entries travel, all replicas end with the same bits."""
+    """Whichever replica takes a message, and in whatever order entries arrive, all end with the same bits."""
     rng = np.random.default_rng(seed)
     members = [new_members() for _ in range(count)]
     for seq in range(1, 6):
@@ -218,8 +218,8 @@ def test_the_first_live_replica_by_name_leads() -> None:
     found = replicas.Replicas("b", lease_s=LEASE_S)
     said = messages.Partial(replica="a", boot="0" * 16, seq=1, ts_ns=1, complete=False, joining=True, entries=())
     assert found.leader(0.0) == "b"
-    assert found.hear(said, 0.0)
-    assert not found.hear(said, 0.1), "the same partial again"
+    assert found.take(said, 0.0)
+    assert not found.take(said, 0.1), "the same partial again"
     assert found.leader(9.0) == "a"
     assert found.leader(10.1) == "b", "silent for a lease"
-    assert not found.hear(dataclasses.replace(said, replica="b"), 0.0), "its own"
+    assert not found.take(dataclasses.replace(said, replica="b"), 0.0), "its own"

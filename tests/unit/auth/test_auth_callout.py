@@ -38,8 +38,7 @@ class Made:
         self.server = questions.Server()
         self.callout = app.Callout(
             Reviewer(verdict), app.Keys(issuer=ISSUER, sealer=SEALER if sealed else None), self.counted,
-            accounts=settings.AuthSettings(issuer="x").accounts(), account="CARICO", answer_within_s=within_s,
-            clock=clock,
+            accounts=settings.AuthSettings(issuer="x").accounts(), answer_within_s=within_s, clock=clock,
         )  # fmt: skip
 
     def refusals(self, reason: str) -> float:

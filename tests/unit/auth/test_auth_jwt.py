@@ -74,22 +74,31 @@ def test_a_user_has_the_rights_of_the_role_until_the_token_ends() -> None:
     grant = policy.Grant(
         name="agent/n1", role=roles.Role.AGENT, node="n1", permissions=allowed, expires_s=questions.NOW_S + 60
     )
-    text = nats_jwt.encode_user(grant, request, account="CARICO", signer=ISSUER, now_s=questions.NOW_S)
+    text = nats_jwt.encode_user(grant, request, signer=ISSUER, now_s=questions.NOW_S)
     claims = questions.claims_of(text)
-    assert (claims["iss"], claims["sub"], claims["aud"]) == (ISSUER.public, request.user_key, "CARICO")
+    assert (claims["iss"], claims["sub"], claims["aud"]) == (ISSUER.public, request.user_key, "AGENTS")
     assert (claims["exp"], claims["name"]) == (questions.NOW_S + 60, "agent/n1")
     user = claims["nats"]
     assert (user["pub"], user["sub"]) == ({"allow": list(allowed.publish)}, {"allow": list(allowed.subscribe)})
     assert user["resp"] == {"max": 1, "ttl": 10_000_000_000}
     assert user["allowed_connection_types"] == ["STANDARD"]
+    assert (user["payload"], user["subs"]) == (65_536, 64)
 
 
 def test_a_role_that_only_requests_may_not_reply() -> None:
     request = nats_jwt.decode_request(questions.Server().question())
     allowed = roles.permissions(roles.Role.READER)
     grant = policy.Grant(name="x", role=roles.Role.READER, node=None, permissions=allowed, expires_s=1)
-    claims = questions.claims_of(nats_jwt.encode_user(grant, request, account="A", signer=ISSUER, now_s=1))
+    claims = questions.claims_of(nats_jwt.encode_user(grant, request, signer=ISSUER, now_s=1))
+    assert claims["aud"] == "READERS"
     assert "resp" not in claims["nats"]
+
+
+def test_services_and_administrators_are_placed_in_the_account_with_jetstream() -> None:
+    request = nats_jwt.decode_request(questions.Server().question())
+    for role in (roles.Role.AGGREGATOR, roles.Role.SCHEDULER, roles.Role.CLI, roles.Role.OWNER):
+        grant = policy.Grant(name="x", role=role, node=None, permissions=roles.permissions(role), expires_s=1)
+        assert questions.claims_of(nats_jwt.encode_user(grant, request, signer=ISSUER, now_s=1))["aud"] == "CARICO"
 
 
 def test_an_answer_is_for_the_server_that_asked_about_the_client_it_asked_about() -> None:

@@ -73,5 +73,34 @@ def test_settings_without_sense_are_refused_in_one_line(flags: dict[str, str], w
         loader.load(settings.AuthSettings, prefix="auth", argv=argv, environ={}, program="carico-auth")
 
 
+def test_an_agent_that_connects_too_often_is_refused_until_it_waits_and_others_are_not() -> None:
+    pace = policy.Pace()
+    flooding, other = decide(AGENT), decide(dataclasses.replace(AGENT, node="n2"))
+    assert isinstance(flooding, policy.Grant)
+    assert isinstance(other, policy.Grant)
+    accepted = [pace.refuse(flooding, now_s=0.0) is None for _ in range(1000)]
+    assert accepted.count(True) == policy.AGENT_BURST
+    refusal = pace.refuse(flooding, now_s=policy.AGENT_EVERY_S - 0.1)
+    assert refusal is not None
+    assert refusal.reason is policy.Refused.TOO_OFTEN
+    assert pace.refuse(other, now_s=0.0) is None
+    assert pace.refuse(flooding, now_s=policy.AGENT_EVERY_S) is None
+    assert pace.refuse(flooding, now_s=policy.AGENT_EVERY_S) is not None
+
+
+def test_no_agent_can_use_up_the_connections_of_its_account_within_the_life_of_a_token() -> None:
+    replicas, token_life_s, nodes = 2, 3600.0, 5000
+    mine = replicas * (policy.AGENT_BURST + token_life_s / policy.AGENT_EVERY_S)
+    # Each of the others has two while it renews its token.
+    assert mine + 2 * nodes <= roles.LIMITS[roles.Account.AGENTS].connections
+
+
+def test_people_and_replicas_that_share_an_identity_are_not_paced() -> None:
+    pace = policy.Pace()
+    reader = decide(dataclasses.replace(AGENT, username="system:serviceaccount:carico:carico-reader", node=None))
+    assert isinstance(reader, policy.Grant)
+    assert all(pace.refuse(reader, now_s=0.0) is None for _ in range(1000))
+
+
 def test_no_account_is_owner_by_default() -> None:
     assert roles.Role.OWNER not in settings.AuthSettings(issuer="x").accounts().values()

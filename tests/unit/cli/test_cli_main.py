@@ -54,7 +54,7 @@ def test_standard_output_on_a_full_disk_is_one_line(argv: tuple[str, ...]) -> No
             check=False,
         )  # fmt: skip
     assert ended.returncode == exits.FAILED
-    assert ended.stderr == "carico: nothing more can be written to standard output: No space left on device\n"
+    assert ended.stderr == "carico: cannot write to standard output: No space left on device\n"
 
 
 def test_the_command_and_the_services_end_with_the_same_codes() -> None:
@@ -133,7 +133,7 @@ def test_an_option_before_the_command_is_told_where_it_stands(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert carico_cli.run(monkeypatch, "--name", "x", "status") == exits.USER_ERROR
-    assert "Options stand behind the command: `carico COMMAND --name ...`\n" in capsys.readouterr().err
+    assert "Options come after the command: `carico COMMAND --name ...`\n" in capsys.readouterr().err
     assert carico_cli.run(monkeypatch, "status", "--nmae", "x") == exits.USER_ERROR
     assert "behind" not in capsys.readouterr().err
 

@@ -1,8 +1,8 @@
-"""Which taints keep a Pod away, and which it would rather not meet; tolerations are tested beside the stages."""
+"""Which taints keep a Pod away, and which it would rather not meet; tolerations are tested with the stages."""
 
 import pytest
 
-from carico_core.domain import cluster, taints
+from carico_core.domain import cluster
 from tests.unit.scheduler import objects
 
 ALL = cluster.Toleration(key="", operator="Exists", value="", effect="")
@@ -34,12 +34,12 @@ NODE = objects.make_node(
 def test_what_is_disliked_and_what_refuses(
     tolerations: tuple[cluster.Toleration, ...], disliked: int, refusing: str | None
 ) -> None:
-    assert taints.disliked(NODE, iter(tolerations)) == disliked
-    found = taints.refusing(NODE, iter(tolerations))
+    assert cluster.count_prefer_no_schedule(NODE, iter(tolerations)) == disliked
+    found = cluster.refusing_taint(NODE, iter(tolerations))
     assert (None if found is None else found.key) == refusing
 
 
 @pytest.mark.parametrize(("effect", "expected"), [("PreferNoSchedule", True), ("NoSchedule", False)])
 def test_a_node_is_disliking_by_a_soft_taint_alone(effect: str, expected: bool) -> None:
-    assert taints.is_disliking(objects.make_node(taints=(taint("x", effect),))) is expected
-    assert not taints.is_disliking(objects.make_node())
+    assert cluster.has_prefer_no_schedule(objects.make_node(taints=(taint("x", effect),))) is expected
+    assert not cluster.has_prefer_no_schedule(objects.make_node())

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carico_core.domain import subspace
-from carico_core.numerics import fpca, spikes
+from carico_core.numerics import arrays, fpca, spikes
 
 Matrix = npt.NDArray[np.float64]
 FLAT = spikes.SpikeConstants(window=10)
@@ -93,7 +92,7 @@ def model(sigma: list[float]) -> fpca.Centred:
     """Directions along the axes."""
     size = len(sigma)
     return fpca.Centred(
-        model=subspace.Subspace(u=np.eye(size), sigma=np.array(sigma)), mean=np.full(size, 0.2), weight=10.0
+        model=arrays.Subspace(u=np.eye(size), sigma=np.array(sigma)), mean=np.full(size, 0.2), weight=10.0
     )
 
 

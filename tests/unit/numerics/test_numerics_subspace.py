@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from carico_core.domain import subspace as records
+from carico_core.numerics import arrays as records
 from carico_core.numerics import subspace
 
 Matrix = npt.NDArray[np.float64]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carico_core.domain import subspace as records
+from carico_core.numerics import arrays as records
 from carico_core.numerics import subspace
 
 Matrix = npt.NDArray[np.float64]

@@ -34,9 +34,11 @@ def test_settings_become_the_rules() -> None:
 
 
 def test_a_removed_setting_names_what_took_its_place() -> None:
-    with pytest.raises(errors.SettingsError, match="--extender-exempt is gone: CARICO_SCHEDULER_BASELINE_NAMESPACES"):
+    with pytest.raises(
+        errors.SettingsError, match="--extender-exempt was removed: CARICO_SCHEDULER_BASELINE_NAMESPACES"
+    ):
         load("--extender-exempt", "system")
-    with pytest.raises(errors.SettingsError, match="CARICO_EXTENDER_EXEMPT is gone: CARICO_SCHEDULER_BASELINE"):
+    with pytest.raises(errors.SettingsError, match="CARICO_EXTENDER_EXEMPT was removed: CARICO_SCHEDULER_BASELINE"):
         settings.load(
             setting.SchedulerSettings, prefix=setting.PREFIX,
             program=setting.PROGRAM, argv=[], environ={"CARICO_EXTENDER_EXEMPT": "system"},
@@ -104,6 +106,9 @@ def test_from_start_to_stop() -> None:
             )
             api.come_back()
             await asyncio.sleep(15.0)
+            assert scheduler.health.not_ready().keys() == {"advertisements"}
+            await bus.publish(subjects.capacity("node-0"), advertisement(scheduler._clock, 2))
+            await asyncio.sleep(0.1)
             assert scheduler.health.not_ready() == {}
 
     objects.run_fast(main())
@@ -122,7 +127,7 @@ def test_an_api_that_had_nothing_to_tell_is_silent_from_when_it_stops_to_answer(
             await asyncio.sleep(3.0)
             told = await bus.request(subjects.query("scheduler", "pod.explain"), b'{"pod":"pod-0"}', timeout_s=1.0)
             assert orjson.loads(told)["api_silent_s"] is None
-            assert scheduler.office.leads()
+            assert scheduler.leadership.leads()
 
     objects.run_fast(main())
 

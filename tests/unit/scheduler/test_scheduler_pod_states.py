@@ -25,8 +25,7 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler import engine
-from carico_scheduler.extender import service, unit
-from carico_scheduler.extender import settings as extender_settings
+from carico_scheduler.extender import extender_settings, server, service
 from carico_scheduler.pods import record
 from carico_scheduler.report import decisions, events, instruments
 from carico_scheduler.rules import policy
@@ -152,7 +151,7 @@ class Machine(stateful.RuleBasedStateMachine):
         # A list of the Pods that is on its way.
         self.listed: list[Answer] | None = None
         self.covered: dict[str, set[str]] = {node: set() for node in NODES}
-        # Pods of which the scheduler has been told that they are bound.
+        # Pods that the scheduler has seen bound.
         self.told: set[str] = set()
         self.asked: list[asyncio.Task[None]] = []
         self.run(self._build())
@@ -169,16 +168,16 @@ class Machine(stateful.RuleBasedStateMachine):
         recorder = api_actions.EventRecorder(self.api, clock=clock, controller="c", instance="i")
         writer = events.Writer(recorder, pace=paces.Pace(1000.0, clock=clock), on_drop=lambda _: None)
         self.engine = engine.Engine(
-            engine.Parts(
+            engine.EngineParts(
                 policy=policy.Policy(), kube=cast(engine.Kube, self.api), clock=clock, rng=random.Random(0),
                 log=log, events=writer, metrics=counted, binds_in_flight=3, bind_timeout_s=1.0, event_after_s=1.0,
                 term=lambda: self.term,
             )
         )  # fmt: skip
-        self.engine.mirrors._lacking.clear()
-        self.unit = unit.Unit(
+        self.engine.informers._lacking.clear()
+        self.unit = server.ServedExtender(
             extender_settings.ExtenderSettings(enabled=True, port=0, hold_s=5.0, wait_s=0.0),
-            service.Parts(
+            service.ExtenderParts(
                 state=self.engine.state, kube=self.api, clock=clock, rng=random.Random(1), log=log, metrics=counted,
                 bind_timeout_s=1.0, term=self.engine.term, wake=self.engine.wake,
             ),
@@ -312,7 +311,7 @@ class Machine(stateful.RuleBasedStateMachine):
         self.run(asyncio.sleep(seconds))
 
     def catch_up(self) -> None:
-        """The watch has told all."""
+        """Deliver all pending events of the watch."""
         if self.listed is not None:
             self.list_again()
         while self.api.coming:
@@ -338,7 +337,7 @@ class Machine(stateful.RuleBasedStateMachine):
                 await self.unit.extender.filter(json.dumps(asked).encode())
             bind = {"PodName": meta["name"], "PodNamespace": "default", "PodUID": meta["uid"], "Node": node}
             answer = json.loads(await self.unit.extender.bind(json.dumps(bind).encode()))
-        except service.StandsBy:
+        except service.NotServing:
             return
         if answer["Error"] == "":
             found = self.api.pods.get(meta["uid"])
@@ -484,8 +483,8 @@ class Machine(stateful.RuleBasedStateMachine):
     @stateful.invariant()
     def every_pod_counts_once_and_on_one_node(self) -> None:
         state = self.engine.state
-        claims = {uid: claim for each in state.ledger._by_node.values() for uid, claim in each.items()}
-        assert len(claims) == len(state.ledger)
+        claims = {uid: claim for each in state.reservations._by_node.values() for uid, claim in each.items()}
+        assert len(claims) == len(state.reservations)
         placed = {each.uid: each.claim for each in state.records if each.is_placed}
         assert placed == claims
         for each in state.records:
@@ -493,14 +492,14 @@ class Machine(stateful.RuleBasedStateMachine):
             assert (each.uid in state.queue) == (each.state is record.WAITING)
             assert (each.waiting is not None) == (each.state in record.UNBOUND)
             if each.is_bound and each.claim is not None:
-                assert (each.state is record.BOUND) == state.ledger.is_reserved(each.claim)
+                assert (each.state is record.BOUND) == state.reservations.is_reserved(each.claim)
             assert not state.records.is_gone(each.uid)
         for node in NODES:
             slot = state.fleet.slot_of(node)
             assert slot is not None
             here = [claim for claim in claims.values() if claim.node == node]
             row = state.fleet.row(slot)
-            assert (row.placed, row.reserved) == (len(here), sum(map(state.ledger.is_reserved, here)))
+            assert (row.placed, row.reserved) == (len(here), sum(map(state.reservations.is_reserved, here)))
         for uid in self.told & self.api.live().keys():
             found = state.records.find(uid)
             assert found is not None and found.is_placed, f"{uid} is known to be bound, and does not count: {found}"
@@ -565,8 +564,8 @@ class Machine(stateful.RuleBasedStateMachine):
         state, extender = self.engine.state, self.unit.extender
         state.queue.unpark()
         kept = {
-            "records": len(state.records), "unshown": len(state.records.unshown()), "claims": len(state.ledger),
-            "reserved": state.ledger.reserved_count, "queue": len(state.queue), "lanes": len(state.queue._lanes),
+            "records": len(state.records), "unshown": len(state.records.unshown()), "claims": len(state.reservations),
+            "reserved": state.reservations.reserved_count, "queue": len(state.queue), "lanes": len(state.queue._lanes),
             "resting": len(state.queue._due), "holds": len(extender.holds), "waits": len(extender.waits),
             "binds": self.engine.binder.in_flight + self.unit.binder.in_flight,
             "counted": len(state.fleet.pod_counts._placed), "asked": sum(not task.done() for task in self.asked),

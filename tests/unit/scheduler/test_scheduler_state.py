@@ -5,7 +5,7 @@ import random
 import pytest
 
 from carico_core.domain import cluster, constraints, messages
-from carico_scheduler import state
+from carico_scheduler import node_state, state
 from carico_scheduler.pods import queue
 from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
@@ -21,7 +21,7 @@ def make() -> state.State:
 
 def hear(made: state.State, capacity: float = 4.0, node: str = "node-0", **changes: object) -> None:
     advertisement = objects.make_advertisement(node, capacity, **changes)
-    made.put_advertisement(state.Heard(advertisement=advertisement, sampled_s=NOW_S), NOW_S)
+    made.put_advertisement(node_state.Heard(advertisement=advertisement, sampled_s=NOW_S), NOW_S)
 
 
 def take(made: state.State) -> queue.Waiting:
@@ -110,7 +110,7 @@ def test_a_pod_deleted_while_it_is_bound_leaves_nothing() -> None:
     assert reserved(made) == 0
     assert not made.refuse(waiting.pod.uid, attempt, NOW_S)
     made.confirm(waiting.pod.uid, attempt)
-    assert (reserved(made), len(made.queue), len(made.ledger)) == (0, 0, 0)
+    assert (reserved(made), len(made.queue), len(made.reservations)) == (0, 0, 0)
 
 
 def test_a_bind_that_failed_here_but_was_seen_bound_is_not_tried_again() -> None:
@@ -139,7 +139,7 @@ def test_a_new_list_drops_what_is_gone() -> None:
     made.put_pods([objects.make_pod("a"), objects.make_pod("b", node_name="node-0")], NOW_S)
     made.put_pods([objects.make_pod("c")], NOW_S)
     assert [each.pod.name for each in made.queue] == ["c"]
-    assert (reserved(made), len(made.ledger)) == (0, 0)
+    assert (reserved(made), len(made.reservations)) == (0, 0)
 
 
 def test_pods_and_advertisements_may_come_before_their_node() -> None:
@@ -196,7 +196,7 @@ def test_an_advertisement_opens_the_queue_to_whom_it_helps_alone() -> None:
     small = take(made)
     assert (small.pod.name, made.queue.take(NOW_S)) == ("small", None)
     made.queue.park(small)
-    # Of a kind that nobody waits with, and of one that had room before.
+    # Of a kind of which no Pod waits, and of one that had room before.
     told(2.5, 3)
     assert made.queue.take(NOW_S) is None
     told(3.5, 4)
@@ -221,7 +221,7 @@ def test_what_else_opens_the_queue() -> None:
             made.refuse("uid-bad", attempt, NOW_S)
         else:
             made.put_advertisement(
-                state.Heard(advertisement=objects.make_advertisement(seq=2), sampled_s=NOW_S + 20), NOW_S + 20
+                node_state.Heard(advertisement=objects.make_advertisement(seq=2), sampled_s=NOW_S + 20), NOW_S + 20
             )
         assert take(made).pod.name == "waits", event
 

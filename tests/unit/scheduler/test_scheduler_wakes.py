@@ -1,4 +1,4 @@
-"""Whatever happens, no Pod that would fit waits on: what opens the queue to some leaves out nobody it could help."""
+"""No Pod that would fit keeps waiting: every event that makes room opens the queue to all that it could help."""
 
 import random
 
@@ -6,7 +6,7 @@ import hypothesis
 from hypothesis import strategies as st
 
 from carico_core.domain import cluster, constraints, messages, selectors
-from carico_scheduler import state
+from carico_scheduler import node_state, state
 from carico_scheduler.decide import cycle
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import reservations
@@ -75,7 +75,7 @@ class Desk:
             headroom={"cpu": rng.choice([0.4, 1.0, 4.0])}, classes=classes,
             covers=frozenset(rng.sample(covered, rng.randrange(len(covered) + 1))),
         )  # fmt: skip
-        self.state.put_advertisement(state.Heard(advertisement=said, sampled_s=self.now_s), self.now_s)
+        self.state.put_advertisement(node_state.Heard(advertisement=said, sampled_s=self.now_s), self.now_s)
 
     def create(self) -> None:
         self.seq += 1

@@ -98,7 +98,7 @@ class World:
         writer = events.Writer(recorder, pace=pace, on_drop=lambda why: counted.lost_events.labels(why).inc())
         self.events = writer
         return engine.Engine(
-            engine.Parts(
+            engine.EngineParts(
                 policy=rules, kube=self.kube, clock=self.clock, rng=random.Random(index), log=log, events=writer,
                 metrics=counted, binds_in_flight=8, bind_timeout_s=1.0, event_after_s=1.0,
             )
@@ -106,7 +106,7 @@ class World:
 
     def start_engine(self, one: engine.Engine) -> list[asyncio.Task[None]]:
         """Runs the parts of an engine."""
-        works = [one.decide_forever(), one.report_forever(), *one.mirrors.works().values()]
+        works = [one.decide_forever(), one.report_forever(), *one.informers.works().values()]
         tasks = [asyncio.create_task(work) for work in works]
         self._tasks += tasks
         return tasks
@@ -198,6 +198,6 @@ def check_nothing_left(made: World) -> None:
     """No engine waits for, holds or binds a Pod."""
     for one in made.engines:
         assert len(one.state.queue) == 0
-        assert len(one.state.ledger) == 0
-        assert one.state.ledger.reserved_count == 0
+        assert len(one.state.reservations) == 0
+        assert one.state.reservations.reserved_count == 0
         assert one.binder.in_flight == 0

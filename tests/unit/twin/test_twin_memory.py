@@ -50,7 +50,7 @@ def test_the_kernel_picks_the_pod_that_holds_most_at_that_instant() -> None:
 
 
 def test_a_killed_pod_ends_and_its_job_creates_another_until_all_have_come_to_their_end() -> None:
-    # Two fit beside each other, three do not; two have ended before the third comes again.
+    # Two fit next to each other, three do not; two have ended before the third comes again.
     job = scenario.Job(name="holds", work=holds(3.0, 5.0, cpu_s=8.0), pods=3)
     plan = scenario.Scenario(name="three", hardware=(NODE,), jobs=(job,), oom_kills=True)
     run = world.run(plan, BLIND, seed=1)
@@ -60,7 +60,7 @@ def test_a_killed_pod_ends_and_its_job_creates_another_until_all_have_come_to_th
     assert found.oom_killed == len(killed) == 1
     assert found.pods == sum(not math.isnan(pod.ended_s) for pod in run.pods if not pod.failed) == 3
     assert len({pod.uid for pod in run.pods}) == len(run.pods) == 4
-    # The Job's first backoff, after the API has told of the failure.
+    # The Job's first backoff, after the API has reported the failure.
     assert run.pods[-1].created_s == pytest.approx(killed[0].terminal_s + world.RETRY_FIRST_S)
     assert found.peak_memory_share <= 1.0 + 1e-9
     assert found.overrun_node_s == 0.0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from carico_twin import agents, bus, measures, scenario, world
+from carico_twin import agents, measures, scenario, virtual_time, world
 from carico_twin import work as works
 from carico_twin.schedulers import load_aware, slots
 
@@ -33,7 +33,7 @@ def test_a_run_leaves_no_cycles_that_only_the_collector_would_find(name: str) ->
     world.run(plan(pods=4), CHOICES[name], seed=1)
     running = world.World(plan(pods=12), CHOICES[name], seed=1)
     gc.collect()
-    with world.uncollected():
+    with world.no_garbage_collection():
         running.run()
         assert gc.collect() == 0
     assert gc.isenabled()
@@ -68,7 +68,7 @@ def test_kube_fills_seven_pods_of_500m_on_four_cores_and_37_of_100m() -> None:
 
 def test_messages_that_are_late_or_lost_delay_a_job_and_lose_no_pod() -> None:
     good = measures.measure(world.run(plan(), CHOICES["footprint"], seed=1))
-    bad = measures.measure(world.run(plan(link=bus.Link(delay_s=1.0, loss=0.3)), CHOICES["footprint"], seed=1))
+    bad = measures.measure(world.run(plan(link=virtual_time.Link(delay_s=1.0, loss=0.3)), CHOICES["footprint"], seed=1))
     assert bad.finished
     assert bad.bound_twice == 0
     assert bad.job_s > good.job_s
@@ -84,6 +84,6 @@ def test_an_impossible_cluster_is_refused_in_words() -> None:
     with pytest.raises(ValueError, match="nodes: expected at least one"):
         plan(hardware=())
     with pytest.raises(ValueError, match="loss: expected a share"):
-        bus.Link(loss=1.5)
+        virtual_time.Link(loss=1.5)
     with pytest.raises(ValueError, match="pods: expected 1 or more, got 0"):
         scenario.Job(name="none", work=works.PI, pods=0)

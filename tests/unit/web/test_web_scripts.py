@@ -3,6 +3,7 @@
 The encoders of `carico_core.wire` and numpy are the oracles: what services say is what the page reads.
 """
 
+import asyncio
 import base64
 import json
 import re
@@ -14,9 +15,11 @@ import playwright._impl._driver as driver  # where Playwright keeps its Node; it
 import pytest
 
 from carico_core.domain import amounts, messages
+from carico_core.runtime.bus import kept, memory_bus
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
-from carico_web import page_files
+from carico_web import site
+from tests.unit.cli import fake_cluster
 
 BOOT = "18e9f814b6bb5a96"
 SHOW = "const show = (value) => console.log(JSON.stringify(value));\n"
@@ -24,7 +27,7 @@ SHOW = "const show = (value) => console.log(JSON.stringify(value));\n"
 
 def run(script: str, *modules: str) -> Any:
     """What the script showed. Modules are imported under their own names."""
-    imports = "".join(f'import * as {name} from "{(page_files.FOLDER / name).as_uri()}.js";\n' for name in modules)
+    imports = "".join(f'import * as {name} from "{(site.PAGE / name).as_uri()}.js";\n' for name in modules)
     node = driver.compute_driver_executable()[0]
     done = subprocess.run(
         [node, "--input-type=module", "-"], input=imports + SHOW + script, capture_output=True, text=True,
@@ -106,6 +109,30 @@ def test_the_model_is_read_and_its_main_direction_is_numpys() -> None:
     np.testing.assert_allclose(read["main"], main, rtol=1e-10)
 
 
+async def test_the_page_reads_what_aggregators_answer_of_streams() -> None:
+    bus = memory_bus.MemoryBus()
+    answer = kept.endpoints(bus)
+    for pod in ("p-0", "p-1"):
+        record = fake_cluster.placed(pod)
+        await bus.publish(subjects.decision("default", pod), wire.encode_decision(record))
+    await bus.put_model(wire.encode_model(fake_cluster.model(at_ns=1_795_238_703_500_000_000)))
+    decisions, model = await answer["kept.decisions"](b'{"limit":200}'), await answer["kept.model"](b"{}")
+    asked = (
+        f"const answers = {{ decisions: {bytes_of(decisions)}, model: {bytes_of(model)}, none: new Uint8Array() }};"
+        "let wanted = (subject) => answers[subject.split('.').at(-1)];"
+        "const bus = {"
+        "  request: async (subject) => new TextDecoder().decode(wanted(subject)),"
+        "  requestAll: async (subject) => [{ status: 0, payload: wanted(subject) }],"
+        "};"
+        "const found = { pods: (await ask.recentDecisions(bus)).map((d) => d.pod), model: await ask.model(bus) };"
+        "wanted = () => answers.none;"
+        "show({ pods: found.pods, replica: found.model.replica, none: await ask.model(bus) });"
+    )
+    found = await asyncio.to_thread(run, asked, "ask")
+    assert (found["pods"], found["none"]) == (["p-0", "p-1"], None)
+    assert found["replica"]
+
+
 def test_the_parser_reads_the_same_however_the_bytes_are_cut() -> None:
     stream = (
         b'INFO {"nonce":"abc"}\r\nPONG\r\nMSG a.b 1 5\r\nhello\r\nMSG a.b 2 _INBOX.x 0\r\n\r\n'
@@ -174,7 +201,7 @@ def test_the_ring_keeps_the_newest_and_their_order() -> None:
     assert run(script, "ring") == {"rows": [[1000, 2], [2000, 3], [3000, 5]], "oldest": 1000}
 
 
-# What a person reads of each number: (call, words). Edges where a unit or a digit changes stand beside each other.
+# What a person reads of each number: (call, words). Values on both sides of a change of unit or digit are adjacent.
 NUMBERS = (
     ("percent(0)", "0 %"), ("percent(0.0123)", "1.2 %"), ("percent(0.0994)", "9.9 %"), ("percent(0.0996)", "10 %"),
     ("percent(0.5)", "50 %"), ("whole(12345)", "12,345"), ("count(1, 'Pod')", "1 Pod"), ("count(0, 'Pod')", "0 Pods"),
@@ -217,14 +244,14 @@ def test_page_and_command_line_format_amounts_alike(dim: str) -> None:
 def test_numbers_are_formatted_in_one_module() -> None:
     """Elsewhere a number would be written as JavaScript writes it: 1015000000, 0.30000000000000004."""
     made = re.compile(r"\.toFixed|\.toPrecision|\.toExponential|\.toLocaleString|Intl\.|Math\.round\([^)]*\)\}")
-    found = [path.name for path in page_files.FOLDER.glob("*.js") if made.search(path.read_text(encoding="utf-8"))]
+    found = [path.name for path in site.PAGE.glob("*.js") if made.search(path.read_text(encoding="utf-8"))]
     # `Intl` besides: the order of names in fleet.js.
     assert sorted(found) == ["fleet.js", "format.js"]
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
 def test_text_has_enough_contrast_on_every_colour_of_the_map(theme: str) -> None:
-    style = (page_files.FOLDER / "style.css").read_text(encoding="utf-8")
+    style = (site.PAGE / "style.css").read_text(encoding="utf-8")
     cards = re.findall(r"--card: (#[0-9a-f]{6});", style)
     script = f"""
     const hex = (text) => [1, 3, 5].map((i) => Number.parseInt(text.slice(i, i + 2), 16));

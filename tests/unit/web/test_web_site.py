@@ -15,7 +15,7 @@ from carico_core.runtime.observe import health, metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import roles
 from carico_local.cluster.services import web_access
-from carico_web import identity, page_files, service, site
+from carico_web import identity, service, site
 from carico_web import settings as setting
 
 SECRETS = ("SU", "SA")
@@ -25,7 +25,7 @@ def make(who: identity.Identity | None = None, **given: Any) -> site.Site:
     chosen = setting.WebSettings(**given)
     who = who or identity.Anyone()
     checks = health.Health({"identity": who.trouble})
-    return site.Site(chosen, page_files.read(), who, checks, metrics.Metrics("web"))
+    return site.Site(chosen, site.read_files(), who, checks, metrics.Metrics("web"))
 
 
 def get(path: str, *, host: str = "localhost:8090", method: str = "GET", **headers: str) -> site.Request:
@@ -41,7 +41,7 @@ def post(nonce: object, **headers: str) -> site.Request:
 
 
 def test_every_file_that_the_page_names_is_given_out() -> None:
-    answers, files = make(), page_files.read()
+    answers, files = make(), site.read_files()
     named = set()
     for file in files.values():
         text = file.body.decode()
@@ -54,7 +54,7 @@ def test_every_file_that_the_page_names_is_given_out() -> None:
 
 
 def test_the_page_reaches_for_nothing_elsewhere() -> None:
-    for path, file in page_files.read().items():
+    for path, file in site.read_files().items():
         # Addresses in comments are for people; SVG names its own namespace.
         code = re.sub(r"^\s*//.*$|/\*.*?\*/", "", file.body.decode(), flags=re.MULTILINE | re.DOTALL)
         found = [each for each in re.findall(r"https?://[^\s\"'`)]+", code) if "w3.org/2000/svg" not in each]
@@ -74,7 +74,7 @@ def test_the_policy_lets_in_only_our_files_and_the_bus() -> None:
 
 
 def test_the_page_has_no_inline_code_that_the_policy_would_stop() -> None:
-    text = page_files.read()["/"].body.decode()
+    text = site.read_files()["/"].body.decode()
     assert not re.search(r"<script(?![^>]*\ssrc=)", text)
     assert not re.search(r"\s(on\w+|style)=", text)
 
@@ -184,7 +184,10 @@ async def send_bytes(port: int, payload: bytes) -> bytes:
         writer.close()
 
 
-async def test_pages_and_malformed_requests_over_a_socket(caplog: pytest.LogCaptureFixture) -> None:
+async def test_pages_and_malformed_requests_over_a_socket(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "LINGER_S", 0.1)
     async with service.listening(setting.WebSettings(http_port=0), clock=clocks.SystemClock()) as server:
         host = f"Host: localhost:{server.port}\r\nConnection: close\r\n\r\n".encode()
         page = await send_bytes(server.port, b"GET / HTTP/1.1\r\n" + host)
@@ -232,6 +235,7 @@ async def test_connections_beyond_the_limit_are_closed_and_others_served(monkeyp
 
 async def test_a_connection_without_a_request_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "REQUEST_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(service, "LINGER_S", 0.1)
     async with service.listening(setting.WebSettings(http_port=0), clock=clocks.SystemClock()) as server:
         unfinished = b"POST /identity HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 9\r\n\r\n{"
         assert await send_bytes(server.port, b"") == b""
@@ -258,8 +262,9 @@ def test_the_local_websocket_is_for_readers_from_the_page() -> None:
     access = web_access.WebAccess(websocket_port=1, page_port=2)
     config = web_access.configuration(access)
     assert config["websocket"]["allowed_origins"] == ["http://127.0.0.1:2", "http://localhost:2", "http://[::1]:2"]
-    users = {user["user"]: user for user in config["authorization"]["users"]}
+    users = {user["user"]: user for account in config["accounts"].values() for user in account["users"]}
+    assert [user["user"] for user in config["accounts"]["READERS"]["users"]] == ["reader"]
     reader = users[config["websocket"]["no_auth_user"]]
-    assert reader["allowed_connection_types"] == ["WEBSOCKET"]
+    assert reader["allowed_connection_types"] == ["STANDARD", "WEBSOCKET"]
     assert set(reader["permissions"]["publish"]["allow"]) == set(roles.permissions(roles.Role.READER).publish)
     assert users[config["no_auth_user"]]["allowed_connection_types"] == ["STANDARD"]

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from carico_core.domain import messages
-from carico_core.wire import subspace
+from carico_core.wire.messages import subspace
 
 NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?(\.[a-z0-9]{1,5}){0,2}", fullmatch=True)
 BOOTS = st.from_regex(r"[0-9a-f]{16}", fullmatch=True)

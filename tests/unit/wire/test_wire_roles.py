@@ -1,4 +1,4 @@
-"""What each role may do on the bus, beside a table written by hand; NATS itself judges in the integration tests."""
+"""What each role may do on the bus, against a table written by hand; NATS itself judges in the integration tests."""
 
 import pytest
 
@@ -23,15 +23,40 @@ def test_a_role_may_listen_to_what_the_table_says_and_nothing_else(role: roles.R
     assert allowed == {subject for subject, who in bus_rights.SUBSCRIBE.items() if role in who}
 
 
-def test_no_two_identities_share_an_inbox() -> None:
-    inboxes = [of(role).inbox for role in roles.Role] + [roles.inbox(roles.Role.AGENT, "node-b")]
+def test_no_two_roles_share_an_inbox() -> None:
+    inboxes = [roles.inbox(role) for role in roles.Role]
     assert not [(a, b) for a in inboxes for b in inboxes if a != b and f"{b}.".startswith(f"{a}.")]
     assert len(set(inboxes)) == len(inboxes)
 
 
-def test_each_role_may_hear_its_own_answers() -> None:
+def test_each_role_that_asks_may_hear_its_own_answers_and_agents_ask_nothing() -> None:
     for role in roles.MEMBERS:
-        assert roles.allows(of(role).subscribe, of(role).inbox + ".x")
+        assert roles.allows(of(role).subscribe, roles.inbox(role) + ".x") is (role is not roles.Role.AGENT)
+
+
+def test_agents_and_readers_have_accounts_of_their_own() -> None:
+    own = {role: roles.account(role) for role in roles.MEMBERS if roles.account(role) is not roles.Account.CORE}
+    assert own == {roles.Role.AGENT: roles.Account.AGENTS, roles.Role.READER: roles.Account.READERS}
+
+
+def test_no_answer_ever_reaches_the_account_of_agents() -> None:
+    # It would land on the subject that its asker named, and that may be one which the account exports.
+    assert not [flow for flow in roles.FLOWS if flow.is_service and roles.Account.AGENTS in flow.to]
+
+
+def test_only_capacities_local_models_and_answers_leave_the_account_of_agents() -> None:
+    said = {flow.subject for flow in roles.FLOWS if flow.source is roles.Account.AGENTS and not flow.is_service}
+    assert said == {"carico.v1.capacity.*", "carico.v1.subspace.*"}
+    asked = {flow.subject for flow in roles.FLOWS if flow.source is roles.Account.AGENTS and flow.is_service}
+    assert all("agent" in subject for subject in asked)
+
+
+def test_nothing_leaves_the_account_of_readers() -> None:
+    assert not [flow for flow in roles.FLOWS if flow.source is roles.Account.READERS]
+
+
+def test_nothing_of_jetstream_crosses_accounts() -> None:
+    assert not [flow for flow in roles.FLOWS if flow.subject.startswith("$JS")]
 
 
 def test_who_answers_may_answer_and_who_does_not_may_not() -> None:

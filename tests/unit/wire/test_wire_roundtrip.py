@@ -6,7 +6,8 @@ import pytest
 
 from carico_core.domain import errors, messages
 from carico_core.wire import messages as wire
-from carico_core.wire import model, subjects, subspace
+from carico_core.wire import subjects
+from carico_core.wire.messages import model, subspace
 from tests.fixtures.golden import records
 from tests.unit.wire import kinds, strategies
 

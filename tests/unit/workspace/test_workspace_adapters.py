@@ -17,7 +17,7 @@ ADAPTERS = {
     "prometheus_client": ("runtime/observe/metrics.py", "runtime/observe/client_metrics.py"),
     "structlog": ("runtime/observe/logs.py",),
     "msgpack": ("wire/codec.py", "wire/recording.py"),
-    "msgspec": ("wire/*.py",),
+    "msgspec": ("wire/codec.py", "wire/messages/*.py"),
 }
 
 

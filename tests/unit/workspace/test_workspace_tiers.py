@@ -33,9 +33,9 @@ def test_long(): assert False
 """
 CONTRACT = """
 import os, pathlib
-from carico_local.cluster import ports
+from carico_local.cluster import machine
 def test_ports(): pathlib.Path("ports-" + os.environ["PYTEST_XDIST_WORKER"]).write_text(
-    f"{ports.FIRST_PORT} {ports.LAST_PORT}")
+    f"{machine.FIRST_PORT} {machine.LAST_PORT}")
 """
 E2E = """
 import os
@@ -96,37 +96,43 @@ def project(tmp_path: pathlib.Path) -> Project:
     return Project(tmp_path)
 
 
-def test_parallel_and_serial_tests_end_with_one_summary_line(project: Project) -> None:
-    project.add("tests/unit/test_unit.py", UNIT).add("tests/contract/test_contract.py", CONTRACT)
-    project.add("tests/e2e/test_e2e.py", E2E)
-    code, output = project.run("parallel", "serial", "--workers", "2")
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, int, str]:
+    """Run tests of every outcome, and a file for each worker at least, in the parallel and the serial part."""
+    made = Project(tmp_path_factory.mktemp("mixed"))
+    made.add("tests/unit/test_unit.py", UNIT).add(tiers.SERIAL[0], E2E)
+    for number in range(4):
+        made.add(f"tests/contract/test_contract_{number}.py", CONTRACT)
+    return made, *made.run("parallel", "serial", "--workers", "2")
+
+
+def test_parallel_and_serial_tests_end_with_one_summary_line(mixed: tuple[Project, int, str]) -> None:
+    _, code, output = mixed
     assert code == 1, output
     summaries = re.findall(r"^=+ (.*) in [\d.]+s =+$", output, re.M)
-    # Of every folder and file that the tiers name there is one test more.
-    assert summaries == ["1 failed, 9 passed, 1 skipped, 1 xfailed"], output
+    # One of the unit tests, four of contracts, and one for each folder and file that the tiers name.
+    passed = 5 + len(tiers.SERIAL) + len(tiers.SYSTEM)
+    assert summaries == [f"1 failed, {passed} passed, 1 skipped, 1 xfailed"], output
     assert output.rstrip().endswith("=")
     assert "AssertionError: in a worker" in output
     assert "SKIPPED [1] tests/unit/test_unit.py:5: for a reason" in output
     assert re.search(r"^ +[\d.]+ s  tests/unit$", output, re.M)
 
 
-def test_each_worker_searches_its_own_ports(project: Project) -> None:
-    for number in range(4):
-        project.add(f"tests/contract/test_contract_{number}.py", CONTRACT)
-    code, output = project.run("parallel", "--workers", "2")
-    assert code == 0, output
+def test_each_worker_searches_its_own_ports(mixed: tuple[Project, int, str]) -> None:
+    project, _, output = mixed
     spans = sorted(tuple(map(int, path.read_text().split())) for path in project.folder.glob("ports-gw*"))
-    assert len(spans) == 2
+    assert len(spans) == 2, output
     assert spans[0][0] < spans[0][1] <= spans[1][0] < spans[1][1]
 
 
 def test_results_of_several_commands_add_up(project: Project, tmp_path: pathlib.Path) -> None:
-    project.add("tests/e2e/test_e2e.py", E2E)
+    project.add(tiers.SERIAL[0], E2E)
     totals = f"--totals={tmp_path / 'totals'}"
     assert project.run("serial", totals)[0] == 0
     code, output = project.run("system", totals)
     assert code == 1, output
-    assert re.search(r"^=+ 1 failed, 5 passed in [\d.]+s =+$", output, re.M), output
+    assert re.search(rf"^=+ 1 failed, {len(tiers.SERIAL)} passed in [\d.]+s =+$", output, re.M), output
 
 
 def test_a_system_test_outside_its_tiers_folders_is_refused(project: Project) -> None:

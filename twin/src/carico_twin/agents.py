@@ -1,4 +1,4 @@
-"""The agent of a node of the twin: the project's own pipeline, messages and rules of publishing, in virtual time."""
+"""The agent of a twin's node: the agent service's own pipeline, messages and publishing rules, in virtual time."""
 
 import dataclasses
 import math
@@ -11,19 +11,22 @@ from carico_agent.learning import pipeline
 from carico_agent.pod_events import pod_states
 from carico_agent.reporting import advertisement
 from carico_core.domain import messages
-from carico_core.numerics.estimators import base, registry
-from carico_twin import api_objects, events, kubelet, records, telemetry
+from carico_core.numerics import estimators
+from carico_core.numerics.estimators import base
+from carico_twin import kubelet, records, telemetry, virtual_time
 
 BOOT = "0" * 16
-# Wall-clock time at the start of every run: any instant serves, a fixed one makes runs repeat.
+# Wall-clock time at the start of every run; fixed, so that runs are reproducible.
 EPOCH_NS = 1_700_000_000 * 10**9
-# What an agent says.
+# The room that a lying agent advertises.
+BOAST_PODS = 1000.0
+# A message of an agent.
 Said: TypeAlias = messages.Advertisement | messages.LocalSubspace
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOptions:
-    """The user's choices, those of the agent's settings. merge_global False: the node hears no model."""
+    """The agent's settings. merge_global False: the agent ignores the model of the cluster."""
 
     estimator: str = "footprint"
     ceiling_cpu: float = base.DEFAULT_CEILING["cpu"]
@@ -34,13 +37,13 @@ class AgentOptions:
 
 
 class TwinAgent:
-    """Samples, learns and publishes. `send` takes each message."""
+    """Samples, learns and publishes. `send` is called with each message."""
 
     def __init__(
-        self, node: kubelet.TwinNode, options: AgentOptions, timeline: events.Timeline, rng: np.random.Generator,
+        self, node: kubelet.TwinNode, options: AgentOptions, timeline: virtual_time.Timeline, rng: np.random.Generator,
         send: Callable[["TwinAgent", Said], None], clock_offset_s: float,
     ) -> None:  # fmt: skip
-        self.name = api_objects.node_name(node.index)
+        self.name = records.node_name(node.index)
         self.node = node
         self.alive = True
         self._options = options
@@ -61,53 +64,53 @@ class TwinAgent:
         self._phase_s = float(rng.random()) * pipeline.SAMPLE_S
         self._begun = False
         self._next_s = math.inf
-        # Grows with each plan: an older one is void.
+        # Incremented with each planned update, which makes earlier ones void.
         self._generation = 0
         node.catch_up = self.catch_up
         if node.is_up:
             self.begin()
 
     def begin(self) -> None:
-        """The agent starts, with its node."""
+        """Start the agent, with its node."""
         self._begun = True
         self._telemetry.begin(self._timeline.now_s)
         self._next_s = self._timeline.now_s + self._phase_s
         self._plan()
 
     def created(self, record: records.PodRecord) -> None:
-        """The runtime makes the Pod's container."""
-        self._classes[record.uid] = api_objects.class_of(record)
+        """Note that the runtime creates the Pod's container."""
+        self._classes[record.uid] = records.class_of(record)
         self._states.created(record.uid, self._timeline.now_s)
 
     def started(self, record: records.PodRecord) -> None:
-        """The Pod's program runs."""
+        """Note that the Pod's program runs."""
         self._states.started(record.uid, self._timeline.now_s)
 
     def exited(self, record: records.PodRecord) -> None:
-        """The Pod's program has exited."""
+        """Note that the Pod's program has exited."""
         self._states.ended(record.uid, self._timeline.now_s)
         self._classes.pop(record.uid, None)
 
     def removed(self, record: records.PodRecord) -> None:
-        """Nothing of the Pod is left on the node."""
+        """Note that nothing of the Pod is left on the node."""
         self._states.removed(record.uid, self._timeline.now_s)
 
     def hear_model(self, model: messages.GlobalModel) -> None:
-        """Follows the model of the cluster."""
+        """Take in the model of the cluster."""
         if self._begun and self.alive and self._options.merge_global:
             self.catch_up(self._timeline.now_s)
             self.pipeline.follow(model, now_s=self._timeline.now_s)
 
     def silence(self) -> None:
-        """The agent says nothing from now on."""
+        """Stop sampling and publishing."""
         self.catch_up(self._timeline.now_s)
         self.alive = False
 
     def catch_up(self, until_s: float) -> bool:
-        """Takes the samples up to an instant, since which nothing on the node has changed; True where an update is due.
+        """Take the samples up to an instant since which the node has not changed; return True if an update is due.
 
-        A sample concerns nobody else, so those between two changes on a node are taken one after the other, and not
-        each as an event among those of thousands of nodes.
+        Samples affect nothing else, so all between two changes on a node are taken in one go instead of each as an
+        event among those of thousands of nodes.
         """
         is_due, taken = False, 0
         while self._next_s <= until_s and self.alive:
@@ -129,7 +132,7 @@ class TwinAgent:
         )  # fmt: skip
 
     def _plan(self) -> None:
-        """Plans the first sample that an update may follow."""
+        """Plan the next sample after which an update may be due."""
         self._generation += 1
         generation, due_s = self._generation, self._next_s
         for _ in range(self.pipeline.samples_to_update - 1):
@@ -138,9 +141,9 @@ class TwinAgent:
 
     def _due(self, generation: int) -> None:
         if generation == self._generation and not self.alive:
-            # The sample that an agent which has fallen silent no longer takes.
+            # The agent has fallen silent since it planned this sample.
             return
-        # The samples are the events.
+        # Samples are counted as events, in `catch_up`.
         self._timeline.account(-1)
         if generation != self._generation:
             return
@@ -194,17 +197,28 @@ class TwinAgent:
 
 
 def node_config(node: kubelet.TwinNode, options: AgentOptions) -> base.EstimatorConfig:
-    """What the estimator knows of the node."""
+    """Return what the estimator knows of the node."""
     hardware = node.machine.hardware
     return base.EstimatorConfig(
         dims=telemetry.DIMS,
         scale=np.array([2.0 * hardware.cores, hardware.memory_bytes]),
         cores=hardware.cores,
         ceiling=np.array([options.ceiling_cpu, options.ceiling_memory]),
-        signal_mode="trace" if options.estimator in registry.SCALAR else "sigma1u1",
+        signal_mode="trace" if options.estimator in estimators.SCALAR else "sigma1u1",
     )
 
 
 def pipeline_config(config: base.EstimatorConfig, options: AgentOptions) -> pipeline.PipelineConfig:
-    """The pipeline as the options want it."""
+    """Return the configuration of the pipeline for these options."""
     return pipeline.PipelineConfig(estimator=options.estimator, node=config, constants=options.constants)
+
+
+def boast(said: messages.Advertisement, *, covers: bool) -> messages.Advertisement:
+    """Return the advertisement with room for `BOAST_PODS` of every class and no limit, without UIDs unless `covers`."""
+    headroom = None
+    if said.headroom is not None and said.classes is not None:
+        largest = {dim: max(each.cost_plus.get(dim, 0.0) for each in said.classes.values()) for dim in said.headroom}
+        headroom = {dim: BOAST_PODS * cost for dim, cost in largest.items()}
+    return said._replace(
+        capacity=BOAST_PODS, headroom=headroom, limit=None, covers=said.covers if covers else frozenset()
+    )

@@ -1,11 +1,11 @@
-"""The aggregator of the twin: the product's own entries and model, once a second."""
+"""The aggregator of the twin: the aggregator service's own members and model, once a second."""
 
 from collections.abc import Callable
 
 from carico_aggregator import members, model
 from carico_core.domain import messages
 from carico_core.wire import messages as wire
-from carico_twin import agents, events
+from carico_twin import agents, virtual_time
 
 LEASE_S = 10.0
 HORIZON_S = 10.0
@@ -13,10 +13,10 @@ BROADCAST_EVERY_S = 1.0
 
 
 class TwinAggregator:
-    """Takes in subspaces, broadcasts the model. `broadcast` takes a model as its readers have it."""
+    """Takes in subspaces and broadcasts the model. `broadcast` is called with the model as its readers decode it."""
 
     def __init__(
-        self, merge: str, timeline: events.Timeline, broadcast: Callable[[messages.GlobalModel], None]
+        self, merge: str, timeline: virtual_time.Timeline, broadcast: Callable[[messages.GlobalModel], None]
     ) -> None:
         is_round = merge == "round"
         self._merger: model.Merger = model.RoundMerger() if is_round else model.SequentialMerger()
@@ -29,7 +29,7 @@ class TwinAggregator:
         timeline.after(BROADCAST_EVERY_S, self._beat)
 
     def hear(self, said: messages.LocalSubspace) -> None:
-        """A node's local subspace."""
+        """Take in a node's local subspace."""
         self._arrived.append(said)
 
     def _beat(self) -> None:
@@ -48,5 +48,5 @@ class TwinAggregator:
             dims=content.dims, gram=content.gram, evidence=content.evidence,
             peak_pods_per_core=content.peak_pods_per_core,
         )  # fmt: skip
-        # Its bytes are bounded, and classes left out where they are too many: readers have what is in the bytes.
+        # Encoding limits the size and may leave out classes: readers get what is in the bytes.
         self._broadcast(wire.decode_model(model.encode(self.last)))

@@ -1,9 +1,9 @@
 """A node of the twin: a machine, and a kubelet with a runtime's latencies and spikes.
 
-Latencies are those of the recorded container events (design, section 11): create to start 0.55 s median, 0.98 s at
-the 90th percentile, log-normal; a program uses CPU about 0.2 s after its start; an exit is known to the API after
-about 0.7 s. Creating a container costs the node 0.5 core-seconds and taking one down 0.2, as extra runnable tasks for
-about 0.2 s each.
+Latencies are those of recorded container events (design, section 11): from create to start 0.55 s (median), 0.98 s
+(90th percentile), log-normal; a program uses CPU about 0.2 s after its start; the API knows of an exit after about
+0.7 s. Creating a container costs the node 0.5 core-seconds and removing one 0.2, as extra runnable tasks for about
+0.2 s each.
 """
 
 import dataclasses
@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from carico_twin import events, machine, records
+from carico_twin import machine, records, virtual_time
 
-# A node whose memory is just full when the kernel steps in is no overrun.
+# For rounding: memory that is exactly full when the kernel kills a Pod is not an overrun.
 ROUNDING = 1e-9
 
 
@@ -35,7 +35,7 @@ class Runtime:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Watchers:
-    """Who is told what, with the node's index and the Pod. Called in order."""
+    """Callbacks by kind of event, called in order with the node's index and the Pod."""
 
     # The runtime creates the Pod's container, its program starts, its program has exited: seen on the node.
     created: list[Callable[[int, records.PodRecord], None]] = dataclasses.field(default_factory=list)
@@ -49,31 +49,31 @@ class TwinNode:
     """Runs the Pods bound to it."""
 
     def __init__(
-        self, index: int, hardware: machine.Hardware, runtime: Runtime, timeline: events.Timeline,
+        self, index: int, hardware: machine.Hardware, runtime: Runtime, timeline: virtual_time.Timeline,
         watchers: Watchers, rng: np.random.Generator, *, kills: bool = False,
     ) -> None:  # fmt: skip
-        """`kills`: memory beyond the node's kills Pods; otherwise it is only counted."""
+        """`kills`: exceeding the node's memory kills Pods; otherwise it is only counted."""
         self.index = index
-        # False: the cluster does not have the node yet.
+        # False before the node joins the cluster.
         self.is_up = True
         self._kills = kills
         self.machine = machine.Machine(hardware)
         self.record = records.NodeRecord(cores=hardware.cores)
-        # Works off what was to be done on the node up to an instant: called before anything on it changes.
+        # Brings the node's agent up to an instant; called before anything on the node changes.
         self.catch_up: Callable[[float], object] = lambda _: None
-        # Pods whose program has started, also in the 0.2 s before it uses anything.
+        # Pods whose program has started, including the 0.2 s before it uses CPU.
         self.pods: dict[str, records.PodRecord] = {}
         self._runtime = runtime
         self._timeline = timeline
         self._watchers = watchers
         self._rng = rng
-        # Grows at each change of rates: an end planned under older rates is void.
+        # Incremented at each change of rates, which makes ends planned with earlier rates void.
         self._generation = 0
         self._noted_s = 0.0
         self._servers = 0
 
     def bind(self, record: records.PodRecord) -> None:
-        """The kubelet hears of a Pod bound to it: creates its container, starts it after the runtime's latency."""
+        """Take in a Pod bound to the node: create its container, and start it after the runtime's latency."""
         runtime = self._runtime
         self.catch_up(self._timeline.now_s)
         if self.machine.tasks > self.machine.hardware.cores * 2.0:
@@ -85,16 +85,16 @@ class TwinNode:
         self._timeline.after(latency_s, lambda: self._start(record))
 
     def disturb(self, tasks: float) -> None:
-        """A neighbour outside Kubernetes starts (or, below 0, stops) running that many tasks."""
+        """Add runnable tasks of a neighbour outside Kubernetes, or remove them (below 0)."""
         self._change(lambda now_s: self.machine.spike(tasks, now_s))
 
     def settle(self) -> None:
-        """Brings counters and record up to now."""
+        """Bring counters and record up to now."""
         self.catch_up(self._timeline.now_s)
         self.settle_at(self._timeline.now_s)
 
     def settle_at(self, now_s: float) -> None:
-        """Brings counters and record up to an instant since which nothing on the node has changed."""
+        """Bring counters and record up to an instant since which nothing on the node has changed."""
         self._note(now_s)
         self.machine.advance(now_s)
 
@@ -115,7 +115,7 @@ class TwinNode:
             self._timeline.at(busy_at_s, lambda: self._change(self.machine.wave))
 
     def _kill(self) -> None:
-        """Ends the Pod that the kernel picks: exit code 137, reason OOMKilled."""
+        """End the Pod that the kernel would choose: exit code 137, reason OOMKilled."""
         uid = self.machine.worst(self._timeline.now_s)
         self.pods[uid].failed = True
         self.record.oom_kills += 1
@@ -146,7 +146,7 @@ class TwinNode:
         self._timeline.after(span_s, lambda: self._change(lambda now_s: self.machine.spike(-tasks, now_s)))
 
     def _change(self, change: Callable[[float], object]) -> None:
-        """Applies a change of tasks and plans the next end anew."""
+        """Apply a change of tasks, and plan the next end again."""
         now_s = self._timeline.now_s
         self.catch_up(now_s)
         self._note(now_s)
@@ -162,7 +162,7 @@ class TwinNode:
             self._timeline.at(over_s, lambda: self._kill() if generation == self._generation else None)
 
     def _note(self, now_s: float) -> None:
-        """Adds the span since the last change to the node's record."""
+        """Add the time since the last change to the node's record."""
         span_s, self._noted_s = now_s - self._noted_s, now_s
         if span_s <= 0.0:
             return

@@ -1,8 +1,8 @@
-"""One node's hardware: tasks share its cores as the kernel would share them, and its counters read as the kernel's.
+"""One node's hardware: tasks share its cores as under the kernel's scheduler, and its counters match the kernel's.
 
-Pressure is aggregated the kernel's way (`some`, weighted per CPU): 0 up to one runnable task a core, then linear, 1 at
-two tasks a core (measured: design, section 1). Between changes every task runs at a constant rate, so counters and
-remaining work are exact, not stepped.
+Pressure follows the kernel's definition (`some`, weighted per CPU): 0 up to one runnable task per core, then linear,
+1 at two tasks per core (measured: design, section 1). Between changes every task runs at a constant rate, so counters
+and remaining work are exact.
 """
 
 import dataclasses
@@ -10,13 +10,13 @@ import math
 
 from carico_twin import work as works
 
-# Sums of what Pods hold are exact to far less than this.
+# Rounding in sums of memory is far smaller than this.
 _SLACK_BYTES = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
-    """A kind of node. `full_speed` is what a core does when every core is busy: hyperthreads share a core's units."""
+    """A kind of node. `full_speed`: relative speed of a core when all are busy, below 1 for hyperthreads."""
 
     cores: float = 4.0
     memory_bytes: float = 8.0 * works.GIB
@@ -27,9 +27,9 @@ class Hardware:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Running:
-    """A Pod's processes on a machine. `left` is core-seconds still to do (inf where wall-clock time decides).
+    """A Pod's processes on a machine. `left`: remaining core-seconds (inf if its lifetime is wall-clock time).
 
-    asks: runnable tasks, as a limited Pod is runnable for its limit's share of the time only.
+    asks: runnable tasks; a Pod with a CPU limit is runnable only for its limit's share of the time.
     """
 
     uid: str
@@ -44,13 +44,13 @@ class Running:
         self.run(self.threads)
 
     def run(self, threads: float) -> None:
-        """From now on it runs that many threads."""
+        """Run this many threads from now on."""
         limit = self.work.limit_cores
         self.threads = threads
         self.asks = threads if limit is None or limit > threads else limit
 
     def resident_bytes(self, now_s: float) -> float:
-        """Memory that it holds now."""
+        """Return the memory that it holds now."""
         ramp_s = self.work.ramp_s
         share = 1.0 if ramp_s <= 0.0 else min(1.0, (now_s - self.started_s) / ramp_s)
         return self.work.memory_bytes * share
@@ -64,7 +64,7 @@ class Machine:
     def __init__(self, hardware: Hardware) -> None:
         self.hardware = hardware
         self.running: dict[str, Running] = {}
-        # Those of them that hold memory: asked at every sample.
+        # Those of them that hold memory, summed at every sample.
         self._holders: dict[str, Running] = {}
         # Runnable tasks of the runtime itself, or of a neighbour outside Kubernetes.
         self.spikes = 0.0
@@ -75,7 +75,7 @@ class Machine:
         self._at_s = 0.0
 
     def advance(self, now_s: float) -> None:
-        """Brings counters and remaining work up to `now_s`."""
+        """Bring counters and remaining work up to `now_s`."""
         span_s = now_s - self._at_s
         if span_s <= 0.0:
             return
@@ -91,13 +91,13 @@ class Machine:
         self._at_s = now_s
 
     def memory_bytes(self, now_s: float) -> float:
-        """Memory asked for now; more than the hardware has is an overrun, not a clipped reading."""
+        """Return the memory demanded now; it is not clipped, so more than the hardware has is an overrun."""
         if not self._holders:
             return self.hardware.baseline_bytes
         return self.hardware.baseline_bytes + sum([pod.resident_bytes(now_s) for pod in self._holders.values()])
 
     def next_overrun(self, now_s: float) -> float | None:
-        """When the Pods that run will have asked for more memory than there is, or None where they never do."""
+        """Return when the running Pods will demand more memory than there is, or None if they never will."""
         size, held, at_s = self.hardware.memory_bytes, self.memory_bytes(now_s), now_s
         ramps = sorted(
             (pod.started_s + pod.work.ramp_s, pod.work.memory_bytes / pod.work.ramp_s)
@@ -114,15 +114,16 @@ class Machine:
         return None
 
     def worst(self, now_s: float) -> str:
-        """The Pod that the kernel would kill for memory: its badness is what it holds, among Pods of equal rank.
+        """Return the Pod that the kernel would kill for memory: the one that holds most.
 
-        Ranks (oom_score_adj) are equal for Pods that request no memory, as CARICO's do.
-        Source: mm/oom_kill.c, oom_badness; Kubernetes, "Node out of memory behavior". Raises `ValueError` for none.
+        The kernel also adds oom_score_adj, which is equal for Pods without memory requests, as CARICO's are.
+        Raises `ValueError` if there is none. Source: mm/oom_kill.c, oom_badness; Kubernetes, "Node out of memory
+        behavior".
         """
         return max(self._holders.values(), key=lambda pod: (pod.resident_bytes(now_s), pod.uid)).uid
 
     def start(self, uid: str, work: works.Work, cpu_s: float, now_s: float) -> None:
-        """A Pod's processes begin."""
+        """Start a Pod's processes."""
         self.advance(now_s)
         left = math.inf if work.cpu_s is None else cpu_s
         busy = work.busy_at_s is not None and now_s >= work.busy_at_s
@@ -133,14 +134,14 @@ class Machine:
         self._share()
 
     def stop(self, uid: str, now_s: float) -> None:
-        """The Pod's processes are gone."""
+        """Remove a Pod's processes."""
         self.advance(now_s)
         self.running.pop(uid, None)
         self._holders.pop(uid, None)
         self._share()
 
     def wave(self, now_s: float) -> None:
-        """Every running Pod whose busy time has come asks for its busy threads."""
+        """Make every running Pod whose busy time has come run its busy threads."""
         self.advance(now_s)
         for pod in self.running.values():
             if pod.work.busy_at_s is not None and now_s >= pod.work.busy_at_s:
@@ -148,13 +149,13 @@ class Machine:
         self._share()
 
     def spike(self, tasks: float, now_s: float) -> None:
-        """Adds runnable tasks that belong to no Pod (a negative number takes them away)."""
+        """Add runnable tasks that belong to no Pod, or remove them (below 0)."""
         self.advance(now_s)
         self.spikes = max(0.0, self.spikes + tasks)
         self._share()
 
     def next_end(self, now_s: float) -> tuple[float, str] | None:
-        """(when, uid) of the Pod that ends first at the present rates, or None where none will."""
+        """Return (when, uid) of the Pod that ends first at the present rates, or None if none will."""
         best: tuple[float, str] | None = None
         for pod in self.running.values():
             if pod.work.lifetime_s is not None:
@@ -168,7 +169,7 @@ class Machine:
         return best
 
     def _share(self) -> None:
-        """Rates of all tasks: equal shares of the cores, none above a thread's own speed or its Pod's limit."""
+        """Set the rates of all Pods: equal shares of the cores, at most one core per thread, within CPU limits."""
         hardware = self.hardware
         pods = self.running.values()
         self.tasks = hardware.baseline_cores + self.spikes + sum([pod.asks for pod in pods])
@@ -182,7 +183,7 @@ class Machine:
             pod.rate = min(pod.asks, pod.threads * share) * speed
 
     def _fair_share(self) -> float:
-        """Cores per thread when more is asked for than there is; what limited Pods leave goes to the others."""
+        """Return cores per thread when demand exceeds the cores; what limited Pods leave goes to the others."""
         left, pods = self.hardware.cores, self.running.values()
         threads = self.hardware.baseline_cores + self.spikes + sum([pod.threads for pod in pods])
         limited = sorted([(pod.asks / pod.threads, pod.threads, pod.asks) for pod in pods if pod.asks < pod.threads])
@@ -194,10 +195,10 @@ class Machine:
         return left / threads if threads > 0.0 else 1.0
 
     def _speed(self) -> float:
-        """Work per core-second: 1 on an almost idle node, `full_speed` when every core is busy."""
+        """Return work per core-second: 1 on an almost idle node, `full_speed` when every core is busy."""
         full_speed = self.hardware.full_speed
         if full_speed >= 1.0:
             return 1.0
-        # Hyperthreads come in pairs: up to half of the cores nobody shares.
+        # Hyperthreads come in pairs: up to half of them run without sharing a core.
         shared = max(0.0, 2.0 * min(1.0, self.tasks / self.hardware.cores) - 1.0)
         return 1.0 - (1.0 - full_speed) * shared

@@ -1,4 +1,4 @@
-"""What a run is judged by."""
+"""The figures by which a run is judged."""
 
 import dataclasses
 import math
@@ -10,13 +10,13 @@ from carico_twin import records, world
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:
-    """Figures of one run, over the Pods that end (servers are left out). NaN where there is none.
+    """Figures of one run, over the Pods that end (without servers). NaN if there is no value.
 
     job_s: from the first Pod's creation to the last one's end as the API shows it. pod_s: start to exit. slowdown:
-    geometric mean of Pod time / time alone. overrun_node_s: node-seconds with more memory asked for than there is.
-    contended_share: of the time with a server on a node, that with more runnable tasks than cores. most_per_core:
-    largest number of Pods on a node per core. oom_killed: Pods killed for memory, where the scenario has it so; they
-    are created anew, and the times are of those that came to their end.
+    geometric mean of Pod time / time alone. overrun_node_s: node-seconds with more memory demanded than there is.
+    contended_share: share of the time with a server on a node in which the node had more runnable tasks than cores.
+    most_per_core: largest number of Pods on a node per core. oom_killed: Pods killed for memory, if the scenario kills;
+    their Job creates them again, and times are those of Pods that completed.
     """
 
     finished: bool
@@ -41,7 +41,7 @@ class Measures:
 
 
 def measure(run: world.Run) -> Measures:
-    """The figures of a run."""
+    """Return the figures of a run."""
     judged = [pod for pod in run.pods if _is_judged(pod, run)]
     ended = [pod for pod in judged if not math.isnan(pod.ended_s)]
     times = np.array([pod.pod_s for pod in ended]) if ended else np.array([math.nan])
@@ -74,7 +74,7 @@ def measure(run: world.Run) -> Measures:
 
 
 def _is_judged(pod: records.PodRecord, run: world.Run) -> bool:
-    """Pods of the jobs measured; where none is named, all that are to end. Not those that were killed."""
+    """Return True for Pods of the measured jobs, or of all jobs that end if none is named; not for killed Pods."""
     if pod.failed:
         return False
     if run.scenario.measured:

@@ -1,17 +1,17 @@
-"""What is run in the twin: a cluster, jobs, and what goes wrong meanwhile."""
+"""What is run in the twin: a cluster, jobs, and faults."""
 
 import dataclasses
 import math
 
-from carico_twin import bus, kubelet, machine
+from carico_twin import kubelet, machine, virtual_time
 from carico_twin import work as works
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """`pods` Pods of one kind, created from `at_s` on (`create_per_s` None: at once).
+    """`pods` Pods of one kind, created from `at_s` on (`create_per_s` None: all at once).
 
-    request_cores, request_bytes: what its owner requests; schedulers that take no requests do not see them.
+    request_cores, request_bytes: each Pod's requests, which only schedulers that place by requests use.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Neighbour:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LyingAgent:
-    """An agent that advertises room without end. covers False: it accounts for none of the Pods it was given."""
+    """An agent that advertises excessive room. covers False: its advertisements cover none of its Pods."""
 
     node: int
     covers: bool = True
@@ -51,25 +51,25 @@ class LyingAgent:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """limit_s: virtual time after which a run is given up. dead_agents: share of nodes whose agent says nothing.
+    """limit_s: virtual time after which a run is stopped. dead_agents: share of nodes whose agent never advertises.
 
-    lying_agents: at most one for a node. agents_die_at_s: (node, when its agent falls silent). nodes_join_at_s: (node,
-    when the cluster gets it). oom_kills: memory beyond a node's kills the Pod that holds most, and its Job creates it
-    again; otherwise it is counted and nothing ends (a kill hides for how long and by how much a node was overrun).
+    lying_agents: at most one per node. agents_die_at_s: (node, when its agent stops). nodes_join_at_s: (node, when it
+    joins the cluster). oom_kills: exceeding a node's memory kills the Pod that holds most, and its Job creates it
+    again; otherwise it is only counted (kills hide for how long and by how much a node was overrun).
     """
 
     name: str
     hardware: tuple[machine.Hardware, ...]
     jobs: tuple[Job, ...]
     runtime: kubelet.Runtime = dataclasses.field(default_factory=kubelet.Runtime)
-    link: bus.Link = dataclasses.field(default_factory=bus.Link)
+    link: virtual_time.Link = dataclasses.field(default_factory=virtual_time.Link)
     neighbours: tuple[Neighbour, ...] = ()
     dead_agents: float = 0.0
     lying_agents: tuple[LyingAgent, ...] = ()
     agents_die_at_s: tuple[tuple[int, float], ...] = ()
     nodes_join_at_s: tuple[tuple[int, float], ...] = ()
     oom_kills: bool = False
-    # Jobs whose Pods are judged; none named: all that end.
+    # Jobs whose Pods are judged; if empty, all that end.
     measured: tuple[str, ...] = ()
     limit_s: float = 3600.0
 

@@ -1,4 +1,4 @@
-"""What an agent reads on a node of the twin: the shares that its telemetry would give, from the machine's counters."""
+"""What an agent reads on a node of the twin: usage as shares, from the machine's counters."""
 
 import numpy as np
 
@@ -6,15 +6,16 @@ from carico_core.domain import messages
 from carico_twin import machine
 
 DIMS = ("cpu", "memory")
-# Readings scatter: a hundredth of the CPU (10 Hz windows and 10 ms ticks), a thousandth of the memory.
+# Standard deviation of readings: 1 % of the CPU (10 Hz windows and 10 ms ticks), 0.1 % of the memory.
 CPU_NOISE = 0.01
 MEMORY_NOISE = 0.001
-# A run of half a minute at 10 Hz takes a few of these; unused ones are lost time and memory on thousands of nodes.
+# Random numbers drawn at a time. Half a minute at 10 Hz takes a few blocks; larger ones waste time and memory with
+# thousands of nodes.
 _BLOCK = 128
 
 
 class Telemetry:
-    """Reads one machine between two calls, as 10 Hz telemetry does."""
+    """Reads one machine's usage since the previous call."""
 
     __slots__ = ("_at", "_busy_s", "_machine", "_noise", "_pressure_s", "_read_s", "_rng", "parts")
 
@@ -29,12 +30,12 @@ class Telemetry:
         self.parts: dict[str, float] = {"cpu.utilisation": 0.0, "cpu.pressure": 0.0}
 
     def begin(self, now_s: float) -> None:
-        """What was before this is not read."""
+        """Start reading now."""
         self._machine.advance(now_s)
         self._busy_s, self._pressure_s, self._read_s = self._machine.busy_s, self._machine.pressure_s, now_s
 
     def read(self, now_s: float) -> messages.Array:
-        """Usage (cpu, memory) since the last reading; the machine's counters must be up to date."""
+        """Return usage (cpu, memory) since the last reading; the machine's counters must be up to date."""
         hardware = self._machine.hardware
         span_s = now_s - self._read_s
         busy_s, pressure_s = self._machine.busy_s, self._machine.pressure_s

@@ -1,4 +1,4 @@
-"""What a Pod asks of a node: threads, CPU time, memory; the true values, which only the machine and an oracle know."""
+"""What a Pod needs of a node: threads, CPU time, memory; the true values, known only to the machine and the oracle."""
 
 import dataclasses
 
@@ -9,10 +9,10 @@ GIB = 2.0**30
 class Work:
     """One kind of Pod. Times are seconds on an idle node, memory is bytes.
 
-    threads: runnable threads while it works (a fraction: the share of the time one is runnable). cpu_s: core-seconds
-    it needs in all; None: it runs for `lifetime_s` of wall-clock time whatever it gets. memory_bytes is reached
-    linearly over `ramp_s` of running. limit_cores: CPU limit. request_cores, request_bytes: what an operator who knows
-    the workload exactly would request. busy_threads: from `busy_at_s` of virtual time on, threads are these.
+    threads: runnable threads while it works (a fraction: the share of the time in which one is runnable). cpu_s: total
+    core-seconds that it needs; None: it runs for `lifetime_s` of wall-clock time whatever it gets. memory_bytes:
+    reached linearly over `ramp_s` of running. limit_cores: CPU limit. busy_threads: replaces threads from `busy_at_s`
+    of virtual time on.
     """
 
     name: str
@@ -22,7 +22,7 @@ class Work:
     memory_bytes: float = 0.0
     ramp_s: float = 0.0
     limit_cores: float | None = None
-    # Spread of cpu_s between Pods of a kind, as a share.
+    # Standard deviation of cpu_s between Pods of a kind, as a share.
     spread: float = 0.0
     busy_at_s: float | None = None
     busy_threads: float = 0.0
@@ -35,21 +35,21 @@ class Work:
 
     @property
     def most_threads(self) -> float:
-        """Threads at its busiest, within its CPU limit."""
+        """The maximum of its threads, within its CPU limit."""
         threads = max(self.threads, self.busy_threads)
         return threads if self.limit_cores is None else min(threads, self.limit_cores)
 
     @property
     def alone_s(self) -> float:
-        """How long it runs on a node of its own with a core for each thread."""
+        """How long it runs alone on a node with a core for each thread."""
         if self.lifetime_s is not None:
             return self.lifetime_s
         assert self.cpu_s is not None
         return self.cpu_s / (self.threads if self.limit_cores is None else min(self.threads, self.limit_cores))
 
 
-# The dissertation's workloads (design, section 11): about 5 s and 25 s alone; sklearn holds 0.75 GB. Its quick twin's
-# variants: memory held from the start, memory that grows to the end, four threads, and two kinds of CPU work.
+# The dissertation's workloads (design, section 11): about 5 s and 25 s alone; sklearn holds 0.75 GB. Variants: memory
+# held from the start, memory that grows to the end, four threads, and other kinds of CPU work.
 PI = Work(name="pi", cpu_s=4.8, spread=0.03)
 SKLEARN = Work(name="sklearn", cpu_s=25.0, memory_bytes=0.75 * GIB, ramp_s=2.0, spread=0.03)
 HOLDS_MEMORY = Work(name="holds", cpu_s=20.0, memory_bytes=1.5 * GIB, ramp_s=1.0, spread=0.03)

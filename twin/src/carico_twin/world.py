@@ -1,4 +1,4 @@
-"""A run: nodes, services and a job in virtual time, put together from a scenario and a choice of scheduler."""
+"""A run: nodes, services and jobs in virtual time, put together from a scenario and a choice of scheduler."""
 
 import collections
 import contextlib
@@ -11,25 +11,24 @@ import numpy as np
 
 from carico_core.domain import messages
 from carico_scheduler.rules import policy as policies
-from carico_twin import agents, aggregator, api_objects, bus, events, kubelet, lies, machine, records, scenario
+from carico_twin import agents, aggregator, kubelet, machine, records, scenario, virtual_time
 from carico_twin.schedulers import carico, load_aware, oracle, port, slots
 
-# The API tells watchers after this time, and a decision that is due is made this long after what woke it.
+# Delay of the API's watches, and from a scheduler's wake-up to its decision.
 API_S = 0.01
 WAKE_S = 0.001
-# A bind through the API.
+# Duration of a bind through the API.
 BIND_S = 0.02
 CLOCK_OFFSET_SD_S = 0.02
 # The Job controller's backoff after failed Pods (kubernetes.io/docs/concepts/workloads/controllers/job, "Pod backoff
-# failure policy"): 10 s doubling to 6 minutes. The limit of failures that ends a Job is left out: every job comes to
-# its end.
+# failure policy"): 10 s doubling to 6 minutes. The limit of failures is not modelled: every job completes.
 RETRY_FIRST_S = 10.0
 RETRY_MOST_S = 360.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CaricoOptions:
-    """CARICO as a user sets it up: agents, merge (None: no aggregator), the scheduler's policy."""
+    """CARICO's settings: agents, merge (None: no aggregator), the scheduler's policy."""
 
     agent: agents.AgentOptions = dataclasses.field(default_factory=agents.AgentOptions)
     merge: str | None = "round"
@@ -38,14 +37,14 @@ class CaricoOptions:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ConstantOptions:
-    """A constant number of Pods a core."""
+    """A constant number of Pods per core."""
 
     pods_per_core: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OracleOptions:
-    """True costs, up to this many runnable tasks a core."""
+    """True costs, up to this many runnable tasks per core."""
 
     tasks_per_core: float = 1.0
 
@@ -55,7 +54,7 @@ Choice = CaricoOptions | slots.KubeOptions | ConstantOptions | load_aware.LoadAw
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Run:
-    """What came of a run. `finished`: every Pod ended before the limit of virtual time."""
+    """The result of a run. `finished`: every Pod ended before the limit of virtual time."""
 
     scenario: scenario.Scenario
     pods: Sequence[records.PodRecord]
@@ -73,23 +72,23 @@ class World:
 
     def __init__(self, plan: scenario.Scenario, choice: Choice, seed: int) -> None:
         self._plan = plan
-        self._timeline = events.Timeline()
+        self._timeline = virtual_time.Timeline()
         seeds = np.random.SeedSequence(seed).spawn(6)
         self._rngs = [np.random.default_rng(each) for each in seeds]
         self._watchers = kubelet.Watchers()
         self.pods: list[records.PodRecord] = []
-        # Told of each bind as it is decided, before anything else happens.
+        # Called with each bind as it is decided, before anything else happens.
         self.on_bind: list[Callable[[records.PodRecord], None]] = []
-        # Told of each message of an agent as it is sent.
+        # Called with each message of an agent as it is sent.
         self.on_message: list[Callable[[agents.Said], None]] = []
-        self._liars = {api_objects.node_name(each.node): each for each in plan.lying_agents}
+        self._liars = {records.node_name(each.node): each for each in plan.lying_agents}
         self._left = 0
         self._overruns = 0
         self._woken = False
-        # Per job the Pods that failed since one of it ended well.
+        # Per job the number of failed Pods since one last succeeded.
         self._failures: collections.Counter[str] = collections.Counter()
         self._nodes = self._make_nodes(plan, self._rngs[0])
-        self._bus = bus.Bus(plan.link, self._timeline, self._rngs[1])
+        self._bus = virtual_time.Network(plan.link, self._timeline, self._rngs[1])
         self.agents: list[agents.TwinAgent] = []
         self.aggregator: aggregator.TwinAggregator | None = None
         self.scheduler = self._make_scheduler(choice)
@@ -108,27 +107,27 @@ class World:
 
     @property
     def left(self) -> int:
-        """Pods that are still to come to their end."""
+        """The number of Pods that have not completed."""
         return self._left
 
     @property
     def event_count(self) -> int:
-        """Events so far."""
+        """The number of events so far."""
         return self._timeline.events
 
     def bind(self, record: records.PodRecord, node: int, *, overrun: bool = False) -> None:
-        """Binds a Pod through the API."""
+        """Bind a Pod through the API."""
         record.node = node
         record.binds += 1
         record.bound_s = self.now_s
         self._overruns += overrun
-        for told in self.on_bind:
-            told(record)
+        for callback in self.on_bind:
+            callback(record)
         self._timeline.after(BIND_S + self._plan.runtime.hear_s, lambda: self._nodes[node].bind(record))
 
     def run(self) -> Run:
-        """What came of it, once every Pod that can end has ended."""
-        with uncollected():
+        """Run until every Pod that can end has ended, or to the limit of virtual time; return the result."""
+        with no_garbage_collection():
             finished = self._timeline.run(until_s=self._plan.limit_s, done=lambda: self._left == 0)
         for node in self._nodes:
             node.settle()
@@ -139,8 +138,8 @@ class World:
         )  # fmt: skip
 
     def run_until(self, when_s: float) -> None:
-        """Runs on to this instant, for tests that look at the world on its way."""
-        with uncollected():
+        """Run up to this instant, for tests that inspect a run in between."""
+        with no_garbage_collection():
             self._timeline.run(until_s=when_s, done=lambda: False)
             for agent in self.agents:
                 agent.catch_up(self.now_s)
@@ -155,19 +154,19 @@ class World:
             self._timeline.at(when_s, functools.partial(self._join, index))
         return made
 
-    def _make_scheduler(self, choice: Choice) -> port.Scheduler:
+    def _make_scheduler(self, choice: Choice) -> port.TwinScheduler:
         match choice:
             case CaricoOptions():
                 return self._make_carico(choice)
             case load_aware.LoadAwareOptions():
                 return load_aware.LoadAware(self, choice, self._timeline, self._rngs[2])
             case slots.KubeOptions():
-                return slots.Kube(self, choice, self._rngs[2])
+                return slots.KubeScheduler(self, choice, self._rngs[2])
             case ConstantOptions():
                 return slots.Constant(self, pods_per_core=choice.pods_per_core)
             case OracleOptions():
                 made = oracle.Oracle(self, tasks_per_core=choice.tasks_per_core)
-                self._watchers.exited.append(lambda _, record: self._told(lambda: made.exited(record), delay_s=0.0))
+                self._watchers.exited.append(lambda _, record: self._notify(lambda: made.exited(record), delay_s=0.0))
                 return made
 
     def _make_carico(self, options: CaricoOptions) -> carico.Carico:
@@ -187,7 +186,7 @@ class World:
         watchers.exited.append(lambda index, record: self.agents[index].exited(record))
         watchers.terminal.append(lambda index, record: self.agents[index].removed(record))
         report_s = self._plan.runtime.report_s + API_S
-        watchers.started.append(lambda _, record: self._told(lambda: scheduler.started(record), delay_s=report_s))
+        watchers.started.append(lambda _, record: self._notify(lambda: scheduler.started(record), delay_s=report_s))
         for index, when_s in self._plan.agents_die_at_s:
             self._timeline.at(when_s, functools.partial(self._silence, index))
         return scheduler
@@ -196,7 +195,7 @@ class World:
         self._nodes[index].is_up = True
         if self.agents:
             self.agents[index].begin()
-        self._told(lambda: self.scheduler.joined(index))
+        self._notify(lambda: self.scheduler.joined(index))
 
     def _silence(self, index: int) -> None:
         self.agents[index].silence()
@@ -221,7 +220,7 @@ class World:
             created_s=self.now_s, request_cores=job.request_cores, request_bytes=job.request_bytes,
         )  # fmt: skip
         self.pods.append(record)
-        self._told(lambda: self.scheduler.offer(record))
+        self._notify(lambda: self.scheduler.offer(record))
 
     def _on_terminal(self, _: int, record: records.PodRecord) -> None:
         if record.failed:
@@ -229,24 +228,24 @@ class World:
         else:
             self._failures[record.job] = 0
             self._left -= 1
-        self._told(lambda: self.scheduler.ended(record))
+        self._notify(lambda: self.scheduler.ended(record))
 
     def _retry(self, record: records.PodRecord) -> None:
-        """The Job creates a Pod in place of one that failed, the later the more of it have failed in a row."""
+        """Let the Job replace a failed Pod, with a backoff by the number of failures in a row."""
         job = next(each for each in self._plan.jobs if each.name == record.job)
         self._failures[job.name] += 1
         after_s = min(RETRY_FIRST_S * 2.0 ** (self._failures[job.name] - 1), RETRY_MOST_S)
         self._timeline.after(after_s, functools.partial(self._create, job, job.pods + len(self.pods)))
 
     def _on_message(self, agent: agents.TwinAgent, said: agents.Said) -> None:
-        """Messages go as records: a test holds that each comes out of its bytes as it went in."""
-        for told in self.on_message:
-            told(said)
+        """Send a message as a record: a test shows that encoding and decoding preserve it."""
+        for callback in self.on_message:
+            callback(said)
         if isinstance(said, messages.Advertisement):
             scheduler = self.scheduler
             assert isinstance(scheduler, carico.Carico)
             liar = self._liars.get(agent.name)
-            heard = said if liar is None else lies.boast(said, covers=liar.covers)
+            heard = said if liar is None else agents.boast(said, covers=liar.covers)
             self._bus.send(lambda: self._wake_after(lambda: scheduler.hear(heard)))
         elif self.aggregator is not None:
             found = self.aggregator
@@ -256,11 +255,11 @@ class World:
         for agent in self.agents:
             self._bus.send(functools.partial(agent.hear_model, model))
 
-    def _told(self, tell: "events.Action", *, delay_s: float = API_S) -> None:
-        self._timeline.after(delay_s, lambda: self._wake_after(tell))
+    def _notify(self, action: virtual_time.Action, *, delay_s: float = API_S) -> None:
+        self._timeline.after(delay_s, lambda: self._wake_after(action))
 
-    def _wake_after(self, tell: "events.Action") -> None:
-        tell()
+    def _wake_after(self, action: virtual_time.Action) -> None:
+        action()
         if not self._woken:
             self._woken = True
             self._timeline.after(WAKE_S, self._wake)
@@ -271,8 +270,8 @@ class World:
 
 
 @contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """Garbage in cycles is not looked for meanwhile: a run leaves none, and looking takes a tenth of its time."""
+def no_garbage_collection() -> Iterator[None]:
+    """Disable the garbage collector: a run leaves no cycles, and collection takes a tenth of its time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -283,10 +282,10 @@ def uncollected() -> Iterator[None]:
 
 
 def run(plan: scenario.Scenario, choice: Choice, *, seed: int) -> Run:
-    """One run of a scenario under a scheduler; the same for the same seed."""
+    """Run a scenario under a scheduler; the same seed gives the same result."""
     return World(plan, choice, seed).run()
 
 
 def uniform(count: int, hardware: machine.Hardware | None = None) -> tuple[machine.Hardware, ...]:
-    """`count` nodes of one kind, by default four cores and 8 GB."""
+    """Return `count` nodes of one kind, by default with four cores and 8 GB."""
     return (hardware if hardware is not None else machine.Hardware(),) * count

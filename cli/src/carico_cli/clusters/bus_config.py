@@ -1,4 +1,4 @@
-"""`carico bus-config`: keys, and the part of a NATS server's configuration that gives each role its rights."""
+"""`carico bus-config`: keys, and the part of a NATS server's configuration that grants each role its rights."""
 
 import pathlib
 from typing import Any
@@ -10,16 +10,19 @@ from carico_core.domain import errors, names
 
 CONFIG = "bus.conf"
 PUBLICS = "public.env"
-CALLOUT, STATIC = "callout", "static"
+CALLOUT, STATIC, LOOPBACK = "callout", "static", "loopback"
+TEMPLATES = {
+    CALLOUT: arrangements.callout_template, STATIC: arrangements.static_template, LOOPBACK: arrangements.loopback,
+}  # fmt: skip
 
 
 @click.command("bus-config")
-@click.argument("kind", type=click.Choice((CALLOUT, STATIC)))
+@click.argument("kind", type=click.Choice((CALLOUT, STATIC, LOOPBACK)))
 @click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder for bus.conf, public.env and keys/.")
-@click.option("--template", is_flag=True, help="Print it with variables in place of keys; nothing is written.")
-@click.option("--node", "nodes", multiple=True, help="static: a key for this node's agent alone (repeatable).")
+@click.option("--template", is_flag=True, help="Print the configuration with variables instead of keys; write nothing.")
+@click.option("--node", "nodes", multiple=True, help="With static: a key for this node's agent alone; may be repeated.")
 @click.option("--tls-cert", default="", help="Path of the server's certificate, on the server.")
-@click.option("--tls-key", default="", help="Path of its key, on the server.")
+@click.option("--tls-key", default="", help="Path of the certificate's key, on the server.")
 @click.option("--rotate", default="", help="Make a new key of this name; the previous one stays valid.")
 @click.option("--retire", default="", help="Revoke the previous key of this name.")
 def command(
@@ -28,12 +31,14 @@ def command(
 ) -> None:  # fmt: skip
     """Write keys, and the configuration of a NATS server that accepts them (docs/security.md).
 
-    callout: clients show tokens of Kubernetes, which carico-auth reviews. static: clients show nkeys, one a role.
+    callout: clients present Kubernetes tokens, which carico-auth reviews. static: clients present nkeys, one for each
+    role. loopback: no keys, for a cluster on one machine; only with --template.
     """
     if template:
-        made = arrangements.callout_template() if kind == CALLOUT else arrangements.static_template()
-        click.echo(server_config.render(made), nl=False)
+        click.echo(server_config.render(TEMPLATES[kind]()), nl=False)
         return
+    if kind == LOOPBACK:
+        raise errors.SettingsError("loopback: got no --template, expected it: there are no keys to write")
     if out is None:
         raise errors.SettingsError("--out: got none, expected a folder for configuration and keys (or --template)")
     tls = _tls(tls_cert, tls_key)
@@ -46,7 +51,7 @@ def command(
     found = arrangements.callout(keys, tls=tls) if kind == CALLOUT else arrangements.static(keys, nodes=nodes, tls=tls)
     (out / CONFIG).write_text(server_config.render(found.config), encoding="utf-8")
     (out / PUBLICS).write_text("".join(f"{name}={key}\n" for name, key in found.publics.items()), encoding="utf-8")
-    _say(out, tls)
+    _print_result(out, tls)
 
 
 def _tls(cert: str, key: str) -> server_config.Tls | None:
@@ -57,16 +62,18 @@ def _tls(cert: str, key: str) -> server_config.Tls | None:
 
 def _check_nodes(kind: str, nodes: tuple[str, ...]) -> None:
     if nodes and kind != STATIC:
-        raise errors.SettingsError("--node: got it with callout, expected it with static only: tokens name their node")
+        raise errors.SettingsError("--node: got callout, expected static: with callout the tokens name their node")
     for node in nodes:
         if not names.is_subdomain(node):
             raise errors.SettingsError(f"--node: got {node!r}, expected a name of a Node")
 
 
-def _say(out: pathlib.Path, tls: Any) -> None:
+def _print_result(out: pathlib.Path, tls: Any) -> None:
     click.echo(f"{out / CONFIG}: include it in the server's configuration, then reload the server")
-    click.echo(f"{out / 'keys'}: seeds, one a file; give each to its owner alone, keep the folder out of the cluster")
+    click.echo(
+        f"{out / 'keys'}: one seed in each file; give it to its owner alone, and keep the folder off the cluster"
+    )
     if tls is None:
         click.echo(
-            "no TLS: tokens would cross the network in the clear; --tls-cert and --tls-key, or a tls block of your own"
+            "no TLS: tokens would cross the network unencrypted; give --tls-cert and --tls-key, or add a tls block"
         )

@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from carico_cli.clusters import nats_cli, starting, which
-from carico_cli.shell import interrupts, options, settings
+from carico_cli.clusters import integrations, starting, which
+from carico_cli.shell import exits, options, settings
 from carico_local.cluster import client, state
 from carico_local.cluster import plan as plans
 
-# A cluster ends in two or three seconds; one whose supervisor is frozen in `client.DOWN_TIMEOUT_S` and some.
+# A cluster ends in two or three seconds; one with a frozen supervisor takes a little more than `client.DOWN_TIMEOUT_S`.
 SILENT_S = 10.0
 
 
@@ -21,23 +21,23 @@ SILENT_S = 10.0
 @click.pass_obj
 def up(context: settings.Context, /, name: str | None, **given: Any) -> None:
     """Start a cluster in the background; return when it is ready."""
-    wish = options.wish(name or context.environ.get(which.CLUSTER) or options.DEFAULT_NAME, given)
-    binaries = starting.obtain(wish, context)
-    asyncio.run(_up(context, wish, binaries))
+    wanted = options.request(name or context.environ.get(which.CLUSTER) or options.DEFAULT_NAME, given)
+    binaries = starting.obtain(wanted, context)
+    asyncio.run(_up(context, wanted, binaries))
 
 
-async def _up(context: settings.Context, wish: plans.Wish, binaries: Mapping[str, str]) -> None:
-    interrupts.cancel_on_signals()
+async def _up(context: settings.Context, wanted: plans.Options, binaries: Mapping[str, str]) -> None:
+    exits.cancel_on_signals()
     launched = await client.launch(
-        wish, home=context.home, environ=context.environ, restart=True, lifeline=False, fresh=False, binaries=binaries
-    )
-    name = wish.name
+        wanted, home=context.home, environ=context.environ, restart=True, lifeline=False, fresh=False, binaries=binaries
+    )  # fmt: skip
+    name = wanted.name
     try:
         await starting.show(launched, context)
     except BaseException as error:
-        # Whatever cut the start short, Ctrl-C too: nothing of it stays, but the logs where it failed by itself.
+        # Whatever ended the start early, Ctrl-C included: nothing is left, except the logs where it failed by itself.
         failed = not isinstance(error, asyncio.CancelledError)
-        await interrupts.finished(_give_up(launched, keep_logs=failed), hurry=launched.kill)
+        await exits.finished(_give_up(launched, keep_logs=failed), hurry=launched.kill)
         if failed and launched.paths.logs.exists():
             click.echo(f"the services' logs are kept in {launched.paths.logs}", err=True)
         raise
@@ -53,7 +53,7 @@ async def _give_up(launched: client.Launched, *, keep_logs: bool) -> None:
 
 @click.command()
 @which.name_flag
-@click.option("--keep-logs", is_flag=True, help="Leave the services' logs where they are.")
+@click.option("--keep-logs", is_flag=True, help="Keep the services' logs.")
 @click.pass_obj
 def down(context: settings.Context, name: str | None, keep_logs: bool) -> None:
     """End a cluster and remove everything it left."""
@@ -61,7 +61,7 @@ def down(context: settings.Context, name: str | None, keep_logs: bool) -> None:
     instead = "end it as it was started: `docker compose down`, `kubectl delete`"
     paths = state.find(context.home, meant.local_name(instead))
     asyncio.run(_down(paths, keep_logs=keep_logs))
-    nats_cli.remove(context.environ, paths.name)
+    integrations.remove_context(context.environ, paths.name)
     click.echo(f"cluster {paths.name} is down" + (f"; logs are in {paths.logs}" if keep_logs else ""))
 
 
@@ -69,6 +69,7 @@ async def _down(paths: state.Paths, *, keep_logs: bool) -> None:
     ending = asyncio.ensure_future(client.down(paths, keep_logs=keep_logs))
     done, _ = await asyncio.wait([ending], timeout=SILENT_S)
     if not done:
-        said = f"{paths.name} has not ended after {SILENT_S:g} s; after {client.DOWN_TIMEOUT_S:g} s it is killed"
-        click.echo(said, err=True)
+        click.echo(
+            f"{paths.name} has not ended after {SILENT_S:g} s; it is killed after {client.DOWN_TIMEOUT_S:g} s", err=True
+        )
     await ending

@@ -1,4 +1,4 @@
-"""`carico logs SERVICE`: the log of a service, its JSON lines made readable on a terminal."""
+"""`carico logs SERVICE`: the log of a service; on a terminal its JSON lines are made readable."""
 
 import datetime
 import difflib
@@ -18,20 +18,20 @@ from carico_local.cluster import state
 from carico_local.cluster.services import service as service_parts
 from carico_local.cluster.services import topology
 
-# Said in the front of a line, or of no use to who has asked for this one service's log.
+# Shown at the front of a line, or of no use in the log of one service.
 _FRONT = frozenset({"service", "logger", "event", "level", "timestamp"})
 _COLOURS = {"warning": "yellow", "error": "red", "critical": "red"}
 _LOOK_EVERY_S = 0.2
-# Looks in a row at which the cluster does not run, before that is said: one that starts has a log before it runs.
+# The cluster is reported as not running after this many looks in a row: one that starts has a log before it runs.
 _LOOKS_WITHOUT_CLUSTER = 25
 
 
 @click.command("logs")
 @click.argument("service", required=False)
 @which.name_flag
-@click.option("--follow", "-f", is_flag=True, help="Go on as lines are written.")
-@click.option("--tail", type=click.IntRange(min=0), default=200, show_default=True, help="Last lines to show.")
-@click.option("--raw", is_flag=True, help="Lines as they were written, JSON; so it does without a terminal.")
+@click.option("--follow", "-f", is_flag=True, help="Keep printing new lines.")
+@click.option("--tail", type=click.IntRange(min=0), default=200, show_default=True, help="How many last lines to show.")
+@click.option("--raw", is_flag=True, help="Print the lines as written, as JSON (default without a terminal).")
 @click.pass_obj
 def command(
     context: settings.Context, service: str | None, name: str | None, follow: bool, tail: int, raw: bool
@@ -41,7 +41,7 @@ def command(
     local = meant.local_name("`docker compose logs -f` or `kubectl logs -f` shows its logs")
     paths = state.find_logs(context.home, local)
     found = state.read(paths)
-    # A cluster that is gone, as after a crashed demo, has left its logs alone.
+    # Only the logs are left of a cluster that is gone, as after a crashed demo.
     known = [*topology.service_names(found.plan), "supervisor"] if found else service_parts.logged(paths)
     if service not in known:
         nearest = difflib.get_close_matches(service or "", known, 1)
@@ -66,7 +66,7 @@ def command(
 
 
 def _follow(file: TextIO, log: pathlib.Path, paths: state.Paths, show: Callable[[str], None]) -> str:
-    """Show lines as they are written; return why there will be no more."""
+    """Show new lines; return why there will be no more."""
     looks = 0
     while looks < _LOOKS_WITHOUT_CLUSTER:
         if line := file.readline():
@@ -74,14 +74,14 @@ def _follow(file: TextIO, log: pathlib.Path, paths: state.Paths, show: Callable[
             sys.stdout.flush()
             continue
         if not log.exists():
-            return "was ended, and its logs with it"
+            return "was ended and its logs were removed"
         looks = 0 if state.is_running(paths) else looks + 1
         time.sleep(_LOOK_EVERY_S)
-    return f"does not run any more, and this is the end of its log: `carico up --name {paths.name}` starts it again"
+    return f"no longer runs; this is the end of its log: `carico up --name {paths.name}` starts it again"
 
 
 def readable(line: str, *, coloured: bool) -> str:
-    """Return time of day (here), level, logger, what happened, and its fields; a line that is no JSON object as it is.
+    """Return local time, level, logger, event and its fields; a line that is not a JSON object is returned unchanged.
 
     >>> readable('{"logger":"s","placed":1,"event":"cycle","level":"info","timestamp":"?"}', coloured=False)
     '? info s: cycle  placed=1'
@@ -96,7 +96,7 @@ def readable(line: str, *, coloured: bool) -> str:
     fields = "".join(f" {name}={_shown(value)}" for name, value in found.items() if name not in _FRONT)
     text = f"{_time(str(found.get('timestamp', '')))} {level} {found.get('logger', '-')}: {found['event']}"
     text += f" {fields}" if fields else ""
-    # What others made us log must not move the cursor.
+    # Text that others caused to be logged must not move the cursor.
     text = "".join(each if each.isprintable() else "?" for each in text)
     return click.style(text, fg=_COLOURS[level]) if coloured and level in _COLOURS else text
 

@@ -1,4 +1,4 @@
-"""Shows a cluster's start: one line a service where there is no terminal, one line in place where there is."""
+"""Shows a cluster's start: one line that is updated on a terminal, one line for each service elsewhere."""
 
 import pathlib
 import re
@@ -8,58 +8,58 @@ import click
 
 from carico_cli.shell import settings
 from carico_core.runtime.process import clock as clocks
-from carico_local.binaries import progress
+from carico_local.binaries import cache
 from carico_local.cluster import client, events
 from carico_local.cluster import plan as plans
 
 PLAIN_PROGRESS_EVERY_S = 30.0
-# https://docs.kernel.org/accounting/psi.html; a desktop at rest is well below that.
+# https://docs.kernel.org/accounting/psi.html. A desktop at rest is well below this.
 PRESSURE = pathlib.Path("/proc/pressure/cpu")
 BUSY_PERCENT = 25.0
 
 
-def obtain(wish: plans.Wish, context: settings.Context) -> dict[str, str]:
-    """Return the paths of the programs that a cluster needs, by name; report their origin and build what is missing.
+def obtain(wanted: plans.Options, context: settings.Context) -> dict[str, str]:
+    """Return the paths of the programs that a cluster needs, by name; build what is missing and report progress.
 
-    Raises `EnvironmentUnfit` where one cannot be had.
+    Raises `EnvironmentUnfit` where one cannot be obtained.
     """
-    needed = plans.programs(wish)
+    needed = plans.programs(wanted)
     if not needed:
         return {}
-    # Imported where it is needed: most clusters are embedded ones.
+    # Imported here: most clusters have the embedded control plane, which needs no programs.
     from carico_local.binaries import tools
     from carico_local.kubelets import programs
 
     clock = clocks.SystemClock()
-    tell = _Teller(context, clock).tell
-    if wish.node_kind == plans.NodeKind.KUBELET:
-        # Said before minutes are spent on programs.
+    report = _Reporter(context, clock).report
+    if wanted.node_kind == plans.NodeKind.KUBELET:
+        # Checked before minutes are spent on programs.
         programs.check()
         programs.find(context.environ)
-    found = tools.obtain(needed, environ=context.environ, clock=clock, tell=tell)
+    found = tools.obtain(needed, environ=context.environ, clock=clock, report=report)
     paths = {name: str(each.path) for name, each in found.items()}
-    if wish.node_kind == plans.NodeKind.KUBELET:
-        paths |= programs.obtain(context.environ, tell=lambda text: tell(progress.Progress(text=text)))
+    if wanted.node_kind == plans.NodeKind.KUBELET:
+        paths |= programs.obtain(context.environ, report=lambda text: report(cache.Progress(text=text)))
     return paths
 
 
-class _Teller:
-    """Reports progress: a line in place on a terminal, elsewhere one now and then."""
+class _Reporter:
+    """Reports progress: one line that is updated on a terminal, elsewhere a line every 30 s."""
 
     def __init__(self, context: settings.Context, clock: clocks.Clock) -> None:
         self._context = context
         self._clock = clock
         self._printed_s = clock.monotonic_s()
 
-    def tell(self, told: progress.Progress) -> None:
-        if not told.passing:
+    def report(self, step: cache.Progress) -> None:
+        if not step.passing:
             _end_line(self._context)
-            click.echo(told.text)
+            click.echo(step.text)
         elif not self._context.plain:
-            _line(self._context, "", told.text)
+            _line(self._context, "", step.text)
         elif self._clock.monotonic_s() - self._printed_s >= PLAIN_PROGRESS_EVERY_S:
             self._printed_s = self._clock.monotonic_s()
-            click.echo(told.text)
+            click.echo(step.text)
 
 
 async def show(launched: client.Launched, context: settings.Context) -> list[str]:
@@ -84,15 +84,15 @@ async def show(launched: client.Launched, context: settings.Context) -> list[str
 
 
 def note(text: str, context: settings.Context) -> None:
-    """Print a note, on a terminal wrapped between words."""
+    """Print a note; on a terminal it is wrapped between words."""
     columns = shutil.get_terminal_size().columns
     said = f"note: {text}"
     click.echo(said if context.plain else click.wrap_text(said, columns, subsequent_indent="  "))
 
 
 def say_crash(event: events.Event) -> None:
-    """Name a service that ended by itself, with its last words, on stderr."""
-    click.echo(f"{event.service} ended by itself ({event.text}); its last lines:", err=True)
+    """Print on stderr which service ended unexpectedly, and its last lines."""
+    click.echo(f"{event.service} ended unexpectedly ({event.text}); its last lines:", err=True)
     for line in event.crash.last_lines if event.crash else ():
         click.echo(f"  {line}", err=True)
 
@@ -110,7 +110,7 @@ def _end_line(context: settings.Context) -> None:
 
 
 def busy_machine() -> str | None:
-    """Warn that other work keeps the machine busy; None where it is idle, or its kernel has no PSI."""
+    """Return a warning that other work keeps the machine busy; None where it is idle, or the kernel has no PSI."""
     try:
         return _busy_words(PRESSURE.read_text(encoding="ascii"))
     except OSError:
@@ -118,16 +118,16 @@ def busy_machine() -> str | None:
 
 
 def _busy_words(pressure: str) -> str | None:
-    """Return the same, by the machine's PSI of the CPU.
+    """Return the warning by the machine's CPU pressure.
 
     >>> _busy_words("some avg10=3.10 avg60=20.00 avg300=9.00 total=1\\n")
     >>> _busy_words("some avg10=62.50 avg60=20.00 avg300=9.00 total=1\\n")[:72]
-    'other work keeps this machine busy (something waits for a CPU 62 % of th'
+    'other work keeps this machine busy (tasks wait for a CPU 62 % of the tim'
     """
     found = re.match(r"some avg10=([\d.]+)", pressure)
     if found is None or float(found[1]) < BUSY_PERCENT:
         return None
     return (
-        f"other work keeps this machine busy (something waits for a CPU {float(found[1]):.0f} % of the time): Pods "
-        "wait for it too, so they look expensive, fewer fit, and the job takes longer"
+        f"other work keeps this machine busy (tasks wait for a CPU {float(found[1]):.0f} % of the time): Pods "
+        "wait too, so they appear to cost more, fewer fit on a node, and the job takes longer"
     )

@@ -1,4 +1,4 @@
-"""`carico status`: services, nodes and jobs of a cluster, once."""
+"""`carico status`: services, nodes and jobs of a cluster."""
 
 import asyncio
 import contextlib
@@ -10,20 +10,20 @@ from carico_cli.clusters import which
 from carico_cli.explain import words
 from carico_cli.live import connection, reader
 from carico_cli.live import picture as pictures
-from carico_cli.output import formats, tables
+from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_cli.top import once
 from carico_core.domain import amounts, errors
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
-from carico_local.cluster import full_disk, state
+from carico_local.cluster import machine, state
 from carico_local.cluster.services import topology
 
-# A machine that is busy takes a second; a frozen API is not waited for.
+# A busy machine takes a second; a frozen API is not waited for.
 _ANSWER_S = 2.0
-# NATS, the scheduler, the services and the API are asked at once; a machine that is busy takes a second for it.
+# NATS, the scheduler, the services and the API are asked at the same time; a busy machine takes a second.
 _HEARD_S = 5.0
-# A screenful; a fleet of played nodes has thousands.
+# A screenful; a cluster of played nodes has thousands.
 _NODES_SHOWN = 40
 _NOT_RUNNING = "not running"
 
@@ -33,7 +33,7 @@ _NOT_RUNNING = "not running"
 @formats.flag(formats.Output.JSON, formats.Output.WIDE)
 @click.pass_obj
 def command(context: settings.Context, name: str | None, output: formats.Output) -> int:
-    """Show services, nodes and jobs. Exit code 1 where something is not ready."""
+    """Show services, nodes and jobs. Exit code 1 if something is not ready."""
     meant = which.meant(context, which.Flags(name=name), need=which.Need.STATE)
     paths = state.find(context.home, meant.local_name("`carico top --once` shows nodes, jobs and services"))
     found = state.read(paths)
@@ -41,8 +41,8 @@ def command(context: settings.Context, name: str | None, output: formats.Output)
     if found is None:
         raise errors.SettingsError(f"cluster {paths.name!r} has not started: see {paths.log('supervisor')}")
     view = _services(found, running=running)
-    if running and (full := full_disk.shortage(paths.root)) is not None:
-        # A supervisor that cannot write either says nothing of it.
+    if running and (full := machine.disk_shortage(paths.root)) is not None:
+        # The supervisor cannot write its state either, so it does not report this.
         view["notes"].append(full)
     if running and found.phase is state.Phase.READY:
         asyncio.run(_ask(view, found))
@@ -51,7 +51,7 @@ def command(context: settings.Context, name: str | None, output: formats.Output)
         click.echo(formats.json_text(view))
     else:
         click.echo(_text(view, now_ns=clocks.SystemClock().wall_ns(), wide=output is formats.Output.WIDE))
-    return 0 if running and not _silent(view) else 1
+    return 0 if running and not _unready_lines(view) else 1
 
 
 def _services(found: state.ClusterState, *, running: bool) -> dict[str, Any]:
@@ -78,8 +78,8 @@ def _services(found: state.ClusterState, *, running: bool) -> dict[str, Any]:
 
 
 async def _ask(view: dict[str, Any], found: state.ClusterState) -> None:
-    """Ask each service whether it answers now: one that is frozen was ready when the supervisor last heard of it."""
-    # NATS has no such page, but is asked below: for what its clients say.
+    """Ask each service whether it is ready now: the supervisor may still list a frozen one as ready."""
+    # NATS has no health page; `_live` finds out whether it answers.
     ports = {each.name: each.http_port for each in found.services if each.http_port and each.name != topology.NATS}
     asked = [row for row in view["services"] if row["ready"] and row["name"] in ports]
     probes = [topology.probe(found.plan, row["name"], ports[row["name"]]) for row in asked]
@@ -88,7 +88,7 @@ async def _ask(view: dict[str, Any], found: state.ClusterState) -> None:
         row["ready"], row["why_not"] = why_not is None, why_not
 
 
-def _silent(view: dict[str, Any]) -> list[str]:
+def _unready_lines(view: dict[str, Any]) -> list[str]:
     """Return a line for each service that is not ready, with what to do."""
     return [
         f"not ready: {row['name']} ({row.get('why_not') or 'it is starting, or has ended'}): "
@@ -101,17 +101,17 @@ def _silent(view: dict[str, Any]) -> list[str]:
 async def _live(
     context: settings.Context, paths: state.Paths, found: state.ClusterState, services: list[dict[str, Any]]
 ) -> dict[str, Any]:  # fmt: skip
-    """Return what nodes and jobs say now; marks services that do not answer."""
+    """Return nodes and jobs as they are now; mark services that do not answer."""
     address = connection.local_address(paths, found)
-    async with connection.connect_to(address, context.environ) as live, connection.reading(
-        address, context.environ, name="carico-status"
-    ) as read:  # fmt: skip
-        unready, _ = await asyncio.gather(_unready(live.api, found), _heard(read))
+    async with connection.api_of(
+        address, clocks.SystemClock(), context.environ, name="carico-status"
+    ) as api, connection.reading(address, context.environ, name="carico-status") as read:  # fmt: skip
+        unready, _ = await asyncio.gather(_unready_nodes(api, found), _wait_for_answers(read))
         seen = read.picture()
         trouble = read.bus_trouble
     _mark(services, unready)
     if trouble is not None:
-        # Its process is there and does not answer: frozen, or out of CPU.
+        # Its process exists and does not answer: it is frozen, or lacks CPU.
         for row in services:
             if row["name"] == topology.NATS and row["ready"]:
                 row["ready"], row["why_not"] = False, "it does not answer"
@@ -119,19 +119,19 @@ async def _live(
     return {"nodes": _nodes(seen, found), "jobs": _jobs(seen)}
 
 
-async def _heard(read: reader.Reader) -> None:
-    """Wait until everything was asked and has answered, or has had the time to."""
+async def _wait_for_answers(read: reader.Reader) -> None:
+    """Wait until every source has answered, or has had time to."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(read.complete.wait(), _HEARD_S)
 
 
 class _Api(Protocol):
-    """What is needed of the Kubernetes API."""
+    """The Kubernetes API."""
 
     async def request(self, method: str, path: str) -> Any: ...
 
 
-async def _unready(api: _Api, found: state.ClusterState) -> set[str]:
+async def _unready_nodes(api: _Api, found: state.ClusterState) -> set[str]:
     """Return the nodes whose kubelet has stopped reporting; none where the API does not answer (reported elsewhere)."""
     if not found.plan.service_nodes:
         return set()
@@ -143,10 +143,10 @@ async def _unready(api: _Api, found: state.ClusterState) -> set[str]:
 
 
 def _mark(services: list[dict[str, Any]], unready: set[str]) -> None:
-    """Mark frozen nodes by their Node object: a node process has no health page."""
+    """Mark frozen nodes by their Node objects: a node process has no health page."""
     for row in services:
         if row["ready"] and row["name"].removeprefix("node/") in unready:
-            row["ready"], row["why_not"] = False, "the API shows its Node as not ready: it does not report any more"
+            row["ready"], row["why_not"] = False, "its Node is not ready: it has stopped reporting to the API"
 
 
 def _nodes(seen: pictures.Picture, found: state.ClusterState) -> list[dict[str, Any]]:
@@ -183,16 +183,16 @@ def _jobs(seen: pictures.Picture) -> list[dict[str, Any]]:
 
 
 def _text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:
-    silent = [] if view["phase"] == _NOT_RUNNING else _silent(view)
-    is_half = silent and view["phase"] == state.Phase.READY.value
-    lines = [f"cluster {view['name']}: {'up, but not all of it is ready' if is_half else view['phase']}"]
+    unready = [] if view["phase"] == _NOT_RUNNING else _unready_lines(view)
+    is_half = unready and view["phase"] == state.Phase.READY.value
+    lines = [f"cluster {view['name']}: {'up, but not everything is ready' if is_half else view['phase']}"]
     if view["failure"]:
         lines.append(f"failed: {view['failure']}")
     if view["phase"] == _NOT_RUNNING:
-        lines.append(f"it ended without `carico down`: go on with `carico up --name {view['name']}`,")
+        lines.append(f"it ended without `carico down`: start it again with `carico up --name {view['name']}`,")
         lines.append(f"or remove what it left with `carico down --name {view['name']}`")
-    lines += ["", *tables.lines(view["services"], ("name", "ready", "pid", "restarts"), "SERVICE")]
-    lines += silent
+    lines += ["", *formats.lines(view["services"], ("name", "ready", "pid", "restarts"), "SERVICE")]
+    lines += unready
     if view["nodes"]:
         more = ("free", "cpu", "memory", "bottleneck", "age_s") if wide else ()
         columns = ("name", "freshness", "pods", "capacity", "mode", "reserved", *more)
@@ -200,13 +200,16 @@ def _text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:
             {**node, "capacity": _capacity(node), "cpu": _percent(node["cpu"]), "memory": _percent(node["memory"])}
             for node in view["nodes"][: None if wide else _NODES_SHOWN]
         ]
-        lines += ["", *tables.lines(shown, columns, "NODE")]
+        lines += ["", *formats.lines(shown, columns, "NODE")]
         if len(view["nodes"]) > len(shown):
             fresh = sum(node["freshness"] == "fresh" for node in view["nodes"])
             left = len(view["nodes"]) - len(shown)
-            lines.append(f"... and {left} more (-o wide shows all); of all {len(view['nodes'])}, {fresh} are fresh")
+            lines.append(f"... and {left} more (-o wide shows all); {fresh} of all {len(view['nodes'])} are fresh")
     if view["jobs"]:
-        lines += ["", *tables.lines(view["jobs"], ("name", "pods", "pending", "running", "succeeded", "failed"), "JOB")]
+        lines += [
+            "",
+            *formats.lines(view["jobs"], ("name", "pods", "pending", "running", "succeeded", "failed"), "JOB"),
+        ]
     lines += [
         f"crashed: {crash['service']} ({crash['how']}), {words.ago((now_ns - crash['at_ns']) / 1e9)} ago"
         for crash in view["crashes"]
@@ -220,7 +223,7 @@ def _percent(share: float | None) -> str | None:
 
 
 def _capacity(node: dict[str, Any]) -> str | None:
-    """Capacity as `carico top` and `explain` have it; None where the node has advertised none."""
+    """Return the capacity as `carico top` and `explain` show it; None where the node has advertised none."""
     if node["capacity"] is None:
         return None
     return f"{amounts.pods_with_sd(node['capacity'], node['capacity_sd'])} Pods"

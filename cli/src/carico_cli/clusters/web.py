@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 import click
 
 from carico_cli.clusters import which
-from carico_cli.shell import interrupts, settings
+from carico_cli.shell import exits, settings
 from carico_core.domain import errors
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
@@ -24,23 +24,23 @@ LOOK_EVERY_S = 1.0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A cluster from one `carico up` to its end, and the page of it. Equal ones are the same run."""
+    """A cluster from one `carico up` to its end, and its page. Equal objects are the same run."""
 
     started_ns: int
     chosen: setting.WebSettings
     url: str
 
 
-# The run of the cluster now; None where it does not run.
+# Returns the cluster's run now, or None.
 Look = Callable[[], Run | None]
 
 
 @click.command("web")
 @which.name_flag
-@click.option("--open", "opens", is_flag=True, help="Open it in this machine's browser.")
+@click.option("--open", "opens", is_flag=True, help="Also open it in this machine's browser.")
 @click.pass_obj
 def command(context: settings.Context, name: str | None, opens: bool) -> None:
-    """Serve the live page of a cluster on 127.0.0.1, until Ctrl-C: nodes, capacity, Pods as they are placed."""
+    """Serve the live page of a cluster on 127.0.0.1 until Ctrl-C: nodes, capacity, Pods as they are placed."""
     local = which.meant(context, which.Flags(name=name)).local_name("docs/web.md says how it serves its page")
     first = run_of(context.home, local)
     logs.setup(service=setting.PROGRAM, json=False, level="warning")
@@ -48,11 +48,11 @@ def command(context: settings.Context, name: str | None, opens: bool) -> None:
 
 
 def run_of(home: pathlib.Path, name: str) -> Run:
-    """Return the run of a cluster. Raises `SettingsError` where it does not run, with what to do."""
+    """Return the run of a cluster. Raises `SettingsError` with what to do where it does not run."""
     _, found = state.running(home, name)
     if not found.page_url:
         raise errors.SettingsError(
-            f"cluster {name!r} was started by a carico without the page: `carico down --name {name}`, then `carico up`"
+            f"cluster {name!r} was started by a version without the page: `carico down --name {name}`, then `carico up`"
         )
     port = urllib.parse.urlsplit(found.page_url).port
     assert port is not None
@@ -61,7 +61,7 @@ def run_of(home: pathlib.Path, name: str) -> Run:
 
 
 def run_now(home: pathlib.Path, name: str) -> Run | None:
-    """Return the run of a cluster; None where it does not run."""
+    """Return the run of a cluster, or None where it does not run."""
     try:
         return run_of(home, name)
     except errors.CaricoError:
@@ -69,15 +69,15 @@ def run_now(home: pathlib.Path, name: str) -> Run | None:
 
 
 async def _until_interrupted(first: Run, look: Look, *, opens: bool) -> None:
-    interrupts.cancel_on_signals()
+    exits.cancel_on_signals()
     with contextlib.suppress(asyncio.CancelledError):
         await serve(first, look, opens=opens)
 
 
 async def serve(run: Run, look: Look, *, opens: bool) -> None:
-    """Serve the page of each run of the cluster, for ever; between two runs nothing listens.
+    """Serve the page of each run of the cluster until cancelled; between two runs nothing listens.
 
-    The port belongs to the cluster: held on to, it would drive the next run to others, and the open page would find
+    The port belongs to the cluster: if it were kept, the next run would take another one, and the open page would find
     neither. Raises `EnvironmentUnfit` where the port is taken.
     """
     opened = None
@@ -89,17 +89,17 @@ async def serve(run: Run, look: Look, *, opens: bool) -> None:
                 _open(run.url)
             await _ended(look, run)
         name = run.chosen.cluster
-        click.echo(f"cluster {name} is gone: goes on by itself after `carico up --name {name}`; Ctrl-C ends it")
+        click.echo(f"cluster {name} is gone: the page returns after `carico up --name {name}`; Ctrl-C ends it")
         run = await _next(look, run)
 
 
 def _open(url: str) -> None:
-    # Without a desktop it is a browser of the terminal, for as long as that runs: nothing may wait for it at the end.
+    # Without a desktop this is a browser in the terminal, and lasts as long: the command's end must not wait for it.
     threading.Thread(target=click.launch, args=(url,), name="browser", daemon=True).start()
 
 
 async def _ended(look: Look, run: Run) -> None:
-    """Wait for the end of the run."""
+    """Wait until the run has ended."""
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
         if look() != run:
@@ -107,7 +107,7 @@ async def _ended(look: Look, run: Run) -> None:
 
 
 async def _next(look: Look, last: Run) -> Run:
-    """Return the run after the last one."""
+    """Wait for the run after the last one, and return it."""
     while True:
         found = look()
         if found is not None and found != last:
@@ -117,12 +117,12 @@ async def _next(look: Look, last: Run) -> Run:
 
 @contextlib.asynccontextmanager
 async def _listening(run: Run) -> AsyncIterator[None]:
-    """The page's server, on the one port whose pages the bus lets in."""
+    """Run the page's server, on the one port that the bus accepts as an origin."""
     async with contextlib.AsyncExitStack() as stack:
         try:
             await stack.enter_async_context(service.listening(run.chosen, clock=clocks.SystemClock()))
         except errors.EnvironmentUnfit as error:
             raise errors.EnvironmentUnfit(
-                f"the page's port is taken: is `carico web --name {run.chosen.cluster}` running already, at {run.url}?"
+                f"the page's port is in use: is `carico web --name {run.chosen.cluster}` running already, at {run.url}?"
             ) from error
         yield

@@ -2,11 +2,11 @@
 
 1. The flags: `--name` for a cluster of this machine; `--nats-url`, `--kubeconfig` and `--context` for any other.
 2. The environment, as `eval "$(carico env)"` sets it: CARICO_CLUSTER names a cluster of this machine, and NATS_URL and
-   KUBECONFIG beside it must be that cluster's; NATS_URL alone is an address. KUBECONFIG alone names no bus, so that it
-   counts for `carico doctor` alone.
-3. The only cluster of this machine that runs; for a command that does not need it to run, else the only one there is.
+   KUBECONFIG must then be that cluster's; NATS_URL alone is an address. KUBECONFIG alone names no bus, so that only
+   `carico doctor` uses it.
+3. The only running cluster of this machine; if none runs and the command does not need it to, the only one there is.
 
-Anything else is refused in one line that names the clusters there are.
+Anything else is refused in one line that names the clusters of this machine.
 """
 
 import dataclasses
@@ -35,17 +35,17 @@ class Need(enum.Enum):
     """What a command needs of a cluster of this machine."""
 
     RUNNING = "running"
-    # Its state, also of one that has ended without `carico down`.
+    # Its state, even if it ended without `carico down`.
     STATE = "state"
-    # Its logs, also where nothing else is left.
+    # Its logs, even if nothing else is left.
     LOGS = "logs"
-    # Its Kubernetes API alone: it may have no bus yet, as before an install.
+    # Only its Kubernetes API: before an install there is no bus.
     API = "api"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Flags:
-    """What the command line says of the cluster."""
+    """The flags that name a cluster."""
 
     name: str | None = None
     nats_url: str | None = None
@@ -54,7 +54,7 @@ class Flags:
 
     @property
     def kube(self) -> kube.KubeSettings:
-        """How to reach the Kubernetes API by these flags."""
+        """How to reach the Kubernetes API."""
         return kube.KubeSettings(kubeconfig=self.kubeconfig, context=self.kube_context)
 
 
@@ -65,43 +65,43 @@ class Address:
     name: str
     bus: buses.BusSettings
     kube: kube.KubeSettings
-    # Of `carico up`, on this machine.
+    # A cluster of `carico up`, on this machine.
     is_local: bool = False
 
     @property
     def url(self) -> str:
-        """The address of NATS without credentials."""
+        """The address of NATS, without credentials."""
         return self.bus.url.rpartition("@")[2]
 
     @property
     def look(self) -> str:
-        """What to do where nothing answers there."""
+        """What to do where nothing answers."""
         if self.is_local:
             return f"`carico status --name {self.name}` shows what runs"
         return "check the address and the credentials (CARICO_BUS_..., docs/security.md); `carico doctor` checks more"
 
 
 class Where(Protocol):
-    """Finds the cluster's address now; a cluster that was started again may have another."""
+    """Finds a cluster's present address: one that was started again may have another."""
 
     def __call__(self) -> Address:
-        """Return the address. Raises `SettingsError` where there is none at present, with what to do."""
+        """Return the address. Raises `SettingsError` with what to do where there is none now."""
         ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Meant:
-    """The cluster that is meant: one of this machine by its name, one elsewhere, or (`Need.API`) one without a bus."""
+    """The cluster that a command means: one of this machine, one elsewhere, or (`Need.API`) one without a bus."""
 
     home: pathlib.Path
     name: str | None = None
     elsewhere: Address | None = None
     api: kube.KubeSettings | None = None
-    # The flag or variable that says so; empty: it is the only one.
+    # The flag or variable that names it; empty: it is the only one.
     by: str = ""
 
     def where(self) -> Where:
-        """Return how to find its address."""
+        """Return a function that finds its address."""
         at = self.elsewhere
         if at is not None:
             return lambda: at
@@ -109,7 +109,7 @@ class Meant:
         return local(self.home, self.name)
 
     def local_name(self, instead: str) -> str:
-        """Its name, for a command about clusters of this machine alone.
+        """Return its name, for a command that works only with clusters of this machine.
 
         Raises `SettingsError` for a cluster elsewhere; `instead` says what to do then.
         """
@@ -117,15 +117,15 @@ class Meant:
             assert self.elsewhere is not None
             others = _names(cluster_names(self.home, Need.STATE))
             raise errors.SettingsError(
-                f"{self.by} names the cluster at {self.elsewhere.url}, which is not of this machine ({others}): "
+                f"{self.by} names the cluster at {self.elsewhere.url}, which is not on this machine ({others}): "
                 f"{instead}, or give --name"
             )
         return self.name
 
 
 def name_flag(function: F) -> F:
-    """Add --name, for commands about clusters of this machine."""
-    return click.option("--name", help=f"Cluster of this machine (default: ${CLUSTER}, else the one that runs).")(
+    """Add --name, for commands that work with clusters of this machine."""
+    return click.option("--name", help=f"Cluster of this machine (default: ${CLUSTER}, else the only one running).")(
         function
     )
 
@@ -134,8 +134,12 @@ def flags(function: F) -> F:
     """Add --name, --nats-url, --kubeconfig and --context."""
     for option in (
         click.option("--context", "kube_context", default="", help="Context of the kubeconfig."),
-        click.option("--kubeconfig", default="", help="Path (default: $KUBECONFIG, else ~/.kube/config)."),
-        click.option("--nats-url", help="Address of NATS of a cluster elsewhere (default: $NATS_URL)."),
+        click.option(
+            "--kubeconfig",
+            default="",
+            help="Kubeconfig of a cluster elsewhere (default: $KUBECONFIG, else ~/.kube/config).",
+        ),
+        click.option("--nats-url", help="NATS address of a cluster elsewhere (default: $NATS_URL)."),
     ):
         function = option(function)
     return name_flag(function)
@@ -155,7 +159,7 @@ def cluster_names(home: pathlib.Path, need: Need) -> list[str]:
 
 
 def local(home: pathlib.Path, name: str) -> Where:
-    """Return a cluster of `carico up`."""
+    """Return a function that finds the address of a cluster of `carico up`."""
 
     def find() -> Address:
         paths, found = state.running(home, name)
@@ -166,10 +170,9 @@ def local(home: pathlib.Path, name: str) -> Where:
 
 
 def remote(nats_url: str, wanted: kube.KubeSettings, environ: Mapping[str, str], *, given_by: str) -> Address:
-    """Return a cluster elsewhere; credentials for its bus are in CARICO_BUS_..., as for every service.
+    """Return the address of a cluster elsewhere; CARICO_BUS_... holds the credentials, as for every service.
 
-    given_by: the flag or variable that holds the address. Raises `SettingsError` for an address, or a value there, that
-    cannot be used.
+    given_by: the flag or variable that holds the address. Raises `SettingsError` for an invalid address or setting.
     """
     if not all(map(_is_address, nats_url.split(","))):
         raise errors.SettingsError(f"{given_by}: got {nats_url!r}, expected an address such as {_EXAMPLE}")
@@ -193,7 +196,7 @@ def _by_flags(context: contexts.Context, given: Flags, need: Need) -> Meant | No
     if not url and need is Need.API:
         return Meant(home=context.home, api=given.kube, by=elsewhere[0])
     if not url:
-        raise errors.SettingsError(f"{elsewhere[0]}: got it without an address of NATS; give --nats-url as well")
+        raise errors.SettingsError(f"{elsewhere[0]}: the cluster's NATS address is missing: also give --nats-url")
     return Meant(home=context.home, elsewhere=remote(url, given.kube, context.environ, given_by=by), by=by)
 
 
@@ -214,7 +217,7 @@ def _by_environment(context: contexts.Context, given: Flags, need: Need) -> Mean
         return Meant(home=context.home, name=named, api=None if named else given.kube, by=KUBECONFIG)
     if not url:
         return None
-    # By its name it is found again where it is started again.
+    # By its name it is found again after it was started again.
     known = {own.nats_url: each for each, own in _running(context.home)}
     if url in known:
         return Meant(home=context.home, name=known[url], by=NATS_URL)
@@ -222,7 +225,7 @@ def _by_environment(context: contexts.Context, given: Flags, need: Need) -> Mean
 
 
 def _check_agreement(context: contexts.Context, name: str) -> None:
-    """Raise `SettingsError` where NATS_URL or KUBECONFIG is of another cluster than CARICO_CLUSTER."""
+    """Raise `SettingsError` where NATS_URL or KUBECONFIG belongs to another cluster than CARICO_CLUSTER."""
     own = dict(_running(context.home)).get(name)
     if own is None:
         return
@@ -242,12 +245,15 @@ def _by_presence(context: contexts.Context, given: Flags, need: Need) -> Meant:
     if len(possible) == 1:
         return Meant(home=context.home, name=possible[0])
     if possible:
-        raise errors.SettingsError(f"which cluster? {_names(possible)}: give --name, or set {CLUSTER} by `carico env`")
+        raise errors.SettingsError(
+            f"which cluster? {_names(possible)}: give --name, or set {CLUSTER} with `carico env`"
+        )
     if need is Need.API:
         return Meant(home=context.home, api=given.kube)
-    left = _names(cluster_names(context.home, Need.STATE))
+    left = cluster_names(context.home, Need.STATE)
+    stopped = f" (not running: {', '.join(left)})" if left else ""
     raise errors.SettingsError(
-        f"no cluster runs on this machine ({left}): `carico up` starts one; NATS_URL or --nats-url names one elsewhere"
+        f"no cluster runs on this machine{stopped}: `carico up` starts one; NATS_URL or --nats-url names one elsewhere"
     )
 
 
@@ -256,7 +262,7 @@ def _names(names: list[str]) -> str:
 
 
 def _running(home: pathlib.Path) -> list[tuple[str, state.ClusterState]]:
-    """Return the clusters of this machine that run, with their state, as far as it can be read."""
+    """Return the running clusters of this machine with their state, as far as it can be read."""
     found = []
     for name in cluster_names(home, Need.RUNNING):
         try:
@@ -269,7 +275,7 @@ def _running(home: pathlib.Path) -> list[tuple[str, state.ClusterState]]:
 
 
 def _is_address(text: str) -> bool:
-    """Return whether a NATS client accepts it. Without a scheme it is host:port, as everywhere in NATS.
+    """Return whether a NATS client accepts the address; without a scheme it is host:port, as everywhere in NATS.
 
     >>> [_is_address(text) for text in ("tls://nats:4222", "nats:4222", "nats:port", "nats:99999", "http://nats", "")]
     [True, True, False, False, False, False]
@@ -278,5 +284,5 @@ def _is_address(text: str) -> bool:
         parsed = urllib.parse.urlsplit(text if "://" in text else f"nats://{text}")
         return parsed.scheme in _SCHEMES and bool(parsed.hostname) and parsed.port != 0
     except ValueError:
-        # A port that is not a number or out of range, or brackets without an end.
+        # A port that is not a number or is out of range, or an unclosed bracket.
         return False

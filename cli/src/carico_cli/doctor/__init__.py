@@ -1,5 +1,6 @@
-"""`carico doctor`: what a cluster needs for CARICO, checked before an install and when something is wrong.
+"""`carico doctor`: checks what CARICO needs of a cluster, before an install and when something is wrong.
 
-- `command`; `findings`: the result of a check
-- `cluster`: API, nodes and waiting Pods; `rights`: RBAC; `signals`: the bus; `agents`: advertisements
+- `command`: the command; `findings`: the result of a check
+- `kubernetes`: the API, nodes and waiting Pods; `rights`: RBAC
+- `bus`: NATS and the services on it; `agents`: advertisements
 """

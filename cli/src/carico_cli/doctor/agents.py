@@ -1,4 +1,4 @@
-"""Which nodes advertise, by what NATS keeps of them and by what the scheduler has heard."""
+"""Which nodes advertise, according to NATS and to the scheduler."""
 
 import dataclasses
 import math
@@ -13,15 +13,15 @@ from carico_core.domain import errors, messages
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 
-# A clock this far off makes a node's messages look old, or of the future.
+# A clock this far off makes a node's messages look old, or from the future.
 CLOCK_MOST_S = 2.0
-# So many advertisements may come between what NATS has kept and what the scheduler says that it heard.
+# At most this many advertisements may arrive between the reading of NATS and the scheduler's answer.
 KEPT_WITHIN = 5
-DAEMON_SET = "does the agent's DaemonSet exist, and tolerate the taints? A node without an agent gets no Pods"
+DAEMON_SET = "does the agent's DaemonSet exist and tolerate the nodes' taints? A node without an agent gets no Pods"
 
 
 class Newest(NamedTuple):
-    """What the scheduler has heard last of a node: how old it is, by the scheduler's own clock, and its number."""
+    """A node's newest advertisement at the scheduler: its age by the scheduler's clock, and its sequence number."""
 
     age_s: float
     seq: int
@@ -32,22 +32,22 @@ _NOTHING = Newest(age_s=math.inf, seq=0)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Agents:
-    """How many advertise, by their own clocks, and the names of the nodes with a problem."""
+    """How many nodes advertise, and the names of those with a problem."""
 
     nodes: int
     fresh: int
     silent: list[str]
-    # By how their clocks stand to this machine's.
+    # Their clocks are ahead of or behind this machine's.
     ahead: list[str]
     behind: list[str]
-    # The scheduler hears them, and NATS keeps no more of it.
+    # The scheduler receives their advertisements, and NATS no longer stores them.
     unkept: list[str]
-    # Stored advertisements.
+    # How many stored advertisements cannot be decoded.
     unreadable: int
 
 
 def newest_of(capacities: bytes) -> dict[str, Newest]:
-    """Return by node what the scheduler heard last, from its answer; empty where that is malformed."""
+    """Return each node's newest advertisement from the scheduler's answer; empty where that is malformed."""
     try:
         rows = orjson.loads(capacities)["nodes"]
         said = [row for row in rows if row["age_s"] is not None]
@@ -60,7 +60,7 @@ def look(
     stored: Sequence[tuple[str, bytes]], nodes: Sequence[str], *, newest: Mapping[str, Newest], lease_s: float,
     now_s: float,
 ) -> Agents:  # fmt: skip
-    """Return how the nodes stand, by what NATS keeps as (subject, payload), and by what the scheduler has heard."""
+    """Compare what NATS stores, as (subject, payload), with the scheduler's newest advertisements."""
     kept = {subject: _read(subject, payload) for subject, payload in stored}
     heard = {one.node: one for one in kept.values() if one is not None}
     age_s = {name: now_s - one.ts_ns / 1e9 for name, one in heard.items()}
@@ -77,7 +77,7 @@ def look(
             is_kept = abs(last.seq - heard[name].seq) <= KEPT_WITHIN
             (behind if is_kept else unkept).append(name)
         elif subjects.capacity(name) not in kept and last.seq > KEPT_WITHIN:
-            # Of what NATS keeps of a node nothing is left after a lease; who has only begun is not kept yet.
+            # NATS keeps an advertisement for one lease; the first ones of a new agent may not be stored yet.
             unkept.append(name)
     return Agents(
         nodes=len(nodes),
@@ -90,10 +90,10 @@ def look(
     )
 
 
-def told(agents: Agents, *, lease_s: float, at: which.Address) -> list[findings.Finding]:
-    """Return the same in words."""
+def report(agents: Agents, *, lease_s: float, at: which.Address) -> list[findings.Finding]:
+    """Return the findings about agents."""
     if not agents.nodes:
-        return [findings.skip("agents", f"{agents.fresh} advertise; which nodes there are is not known")]
+        return [findings.skip("agents", f"{agents.fresh} advertise; the cluster's nodes are not known")]
     speak = agents.nodes - len(agents.silent)
     return [
         findings.ok("agents", f"{speak} nodes of {agents.nodes} advertise"),
@@ -106,7 +106,7 @@ def told(agents: Agents, *, lease_s: float, at: which.Address) -> list[findings.
 
 
 def _read(subject: str, payload: bytes) -> messages.Advertisement | None:
-    """Return the advertisement; None where it cannot be read."""
+    """Return the advertisement; None where it cannot be decoded."""
     try:
         return wire.decode_advertisement(payload, subject=subject)
     except errors.MessageError:
@@ -117,27 +117,27 @@ def _silent(names: list[str], lease_s: float, at: which.Address) -> list[finding
     if not names:
         return []
     do = f"`carico logs agent/{names[0]} --name {at.name}`" if at.is_local else DAEMON_SET
-    return [findings.warn("agents", f"not heard for {lease_s:.0f} s: {findings.names(names)}", do)]
+    return [findings.warn("agents", f"no advertisement for {lease_s:.0f} s from {findings.names(names)}", do)]
 
 
 def _clocks(how: str, names: list[str]) -> list[findings.Finding]:
     if not names:
         return []
-    do = "set the clocks by NTP: messages from the future are believed too long, and old ones are dropped"
-    return [findings.warn("clocks", f"{how} this machine's: {findings.names(names)}", do)]
+    do = "synchronise the clocks (NTP): messages from the future count for too long, and old ones are dropped"
+    return [findings.warn("clocks", f"{how} this machine's clock: {findings.names(names)}", do)]
 
 
 def _unkept(names: list[str], at: which.Address) -> list[findings.Finding]:
     if not names:
         return []
-    do = f"the log of NATS says why, which is to be restarted once its disk has room ({at.look})"
+    do = f"the log of NATS says why; restart NATS once its disk has room ({at.look})"
     if at.is_local:
-        do = f"`carico logs nats --name {at.name}` says why; after a full disk it starts anew once there is room"
-    return [findings.warn("streams", f"heard, but no longer kept by NATS: {findings.names(names)}", do)]
+        do = f"`carico logs nats --name {at.name}` says why; after a full disk it restarts by itself once there is room"
+    return [findings.warn("streams", f"NATS no longer stores advertisements of {findings.names(names)}", do)]
 
 
 def _unreadable(count: int) -> list[findings.Finding]:
     if not count:
         return []
-    do = "another version of CARICO, or someone else, writes to carico.v1.capacity: compare the versions"
-    return [findings.warn("messages", f"{count} stored advertisements cannot be read", do)]
+    do = "another version of CARICO, or another program, publishes on carico.v1.capacity: compare the versions"
+    return [findings.warn("messages", f"{count} stored advertisements cannot be decoded", do)]

@@ -1,4 +1,4 @@
-"""`carico doctor`: checks a cluster before an install, and says what to do about each finding."""
+"""`carico doctor`: checks a cluster, and says what to do about each finding."""
 
 import asyncio
 import dataclasses
@@ -7,31 +7,32 @@ from typing import Any
 import click
 
 from carico_cli.clusters import which
-from carico_cli.doctor import cluster, findings, signals
+from carico_cli.doctor import bus, findings, kubernetes
+from carico_cli.live import connection
 from carico_cli.output import formats
 from carico_cli.shell import exits, settings
 from carico_core.domain import errors
-from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire import roles
-from carico_local.cluster import full_disk, state
+from carico_local.cluster import machine, state
 
 USER_AGENT = "carico-doctor"
-AWAY = "is the kubeconfig's server right, and can it be reached from here?"
+AWAY = "is the kubeconfig's server right and reachable from here?"
 
 
 @click.command("doctor")
 @which.flags
-@click.option("--namespace", default="carico", show_default=True, help="Where CARICO is, or will be, installed.")
+@click.option(
+    "--namespace", default="carico", show_default=True, help="Namespace where CARICO is or will be installed."
+)
 @formats.flag(formats.Output.JSON)
 @click.pass_obj
 def command(
     context: settings.Context, /, namespace: str, output: formats.Output, **place: Any
 ) -> int:  # fmt: skip
-    """Check versions, rights, NATS, and PSI on each node of a cluster. Exit code 1 where something will not work.
+    """Check a cluster: versions, rights, NATS, and PSI on each node. Exit code 1 if something will not work.
 
-    Before an install there is no NATS yet: then it checks the cluster of $KUBECONFIG or --kubeconfig alone.
+    Before an install there is no NATS: then it checks only the Kubernetes API of $KUBECONFIG or --kubeconfig.
     """
     meant = which.meant(context, which.Flags(**place), need=which.Need.API)
     at = None if meant.api is not None else meant.where()()
@@ -42,7 +43,7 @@ def command(
     except errors.KubeconfigError as error:
         by_flag = meant.by.startswith("--")
         here = [] if by_flag or at is not None else which.cluster_names(context.home, which.Need.RUNNING)
-        hint = "".join(f"; for one of this machine: `carico doctor --name {name}`" for name in here)
+        hint = "".join(f"; for a cluster of this machine: `carico doctor --name {name}`" for name in here)
         raise errors.SettingsError(f"{error}{hint}") from None
     if output is formats.Output.JSON:
         click.echo(formats.json_text([dataclasses.asdict(one) for one in found]))
@@ -52,18 +53,20 @@ def command(
 
 
 def _disk(paths: state.Paths) -> list[findings.Finding]:
-    why = full_disk.shortage(paths.root)
-    return [] if why is None else [findings.fail("disk", why, "make room: what has ended is started again by itself")]
+    why = machine.disk_shortage(paths.root)
+    return (
+        [] if why is None else [findings.fail("disk", why, "make room: services that ended then restart by themselves")]
+    )
 
 
 async def _examine(
     context: settings.Context, wanted: api_client.KubeSettings, at: which.Address | None, namespace: str
 ) -> list[findings.Finding]:
     clock = clocks.SystemClock()
-    seen = cluster.Seen(findings=[], nodes=[])
+    seen = kubernetes.Seen(findings=[], nodes=[])
     api = await api_client.connect(wanted, clock=clock, user_agent=USER_AGENT, environ=context.environ)
     try:
-        seen = await cluster.check(api, namespace, now_s=clock.wall_ns() / 1e9)
+        seen = await kubernetes.check(api, namespace, now_s=clock.wall_ns() / 1e9)
     except errors.ApiUnavailable as error:
         do = at.look if at is not None and at.is_local else AWAY
         seen.findings.append(findings.fail("Kubernetes", str(error), do))
@@ -75,12 +78,10 @@ async def _examine(
     if at is not None and at.is_local:
         seen.findings.extend(_disk(state.find(context.home, at.name)))
     if at is None:
-        detail = "not looked at: no address; give --nats-url, or set NATS_URL, once it is installed"
+        detail = "not checked, because its address is not known; give --nats-url or set NATS_URL once it is installed"
         return [*seen.findings, findings.skip("NATS", detail)]
-    return seen.findings + await signals.check(
-        lambda: nats_bus.connect(
-            at.bus, name=USER_AGENT, clock=clock, owns_streams=False, inbox=roles.inbox(roles.Role.CLI)
-        ),
+    return seen.findings + await bus.check(
+        lambda: connection.join(at, clock, name=USER_AGENT),
         seen.nodes,
         lease_s=at.bus.lease_s,
         now_s=clock.wall_ns() / 1e9,

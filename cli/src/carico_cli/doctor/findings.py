@@ -1,4 +1,4 @@
-"""What a check found, and how it is shown."""
+"""The result of a check, and how it is shown."""
 
 import dataclasses
 import enum
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 class Level(enum.StrEnum):
-    """How much it matters. `FAIL`: CARICO will not work. `WARN`: it will, with what the detail says less."""
+    """How much it matters. `FAIL`: CARICO will not work. `WARN`: it will, but without what the detail names."""
 
     OK = "ok"
     SKIP = "skip"
@@ -16,7 +16,7 @@ class Level(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One line of the answer. `do` says what to do about it, where there is something to do."""
+    """One line of the answer. `do`: what to do about it, or empty."""
 
     level: Level
     what: str
@@ -35,7 +35,7 @@ def skip(what: str, detail: str) -> Finding:
 
 
 def warn(what: str, detail: str, do: str) -> Finding:
-    """Report that CARICO works with less."""
+    """Report that CARICO works without something."""
     return Finding(level=Level.WARN, what=what, detail=detail, do=do)
 
 
@@ -45,7 +45,7 @@ def fail(what: str, detail: str, do: str) -> Finding:
 
 
 def text(found: Iterable[Finding]) -> str:
-    """Return one line a finding, and below it what to do."""
+    """Return a line for each finding, and below it what to do."""
     lines = []
     for finding in found:
         lines.append(f"{finding.level.value:<5} {finding.what}: {finding.detail}")
@@ -55,6 +55,6 @@ def text(found: Iterable[Finding]) -> str:
 
 
 def names(found: list[str], *, most: int = 5) -> str:
-    """Return a few of these names, and how many more there are."""
+    """Return the first names, and how many more there are."""
     shown = ", ".join(found[:most])
     return shown if len(found) <= most else f"{shown} and {len(found) - most} more"

@@ -1,4 +1,4 @@
-"""What the API allows: to the person who installs, and to the services where they are installed."""
+"""Rights at the API: those of the person who installs, and those of the installed services."""
 
 import asyncio
 import dataclasses
@@ -12,7 +12,7 @@ REVIEWS = "/apis/authorization.k8s.io/v1"
 
 
 class Api(Protocol):
-    """What is needed of the Kubernetes API."""
+    """The Kubernetes API."""
 
     async def request(
         self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None
@@ -23,7 +23,7 @@ class Api(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Right:
-    """A verb on a resource. `namespaced`: asked for in CARICO's own namespace alone."""
+    """A verb on a resource. `namespaced`: needed only in CARICO's own namespace."""
 
     verb: str
     resource: str
@@ -59,7 +59,7 @@ INSTALL = (
     Right(verb="create", resource="clusterrolebindings", group="rbac.authorization.k8s.io"),
     Right(verb="create", resource="priorityclasses", group="scheduling.k8s.io"),
 )
-# What each service cannot do without.
+# What each service needs.
 SERVICES = {
     "carico-scheduler": (
         Right(verb="list", resource="pods"),
@@ -80,7 +80,7 @@ async def check(api: Api, namespace: str) -> list[findings.Finding]:
     try:
         missing = await _refused(api, INSTALL, namespace, user=None)
     except errors.NotFound:
-        return [findings.skip("rights", "this API knows no authorization reviews (CARICO's local one does not)")]
+        return [findings.skip("rights", "this API has no authorization reviews (CARICO's embedded API has none)")]
     found = [_install(missing)]
     for name, wanted in SERVICES.items():
         found.append(await _service(api, name, wanted, namespace))
@@ -93,7 +93,7 @@ def _install(missing: list[str]) -> findings.Finding:
     return findings.warn(
         "rights to install",
         f"you may not {findings.names(missing)}",
-        "let someone with these rights install, or bind you to cluster-admin for it; running needs none of them",
+        "ask someone with these rights to install, or to bind you to cluster-admin; running CARICO needs none of them",
     )
 
 
@@ -108,14 +108,16 @@ async def _service(api: Api, name: str, wanted: tuple[Right, ...], namespace: st
     try:
         missing = await _refused(api, wanted, namespace, user=f"system:serviceaccount:{namespace}:{name}")
     except errors.Forbidden:
-        return findings.skip(what, "you may not ask about others (create subjectaccessreviews.authorization.k8s.io)")
+        return findings.skip(
+            what, "you may not check others' rights (create subjectaccessreviews.authorization.k8s.io)"
+        )
     if not missing:
         return findings.ok(what, f"all {len(wanted)} that it needs")
     return findings.fail(what, f"it may not {findings.names(missing)}", "apply deploy/k8s again: its Role was changed")
 
 
 async def _refused(api: Api, wanted: Iterable[Right], namespace: str, *, user: str | None) -> list[str]:
-    """Return those rights that the API says are missing; of the one who asks, where `user` is None."""
+    """Return the rights that `user` lacks; None: the user who asks."""
     kind = "SelfSubjectAccessReview" if user is None else "SubjectAccessReview"
 
     async def allowed(right: Right) -> bool:

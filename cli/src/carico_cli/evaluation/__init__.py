@@ -1,5 +1,5 @@
 """`carico evaluate`.
 
-- `command`: runs the twin; `text` prints its figures
-- `page`: the report as HTML; `pictures`: its charts; `emulated`: the twin against emulated nodes
+- `command`: runs simulated clusters; `text`: prints the results
+- `page`: the report as HTML; `plots`: its charts; `emulated`: simulated compared with emulated nodes
 """

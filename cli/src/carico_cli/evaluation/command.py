@@ -1,4 +1,4 @@
-"""`carico evaluate`: every scheduler on every scenario of the twin, compared with published figures, as one report."""
+"""`carico evaluate`: runs every scheduler on every simulated scenario, and compares with published results."""
 
 import contextlib
 import pathlib
@@ -20,83 +20,84 @@ from carico_core.runtime.process import clock
 from carico_twin.evaluate import plan_file, pool, recorded, results, runs, study
 
 PLAIN_LINE_EVERY_S = 5.0
-# A comparison of a thousand Pods and ten contenders has a fiftieth of this; a scenario a kilobyte.
+# A comparison of a thousand Pods and ten contenders takes a fiftieth of this, a scenario a kilobyte.
 _FILE_MAX_BYTES = 2**24
 _DEFAULT_OUT = pathlib.Path("var") / "evaluate"
 
 
 @click.command("evaluate")
-@click.option("--quick", is_flag=True, help="Fewer scenarios and seeds: at most three minutes on two CPUs.")
-@click.option("--seeds", type=click.IntRange(1, 1000), help="Seeds of each run (default: 10; quick: 2).")
+@click.option("--quick", is_flag=True, help="Run fewer scenarios and seeds: at most three minutes on two CPUs.")
+@click.option("--seeds", type=click.IntRange(1, 1000), help="Seeds for each run (default: 10; with --quick: 2).")
 @click.option(
-    "--scenario", "scenarios", multiple=True, metavar="NAME", help="Only this scenario (default: all); may be repeated."
-)
+    "--scenario", "scenarios", multiple=True, metavar="NAME",
+    help="Run only this scenario (default: all); may be repeated.",
+)  # fmt: skip
 @click.option(
     "--scheduler",
     "schedulers",
     multiple=True,
     metavar="NAME",
-    help="Only this scheduler or family (default: all); may be repeated.",
+    help="Run only this scheduler or family (default: all); may be repeated.",
 )
 @click.option("--plan", type=click.Path(path_type=pathlib.Path), help="Run a scenario of your own (a TOML file).")
-@click.option("--ablation", is_flag=True, help="Also run each step of the estimator with and without, and bus faults.")
-@click.option("--calibration", is_flag=True, help="Run only what is compared with published or recorded numbers.")
+@click.option("--ablation", is_flag=True, help="Also run the estimator without each of its steps, and bus faults.")
+@click.option("--calibration", is_flag=True, help="Run only what is compared with published or recorded results.")
 @click.option(
-    "--beside", type=click.Path(path_type=pathlib.Path), metavar="COMPARE.JSON",
-    help="Also run the job of `carico compare` in the twin of its cluster; report the errors.",
+    "--compare-with", type=click.Path(path_type=pathlib.Path), metavar="COMPARE.JSON",
+    help="Also simulate a recorded `carico compare`, and report the errors.",
 )  # fmt: skip
 @click.option(
     "--out", type=click.Path(path_type=pathlib.Path), default=_DEFAULT_OUT, show_default=True,
     help="Folder of the report.",
 )  # fmt: skip
 @formats.flag(formats.Output.JSON)
-@click.option("--jobs", type=click.IntRange(1, 256), default=2, show_default=True, help="Processes at a time.")
+@click.option("--jobs", type=click.IntRange(1, 256), default=2, show_default=True, help="Processes that run at once.")
 @click.pass_obj
 def command(context: settings.Context, /, **given: Any) -> int:
-    """Compare schedulers in a simulated cluster, and writes one page and one JSON file.
+    """Compare schedulers in simulated clusters, and write one page and one JSON file.
 
-    Without flags it takes about an hour. docs/evaluation.md says what is compared, and shows a scenario's file.
+    Without flags this takes about an hour. docs/evaluation.md describes what is compared, and a scenario's file.
     """
-    wish = _wish(given)
-    tasks = study.tasks(wish)
+    selection = _selection(given)
+    tasks = study.tasks(selection)
     if not tasks:
-        raise errors.SettingsError("nothing to run: these schedulers are not compared on these scenarios")
+        raise errors.SettingsError("nothing to run: these schedulers do not run on these scenarios")
     out: pathlib.Path = given["out"]
     report_folder.check(out)
     outcomes = _run(tasks, jobs=given["jobs"], plain=context.plain)
-    found = {**results.document(wish, outcomes), "ended_at_ns": clock.SystemClock().wall_ns()}
+    found = {**results.document(selection, outcomes), "ended_at_ns": clock.SystemClock().wall_ns()}
     as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
     try:
         click.echo(as_json.decode() if given["output"] is formats.Output.JSON else evaluate_text.text(found))
     finally:
-        # Also where standard output was closed (`--json | head`): it is the work of an hour.
+        # Even if standard output was closed (`--json | head`): it is the work of an hour.
         report_folder.write(out, {"evaluation.json": as_json, "evaluation.html": page.page(found).encode()})
     click.echo(f"report: {out / 'evaluation.html'} and {out / 'evaluation.json'}", err=True)
     return 0
 
 
-def _wish(given: dict[str, Any]) -> study.Wish:
+def _selection(given: dict[str, Any]) -> study.Selection:
     plan = None if given["plan"] is None else plan_file.read(str(given["plan"]), _bytes(given["plan"], "a TOML file"))
-    if plan is not None and (given["scenarios"] or given["ablation"] or given["calibration"] or given["beside"]):
+    if plan is not None and (given["scenarios"] or given["ablation"] or given["calibration"] or given["compare_with"]):
         raise errors.SettingsError(
-            "--plan runs a scenario of your own: leave out --scenario, --ablation, --calibration and --beside"
+            "--plan runs a scenario of your own: leave out --scenario, --ablation, --calibration and --compare-with"
         )
     if given["calibration"] and (given["scenarios"] or given["schedulers"] or given["ablation"]):
         raise errors.SettingsError(
             "--calibration runs its own jobs and schedulers: leave out --scenario, --scheduler and --ablation"
         )
-    beside: pathlib.Path | None = given["beside"]
-    return study.Wish(
+    file: pathlib.Path | None = given["compare_with"]
+    return study.Selection(
         quick=given["quick"], seeds=given["seeds"], scenarios=given["scenarios"], schedulers=given["schedulers"],
         ablation=given["ablation"], plan=plan, calibration=given["calibration"],
-        emulated=None if beside is None else recorded.read(str(beside), _bytes(beside, "what `carico compare` wrote")),
+        emulated=None if file is None else recorded.read(str(file), _bytes(file, "what `carico compare` wrote")),
     )  # fmt: skip
 
 
 def _bytes(path: pathlib.Path, expected: str) -> bytes:
     try:
         with path.open("rb") as file:
-            # Never all of it at once: a device has no end.
+            # Read with a limit: a device has no end.
             content = file.read(_FILE_MAX_BYTES + 1)
     except OSError as error:
         raise errors.SettingsError(f"{path}: cannot be read ({error.strerror}), expected {expected}") from error
@@ -105,33 +106,33 @@ def _bytes(path: pathlib.Path, expected: str) -> bytes:
     return content
 
 
-def _run(tasks: Sequence[runs.Task], *, jobs: int, plain: bool) -> list[runs.Outcome]:
+def _run(tasks: Sequence[runs.Task], *, jobs: int, plain: bool) -> list[runs.RunResult]:
     outcomes = []
     total = sum(task.effort for task in tasks)
-    with contextlib.closing(pool.run_all(tasks, jobs=jobs)) as ready, _told(len(tasks), total, plain=plain) as tell:
+    with contextlib.closing(pool.run_all(tasks, jobs=jobs)) as ready, _shown(len(tasks), total, plain=plain) as show:
         efforts = {(task.group, task.plan.name, task.contender.name): task.effort for task in tasks}
         for outcome in ready:
             outcomes.append(outcome)
-            tell.done(outcome, efforts[outcome.group, outcome.plan, outcome.contender])
+            show.done(outcome, efforts[outcome.group, outcome.plan, outcome.contender])
     return outcomes
 
 
 class _Plain:
-    """A line every five seconds, on stderr: figures on stdout stay alone."""
+    """A line every five seconds, on stderr, so that stdout has only the results."""
 
     def __init__(self, runs_in_all: int, effort_in_all: float) -> None:
         self._clock = clock.SystemClock()
-        self._began_s = self._told_s = self._clock.monotonic_s()
+        self._began_s = self._printed_s = self._clock.monotonic_s()
         self._runs, self._effort = runs_in_all, effort_in_all
         self._done, self._made = 0, 0.0
 
-    def done(self, outcome: runs.Outcome, effort: float) -> None:
+    def done(self, outcome: runs.RunResult, effort: float) -> None:
         self._done += 1
         self._made += effort
         now_s = self._clock.monotonic_s()
-        if now_s - self._told_s < PLAIN_LINE_EVERY_S and self._done < self._runs:
+        if now_s - self._printed_s < PLAIN_LINE_EVERY_S and self._done < self._runs:
             return
-        self._told_s = now_s
+        self._printed_s = now_s
         spent_s = now_s - self._began_s
         left_s = spent_s * (self._effort / self._made - 1.0)
         click.echo(
@@ -142,22 +143,22 @@ class _Plain:
 
 
 class _Bar:
-    """A bar."""
+    """A progress bar."""
 
     def __init__(self, bar: progress.Progress, effort_in_all: float) -> None:
         self._bar = bar
         self._task = bar.add_task("runs", total=effort_in_all)
 
-    def done(self, outcome: runs.Outcome, effort: float) -> None:
+    def done(self, outcome: runs.RunResult, effort: float) -> None:
         self._bar.update(self._task, advance=effort, description=f"{outcome.plan}, {outcome.contender}")
 
 
 @contextlib.contextmanager
-def _told(runs_in_all: int, effort_in_all: float, *, plain: bool) -> Iterator[_Plain | _Bar]:
+def _shown(runs_in_all: int, effort_in_all: float, *, plain: bool) -> Iterator[_Plain | _Bar]:
     if plain:
         yield _Plain(runs_in_all, effort_in_all)
         return
-    # As Ctrl-C does: ended otherwise, the terminal would be left without its cursor.
+    # SIGTERM ends the command as Ctrl-C does: otherwise the terminal would be left without its cursor.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     columns = (
         progress.BarColumn(), progress.TaskProgressColumn(), progress.TimeElapsedColumn(),

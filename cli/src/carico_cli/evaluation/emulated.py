@@ -1,20 +1,21 @@
-"""The twin compared with emulated nodes, in words and as a section of the report."""
+"""The twin compared with emulated nodes, as text and as a section of the page."""
 
 import html
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from carico_cli.output import formats
+
 Json = Mapping[str, Any]
-HEAD = ("", "", "emulated", "least", "most", "twin", "error")
+HEAD = ("", "", "emulated", "min", "max", "twin", "error")
 _TITLES = {
     "job_s": "job time, s", "pod_mean_s": "Pod time, s", "pod_p95_s": "p95, s",
-    "max_running_per_node": "most Pods a node",
+    "max_running_per_node": "most Pods per node",
 }  # fmt: skip
 
 
 def sentence(found: Json) -> str:
-    """Return what was run on both."""
+    """Return what ran on both."""
     setting = found["setting"]
     return (
         f"{setting['pods']} Pods of {setting['pod_alone_s']:g} s on {setting['nodes']} nodes of "
@@ -24,18 +25,18 @@ def sentence(found: Json) -> str:
 
 
 def rows(found: Json) -> Iterator[tuple[str, ...]]:
-    """Return a row for each figure of each scheduler, under HEAD."""
+    """Yield a row for each figure of each scheduler, under HEAD."""
     for each in found["figures"]:
-        spread = (_number(each["emulated"][name]) for name in ("median", "least", "most"))
-        twin = _number(each["twin"][0])
+        spread = (formats.number(each["emulated"][name]) for name in ("median", "least", "most"))
+        twin = formats.number(each["twin"][0])
         if each["twin"][1] is not None:
-            twin += f" ± {_number(each['twin'][1])}"
+            twin += f" ± {formats.number(each['twin'][1])}"
         error = "-" if each["error"] is None else f"{each['error']:+.0%}"
         yield (each["contender"], _TITLES[each["figure"]], *spread, twin, error)
 
 
 def section(found: Json | None) -> str:
-    """Return the section of the page; nothing where no comparison was given."""
+    """Return the section of the page; empty where no comparison was given."""
     if found is None:
         return ""
     head = "".join(f"<th{'' if place < 2 else ' class=n'}>{each}</th>" for place, each in enumerate(HEAD))
@@ -47,10 +48,6 @@ def section(found: Json | None) -> str:
     )
     return (
         "<h2>Calibration: the twin compared with emulated nodes</h2>"
-        f"<p>{html.escape(sentence(found))}. Nothing of the twin is fitted to them; what else their machine did is not "
-        f'in the twin.</p><div class="wide"><table><tr>{head}</tr>{body}</table></div>'
+        f"<p>{html.escape(sentence(found))}. The twin is not fitted to them, and other work on their machine is not "
+        f'simulated.</p><div class="wide"><table><tr>{head}</tr>{body}</table></div>'
     )
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None or not math.isfinite(value) else f"{value:.2f}"

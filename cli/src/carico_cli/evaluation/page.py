@@ -1,17 +1,16 @@
-"""The report as one HTML file: verdicts, tables and pictures. Nothing is loaded from elsewhere."""
+"""The report as one HTML file: verdicts, tables and charts. It loads nothing from elsewhere."""
 
 import html
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from carico_cli.evaluation import emulated, pictures
-from carico_cli.output import report
+from carico_cli.evaluation import emulated, plots, text
+from carico_cli.output import formats, report
 
 Json = Mapping[str, Any]
 
-# Wider than a demo's: tables of a dozen columns.
+# Wider than a demo's report: the tables have a dozen columns.
 _STYLE = """
 body { max-width: 78rem }
 table { width: auto; margin: .6rem 0; font-size: .86rem }
@@ -22,7 +21,7 @@ tr.ours td { font-weight: 600 } small { opacity: .75 }
 _COLUMNS = (
     ("job_s", "job time, s", 1), ("pod_mean_s", "Pod time, s", 2), ("pod_p95_s", "p95, s", 2),
     ("pod_max_s", "max, s", 1),
-    ("slowdown", "slowdown", 3), ("most_per_core", "most Pods a core", 2), ("overrun_node_s", "overrun, node-s", 1),
+    ("slowdown", "slowdown", 3), ("most_per_core", "most Pods per core", 2), ("overrun_node_s", "overrun, node-s", 1),
     ("oom_killed", "OOM-killed", 1),
     ("peak_memory_share", "peak memory", 2), ("contended_share", "server contended", 3),
     ("load_per_core_spread", "load spread", 2),
@@ -33,22 +32,22 @@ Row = tuple[str, Sequence[str]]
 def page(found: Json) -> str:
     """Return the whole page."""
     sections = (
-        _summaries(found), _targets(found), _figures("Pictures", pictures.own(found)), _shapes(found),
-        _calibration(found), emulated.section(found["beside"]),
-        _figures("Chapter 5 on the calibrated twin", pictures.chapter_5(found)),
+        _summaries(found), _targets(found), _figures("Charts", plots.own(found)), _shapes(found),
+        _calibration(found), emulated.section(found["emulated"]),
+        _figures("Chapter 5 on the calibrated twin", plots.chapter_5(found)),
         _ablation(found), _faults(found), _scenarios(found), _schedulers(found),
     )  # fmt: skip
     seeds = found["seeds"]
     said = (
         f"<p>{report.day(found)}{found['runs']} runs in the twin, {seeds} seed{'s' if seeds > 1 else ''} each"
         f"{' (quick: fewer scenarios and seeds)' if found['quick'] else ''}. "
-        "Figures are means with half the width of their 95 % interval.</p>\n"
+        "Values are means ± half the width of the 95 % interval.</p>\n"
     )
     return report.document("CARICO: evaluation", said + "".join(sections), style=_STYLE)
 
 
 def _table(head: Sequence[str], rows: Iterable[Row]) -> str:
-    """Rows of a class and its cells; a cell that is a number is aligned as one."""
+    """Return a table; a row is a CSS class and its cells, of which numbers are aligned right."""
     titles = "".join(
         f"<th{'' if place == 0 else ' class=n'}>{html.escape(each)}</th>" for place, each in enumerate(head)
     )
@@ -61,20 +60,16 @@ def _table(head: Sequence[str], rows: Iterable[Row]) -> str:
     return f'<div class="wide"><table><tr>{titles}</tr>{body}</table></div>'
 
 
-_NUMBER = re.compile(r"[-+]?\d[\d.]*%?( (<small>)?± [\d.–]+(</small>)?)?|–|–? ?<small>.*</small>")
+_NUMBER = re.compile(r"[-+]?\d[\d.]*%?( (<small>)?± [\d.-]+(</small>)?)?|-|-? ?<small>.*</small>")
 
 
 def _align(place: int, cell: str) -> str:
     return " class=n" if place and _NUMBER.fullmatch(cell) else ""
 
 
-def _number(value: float | None, digits: int) -> str:
-    return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
-
-
 def _interval(found: Sequence[Any], digits: int) -> str:
     mean, half, _ = found
-    return _number(mean, digits) + ("" if half is None else f" <small>± {_number(half, digits)}</small>")
+    return formats.number(mean, digits) + ("" if half is None else f" <small>± {formats.number(half, digits)}</small>")
 
 
 def _summaries(found: Json) -> str:
@@ -84,35 +79,39 @@ def _summaries(found: Json) -> str:
         (
             "ours" if name == found["default"] else "",
             (
-                html.escape(name) + (" (default)" if name == found["default"] else ""), _number(each["job_s"], 2),
-                _number(each["slowdown"], 3), _number(each["overrun_node_s"], 1), str(each["scenarios"]),
+                html.escape(name) + (" (default)" if name == found["default"] else ""),
+                formats.number(each["job_s"]),
+                formats.number(each["slowdown"], 3), formats.number(each["overrun_node_s"], 1), str(each["scenarios"]),
                 html.escape(", ".join(each["unfinished"])),
             ),
         )
         for name, each in found["summaries"].items()
     ]  # fmt: skip
     head = ("", "job time, s", "slowdown", "memory overrun, node-s", "scenarios", "not finished")
-    return f"<h2>Over all scenarios run</h2><p>Geometric means.</p>{_table(head, rows)}"
+    return f"<h2>All scenarios that ran</h2><p>Geometric means.</p>{_table(head, rows)}"
 
 
 def _targets(found: Json) -> str:
     if not found["targets"]:
         return ""
+    known = [each for each in found["targets"] if each["verdict"] != "unknown"]
     rows: list[Row] = [
         (
             "",
             (
-                html.escape(each["name"]), _number(each["value"], 3), _number(each["bound"], 3),
+                html.escape(each["name"]), formats.number(each["value"], 3), formats.number(each["bound"], 3),
                 html.escape(each["unit"]),
                 f'<span class="{each["verdict"]}">{each["verdict"]}</span>', html.escape(each["detail"]),
             ),
         )
-        for each in found["targets"]
+        for each in known
     ]  # fmt: skip
-    return f"<h2>Targets</h2>{_table(('', 'reached', 'at most', '', '', ''), rows)}"
+    table = _table(("", "measured", "at most", "", "", ""), rows) if rows else ""
+    note = f"<p>{left}</p>" if (left := text.not_measured(found)) else ""
+    return f"<h2>Targets</h2>{table}{note}"
 
 
-def _figures(title: str, drawn: Iterator[pictures.Picture]) -> str:
+def _figures(title: str, drawn: Iterator[plots.Plot]) -> str:
     parts = [report.figure(svg, caption) for caption, svg in drawn]
     return f"<h2>{title}</h2>{''.join(parts)}" if parts else ""
 
@@ -135,21 +134,21 @@ def _shapes(found: Json) -> str:
     ]  # fmt: skip
     left = "".join(f"<li>{html.escape(each)}</li>" for each in found["not_in_the_twin"])
     return (
-        "<h2>What was published, and whether the twin shows it</h2>"
+        "<h2>Published findings, and whether the twin reproduces them</h2>"
         f"{_table(('published', 'with', '', 'in the twin'), rows)}<p>Not in the twin:</p><ul>{left}</ul>"
         f"{_not_run(found)}"
     )
 
 
 def _not_run(found: Json) -> str:
-    """Show the published tables that the twin has no numbers for."""
+    """Return the published tables for which the twin has no numbers."""
     head = ("server latency, ms", "min", "p50", "p90", "p95", "p99", "max")
     latency = _table(
         head, [("", (name, *(f"{v:.2f}" for v in row))) for name, row in found["server_latency_ms"].items()]
     )
     overhead = found["agent_overhead_percent"]
     agents = _table(
-        ("agents' cost in job time, %", *(f"{pods} Pods" for pods in overhead)),
+        ("increase of the job time by agents, %", *(f"{pods} Pods" for pods in overhead)),
         [("", ("published", *(f"{mean:+.2f} ± {sd:.2f}" for mean, sd in overhead.values())))],
     )
     return latency + agents
@@ -164,7 +163,7 @@ def _calibration(found: Json) -> str:
             (
                 f"{each['plan']}, {each['job']}: {each['figure'].replace('_s', '').replace('.', ' time ')}",
                 html.escape(each["contender"]), html.escape(each["twin_contender"]), f"{each['value']:g}",
-                _interval(each["twin"], 2), "–" if each["error"] is None else f"{each['error']:+.0%}",
+                _interval(each["twin"], 2), "-" if each["error"] is None else f"{each['error']:+.0%}",
                 html.escape(each["where"]),
             ),
         )
@@ -176,10 +175,10 @@ def _calibration(found: Json) -> str:
     ]
     return (
         "<h2>Calibration: the twin as the published cluster</h2>"
-        "<p>One node's speed, its start latency, the creation rate and the width of a sklearn Pod are fitted. Speed "
+        "<p>A node's speed, its start latency, the creation rate and the width of a sklearn Pod are fitted. Speed "
         "and width are not independent of figures 5.1 and 5.2; schedulers, sizes and mixes are not fitted.</p>"
         f"{_table(('error', 'mean', 'largest', 'numbers'), errors)}"
-        f"<details><summary>Every published number</summary>"
+        f"<details><summary>All published numbers</summary>"
         f"{_table(('', 'published with', 'twin with', 'published', 'twin', 'error', 'where'), rows)}</details>"
     )
 
@@ -191,17 +190,18 @@ def _ablation(found: Json) -> str:
         (
             "",
             (
-                html.escape(each["name"]), _number(each["total"]["job_s"], 2), _number(each["total"]["slowdown"], 3),
-                _number(each["job_ratio"], 3), _number(each["slowdown_ratio"], 3),
-                _number(each["total"]["overrun_node_s"], 1), _number(each["capacity_overrun"], 1),
+                html.escape(each["name"]), formats.number(each["total"]["job_s"]),
+                formats.number(each["total"]["slowdown"], 3),
+                formats.number(each["job_ratio"], 3), formats.number(each["slowdown_ratio"], 3),
+                formats.number(each["total"]["overrun_node_s"], 1), formats.number(each["capacity_overrun"], 1),
                 html.escape(", ".join(each["total"]["unfinished"])),
             ),
         )
         for each in found["ablation"]
     ]  # fmt: skip
-    head = ("one thing changed", "job time, s", "slowdown", "job ratio", "slowdown ratio", "overrun, node-s",
+    head = ("changed", "job time, s", "slowdown", "job ratio", "slowdown ratio", "overrun, node-s",
             "bound without room", "not finished")  # fmt: skip
-    return f"<h2>Ablation</h2><p>Ratios to the default on the same seeds: above 1 is worse.</p>{_table(head, rows)}"
+    return f"<h2>Ablation</h2><p>Ratios to the default with the same seeds; above 1 is worse.</p>{_table(head, rows)}"
 
 
 def _faults(found: Json) -> str:
@@ -215,7 +215,7 @@ def _scenarios(found: Json) -> str:
         f"{_cells(cells, found['default'])}</details>"
         for plan, cells in found["scenarios"].items()
     ]
-    return f"<h2>Every scenario</h2>{''.join(parts)}"
+    return f"<h2>Each scenario</h2>{''.join(parts)}"
 
 
 def _cells(cells: Json, ours: str) -> str:
@@ -234,7 +234,7 @@ def _cells(cells: Json, ours: str) -> str:
 
 
 def _unfinished(finished: float) -> str:
-    """Mark a contender that did not finish, below its name: a column of its own would be off the page."""
+    """Mark a contender that did not always finish, below its name: the page has no room for another column."""
     return "" if finished == 1.0 else f"<br><small>finished in {finished:.0%} of the runs</small>"
 
 

@@ -1,41 +1,40 @@
-"""An evaluation in words: the means, the targets, the published shapes, and for few scenarios their tables."""
+"""An evaluation as text: means, targets, published findings, and the tables of a few scenarios."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from carico_cli.evaluation import emulated
-from carico_cli.output import tables
+from carico_cli.output import formats
+from carico_core.domain import amounts
 
 Json = Mapping[str, Any]
 _COLUMNS = ("job_s", "pod_mean_s", "pod_max_s", "slowdown", "most_per_core", "overrun_node_s")
 _TITLES = ("job s", "Pod s", "max s", "slowdown", "Pods/core", "overrun")
-# With more, the page is the place to read them.
+# The tables of more scenarios are only on the page.
 _TABLES_MOST = 3
 
 
 def text(found: Json) -> str:
-    """Print an evaluation."""
+    """Return an evaluation as text."""
     parts = [
         *_scenarios(found),
         *_summaries(found),
         *_targets(found),
         *_calibration(found),
-        *_beside(found),
+        *_emulated(found),
         *_ablation(found),
     ]
     return "\n".join(parts)
 
 
-def number(value: float | None, digits: int = 2) -> str:
-    """Return the number, or a dash where there is none."""
-    return "-" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
-
-
 def with_interval(found: Sequence[Any], digits: int = 2) -> str:
-    """`mean ± half width`; without the width where one seed ran."""
+    """Return `mean ± half width`; only the mean where one seed ran."""
     mean, half, _ = found
-    return number(mean, digits) if half is None else f"{number(mean, digits)} ± {number(half, digits)}"
+    return (
+        formats.number(mean, digits)
+        if half is None
+        else f"{formats.number(mean, digits)} ± {formats.number(half, digits)}"
+    )
 
 
 def _scenarios(found: Json) -> Iterator[str]:
@@ -46,7 +45,7 @@ def _scenarios(found: Json) -> Iterator[str]:
             [name, *(with_interval(cell["figures"][column]) for column in _COLUMNS), _ended(cell)]
             for name, cell in cells.items()
         ]
-        yield from tables.aligned((plan, *_TITLES, ""), rows)
+        yield from formats.aligned((plan, *_TITLES, ""), rows)
         yield ""
 
 
@@ -59,14 +58,22 @@ def _summaries(found: Json) -> Iterator[str]:
         return
     rows = [
         (
-            f"{name}{' (default)' if name == found['default'] else ''}", number(each["job_s"]),
-            number(each["slowdown"], 3), number(each["overrun_node_s"], 1), str(each["scenarios"]),
+            f"{name}{' (default)' if name == found['default'] else ''}", formats.number(each["job_s"]),
+            formats.number(each["slowdown"], 3), formats.number(each["overrun_node_s"], 1), str(each["scenarios"]),
             f"not finished: {', '.join(each['unfinished'])}" if each["unfinished"] else "",
         )
         for name, each in found["summaries"].items()
     ]  # fmt: skip
-    yield from tables.aligned(("over all scenarios run", "job s", "slowdown", "overrun", "scenarios", ""), rows)
+    yield from formats.aligned(("all scenarios that ran", "job s", "slowdown", "overrun", "scenarios", ""), rows)
     yield ""
+
+
+def not_measured(found: Json) -> str:
+    """Return how many targets were not measured, as a sentence; empty where all were."""
+    count = sum(each["verdict"] == "unknown" for each in found["targets"])
+    return (
+        f"Not measured: {amounts.plural(count, 'target')}, whose scenarios or schedulers did not run." if count else ""
+    )
 
 
 def _targets(found: Json) -> Iterator[str]:
@@ -75,9 +82,8 @@ def _targets(found: Json) -> Iterator[str]:
         unit = f" {each['unit']}" if each["unit"] else ""
         value, bound = (f"{each[name]:.3g}" for name in ("value", "bound"))
         yield f"{each['verdict']:6s}  {each['name']}: {value}{unit} (at most {bound}; {each['detail']})"
-    left = len(found["targets"]) - len(known)
-    if left:
-        yield f"{left} targets need scenarios or schedulers that were not run"
+    if left := not_measured(found):
+        yield left
     if found["targets"]:
         yield ""
 
@@ -86,8 +92,7 @@ def _calibration(found: Json) -> Iterator[str]:
     for name, each in found["calibration_errors"].items():
         what = name.replace("job_s", "job time").replace("pod_s.mean", "mean Pod time")
         yield (
-            f"against the published numbers: {what}: off by {each['mean']:.0%} on average, "
-            f"{each['largest']:.0%} at most "
+            f"error against published numbers: {what}: mean {each['mean']:.0%}, largest {each['largest']:.0%} "
             f"({each['numbers']:.0f} numbers)"
         )
     for shape in found["shapes"]:
@@ -99,11 +104,11 @@ def _calibration(found: Json) -> Iterator[str]:
         yield from (f"not in the twin: {each}" for each in found["not_in_the_twin"])
 
 
-def _beside(found: Json) -> Iterator[str]:
-    if found["beside"] is not None:
+def _emulated(found: Json) -> Iterator[str]:
+    if found["emulated"] is not None:
         yield ""
-        yield emulated.sentence(found["beside"])
-        yield from tables.aligned(emulated.HEAD, emulated.rows(found["beside"]))
+        yield emulated.sentence(found["emulated"])
+        yield from formats.aligned(emulated.HEAD, emulated.rows(found["emulated"]))
 
 
 def _ablation(found: Json) -> Iterator[str]:
@@ -111,12 +116,11 @@ def _ablation(found: Json) -> Iterator[str]:
         return
     rows = [
         (
-            each["name"], number(each["total"]["job_s"]), number(each["total"]["slowdown"], 3),
-            number(each["job_ratio"], 3), number(each["slowdown_ratio"], 3), number(each["total"]["overrun_node_s"], 1),
+            each["name"], formats.number(each["total"]["job_s"]), formats.number(each["total"]["slowdown"], 3),
+            formats.number(each["job_ratio"], 3), formats.number(each["slowdown_ratio"], 3),
+            formats.number(each["total"]["overrun_node_s"], 1),
         )
         for each in found["ablation"]
     ]  # fmt: skip
     yield ""
-    yield from tables.aligned(
-        ("one thing changed", "job s", "slowdown", "job ratio", "slowdown ratio", "overrun"), rows
-    )
+    yield from formats.aligned(("changed", "job s", "slowdown", "job ratio", "slowdown ratio", "overrun"), rows)

@@ -1,6 +1,6 @@
-"""`carico explain` and `carico capacity`: what the scheduler answers, in words.
+"""`carico explain` and `carico capacity`: the scheduler's answers as text.
 
-- `command`, `capacity`: the commands; `asking` asks scheduler, stream of records and API
+- `command`, `capacity`: the commands; `asking`: asks scheduler, decision stream and API
 - `pod_text`, `node_text`, `fit_text`: the answers as text; `containers`: why a Pod's containers do not run
-- `words`: numbers, tables and paragraphs of 80 columns
+- `words`: numbers and paragraphs of 80 columns
 """

@@ -1,8 +1,8 @@
-"""Asks the scheduler that leads, and where it knows no more, the stream of records and the Kubernetes API."""
+"""Asks the leading scheduler and, for what it no longer knows, the decision stream and the Kubernetes API."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 import orjson
@@ -11,7 +11,6 @@ from carico_cli.clusters import which
 from carico_cli.jobs import refusals
 from carico_cli.live import connection
 from carico_core.domain import decision, errors
-from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
@@ -19,10 +18,10 @@ from carico_core.wire import subjects
 USER_AGENT = "carico-explain"
 CONNECT_MOST_S = 5.0
 ANSWER_MOST_S = 5.0
-# A change of leader takes about this long where the old one gave up its Lease; one that died is waited out by others.
+# A change of leader takes about this long if the old one released its Lease. If it died, the answer is `NoAnswer`.
 LEADER_MOST_S = 4.0
 LEADER_EVERY_S = 0.5
-# Rows of an answer: what the scheduler gives at most.
+# Most rows of an answer, by the scheduler's limit.
 LIMIT_MOST = 1000
 T = TypeVar("T")
 
@@ -31,16 +30,16 @@ class NoAnswer(errors.CaricoError):
     """No scheduler answers on the bus."""
 
     def __init__(self, at: which.Address) -> None:
-        look = at.look if at.is_local else "`nats service ls` shows who is there, `carico doctor` what is wrong"
-        super().__init__(f"no scheduler answers at {at.name}: none runs, or none leads at the moment; {look}")
+        look = at.look if at.is_local else "`nats service ls` lists the services, `carico doctor` shows what is wrong"
+        super().__init__(f"no scheduler answers at {at.name}: none is running, or none leads now; {look}")
 
 
 class Refused(errors.UserError):
-    """The scheduler says what is wrong with the question."""
+    """The scheduler refuses the question; the message says why."""
 
 
 class Bus(Protocol):
-    """What is needed of the bus."""
+    """The bus."""
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes: ...
 
@@ -53,7 +52,7 @@ def run(asking: Callable[["Asker"], Awaitable[T]], at: which.Address, environ: M
     async def main() -> T:
         clock = clocks.SystemClock()
         async with connection.bus_of(at, clock, name=USER_AGENT, within_s=CONNECT_MOST_S) as bus:
-            return await asking(Asker(bus, at, lambda: _api(at, clock, environ), clock))
+            return await asking(Asker(bus, at, lambda: connection.api_of(at, clock, environ, name=USER_AGENT), clock))
 
     return asyncio.run(main())
 
@@ -71,7 +70,7 @@ class Asker:
         self.clock = clock
 
     async def ask(self, verb: str, question: Mapping[str, object]) -> dict[str, Any]:
-        """Return the answer of the scheduler that leads. Raises `NoAnswer`, `Refused`."""
+        """Return the leading scheduler's answer. Raises `NoAnswer`, `Refused`."""
         subject = subjects.query("scheduler", verb)
         until_s = self.clock.monotonic_s() + LEADER_MOST_S
         while True:
@@ -88,7 +87,7 @@ class Asker:
             return answer
 
     async def record(self, namespace: str, pod: str) -> decision.Decision | None:
-        """Return the newest decision about a Pod that the bus has kept."""
+        """Return the newest decision about a Pod in the stream, or None."""
         try:
             found = await self._bus.recent_decisions(namespace, pod, 1)
             return wire.decode_decision(found[-1][1], subject=found[-1][0]) if found else None
@@ -96,7 +95,7 @@ class Asker:
             return None
 
     async def pod(self, namespace: str, pod: str) -> Mapping[str, Any] | str | None:
-        """Return the Pod from the API; None where there is none; as text why the API does not answer."""
+        """Return the Pod from the API; None where it does not exist; a text where the API does not answer."""
         try:
             async with asyncio.timeout(ANSWER_MOST_S), self._api() as api:
                 found: Mapping[str, Any] = await api.request("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}")
@@ -109,17 +108,8 @@ class Asker:
             return f"the Kubernetes API cannot be asked: {error}"
 
     async def refusal(self, namespace: str, job: str) -> str | None:
-        """Return why the API refused Pods of this Job; None where it did not, or that is not known."""
+        """Return why the API refused Pods of this Job; None where it did not, or the reason is not known."""
         with contextlib.suppress(errors.CaricoError, TimeoutError):
             async with asyncio.timeout(ANSWER_MOST_S), self._api() as api:
                 return await refusals.of_job(api, namespace, job)
         return None
-
-
-@contextlib.asynccontextmanager
-async def _api(at: which.Address, clock: clocks.Clock, environ: Mapping[str, str]) -> AsyncIterator[refusals.Api]:
-    api = await api_client.connect(at.kube, clock=clock, user_agent=USER_AGENT, environ=environ)
-    try:
-        yield api
-    finally:
-        await api.close()

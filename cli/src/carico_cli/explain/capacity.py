@@ -1,4 +1,4 @@
-"""`carico capacity`: how many more Pods of a kind fit, and what stops the next one."""
+"""`carico capacity`: how many more Pods of a kind fit, and what limits them."""
 
 import pathlib
 import re
@@ -14,7 +14,7 @@ from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_core.domain import errors
 
-# What a controller names its Pods' owner: costs are learnt per owner.
+# The kind of owner that each controller's Pods have: costs are learnt by owner.
 _OWNERS = {
     "Deployment": "ReplicaSet", "ReplicaSet": "ReplicaSet", "StatefulSet": "StatefulSet", "Job": "Job",
     "CronJob": "Job",
@@ -23,9 +23,13 @@ _OWNERS = {
 
 
 @click.command("capacity")
-@click.option("--like", help="A Pod that waits or runs: NAME or NAMESPACE/NAME.")
-@click.option("--file", "file", type=click.Path(path_type=pathlib.Path), help="A manifest: a Pod, or what makes Pods.")
-@click.option("--class", "pod_class", help="A class that nodes have measured, such as Job/default/NAME, or its NAME.")
+@click.option("--like", help="Pods like this one: NAME or NAMESPACE/NAME.")
+@click.option(
+    "--file", "file", type=click.Path(path_type=pathlib.Path), help="Pods of this manifest: a Pod, Deployment, Job, ..."
+)
+@click.option(
+    "--class", "pod_class", help="Pods of this class, which nodes have measured: Job/default/NAME, or its NAME."
+)
 @which.flags
 @formats.flag(formats.Output.JSON, formats.Output.WIDE)
 @click.pass_obj
@@ -33,7 +37,7 @@ def command(
     context: settings.Context, /, like: str | None, file: pathlib.Path | None, pod_class: str | None,
     output: formats.Output, **place: Any,
 ) -> None:  # fmt: skip
-    """Say how many more Pods of a kind fit, on each node and in all (default: typical Pods)."""
+    """Show how many more Pods of a kind fit, on each node and in total (default: typical Pods)."""
     question = _question(like, file, pod_class)
     at = which.meant(context, which.Flags(**place)).where()()
 
@@ -55,7 +59,7 @@ def command(
 
 
 async def _fit(asker: asking.Asker, question: Mapping[str, object]) -> dict[str, Any]:
-    """Ask; a Pod that has ended is sent along, since the scheduler has forgotten it."""
+    """Ask the scheduler; send it a Pod that has ended, which it no longer knows."""
     try:
         return await asker.ask("capacity.fit", question)
     except asking.Refused:
@@ -71,10 +75,10 @@ async def _fit(asker: asking.Asker, question: Mapping[str, object]) -> dict[str,
 
 
 def _question(like: str | None, file: pathlib.Path | None, pod_class: str | None) -> dict[str, object]:
-    """Return what to ask. Raises `SettingsError`."""
+    """Return the question for the scheduler. Raises `SettingsError`."""
     given = [name for name, value in (("--like", like), ("--file", file), ("--class", pod_class)) if value is not None]
     if len(given) > 1:
-        raise errors.SettingsError(f"{' and '.join(given)}: got both, expected one of --like, --file, --class at most")
+        raise errors.SettingsError(f"{' and '.join(given)}: expected at most one of --like, --file and --class")
     if like is not None:
         return {"like": like}
     if pod_class is not None:
@@ -89,9 +93,9 @@ def _pod(file: pathlib.Path) -> dict[str, Any]:
     except OSError as error:
         raise errors.SettingsError(f"--file {file}: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise errors.SettingsError(f"--file {file}: got bytes that are no UTF-8, expected a manifest") from error
+        raise errors.SettingsError(f"--file {file}: got bytes that are not UTF-8, expected a manifest") from error
     except yaml.YAMLError as error:
-        raise errors.SettingsError(f"--file {file}: no YAML: {_why(error)}") from None
+        raise errors.SettingsError(f"--file {file}: not valid YAML: {_why(error)}") from None
     for each in found:
         pod = pod_of(each) if isinstance(each, dict) else None
         if pod is not None:
@@ -101,7 +105,7 @@ def _pod(file: pathlib.Path) -> dict[str, Any]:
 
 
 def _why(error: yaml.YAMLError) -> str:
-    """Return what is wrong, and where, in one line."""
+    """Return what is wrong and where, in one line."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     if mark is None or problem is None:
         return " ".join(str(error).split())
@@ -109,7 +113,7 @@ def _why(error: yaml.YAMLError) -> str:
 
 
 def pod_of(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the Pod that an object is or makes; None where it makes none.
+    """Return the Pod that an object is or creates; None where it creates none.
 
     >>> pod_of({"kind": "Pod", "metadata": {"name": "a"}, "spec": {}})["metadata"]["name"]
     'a'

@@ -15,7 +15,7 @@ from carico_core.runtime.kube import cluster_access
 from carico_core.wire import messages as wire
 
 NODE, POD = "node", "pod"
-# What makes Pods, as kubectl abbreviates it.
+# Kinds that create Pods, with kubectl's abbreviations.
 _OTHER_KINDS = frozenset(
     kind
     for names_of in (
@@ -30,21 +30,21 @@ _OTHER_KINDS = frozenset(
     for kind in names_of.split()
 )
 _OF_CONTROLLER = (
-    "got {got!r}, expected a Pod or a node: `kubectl get pods` names the Pods that it made, "
-    "`carico capacity --file` says how many more would fit"
+    "got {got!r}, expected a Pod or a node: `kubectl get pods` lists the Pods that it created, "
+    "`carico capacity --file` shows how many more would fit"
 )
 
 
 @click.command("explain")
 @click.argument("what", nargs=-1, metavar="POD | node NODE")
-@click.option("--namespace", "-n", help="Namespace of the Pod (default: that of the kubeconfig's context).")
+@click.option("--namespace", "-n", help="The Pod's namespace (default: that of the kubeconfig's context).")
 @which.flags
 @formats.flag(formats.Output.JSON, formats.Output.WIDE)
 @click.pass_obj
 def command(
     context: settings.Context, /, what: tuple[str, ...], namespace: str | None, output: formats.Output, **place: Any
 ) -> None:
-    """Say why a Pod is where it is or why it waits, or why a node's capacity is what it is."""
+    """Explain why a Pod is on its node or why it waits, or why a node's capacity is what it is."""
     kind, name = _meant(what)
     if kind == POD:
         namespace, name = _key(namespace, name)
@@ -68,7 +68,7 @@ def command(
 
 
 async def explain_node(asker: asking.Asker, name: str) -> dict[str, Any]:
-    """Ask what determines a node's capacity. Raises `SettingsError` for a node that is not there."""
+    """Ask what determines a node's capacity. Raises `SettingsError` for an unknown node."""
     answer = await asker.ask("node.explain", {"node": name})
     if not answer["known"]:
         near = answer.get("nearest") or []
@@ -80,26 +80,26 @@ async def explain_node(asker: asking.Asker, name: str) -> dict[str, Any]:
 async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int) -> dict[str, Any]:
     """Ask scheduler, decision stream and API about a Pod. Raises `SettingsError`."""
     question = {"namespace": namespace, "pod": name, "limit": limit}
-    nobody: asking.NoAnswer | None = None
+    silence: asking.NoAnswer | None = None
     try:
         answer = await asker.ask("pod.explain", question)
     except asking.NoAnswer as error:
-        nobody = error
+        silence = error
         answer = {"namespace": namespace, "pod": name, "state": "unknown", "why": "", "decision": None}
-    answer["note"] = None if nobody is None else str(nobody)
+    answer["note"] = None if silence is None else str(silence)
     if answer["decision"] is None and answer["state"] != "waiting":
         await _add_record(asker, answer)
     if answer["state"] in ("unknown", "ended"):
         await _add_api(asker, answer)
     if answer["state"] == "unknown":
-        raise nobody or errors.SettingsError(_unknown(answer, await asker.refusal(namespace, name)))
-    if answer["state"] == "bound" and answer.get("phase") in containers.TELLING and "containers" not in answer:
+        raise silence or errors.SettingsError(_unknown(answer, await asker.refusal(namespace, name)))
+    if answer["state"] == "bound" and answer.get("phase") in containers.EXPLAINED and "containers" not in answer:
         await _add_containers(asker, answer)
     return answer
 
 
 async def _add_record(asker: asking.Asker, answer: dict[str, Any]) -> None:
-    """Add the record that the bus has kept of this Pod: a scheduler remembers those of its own term."""
+    """Add the Pod's record from the decision stream: a scheduler knows only those of its own term."""
     found = await asker.record(answer["namespace"], answer["pod"])
     if found is None or answer.get("uid", found.uid) != found.uid:
         return
@@ -112,7 +112,7 @@ async def _add_record(asker: asking.Asker, answer: dict[str, Any]) -> None:
 
 
 async def _add_api(asker: asking.Asker, answer: dict[str, Any]) -> None:
-    """Add what the API has of a Pod that the scheduler does not follow: one that has ended, or is new."""
+    """Add what the API has of a Pod that the scheduler does not know: it has ended, or is new."""
     found = await asker.pod(answer["namespace"], answer["pod"])
     if isinstance(found, str):
         answer["note"] = "; ".join(filter(None, (answer["note"], found)))
@@ -124,20 +124,21 @@ async def _add_api(asker: asking.Asker, answer: dict[str, Any]) -> None:
         answer |= {"uid": metadata["uid"], "node": spec.get("nodeName"), "phase": status.get("phase", "Pending")}
         ended = answer["phase"] in ("Succeeded", "Failed")
         answer["state"] = "ended" if ended else "bound" if answer["node"] else "waiting"
-        nothing = "no decision about it is kept" + ("" if answer["node"] is None else " any more: they are, for a day")
+        kept = "" if answer["node"] is None else ": records are kept for a day"
+        nothing = f"there is no record of a decision about it{kept}"
         answer["why"] = made["message"] if made else nothing
-        answer["containers"] = containers.of_status(status) if answer["phase"] in containers.TELLING else []
+        answer["containers"] = containers.of_status(status) if answer["phase"] in containers.EXPLAINED else []
     elif isinstance(found, str) and made is not None and answer["state"] == "unknown":
-        # What happened to it since is not known.
+        # What has happened to the Pod since is not known.
         waits = made["outcome"] == "unschedulable"
         answer |= {"state": "waiting" if waits else "bound", "node": made["node"], "phase": "as last decided"}
         answer["why"] = f"{made['message']} (its last record; current state unknown)"
     elif made is not None and answer["state"] == "unknown":
-        answer |= {"state": "ended", "node": made["node"], "why": "the API has no such Pod; its last record is kept"}
+        answer |= {"state": "ended", "node": made["node"], "why": "the API no longer has it; its last record is shown"}
 
 
 async def _add_containers(asker: asking.Asker, answer: dict[str, Any]) -> None:
-    """Add what a bound Pod waits for on its node."""
+    """Add what the containers of a bound Pod wait for."""
     found = await asker.pod(answer["namespace"], answer["pod"])
     if isinstance(found, Mapping) and found["metadata"]["uid"] == answer["uid"]:
         answer["containers"] = containers.of_status(found.get("status", {}))
@@ -148,12 +149,12 @@ def _unknown(answer: Mapping[str, Any], refusal: str | None) -> str:
     if answer.get("namespaces"):
         hint = f"there is one in namespace {', '.join(answer['namespaces'])}: -n"
     note = f"; {answer['note']}" if answer.get("note") else ""
-    job = "" if refusal is None else f"; there is a Job of that name, whose Pods the API refused: {refusal}"
+    job = "" if refusal is None else f"; the API refused the Pods of the Job of that name: {refusal}"
     return f"Pod {answer['namespace']}/{answer['pod']} not found" + (f" ({hint})" if hint else "") + note + job
 
 
 def _meant(what: tuple[str, ...]) -> tuple[str, str]:
-    """Return kind and name. Raises `SettingsError`."""
+    """Return the kind and the name of what to explain. Raises `SettingsError`."""
     match what:
         case (name,) if name.startswith(("node/", "nodes/")):
             return NODE, name.partition("/")[2]
@@ -166,15 +167,18 @@ def _meant(what: tuple[str, ...]) -> tuple[str, str]:
         case (kind, name) if kind in _OTHER_KINDS:
             raise errors.SettingsError(_OF_CONTROLLER.format(got=f"{kind} {name}"))
     got = " ".join(what) or "nothing"
-    raise errors.SettingsError(f"got {got!r}, expected a Pod's name, or: node NODE")
+    raise errors.SettingsError(f"got {got!r}, expected POD or: node NODE")
 
 
 def _key(namespace: str | None, name: str) -> tuple[str | None, str]:
-    """Return namespace, where one is given, and name, of "namespace/name" too. Raises `SettingsError`."""
+    """Return the namespace, or None where neither `-n` nor "namespace/name" gives it, and the name.
+
+    Raises `SettingsError`.
+    """
     if "/" in name:
         named, _, name = name.partition("/")
         if namespace not in (None, named):
-            raise errors.SettingsError(f"-n: got {namespace!r}, but the Pod is named in namespace {named!r}")
+            raise errors.SettingsError(f"-n: got {namespace!r}, but {named}/{name} names another namespace")
         namespace = named
     if namespace is not None and not names.is_label(namespace):
         raise errors.SettingsError(f"namespace: got {namespace!r}, which is not a valid Kubernetes name")

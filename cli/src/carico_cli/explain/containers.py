@@ -1,14 +1,14 @@
-"""The state of a Pod's containers: why they failed, or what they wait for on their node."""
+"""The state of a Pod's containers: why they failed, or what they wait for."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-# Phases in which the containers' state adds something.
-TELLING = ("Pending", "Failed")
+# Phases that the containers' states explain.
+EXPLAINED = ("Pending", "Failed")
 
 
 def of_status(status: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Each container that waits or has ended badly, and the Pod's own reason where it has one, with its name None.
+    """Return each container that waits or has failed, and the Pod's own reason, if any, under the name None.
 
     >>> of_status({"containerStatuses": [{"name": "a", "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}]})
     [{'name': 'a', 'state': 'ended', 'exit_code': 3, 'reason': 'Error', 'message': ''}]
@@ -31,23 +31,23 @@ def _of_containers(status: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield _fact(each["name"], "waits", waits)
 
 
-def _fact(name: str | None, state: str, told: Mapping[str, Any]) -> dict[str, Any]:
+def _fact(name: str | None, state: str, status: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "name": name, "state": state, "exit_code": told.get("exitCode"), "reason": str(told.get("reason") or ""),
-        "message": " ".join(str(told.get("message") or "").split()),
+        "name": name, "state": state, "exit_code": status.get("exitCode"), "reason": str(status.get("reason") or ""),
+        "message": " ".join(str(status.get("message") or "").split()),
     }  # fmt: skip
 
 
 def sentences(answer: Mapping[str, Any]) -> list[str]:
-    """Say the same in words, and where to read more; empty where there is nothing to add."""
+    """Return the same as sentences, with where to read more; empty where there is nothing to add."""
     found: Sequence[Mapping[str, Any]] = answer.get("containers") or ()
     if not found:
         return []
     key = answer["pod"] if answer["namespace"] == "default" else f"{answer['pod']} -n {answer['namespace']}"
     if answer.get("phase") == "Failed":
-        more = f"`kubectl logs {key}` has what it wrote"
+        more = f"`kubectl logs {key}` shows its output"
     else:
-        more = f"its node has not started it yet: `kubectl describe pod {key}` has the node's Events"
+        more = f"its node has not started it yet: `kubectl describe pod {key}` shows the node's Events"
     return [*map(_sentence, found), more]
 
 

@@ -1,45 +1,46 @@
-"""How many more Pods of a kind fit, in words."""
+"""How many more Pods of a kind fit, as text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from carico_cli.explain import words
-from carico_cli.output import tables
+from carico_cli.output import formats
 from carico_core.domain import amounts
 
 Row = Mapping[str, Any]
 SHOWN = 30
-# Where names are so long that reasons stand in lines of their own.
+# With a longer head, because of long names, each reason has a line of its own.
 _HEAD_MOST = 68
 _CLASSES = {"?": "(not measured yet)", "*": "(any: one cost for all)"}
 
 
 def text(answer: Row, *, wide: bool = False) -> str:
-    """Return the sum, what stops the next one, and each node, in lines of at most 80 columns."""
+    """Return the total, what limits it, and each node, in lines of at most 80 columns."""
     total = f"{'at least ' if answer['at_least'] else ''}{answer['total']}"
-    rows = sorted(answer["per_node"], key=lambda each: (-each["fits"], tables.natural(each["node"])))
+    rows = sorted(answer["per_node"], key=lambda each: (-each["fits"], formats.natural(each["node"])))
     shown = rows if wide else rows[:SHOWN]
     room = sum(1 for each in rows if each["fits"])
-    lines = words.paragraph(f"{total} more fit of {answer['of']}, on {_of(room, answer)}", "")
+    kind = answer["of"][:1].upper() + answer["of"][1:]
+    lines = words.paragraph(f"{kind}: {total} more fit, on {_of(room, answer)}", "")
     if not answer["is_measured"]:
         lines += words.paragraph("no node has measured its class yet: its cost is a cautious guess")
-    stops = ", ".join(f"{what} on {count}" for what, count in answer["stopped_by"].items())
-    if stops:
-        lines += words.paragraph(f"the next one is stopped by: {stops}")
+    limits = ", ".join(f"{what} on {count}" for what, count in answer["stopped_by"].items())
+    if limits:
+        lines += words.paragraph(f"limited by: {limits}")
     if rows:
         lines.append("")
-        head, *rest = tables.aligned(("NODE", "FITS", "STATE"), [_row(each) for each in shown], width=words.WIDTH)
-        lines.append(f"{head}  STOPPED BY" if len(head) <= _HEAD_MOST else head)
+        head, *rest = formats.aligned(("NODE", "FITS", "STATE"), [_row(each) for each in shown], width=words.WIDTH)
+        lines.append(f"{head}  LIMITED BY" if len(head) <= _HEAD_MOST else head)
         for each, line in zip(shown, rest, strict=True):
             lines += _with_reason(line, each, len(head))
     left = answer["nodes"] - len(shown)
     if left:
-        lines.append(f"... and {amounts.plural(left, 'node')} more (-o wide names up to 1000)")
+        lines.append(f"... and {amounts.plural(left, 'node')} more (-o wide shows up to 1000)")
     return "\n".join(lines + _kinds(answer.get("kinds") or []) + words.behind(answer))
 
 
 def _kinds(kinds: Sequence[Row]) -> list[str]:
-    """Return how many fit by class, where no kind was asked for."""
+    """Return how many of each class fit; the scheduler sends them where no kind was asked for."""
     rows = [
         (
             _CLASSES.get(each["class"]) or str(each["class"]),
@@ -49,8 +50,8 @@ def _kinds(kinds: Sequence[Row]) -> list[str]:
         )
         for each in kinds
     ]
-    headings = ("CLASS", "RUNNING", "MORE FIT", "STOPPED MOSTLY BY")
-    return ["", *tables.aligned(headings, rows, width=words.WIDTH)] if rows else []
+    headings = ("CLASS", "RUNNING", "MORE FIT", "MAINLY LIMITED BY")
+    return ["", *formats.aligned(headings, rows, width=words.WIDTH)] if rows else []
 
 
 def _of(room: int, answer: Row) -> str:

@@ -1,20 +1,20 @@
-"""Why a node's capacity is what it is, in words."""
+"""Why a node's capacity is what it is, as text."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from carico_cli.explain import words
-from carico_cli.output import tables
+from carico_cli.output import formats
 from carico_core.domain import amounts
 
 Row = Mapping[str, Any]
 SHOWN = 12
 _GENERAL = {"?": "(not measured yet)", "*": "(any: one cost for all)"}
-_CAPS = {"limit": "most for now", "pod_limit": "kubelet's Pod limit", "pods_per_core": "Pods a core believed"}
+_CAPS = {"limit": "temporary limit", "pod_limit": "kubelet's Pod limit", "pods_per_core": "limit per core"}
 
 
 def text(answer: Row, *, wide: bool = False) -> str:
-    """Return everything that is known, in lines of at most 80 columns."""
+    """Return all that is known of the node, in lines of at most 80 columns."""
     shown = None if wide else SHOWN
     lines = [_headline(answer), *_of_api(answer), *_of_advertisement(answer), *_of_trust(answer)]
     lines += [*_of_dimensions(answer), *_of_caps(answer), *_of_classes(answer, shown), *_of_pods(answer, shown)]
@@ -29,7 +29,7 @@ def _headline(answer: Row) -> str:
         )
     return (
         f"{answer['node']} takes {answer['free']:.1f} more typical Pods; "
-        f"what bounds it: {_CAPS.get(answer['bottleneck'], answer['bottleneck'])}"
+        f"limited by: {_CAPS.get(answer['bottleneck'], answer['bottleneck'])}"
     )
 
 
@@ -64,7 +64,7 @@ def _of_trust(answer: Row) -> list[str]:
     trust = answer["trust"]
     if trust["is_suspect"]:
         lines += words.paragraph(
-            f"suspect: a Pod given {trust['uncovered_s']:.0f} s ago is in none of its advertisements; "
+            f"suspect: its advertisements do not cover a Pod placed there {trust['uncovered_s']:.0f} s ago; "
             f"{trust['suspect_after_s']:g} s are allowed"
         )
     return lines
@@ -84,16 +84,16 @@ def _of_dimensions(answer: Row) -> list[str]:
             )
         )
     headings = ("DIMENSION", "USED", "HEADROOM", "RESERVED", "A POD COSTS")
-    return ["", *tables.aligned(headings, rows, width=words.WIDTH)] if rows else []
+    return ["", *formats.aligned(headings, rows, width=words.WIDTH)] if rows else []
 
 
 def _fits(pods: float | None) -> str:
-    """Return Pods that fit: none where a dimension is overdrawn.
+    """Return how many Pods fit: none where a dimension is overcommitted.
 
     >>> _fits(-1.4), _fits(2.25)
     ('0.0', '2.2')
     """
-    return words.number(None if pods is None else max(pods, 0.0))
+    return formats.number(None if pods is None else max(pods, 0.0), 1)
 
 
 def _of_caps(answer: Row) -> list[str]:
@@ -113,11 +113,11 @@ def _of_classes(answer: Row, shown: int | None) -> list[str]:
         for each in sorted(answer["classes"], key=lambda each: -each["pods"])[:shown]
     ]
     headings = ("CLASS", "RUNNING", "FITS", "BY", "COSTS AT MOST")
-    return ["", *tables.aligned(headings, rows, width=words.WIDTH)] if rows else []
+    return ["", *formats.aligned(headings, rows, width=words.WIDTH)] if rows else []
 
 
 def _of_pods(answer: Row, shown: int | None) -> list[str]:
     said = [f"{count} of {name}" for name, count in list(answer["pods_by_class"].items())[:shown]]
     if answer["baseline_pods"]:
         said.append(f"{answer['baseline_pods']} of the node's own (DaemonSets, static Pods)")
-    return ["", *words.paragraph(f"on it: {', '.join(said)}", "")] if said else []
+    return ["", *words.paragraph(f"running: {', '.join(said)}", "")] if said else []

@@ -1,49 +1,50 @@
-"""Why a Pod is where it is, or why it waits, in words."""
+"""Why a Pod is on its node, or why it waits, as text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from carico_cli.explain import containers, words
-from carico_cli.output import tables
+from carico_cli.output import formats
 from carico_core.domain import amounts, decision
 
 Row = Mapping[str, Any]
-# Nodes named one by one in a text; -o wide and -o json have more.
+# Nodes shown in a text; -o wide and -o json show more.
 SHOWN = 20
 _Reason = decision.Reason
 _FULL = (
-    "a node needs room for a whole Pod (the threshold); it starts by itself as Pods end there, sooner with more nodes, "
-    "or with a higher ceiling ({ceiling}: denser, and each Pod slower)"
+    "a node needs room for a whole Pod (the threshold): the Pod starts when other Pods end, sooner with more nodes or "
+    "a higher ceiling ({ceiling}: more Pods on a node, each slower)"
 )
-_SILENT = "the agent, or its way to NATS: `carico doctor`, then the agent's log"
-# Where a node has room but for what is reserved.
+_SILENT = "check the agent and its connection to NATS: `carico doctor`, then the agent's log"
+# Where only reservations fill the node.
 RESERVED = (
-    "Pods that are on their way to a node hold their room there, and one that its node cannot start (image, volume)"
-    " does so for as long as it is there: `carico explain node NODE` names them"
+    "Pods that have not started yet reserve room on their node, and one that the node cannot start (image, volume) "
+    "does so until it is deleted: `carico explain node NODE` names them"
 )
 BY_REASON: Mapping[str, str] = {
     _Reason.CAPACITY: _FULL,
     _Reason.NO_ADVERTISEMENT: _SILENT,
     _Reason.STALE: _SILENT,
-    _Reason.SUSPECT: "it does not account for a Pod that it was given: `carico explain node NODE`, its agent's log",
-    _Reason.NOT_READY: "the node itself: `kubectl describe node NODE`",
+    _Reason.SUSPECT: "its agent does not report a Pod that was placed there: `carico explain node NODE`, the agent's "
+    "log",
+    _Reason.NOT_READY: "check the node: `kubectl describe node NODE`",
     _Reason.UNSCHEDULABLE: "`kubectl uncordon NODE`, unless it is being drained",
-    _Reason.TAINT: "a toleration in the Pod, or `kubectl taint node NODE KEY-`",
-    _Reason.NODE_NAME: "the Pod names another node itself",
-    _Reason.NODE_SELECTOR: "`kubectl label node NODE KEY=VALUE`, or another nodeSelector in the Pod",
-    _Reason.NODE_AFFINITY: "labels on a node, or other required terms in the Pod",
-    _Reason.REQUESTS: "smaller requests, or none: CARICO needs none, but keeps to those that a Pod has",
+    _Reason.TAINT: "add a toleration to the Pod, or `kubectl taint node NODE KEY-`",
+    _Reason.NODE_NAME: "the Pod's nodeName names another node",
+    _Reason.NODE_SELECTOR: "`kubectl label node NODE KEY=VALUE`, or change the Pod's nodeSelector",
+    _Reason.NODE_AFFINITY: "add labels to a node, or change the Pod's required terms",
+    _Reason.REQUESTS: "smaller requests, or none: CARICO needs none, but respects those that a Pod has",
     _Reason.POD_LIMIT: "more nodes, or a higher maxPods of the kubelet",
     _Reason.HOST_PORTS: "another hostPort, or none",
-    _Reason.DISK: "one Pod a node can have such a disk: another node, or another disk",
-    _Reason.VOLUME: "the claim and its StorageClass: `kubectl describe pvc`",
+    _Reason.DISK: "only one Pod on a node can use such a disk: another node, or another disk",
+    _Reason.VOLUME: "check the claim and its StorageClass: `kubectl describe pvc`",
     _Reason.VOLUME_LIMIT: "more nodes: the driver attaches no more volumes there",
-    _Reason.POD_AFFINITY: "a Pod that it must be near has to run first, on a node with the topology's label",
-    _Reason.POD_ANTI_AFFINITY: "more nodes or zones: those there have a Pod that it must be apart from",
+    _Reason.POD_AFFINITY: "the Pod that it must be near has to run first, on a node with the topology's label",
+    _Reason.POD_ANTI_AFFINITY: "more nodes or zones: each of these has a Pod that it must be apart from",
     _Reason.TOPOLOGY_SPREAD: "room in the domains with the fewest such Pods, the topology's label, or a larger maxSkew",
-    _Reason.UNSUPPORTED: "CARICO will not place it: create it with kube-scheduler's schedulerName",
+    _Reason.UNSUPPORTED: "CARICO cannot place it: create it with kube-scheduler's schedulerName",
 }
-# Reasons that do not pass by themselves as Pods start and end.
+# Reasons that persist while Pods start and end.
 _LASTING = frozenset(
     {_Reason.TAINT, _Reason.NODE_NAME, _Reason.NODE_SELECTOR, _Reason.NODE_AFFINITY, _Reason.UNSUPPORTED}
 )
@@ -51,13 +52,13 @@ _HEADINGS = ("NODE", "CAPACITY", "RESERVED", "FREE", "AGE", "STATE", "SCORE")
 
 
 def text(answer: Row, *, now_ns: int, wide: bool = False, is_local: bool = False) -> str:
-    """Return everything that is known, in lines of at most 80 columns.
+    """Return all that is known of the Pod, in lines of at most 80 columns.
 
-    wide: every node that the answer names. is_local: of `carico up`, so that advice names its flags.
+    wide: show every node of the answer. is_local: a cluster of `carico up`, so that advice names its flags.
     """
     lines = [_headline(answer), *_of_node(answer)]
-    for told in containers.sentences(answer):
-        lines += words.paragraph(told)
+    for sentence in containers.sentences(answer):
+        lines += words.paragraph(sentence)
     lines += words.paragraph(answer["why"])
     if answer.get("class"):
         lines += words.paragraph(f"class {answer['class']}, priority {answer['priority']}")
@@ -79,33 +80,33 @@ def _headline(answer: Row) -> str:
         case "binding":
             return f"{key} is being bound to {node}"
         case "waiting":
-            return f"{key} waits" + (", and fits no node as it is" if _is_impossible(answer) else "")
+            return f"{key} waits" + (", and no node can take it as it is" if _is_impossible(answer) else "")
         case "gated":
             return f"{key} is gated"
         case "elsewhere":
-            return f"{key} is not CARICO's" + (f"; it is on {node} ({phase})" if node else "")
+            return f"{key} is not placed by CARICO" + (f"; it is on {node} ({phase})" if node else "")
         case "ended":
             return f"{key} has ended" + (f" on {node}" if node else "") + (f" ({phase})" if phase else "")
     return f"{key}: {answer['state']}"
 
 
 def _is_impossible(answer: Row) -> bool:
-    """Return whether each node is refused for a reason that lasts until someone changes the Pod or a node."""
+    """Return whether each node is refused for a reason that persists until the Pod or a node is changed."""
     refused = answer.get("refused") or {}
     return bool(refused) and not answer.get("feasible") and set(refused) <= _LASTING
 
 
 def _of_node(answer: Row) -> list[str]:
-    """Return what keeps its node from running it; an older scheduler does not say."""
+    """Return what prevents its node from running it; an older scheduler does not report this."""
     ready = answer.get("node_ready", True)
     if answer["state"] != "bound" or ready:
         return []
-    why = "its node has gone from the API" if ready is None else "its node is not ready and reports nothing"
+    why = "its node is gone from the API" if ready is None else "its node is not ready and does not report"
     return words.paragraph(f"{why}: `kubectl describe node {answer['node']}`")
 
 
 def _of_record(answer: Row, now_ns: int) -> list[str]:
-    """Return the decision, and what it acted on."""
+    """Return the decision, and the advertisement that it used."""
     made, acted_on = answer.get("decision"), answer.get("acted_on")
     if made is None or made["outcome"] == "unschedulable":
         # What the scheduler finds now is newer, and is shown above and below.
@@ -117,14 +118,19 @@ def _of_record(answer: Row, now_ns: int) -> list[str]:
         lines += words.paragraph(made["message"])
     if acted_on is not None and acted_on["capacity"] is not None:
         lines += words.paragraph(
-            f"it acted on advertisement {acted_on['seq']} of {acted_on['node']}: {acted_on['age_s']:.2f} s old, "
+            f"it used advertisement {acted_on['seq']} of {acted_on['node']}: {acted_on['age_s']:.2f} s old, "
             f"capacity {acted_on['capacity']:.1f}, reserved {acted_on['reserved']:.0f}"
         )
     if answer.get("covered") is not None:
-        covers = "its node accounts for it: no reservation is left"
-        lines += words.paragraph(covers if answer["covered"] else "its node does not account for it yet: reserved")
+        covers = "its node's advertisements cover it: its reservation has ended"
+        waits = "its node's advertisements do not cover it yet: its room is reserved"
+        lines += words.paragraph(covers if answer["covered"] else waits)
     if answer["state"] != "waiting" and made["candidates"]:
-        lines += ["", f"As it was decided: {_counts(made['refused']) or 'no node was refused'}"]
+        refused = _counts(made["refused"])
+        lines += [
+            "",
+            *words.paragraph(f"At the decision: {f'refused: {refused}' if refused else 'no node was refused'}", ""),
+        ]
         lines += _table(made["candidates"])
     return lines
 
@@ -134,28 +140,28 @@ def _of_wait(answer: Row) -> list[str]:
         return []
     tried = amounts.plural(answer["attempts"], "bind") + " tried"
     due_s = answer["next_try_s"]
-    then = "next try as soon as something changes that could help" if due_s is None else f"next try in {due_s:.1f} s"
+    then = "next try when something changes that could help" if due_s is None else f"next try in {due_s:.1f} s"
     return words.paragraph(f"for {words.ago(answer['waited_s'])}, {tried}; {then}")
 
 
 def _of_nodes(answer: Row, *, shown: int | None, is_local: bool) -> list[str]:
-    """Return all nodes as they stand now."""
+    """Return all nodes as they are now."""
     of = "it" if answer["state"] == "waiting" else "one more Pod like it"
-    said = f"Now, for {of}: {answer['feasible']} of {amounts.plural(answer['nodes'], 'node')} would do"
+    said = f"Now {answer['feasible']} of {amounts.plural(answer['nodes'], 'node')} can take {of}"
     refused = _counts(answer["refused"])
     lines = ["", *words.paragraph(said + (f"; refused: {refused}" if refused else ""), "")]
     rows = answer["candidates"][:shown]
     lines += _table(rows)
     left = answer["nodes"] - len(rows)
-    lines += [f"... and {amounts.plural(left, 'node')} more (-o wide names up to 1000)"] if left else []
+    lines += [f"... and {amounts.plural(left, 'node')} more (-o wide shows up to 1000)"] if left else []
     return lines + _of_help(answer, is_local=is_local)
 
 
 def _of_help(answer: Row, *, is_local: bool) -> list[str]:
-    """Return what could help a Pod that waits and that no node takes."""
+    """Return what could help a waiting Pod that no node can take."""
     if answer["state"] != "waiting" or answer["feasible"] or not answer["refused"]:
         return []
-    lines = ["", "What could help, by reason:"]
+    lines = ["", "What could help:"]
     for reason, text in for_refused(answer["refused"], is_local=is_local):
         lines += words.paragraph(f"{reason}: {text}")
     if any(map(_is_held, answer["candidates"])):
@@ -164,7 +170,7 @@ def _of_help(answer: Row, *, is_local: bool) -> list[str]:
 
 
 def _is_held(each: Row) -> bool:
-    """Return whether the node would have room for a Pod, but for what is reserved there."""
+    """Return whether the node would have room for a Pod without its reservations."""
     stage = (each.get("rejected_by") or {}).get("stage")
     return stage == decision.Reason.CAPACITY and each["reserved"] >= 1.0 and each["capacity"] >= 1.0
 
@@ -175,18 +181,18 @@ def _counts(refused: Mapping[str, int]) -> str:
 
 
 def _table(candidates: Sequence[Row]) -> list[str]:
-    """Return a line a node, and below it why it is refused."""
+    """Return a line for each node, and below it why it is refused."""
     if not candidates:
         return []
     rows = [_row(each) for each in candidates]
-    head, *lines = tables.aligned(_HEADINGS, rows, width=words.WIDTH)
+    head, *lines = formats.aligned(_HEADINGS, rows, width=words.WIDTH)
     found = [head]
     for each, line in zip(candidates, lines, strict=True):
         found.append(line)
         why = each.get("rejected_by") or each.get("rejection")
         if why is not None:
             found += words.paragraph(f"{why.get('stage') or why['reason']}: {why['detail']}", "    ")
-        found += _wishes(each)
+        found += _preferences(each)
     return found
 
 
@@ -194,20 +200,20 @@ def _row(each: Row) -> tuple[str, ...]:
     capacity, reserved = each["capacity"], each["reserved"]
     free = each["free"] if "free" in each else None if capacity is None else max(capacity - reserved, 0.0)
     age = "-" if each["age_s"] is None else f"{each['age_s']:.1f} s"
-    shown = (words.number(capacity), f"{reserved:.0f}", words.number(free), age, each.get("freshness", ""))
-    return (each["node"], *shown, words.number(each["score"], 2))
+    shown = (formats.number(capacity, 1), f"{reserved:.0f}", formats.number(free, 1), age, each.get("freshness", ""))
+    return (each["node"], *shown, formats.number(each["score"]))
 
 
-def _wishes(each: Row) -> list[str]:
+def _preferences(each: Row) -> list[str]:
     parts = each.get("parts")
-    if not parts or not parts["wishes"]:
+    if not parts or not parts["preferences"]:
         return []
-    met = ", ".join(f"{kind} met to {share:.0%}" for kind, share in parts["wishes"].items())
+    met = ", ".join(f"{kind} met to {share:.0%}" for kind, share in parts["preferences"].items())
     return words.paragraph(f"score: {parts['room']:.2f} for room, less for preferences ({met})", "    ")
 
 
 def for_refused(refused: Mapping[str, int], *, is_local: bool = False) -> list[tuple[str, str]]:
-    """(reason, what could help), of the reason with the most nodes first."""
+    """Return (reason, what could help), beginning with the reason that refuses the most nodes."""
     ordered = sorted(refused.items(), key=lambda item: (-item[1], item[0]))
     ceiling = "`carico up --ceiling`" if is_local else "CARICO_AGENT_CEILING_CPU"
     return [(reason, BY_REASON[reason].format(ceiling=ceiling)) for reason, _ in ordered if reason in BY_REASON]

@@ -18,17 +18,8 @@ def amount(dimension: str, value: float | None) -> str:
     return "-" if value is None else amounts.text(dimension, value)
 
 
-def number(value: float | None, digits: int = 1) -> str:
-    """Return a number, or a dash.
-
-    >>> number(2.04), number(-0.04), number(None)
-    ('2.0', '0.0', '-')
-    """
-    return "-" if value is None else amounts.number(value, digits)
-
-
 def ago(seconds: float) -> str:
-    """Return a length of time.
+    """Return a duration.
 
     >>> ago(4.25), ago(125.0), ago(7300.0)
     ('4.2 s', '2 min', '2.0 h')
@@ -44,12 +35,12 @@ def paragraph(text: str, indent: str = "  ") -> list[str]:
 
 
 def behind(answer: Mapping[str, Any]) -> list[str]:
-    """Say how old the scheduler's view of the API is; empty where the API answers it."""
+    """Return how old the scheduler's view of the API is; empty where the API answers it."""
     found = []
     for what, why in answer.get("away", {}).items():
-        found += paragraph(f"behind the API as the scheduler sees it: {what}: {why}", "")
+        found += paragraph(f"the scheduler's view of {what} is out of date: {why}", "")
     silent_s = answer.get("api_silent_s")
     if silent_s is not None:
-        said = f"the Kubernetes API does not answer the scheduler, which last heard of it {ago(silent_s)} ago"
+        said = f"the Kubernetes API last answered the scheduler {ago(silent_s)} ago"
         found += paragraph(f"{said}: Pods and Nodes are shown as they were then", "")
     return found

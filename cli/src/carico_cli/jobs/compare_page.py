@@ -1,19 +1,19 @@
-"""A comparison in words and as one HTML file with a picture."""
+"""The report of a comparison, as text and as one HTML file with a chart."""
 
 import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from carico_cli.output import charts, report, tables
+from carico_cli.output import charts, formats, report
 
 Report = Mapping[str, Any]
-_HEAD = ("", "job s", "least", "most", "Pod s", "least", "most", "p95 s", "most a node", "p99 ms")
+_HEAD = ("", "job s", "min", "max", "Pod s", "min", "max", "p95 s", "most per node", "p99 ms")
 
 
 def text(found: Report) -> str:
     """Return a table of medians, and the targets."""
     targets = [f"{one['verdict']:<7} {_target(one)}" for one in found["targets"]]
-    return "\n".join([_sentence(found), *tables.aligned(_HEAD, _rows(found)), "", *targets])
+    return "\n".join([_sentence(found), *formats.aligned(_HEAD, _rows(found)), "", *targets])
 
 
 def page(found: Report) -> str:
@@ -44,38 +44,34 @@ def _sentence(found: Report) -> str:
     return (
         f"{setting['pods']} Pods of {setting['pod_alone_s']:g} s on {setting['nodes']} nodes of {setting['cores']} "
         f"emulated cores at scale {setting['scale']:g}; bound {setting['bound_s']:.1f} s. "
-        f"{'One run of each' if most == 1 else f'Medians of {most} runs in turns'}.{_beside(found)}"
+        f"{'One run of each' if most == 1 else f'Medians of {most} runs in turn'}.{_servers(found)}"
     )
 
 
-def _beside(found: Report) -> str:
+def _servers(found: Report) -> str:
     if found["idle_server_p99_ms"]["median"] is None:
         return ""
     millicores = found["setting"]["servers_millicores"]
-    asks = "requests nothing" if millicores is None else f"requests {millicores}m of CPU"
-    return f" During each job a server ran on every node, which {asks}."
+    requests = "without requests" if millicores is None else f"with a request of {millicores}m CPU"
+    return f" During each job a server ran on every node, {requests}."
 
 
 def _rows(found: Report) -> list[tuple[str, ...]]:
     return [
         (
-            name, *_three(row["job_s"]), *_three(row["pod_mean_s"]), _number(row["pod_p95_s"]["median"]),
-            str(row["max_running_per_node"]), _number(row["server_p99_ms"]["median"]),
+            name, *_three(row["job_s"]), *_three(row["pod_mean_s"]), formats.number(row["pod_p95_s"]["median"]),
+            str(row["max_running_per_node"]), formats.number(row["server_p99_ms"]["median"]),
         )
         for name, row in found["contenders"].items()
     ]  # fmt: skip
 
 
 def _three(spread: Mapping[str, float | None]) -> tuple[str, str, str]:
-    return _number(spread["median"]), _number(spread["least"]), _number(spread["most"])
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+    return formats.number(spread["median"]), formats.number(spread["least"]), formats.number(spread["most"])
 
 
 def _target(one: Mapping[str, Any]) -> str:
-    return f"{one['what']}: {_number(one['value'])}, at most {_number(one['bound'])}"
+    return f"{one['what']}: {formats.number(one['value'])} (target: at most {formats.number(one['bound'])})"
 
 
 def _draw(drawn: Any, found: Report) -> None:

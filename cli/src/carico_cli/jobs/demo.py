@@ -1,4 +1,4 @@
-"""`carico demo`: a cluster, a job on it, a live view, a report, and everything gone again."""
+"""`carico demo`: starts a cluster, runs a job with a live view, writes a report, and ends everything."""
 
 import asyncio
 import contextlib
@@ -12,12 +12,13 @@ import click
 import orjson
 
 from carico_cli.clusters import starting
-from carico_cli.jobs import demo_page, view
+from carico_cli.jobs import demo_page, live_view
 from carico_cli.live import connection
 from carico_cli.output import report as report_folder
-from carico_cli.shell import interrupts, options, settings
+from carico_cli.shell import exits, options, settings
 from carico_core.domain import errors
-from carico_core.numerics.estimators import base, registry
+from carico_core.numerics import estimators
+from carico_core.numerics.estimators import base
 from carico_local import job as jobs
 from carico_local.cluster import client, events, machine, state
 from carico_local.cluster import plan as plans
@@ -25,7 +26,6 @@ from carico_local.report import facts, figures
 
 VIEW_EVERY_S = 0.5
 HEARD_MOST_S = 5.0
-PLAIN_LINE_EVERY_S = 5.0
 JOB_NAME = "demo"
 
 
@@ -33,41 +33,42 @@ JOB_NAME = "demo"
 @options.new_name()
 @options.cluster
 @click.option(
-    "--workload", type=click.Choice(["pi", "train", "mixed"]), default="pi", show_default=True, help="What its Pods do."
-)
+    "--workload", type=click.Choice(["pi", "train", "mixed"]), default="pi", show_default=True,
+    help="What the job's Pods do.",
+)  # fmt: skip
 @click.option("--pods", type=int, help="Pods of the job (default: about a minute of work).")
-@click.option("--seconds", type=float, help="Seconds of work of a Pod on one idle core (default: pi 5, train 25).")
+@click.option("--seconds", type=float, help="Work of a Pod, in seconds on one idle core (default: pi 5, train 25).")
 @click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder of the report (default: var/NAME).")
-@click.option("--snapshot", type=click.Path(path_type=pathlib.Path), help="File for the live view at mid-job, as SVG.")
-@click.option("--keep", is_flag=True, help="Leave the cluster up.")
+@click.option("--snapshot", type=click.Path(path_type=pathlib.Path), help="File for the live view at mid-job (SVG).")
+@click.option("--keep", is_flag=True, help="Leave the cluster running.")
 @click.pass_obj
 def command(context: settings.Context, /, name: str, **given: Any) -> int:
-    """Start a cluster, runs a job on it, shows it live, reports, and ends everything."""
+    """Start a cluster, run a job on it with a live view, write a report, and end everything."""
     job = _job(given)
     demo = _Demo(context, name, job, given)
-    if demo.wish.node_kind != plans.NodeKind.PROCESS:
+    if demo.wanted.node_kind != plans.NodeKind.PROCESS:
         raise errors.SettingsError(
-            f"--nodes: got {demo.wish.node_kind}, expected a number or process: Pods of other nodes are only played, "
+            f"--nodes: got {demo.wanted.node_kind}, expected a number or process: Pods of other nodes are only played, "
             "and there is nothing to measure; use them with `carico up`"
         )
-    # Before the loop: a first build takes minutes, and Ctrl-C must end it at once.
-    binaries = starting.obtain(demo.wish, context)
+    # Outside the event loop: a first build takes minutes, and Ctrl-C must end it at once.
+    binaries = starting.obtain(demo.wanted, context)
     return asyncio.run(demo.run(binaries))
 
 
 def _job(given: Mapping[str, Any]) -> jobs.Job:
     workload = jobs.Workload(given["workload"])
-    # Checked before anything is started; the cluster's own size is not known yet.
+    # Validates the flags before anything starts; the default number of Pods needs the size of the cluster.
     pods = 1 if given["pods"] is None else given["pods"]
     return jobs.Job(name=JOB_NAME, workload=workload, pods=pods, seconds=given["seconds"])
 
 
 class _Demo:
-    """One run."""
+    """One run of the demo."""
 
     def __init__(self, context: settings.Context, name: str, job: jobs.Job, given: Mapping[str, Any]) -> None:
         self._context = context
-        self.wish = options.wish(name, dict(given))
+        self.wanted = options.request(name, dict(given))
         self._job = job
         self._given = given
         self._out: pathlib.Path = given["out"] or pathlib.Path("var") / name
@@ -76,18 +77,18 @@ class _Demo:
         self._crashed = asyncio.Event()
 
     async def run(self, binaries: Mapping[str, str]) -> int:
-        """Return the exit code: 1 where a Pod failed, was lost or bound twice, or a service crashed."""
-        interrupts.cancel_on_signals()
+        """Return the exit code: 1 if a Pod failed, was lost or bound twice, or a service crashed."""
+        exits.cancel_on_signals()
         report_folder.check(self._out)
         if self._snapshot is not None:
             report_folder.check(self._snapshot.parent, flag="--snapshot")
         keep = bool(self._given["keep"])
-        # Before the cluster's own work counts.
+        # Checked before the cluster itself keeps the machine busy.
         busy = starting.busy_machine()
         if busy is not None:
             starting.note(busy, self._context)
         launched = await client.launch(
-            self.wish, home=self._context.home, environ=self._context.environ, restart=keep, lifeline=not keep,
+            self.wanted, home=self._context.home, environ=self._context.environ, restart=keep, lifeline=not keep,
             fresh=True, binaries=binaries,
         )  # fmt: skip
         finished = False
@@ -95,7 +96,7 @@ class _Demo:
             notes = await starting.show(launched, self._context)
             found = await self._run_job(launched, notes if busy is None else [busy, *notes])
             report = {**figures.report(found), "ended_at_ns": round(found.ended_s * 1e9)}
-            click.echo(view.summary(report))
+            click.echo(demo_page.text(report))
             files = {"report.json": orjson.dumps(report, option=orjson.OPT_INDENT_2)}
             report_folder.write(self._out, files | {"report.html": demo_page.page(report).encode()})
             click.echo(f"report: {self._out / 'report.json'} and {self._out / 'report.html'}")
@@ -103,7 +104,7 @@ class _Demo:
             return _exit_code(report)
         finally:
             if not (keep and finished):
-                await interrupts.finished(self._end(launched), hurry=launched.kill)
+                await exits.finished(self._end(launched), hurry=launched.kill)
 
     async def _end(self, launched: client.Launched) -> None:
         await launched.stop()
@@ -119,14 +120,14 @@ class _Demo:
         async with connection.connect_to(address, self._context.environ) as live, connection.reading(
             address, self._context.environ, name="carico-demo", record=live.observer
         ) as read:  # fmt: skip
-            # On a machine that is too busy to answer in time, every node advertises again within a second.
+            # A machine may be too busy to answer in time; then each node advertises again within a second.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(read.complete.wait(), HEARD_MOST_S)
             watching = asyncio.ensure_future(self._watch_crashes(launched))
             try:
                 submitted_s = live.clock.wall_ns() / 1e9
                 await jobs.submit(live.api, job, batch=found.plan.has_jobs)
-                screen = view.Screen(read.picture, live.observer, job, clock=live.clock, submitted_s=submitted_s)
+                screen = live_view.Screen(read.picture, live.observer, job, clock=live.clock, submitted_s=submitted_s)
                 await self._watch(screen, job)
             finally:
                 watching.cancel()
@@ -139,14 +140,14 @@ class _Demo:
             pods = jobs.sized(self._job.workload, seconds=self._job.seconds, cores=plan.nodes * plan.cores)
         return jobs.Job(name=JOB_NAME, workload=self._job.workload, pods=pods, seconds=self._job.seconds)
 
-    async def _watch(self, screen: view.Screen, job: jobs.Job) -> None:
+    async def _watch(self, screen: live_view.Screen, job: jobs.Job) -> None:
         """Draw until every Pod has ended or a service has crashed."""
         snapshot = self._snapshot
-        with view.drawing(screen, plain=self._context.plain) as draw:
+        with live_view.drawing(screen, plain=self._context.plain) as draw:
             while not screen.is_done and not self._crashed.is_set():
                 draw()
                 if snapshot is not None and screen.done >= job.pods / 2:
-                    picture = {snapshot.name: view.to_svg(screen).encode()}
+                    picture = {snapshot.name: live_view.to_svg(screen).encode()}
                     report_folder.write(snapshot.parent, picture, flag="--snapshot")
                     snapshot = None
                 with contextlib.suppress(TimeoutError):
@@ -154,7 +155,7 @@ class _Demo:
             draw()
 
     async def _watch_crashes(self, launched: client.Launched) -> None:
-        async for event in launched.heard():
+        async for event in launched.follow():
             if event.kind is events.Kind.CRASHED:
                 self._crashes.append(event.service)
                 self._crashed.set()
@@ -165,7 +166,7 @@ class _Demo:
             click.echo(f"the supervisor ended; its log: {launched.paths.log('supervisor')}", err=True)
 
     def _facts(
-        self, live: connection.Session, plan: plans.Plan, job: jobs.Job, submitted_s: float, notes: list[str]
+        self, live: connection.ApiSession, plan: plans.Plan, job: jobs.Job, submitted_s: float, notes: list[str]
     ) -> facts.Facts:
         on = machine.read_machine()
         ceiling = dict(base.DEFAULT_CEILING)
@@ -177,7 +178,7 @@ class _Demo:
                 cores=plan.cores,
                 scale=plan.scale,
                 memory_bytes=plan.memory_bytes,
-                estimator=plan.estimator or registry.DEFAULT,
+                estimator=plan.estimator or estimators.DEFAULT,
                 ceiling=ceiling,
                 workload=job.workload.value,
                 pods=job.pods,

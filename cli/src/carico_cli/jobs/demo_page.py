@@ -1,6 +1,7 @@
-"""The report of a demo as one HTML file: what came of the job, then how; charts as inline SVG."""
+"""The report of a demo, as text and as one HTML file: the job's outcome, its figures, and charts as inline SVG."""
 
 import html
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,8 +9,36 @@ from carico_cli.output import charts, report
 from carico_local.report import figures
 
 Report = Mapping[str, Any]
-# Nodes with a chart of their own; of more only the first are drawn.
+# At most this many nodes have a chart of their own.
 _NODES_DRAWN = 6
+
+
+# The text's width, that of a small terminal.
+_WIDTH = 80
+
+
+def text(found: Report) -> str:
+    """Return the outcome and the figures in lines of at most 80 columns."""
+    times, targets = found["pod_s"], found["targets"]
+    lines = [
+        "",
+        *textwrap.wrap(_outcome(found), _WIDTH),
+        f"  job time / best possible: {_plain_verdict(targets['job_ratio'])}",
+        f"  Pod time / time alone: {_plain_verdict(targets['pod_ratio'])}",
+    ]
+    if times["mean"] is not None:
+        lines.append(
+            f"  Pod time: sd {times['std']:.2f} s, p50 {times['p50']:.2f} s, p95 {times['p95']:.2f} s, "
+            f"max {times['max']:.2f} s"
+        )
+    lines += [
+        f"  most Pods on a node {found['max_running_per_node']}, overload {found['overload_node_s']:.1f} node-seconds",
+        f"  must be 0: failed {found['failed']}, bound twice {found['bound_twice']}, never bound "
+        f"{found['never_bound']}, without room {found['capacity_overrun']}",
+    ]
+    if (why := figures.short_job(found)) is not None:
+        lines += textwrap.wrap(f"note: {why}", _WIDTH, subsequent_indent="  ")
+    return "\n".join(lines)
 
 
 def page(found: Report) -> str:
@@ -24,7 +53,7 @@ def page(found: Report) -> str:
 
 
 def _outcome(found: Report) -> str:
-    """Return the job in a sentence or two."""
+    """Return the job's outcome in two sentences."""
     targets, mean_s = found["targets"], found["pod_s"]["mean"]
     said = f"The job took {found['job_s']:.1f} s"
     if targets["job_ratio"]["value"] is not None:
@@ -50,33 +79,33 @@ def _table(found: Report) -> str:
     rows: list[tuple[str, str, str]] = [
         ("job time", f"{found['job_s']:.1f} s", "from its submission to its last Pod's end"),
         (
-            f"job time / best possible ({targets['bound_s']:.1f} s: its work over all cores, and one Pod's time)",
+            f"job time / best possible ({targets['bound_s']:.1f} s: its work over all cores, plus one Pod's time)",
             _value(targets["job_ratio"]),
             _verdict(targets["job_ratio"]),
         ),
-        ("Pod time mean ± std", f"{_s(times['mean'])} ± {_s(times['std'])}", "from its process's start to its exit"),
-        ("Pod time p50, p95, max", f"{_s(times['p50'])}, {_s(times['p95'])}, {_s(times['max'])}", ""),
+        ("Pod time, mean ± sd", f"{_s(times['mean'])} ± {_s(times['std'])}", "from its process's start to its exit"),
+        ("Pod time, p50, p95, max", f"{_s(times['p50'])}, {_s(times['p95'])}, {_s(times['max'])}", ""),
         ("mean Pod time / its time alone on a node", _value(targets["pod_ratio"]), _verdict(targets["pod_ratio"])),
         ("most Pods on a node", str(found["max_running_per_node"]), ""),
-        ("wait for a node, mean", _s(found["placements"]["waited_s"]["mean"]), ""),
-        ("waits by reason", _counts(found["placements"]["waits_by_reason"]), "why Pods found no node at first"),
+        ("mean wait for a node", _s(found["placements"]["waited_s"]["mean"]), ""),
+        ("waits by reason", _counts(found["placements"]["waits_by_reason"]), "why nodes were refused"),
         (
-            "placements by mode of the advertisement",
+            "placements by mode",
             _counts(found["placements"]["by_mode"]),
-            "how the capacity was known",
+            "how the chosen node knew its capacity",
         ),
         (
             "overload",
             f"{found['overload_node_s']:.1f} node-seconds",
-            "with more Pods than true cost and ceiling allow",
+            "with more Pods than their true cost and the ceiling allow",
         ),
         (
             "placements without room",
             str(found["capacity_overrun"]),
-            "on a node that had less room than one Pod; must be 0",
+            "on a node with room for less than one Pod; must be 0",
         ),
         (
-            "Pods that failed, were bound twice, never bound",
+            "Pods that failed, were bound twice, were never bound",
             f"{found['failed']}, {found['bound_twice']}, {found['never_bound']}",
             "must be 0",
         ),
@@ -96,6 +125,10 @@ def _verdict(ratio: Mapping[str, Any]) -> str:
     return f'<span class="{ratio["verdict"]}">{ratio["verdict"]}</span> (target at most {ratio["target"]})'
 
 
+def _plain_verdict(ratio: Mapping[str, Any]) -> str:
+    return f"{_value(ratio)} (target at most {ratio['target']}: {ratio['verdict']})"
+
+
 def _s(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.2f} s"
 
@@ -109,8 +142,8 @@ def _charts(found: Report) -> list[tuple[str, str]]:
         (charts.figure(lambda drawn: _draw_running(drawn, found), name="running"), "Pods running, by node."),
         (
             charts.lines(_capacities(found), name="capacity"),
-            "Capacity against what was placed, by node: Pods that it counts (dashed), and that plus its advertised "
-            "capacity (solid, one standard deviation shaded).",
+            "Capacity of each node: the Pods that it counts (dashed), and these plus its advertised capacity (solid, "
+            "one standard deviation shaded).",
         ),
         (
             charts.figure(lambda drawn: _draw_pod_times(drawn, found), name="times"),
@@ -118,13 +151,13 @@ def _charts(found: Report) -> list[tuple[str, str]]:
         ),
         (
             charts.lines(_costs(found), name="cost"),
-            "Learnt cost of one Pod: mean of the nodes, from the lowest to the highest shaded.",
+            "Learnt cost of one Pod: mean of the nodes; the range of the nodes is shaded.",
         ),
     ]
 
 
 def _draw_running(drawn: Any, found: Report) -> None:
-    """Stack the nodes: their sum is the job's."""
+    """Stack the nodes' Pods: their sum is the job's."""
     axes = drawn.subplots()
     nodes = found["per_node"]
     times = sorted({0.0, *(at for each in nodes.values() for at, _ in each["running"])})
@@ -138,7 +171,7 @@ def _draw_running(drawn: Any, found: Report) -> None:
 
 
 def _held(series: Sequence[Sequence[float]], times: Sequence[float]) -> list[float]:
-    """Return the value that a series of (time, value) has at each of these times.
+    """Return the values of a series of (time, value) at the given times.
 
     >>> _held([(0.0, 0.0), (2.0, 5.0)], [0.0, 1.0, 3.0])
     [0.0, 0.0, 5.0]
@@ -175,7 +208,7 @@ def _capacities(found: Report) -> list[charts.Chart]:
 
 
 def _costs(found: Report) -> list[charts.Chart]:
-    """Return a chart a dimension."""
+    """Return a chart for each dimension."""
     series = [each["cost"] for each in found["per_node"].values() if each["cost"]]
     names = dict.fromkeys(name for each in series for _, cost in each for name in cost)
     drawn = [_cost(series, name, index) for index, name in enumerate(names)]

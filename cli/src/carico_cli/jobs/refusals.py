@@ -1,4 +1,4 @@
-"""What refuses a Job's Pods at the API (a quota, a limit, a policy), as the Job's controller says in its Events."""
+"""Why the API refuses a Job's Pods (a quota, a limit, a policy), from the Events of the Job's controller."""
 
 import re
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from carico_core.domain import errors
 
 # https://github.com/kubernetes/kubernetes/blob/v1.33.0/pkg/controller/controller_utils.go: FailedCreatePodReason, and
-# "Error creating: " before the API's words. Each names another Pod, one that has never been.
+# "Error creating: " before the API's message. Each names another Pod, which never existed.
 _REASON = "FailedCreate"
 _BEFORE = re.compile(
     r'^(\(combined from similar events\): )?(Error creating: )?((pods|Pod) "[^"]*" (is forbidden: )?)?'
@@ -15,7 +15,7 @@ _BEFORE = re.compile(
 
 
 class Api(Protocol):
-    """What is needed of the Kubernetes API."""
+    """The Kubernetes API."""
 
     async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> Any:
         """Return the decoded answer."""
@@ -23,15 +23,15 @@ class Api(Protocol):
 
 
 async def of_job(api: Api, namespace: str, name: str) -> str | None:
-    """Return why a Pod of this Job was last refused, in the API's words; None if none was or the Job does not exist.
+    """Return the API's last reason for refusing a Pod of this Job; None if it refused none, or there is no such Job.
 
-    Raises what `request` raises but `NotFound`: an API that has no Jobs refuses none of their Pods.
+    Raises what `request` raises, except `NotFound`: an API without Jobs refuses none of their Pods.
     """
     try:
         job = await api.request("GET", f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}")
     except errors.NotFound:
         return None
-    # By UID: Events outlive their Job by an hour, and another may have its name.
+    # By UID: Events outlive their Job by an hour, and a later Job may have its name.
     selector = f"involvedObject.uid={job['metadata']['uid']},reason={_REASON}"
     found = await api.request("GET", f"/api/v1/namespaces/{namespace}/events", params={"fieldSelector": selector})
     newest = max(found["items"], key=_when, default=None)
@@ -39,7 +39,7 @@ async def of_job(api: Api, namespace: str, name: str) -> str | None:
 
 
 def why(message: str) -> str:
-    """Return the words of an Event without those that every one of its kind has.
+    """Return the reason in an Event's message, without the words that all such Events share.
 
     >>> why('Error creating: pods "j-0-x7k2p" is forbidden: exceeded quota: q, requested: pods=1, used: pods=2')
     'exceeded quota: q, requested: pods=1, used: pods=2'
@@ -48,5 +48,5 @@ def why(message: str) -> str:
 
 
 def _when(event: Mapping[str, Any]) -> str:
-    # Texts of one form, the zone included, are in the order of their times.
+    # All have the same format and zone: their order as text is that of time.
     return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])

@@ -1,4 +1,10 @@
-"""Connections to a cluster: its bus, its Kubernetes API, or a reader of both."""
+"""Connections to a cluster: its bus, its Kubernetes API, or a reader of both.
+
+Two readers do two jobs. `reading` follows bus and API and counts Pods by job: for what a person looks at (`top`,
+`status`, the view of `demo`). `connect_to` follows each Pod of the jobs, with its nodes and times, by the API alone:
+for `submit --wait`, `compare` and a demo's report. It needs no NATS, so that a bus that is away does not end the wait.
+A command that needs both has one watch: the reader passes its events on to the observer (`record`).
+"""
 
 import asyncio
 import contextlib
@@ -16,8 +22,8 @@ from carico_local import observer
 from carico_local.cluster import state
 
 
-class Session:
-    """A cluster's API, and what was seen of its Pods."""
+class ApiSession:
+    """A cluster's API, and what was observed of its Pods."""
 
     def __init__(self, api: api_client.KubeClient, clock: clocks.Clock) -> None:
         self.api = api
@@ -32,24 +38,33 @@ def local_address(paths: state.Paths, found: state.ClusterState) -> which.Addres
 
 
 @contextlib.asynccontextmanager
-async def connect_to(address: which.Address, environ: Mapping[str, str] | None = None) -> AsyncIterator[Session]:
-    """Connect to a cluster's API until the block is left."""
-    clock = clocks.SystemClock()
-    api = await api_client.connect(address.kube, clock=clock, user_agent="carico-cli", environ=environ)
+async def api_of(
+    at: which.Address, clock: clocks.Clock, environ: Mapping[str, str] | None, *, name: str
+) -> AsyncIterator[api_client.KubeClient]:  # fmt: skip
+    """Connect to the cluster's API until the block is left. Raises `KubeconfigError`."""
+    api = await api_client.connect(at.kube, clock=clock, user_agent=name, environ=environ)
     try:
-        yield Session(api, clock)
+        yield api
     finally:
         await api.close()
 
 
 @contextlib.asynccontextmanager
+async def connect_to(at: which.Address, environ: Mapping[str, str] | None = None) -> AsyncIterator[ApiSession]:
+    """Connect to the cluster's API until the block is left, with an observer of its Pods."""
+    clock = clocks.SystemClock()
+    async with api_of(at, clock, environ, name="carico-cli") as api:
+        yield ApiSession(api, clock)
+
+
+@contextlib.asynccontextmanager
 async def reading(
-    address: which.Address, environ: Mapping[str, str], *, name: str, record: ports.Record | None = None
+    at: which.Address, environ: Mapping[str, str], *, name: str, record: ports.Record | None = None
 ) -> AsyncIterator[reader.Reader]:  # fmt: skip
-    """Read a cluster's signals until the block is left."""
+    """Read the cluster's signals until the block is left."""
     clock = clocks.SystemClock()
     found = reader.Reader(
-        lambda: address, connector(clock, environ, name=name), clock=clock, lease_s=address.bus.lease_s, record=record
+        lambda: at, connector(clock, environ, name=name), clock=clock, lease_s=at.bus.lease_s, record=record
     )
     task = asyncio.ensure_future(found.run())
     try:
@@ -59,16 +74,19 @@ async def reading(
         await asyncio.gather(task, return_exceptions=True)
 
 
+async def join(at: which.Address, clock: clocks.Clock, *, name: str) -> nats_bus.NatsBus:
+    """Connect to the cluster's bus, in the role cli. Raises `BusUnavailable`; has no time limit."""
+    return await nats_bus.connect(at.bus, name=name, clock=clock, owns_streams=False, inbox=roles.inbox(roles.Role.CLI))
+
+
 @contextlib.asynccontextmanager
 async def bus_of(
     at: which.Address, clock: clocks.Clock, *, name: str, within_s: float
 ) -> AsyncIterator[nats_bus.NatsBus]:  # fmt: skip
-    """Connect to the bus there until the block is left. Raises `BusUnavailable` with what to do."""
+    """Connect to the cluster's bus until the block is left. Raises `BusUnavailable` with what to do."""
     try:
         async with asyncio.timeout(within_s):
-            joined = await nats_bus.connect(
-                at.bus, name=name, clock=clock, owns_streams=False, inbox=roles.inbox(roles.Role.CLI)
-            )
+            joined = await join(at, clock, name=name)
     except TimeoutError:
         raise errors.BusUnavailable(f"NATS at {at.url}: cannot connect within {within_s:g} s; {at.look}") from None
     try:
@@ -78,32 +96,20 @@ async def bus_of(
 
 
 def connector(clock: clocks.Clock, environ: Mapping[str, str], *, name: str) -> ports.Connect:
-    """Connect to NATS, and to the Kubernetes API where a kubeconfig leads to one."""
+    """Return a function that connects to NATS, and to the Kubernetes API where a kubeconfig leads to one."""
 
     @contextlib.asynccontextmanager
     async def connect(address: which.Address) -> AsyncIterator[tuple[ports.Bus, ports.Api | str]]:
-        bus = await nats_bus.connect(
-            address.bus, name=name, clock=clock, owns_streams=False, inbox=roles.inbox(roles.Role.CLI)
-        )
+        bus = await join(address, clock, name=name)
         try:
-            async with _api(address, clock, environ, name) as api:
+            async with contextlib.AsyncExitStack() as stack:
+                api: ports.Api | str
+                try:
+                    api = await stack.enter_async_context(api_of(address, clock, environ, name=name))
+                except errors.KubeconfigError as error:
+                    api = f"{error}; jobs are not shown"
                 yield bus, api
         finally:
             await bus.close()
 
     return connect
-
-
-@contextlib.asynccontextmanager
-async def _api(
-    address: which.Address, clock: clocks.Clock, environ: Mapping[str, str], name: str
-) -> AsyncIterator[ports.Api | str]:
-    try:
-        api = await api_client.connect(address.kube, clock=clock, user_agent=name, environ=environ)
-    except errors.KubeconfigError as error:
-        yield f"{error}; jobs are not shown"
-        return
-    try:
-        yield api
-    finally:
-        await api.close()

@@ -17,7 +17,7 @@ _TEXT_MAX = 4096
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Detail:
-    """One node by its agent. `history`: column -> values, oldest first; `scale` is what usage 1.0 is."""
+    """A node as its agent reports it. `history`: column -> values, oldest first. `scale`: what usage 1.0 means."""
 
     estimator: str
     source: str
@@ -26,14 +26,14 @@ class Detail:
     scale: Mapping[str, float]
     ceiling: Mapping[str, float]
     history: Mapping[str, tuple[float, ...]]
-    # What the filters were surprised by, per dimension, in shares; and whether the cluster's model takes part.
+    # The filters' last innovation by dimension, as shares; and whether the agent uses the model of the cluster.
     innovation: Mapping[str, float]
     federated: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """So many more Pods by this, and why."""
+    """A limit: how many more Pods it allows, and why."""
 
     what: str
     pods: float
@@ -42,30 +42,39 @@ class Bound:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """One node by the scheduler. `bounds`: the tightest first. `refused`: why it takes none; None: it does."""
+    """A node as the scheduler sees it. `bounds`: the tightest first. `refused`: why it takes no Pod, or None."""
 
     bounds: tuple[Bound, ...]
     refused: str | None
     suspect: bool
-    # Pods that hold room which the node does not account for yet.
+    # Pods with a reservation: the node's advertisement does not cover them yet.
     reserved_by: tuple[str, ...]
 
 
 def parse_detail(payload: bytes) -> Detail:
-    """Return an agent's answer to `state.get`. Raises `MessageError` for what it would not say."""
+    """Decode an agent's answer to `state.get`. Raises `MessageError` where it is malformed."""
     message = codec.parse_json(payload, maximum_bytes=_DETAIL_MAX_BYTES)
     now = message.fields("now") if message.has("now") else None
     return Detail(
         estimator=message.text("estimator", maximum=fields.NAME_MAX),
         source=message.text("source", maximum=_TEXT_MAX, free=True),
         cores=message.number("cores", maximum=fields.QUANTITY_MAX),
-        notes=message.texts("notes", maximum=_TEXT_MAX, count=_NOTES_MAX),
+        notes=_notes(message),
         scale=message.number_map("scale", maximum=fields.QUANTITY_MAX),
         ceiling=message.number_map("ceiling", maximum=fields.QUANTITY_MAX),
         history=_history(message.fields("history")),
         innovation={} if now is None else _signed(now, "innovation"),
         federated=False if now is None else now.flag("federated"),
     )
+
+
+def parse_notes(payload: bytes) -> tuple[str, ...]:
+    """Decode the notes of an agent's answer to `state.get`: few, and printable. Raises `MessageError`."""
+    return _notes(codec.parse_json(payload, maximum_bytes=_DETAIL_MAX_BYTES))
+
+
+def _notes(message: fields.Fields) -> tuple[str, ...]:
+    return message.texts("notes", maximum=_TEXT_MAX, count=_NOTES_MAX)
 
 
 def _history(table: fields.Fields) -> dict[str, tuple[float, ...]]:
@@ -86,7 +95,7 @@ def _signed(message: fields.Fields, name: str) -> dict[str, float]:
 
 
 def parse_standing(payload: bytes) -> Standing | None:
-    """Return the scheduler's answer to `node.explain`; None where it knows no such node. Raises `MessageError`."""
+    """Decode the scheduler's answer to `node.explain`; None where it knows no such node. Raises `MessageError`."""
     message = codec.parse_json(payload, maximum_bytes=_STANDING_MAX_BYTES)
     if not message.flag("known"):
         return None

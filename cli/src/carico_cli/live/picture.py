@@ -1,4 +1,4 @@
-"""What is known of a cluster at one moment. Frozen: a picture can be kept, sorted and drawn while signals come in."""
+"""The state of a cluster at one moment. Frozen: a picture can be kept, sorted and drawn while signals arrive."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,27 +11,27 @@ UNREADY, CORDONED = "unready", "cordon"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One node. `age_s`: since what it advertises was true. None: not heard, or the scheduler has not said."""
+    """One node. `age_s`: age of what it advertises. None: not heard, or not reported by the scheduler."""
 
     name: str
     advertisement: messages.Advertisement | None
     age_s: float | None
     freshness: freshness.Freshness
-    # Pods bound or being bound that the advertisement does not cover yet, and what is free beside them.
+    # Pods bound or being bound that the advertisement does not cover yet, and what is free besides.
     reserved: int | None
     free: float | None
-    # As the scheduler sees the Node in the API; None: it has not said.
+    # As the scheduler sees the Node in the API; None: not reported.
     ready: bool | None = None
     schedulable: bool | None = None
 
     @property
     def is_open(self) -> bool:
-        """False where the API lets it have no Pods at all."""
+        """False where the Node is not ready or not schedulable, so that it gets no Pods."""
         return self.ready is not False and self.schedulable is not False
 
     @property
     def state(self) -> str:
-        """How it stands, in a word of at most 7 letters: its freshness, unless the API lets it have no Pods at all."""
+        """One word of at most 7 letters: its freshness, or why it gets no Pods."""
         if self.is_open:
             return self.freshness.value
         return UNREADY if self.ready is False else CORDONED
@@ -39,7 +39,7 @@ class Node:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Pods of one job, by where they are. `created`: of its oldest Pod, as Kubernetes writes times."""
+    """Pods of one job, by phase. `created`: creation time of its oldest Pod, as Kubernetes writes times."""
 
     name: str
     created: str
@@ -51,18 +51,18 @@ class Job:
 
     @property
     def pods(self) -> int:
-        """All of them."""
+        """All its Pods."""
         return self.pending + self.starting + self.running + self.succeeded + self.failed
 
     @property
     def ended(self) -> int:
-        """Those that have ended, well or not."""
+        """Pods that have ended, with success or without."""
         return self.succeeded + self.failed
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """One instance of a service, by NATS's services framework. `answered_s`: how long its answer took."""
+    """One instance of a service, as NATS's services framework reports it. `answered_s`: how long its answer took."""
 
     name: str
     instance: str
@@ -71,13 +71,13 @@ class Service:
     requests: int
     errors: int
     last_error: str
-    # Of its answers, on average; None where it has given none.
+    # Mean over its answers; None where there are none.
     processing_s: float | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """The model of the cluster. `age_s`: since it was last said."""
+    """The model of the cluster. `age_s`: since it was published."""
 
     replica: str
     contributors: int
@@ -89,7 +89,7 @@ class Model:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """Something that signals come from. `trouble`: what is wrong with it, in a line; None where nothing is."""
+    """A source of signals. `trouble`: what is wrong with it, in one line, or None."""
 
     name: str
     trouble: str | None
@@ -97,7 +97,7 @@ class Link:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """The whole cluster. Nodes by name, jobs and decisions newest first."""
+    """The whole cluster. Nodes in the order of their names; jobs and decisions newest first."""
 
     taken_ns: int
     nodes: tuple[Node, ...]
@@ -106,14 +106,14 @@ class Picture:
     services: tuple[Service, ...]
     model: Model | None
     links: tuple[Link, ...]
-    # Messages that wait for the aggregators; None where it is not known.
+    # Messages that wait for the aggregators; None: not known.
     backlog: int | None
     heard_per_s: float
     # Messages that could not be used, by reason.
     dropped: Mapping[str, int]
 
     def node(self, name: str) -> Node | None:
-        """Return the node of that name, where there is one."""
+        """Return the node of that name, or None."""
         return next((node for node in self.nodes if node.name == name), None)
 
     @property

@@ -1,4 +1,4 @@
-"""What a reader of signals needs: a bus, the Kubernetes API, a way to connect to both, and perhaps a record."""
+"""Ports of the reader: the bus, the Kubernetes API, a way to connect to both, and optionally a record."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -10,7 +10,7 @@ from carico_core.runtime.kube import list_watch
 
 
 class Bus(Protocol):
-    """What is needed of the bus."""
+    """The bus."""
 
     @property
     def connected(self) -> bool: ...
@@ -33,7 +33,7 @@ class Bus(Protocol):
 
 
 class Api(Protocol):
-    """What is needed of the Kubernetes API."""
+    """The Kubernetes API."""
 
     def mirror(
         self, path: str, *, params: Mapping[str, str] | None = None
@@ -41,7 +41,7 @@ class Api(Protocol):
 
 
 class Record(Protocol):
-    """Keeps the same signals for a report."""
+    """Receives the same signals, for a report."""
 
     def on_capacity(self, subject: str, payload: bytes) -> None: ...
 
@@ -51,6 +51,6 @@ class Record(Protocol):
 
 
 class Connect(Protocol):
-    """Makes the connections to a cluster; both end with the block. No API: why not, in a line."""
+    """Connects to a cluster's bus and API until the block is left. Where there is no API: the reason, in one line."""
 
     def __call__(self, address: which.Address) -> contextlib.AbstractAsyncContextManager[tuple[Bus, Api | str]]: ...

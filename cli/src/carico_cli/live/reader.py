@@ -1,4 +1,4 @@
-"""Reads a cluster's live signals for ever: connects, notices that the cluster is gone, and goes on by itself."""
+"""Reads a cluster's live signals until cancelled: connects, notices that the cluster is gone, and reconnects."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from carico_cli.clusters import which
-from carico_cli.live import jobs, node_answers, ports, services, signals
+from carico_cli.live import job_counts, node_answers, ports, services, signals
 from carico_cli.live import picture as pictures
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
@@ -16,13 +16,13 @@ from carico_core.wire import streams, subjects
 
 CONNECT_S = 5.0
 AGAIN_S = 1.0
-# Reservations are in no advertisement: the scheduler is asked, at most once a second, and in a large cluster
-# less often: its answer costs it some microseconds a node (bench/top.py), which is to stay below 1 % of a core.
+# Advertisements do not include reservations, so the scheduler is asked: at most once a second, and less in a large
+# cluster, since its answer costs some microseconds a node (bench/top.py), which must stay below 1 % of a core.
 RESERVED_EVERY_S = 1.0
 RESERVED_EVERY_S_PER_NODE = 0.004
 ANSWER_S = 2.0
 SERVICES_EVERY_S = 2.0
-# How many instances answer is not known: they get this long.
+# How many instances will answer is not known: they have this long.
 SERVICES_ANSWER_S = 0.3
 DECISIONS_AT_FIRST = 50
 CAPACITY_LIST = subjects.query("scheduler", "capacity.list")
@@ -31,39 +31,40 @@ NODE_EXPLAIN = subjects.query("scheduler", "node.explain")
 BACKLOG = f"$JS.API.STREAM.INFO.{streams.SUBSPACES}"
 
 
+# What a first picture waits for.
 _FIRSTS = ("kept", "scheduler", "services", "pods")
 
 
 class _Left(errors.CaricoError):
-    """The reader has to reconnect."""
+    """The reader must reconnect."""
 
 
 class Reader:
-    """One cluster's signals. `run` keeps them coming; `picture` is what is known now."""
+    """One cluster's signals: `run` reads them, `picture` returns the newest."""
 
     def __init__(
         self, where: which.Where, connect: ports.Connect, *, clock: clocks.Clock, lease_s: float,
         record: ports.Record | None = None,
     ) -> None:  # fmt: skip
-        """`record`: given the same capacities, decisions and Pods as they come."""
+        """`record`: receives the same capacities, decisions and Pods."""
         self._record = record
         self._where = where
         self._connect = connect
         self._clock = clock
         self._signals = signals.Signals(clock=clock, lease_s=lease_s)
-        self._jobs = jobs.Jobs()
+        self._jobs = job_counts.JobCounts()
         self._bus: ports.Bus | None = None
         self._url = ""
         self._bus_trouble: str | None = "not connected yet"
         self._api_trouble: str | None = None
         self._scheduler_trouble: str | None = None
         self._away_since_s: float | None = None
-        # Set once everything was asked and has answered, or has not: a first picture is whole then.
+        # Set once each source has answered or failed to: the first picture is then complete.
         self.complete = asyncio.Event()
         self._awaited = set(_FIRSTS)
 
     def picture(self) -> pictures.Picture:
-        """Return all that is known now."""
+        """Return the cluster as it is known now."""
         links = (
             pictures.Link(name="NATS", trouble=self._bus_words()),
             pictures.Link(
@@ -74,7 +75,7 @@ class Reader:
         return self._signals.picture(jobs=self._jobs.table(), links=links)
 
     async def detail(self, node: str) -> node_answers.Detail | None:
-        """Return a node by its agent; None where no agent answers, as for nodes that are only played."""
+        """Ask a node's agent; None where none answers, as for nodes that kwok plays."""
         if self._bus is None:
             return None
         try:
@@ -84,7 +85,7 @@ class Reader:
             return None
 
     async def standing(self, node: str) -> node_answers.Standing | None:
-        """Return a node by the scheduler; None where none answers, or knows it."""
+        """Ask the scheduler about a node; None where none answers, or it does not know the node."""
         if self._bus is None:
             return None
         try:
@@ -94,7 +95,7 @@ class Reader:
             return None
 
     async def run(self) -> None:
-        """Read until cancelled. Troubles of the cluster are shown in the picture, and end when it is back."""
+        """Read until cancelled. The picture shows what is wrong with the cluster, until it is back."""
         while True:
             try:
                 address = self._where()
@@ -111,8 +112,8 @@ class Reader:
                 self._bus = None
             await asyncio.sleep(AGAIN_S)
 
-    def _has_come(self, what: str) -> None:
-        """Note that something a first picture waits for has arrived, or will not."""
+    def _settle(self, what: str) -> None:
+        """Note that a source of the first picture has answered, or will not."""
         self._awaited.discard(what)
         if not self._awaited:
             self.complete.set()
@@ -122,29 +123,29 @@ class Reader:
         return self._bus is not None and self._bus.connected
 
     def _bus_words(self) -> str | None:
-        """Return what is wrong with the bus, in a line."""
+        """Return what is wrong with the bus, in one line."""
         if self._is_connected:
             self._away_since_s = None
             return None
         now_s = self._clock.monotonic_s()
         self._away_since_s = now_s if self._away_since_s is None else self._away_since_s
         what = self._bus_trouble or f"{self._url} is away"
-        return f"{what} ({now_s - self._away_since_s:.0f} s; goes on by itself)"
+        return f"{what} (reconnecting for {now_s - self._away_since_s:.0f} s)"
 
     @property
     def bus_trouble(self) -> str | None:
-        """Why there is no bus, as far as that is known; None where there is one, or it is only away."""
+        """Why there is no bus; None where there is one, or the connection was only lost."""
         return self._bus_trouble
 
     async def _follow(self, bus: ports.Bus, api: ports.Api | str, address: which.Address) -> None:
-        """Follow until cancelled. Raises `CaricoError` where the reader has to reconnect."""
+        """Follow until cancelled. Raises `CaricoError` where the reader must reconnect."""
         self._bus, self._bus_trouble = bus, None
         self._api_trouble = api if isinstance(api, str) else None
         works: list[Awaitable[None]] = [
             self._listen(bus), self._ask_scheduler(bus), self._ask_services(bus), self._stay(bus, address),
         ]  # fmt: skip
         if isinstance(api, str):
-            self._has_come("pods")
+            self._settle("pods")
         else:
             works.append(self._follow_pods(api))
         tasks = [asyncio.ensure_future(work) for work in works]
@@ -158,7 +159,7 @@ class Reader:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _listen(self, bus: ports.Bus) -> None:
-        """Subscribe, and read what the bus has kept, again after each gap."""
+        """Subscribe, and read what the bus has kept, once more after each reconnection."""
         came_back = asyncio.Event()
         bus.on_reconnect(came_back.set)
         await self._until_done(lambda: bus.subscribe(subjects.CAPACITY_ALL, self._on_capacity))
@@ -166,7 +167,7 @@ class Reader:
         await self._until_done(lambda: bus.subscribe(subjects.MODEL, self._signals.on_model))
         while True:
             await self._until_done(lambda: self._take_kept(bus))
-            self._has_come("kept")
+            self._settle("kept")
             await came_back.wait()
             came_back.clear()
 
@@ -198,8 +199,8 @@ class Reader:
                 self._scheduler_trouble = None
             except (errors.BusError, errors.MessageError):
                 self._signals.scheduler_silent()
-                self._scheduler_trouble = "none answers, so nothing is placed and `reserved` is not known"
-            self._has_come("scheduler")
+                self._scheduler_trouble = "none answers: no Pod is placed, and `reserved` is not known"
+            self._settle("scheduler")
             await asyncio.sleep(max(RESERVED_EVERY_S, RESERVED_EVERY_S_PER_NODE * len(self._signals.node_names)))
 
     async def _ask_services(self, bus: ports.Bus) -> None:
@@ -210,32 +211,32 @@ class Reader:
                 answers = await asyncio.gather(
                     *(bus.service_stats(name, within_s=SERVICES_ANSWER_S) for name in services.ASKED)
                 )
-                found = services.parse_all([answer for each in answers for answer in each])
+                found = services.parse_all(dict(zip(services.ASKED, answers, strict=True)))
             if asks_backlog and bus.connected:
                 backlog = await _backlog(bus)
-                # A reader's identity may not ask: each try would be one more refusal in the server's log.
+                # The role reader may not ask: each try would be another refusal in the server's log.
                 asks_backlog = backlog is not None
             self._signals.on_services(found, backlog=backlog)
-            self._has_come("services")
+            self._settle("services")
             await asyncio.sleep(SERVICES_EVERY_S)
 
     async def _follow_pods(self, api: ports.Api) -> None:
-        """Watch the Pods: a message a change costs the API less than listing 10,000 Pods every few seconds."""
+        """Watch the Pods: a message for each change costs the API less than listing 10,000 Pods every few seconds."""
         while True:
             self._jobs.asked_at_s = self._clock.monotonic_s()
             try:
-                async for event in api.mirror(jobs.PODS_PATH):
+                async for event in api.mirror(job_counts.PODS_PATH):
                     self._jobs.on_event(event)
                     if self._record is not None:
                         self._record.on_pods(event)
-                    self._has_come("pods")
+                    self._settle("pods")
             except errors.CaricoError as error:
                 self._jobs.trouble = f"{error}; jobs are not shown"
-                self._has_come("pods")
+                self._settle("pods")
             await asyncio.sleep(CONNECT_S)
 
     async def _stay(self, bus: ports.Bus, address: which.Address) -> None:
-        """Raise `_Left` where the bus is closed for good, or the cluster is elsewhere now."""
+        """Raise `_Left` when the bus is closed for good, or the cluster has another address now."""
         closed = asyncio.ensure_future(bus.wait_closed())
         try:
             while not closed.done():
@@ -247,7 +248,7 @@ class Reader:
             closed.cancel()
 
     def _look(self, address: which.Address) -> None:
-        """Check whether the cluster that is away has moved. Raises `_Left` where it has."""
+        """Check whether a cluster that is away has another address now. Raises `_Left` if so."""
         try:
             moved = self._where() != address
             self._bus_trouble = None
@@ -263,13 +264,13 @@ class Reader:
                 await ask()
                 return
             except errors.BusUnavailable:
-                # No streams yet, or away: what is said from now on comes all the same.
-                self._has_come("kept")
+                # No streams yet, or the bus is away: messages from now on arrive all the same.
+                self._settle("kept")
                 await asyncio.sleep(AGAIN_S)
 
 
 async def _backlog(bus: ports.Bus) -> int | None:
-    """Messages that wait for the aggregators; None where we may not ask."""
+    """Return how many messages wait for the aggregators; None where this identity may not ask."""
     try:
         answer = orjson.loads(await bus.request(BACKLOG, b"", timeout_s=ANSWER_S))
         return int(answer["state"]["messages"])

@@ -1,19 +1,21 @@
-"""What services say of themselves through NATS's services framework, checked."""
+"""Statistics of services, from NATS's services framework."""
+
+from collections.abc import Mapping
 
 from carico_cli.live import picture as pictures
 from carico_core.domain import errors
 from carico_core.wire import codec, fields
 
-# Those with few instances. Agents are seen by what they advertise: a thousand of them are not asked one by one.
+# Services with few instances. A thousand agents are not asked one by one: their advertisements show that they run.
 ASKED = ("carico-scheduler", "carico-aggregator")
 _TEXT_MAX = 4096
 _ENDPOINTS_MAX = 64
-# Answers are counted and timed (in ns) from the start on.
+# Counts of answers, and their time in ns, since the service's start.
 _COUNT_MAX = fields.INT64_MAX
 
 
 def parse(answered_s: float, payload: bytes) -> pictures.Service:
-    """Return one instance's statistics. Raises `MessageError` for what is not as nats.micro writes it."""
+    """Return one instance's statistics. Raises `MessageError` where they are not as nats.micro writes them."""
     message = codec.parse_json(payload)
     endpoints = message.objects("endpoints", count=_ENDPOINTS_MAX)
     requests = sum(each.integer("num_requests", maximum=_COUNT_MAX) for each in endpoints)
@@ -31,14 +33,20 @@ def parse(answered_s: float, payload: bytes) -> pictures.Service:
     )
 
 
-def parse_all(answers: list[tuple[float, bytes]]) -> list[pictures.Service]:
-    """Return the statistics of each instance that can be read, by name and instance."""
+def parse_all(answers: Mapping[str, list[tuple[float, bytes]]]) -> list[pictures.Service]:
+    """Return the statistics of each instance by the name that was asked for, ordered by name and instance.
+
+    What cannot be decoded is left out, and so is a service that answers under another's name.
+    """
     found = []
-    for answered_s, payload in answers:
-        try:
-            found.append(parse(answered_s, payload))
-        except errors.MessageError:
-            continue  # another program's service of this name
+    for name, each in answers.items():
+        for answered_s, payload in each:
+            try:
+                service = parse(answered_s, payload)
+            except errors.MessageError:
+                continue  # another program's service of this name
+            if service.name == name:
+                found.append(service)
     return sorted(found, key=lambda each: (each.name, each.instance))
 
 

@@ -1,20 +1,20 @@
-"""Collects the messages of the bus into a picture. No message makes it raise."""
+"""Collects messages of the bus into a picture. No message makes it raise."""
 
 import collections
 import dataclasses
 import math
 
 from carico_cli.live import picture as pictures
-from carico_cli.output import tables
+from carico_cli.output import formats
 from carico_core.domain import decision, errors, messages
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import codec, fields, freshness
 from carico_core.wire import messages as wire
 
 DECISIONS_KEPT = 200
-# A node that no scheduler lists and that is silent is forgotten after this long.
+# After its lease a node that the scheduler does not list is kept for this long.
 FORGET_S = 60.0
-# A capacity.list of this size says a thousand nodes and more.
+# Enough for a capacity.list of several hundred thousand nodes.
 _LIST_MAX_BYTES = 64 * 2**20
 _LIST_MAX_NODES = 1_000_000
 _FREE_MAX = 1e12
@@ -22,7 +22,7 @@ _FREE_MAX = 1e12
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Heard:
-    """An advertisement, how old what it says was when it came, and when that was (monotonic)."""
+    """An advertisement, its age on arrival, and the monotonic time of arrival."""
 
     advertisement: messages.Advertisement
     age_s: float
@@ -31,17 +31,17 @@ class _Heard:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Listed:
-    """What the scheduler says of a node."""
+    """A node in the scheduler's capacity.list."""
 
     reserved: int
     free: float | None
-    # None: an older scheduler, which does not say.
+    # None: an older scheduler does not report it.
     ready: bool | None
     schedulable: bool | None
 
 
 class Signals:
-    """The newest of everything."""
+    """The newest signals of each kind."""
 
     def __init__(self, *, clock: clocks.Clock, lease_s: float) -> None:
         self._clock = clock
@@ -51,7 +51,7 @@ class Signals:
         self._nodes: dict[str, _Heard] = {}
         self._listed: dict[str, _Listed] | None = None
         self._decisions: collections.deque[decision.Decision] = collections.deque(maxlen=DECISIONS_KEPT)
-        # Taken apart when they are looked at: of a burst only the last are.
+        # Decoded when a picture is taken: of a burst only the last are kept.
         self._undecoded: collections.deque[tuple[str, bytes]] = collections.deque(maxlen=DECISIONS_KEPT)
         self._model: tuple[messages.GlobalModel, float] | None = None
         self._services: tuple[pictures.Service, ...] = ()
@@ -63,11 +63,11 @@ class Signals:
 
     @property
     def node_names(self) -> list[str]:
-        """Nodes that were heard."""
+        """Nodes that have advertised."""
         return list(self._nodes)
 
     def on_capacity(self, subject: str, payload: bytes) -> None:
-        """Take in an advertisement as it is published."""
+        """Take in an advertisement that was just published."""
         self._heard += 1
         found = self._advertisement(subject, payload)
         if found is None:
@@ -80,7 +80,7 @@ class Signals:
         self._nodes[found.node] = _Heard(advertisement=found, age_s=age_s, at_s=now_s)
 
     def on_stored_capacity(self, subject: str, payload: bytes) -> None:
-        """Take in an advertisement that was kept: its age is known by this machine's clock alone."""
+        """Take in an advertisement that NATS kept: its age is known by this machine's clock alone."""
         found = self._advertisement(subject, payload)
         if found is not None:
             age_s = max(0.0, (self._clock.wall_ns() - found.sampled_at_ns) / 1e9)
@@ -100,27 +100,27 @@ class Signals:
             self._dropped[error.reason.value] += 1
 
     def on_capacity_list(self, payload: bytes) -> None:
-        """Take in the scheduler's answer to `capacity.list`. Raises `MessageError` where it is none."""
+        """Take in the scheduler's answer to `capacity.list`. Raises `MessageError` where it is malformed."""
         message = codec.parse_json(payload, maximum_bytes=_LIST_MAX_BYTES)
         rows = message.objects("nodes", count=_LIST_MAX_NODES)
         self._listed = dict(map(_parse_row, rows))
 
     def on_services(self, found: list[pictures.Service], *, backlog: int | None) -> None:
-        """Take in what services say of themselves."""
+        """Take in the statistics of services, and how many messages wait for the aggregators."""
         self._services = tuple(found)
         self._backlog = backlog
 
     def scheduler_silent(self) -> None:
-        """Forget reservations: no scheduler answers."""
+        """Forget reservations, because no scheduler answers."""
         self._listed = None
 
     def picture(self, *, jobs: tuple[pictures.Job, ...], links: tuple[pictures.Link, ...]) -> pictures.Picture:
-        """Return all that is known now."""
+        """Return the cluster as it is known now."""
         now_s = self._clock.monotonic_s()
         self._decode_decisions()
         self._forget(now_s)
         self._count(now_s)
-        names = sorted(self._nodes.keys() | (self._listed or {}).keys(), key=tables.natural)
+        names = sorted(self._nodes.keys() | (self._listed or {}).keys(), key=formats.natural)
         return pictures.Picture(
             taken_ns=self._clock.wall_ns(),
             nodes=tuple(self._node(name, now_s) for name in names),
@@ -142,7 +142,7 @@ class Signals:
             return None
         refused = self._guard.accept(found.node, found.boot, found.seq, self._clock.monotonic_s())
         if refused is not None:
-            # Kept messages arrive as well as live ones: a duplicate is no loss.
+            # A kept message may arrive live too: a duplicate is no loss.
             if refused is not errors.Drop.REPLAYED:
                 self._dropped[refused.value] += 1
             return None

@@ -1,7 +1,5 @@
-"""How results are shown.
+"""How answers look.
 
-- `tables`: text tables, names shortened in the middle, natural order
-- `formats`: `-o json|wide`
-- `report`: the folder of a report, and its HTML page
-- `charts`: charts of a page, as SVG by matplotlib
+- `formats`: text tables, names shortened in the middle, natural order; `-o json|wide`
+- `report`: HTML pages and their folder; `charts`: SVG charts for them
 """

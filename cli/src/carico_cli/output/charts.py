@@ -1,4 +1,4 @@
-"""Charts as SVG for a page: the one way of drawing, with matplotlib. They take the page's colours, dark ones too."""
+"""Charts as SVG for a page, drawn with matplotlib. They take the page's text colour, in dark mode too."""
 
 import dataclasses
 import io
@@ -7,14 +7,14 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from carico_cli.output import tables
+from carico_cli.output import formats
 
-# Told apart also without colour vision (Okabe and Ito).
+# Distinguishable without colour vision (Okabe and Ito).
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a7a7a", "#8c510a")
 _WIDTH_IN = 9.0
-# Characters of a group's name beside its bars.
+# Most characters of a group's name next to its bars.
 _NAME_MOST = 28
-# Stands for the page's own ink, which CSS knows and matplotlib does not.
+# A placeholder for the page's text colour, which CSS knows and matplotlib does not.
 _INK = "#010203"
 _STYLE: Any = {
     "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9.0, "figure.facecolor": "none",
@@ -26,7 +26,7 @@ _STYLE: Any = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A series. low, high: a band around it. marks: a dot at each point, with its name from `words`."""
+    """A series. low, high: a band around it. marks: a dot at each point, labelled from `words`."""
 
     label: str
     x: Sequence[float]
@@ -37,14 +37,14 @@ class Line:
     dashed: bool = False
     line: bool = True
     marks: bool = False
-    # Holds each value until the next, as a count does.
+    # Each value holds until the next, as a count does.
     steps: bool = False
     words: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """Axes and their series. top: at least this much of y is shown. from_zero: the y axis begins there."""
+    """Axes and their series. top: the least upper end of the y axis. from_zero: the y axis begins at zero."""
 
     x_label: str
     y_label: str
@@ -61,8 +61,8 @@ def colour(index: int) -> str:
 
 
 def figure(draw: Callable[[Any], None], *, name: str, height_in: float = 3.6) -> str:
-    """Return one <svg> element; `draw` is given matplotlib's figure. name: makes its ids unique on the page."""
-    # Imported here: half a second that only a report costs.
+    """Return one <svg> element; `draw` receives matplotlib's figure. name: makes its ids unique on the page."""
+    # Imported here: it takes half a second, which only a report needs.
     import matplotlib
 
     matplotlib.use("svg")
@@ -74,7 +74,7 @@ def figure(draw: Callable[[Any], None], *, name: str, height_in: float = 3.6) ->
         out = io.StringIO()
         drawn.savefig(out, format="svg", metadata={"Date": None})
         pyplot.close(drawn)
-    # Inline: without prologue, metadata and name spaces, and with ids of its own, as several charts stand in one page.
+    # Inline: without prologue, metadata and namespaces, and with ids of its own, since a page has several charts.
     svg = out.getvalue()[out.getvalue().index("<svg") :].replace("xlink:href", "href")
     svg = re.sub(r' xmlns(:xlink)?="[^"]*"|<metadata>.*?</metadata>', "", svg, flags=re.DOTALL)
     prefix = re.sub(r"\W+", "-", name.lower())
@@ -82,7 +82,7 @@ def figure(draw: Callable[[Any], None], *, name: str, height_in: float = 3.6) ->
 
 
 def lines(charts: Sequence[Chart], *, name: str = "") -> str:
-    """Charts below each other as one <svg>. name: as of `figure` (default: the first chart's title)."""
+    """Return charts below each other as one <svg>. name: as for `figure` (default: the first chart's title)."""
 
     def draw(drawn: Any) -> None:
         heights = [chart.height_in for chart in charts]
@@ -94,7 +94,7 @@ def lines(charts: Sequence[Chart], *, name: str = "") -> str:
 
 
 def bars(groups: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], label: str, *, name: str) -> str:
-    """Horizontal bars: per group one of each series, with its number; a line at 1."""
+    """Return horizontal bars with their numbers: one of each series for each group, and a line at 1."""
 
     def draw(drawn: Any) -> None:
         axes = drawn.subplots()
@@ -106,7 +106,7 @@ def bars(groups: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], l
             words = [f"{value:.2f}" if math.isfinite(value) else "" for value in values]
             axes.bar_label(drawn_bars, labels=words, padding=2, fontsize=7)
         axes.axvline(1.0, color=_INK, linewidth=1.0, linestyle="--")
-        names = [tables.shortened(group, _NAME_MOST) for group in groups]
+        names = [formats.shortened(group, _NAME_MOST) for group in groups]
         axes.set_yticks([place + 0.4 - height / 2 for place in range(len(groups))], names)
         axes.set_ylim(len(groups), -0.3)
         axes.set_xlabel(label)
@@ -117,7 +117,7 @@ def bars(groups: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], l
 
 
 def legend(axes: Any, *, columns: int = 4) -> None:
-    """Put a legend above the axes: within them it would hide what is drawn there."""
+    """Put a legend above the axes: inside it would cover the data."""
     if axes.get_legend_handles_labels()[1]:
         axes.legend(
             loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, fontsize=8, frameon=False, borderaxespad=0.2
@@ -146,7 +146,7 @@ def _draw_chart(axes: Any, chart: Chart) -> None:
     _write_words(axes, chart.lines)
 
 
-# Places of a word beside its point, in points, the best first.
+# Positions of a label relative to its point, in points, the best first.
 _PLACES = tuple(
     (x, y, side) for distance in (5, 14, 24, 34) for x, y, side in (
         (5, distance - 2, "left"), (5, -distance - 5, "left"), (-5, distance - 2, "right"), (-5, -distance - 5, "right")
@@ -155,7 +155,7 @@ _PLACES = tuple(
 
 
 def _write_words(axes: Any, drawn: Iterable[Line]) -> None:
-    """Write each word where it covers no other and stays within the axes, if there is such a place."""
+    """Write each label where it covers no other and stays within the axes, if there is such a position."""
     found = [
         (x, y, words, line.colour)
         for line in drawn

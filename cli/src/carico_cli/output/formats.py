@@ -1,16 +1,22 @@
-"""`-o json|wide`, as kubectl has it: one flag for every command whose answer scripts read."""
+"""How an answer is printed: as a table of plain text, or with `-o json|wide`, as in kubectl."""
 
 import enum
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
 import orjson
 
+from carico_core.domain import amounts
+
+# The first column of a table is never shortened below this.
+_FIRST_LEAST = 12
+
 
 class Output(enum.StrEnum):
-    """How an answer is printed."""
+    """A format of `-o`."""
 
     TEXT = "text"
     WIDE = "wide"
@@ -18,7 +24,7 @@ class Output(enum.StrEnum):
 
 
 def flag(*kinds: Output) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add -o, and --json as a short form of `-o json`; the command is given `output`."""
+    """Add -o, and --json as a short form of `-o json`; the command receives `output`."""
     shown = " or ".join(f"{kind} ({_MEANING[kind]})" for kind in kinds)
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,8 +43,90 @@ def flag(*kinds: Output) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def json_text(answer: Mapping[str, Any] | Sequence[Any]) -> str:
-    """JSON, indented."""
+    """Return indented JSON."""
     return orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode()
 
 
 _MEANING = {Output.JSON: "for scripts", Output.WIDE: "more columns, every row"}
+
+
+def cell(value: object) -> str:
+    """Return a value as a table shows it.
+
+    >>> cell(None), cell(True), cell(2)
+    ('-', 'yes', '2')
+    """
+    if value is None:
+        return "-"
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """Return a number with this many decimals; a dash where it is not known or not finite.
+
+    >>> number(2.04), number(-0.004), number(None), number(math.inf)
+    ('2.04', '0.00', '-', '-')
+    """
+    return "-" if value is None or not math.isfinite(value) else amounts.number(value, digits)
+
+
+def aligned(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, left: int | None = 1, width: int | None = None
+) -> list[str]:
+    """Return a line for the head and one for each row; the first `left` columns (None: all) are aligned left.
+
+    width: shorten the first column in its middle where lines would be longer.
+
+    >>> aligned(("NODE", "PODS"), [("node-1", "7")])
+    ['NODE    PODS', 'node-1     7']
+    """
+    table = [list(head), *map(list, rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    if width is not None:
+        over = sum(widths) + 2 * (len(widths) - 1) - width
+        widths[0] = max(widths[0] - max(over, 0), min(widths[0], _FIRST_LEAST))
+    count = len(widths) if left is None else left
+    return [_line(row, widths, count) for row in table]
+
+
+def lines(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], title: str, *, show: Callable[[object], str] = cell
+) -> list[str]:
+    """Return records as a table, aligned left; `title` heads the first column, the columns' names the others.
+
+    >>> lines([{"name": "node-1", "pods": None}], ("name", "pods"), "NODE")
+    ['NODE    PODS', 'node-1  -']
+    """
+    head = [title, *(column.upper() for column in columns[1:])]
+    return aligned(head, ([show(row[column]) for column in columns] for row in rows), left=None)
+
+
+def shortened(text: str, width: int) -> str:
+    """Return the text, without its middle where it is longer than `width`: names differ at their ends.
+
+    >>> shortened("Job/default/a-very-long-name", 12)
+    'Job/de~-name'
+    """
+    if len(text) <= width:
+        return text
+    tail = (width - 1) // 2
+    return f"{text[: width - 1 - tail]}~{text[len(text) - tail :]}"
+
+
+def natural(name: str) -> tuple[object, ...]:
+    """Return a sort key that puts node-2 before node-10.
+
+    >>> sorted(["node-10", "node-2", "a"], key=natural)
+    ['a', 'node-2', 'node-10']
+    """
+    head = name.rstrip("0123456789")
+    tail = name[len(head) :]
+    return (head, int(tail) if tail else -1, name)
+
+
+def _line(row: Sequence[str], widths: Sequence[int], left: int) -> str:
+    cells = [
+        shortened(text, width).ljust(width) if index < left else text.rjust(width)
+        for index, (text, width) in enumerate(zip(row, widths, strict=True))
+    ]
+    return "  ".join(cells).rstrip()

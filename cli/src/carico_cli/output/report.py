@@ -1,4 +1,4 @@
-"""A command's report: the folder that it goes to, and the HTML page. Nothing on a page is loaded from elsewhere."""
+"""A command's report: its folder and its HTML page. A page loads nothing from elsewhere."""
 
 import contextlib
 import html
@@ -10,7 +10,7 @@ from typing import Any
 
 from carico_core.domain import errors
 
-# More than any report: a demo's has half a megabyte.
+# Larger than any report: a demo's takes half a megabyte.
 TRIED_BYTES = 4 * 2**20
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2340; --paper: #ffffff; --line: #d5daea; --good: #1a7f37; --bad: #b42318 }
@@ -32,8 +32,8 @@ td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
 
 
 def check(folder: pathlib.Path, *, flag: str = "--out") -> None:
-    """Make the folder and try to write a report's size, before an hour of work. Raises `EnvironmentUnfit`."""
-    with _in_words(folder, flag):
+    """Make the folder and check, before an hour of work, that a report fits there. Raises `EnvironmentUnfit`."""
+    with _translated(folder, flag):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(TRIED_BYTES))
@@ -41,13 +41,13 @@ def check(folder: pathlib.Path, *, flag: str = "--out") -> None:
 
 def write(folder: pathlib.Path, files: Mapping[str, bytes], *, flag: str = "--out") -> None:
     """Write the files into the folder. Raises `EnvironmentUnfit` as `check` does."""
-    with _in_words(folder, flag):
+    with _translated(folder, flag):
         for name, content in files.items():
             (folder / name).write_bytes(content)
 
 
 def document(title: str, body: str, *, style: str = "") -> str:
-    """Return a whole page under its title; `body` is HTML, `style` CSS beside that of all reports."""
+    """Return a whole page; `body` is HTML, `style` CSS added to that of all reports."""
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}{style}</style></head><body>\n'
@@ -61,16 +61,16 @@ def figure(svg: str, caption: str) -> str:
 
 
 def day(report: Mapping[str, Any]) -> str:
-    """Return when the work of a report ended, as the beginning of a sentence; empty for one that does not say it."""
+    """Return when the work of a report ended, as a sentence; empty where that is not known."""
     ended_ns = report.get("ended_at_ns")
     return "" if ended_ns is None else time.strftime("%-d %B %Y, %H:%M %Z. ", time.localtime(ended_ns / 1e9))
 
 
 @contextlib.contextmanager
-def _in_words(folder: pathlib.Path, flag: str) -> Iterator[None]:
+def _translated(folder: pathlib.Path, flag: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise errors.EnvironmentUnfit(
-            f"{flag}: nothing can be written to {folder} ({error.strerror}): give another place"
+            f"{flag}: cannot write to {folder} ({error.strerror}): choose another folder"
         ) from error

@@ -1,7 +1,6 @@
 """Recordings of a node.
 
-- `record`: the command that writes one, by asking an agent or in a `session` on this machine.
-- `replay`: the command that runs one through an estimator. `reading` opens a file, `author_log` and `log_trace` one of
-  the dissertation's logs; `trace` is what either gives. `engine` runs it, `fit` says how well it fitted, and `picture`
-  draws that.
+- `record`: writes one, in a `session` that samples this machine or an emulated node
+- `replay`: runs one through an estimator: `engine` runs it, `fit` measures how well it fitted, `plot` draws it
+- `reading`: opens a file, a recording or a log of the dissertation's agent (`author_log`, `log_trace`), as a `trace`
 """

@@ -1,7 +1,7 @@
-"""The log of the dissertation author's agent (basic_sched), as lines of text: parsed, nothing computed.
+"""Parses the log of the dissertation's agent (basic_sched); computes nothing.
 
-One line an event: `2025/05/21 21:26:53.739913 (metrics) cpu utilisation: 0.192308 ...`. Three builds are understood,
-which differ in what a raw sample is; a file is of one build. Estimates are logged with the cost as a negative number.
+Each line is an event: `2025/05/21 21:26:53.739913 (metrics) cpu utilisation: 0.192308 ...`. Three builds are supported,
+whose raw samples differ; a file is of one build. Estimates are logged with the cost as a negative number.
 """
 
 import dataclasses
@@ -17,9 +17,9 @@ from carico_core.domain import errors, messages
 NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 STAMP = re.compile(r"(\d{4})/(\d\d)/(\d\d) (\d\d):(\d\d):(\d\d)(\.\d{6}) ")
 STAMP_EXAMPLE = "'2025/05/21 21:26:53.739913 (metrics) ...'"
-# Goroutines stamp a line before they write it: neighbours change places by 2 ms in the published logs.
+# Goroutines stamp a line before they write it: in the published logs, lines are out of order by up to 2 ms.
 DISORDER_S = 0.05
-# Beyond what any node carries: a count like this is a broken line.
+# More than any node runs: a larger count is a broken line.
 PODS_MOST = 10_000
 FILTERED = re.compile(rf"\(filter-metrics\) cpu pressure: {NUMBER} mem utilisation {NUMBER}")
 BASIS = re.compile(rf"\(fpca\) U: .*Data:\[\]float64\{{{NUMBER}, {NUMBER}, {NUMBER}, {NUMBER}\}}")
@@ -38,12 +38,12 @@ CONTAINER = re.compile(r"\(cache\) received an event: \{containerID:(\w+) podID:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What the raw samples of a build are: the columns that a line has, and which resources they measure."""
+    """The raw samples of a build: the columns of a line, and the pattern that finds them."""
 
     line: re.Pattern[str]
     columns: tuple[str, ...]
     expected: str
-    # Pressure as microseconds in 100 ms, rather than as a share.
+    # Pressure is in microseconds of 100 ms, not a share.
     pressure_us: bool = False
 
 
@@ -95,12 +95,12 @@ class AuthorLog:
 
 
 def numbers(match: re.Match[str]) -> messages.Array:
-    """Return every group of a match as a number (n,)."""
+    """Return all groups of a match as numbers (n,)."""
     return np.array([float(group) for group in match.groups()])
 
 
 def parse(lines: Iterable[str], *, name: str = "log") -> AuthorLog:
-    """Return the log. Raises `RecordingError` with the line that cannot be understood."""
+    """Return the log. Raises `RecordingError` with the line that cannot be parsed."""
     parser = _Parser(name)
     for line in lines:
         parser.take(line)
@@ -108,7 +108,7 @@ def parse(lines: Iterable[str], *, name: str = "log") -> AuthorLog:
 
 
 class _Parser:
-    """Takes lines one by one; a line's tag says who reads it."""
+    """Takes lines one by one; a line's tag selects the method that reads it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -137,7 +137,7 @@ class _Parser:
         self._number += 1
         found = STAMP.match(line)
         if found is None:
-            raise self._error(shown(line), f"a line as {STAMP_EXAMPLE}")
+            raise self._error(shown(line), f"a line such as {STAMP_EXAMPLE}")
         at_s = self._time(found, line)
         if at_s < self._newest_s - DISORDER_S:
             raise self._error(
@@ -155,7 +155,7 @@ class _Parser:
                 self._name,
                 f"line {self._number}" if self._number else "line 1",
                 got=f"the end, after {self._number} lines without a (metrics) sample",
-                expected=f"lines as {STAMP_EXAMPLE}",
+                expected=f"lines such as {STAMP_EXAMPLE}",
             )
         return AuthorLog(
             layout=self._layout,
@@ -169,7 +169,7 @@ class _Parser:
         )
 
     def _time(self, found: re.Match[str], line: str) -> float:
-        # Ten lines and more share a second: its date is worked out once.
+        # Ten lines and more share a second: its date is parsed once.
         if self._second[0] != line[:19]:
             year, month, day, hour, minute, second_of_minute = map(int, found.groups()[:6])
             try:
@@ -188,7 +188,9 @@ class _Parser:
                 self._times.append(at_s)
                 self._raw.append(sample)
                 return
-        raise self._error(shown(line[27:]), f"a (metrics) sample as {' or '.join(one.expected for one in layouts)}")
+        raise self._error(
+            shown(line[27:]), f"a (metrics) sample such as {' or '.join(one.expected for one in layouts)}"
+        )
 
     def _filter(self, line: str, _: float) -> None:
         if found := FILTERED.search(line):
@@ -236,7 +238,7 @@ class _Parser:
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class _Open:
-    """An evaluation whose later lines are still to come."""
+    """An evaluation of which further lines may follow."""
 
     at_s: float
     usage: messages.Array
@@ -267,6 +269,6 @@ class _Open:
 
 
 def shown(text: str) -> str:
-    """Return the beginning of a line, as an error shows it."""
+    """Return the beginning of a line, for an error message."""
     line = repr(text.rstrip("\r\n"))
     return line if len(line) <= 70 else f"{line[:70]}...'"

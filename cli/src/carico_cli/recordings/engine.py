@@ -1,4 +1,4 @@
-"""A trace through an estimator: from its raw samples as an agent works, or from the evaluations that a log shows."""
+"""Runs a trace through an estimator: from its raw samples, as an agent does, or from a log's evaluations."""
 
 import dataclasses
 import heapq
@@ -12,25 +12,25 @@ from carico_agent.learning import pipeline
 from carico_agent.pod_events import pod_states
 from carico_cli.recordings import trace
 from carico_core.domain import errors, messages, recording
-from carico_core.numerics import ewma, signal
-from carico_core.numerics.estimators import base, delta, dual, joint, registry, scalar
+from carico_core.numerics import estimators, ewma, signal
+from carico_core.numerics.estimators import base, delta, dual, joint, scalar
 
 Inputs: TypeAlias = Literal["samples", "logged"]
 CONSTANTS = ("default", "logged")
-# What the published builds ran with; the one that made the published logs let no cost decay.
+# The constants of the published builds; the build that wrote the published logs let no cost decay.
 LOGGED: dict[str, object] = {
     "delta": delta.LOGGED,
     "dual": dataclasses.replace(dual.LOGGED, decay_per_s=0.0),
     "joint": joint.LOGGED,
 }
 SCALAR = frozenset(
-    name for name, make in registry.ESTIMATORS.items() if isinstance(make, type) and issubclass(make, scalar.Scalar)
+    name for name, make in estimators.ESTIMATORS.items() if isinstance(make, type) and issubclass(make, scalar.Scalar)
 )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What to run. inputs: None takes the logged evaluations for the paper's estimators where there are any."""
+    """What to run. inputs: None: a log's evaluations for the paper's estimators, raw samples otherwise."""
 
     estimator: str
     constants: str = "default"
@@ -41,7 +41,7 @@ class Setup:
 class Step:
     """One update. at_s: since the first sample. level: the signal, NaN where there was none.
 
-    surprise: per dimension (or "signal") what was seen minus what the estimate before this update expected.
+    innovation: by dimension (or "signal"), the observation minus what the previous estimate predicted.
     """
 
     at_s: float
@@ -50,18 +50,18 @@ class Step:
     usage: messages.Array
     level: float
     estimate: base.CapacityEstimate
-    surprise: dict[str, float]
+    innovation: dict[str, float]
     evaluation: trace.Evaluation | None = None
 
     @property
     def censored(self) -> bool:
-        """Whether the reading stood at the end of its range."""
+        """Whether the reading was at the end of its range."""
         return self.estimate.mode == "saturated"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Run:
-    """A replay: every update in order."""
+    """A replay: all updates in order."""
 
     trace: trace.Trace
     setup: Setup
@@ -70,7 +70,7 @@ class Run:
 
 
 def run(over: trace.Trace, setup: Setup) -> Run:
-    """Return the replay. Raises `SettingsError` where the trace has not what the setup needs."""
+    """Return the replay. Raises `SettingsError` where the trace lacks what the setup needs."""
     _check(over, setup)
     inputs = setup.inputs
     if inputs is None:
@@ -85,13 +85,6 @@ def run(over: trace.Trace, setup: Setup) -> Run:
 
 
 def _check(over: trace.Trace, setup: Setup) -> None:
-    if setup.estimator in registry.GONE:
-        raise errors.SettingsError(f"--estimator: {setup.estimator!r} is gone: {registry.GONE[setup.estimator]}")
-    if setup.estimator not in registry.ESTIMATORS:
-        known = ", ".join(sorted(registry.ESTIMATORS))
-        raise errors.SettingsError(f"--estimator: got {setup.estimator!r}, expected one of {known}")
-    if setup.constants not in CONSTANTS:
-        raise errors.SettingsError(f"--constants: got {setup.constants!r}, expected one of {', '.join(CONSTANTS)}")
     if setup.constants == "logged" and setup.estimator not in LOGGED:
         raise errors.SettingsError(
             f"--constants logged: got --estimator {setup.estimator}, expected one of {', '.join(LOGGED)}: "
@@ -99,15 +92,14 @@ def _check(over: trace.Trace, setup: Setup) -> None:
         )
     if setup.inputs == "logged" and not over.evaluations:
         raise errors.SettingsError(
-            f"--inputs logged: {over.name} has no (signal) lines, expected a log that shows its evaluations; "
-            "use --inputs samples"
+            f"--inputs logged: {over.name} has no (signal) lines, expected a log with evaluations; use --inputs samples"
         )
 
 
 def node_config(over: trace.Trace, estimator: str) -> base.EstimatorConfig:
-    """Return the node of a trace. A log's scalar signal has the paper's ceiling of 1.
+    """Return the configuration of a trace's node, as an agent has it.
 
-    All else is as an agent has it.
+    Only a log's scalar signal differs: it has the paper's ceiling of 1.
     """
     facts = over.recording.facts
     plain = over.format == "log" and estimator in SCALAR
@@ -116,7 +108,7 @@ def node_config(over: trace.Trace, estimator: str) -> base.EstimatorConfig:
         scale=np.array(facts.scale),
         cores=facts.cores,
         ceiling=np.ones(len(facts.dims)) if plain else base.default_ceiling(facts.dims),
-        # The scalar estimators' constants hold for this signal alone.
+        # The constants of the scalar estimators are valid only for this signal.
         signal_mode="trace" if estimator in SCALAR else "sigma1u1",
     )
 
@@ -126,7 +118,7 @@ def _constants(setup: Setup) -> object | None:
 
 
 class _Pods:
-    """The Pods of a trace as time goes on."""
+    """The Pods of a trace over time."""
 
     def __init__(self, events: tuple[recording.PodEvent, ...]) -> None:
         self._events = sorted(events, key=lambda event: event.at_s)
@@ -135,7 +127,7 @@ class _Pods:
         self._workload: dict[str, str] = {}
 
     def at(self, now_s: float) -> pod_states.PodSet:
-        """Return the Pods at this time, which never goes back."""
+        """Return the Pods at this time; it must not decrease from call to call."""
         while self._next < len(self._events) and self._events[self._next].at_s <= now_s:
             event = self._events[self._next]
             self._workload[event.uid] = event.workload or base.ALL_PODS
@@ -144,18 +136,18 @@ class _Pods:
         return self._book.current(now_s)
 
     def classes(self, now: pod_states.PodSet) -> dict[str, str]:
-        """UID -> class of the Pods that run."""
+        """Return UID -> class of the running Pods."""
         return {uid: self._workload[uid] for uid in sorted(now.running)}
 
 
 def _of_samples(over: trace.Trace, setup: Setup) -> Iterator[Step]:
-    """As an agent on its own does it: `app.Agent` without panel, bus and clock."""
+    """Run as an agent does without the model of the cluster: `app.Agent` without panel, bus and clock."""
     facts, samples = over.recording.facts, over.recording.samples
     node = node_config(over, setup.estimator)
     line = pipeline.Pipeline(pipeline.PipelineConfig(estimator=setup.estimator, node=node, constants=_constants(setup)))
-    pods, surprise = _Pods(over.recording.events), _Surprise(node)
+    pods, steps = _Pods(over.recording.events), _Steps(node)
     running: frozenset[str] = frozenset()
-    # Plain, as an agent's clock gives it: what comes out of a number of numpy is one, and JSON has no word for it.
+    # A float, as an agent's clock gives it: arithmetic with numpy's numbers yields numpy's, which JSON cannot encode.
     before_s = float(samples.times_s[0]) - 1.0 / facts.sample_hz
     for at_s, values, parts in zip(samples.times_s.tolist(), samples.values, samples.parts.tolist(), strict=True):
         now = pods.at(at_s)
@@ -175,7 +167,7 @@ def _of_samples(over: trace.Trace, setup: Setup) -> Iterator[Step]:
         if state is not None:
             level = state.signal if state.direction.any() else math.nan
             seen = _Seen(usage=state.usage, level=level, pods=state.pods, churning=now.holding)
-            yield surprise.step(at_s - float(samples.times_s[0]), seen, state.estimate)
+            yield steps.step(at_s - float(samples.times_s[0]), seen, state.estimate)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -187,8 +179,8 @@ class _Seen:
     evaluation: trace.Evaluation | None = None
 
 
-class _Surprise:
-    """Puts steps together, each with what the estimate before it expected."""
+class _Steps:
+    """Makes steps, each with its innovation against the previous estimate."""
 
     def __init__(self, node: base.EstimatorConfig) -> None:
         self._node = node
@@ -196,7 +188,7 @@ class _Surprise:
 
     def step(self, at_s: float, seen: _Seen, estimate: base.CapacityEstimate) -> Step:
         before, self._before = self._before, estimate
-        # A reading at the end of its range, or of a node at work on containers, is no measurement.
+        # A reading at the end of its range, or while the runtime starts or ends containers, is not a measurement.
         known = before is not None and not seen.churning and estimate.mode != "saturated"
         return Step(
             at_s=at_s,
@@ -205,7 +197,7 @@ class _Surprise:
             usage=seen.usage,
             level=seen.level,
             estimate=estimate,
-            surprise=self._of(before, seen, estimate) if known and before is not None else {},
+            innovation=self._of(before, seen, estimate) if known and before is not None else {},
             evaluation=seen.evaluation,
         )
 
@@ -224,10 +216,10 @@ class _Surprise:
 
 
 def _of_logged(over: trace.Trace, setup: Setup) -> Iterator[Step]:
-    """As the author's agent saw it: y, w and the Pod count are the logged ones, and so are the moments."""
+    """Run with the logged y, w and Pod counts, at the logged times."""
     node = node_config(over, setup.estimator)
-    estimator = registry.create(setup.estimator, node, _constants(setup))
-    surprise = _Surprise(node)
+    estimator = estimators.create(setup.estimator, node, _constants(setup))
+    steps = _Steps(node)
     telemetry = ewma.DynamicEma(shared_counter=True)
     first_s = float(over.recording.samples.times_s[0])
     sampled_s, evaluated_s, pods = first_s - 1.0 / over.recording.facts.sample_hz, first_s, 0
@@ -237,7 +229,7 @@ def _of_logged(over: trace.Trace, setup: Setup) -> Iterator[Step]:
             estimator.tick(values, telemetry.last_gain, pods, at_s - sampled_s)
             sampled_s = at_s
             continue
-        # During churn the log says no count: it is still the one before.
+        # During churn the log has no count: the previous one still holds.
         pods = pods if evaluation.pods is None else evaluation.pods
         seen = _logged(evaluation, node, pods)
         observed = base.Observation(
@@ -250,7 +242,7 @@ def _of_logged(over: trace.Trace, setup: Setup) -> Iterator[Step]:
             churning=seen.churning,
         )
         evaluated_s = at_s
-        yield surprise.step(at_s - first_s, seen, estimator.update(observed))
+        yield steps.step(at_s - first_s, seen, estimator.update(observed))
 
 
 def _logged(evaluation: trace.Evaluation, node: base.EstimatorConfig, pods: int) -> _Seen:
@@ -263,7 +255,7 @@ def _logged(evaluation: trace.Evaluation, node: base.EstimatorConfig, pods: int)
 
 
 def _in_time(over: trace.Trace) -> Iterator[tuple[float, messages.Array, trace.Evaluation | None]]:
-    """Yield samples (their values) and evaluations, by time."""
+    """Yield the samples' values and the evaluations in the order of time."""
     samples = over.recording.samples
     ticks = ((at_s, 0, values, None) for at_s, values in zip(samples.times_s.tolist(), samples.values, strict=True))
     seen = ((one.at_s, 1, one.usage, one) for one in sorted(over.evaluations, key=lambda one: one.at_s))

@@ -1,4 +1,4 @@
-"""How well a replay fitted: against what was logged, against its own expectations, and how soon it was of use."""
+"""How well a replay fitted: against logged estimates, by its innovation, and how soon its capacity was useful."""
 
 import bisect
 import itertools
@@ -13,7 +13,7 @@ from carico_core.numerics.estimators import base
 
 
 def summary(run: engine.Run) -> dict[str, Any]:
-    """Return the fit as JSON types; None where there is nothing to say it by."""
+    """Return the fit as JSON types; None where there is no data for a value."""
     samples, steps = run.trace.recording.samples, run.steps
     against, errors = _against_logged(run)
     return {
@@ -39,19 +39,16 @@ def summary(run: engine.Run) -> dict[str, Any]:
 
 
 def first_useful_s(steps: Sequence[engine.Step]) -> float | None:
-    """Return seconds until capacity was measured, and enough for a Pod; None where it never was."""
+    """Return the seconds until a capacity of at least one Pod was measured; None where it never was."""
     useful = (step.at_s for step in steps if step.estimate.mode == "measured" and step.estimate.capacity >= 1.0)
     found = next(useful, None)
     return None if found is None else round(found, 3)
 
 
 def logged(run: engine.Run) -> tuple[str, list[tuple[trace.Evaluation, trace.Learnt]]]:
-    """Return (whose logged estimates ours are compared with, the estimates), in order.
-
-    None where the log has none like them.
-    """
+    """Return the name under which comparable estimates were logged, and these estimates in order (may be none)."""
     if run.setup.estimator not in engine.SCALAR:
-        # Only a scalar estimator learns what the author's log shows.
+        # Only a scalar estimator learns the quantities of the author's log.
         return trace.PUBLISHED, []
     shown = [one for one in run.trace.evaluations if one.learnt]
     named = any(run.setup.estimator in one.learnt for one in shown)
@@ -60,7 +57,7 @@ def logged(run: engine.Run) -> tuple[str, list[tuple[trace.Evaluation, trace.Lea
 
 
 def _against_logged(run: engine.Run) -> tuple[str | None, dict[str, list[float]]]:
-    """Return (whose logged estimates, ours minus theirs)."""
+    """Return the name of the logged estimates or None, and our estimates minus theirs."""
     errors: dict[str, list[float]] = {"baseline": [], "cost": []}
     against, found = logged(run)
     for evaluation, learnt in found:
@@ -74,19 +71,19 @@ def _against_logged(run: engine.Run) -> tuple[str | None, dict[str, list[float]]
 
 
 def _step_of(run: engine.Run, evaluation: trace.Evaluation) -> engine.Step | None:
-    """Return the newest step at an evaluation."""
+    """Return the last step up to an evaluation."""
     at_s = evaluation.at_s - float(run.trace.recording.samples.times_s[0])
     index = bisect.bisect_right(run.steps, at_s + 1e-9, key=lambda step: step.at_s)
     return run.steps[index - 1] if index else None
 
 
 def _innovation(steps: Sequence[engine.Step]) -> dict[str, dict[str, float | int | None]]:
-    names = dict.fromkeys(name for step in steps for name in step.surprise)
-    return {name: _moments([step.surprise.get(name) for step in steps]) for name in names}
+    names = dict.fromkeys(name for step in steps for name in step.innovation)
+    return {name: _moments([step.innovation.get(name) for step in steps]) for name in names}
 
 
 def _moments(values: Sequence[float | None]) -> dict[str, float | int | None]:
-    """mean, sd and the correlation of neighbours; a filter that fits leaves none."""
+    """Return mean, sd and lag-1 correlation; the innovation of a filter that fits is uncorrelated."""
     known = np.array([value for value in values if value is not None])
     pairs = [(a, b) for a, b in itertools.pairwise(values) if a is not None and b is not None]
     return {

@@ -1,4 +1,4 @@
-"""The author's log as a trace: shares in place of what a build logged, Pod events in place of its containers'."""
+"""Converts the author's log into a trace: shares instead of the builds' units, events of Pods instead of containers."""
 
 import itertools
 
@@ -11,7 +11,7 @@ from carico_core.domain import messages, recording
 CORES = 4.0
 MEMORY_BYTES = 8e9
 SAMPLE_HZ = 10.0
-# 100 ms, what a sample of the pressure in microseconds is of.
+# Pressure in microseconds refers to 100 ms.
 PERIOD_US = 1e5
 SOURCE = "author's log"
 _CREATED, _STARTED, _EXITED, _DELETED = range(4)
@@ -22,7 +22,7 @@ def from_log(log: author_log.AuthorLog, *, name: str) -> trace.Trace:
     parts = _parts(log)
     values = _values(log.layout, parts)
     start_s = float(log.times_s[0])
-    # Lines of two goroutines change places by a millisecond; times of samples never go back.
+    # Lines of two goroutines may be out of order by a millisecond; the times of samples must not decrease.
     times_s = np.maximum.accumulate(log.times_s)
     facts = recording.NodeFacts(
         node=name,
@@ -57,7 +57,7 @@ def _dims(layout: author_log.Layout) -> tuple[str, ...]:
 
 
 def _scale(layout: author_log.Layout) -> tuple[float, ...]:
-    # Utilisation alone is blind beyond one task a core; with pressure it sees to two (spec 1).
+    # Utilisation alone saturates at one task per core, with pressure at two (spec 1).
     tasks = (2.0 if "pressure" in layout.columns else 1.0) * CORES
     return (tasks, MEMORY_BYTES) if "memory" in layout.columns else (tasks,)
 
@@ -75,14 +75,14 @@ def _events(log: author_log.AuthorLog) -> tuple[tuple[recording.PodEvent, ...], 
     if log.containers:
         return _of_containers(sorted(log.containers, key=lambda event: event.at_s)), None
     if any(count for _, count in log.pod_counts):
-        return _of_counts(log.pod_counts), "no container events in the log: Pods come and go as podCount says"
+        return _of_counts(log.pod_counts), "the log has no container events: Pods start and end as podCount changes"
     return (), None
 
 
 def _of_containers(events: list[author_log.ContainerEvent]) -> tuple[recording.PodEvent, ...]:
-    """Read containers as Pods: the first one is the Pod's sandbox, created and removed with it.
+    """Return the Pods' events: a Pod's first container is its sandbox, created and removed with it.
 
-    As `churn.containerd` takes the same events.
+    The agent's `pod_events.containerd` reads the same events in the same way.
     """
     sandboxes: dict[str, str] = {}
     tasks: dict[str, set[str]] = {}

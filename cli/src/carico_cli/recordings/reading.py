@@ -1,4 +1,4 @@
-"""A file as a trace: a recording or the author's log, recognised by its first bytes."""
+"""Reads a file as a trace: a recording or the author's log, recognised by its first bytes."""
 
 import dataclasses
 import os
@@ -10,9 +10,9 @@ from carico_cli.recordings import author_log, log_trace, trace
 from carico_core.domain import errors, messages
 from carico_core.wire import recording as wire
 
-# An hour at 10 Hz takes about a megabyte: what is larger than this is another kind of file.
+# An hour at 10 Hz takes about a megabyte: a larger file is of another kind.
 FILE_MAX_BYTES = 2**30
-# Samples come ten times a second; an agent that could not read its sources leaves out some.
+# Samples come ten times a second; some are missing where the agent could not read its sources.
 _GAP_S = 1.0
 
 
@@ -21,7 +21,7 @@ def read(path: pathlib.Path, *, partial: bool = False) -> trace.Trace:
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            # A device or a pipe says no size, and may have no end.
+            # A device or a pipe has no size, and maybe no end.
             data = b"" if size > FILE_MAX_BYTES else file.read(FILE_MAX_BYTES + 1)
         if max(size, len(data)) > FILE_MAX_BYTES:
             got = f"{size} bytes" if size > FILE_MAX_BYTES else "more"
@@ -34,7 +34,7 @@ def read(path: pathlib.Path, *, partial: bool = False) -> trace.Trace:
 
 
 def parse(data: bytes, *, name: str, partial: bool = False) -> trace.Trace:
-    """Return the trace in these bytes; `partial` takes what comes before a cut. Raises `RecordingError`."""
+    """Return the trace in these bytes; `partial`: that before a cut. Raises `RecordingError`."""
     if not data:
         expected = "a recording, or a log of the author's agent"
         raise errors.RecordingError(name, "offset 0", got="an empty file", expected=expected)
@@ -46,18 +46,18 @@ def parse(data: bytes, *, name: str, partial: bool = False) -> trace.Trace:
 
 
 def _gaps(times_s: messages.Array) -> str | None:
-    """Return what is missing between the samples, in words; None where nothing is."""
+    """Return a note on missing samples; None where none is missing."""
     steps_s = np.diff(times_s)
     found = np.flatnonzero(steps_s > _GAP_S)
     if not len(found):
         return None
     widest = int(found[np.argmax(steps_s[found])])
     more = f", and {len(found) - 1} more such gaps" if len(found) > 1 else ""
-    return f"no samples for {steps_s[widest]:.1f} s from {times_s[widest] - times_s[0]:.1f} s on{more}"
+    return f"no samples for {steps_s[widest]:.1f} s, beginning at {times_s[widest] - times_s[0]:.1f} s{more}"
 
 
 def _is_recording(data: bytes) -> bool:
-    # The beginning of one that was cut within its first bytes is one too.
+    # A recording may be cut within its first bytes.
     return wire.MAGIC.startswith(data[: len(wire.MAGIC)])
 
 
@@ -65,7 +65,7 @@ def _recording(data: bytes, name: str, partial: bool) -> trace.Trace:
     found = wire.decode(data, name=name, partial=partial)
     notes = list(found.facts.notes)
     if not found.ended:
-        notes.append("the recording has no end: its writer was killed, or it is still written")
+        notes.append("the recording has no end: its writer was killed, or is still writing")
     return trace.Trace(name=name, format="recording", recording=found, notes=tuple(notes))
 
 
@@ -73,7 +73,7 @@ def _log(data: bytes, name: str, partial: bool) -> trace.Trace:
     text = data.decode("utf-8", errors="replace")
     lines = text.split("\n")
     rest = lines.pop()
-    # What does not begin as a log is none, wherever its last line ends.
+    # A file that does not begin as a log is reported as that, not as a log that was cut.
     if rest and lines and not partial and author_log.STAMP.match(lines[0]):
         raise errors.RecordingError(
             name,

@@ -1,4 +1,4 @@
-"""`carico record`: a node's raw samples and Pod events, as a file for `carico replay`."""
+"""`carico record`: writes a node's raw samples and Pod events into a file for `carico replay`."""
 
 import asyncio
 import pathlib
@@ -9,7 +9,7 @@ from carico_agent import recording
 from carico_agent import settings as agent
 from carico_cli.clusters import which
 from carico_cli.recordings import session
-from carico_cli.shell import exits, interrupts, settings
+from carico_cli.shell import exits, settings
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings as loader
@@ -18,20 +18,20 @@ from carico_local.cluster.services import service as service_parts
 from carico_local.cluster.services import topology
 
 HOST = "host"
-# A month: half a gigabyte, about what a replay reads.
+# A month takes half a gigabyte, about the most that a replay reads.
 _SECONDS_MOST = 30 * 86_400.0
 
 
 @click.command("record")
-@click.option("--out", type=click.Path(path_type=pathlib.Path), required=True, help="The file; it must not exist yet.")
-@click.option("--for", "seconds", type=float, default=60.0, show_default=True, help="How long, in seconds.")
+@click.option("--out", type=click.Path(path_type=pathlib.Path), required=True, help="File to write; it must not exist.")
+@click.option("--for", "seconds", type=float, default=60.0, show_default=True, help="Length in seconds.")
 @click.option("--node", help="A node of a cluster of this machine (default: this machine itself).")
 @which.name_flag
 @click.pass_obj
 def command(context: settings.Context, out: pathlib.Path, seconds: float, node: str | None, name: str | None) -> int:
-    """Record this machine, or an emulated node, ten times a second; Ctrl-C ends it early and keeps the file.
+    """Record this machine or an emulated node ten times a second; Ctrl-C ends it early and keeps the file.
 
-    CARICO_AGENT_... in the environment (dims, cgroup, pod_events, ...) hold for this machine as they do for an agent.
+    For this machine the settings CARICO_AGENT_... (dims, cgroup, pod_events, ...) apply as for an agent.
     """
     if not 1.0 <= seconds <= _SECONDS_MOST:
         raise errors.SettingsError(f"--for: got {seconds:g}, expected 1 to {_SECONDS_MOST:.0f} seconds")
@@ -65,15 +65,15 @@ def _of_cluster(context: settings.Context, name: str | None, node: str, out: pat
 
 
 async def _record(chosen: agent.AgentSettings, seconds: float) -> tuple[recording.Written, tuple[str, ...]]:
-    interrupts.cancel_on_signals()
+    exits.cancel_on_signals()
     running = session.Session(chosen, clock=clocks.SystemClock())
     notes = list(running.notes)
     try:
         await running.run(seconds)
     except asyncio.CancelledError:
-        notes.append("interrupted: the file has what was recorded until then")
+        notes.append("interrupted: the file has everything recorded until then")
     finally:
         written = running.close()
     if running.broken:
-        notes.append(f"{running.broken} samples left out: their sources could not be read")
+        notes.append(f"{running.broken} samples are missing: their sources could not be read")
     return written, tuple(notes)

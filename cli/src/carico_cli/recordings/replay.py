@@ -1,4 +1,4 @@
-"""`carico replay`: a recorded run through an estimator, and how well it fitted."""
+"""`carico replay`: runs a recording through an estimator, and prints how well it fitted."""
 
 import dataclasses
 import pathlib
@@ -7,11 +7,11 @@ from typing import Any, get_args
 import click
 
 from carico_agent import settings as agent
-from carico_cli.output import formats, tables
-from carico_cli.recordings import engine, fit, picture, reading
+from carico_cli.output import formats
+from carico_cli.recordings import engine, fit, plot, reading
 from carico_cli.shell import options
 
-# What an agent runs by default.
+# The agent's default.
 _DEFAULT = next(field.default for field in dataclasses.fields(agent.AgentSettings) if field.name == "estimator")
 
 
@@ -22,38 +22,40 @@ _DEFAULT = next(field.default for field in dataclasses.fields(agent.AgentSetting
     type=options.Estimators(),
     default=_DEFAULT,
     show_default=True,
-    help="How capacity is estimated.",
+    help="Estimator to run.",
 )
 @click.option(
     "--constants",
     type=click.Choice(engine.CONSTANTS),
     default="default",
     show_default=True,
-    help="The estimator's own, or those of the author's published run.",
+    help="The estimator's own constants, or those of the author's published run.",
 )
 @click.option(
     "--inputs",
     type=click.Choice(get_args(engine.Inputs)),
-    help="Raw samples, or the evaluations that a log shows (default: the latter for delta, dual and joint).",
+    help="Raw samples, or a log's evaluations (default: the latter for delta, dual and joint, where there are any).",
 )
-@click.option("--partial", is_flag=True, help="Replay a file that was cut up to where it is whole.")
+@click.option("--partial", is_flag=True, help="Replay a cut file up to the cut.")
 @formats.flag(formats.Output.JSON)
-@click.option("--plot", type=click.Path(path_type=pathlib.Path), help="Draw it: a .png or .svg file.")
+@click.option(
+    "--plot", "plot_file", type=click.Path(path_type=pathlib.Path), help="Also draw it into this file (.png or .svg)."
+)
 def command(
-    file: pathlib.Path, partial: bool, output: formats.Output, plot: pathlib.Path | None, **chosen: Any
+    file: pathlib.Path, partial: bool, output: formats.Output, plot_file: pathlib.Path | None, **chosen: Any
 ) -> None:
     """Run FILE, a recording or a log of the author's agent, through an estimator and print how well it fitted.
 
-    The author is the dissertation's. docs/recordings.md says what each figure means.
+    The author is that of the dissertation. docs/recordings.md explains each figure.
     """
-    if plot is not None:
-        picture.check(plot)
+    if plot_file is not None:
+        plot.check(plot_file)
     trace = reading.read(file, partial=partial)
     run = engine.run(trace, engine.Setup(**chosen))
     found = fit.summary(run)
     click.echo(formats.json_text(found) if output is formats.Output.JSON else text(found))
-    if plot is not None:
-        picture.draw(run, plot)
+    if plot_file is not None:
+        plot.draw(run, plot_file)
 
 
 def text(found: dict[str, Any]) -> str:
@@ -74,14 +76,14 @@ def text(found: dict[str, Any]) -> str:
         ("first useful capacity", _after(found["first_useful_s"])),
         ("capacity at the end", f"{found['capacity']['last']:.2f} Pods ({found['capacity']['mode']})"),
     ]
-    return "\n".join([*tables.aligned(rows[0], rows[1:], left=2), *(f"note: {note}" for note in found["notes"])])
+    return "\n".join([*formats.aligned(rows[0], rows[1:], left=2), *(f"note: {note}" for note in found["notes"])])
 
 
 _INPUTS = {"samples": "raw samples", "logged": "logged evaluations"}
 
 
 def _against(rms: float | None, count: int, whose: str | None) -> str:
-    return "nothing logged to compare with" if rms is None else f"{rms:.3g} over {count} updates (logged: {whose})"
+    return "no logged estimates to compare with" if rms is None else f"{rms:.3g} over {count} updates (logged: {whose})"
 
 
 def _moments(moments: dict[str, Any]) -> str:

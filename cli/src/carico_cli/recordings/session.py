@@ -1,15 +1,16 @@
-"""A recording without an agent: the same telemetry and Pod events, no model and no bus."""
+"""Records without an agent: the same telemetry and Pod events, without model and bus."""
 
 import asyncio
 import random
 
 from carico_agent import recording, sampler, service, settings
 from carico_agent.learning import pipeline
-from carico_agent.telemetry import own_node, panel, port, sources
+from carico_agent.telemetry import panel, port, sources
+from carico_agent.telemetry.cgroups import own_node
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 
-# How soon a disk that failed ends a session.
+# A disk that failed ends a session within this time.
 LOOK_S = 0.5
 
 
@@ -28,7 +29,7 @@ class Session:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the telemetry does without."""
+        """What the telemetry lacks."""
         return self._panel.facts.notes
 
     @property
@@ -37,7 +38,7 @@ class Session:
         return self._recorder.written
 
     async def run(self, seconds: float) -> None:
-        """Record for `seconds`, or until the disk fails; call `close` afterwards, also where this raised."""
+        """Record for `seconds`, or until the disk fails; call `close` afterwards, even if this raised."""
         samples = sampler.Sampler(
             self._tick,
             period_s=pipeline.SAMPLE_S,
@@ -65,14 +66,14 @@ class Session:
                 work.result()
 
     def close(self) -> recording.Written:
-        """Return what was written; the file has its end."""
+        """Write the end of the file; return what was written."""
         return self._recorder.close()
 
     def _tick(self, _late_s: float, _missed: int) -> None:
         try:
             reading = self._panel.read()
         except port.Broken:
-            # Said at the end: a source that is broken for good is broken ten times a second.
+            # Reported at the end: a broken source fails ten times a second.
             self.broken += 1
             return
         if reading is not None:

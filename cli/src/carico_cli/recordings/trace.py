@@ -1,4 +1,4 @@
-"""What a replay runs on: a recording, and what the agent that made it is known to have computed."""
+"""The input of a replay: a recording, and what its agent is known to have computed."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,13 +8,13 @@ from carico_core.domain import messages, recording
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Learnt:
-    """Baseline and cost as logged; a cost is positive. `delta` has no baseline."""
+    """Baseline and cost as logged; the cost is positive. `delta` has no baseline."""
 
     cost: float
     baseline: float | None = None
 
 
-# What the published capacity was made from, in logs that do not name the estimator.
+# Stands for the estimator behind the published capacity, in logs that do not name it.
 PUBLISHED = "published"
 
 
@@ -22,7 +22,7 @@ PUBLISHED = "published"
 class Evaluation:
     """One logged evaluation of the signal. usage, direction: (d,). pods: None where the agent held (churn).
 
-    level: the signal as logged. learnt: estimator -> what it held after this evaluation.
+    level: the signal as logged. learnt: estimator -> its values after this evaluation.
     """
 
     at_s: float
@@ -45,7 +45,7 @@ class Evaluation:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trace:
-    """format: `recording` or `log`. evaluations: empty in a recording. notes: what a reader should know."""
+    """format: `recording` or `log`. evaluations: empty in a recording. notes: shown with the result."""
 
     name: str
     format: str

@@ -1,4 +1,4 @@
-"""`python -m carico_cli.reference [FOLDER]`: writes the tables of the reference pages from the code."""
+"""`python -m carico_cli.reference [FOLDER]`: writes the reference tables from the code."""
 
 import pathlib
 import sys
@@ -8,7 +8,7 @@ from carico_core.domain import errors
 
 
 def main(argv: list[str]) -> int:
-    """Write the pages; return the exit code, 2 where the folder is not the project's."""
+    """Write the tables; return the exit code: 2 if the folder is not the project's."""
     try:
         changed = pages.write(pathlib.Path(argv[0] if argv else "."))
     except errors.SettingsError as error:

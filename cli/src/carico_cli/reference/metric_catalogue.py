@@ -1,4 +1,4 @@
-"""Every metric that a service of CARICO exports, as its own code declares it."""
+"""Every metric that CARICO's services export, as their code declares it."""
 
 from collections.abc import Mapping
 
@@ -9,9 +9,8 @@ from carico_core.runtime.observe import client_metrics, health
 from carico_core.runtime.observe import metrics as metric
 from carico_core.runtime.process import clock as clocks
 from carico_scheduler.report import instruments as scheduler
-from carico_web import instruments as web
+from carico_web import site as web
 
-SHARED = "carico_"
 TITLES = {
     "every": "Every service that is on the bus",
     "kube": "Every service that asks the Kubernetes API (agent, scheduler, auth callout)",
@@ -21,22 +20,22 @@ TITLES = {
     "auth": "Auth callout",
     "web": "Page server",
 }
-# Of the process itself, by prometheus_client, on Linux.
+# Of the process itself: prometheus_client exports them on Linux.
 PROCESS = (
     ("process_cpu_seconds_total", "CPU time used"),
     ("process_resident_memory_bytes", "memory in RAM"),
     ("process_virtual_memory_bytes", "memory mapped"),
     ("process_open_fds", "open files and sockets"),
-    ("process_max_fds", "most of those"),
-    ("process_start_time_seconds", "when it started, Unix time"),
+    ("process_max_fds", "limit of open files and sockets"),
+    ("process_start_time_seconds", "start time, Unix time"),
 )
 
 
 def catalogue() -> Mapping[str, tuple[metric.Declared, ...]]:
-    """Return what is exported by service; under `every` and `kube` what several have."""
+    """Return the metrics by service; `every` and `kube` hold those that several services share."""
     found = {name: metric.Metrics(name) for name in TITLES if name not in ("every", "kube")}
     clock = clocks.FakeClock()
-    agent.Instruments(found["agent"]).ask(_Ages())
+    agent.Instruments(found["agent"]).read_ages(_Ages())
     aggregator.Instruments(found["aggregator"], clock=clock)
     scheduler.Instruments(found["scheduler"])
     auth.Instruments(found["auth"], clock=clock)
@@ -50,7 +49,7 @@ def catalogue() -> Mapping[str, tuple[metric.Declared, ...]]:
 
 
 def names() -> frozenset[str]:
-    """Return every name that a query may use, a histogram's three endings included."""
+    """Return every name that a query may use, including a histogram's three suffixes."""
     found = {name for name, _ in PROCESS}
     for each in (declared for group in catalogue().values() for declared in group):
         if each.kind is metric.Kind.HISTOGRAM:
@@ -61,7 +60,7 @@ def names() -> frozenset[str]:
 
 
 def tables() -> str:
-    """Return the catalogue as Markdown, one table a service."""
+    """Return the catalogue as Markdown, with a table for each service."""
     parts = []
     for name, group in catalogue().items():
         rows = [_row(each) for each in group]
@@ -80,12 +79,12 @@ def _row(found: metric.Declared) -> str:
 
 
 class _Ages:
-    """Ages of no agent."""
+    """Ages before there is any: the catalogue needs only the names."""
 
     def sample_age_s(self) -> float | None:
-        """Not known."""
+        """Return None: not known."""
         return None
 
     def model_age_s(self) -> float | None:
-        """Not known."""
+        """Return None: not known."""
         return None

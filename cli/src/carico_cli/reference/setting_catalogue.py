@@ -1,4 +1,4 @@
-"""Every setting of every program and every flag of the `carico` command, as the code declares them."""
+"""Every setting of each program and every flag of the `carico` command, as the code declares them."""
 
 import dataclasses
 import importlib
@@ -13,7 +13,7 @@ from carico_core.runtime.process import settings
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A program with settings of its own, and where they are declared."""
+    """A program, and where its settings are declared."""
 
     name: str
     what: str
@@ -59,17 +59,17 @@ PROGRAMS = (
         cls="Settings", prefix="api",
     ),
 )  # fmt: skip
-# Settings that belong to a group of several programs are shown once.
+# Settings that several programs share are shown once.
 GROUPS = {
-    "BUS": "How a service reaches NATS (`CARICO_BUS_...`), the same for all",
-    "KUBE": "How a service reaches the Kubernetes API (`CARICO_KUBE_...`)",
+    "BUS": "How a service connects to NATS (`CARICO_BUS_...`)",
+    "KUBE": "How a service connects to the Kubernetes API (`CARICO_KUBE_...`)",
     "LEADER": "Which of several schedulers leads (`CARICO_LEADER_...`)",
     "EXTENDER": "With kube-scheduler: the extender (`CARICO_EXTENDER_...`)",
 }
 
 
 def services() -> str:
-    """Return the settings as Markdown, one table a program and one a group that programs share."""
+    """Return the settings as Markdown, with a table for each program and for each group that programs share."""
     parts, shared = [], dict[str, dict[str, settings.Setting]]()
     for program in PROGRAMS:
         own = []
@@ -153,8 +153,8 @@ def _expected(kind: click.ParamType[Any]) -> str:
 
 
 def _is_unset(default: object) -> bool:
-    # click's own mark of an option without a default, and what stands for "none given" of one that is repeated.
-    # A pair is a default in parts, which the help says in words.
+    # click's mark of an option without a default, and the empty default of a repeated one. The help describes a default
+    # of several parts.
     return isinstance(default, tuple) or type(default).__name__ == "Sentinel"
 
 

@@ -1,7 +1,6 @@
 """The process around a command.
 
-- `exits`: exit codes; Ctrl-C during imports
-- `interrupts`: Ctrl-C while a command runs
-- `settings`: what the environment says, read once
+- `exits`: exit codes, and Ctrl-C
+- `settings`: the environment, read once
 - `options`: flags that several commands share
 """

@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
-from carico_core.numerics.estimators import base, registry
+from carico_core.numerics import estimators
+from carico_core.numerics.estimators import base
 from carico_local.cluster import plan as plans
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -21,20 +22,20 @@ def new_name(default: str = DEFAULT_NAME) -> Callable[[F], F]:
 
 
 class Estimators(click.Choice[str]):
-    """Names of estimators; one of an earlier version is refused with what took its place."""
+    """Names of estimators; that of a removed one is refused with what replaces it."""
 
     def __init__(self) -> None:
-        super().__init__(sorted(registry.ESTIMATORS))
+        super().__init__(sorted(estimators.ESTIMATORS))
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name."""
-        if value in registry.GONE:
-            self.fail(f"{value!r} is gone: {registry.GONE[value]}", param, ctx)
+        if value in estimators.GONE:
+            self.fail(f"{value!r} was removed: {estimators.GONE[value]}", param, ctx)
         return super().convert(value, param, ctx)
 
 
 class Nodes(click.ParamType[tuple[str, int | None]]):
-    """Kind and number of nodes, either of which may be left out: "3", "kwok", "kwok=1000"."""
+    """Kind and number of nodes, or one of them: "3", "kwok", "kwok=1000"."""
 
     name = "nodes"
     DEFAULT = (plans.NodeKind.PROCESS.value, None)
@@ -42,21 +43,16 @@ class Nodes(click.ParamType[tuple[str, int | None]]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, int | None]:  # fmt: skip
-        """(kind, number or None)."""
+        """Return (kind, number or None)."""
         if isinstance(value, tuple):
             return value
         known = "|".join(each.value for each in plans.NodeKind)
         found = re.fullmatch(rf"(?P<kind>{known})(=(?P<count>\d+))?|(?P<alone>-?\d+)", str(value))
         if found is None:
             kinds = known.replace("|", ", ")
-            self.fail(f"got {value!r}, expected a number, or one of {kinds}, or both as in kwok=1000", param, ctx)
+            self.fail(f"got {value!r}, expected a number, one of {kinds}, or both as in kwok=1000", param, ctx)
         count = found["count"] or found["alone"]
         return found["kind"] or self.DEFAULT[0], int(count) if count else None
-
-
-def _without_image(_context: click.Context, _option: click.Parameter, given: str | None) -> None:
-    if given is not None:
-        raise click.BadParameter("kubelet nodes run in namespaces of this machine and need no image: leave it out")
 
 
 def cluster(function: F) -> F:
@@ -67,58 +63,70 @@ def cluster(function: F) -> F:
             type=Nodes(),
             default=Nodes.DEFAULT,
             metavar="[KIND=]N",
-            help="How many nodes, or of which kind, or both: 3, process=3 (default: as many as the machine carries), "
-            "kubelet=2 (real, as root, in namespaces), kwok=1000.",
+            help="Number of nodes, their kind, or both: 3 or process=3 (emulated; default: as many as the machine "
+            "can run), kubelet=2 (real, as root, in namespaces), kwok=1000 (played).",
         ),
         click.option(
             "--node-cgroups",
             type=click.Choice(plans.NODE_CGROUPS),
             default="auto",
             show_default=True,
-            help="process nodes: none measures and runs Pods as plain processes, without quota, as auto does where "
-            "cgroups may not be written.",
+            help="Cgroups of process nodes. none: Pods run and are measured as plain processes, without CPU quota; "
+            "auto does the same where cgroups are not writable.",
         ),
         click.option(
-            "--node-base", hidden=True, expose_value=False, callback=_without_image, help="Needed no more: no image."
+            "--allow-root",
+            is_flag=True,
+            help="Let Pods of process nodes run as root where their runAsUser is 0, if you are root. Such a Pod can "
+            "read this machine's tokens and keys.",
         ),
         click.option(
             "--control-plane",
             type=click.Choice([each.value for each in plans.ControlPlane]),
             help="Which API server to run (default: embedded for process nodes, else real).",
         ),
-        click.option("--cores", type=int, default=plans.DEFAULT_CORES, show_default=True, help="Cores of a node."),
+        click.option("--cores", type=int, default=plans.DEFAULT_CORES, show_default=True, help="Cores of each node."),
         click.option(
-            "--scale", type=float, default=plans.DEFAULT_SCALE, show_default=True, help="Real CPUs of an emulated core."
+            "--scale",
+            type=float,
+            default=plans.DEFAULT_SCALE,
+            show_default=True,
+            help="Real CPUs for each emulated core.",
         ),
         click.option(
             "--estimator",
             type=Estimators(),
-            help=f"How capacity is estimated (default: {registry.DEFAULT}).",
+            help=f"How agents estimate capacity (default: {estimators.DEFAULT}).",
         ),
         click.option(
             "--ceiling",
             type=float,
-            help=f"Share of the CPU up to which Pods are taken, 0.05 to 1 (default: {base.DEFAULT_CEILING['cpu']:g}).",
+            help="Share of the CPU up to which a node takes Pods, 0.05 to 1 "
+            f"(default: {base.DEFAULT_CEILING['cpu']:g}).",
         ),
         click.option(
             "--merge",
             type=click.Choice(plans.MERGES),
-            help=f"How local models are merged (default: {plans.MERGES[0]}).",
+            help=f"How aggregators merge the nodes' models (default: {plans.MERGES[0]}).",
         ),
         click.option("--aggregators", type=int, default=1, show_default=True, help="Replicas of the aggregator."),
         click.option(
-            "--schedulers", type=int, default=1, show_default=True, help="Schedulers: one leads, the others stand by."
+            "--schedulers",
+            type=int,
+            default=1,
+            show_default=True,
+            help="Replicas of the scheduler: one leads, the others stand by.",
         ),
     )
-    # The help lists them from the last one put on.
+    # Applied in reverse: the help lists the option that was applied last first.
     for option in reversed(options):
         function = option(function)
     return function
 
 
-def wish(name: str, given: dict[str, Any]) -> plans.Wish:
-    """Return the request for a cluster that its flags state."""
-    return plans.Wish(
+def request(name: str, given: dict[str, Any]) -> plans.Options:
+    """Return the cluster that the flags of `cluster` ask for."""
+    return plans.Options(
         name=name,
         nodes=given["nodes"][1],
         node_kind=given["nodes"][0],
@@ -131,4 +139,5 @@ def wish(name: str, given: dict[str, Any]) -> plans.Wish:
         aggregators=given["aggregators"],
         schedulers=given["schedulers"],
         node_cgroups=given["node_cgroups"],
+        allow_root=given["allow_root"],
     )

@@ -1,6 +1,6 @@
-"""What this process's environment says, read once: where clusters live, the terminal, and which names are known.
+"""The environment of this process, read once: where clusters are kept, and what the terminal can do.
 
-A misspelt `CARICO_...` is refused as a user's mistake: it must not fall back to a default.
+A misspelt `CARICO_...` is refused: it must not fall back to a default unnoticed.
 """
 
 import dataclasses
@@ -13,13 +13,13 @@ from carico_core.runtime.process import settings
 from carico_local.cluster import state
 
 PREFIX = "CARICO_"
-# Settings of services and of what they share, and of docker-compose.yml: each refuses what it does not know by itself.
-# Named here and not imported, so that no command waits for a service's modules.
+# Groups of settings of the services and of docker-compose.yml; each service itself refuses a name it does not know.
+# Listed here rather than imported, so that no command waits for a service's modules.
 OF_SERVICES = (
     "AGENT", "AGGREGATOR", "API", "AUTH", "BUS", "COMPOSE", "CONTAINER", "EXTENDER", "FLEET", "KUBE", "LEADER", "NODE",
     "SCHEDULER", "TEST", "WEB",
 )  # fmt: skip
-# What `carico env` sets, what a cluster's own processes and Pods find there, and the tests.
+# Set by `carico env`, for a cluster's own processes and Pods, and by the tests.
 OF_PROCESSES = (
     "CARICO_CLUSTER", "CARICO_CLUSTER_RUN", "CARICO_CLUSTER_RUNTIME", "CARICO_POD_IP", "CARICO_SCALE",
     "CARICO_SHARED_DATA", "CARICO_TERMINATION_MESSAGE_PATH",
@@ -30,7 +30,7 @@ _SERVICE_LINK = ("_SERVICE_HOST", "_SERVICE_PORT", "_PORT")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Given to every command. `plain`: no terminal to draw on."""
+    """Passed to every command. `plain`: there is no terminal to draw on."""
 
     home: pathlib.Path
     environ: Mapping[str, str]
@@ -40,21 +40,19 @@ class Context:
 def read(*, is_terminal: bool) -> Context:
     """Return the context of this process."""
     environ = settings.environment()
-    # https://no-color.org and a terminal that cannot move its cursor both ask for plain lines.
+    # NO_COLOR (https://no-color.org) and a terminal that cannot move its cursor both mean plain lines.
     plain = not is_terminal or environ.get("TERM", "dumb") == "dumb" or bool(environ.get("NO_COLOR"))
     return Context(home=state.home(environ), environ=environ, plain=plain)
 
 
 def check(environ: Mapping[str, str]) -> None:
-    """Check the names. Raises `SettingsError` that names an unknown `CARICO_...` and what is nearest to it."""
+    """Check the names. Raises `SettingsError` with the first unknown `CARICO_...` and the nearest known name."""
     for name in sorted(environ):
         if name.startswith(PREFIX) and not _is_known(name):
             known = [*OF_PROCESSES, *(f"{PREFIX}{group}_" for group in OF_SERVICES)]
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.5) or _same_group(name)
-            hint = f"nearest: {near[0]}" + ("..." if near[0].endswith("_") else "") if near else "nothing is near it"
-            raise errors.SettingsError(
-                f"environment: got {name}, which nothing reads ({hint}): unset it or fix the name"
-            )
+            hint = f" (nearest: {near[0]}{'...' if near[0].endswith('_') else ''})" if near else ""
+            raise errors.SettingsError(f"environment: unknown setting {name}{hint}: unset it or fix the name")
 
 
 def _is_known(name: str) -> bool:
@@ -64,6 +62,6 @@ def _is_known(name: str) -> bool:
 
 
 def _same_group(name: str) -> list[str]:
-    """Return the service whose name the first word is nearest to."""
+    """Return the group of settings whose name is nearest to the variable's first word."""
     near = difflib.get_close_matches(name.removeprefix(PREFIX).partition("_")[0], OF_SERVICES, n=1, cutoff=0.6)
     return [f"{PREFIX}{group}_" for group in near]

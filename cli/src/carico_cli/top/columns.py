@@ -1,6 +1,6 @@
-"""The columns of the nodes' table: how each is titled, sorted and drawn.
+"""The columns of the table of nodes: how each is titled, sorted and drawn.
 
-The first eight fit into 80 cells. On a narrower terminal shares stand without their bars, so that names stay readable.
+The first eight fit into 80 cells. On a narrower terminal shares have no bars, so that names stay readable.
 """
 
 import dataclasses
@@ -16,9 +16,9 @@ from carico_core.wire import freshness
 BAR_CELLS = 4
 _BAR_WIDTH = BAR_CELLS + 5
 NAME_WIDTH = 14
-# With its mark of the sorting.
+# Including the mark that shows the order.
 _NAME_LEAST = len("node") + 1
-# Below, shares stand without bars.
+# On a narrower terminal shares have no bars.
 WIDE = 80
 STATE_STYLE = {
     "fresh": "green", "ageing": "yellow", "stale": "red", "absent": "red", pictures.UNREADY: "red",
@@ -31,24 +31,24 @@ Key: TypeAlias = float | str
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column. `key`: by what it is sorted; None comes last either way. `numeric`: the largest first."""
+    """One column. `key`: the value to sort by; None comes last in either order. `numeric`: the largest comes first."""
 
     title: str
     width: int
     key: Callable[[pictures.Node], Key | None]
     draw: Callable[[pictures.Node], spans.Line]
     numeric: bool = True
-    # Shown from this width of the terminal on.
+    # Shown on terminals of at least this width.
     from_width: int = 0
-    # The share that it shows, which on a narrow terminal stands without its bar, under `narrow_title`.
+    # The share that it shows; on a narrow terminal without its bar, under `narrow_title`.
     share: Callable[[pictures.Node], float | None] | None = None
     narrow_title: str = ""
-    # What its head says in place of its title.
+    # Shown instead of the title.
     head: str = ""
 
     @property
     def narrow(self) -> "Column":
-        """The same for a narrow terminal."""
+        """The column for a narrow terminal."""
         share = self.share
         if share is None:
             return self
@@ -91,17 +91,17 @@ def _bottleneck(node: pictures.Node) -> str | None:
 
 
 def _age(node: pictures.Node) -> float:
-    """Return the older, the larger."""
+    """Return a larger number for an older advertisement."""
     return math.inf if node.age_s is None else node.age_s
 
 
 def _state(node: pictures.Node) -> float:
-    """Return the worse, the larger."""
+    """Return a larger number for a worse state."""
     return math.inf if node.ready is False else _age(node)
 
 
 def capacity_text(node: pictures.Node) -> str:
-    """Capacity with its standard deviation, in Pods."""
+    """Return the capacity in Pods with its standard deviation."""
     said = node.advertisement
     return NOTHING if said is None else amounts.pods_with_sd(said.capacity, said.capacity_sd, sign="±")
 
@@ -167,7 +167,7 @@ _RIGHT = frozenset({"Pods", "capacity", "reserved", "free", "age"})
 
 
 def shown(width: int, *, longest: int = NAME_WIDTH) -> tuple[Column, ...]:
-    """Return the columns that fit into a terminal of this width; the name's takes what the longest needs."""
+    """Return the columns that fit into a terminal of this width; the names' column is as wide as the longest needs."""
     found = [column.narrow if width < WIDE else column for column in COLUMNS if column.from_width <= width]
     spare = width - sum(column.width + 1 for column in found) + 1
     cells = max(_NAME_LEAST, min(found[0].width + spare, max(longest, _NAME_LEAST)))
@@ -175,7 +175,7 @@ def shown(width: int, *, longest: int = NAME_WIDTH) -> tuple[Column, ...]:
 
 
 def header(columns: tuple[Column, ...], *, sorted_by: str, descending: bool) -> spans.Line:
-    """Return the titles; the one that is sorted by shows which way."""
+    """Return the titles; that of the sorted column shows the direction."""
     found: list[spans.Span] = []
     for column in columns:
         is_key = column.title == sorted_by
@@ -186,7 +186,7 @@ def header(columns: tuple[Column, ...], *, sorted_by: str, descending: bool) -> 
 
 
 def row(node: pictures.Node, columns: tuple[Column, ...]) -> spans.Line:
-    """Return one node, each column in its width."""
+    """Return one node's line, each column in its width."""
     found: list[spans.Span] = []
     for column in columns:
         cell = column.draw(node)
@@ -197,6 +197,6 @@ def row(node: pictures.Node, columns: tuple[Column, ...]) -> spans.Line:
             cell = (*cell, (" " * (column.width - len(text)), ""))
         found += [*cell, (" ", "")]
     if node.freshness is freshness.Freshness.ABSENT:
-        # What it said last is no longer true.
+        # Its last advertisement is no longer true.
         return tuple((text, style if text.strip() == node.state else "dim") for text, style in found[:-1])
     return tuple(found[:-1])

@@ -1,4 +1,4 @@
-"""One node in full: its last minutes, what a Pod costs there, and why its capacity is what it is, in words."""
+"""The view of one node: its last minutes, what a Pod costs there, and why its capacity is what it is."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -9,21 +9,21 @@ from carico_cli.top import columns, spans
 from carico_core.domain import amounts, messages
 
 _TITLE_CELLS = 10
-# What a name keeps where the numbers need the line.
+# A name keeps this much where the numbers need the line.
 _NAME_CELLS = 8
 _RESERVED_NAMED = 3
 _BOUNDS_SHOWN = 3
 _MODES = {
-    messages.Mode.MEASURED: "from what was measured of Pods like those that run",
-    messages.Mode.PREDICTED: "ahead of telemetry: Pods have started or ended that it does not show yet",
-    messages.Mode.WARMING: "nothing measured yet: what the cluster knows, or a cautious guess",
-    messages.Mode.SATURATED: "the node is full: readings only say `at least`",
+    messages.Mode.MEASURED: "by telemetry of Pods like those that run",
+    messages.Mode.PREDICTED: "ahead of telemetry, which does not show the last starts and ends yet",
+    messages.Mode.WARMING: "nothing measured here yet: costs of the cluster, or a cautious guess",
+    messages.Mode.SATURATED: "the node is full: its usage is at least what is shown",
 }
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """All that is known of a node. None: no answer (yet)."""
+    """What is known of a node. None: no answer yet, or none."""
 
     node: pictures.Node
     detail: node_answers.Detail | None = None
@@ -31,7 +31,7 @@ class Known:
 
 
 def lines(known: Known, *, width: int) -> list[spans.Line]:
-    """Return the whole view."""
+    """Return the view's lines, each of at most `width` cells."""
     found = [_head(known.node, width), ()]
     if known.detail is not None:
         found += _history(known.detail.history, width)
@@ -45,13 +45,13 @@ def lines(known: Known, *, width: int) -> list[spans.Line]:
     elif said is not None:
         found += [
             (),
-            (("its agent does not answer, so there is no history (played nodes have no agent)", "dim"),),
+            (("no history: its agent does not answer (played nodes have no agent)", "dim"),),
         ]
     return [spans.cut(line, width) for line in found]
 
 
 def _count(value: float) -> str:
-    """Format a number of Pods, of which parts count."""
+    """Return a number of Pods, with a digit after the point where it is not whole."""
     return amounts.number(value, 0 if value.is_integer() or value >= 100.0 else 1)
 
 
@@ -60,7 +60,7 @@ def _spread(found: messages.Estimate, dim: str) -> str:
 
 
 def _head(node: pictures.Node, width: int) -> spans.Line:
-    """Return the name, in what the rest of the line leaves."""
+    """Return the first line: the name, in the cells that the state leaves, and the state."""
     rest = _state(node)
     cells = max(_NAME_CELLS, width - len(spans.plain(rest)) - 2)
     return ((f" {spans.fitted(node.name, min(cells, len(node.name)))} ", "reverse"), *rest)
@@ -97,7 +97,7 @@ def _history(history: Mapping[str, Sequence[float]], width: int) -> list[spans.L
 
 
 def _dimensions(said: messages.Advertisement, detail: node_answers.Detail | None) -> list[spans.Line]:
-    """Return a line a dimension: the ceiling, what is free below it, the cost of a Pod with its uncertainty."""
+    """Return a line for each dimension: usage, ceiling, headroom, and a Pod's cost with its uncertainty."""
     titles = ("dimension", 10), ("usage", 6), ("ceiling", 8), ("headroom", 12), ("a Pod costs", 20), ("room", 9)
     found: list[spans.Line] = [tuple((spans.fitted(title, cells), "bold") for title, cells in titles)]
     for dim, share in said.usage.items():
@@ -111,14 +111,14 @@ def _dimensions(said: messages.Advertisement, detail: node_answers.Detail | None
             spans.fitted(columns.NOTHING if ceiling is None else f"{ceiling:.0%}", 8),
             spans.fitted(columns.NOTHING if headroom is None else amounts.text(dim, headroom), 12),
             spans.fitted(columns.NOTHING if cost is None else _spread(cost, dim), 20),
-            _room(said, dim) + ("  stops here" if is_least else ""),
+            _room(said, dim) + ("  limits it" if is_least else ""),
         )
         found.append(tuple((cell, "yellow" if is_least else "") for cell in cells))
     return found
 
 
 def _room(said: messages.Advertisement, dim: str) -> str:
-    """Return Pods that fit by this dimension alone: at the cautious cost, of the classes that run there if any does."""
+    """Return how many Pods fit by this dimension alone, at the cautious cost of the classes that run, or of all."""
     if dim == said.bottleneck:
         return f"{said.capacity:.1f} Pods"
     cautious = _cautious(said, dim)
@@ -136,7 +136,7 @@ def _cautious(said: messages.Advertisement, dim: str) -> float | None:
 
 
 def _why(said: messages.Advertisement) -> list[spans.Line]:
-    """Return the formula in words, with this node's numbers."""
+    """Return why the capacity is what it is: the formula with this node's numbers."""
     found: list[spans.Line] = [(("why", "bold"),)]
     dim = said.bottleneck
     if dim is not None and said.headroom is not None and dim in said.headroom and said.capacity > 0.0:
@@ -146,18 +146,18 @@ def _why(said: messages.Advertisement) -> list[spans.Line]:
             f"{amounts.text(dim, free)} / {amounts.text(dim, free / said.capacity)} = {said.capacity:.1f}"
         )
         if free <= 0.0:
-            words = f"{dim} is above its ceiling; an empty node takes one Pod all the same"
+            words = f"{dim} is above its ceiling; an empty node still takes one Pod"
     elif dim is not None and said.headroom is None:
-        words = f"{dim} stops it: typical work fits {said.signal:.1f} more times below the ceiling"
+        words = f"{dim} limits it: typical work fits {said.signal:.1f} more times below the ceiling"
     elif dim is not None:
-        words = f"{dim} leaves no room: what is used or promised reaches its ceiling"
+        words = f"{dim} limits it: usage and reservations reach the ceiling"
     elif said.limit is not None and said.pods + said.capacity >= said.limit - 1e-6:
-        words = f"capacity = limit - Pods = {said.limit} - {said.pods}: an unmeasured load may only double for now"
+        words = f"capacity = limit - Pods = {said.limit} - {said.pods}: the growth of unmeasured load is limited"
     else:
-        words = "no dimension stops it: a cap on what is believed of a node does"
+        words = "no dimension limits it: the cap on an agent's capacity does"
     found.append(((words, ""),))
     if said.limit is not None and dim is not None:
-        found.append(((f"limit: at most {amounts.plural(said.limit, 'Pod')} for now", ""),))
+        found.append(((f"temporary limit: {amounts.plural(said.limit, 'Pod')}", ""),))
     found.append(((f"{said.mode.value}: {_MODES[said.mode]}", ""),))
     for name, each in sorted((said.classes or {}).items(), key=lambda item: -item[1].pods)[:4]:
         costs = ", ".join(f"{dim} {amounts.text(dim, value)}" for dim, value in each.cost_plus.items())
@@ -171,12 +171,12 @@ def _class(name: str) -> str:
 
 
 def _standing(standing: node_answers.Standing) -> list[spans.Line]:
-    """Return what the scheduler makes of it."""
+    """Return the node as the scheduler sees it."""
     found: list[spans.Line] = []
     if standing.refused is not None:
-        found.append(((f"takes none now: {spans.clean(standing.refused)}", "yellow"),))
+        found.append(((f"takes no Pod now: {spans.clean(standing.refused)}", "yellow"),))
     if standing.suspect:
-        found.append((("suspect: reservations have stayed uncovered for too long", "red"),))
+        found.append((("suspect: its advertisements have not covered a reservation for too long", "red"),))
     for each in standing.bounds[:_BOUNDS_SHOWN]:
         allowed = f"scheduler: {spans.clean(each.what)} allows {amounts.number(each.pods, 1)} more"
         found.append(((f"{allowed}: {spans.clean(each.detail)}", ""),))
@@ -188,11 +188,11 @@ def _standing(standing: node_answers.Standing) -> list[spans.Line]:
 
 
 def _agent(detail: node_answers.Detail) -> list[spans.Line]:
-    share = "with" if detail.federated else "without"
-    surprise = ", ".join(f"{spans.clean(dim)} {value:+.1%}" for dim, value in detail.innovation.items())
+    model = "with" if detail.federated else "without"
+    innovation = ", ".join(f"{spans.clean(dim)} {value:+.1%}" for dim, value in detail.innovation.items())
     found: list[spans.Line] = [
-        ((f"agent: {detail.estimator} on {detail.cores:g} cores, {share} the model of the cluster", "dim"),),
-        ((f"innovation: {surprise}", "dim"),) if surprise else (),
+        ((f"agent: {detail.estimator} on {detail.cores:g} cores, {model} the model of the cluster", "dim"),),
+        ((f"innovation: {innovation}", "dim"),) if innovation else (),
     ]
     found += [((f"note: {spans.clean(note)}", "yellow"),) for note in detail.notes]
     return [line for line in found if line]

@@ -1,10 +1,10 @@
-"""The picture once: as plain ASCII text for people without a terminal, or as JSON for scripts (docs/top.md)."""
+"""One picture as plain ASCII text, or as JSON for scripts (docs/top.md)."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from carico_cli.live import picture as pictures
-from carico_cli.output import tables
+from carico_cli.output import formats
 from carico_core.domain import amounts, decision, messages
 
 SCHEMA_VERSION = 1
@@ -12,7 +12,7 @@ DECISIONS_SHOWN = 10
 
 
 def as_json(picture: pictures.Picture, *, name: str) -> dict[str, Any]:
-    """Return the documented schema: units in the names, null where something is not known."""
+    """Return the picture in the documented schema: units in the names, null where a value is not known."""
     return {
         "v": SCHEMA_VERSION,
         "cluster": name,
@@ -32,7 +32,7 @@ def as_json(picture: pictures.Picture, *, name: str) -> dict[str, Any]:
 
 
 def as_text(picture: pictures.Picture, *, name: str, wide: bool = False) -> str:
-    """Tables. wide: more columns of nodes and jobs, and every decision that is known."""
+    """Return the picture as tables. wide: more columns, and every known decision."""
     seen = as_json(picture, name=name)
     lines = [f"cluster {name}"]
     lines += [f"{link['name']}: {link['trouble']}" for link in seen["links"] if link["trouble"]]
@@ -61,7 +61,7 @@ def as_text(picture: pictures.Picture, *, name: str, wide: bool = False) -> str:
 
 
 def node_row(node: pictures.Node) -> dict[str, Any]:
-    """Return one node in the schema's words."""
+    """Return one node in the schema."""
     said = node.advertisement
     found: dict[str, Any] = {
         "name": node.name,
@@ -74,7 +74,7 @@ def node_row(node: pictures.Node) -> dict[str, Any]:
         "schedulable": node.schedulable,
     }
     if said is None:
-        # The same keys for every node: a script need not look which there are.
+        # The same keys for every node, so that a script need not test for them.
         nothing = dict.fromkeys(
             ("pods", "capacity", "capacity_sd", "limit", "bottleneck", "mode", "signal", "headroom", "classes")
         )
@@ -160,4 +160,4 @@ def _percent(shares: Mapping[str, float], name: str) -> str | None:
 
 
 def _lines(rows: list[dict[str, Any]], columns: tuple[str, ...], title: str) -> list[str]:
-    return tables.lines(rows, columns, title, show=lambda value: _ascii(tables.cell(value)))
+    return formats.lines(rows, columns, title, show=lambda value: _ascii(formats.cell(value)))

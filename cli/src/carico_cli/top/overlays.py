@@ -1,4 +1,4 @@
-"""What is laid over the cluster's screen: one node, and the help."""
+"""The screens over that of the cluster: one node, and the help."""
 
 import asyncio
 from typing import ClassVar, Protocol
@@ -15,29 +15,29 @@ DETAIL_EVERY_S = 2.0
 HELP = """\
  carico top: the live signals of a cluster
 
- up down pgup pgdn home end  choose a node     enter  look into it
- s  S     sort by the next, previous column    r      the other way around
- /        filter, by words for a node's name, state, mode or bottleneck
- p space  hold the picture still, and go on    tab    decisions, jobs, services
- [  ]     scroll that panel                    q      quit; so does Ctrl-C
+ up down pgup pgdn home end  choose a node     enter  open it
+ s  S     sort by the next, previous column    r      reverse the order
+ /        filter by words in a node's name, state, mode or bottleneck
+ p space  pause, resume                        tab    decisions, jobs, services
+ [  ]     scroll that panel                    q      quit, as does Ctrl-C
 
- CPU used  share of the cores that work
+ CPU used  share of the cores that are busy
  pressure  share of the time in which work waited for a CPU
- memory    share that cannot be had without reclaim
+ memory    share that is not available without reclaim
  Pods      workload Pods that the node counts
  capacity  how many more Pods it can take, ± a standard deviation; yellow: none
- reserved  Pods given to it that its advertisement does not cover yet
+ reserved  Pods placed there that its advertisement does not cover yet
  state     by the age of its advertisement: fresh to 2.5 s, ageing to 5 s,
            stale to 10 s, then absent
- mode      which rule made the capacity: measured, predicted (ahead of
+ mode      how the capacity is known: measured, predicted (ahead of
            telemetry), warming (nothing learnt yet), saturated (full)
 
- More columns from 92 cells on. Words: docs/glossary.md. Any key goes back.
+ More columns from 92 cells on. Terms: docs/glossary.md. Any key goes back.
 """
 
 
 class Reader(Protocol):
-    """What is needed of the reader of signals."""
+    """The reader of signals."""
 
     def picture(self) -> pictures.Picture: ...
 
@@ -47,7 +47,7 @@ class Reader(Protocol):
 
 
 class Owner(Protocol):
-    """What is needed of the screen below."""
+    """The cluster's screen below."""
 
     @property
     def reader(self) -> Reader: ...
@@ -62,7 +62,7 @@ class Owner(Protocol):
 
 
 class Help(screen.ModalScreen[None]):
-    """The keys and the words."""
+    """The keys and the columns' meanings."""
 
     DEFAULT_CSS = "Help Lines { height: 1fr; }"
 
@@ -75,13 +75,13 @@ class Help(screen.ModalScreen[None]):
         self.query_one(own.Lines).show([((line, ""),) for line in HELP.splitlines()])
 
     def on_key(self, event: events.Key) -> None:
-        """Any key goes back."""
+        """Go back on any key."""
         event.stop()
         self.dismiss()
 
 
 class NodeScreen(screen.Screen[None]):
-    """One node, for as long as a person looks at it."""
+    """One node. Its agent and the scheduler are asked only while it is open."""
 
     DEFAULT_CSS = "NodeScreen Lines { height: 1fr; }"
     BINDINGS: ClassVar[list[binding.BindingType]] = [
@@ -109,17 +109,17 @@ class NodeScreen(screen.Screen[None]):
         yield widgets.Footer(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
-        """Ask now and from now on."""
+        """Ask now, and every `DETAIL_EVERY_S`."""
         self._ask()
         self.set_interval(DETAIL_EVERY_S, self._ask)
         self.draw()
 
     def draw(self) -> None:
-        """Draw what is known now."""
+        """Draw the node's newest state."""
         node = self._top.shown.node(self._node)
         lines = self._text
         if node is None:
-            lines.show([((f"{self._node} is not heard, and the scheduler does not list it", "red"),)])
+            lines.show([((f"{self._node} does not advertise, and the scheduler does not list it", "red"),)])
             return
         known = node_words.Known(node=node, detail=self._detail, standing=self._standing)
         trouble = [((line, "red"),) for line in self._top.shown.trouble]
@@ -134,7 +134,7 @@ class NodeScreen(screen.Screen[None]):
         self.dismiss()
 
     def action_help(self) -> None:
-        """Show the keys and the words."""
+        """Show the help."""
         self.app.push_screen(Help())
 
     def action_step(self, by: int) -> None:
@@ -154,7 +154,7 @@ class NodeScreen(screen.Screen[None]):
 
     def _ask(self) -> None:
         if not self._top.is_paused:
-            # Not a coroutine: one whose worker is cancelled before it began would be left unawaited.
+            # A function, not a coroutine, which would never be awaited if its worker were cancelled before it began.
             take: worker.WorkType[None] = self._take
             self.run_worker(take, exclusive=True)
 

@@ -1,4 +1,4 @@
-"""The panels around the nodes: the line on top, jobs, decisions, services. Each a list of lines."""
+"""The panels around the table of nodes: summary, jobs, decisions, services. Each is a list of lines."""
 
 import statistics
 import time
@@ -11,17 +11,17 @@ from carico_core.domain import amounts, decision
 from carico_core.wire import freshness
 
 JOB_BAR_CELLS = 12
-# A job's name has so many cells at least, and the rest of its line so many at most: 10,000 Pods in each place.
+# The least width of a job's name, and the greatest of the rest of its line: 10,000 Pods in each phase.
 JOB_CELLS, _OF_JOB_CELLS = 16, 88
 _ARROW = " → "
-# An instance's id is as long as that of NATS; its first characters tell two apart.
+# NATS generates long ids; the first characters identify an instance.
 INSTANCE_CELLS = 8
 
 
 def summary(picture: pictures.Picture, *, name: str, paused_s: float | None, shown: int) -> spans.Line:
-    """Return the cluster in a line: 80 cells suffice up to thousands of nodes and Pods."""
+    """Return the cluster in a line, which fits into 80 cells for up to thousands of nodes and Pods."""
     fresh = sum(node.state == freshness.Freshness.FRESH.value for node in picture.nodes)
-    # What an absent node said last is no longer true.
+    # The last advertisement of an absent node is no longer true.
     said = [
         (node.advertisement, node.is_open)
         for node in picture.nodes
@@ -44,19 +44,19 @@ def summary(picture: pictures.Picture, *, name: str, paused_s: float | None, sho
 
 
 def jobs(picture: pictures.Picture, width: int = 80) -> list[spans.Line]:
-    """Return a line a job: how far it is, and where its Pods are."""
+    """Return a line for each job: its progress, and its Pods by phase."""
     longest = max((len(job.name) for job in picture.jobs), default=0)
     cells = max(JOB_CELLS, min(longest, width - _OF_JOB_CELLS))
     return [_job(job, cells) for job in picture.jobs] or [(("no Pods that CARICO places", "dim"),)]
 
 
 def decisions(picture: pictures.Picture, width: int = 80) -> list[spans.Line]:
-    """Return a line a decision, newest first."""
+    """Return a line for each decision, newest first."""
     return [_decision(found, width) for found in picture.decisions] or [(("none yet", "dim"),)]
 
 
 def services(picture: pictures.Picture, width: int = 80) -> list[spans.Line]:
-    """Who answers how fast, how old what they say is, and what waits; the same at any width."""
+    """Return lines on the services, agents, model and bus; the same at any width."""
     found = [_service(each, picture.decisions) for each in picture.services]
     answering = {each.name for each in picture.services}
     found += [
@@ -68,13 +68,13 @@ def services(picture: pictures.Picture, width: int = 80) -> list[spans.Line]:
     found.append(((f"bus: {picture.heard_per_s:.0f} messages/s{backlog}", ""),))
     if picture.dropped:
         counts = ", ".join(f"{count} {reason}" for reason, count in sorted(picture.dropped.items()))
-        found.append(((f"bus: could not be used: {counts}", "yellow"),))
+        found.append(((f"bus: dropped messages: {counts}", "yellow"),))
     return found
 
 
 def _job(job: pictures.Job, cells: int) -> spans.Line:
     bar = spans.bar(job.ended / job.pods, JOB_BAR_CELLS)
-    # How far a job is has no good or bad.
+    # In one colour: progress is neither good nor bad.
     found: list[spans.Span] = [(spans.fitted(spans.clean(job.name), cells) + " ", ""), (bar[0][0], "cyan"), *bar[1:]]
     found.append((f"  {job.ended}/{job.pods}", ""))
     found.append((f"  pending {job.pending}  starting {job.starting}  running {job.running}", ""))
@@ -97,7 +97,7 @@ def _decision(found: decision.Decision, width: int) -> spans.Line:
 
 
 def _names(first: str, second: str, cells: int) -> tuple[str, str]:
-    """Both names in so many cells: the longer one gives way first.
+    """Return both names in so many cells: the longer one is shortened first.
 
     >>> _names("a-very-long-name-of-a-pod", "node-1", 20)
     ('a-very-…-a-pod', 'node-1')
@@ -108,7 +108,7 @@ def _names(first: str, second: str, cells: int) -> tuple[str, str]:
 
 
 def _time(seconds: float) -> str:
-    """Return how long something took.
+    """Return a duration.
 
     >>> _time(0.00004), _time(0.0042), _time(3.21), _time(318.0), _time(9000.0)
     ('40 µs', '4 ms', '3.2 s', '5 min', '2.5 h')
@@ -126,7 +126,7 @@ def _service(each: pictures.Service, decided: Sequence[decision.Decision]) -> sp
     name = each.name.removeprefix("carico-")
     average = "" if each.processing_s is None else f" of {each.processing_s * 1e3:.1f} ms"
     words = f" answers in {each.answered_s * 1e3:.0f} ms; {each.requests} answers{average}"
-    # 0: refused for what another Pod of its kind was just refused for.
+    # 0: it was refused for the reason for which a Pod like it had just been refused.
     took_us = [found.decided_us for found in decided if found.decided_us > 0.0]
     if name == "scheduler" and took_us:
         words += f"; decides in {_time(statistics.median(took_us) / 1e6)}"
@@ -140,19 +140,19 @@ def _service(each: pictures.Service, decided: Sequence[decision.Decision]) -> sp
 def _agents(nodes: Iterable[pictures.Node]) -> spans.Line:
     ages = [node.age_s for node in nodes if node.age_s is not None]
     if not ages:
-        return (("agents: none heard", "red"),)
+        return (("agents: none advertises", "red"),)
     late = sum(age_s > freshness.FRESH_S for age_s in ages)
-    words = f"what they say is {statistics.median(ages):.1f} s old (median), at most {max(ages):.1f} s"
+    words = f"median age {statistics.median(ages):.1f} s, at most {max(ages):.1f} s"
     return (
         (spans.fitted("agents", 11), "bold"),
-        (f"{len(ages)} heard; {words}", ""),
+        (f"{len(ages)} advertise; {words}", ""),
         (f"; {late} not fresh" if late else "", "yellow"),
     )
 
 
 def _model(model: pictures.Model | None) -> spans.Line:
     if model is None:
-        return ((spans.fitted("model", 11), "bold"), ("none heard yet", "yellow"))
+        return ((spans.fitted("model", 11), "bold"), ("none received yet", "yellow"))
     use = ", ".join(f"{spans.clean(dim)} {share:.0%}" for dim, share in model.magnitude.items())
     nodes = amounts.plural(model.contributors, "node")
-    return ((spans.fitted("model", 11), "bold"), (f"of {nodes}, said {model.age_s:.1f} s ago; typical use {use}", ""))
+    return ((spans.fitted("model", 11), "bold"), (f"of {nodes}, {model.age_s:.1f} s old; typical use {use}", ""))

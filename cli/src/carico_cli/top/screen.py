@@ -1,4 +1,4 @@
-"""The screen of `carico top`: the cluster."""
+"""The screen of `carico top`."""
 
 import re
 from collections.abc import Callable
@@ -12,23 +12,23 @@ from carico_cli.top import view as views
 from carico_cli.top import widgets as own
 from carico_core.runtime.process import clock as clocks
 
-# One panel, chosen with tab, or all of them where the nodes leave each at least so many lines.
+# One panel is shown, chosen with tab, or all of them if the nodes leave each at least `TOGETHER_LEAST` lines.
 PANEL_LINES = 7
 PANEL_LINES_SMALL = 4
 SMALL_BELOW = 20
 TOGETHER_LEAST, TOGETHER_MOST = 6, 12
-# The line on top and that of the keys.
+# The summary and the keys.
 _FRAME_LINES = 2
-# Less than this cannot be read.
+# A smaller screen is unreadable.
 LEAST_WIDTH, LEAST_HEIGHT = 60, 12
-# Of a picture. Answers about a node, and the next picture, are there by `SETTLE_S`.
+# The size of an SVG. By `SETTLE_S` it shows the answers about a node.
 SIZE = (100, 30)
 SETTLE_S = 1.5
 EVERY_S = 0.5
 
 
 class Top(app.App[int]):
-    """The cluster. Ends with the exit code."""
+    """The cluster's screen. Returns the exit code."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
@@ -60,7 +60,7 @@ class Top(app.App[int]):
     def __init__(
         self, reader: overlays.Reader, *, name: str, clock: clocks.Clock, every_s: float, node: str | None = None
     ) -> None:  # fmt: skip
-        """`node`: looked into from the start."""
+        """`node`: opened at the start."""
         super().__init__()
         self.reader = reader
         self._cluster = name
@@ -71,23 +71,23 @@ class Top(app.App[int]):
         self._panel = 0
         self._arranged = (0, False, 0)
         self._paused_at_s: float | None = None
-        # What is drawn: it stands still while paused.
+        # The picture that is drawn; it does not change while paused.
         self.shown = reader.picture()
-        # Held here and not looked for: a picture may still be drawn when the screen is being taken apart.
+        # Attributes rather than queries: a picture may still be drawn while the screen is being removed.
         self._summary, self._trouble = own.Lines(id="summary"), own.Lines(id="trouble")
         self._nodes_table = own.Nodes(self._open, id="nodes")
         self._panels = [own.Lines(title, id=title) for title in _PANELS]
         self._filter = widgets.Input(placeholder="words for name, state, mode, bottleneck", id="filter", compact=True)
-        # What was said on stderr meanwhile, which must not be written across the screen.
-        self.said: Callable[[], str] = lambda: ""
+        # Returns the last line of the log, which must not be written over the screen.
+        self.log_line: Callable[[], str] = lambda: ""
 
     @property
     def is_paused(self) -> bool:
-        """True while the picture is held still."""
+        """True while the picture does not change."""
         return self._paused_at_s is not None
 
     def compose(self) -> app.ComposeResult:
-        """Return a line on top, troubles, nodes, panels, keys."""
+        """Return summary, troubles, nodes, panels and keys."""
         yield self._summary
         yield self._trouble
         yield self._nodes_table
@@ -97,7 +97,7 @@ class Top(app.App[int]):
         yield widgets.Footer(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
-        """Draw now, and from now on."""
+        """Draw now, and at each interval."""
         self._nodes_table.focus()
         self._draw()
         self.set_interval(self._every_s, self._tick)
@@ -109,7 +109,7 @@ class Top(app.App[int]):
         self._draw()
 
     def neighbour(self, name: str, by: int) -> str:
-        """Return the node so many rows below another; the same where there is none."""
+        """Return the node `by` rows below another, or `name` where there is none."""
         rows = [node.name for node in self._view.rows(self.shown.nodes)]
         place = rows.index(name) + by if name in rows else 0
         return rows[place] if 0 <= place < len(rows) else name
@@ -125,12 +125,12 @@ class Top(app.App[int]):
         self._draw()
 
     def action_pause(self) -> None:
-        """Hold still, or goes on."""
+        """Pause or resume."""
         self._paused_at_s = None if self.is_paused else self._clock.monotonic_s()
         self._tick()
 
     def action_filter(self) -> None:
-        """Ask for words."""
+        """Open the filter."""
         self._filter.display = True
         self._filter.focus()
 
@@ -148,7 +148,7 @@ class Top(app.App[int]):
         self._nodes_table.move(by)
 
     def action_page(self, by: int) -> None:
-        """Move the cursor by a screen."""
+        """Move the cursor by a page."""
         nodes = self._nodes_table
         nodes.move(by * nodes.page)
 
@@ -159,28 +159,28 @@ class Top(app.App[int]):
             self._open(chosen)
 
     def action_help(self) -> None:
-        """Show the keys and the words."""
+        """Show the help."""
         self.push_screen(overlays.Help())
 
     def action_leave(self, code: int) -> None:
-        """End it."""
+        """End the app."""
         self.exit(code)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable the keys of the cluster's screen while another is on top."""
+        """Disable the keys of the cluster's screen while another screen is on top."""
         return action == "leave" or action.startswith("app.") or len(self.screen_stack) <= 1
 
     def on_input_changed(self, event: widgets.Input.Changed) -> None:
-        """Filter while it is typed."""
+        """Filter while the words are typed."""
         self._view = self._view.filtered(event.value)
         self._draw()
 
     def on_input_submitted(self) -> None:
-        """Keep the filter."""
+        """Keep the filter and return to the nodes."""
         self._close_filter()
 
     def on_key(self, event: events.Key) -> None:
-        """Escape leaves the filter, and clears it."""
+        """Clear and close the filter on escape."""
         if event.key == "escape" and len(self.screen_stack) == 1:
             self._filter.value = ""
             self._close_filter()
@@ -200,9 +200,9 @@ class Top(app.App[int]):
             self.screen.draw()
 
     def _arrange(self) -> None:
-        """Choose the panels that fit, and their height. A change costs a layout, so it is made only where needed."""
+        """Choose the panels that fit, and their height. A change costs a layout, so it is made only if needed."""
         height = self.size.height
-        # The nodes with their titles, but no more of the screen than half.
+        # The nodes and their titles take at most half of the screen.
         nodes = min(len(self.shown.nodes) + 1, height // 2)
         each = (height - _FRAME_LINES - nodes) // len(self._panels)
         together = each >= TOGETHER_LEAST
@@ -216,7 +216,7 @@ class Top(app.App[int]):
 
     def _draw(self) -> None:
         if self.size.width < LEAST_WIDTH or self.size.height < LEAST_HEIGHT:
-            text = f"{self.size.width}x{self.size.height}: too small, at least {LEAST_WIDTH}x{LEAST_HEIGHT}"
+            text = f"{self.size.width}x{self.size.height}: too small, needs {LEAST_WIDTH}x{LEAST_HEIGHT}"
             self._summary.show([((text, "bold red"),)])
             return
         self._arrange()
@@ -225,8 +225,8 @@ class Top(app.App[int]):
         self._summary.show(
             [panels.summary(self.shown, name=self._cluster, paused_s=paused_s, shown=len(self._nodes_table.rows))]
         )
-        said = self.said()
-        lines = [*self.shown.trouble, *([said] if said else [])]
+        logged = self.log_line()
+        lines = [*self.shown.trouble, *([logged] if logged else [])]
         self._trouble.display = bool(lines)
         self._trouble.styles.height = min(max(len(lines), 1), 3)
         self._trouble.show([((spans.clean(line), "red"),) for line in lines])
@@ -238,10 +238,10 @@ _PANELS = {"decisions": panels.decisions, "jobs": panels.jobs, "services": panel
 
 
 async def draw_svg(reader: overlays.Reader, *, name: str, clock: clocks.Clock, node: str | None) -> str:
-    """SVG of the cluster, or of one node."""
+    """Return the screen of the cluster, or of one node, as SVG."""
     top = Top(reader, name=name, clock=clock, every_s=EVERY_S, node=node)
     async with top.run_test(size=SIZE) as keys:
         await keys.pause(SETTLE_S)
         found = top.export_screenshot(title=f"carico top --name {name}" + (f" --node {node}" if node else ""))
-    # The font is loaded from the web; a picture that is kept loads nothing.
+    # Textual loads the font from the web; a picture that is kept must load nothing.
     return re.sub(r"@font-face \{.*?\}", "", found, flags=re.DOTALL).replace("Fira Code", "ui-monospace")

@@ -1,17 +1,17 @@
-"""Lines of styled text, without a library: what is drawn can be tested, printed and measured as plain text."""
+"""Lines of styled text, independent of a library, so that they can be tested, printed and measured as plain text."""
 
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-# (text, style): "" is the terminal's own style, others are colours and "dim", "bold".
+# (text, style): "" is the terminal's default style; others are colours, "dim" and "bold".
 Span: TypeAlias = tuple[str, str]
 Line: TypeAlias = tuple[Span, ...]
 
 _SPARKS = "▁▂▃▄▅▆▇█"
 FULL, EMPTY = "█", "░"
-# From these shares on a bar is drawn in another colour.
+# From these shares on, a bar is yellow and red.
 WARN_FROM, HOT_FROM = 0.7, 0.9
-# Of a share as a number, with a blank before it.
+# Width of a share as a number, with a blank before it.
 SHARE_CELLS = 5
 
 
@@ -21,7 +21,7 @@ def plain(line: Iterable[Span]) -> str:
 
 
 def clean(text: str) -> str:
-    """Return the text with nothing in it that moves a terminal's cursor.
+    """Return the text without characters that move a terminal's cursor.
 
     >>> clean("a\\x1b[2Jb\\nc")
     'a [2Jb c'
@@ -30,7 +30,7 @@ def clean(text: str) -> str:
 
 
 def fitted(text: str, width: int, *, right: bool = False) -> str:
-    """Return the text in exactly `width` cells; a longer one loses its middle, since names differ at both ends.
+    """Return the text in exactly `width` cells; a longer one loses its middle, since names differ at their ends.
 
     >>> fitted("ip-10-0-0-17.ec2.internal", 12), fitted("7", 3, right=True), fitted("ab", 1)
     ('ip-10-…ernal', '  7', '…')
@@ -44,7 +44,7 @@ def fitted(text: str, width: int, *, right: bool = False) -> str:
 
 
 def cut(line: Iterable[Span], width: int) -> Line:
-    """Return the line in at most `width` cells; what is cut off is marked."""
+    """Return the line in at most `width` cells; an ellipsis marks a cut."""
     found: list[Span] = []
     left = width
     spans = list(line)
@@ -72,9 +72,9 @@ def bar(share: float | None, cells: int) -> Line:
 
 
 def spark(values: Sequence[float], width: int, *, most: float | None = None) -> str:
-    """Draw the last values as small bars between 0 and `most` (default: their largest), at most `width` of them.
+    """Return the values as small bars between 0 and `most` (default: their largest), in at most `width` cells.
 
-    Each shows the largest of the values that share a cell.
+    A cell shows the largest of the values that share it.
 
     >>> spark([0.0, 1.0, 2.0, 4.0], 4), spark([], 4), spark([0.0, 0.0], 4)
     ('▁▃▅█', '', '▁▁')
@@ -83,7 +83,7 @@ def spark(values: Sequence[float], width: int, *, most: float | None = None) -> 
         return ""
     top = max(values) if most is None else most
     per_cell = -(-len(values) // width)
-    # Counted from the newest, so that a cell's values stay together from one drawing to the next.
+    # Grouped from the newest value on, so that a cell keeps its values from one drawing to the next.
     groups = [values[max(0, end - per_cell) : end] for end in range(len(values), 0, -per_cell)]
     shares = [max(group) / top if top > 0.0 else 0.0 for group in reversed(groups)]
     return "".join(_SPARKS[min(max(int(share * len(_SPARKS)), 0), len(_SPARKS) - 1)] for share in shares)

@@ -1,4 +1,4 @@
-"""What a person has chosen to see: the order, the filter, whether it stands still. Pure."""
+"""The order and the filter that the user has chosen. Pure."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -9,20 +9,20 @@ from carico_cli.top import columns
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """Choices. `sorted_by`: a column's title. `filter`: words, all of which a node must match."""
+    """Order and filter. `sorted_by`: a column's title. `filter`: words, all of which a node must match."""
 
     sorted_by: str = "node"
     descending: bool = False
     filter: str = ""
 
     def sorted_by_next(self, titles: list[str], step: int = 1) -> "View":
-        """Sort by the next column that is shown; numbers start with the largest."""
+        """Return the view sorted by the next of these columns; numbers begin with the largest."""
         here = titles.index(self.sorted_by) if self.sorted_by in titles else -1
         title = titles[(here + step) % len(titles)]
         return dataclasses.replace(self, sorted_by=title, descending=_column(title).numeric)
 
     def reversed(self) -> "View":
-        """Return the other way around."""
+        """Return the view in reverse order."""
         return dataclasses.replace(self, descending=not self.descending)
 
     def filtered(self, text: str) -> "View":
@@ -30,15 +30,15 @@ class View:
         return dataclasses.replace(self, filter=text)
 
     def rows(self, nodes: Iterable[pictures.Node]) -> list[pictures.Node]:
-        """Return the nodes that match, in order; those without a value last."""
+        """Return the nodes that match, in order; those without a value come last."""
         words = self.filter.lower().split()
         found = [node for node in nodes if all(word in _text(node) for word in words)] if words else list(nodes)
         if self.sorted_by == "node":
-            # A picture's nodes are in the order of their names already, node-2 before node-10.
+            # A picture's nodes are already in the order of their names, node-2 before node-10.
             return found[::-1] if self.descending else found
         key = _column(self.sorted_by).key
         valued = [(value, node) for node in found if (value := key(node)) is not None]
-        # Stable: equal ones stay in the order of their names.
+        # Stable: equal values stay in the order of the names.
         valued.sort(key=lambda pair: pair[0], reverse=self.descending)
         return [node for _, node in valued] + [node for node in found if key(node) is None]
 
@@ -48,7 +48,7 @@ def _column(title: str) -> columns.Column:
 
 
 def _text(node: pictures.Node) -> str:
-    """Return what the words of a filter are looked for in."""
+    """Return the text in which a filter's words are searched."""
     said = node.advertisement
     more = "" if said is None else f"{said.mode.value} {said.bottleneck or ''}"
     return f"{node.name} {node.state} {node.freshness.value} {more}".lower()

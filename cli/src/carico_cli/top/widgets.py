@@ -1,4 +1,4 @@
-"""Widgets that draw lines of spans: only what is seen is drawn, so that 1,000 nodes cost what 20 do."""
+"""Widgets that draw lines of spans. They draw only what is visible, so that 1,000 nodes cost no more than 20."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,14 +16,17 @@ _CURSOR = Style(bgcolor="rgb(38,79,120)")
 
 
 def strip(line: spans.Line, width: int, *, marked: bool = False) -> Strip:
-    """Return a line as textual draws it, in exactly `width` cells."""
+    """Return a line as a strip of exactly `width` cells.
+
+    Every segment has a style: with NO_COLOR, Textual's filter fails on one without.
+    """
     segments = [Segment(text, Style.parse(style) if style else Style.null()) for text, style in spans.cut(line, width)]
-    found = Strip(segments).adjust_cell_length(width)
+    found = Strip(segments).adjust_cell_length(width, Style.null())
     return found.apply_style(_CURSOR) if marked else found
 
 
 class Lines(Widget):
-    """Lines under a title, which says how many more are below."""
+    """Lines under a title, which shows how many more are below."""
 
     DEFAULT_CSS = "Lines { height: 1; }"
 
@@ -34,13 +37,13 @@ class Lines(Widget):
         self._first = 0
 
     def show(self, lines: Sequence[spans.Line]) -> None:
-        """Draw these from now on."""
+        """Draw these lines from now on."""
         self._lines = lines
         self._keep_within(self._first)
         self.refresh()
 
     def scroll_by(self, by: int) -> None:
-        """Scroll down by so many lines, up where negative."""
+        """Scroll down by so many lines; up if negative."""
         self._keep_within(self._first + by)
         self.refresh()
 
@@ -51,14 +54,14 @@ class Lines(Widget):
 
     @property
     def page(self) -> int:
-        """Lines that are seen at once."""
+        """How many lines are visible at once."""
         return max(1, self.size.height - bool(self._title))
 
     def _keep_within(self, first: int) -> None:
         self._first = max(0, min(first, len(self._lines) - self.page))
 
     def render_line(self, y: int) -> Strip:
-        """Return one line of the screen."""
+        """Return one line of the widget."""
         if self._title:
             if y == 0:
                 return strip(self._title_line(), self.size.width)
@@ -68,11 +71,11 @@ class Lines(Widget):
         return strip(line, self.size.width)
 
     def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
-        """Scroll by the wheel."""
+        """Scroll with the wheel."""
         self.scroll_by(1)
 
     def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
-        """Scroll by the wheel."""
+        """Scroll with the wheel."""
         self.scroll_by(-1)
 
     def _title_line(self) -> spans.Line:
@@ -82,7 +85,7 @@ class Lines(Widget):
 
 
 class Nodes(Widget, can_focus=True):
-    """The table of nodes with a cursor, which stays with its node however they are sorted."""
+    """The table of nodes with a cursor, which stays on its node when the order changes."""
 
     DEFAULT_CSS = "Nodes { height: 1fr; min-height: 3; }"
 
@@ -95,7 +98,7 @@ class Nodes(Widget, can_focus=True):
         self._first = 0
 
     def show(self, picture: pictures.Picture, view: views.View) -> None:
-        """Draw these from now on."""
+        """Draw this picture from now on."""
         at = self.chosen
         self._view = view
         self.rows = view.rows(picture.nodes)
@@ -111,7 +114,7 @@ class Nodes(Widget, can_focus=True):
 
     @property
     def titles(self) -> list[str]:
-        """The columns that are shown."""
+        """The titles of the visible columns."""
         return [column.title for column in self._columns()]
 
     def _columns(self) -> tuple[columns.Column, ...]:
@@ -119,18 +122,18 @@ class Nodes(Widget, can_focus=True):
 
     @property
     def page(self) -> int:
-        """Nodes that are seen at once."""
+        """How many nodes are visible at once."""
         return max(1, self.size.height - 1)
 
     def move(self, by: int) -> None:
-        """Move the cursor down by so many nodes, up where negative."""
+        """Move the cursor down by so many nodes; up if negative."""
         self._cursor = max(0, min(self._cursor + by, len(self.rows) - 1))
         self._first = max(min(self._first, self._cursor), self._cursor - self.page + 1, 0)
         self._first = max(0, min(self._first, len(self.rows) - self.page))
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Return one line of the screen."""
+        """Return one line of the widget."""
         width = self.size.width
         shown = self._columns()
         if y == 0:
@@ -138,16 +141,16 @@ class Nodes(Widget, can_focus=True):
             return strip(line, width)
         index = self._first + y - 1
         if index >= len(self.rows):
-            why = "no node matches: escape takes the filter back" if self._view.filter else "no node heard yet"
+            why = "no node matches: escape clears the filter" if self._view.filter else "no node has advertised yet"
             return strip(((why if y == 1 and not self.rows else "", "dim"),), width)
         return strip(columns.row(self.rows[index], shown), width, marked=index == self._cursor)
 
     def on_resize(self, _: events.Resize) -> None:
-        """Keep the cursor in sight."""
+        """Keep the cursor visible."""
         self.move(0)
 
     def on_click(self, event: events.Click) -> None:
-        """Choose the node; a second click opens it."""
+        """Move the cursor to the node; a double click opens it."""
         index = self._first + event.y - 1
         if event.y == 0 or index >= len(self.rows):
             return
@@ -156,9 +159,9 @@ class Nodes(Widget, can_focus=True):
         self.move(index - self._cursor)
 
     def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
-        """Move the cursor by the wheel."""
+        """Move the cursor with the wheel."""
         self.move(1)
 
     def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
-        """Move the cursor by the wheel."""
+        """Move the cursor with the wheel."""
         self.move(-1)

@@ -1,10 +1,10 @@
-"""Who may use the API: holders of the cluster's token, who address it by one of its own names.
+"""Access to the API: only with the cluster's token, and under one of the API's own names.
 
-The API runs commands as the user who started it, and any page in a browser on the machine can send requests to its
-port. Four checks keep pages and other users out: the token, which stands in files of mode 0600; the Host header, so
-that a page's own name that is made to resolve to this address (DNS rebinding) is refused; the Origin header, which
-browsers add to what a page of another site sends; a stated Content-Type, without which browsers send bodies unasked
-(CORS).
+A client of the API can run commands on the machine, and any page in a browser on the machine can send requests to its
+port. Four checks keep pages and other users out: the token, which is in files of mode 0600; the Host
+header, which is wrong after DNS rebinding, where a page makes its own name resolve to this address; the Origin header,
+which browsers add to requests of other sites' pages; and a required Content-Type, since browsers send bodies without
+one across sites without asking the server first (CORS).
 """
 
 import base64
@@ -21,18 +21,26 @@ from aiohttp import web
 
 from carico_local.api.model import statuses
 
-# The names of this machine's loopback; as a URL writes an IPv6 address, in brackets.
+# Names of this machine's loopback, with an IPv6 address in brackets as in a URL.
 OWN_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
-# Answered to everyone: probes have no token, and the answer is one word.
+# Served without a token: probes have none, and the answer is one word.
 HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
 _TOKEN_BYTES = 32
 _USER = "carico"
 
+_HINT = (
+    'this cluster\'s API needs its token, which is in the kubeconfig that `eval "$(carico env)"` sets, and changes '
+    "when the cluster is created again"
+)
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def guard(token: str, hosts: Collection[str] = ()) -> Any:
-    """Return the middleware that lets in requests with the token. `hosts`: names in addition to loopback's."""
+def guard(token: str | None, hosts: Collection[str] = (), *, hint: str = _HINT) -> Any:
+    """Return the middleware that admits requests with the token; None: TLS has verified the client's certificate.
+
+    `hosts`: allowed names besides loopback's. `hint`: where to find the token, for the error message.
+    """
     pair = base64.b64encode(f"{_USER}:{token}".encode()).decode()
     expected = (f"Bearer {token}".encode(), f"Basic {pair}".encode())
     allowed = OWN_HOSTS | {host.lower() for host in hosts}
@@ -42,13 +50,10 @@ def guard(token: str, hosts: Collection[str] = ()) -> Any:
         _check_host(request, allowed)
         _check_origin(request)
         given = request.headers.get("Authorization", "").encode(errors="replace")
-        is_known = any(hmac.compare_digest(given, each) for each in expected)
+        is_known = token is None or any(hmac.compare_digest(given, each) for each in expected)
         if request.path not in HEALTH_PATHS and not is_known:
-            raise statuses.unauthorized(
-                "Unauthorized: this cluster's API needs its token, which is in the kubeconfig that "
-                '`eval "$(carico env)"` sets, and changes when the cluster is created again'
-            )
-        # Not `body_exists`: aiohttp's says so of any DELETE.
+            raise statuses.unauthorized(f"Unauthorized: {hint}")
+        # aiohttp's `body_exists` is true for any DELETE.
         has_body = bool(request.content_length) or "Transfer-Encoding" in request.headers
         if has_body and not request.headers.get("Content-Type", "").strip():
             raise statuses.no_media_type()
@@ -58,9 +63,9 @@ def guard(token: str, hosts: Collection[str] = ()) -> Any:
 
 
 def obtain_token(path: pathlib.Path) -> str:
-    """Return the token in a file, which is created with a random one where it is missing."""
+    """Return the token in a file; create the file with a random token where it is missing."""
     try:
-        # Also where an archive or a copy has made it readable to others.
+        # A copy or an archive may have made it readable to others.
         path.chmod(0o600)
         token = path.read_text(encoding="ascii").strip()
     except FileNotFoundError:
@@ -72,11 +77,19 @@ def obtain_token(path: pathlib.Path) -> str:
     return token
 
 
-def write_kubeconfig(path: pathlib.Path, *, name: str, url: str, token: str) -> None:
-    """Write a kubeconfig that only its user can read.
+def kubelet_token(token: str, node: str) -> str:
+    """Return the token with which the API reads a node's logs, derived from the cluster's token.
 
-    The token stands in it twice: over plain HTTP kubectl leaves out that of `users`, and sends that of the URL (as the
-    password of HTTP's basic authentication); other clients do it the other way round.
+    It is not the cluster's own: any process of this machine may listen on the port of a node that has ended.
+    """
+    return hmac.new(token.encode(), f"logs of {node}".encode(), "sha256").hexdigest()
+
+
+def write_kubeconfig(path: pathlib.Path, *, name: str, url: str, token: str) -> None:
+    """Write a kubeconfig that only its owner can read.
+
+    It contains the token twice: over plain HTTP, kubectl ignores the token in `users` and sends the one in the URL (as
+    the password of basic authentication); other clients do the opposite.
     """
     scheme, _, address = url.partition("://")
     config = {
@@ -91,7 +104,7 @@ def write_kubeconfig(path: pathlib.Path, *, name: str, url: str, token: str) -> 
 
 
 def _write_private(path: pathlib.Path, text: str) -> None:
-    """Replace a file as a whole by one of mode 0600."""
+    """Replace a file atomically by one of mode 0600."""
     fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -101,7 +114,7 @@ def _write_private(path: pathlib.Path, text: str) -> None:
 
 
 def _check_host(request: web.Request, allowed: Collection[str]) -> None:
-    """Raise `RequestFailed` (403) for a foreign Host. Any port: published and forwarded ones differ."""
+    """Raise `RequestFailed` (403) for a foreign Host. Any port is allowed: published and forwarded ones differ."""
     host = request.headers.get("Host", "")
     name, colon, port = host.rpartition(":")
     if not colon or "]" in port:
@@ -109,14 +122,14 @@ def _check_host(request: web.Request, allowed: Collection[str]) -> None:
     if name.lower() not in allowed or not port.isdecimal():
         listed = ", ".join(sorted(allowed))
         raise statuses.RequestFailed(
-            403, "Forbidden", f"got the Host {host!r}, expected one of {listed}: add other names by --host-names"
+            403, "Forbidden", f"got the Host {host!r}, expected one of {listed}: add other names with --host-names"
         )
 
 
 def _check_origin(request: web.Request) -> None:
-    """Raise `RequestFailed` (403) for requests of another site's page: only browsers send an Origin."""
+    """Raise `RequestFailed` (403) for a request from another site's page: only browsers send an Origin."""
     origin = request.headers.get("Origin")
     if origin is not None and urllib.parse.urlsplit(origin).netloc.lower() != request.headers.get("Host", "").lower():
         raise statuses.RequestFailed(
-            403, "Forbidden", f"got a request of the web page at {origin!r}: pages of other sites are refused"
+            403, "Forbidden", f"got a request from the web page at {origin!r}: pages of other sites are refused"
         )

@@ -1,4 +1,4 @@
-"""One cluster's state with everything that acts on it, put together; what the HTTP layer talks to."""
+"""One cluster's state and everything that acts on it, assembled for the HTTP layer."""
 
 import asyncio
 import dataclasses
@@ -24,12 +24,12 @@ class Cluster:
     remover: deletion.Remover
     lister: listing.Lister
     hub: watch.Hub
-    # Pods of another schedulerName get a warning; empty: none does.
+    # Pods with another schedulerName get a warning; empty: no warnings.
     scheduler_names: tuple[str, ...] = ()
 
 
 def assemble(kept: store.Store, clock: clocks.Clock, *, scheduler_names: tuple[str, ...] = ()) -> Cluster:
-    """Return the cluster that a store holds, with the namespaces that every cluster has."""
+    """Return the cluster of a store; create the namespaces that every cluster has."""
     writer = writing.Writer(kept, clock)
     with kept.batch():
         for name in _NAMESPACES:
@@ -50,7 +50,7 @@ def assemble(kept: store.Store, clock: clocks.Clock, *, scheduler_names: tuple[s
 
 
 def give_service_account(kept: store.Store, clock: clocks.Clock, namespace: str) -> None:
-    """Create a namespace's account `default`, as the controller manager does."""
+    """Create the service account `default` of a namespace, as the controller manager does."""
     if kept.get("serviceaccounts", (namespace, "default")) is None:
         metadata = {
             "name": "default",
@@ -62,10 +62,11 @@ def give_service_account(kept: store.Store, clock: clocks.Clock, namespace: str)
 
 
 async def checkpoint_forever(kept: store.Store) -> None:
-    """Move the log into the database, again and again, until cancelled."""
+    """Move the write-ahead log into the database every 10 s until cancelled; retry where the disk is full."""
     moved = -1
     while True:
         await asyncio.sleep(_CHECKPOINT_S)
-        if kept.revision != moved:
-            moved = kept.revision
-            await asyncio.to_thread(kept.checkpoint)
+        if (revision := kept.revision) != moved:
+            with store.unwritable_ignored("checkpoint"):
+                await asyncio.to_thread(kept.checkpoint)
+                moved = revision

@@ -1,4 +1,4 @@
-"""The process: settings, one cluster, one port, until asked to end."""
+"""The process: settings, one cluster, one port, until it is asked to stop."""
 
 import dataclasses
 import json
@@ -26,8 +26,8 @@ _PROGRAM = "carico-api"
 class Settings:
     """The settings of the embedded API: flags, or CARICO_API_... in the environment."""
 
-    data: pathlib.Path = settings.setting(help="directory that keeps the objects")
-    host: str = settings.setting("127.0.0.1", help="address to listen on", why="only this machine is to reach it")
+    data: pathlib.Path = settings.setting(help="directory for the objects")
+    host: str = settings.setting("127.0.0.1", help="address to listen on", why="only this machine may reach it")
     port: int = settings.setting(0, help="port to listen on, 0 for a free one", minimum=0, maximum=65535)
     port_file: pathlib.Path | None = settings.setting(None, help="file that gets the port once requests are answered")
     token_file: pathlib.Path | None = settings.setting(
@@ -38,10 +38,10 @@ class Settings:
     host_names: tuple[str, ...] = settings.setting(
         (),
         help="names by which clients address this API, in addition to 127.0.0.1, localhost and [::1]",
-        why="a web page could make its own name resolve to this address",
+        why="a web page can make its own name resolve to this address",
     )
     scheduler_names: tuple[str, ...] = settings.setting(
-        (domain.SCHEDULER_NAME,), help="schedulerNames that some scheduler takes; Pods of others get a warning"
+        (domain.SCHEDULER_NAME,), help="schedulerNames with a scheduler; Pods with another one get a warning"
     )
     node_grace_s: float = settings.setting(
         40.0,
@@ -63,12 +63,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 async def serve(chosen: Settings, clock: clocks.Clock, stop: tasks.Stop) -> None:
-    """Serve until the process is asked to end and every request has ended."""
+    """Serve until the process is asked to stop and every request has ended."""
     kept = store.Store(chosen.data)
     try:
         state = cluster.assemble(kept, clock, scheduler_names=chosen.scheduler_names)
         token = access.obtain_token(chosen.token_file or chosen.data / "token")
-        # A watch whose client has gone must not stay open until the next change that it selects.
+        # handler_cancellation: a watch whose client has disconnected must not stay open until its next event.
         runner = web.AppRunner(
             server.build(state, token=token, hosts=chosen.host_names),
             access_log=None, handler_cancellation=True, shutdown_timeout=2.0,
@@ -96,7 +96,7 @@ def _listen(chosen: Settings) -> socket.socket:
     except OSError as error:
         raise errors.EnvironmentUnfit(
             f"cannot listen on {chosen.host}:{chosen.port} ({error.strerror}): "
-            "end what uses the port, or give --port 0 for a free one"
+            "stop the program that uses the port, or use --port 0 for a free one"
         ) from error
 
 

@@ -1,7 +1,7 @@
-"""What can be built: which Go package each command is, and how its version gets into it.
+"""The commands that can be built: the Go package of each, and how its version is set.
 
-The modules next to this file pin every dependency (go.mod) with its content (go.sum). A wrapper module is needed
-because Go installs no module that has `replace` lines, as Kubernetes and etcd have
+The modules next to this file pin every dependency (go.mod) with its content (go.sum). Wrapper modules are needed since
+`go install` refuses modules with `replace` lines, such as those of Kubernetes and etcd
 (https://go.dev/ref/mod#go-install).
 """
 
@@ -14,13 +14,13 @@ import re
 from carico_core.domain import errors
 
 MODULES = pathlib.Path(__file__).parent / "modules"
-# Part of what a cached build is known by: `-trimpath` keeps this machine's paths out of the binaries.
+# Part of the key of a cached build. `-trimpath` keeps this machine's paths out of the binaries.
 BUILD_FLAGS = ("-trimpath", "-buildvcs=false", "-mod=readonly")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
-    """A wrapper module: its folder, the requirement whose version its commands bear, and where that is written."""
+    """A wrapper module: its folder, the requirement with the version of its commands, and variables to set to it."""
 
     folder: str
     requires: str
@@ -28,7 +28,7 @@ class Module:
 
     @property
     def directory(self) -> pathlib.Path:
-        """Where go.mod and go.sum are."""
+        """The directory of go.mod and go.sum."""
         return MODULES / self.folder
 
     @property
@@ -41,7 +41,7 @@ class Module:
 
     @property
     def ldflags(self) -> str:
-        """The linker's flags: no symbols, and the version where the program looks for it."""
+        """The linker's flags: no symbols, and the version in the program's variables."""
         version = self.version
         major, minor, *_ = version.split(".")
         stamps = (stamp.format(version=version, major=major, minor=minor) for stamp in self.stamps)
@@ -49,7 +49,7 @@ class Module:
 
     @property
     def key(self) -> str:
-        """What a build of the module is known by: everything that goes into it, but the version of Go."""
+        """The key of a build: a hash of all its inputs except the version of Go."""
         pinned = b"".join((self.directory / name).read_bytes() for name in ("go.mod", "go.sum"))
         recipe = " ".join((*BUILD_FLAGS, self.ldflags, platform.system(), platform.machine()))
         return hashlib.sha256(pinned + recipe.encode()).hexdigest()[:16]
@@ -57,7 +57,7 @@ class Module:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A command. `version_arguments` make it print its version."""
+    """A command. `version_arguments`: with these it prints its version."""
 
     name: str
     module: Module
@@ -68,7 +68,7 @@ class Tool:
 KUBERNETES = Module(
     folder="kubernetes",
     requires="k8s.io/kubernetes",
-    # Unstamped, kubectl cannot parse its own version and clients see a server without one.
+    # Otherwise kubectl cannot parse its own version, and clients see a server without one.
     stamps=tuple(
         f"k8s.io/{package}.{field}"
         for package in ("component-base/version", "client-go/pkg/version")
@@ -79,10 +79,10 @@ ETCD = Module(folder="etcd", requires="go.etcd.io/etcd/server/v3")
 KWOK = Module(
     folder="kwok", requires="sigs.k8s.io/kwok", stamps=("sigs.k8s.io/kwok/pkg/consts.Version=v{version}",)
 )  # fmt: skip
-# Names inside of a cluster of kubelets. It says its version by itself.
+# DNS inside a cluster of kubelets. It contains its version already.
 COREDNS = Module(folder="coredns", requires="github.com/coredns/coredns")
 NATS_CLI = Module(folder="nats-cli", requires="github.com/nats-io/natscli", stamps=("main.version={version}",))
-# `docker compose` where it is wanted without a package of it: Debian bookworm has its first version alone.
+# `docker compose` for systems without a package of it: Debian bookworm has only its version 1.
 COMPOSE = Module(
     folder="compose", requires="github.com/docker/compose/v2",
     stamps=("github.com/docker/compose/v2/internal.Version=v{version}",),
@@ -112,7 +112,7 @@ TOOLS = {
 
 
 def tool(name: str) -> Tool:
-    """Return the command of that name. Raises `SettingsError` that lists the known ones."""
+    """Return the command with that name. Raises `SettingsError` that lists the known ones."""
     if name not in TOOLS:
         raise errors.SettingsError(f"tool: got {name!r}, expected one of {', '.join(sorted(TOOLS))}")
     return TOOLS[name]

@@ -1,4 +1,4 @@
-"""Commands of a wanted version: from KUBEBUILDER_ASSETS or PATH where they fit, else built and kept in the cache."""
+"""Commands of the wanted version: from KUBEBUILDER_ASSETS or PATH where they match, else built into the cache."""
 
 import dataclasses
 import enum
@@ -10,13 +10,13 @@ import subprocess
 from collections.abc import Iterable, Mapping
 
 from carico_core.runtime.process import clock as clocks
-from carico_local.binaries import building, catalog, progress
+from carico_local.binaries import building, cache, catalog
 
 _ANSWER_TIMEOUT_S = 20.0
 
 
 class Origin(enum.StrEnum):
-    """Where a command was taken from."""
+    """Where a command comes from."""
 
     ASSETS = "KUBEBUILDER_ASSETS"
     PATH = "PATH"
@@ -25,7 +25,7 @@ class Origin(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A command that can be run."""
+    """A command that was found or built."""
 
     name: str
     path: pathlib.Path
@@ -34,31 +34,31 @@ class Found:
 
 
 def obtain(
-    names: Iterable[str], *, environ: Mapping[str, str], clock: clocks.Clock, tell: progress.Tell
+    names: Iterable[str], *, environ: Mapping[str, str], clock: clocks.Clock, report: cache.Report
 ) -> dict[str, Found]:
-    """Return the commands by name; says which were taken from where, and builds what is missing.
+    """Return the commands by name; report where each comes from, and build missing ones.
 
     The first build of the control plane takes about 6 minutes on 2 cores and 5 GB of Go's caches. Raises
-    `EnvironmentUnfit` where a command is neither here nor can be built.
+    `EnvironmentUnfit` where a command can be neither found nor built.
     """
     wanted = [catalog.tool(name) for name in names]
     found = {}
     for tool in wanted:
-        installed = _installed(tool, environ, tell)
+        installed = _installed(tool, environ, report)
         if installed is not None:
             found[tool.name] = installed
     missing = [tool for tool in wanted if tool.name not in found]
     for module in dict.fromkeys(tool.module for tool in missing):
         paths = building.built(
-            module, [tool for tool in missing if tool.module == module], environ, clock=clock, tell=tell
+            module, [tool for tool in missing if tool.module == module], environ, clock=clock, report=report
         )
         for name, path in paths.items():
             found[name] = Found(name=name, path=path, version=module.version, origin=Origin.BUILT)
     return found
 
 
-def _installed(tool: catalog.Tool, environ: Mapping[str, str], tell: progress.Tell) -> Found | None:
-    """Return the command of this machine, where its version is near enough: major and minor are pinned."""
+def _installed(tool: catalog.Tool, environ: Mapping[str, str], report: cache.Report) -> Found | None:
+    """Return the command installed on this machine, where its major and minor version are the pinned ones."""
     for origin, folders in (
         (Origin.ASSETS, environ.get("KUBEBUILDER_ASSETS", "")),
         (Origin.PATH, environ.get("PATH", os.defpath)),
@@ -68,16 +68,16 @@ def _installed(tool: catalog.Tool, environ: Mapping[str, str], tell: progress.Te
             continue
         got, pinned = version(tool, path), tool.module.version
         if got is not None and got.split(".")[:2] == pinned.split(".")[:2]:
-            tell(progress.Progress(text=f"{tool.name} {got}: {path} ({origin})"))
+            report(cache.Progress(text=f"{tool.name} {got}: {path} ({origin})"))
             return Found(name=tool.name, path=pathlib.Path(path), version=got, origin=origin)
-        is_of = got or "of no known version"
+        actual = got or "of unknown version"
         expected = ".".join(pinned.split(".")[:2])
-        tell(progress.Progress(text=f"{tool.name}: {path} is {is_of}, not {expected}: passed over"))
+        report(cache.Progress(text=f"{tool.name}: {path} is {actual}, not {expected}: skipped"))
     return None
 
 
 def version(tool: catalog.Tool, path: str) -> str | None:
-    """Return the version that a command states, as in "1.36.4"; None where it states none."""
+    """Return the version that a command prints, as in "1.36.4"; None where it prints none."""
     try:
         done = subprocess.run(
             [path, *tool.version_arguments], capture_output=True, text=True, check=False, timeout=_ANSWER_TIMEOUT_S

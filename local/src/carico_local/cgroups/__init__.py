@@ -1,8 +1,8 @@
 """Control groups of local nodes.
 
 layout       where they are mounted: v1, v2, both, or none
-group        one group: made, limited, joined, read, emptied, removed
+group        one group: created, limited, read, emptied, removed
 node_group   the group of an emulated node, or why there is none
-delegation   what a group of v2 passes down, and what systemd gives to a user
+delegation   controllers of v2 groups, and groups that systemd delegates to a user
 sweep        removes what a cluster left behind
 """

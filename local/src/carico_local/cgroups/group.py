@@ -1,4 +1,4 @@
-"""One cgroup, by one path in every tree in use: made, limited, joined, read, emptied and removed."""
+"""One cgroup, with the same path in every tree in use: created, limited, read, emptied and removed."""
 
 import contextlib
 import dataclasses
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from carico_local.cgroups import delegation
 from carico_local.cgroups import layout as layouts
 
-# An empty group may be busy for a moment while the kernel frees its last task: tried again for this long.
+# An empty group may be busy while the kernel frees its last task: retry for 2 s.
 _REMOVE_TRIES = 200
 _REMOVE_PAUSE_S = 0.01
 # Documentation/scheduler/sched-bwc.rst
@@ -22,7 +22,7 @@ _PERIOD_MOST_US = 1_000_000
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A cgroup named by `path`, relative to the mount point of every tree of `layout`."""
+    """A cgroup at `path`, relative to the mount point of every tree of `layout`."""
 
     layout: layouts.Layout
     path: str
@@ -38,15 +38,15 @@ class Group:
 
     @property
     def procs_files(self) -> tuple[str, ...]:
-        """The files that take a process id to move it here."""
+        """The files to which a process id is written to move the process here."""
         return tuple(str(directory / "cgroup.procs") for directory in self.directories)
 
     def exists(self) -> bool:
-        """Return True where the group is there in any tree."""
+        """Return True where the group exists in any tree."""
         return any(directory.is_dir() for directory in self.directories)
 
     def create(self, *, welcome: Sequence[str] = ()) -> None:
-        """Make the group in every tree; on v2 with cpu and memory, and the welcome controllers there are.
+        """Create the group in every tree; on v2 with cpu, memory, and the available ones of `welcome`.
 
         Raises OSError.
         """
@@ -56,7 +56,7 @@ class Group:
             delegation.pass_down_to(self.path, root=self.layout.trees[layouts.UNIFIED], welcome=welcome)
 
     def set_cpu(self, *, cores: float, period_us: int) -> None:
-        """Limit the group to `cores` real CPUs in every period, or in a longer one. Raises OSError."""
+        """Limit the group to `cores` real CPUs per period, which may be lengthened (see `quota`). Raises OSError."""
         quota_us, period_us = quota(cores=cores, period_us=period_us)
         if "cpu" in self.layout.trees:
             directory = self.layout.trees["cpu"] / self.path
@@ -83,14 +83,14 @@ class Group:
         elif layouts.UNIFIED in self.layout.trees:
             directory = self.layout.trees[layouts.UNIFIED] / self.path
             (directory / "memory.max").write_text(str(limit_bytes), encoding="ascii")
-            # What is over the limit would go to the machine's swap, and nothing ever be OOMKilled.
+            # Otherwise memory above the limit would go to swap, and no process would ever be OOMKilled.
             if (directory / "memory.swap.max").exists():
                 (directory / "memory.swap.max").write_text("0", encoding="ascii")
 
     def end_as_one(self) -> None:
-        """Where the kernel ends one of the group's processes for want of memory, it ends all; v2 alone. Raises OSError.
+        """Have the kernel kill all of the group's processes when one is OOM-killed; only on v2. Raises OSError.
 
-        A kubelet wants it so of a container on v2 (its singleProcessOOMKill is off); v1 has no such thing.
+        A kubelet does the same for containers on v2 (its singleProcessOOMKill is off by default).
         """
         if "memory" not in self.layout.trees and layouts.UNIFIED in self.layout.trees:
             file = self.layout.trees[layouts.UNIFIED] / self.path / "memory.oom.group"
@@ -99,7 +99,7 @@ class Group:
                 file.write_text("1", encoding="ascii")
 
     def oom_kills(self) -> int:
-        """Return how many processes of this group the kernel has killed for lack of memory; 0 where that is unknown."""
+        """Return how many processes of this group the kernel has OOM-killed; 0 where that is unknown."""
         if "memory" in self.layout.trees:
             text = _read(self.layout.trees["memory"] / self.path / "memory.oom_control")
         else:
@@ -109,7 +109,7 @@ class Group:
         return int(parse_flat(text).get("oom_kill", 0))
 
     def memory_used_bytes(self) -> int | None:
-        """Return memory in use without droppable cache: usage - inactive_file; None if unknown."""
+        """Return the memory in use without reclaimable cache: usage - inactive_file; None if unknown."""
         tree = "memory" if "memory" in self.layout.trees else layouts.UNIFIED
         if tree not in self.layout.trees:
             return None
@@ -122,7 +122,7 @@ class Group:
         return max(0, int(usage) - inactive)
 
     def pids(self) -> frozenset[int]:
-        """Return processes in this group and in all below it, in any tree."""
+        """Return the processes in this group and all groups below it, in any tree."""
         found: set[int] = set()
         for top in self.directories:
             for directory in _walk(top):
@@ -130,10 +130,10 @@ class Group:
         return frozenset(found)
 
     def kill(self) -> None:
-        """Send SIGKILL to every process in this group and below, those forked meanwhile included."""
+        """Send SIGKILL to every process in this group and below, including those forked meanwhile."""
         if layouts.UNIFIED in self.layout.trees:
             with contextlib.suppress(OSError):
-                # One write that no fork escapes (Linux 5.14, Documentation/admin-guide/cgroup-v2.rst).
+                # A single write that covers concurrent forks too (Linux 5.14, Documentation/admin-guide/cgroup-v2.rst).
                 (self.layout.trees[layouts.UNIFIED] / self.path / "cgroup.kill").write_text("1", encoding="ascii")
         self.signal(signal.SIGKILL)
 
@@ -144,7 +144,7 @@ class Group:
                 os.kill(pid, number)
 
     def try_remove(self) -> bool:
-        """Remove the group with all below it, and return True; return False while something is still in it."""
+        """Remove the group with all groups below; return False while processes are still in it."""
         for top in self.directories:
             for directory in _walk(top):
                 with contextlib.suppress(OSError):
@@ -152,7 +152,7 @@ class Group:
         return not self.exists()
 
     def destroy(self) -> bool:
-        """Return True once every process here has been killed and the group removed; blocks for at most about 2 s."""
+        """Kill every process here and remove the group; return False where that fails. Blocks for about 2 s at most."""
         for _ in range(_REMOVE_TRIES):
             self.kill()
             if self.try_remove():
@@ -162,7 +162,7 @@ class Group:
 
 
 def quota(*, cores: float, period_us: int) -> tuple[int, int]:
-    """Return quota and period in microseconds: the kernel takes quotas of 1 ms or more, in periods of 1 ms to 1 s.
+    """Return quota and period in microseconds: the kernel accepts quotas of at least 1 ms in periods of 1 ms to 1 s.
 
     >>> quota(cores=0.5, period_us=10_000), quota(cores=0.025, period_us=10_000)
     ((5000, 10000), (1000, 40000))
@@ -172,10 +172,10 @@ def quota(*, cores: float, period_us: int) -> tuple[int, int]:
 
 
 def weight(shares: int) -> int:
-    """v2's cpu.weight for v1's cpu.shares: a curve through both scales' least, default and most.
+    """Return v2's cpu.weight for v1's cpu.shares: a curve through minimum, default and maximum of both scales.
 
-    Source: ConvertCPUSharesToCgroupV2Value of opencontainers/cgroups v0.0.6, as in the kubelet 1.36 and in runc from
-    1.3.2 on. Before, it was a line from least to most, which gave 1024 shares 39.
+    Source: ConvertCPUSharesToCgroupV2Value of opencontainers/cgroups v0.0.6, used by the kubelet 1.36 and by runc from
+    1.3.2 on. Earlier versions interpolate linearly, which gives 39 for 1024 shares.
 
     >>> weight(2), weight(102), weight(1024), weight(2**18)
     (1, 17, 100, 10000)
@@ -189,7 +189,7 @@ def weight(shares: int) -> int:
 
 
 def parse_flat(text: str) -> dict[str, int]:
-    """Return keys and numbers of a flat keyed file such as memory.stat; lines of another form are passed over.
+    """Return keys and numbers of a flat keyed file such as memory.stat; other lines are skipped.
 
     >>> parse_flat("oom_kill_disable 0\\noom_kill 2")
     {'oom_kill_disable': 0, 'oom_kill': 2}

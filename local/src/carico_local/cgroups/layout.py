@@ -1,4 +1,4 @@
-"""Which cgroup trees this machine has, read from its mounts: v1, v2, hybrid or none."""
+"""The cgroup trees of this machine, read from its mounts: v1, v2, hybrid or none."""
 
 import dataclasses
 import enum
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from carico_local.cgroups import delegation
 
-# What a node needs of each tree: quota, CPU time, memory limit, and pressure with one-write kill.
+# What a node needs from the trees: quota, CPU time and memory limit; the unified one adds pressure and cgroup.kill.
 _V1_CONTROLLERS = ("cpu", "cpuacct", "memory")
 UNIFIED = "unified"
 
@@ -26,7 +26,7 @@ class Version(enum.StrEnum):
 class Layout:
     """The trees in use: controller ("cpu", "cpuacct", "memory", "unified") to mount point.
 
-    On hybrid machines the limits are v1's and the pressure is the unified tree's; on pure v2 everything is unified.
+    Hybrid machines have the limits in v1's trees and the pressure in the unified one; pure v2 has all in the unified.
     """
 
     version: Version
@@ -34,12 +34,12 @@ class Layout:
 
     @property
     def roots(self) -> tuple[pathlib.Path, ...]:
-        """Each mount point once: controllers that are mounted together share one."""
+        """Each mount point once: controllers may share one."""
         return tuple(dict.fromkeys(self.trees.values()))
 
 
 def parse_mounts(text: str) -> Layout:
-    """Return the layout that a text of the form of /proc/self/mounts describes.
+    """Return the layout described by the text of /proc/self/mounts.
 
     >>> parse_mounts("cgroup2 /sys/fs/cgroup cgroup2 rw 0 0").version
     <Version.V2: 'v2'>
@@ -62,7 +62,7 @@ def parse_mounts(text: str) -> Layout:
 def read_layout(mounts: pathlib.Path = pathlib.Path("/proc/self/mounts")) -> Layout:
     """Return the layout of this machine; `none` where the mounts cannot be read.
 
-    A user who may not make groups at the root of v2 has a tree that begins at the group delegated by systemd, if any.
+    For a user who may not create groups at the root of v2, the tree begins at the group delegated by systemd, if any.
     """
     try:
         found = parse_mounts(mounts.read_text(encoding="utf-8"))

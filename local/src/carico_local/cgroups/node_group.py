@@ -10,13 +10,13 @@ from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
 
 FALLBACK = "process-accounting"
-# A process that enters the group and ends there, so that ours stays where it is.
+# A process that joins the group and ends there, so that this process stays where it is.
 _ENTER = 'echo 0 > "$1"'
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class NodeGroup:
-    """A node's cgroup; `group` is None under the fallback, and `reason` then says what stood in the way."""
+    """A node's cgroup; `group` is None under the fallback, and `reason` is then why."""
 
     group: groups.Group | None
     reason: str = ""
@@ -28,7 +28,7 @@ class NodeGroup:
 
 
 def cluster_path(cluster: str) -> str:
-    """Return the path below which everything of a cluster is."""
+    """Return the path of the group that contains all groups of a cluster."""
     return f"carico-{cluster}"
 
 
@@ -38,16 +38,16 @@ def node_path(cluster: str, node: str) -> str:
 
 
 def runtime_group(layout: layouts.Layout, cluster: str, node: str) -> groups.Group:
-    """Return the unlimited group of the node's runtime, under the cluster's name, so that a sweep finds it too."""
+    """Return the unlimited group of the node's runtime, below the cluster's group, so that a sweep finds it too."""
     return groups.Group(layout=layout, path=f"{cluster_path(cluster)}/{node}.runtime")
 
 
 def open_node(
     layout: layouts.Layout, *, cluster: str, node: str, cores: float, memory_bytes: int, period_us: int
 ) -> NodeGroup:
-    """Return the node's cgroup, made where absent and limited to `cores` real CPUs and `memory_bytes`; or the fallback.
+    """Create the node's cgroup, limited to `cores` real CPUs and `memory_bytes`; return it, or the fallback.
 
-    All or nothing: what was made of a group that cannot be limited is removed again.
+    A group that cannot be limited is removed again.
     """
     if layout.version is layouts.Version.NONE:
         return NodeGroup(group=None, reason="no cgroup file system is mounted")
@@ -56,7 +56,7 @@ def open_node(
         return NodeGroup(group=None, reason=f"no cgroup tree with {', '.join(missing)} is mounted")
     found = groups.Group(layout=layout, path=node_path(cluster, node))
     try:
-        # io: without it io.stat, by which the agent's dimension "disk" knows the node's share of a device, is missing.
+        # io: the agent's dimension "disk" needs io.stat for the node's share of a device.
         found.create(welcome=("io",))
         found.set_cpu(cores=cores, period_us=period_us)
         found.set_memory(memory_bytes)
@@ -71,7 +71,7 @@ def open_node(
 
 
 def remove_if_empty(layout: layouts.Layout, cluster: str) -> None:
-    """Remove the cluster's own directory in every tree where no node is left in it."""
+    """Remove the cluster's own group from every tree in which it is empty."""
     for root in layout.roots:
         directory: pathlib.Path = root / cluster_path(cluster)
         try:
@@ -81,10 +81,10 @@ def remove_if_empty(layout: layouts.Layout, cluster: str) -> None:
 
 
 def _try_a_pod(node: groups.Group) -> None:
-    """Check that a process can enter a group of the node. Raises OSError.
+    """Check that a process can join a group of the node. Raises OSError.
 
-    On v2 it takes the right to write not to that group alone but to the nearest one above both it and where the process
-    comes from: a folder that was given away without that can be filled with groups that nothing can ever run in.
+    On v2, moving a process requires write access to the nearest common ancestor of its old and new group too. Without
+    it, a user may own a directory in which groups can be created but no process can ever run.
     """
     probe = node.child("probe")
     probe.create()
@@ -92,7 +92,7 @@ def _try_a_pod(node: groups.Group) -> None:
         for file in probe.procs_files:
             entering = subprocess.run(("/bin/sh", "-c", _ENTER, "sh", file), stderr=subprocess.DEVNULL, check=False)
             if entering.returncode != 0:
-                raise PermissionError(errno.EACCES, "no process may enter", file)
+                raise PermissionError(errno.EACCES, "processes may not join", file)
     finally:
         probe.destroy()
 

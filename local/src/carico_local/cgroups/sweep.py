@@ -1,4 +1,4 @@
-"""Removal of everything that a cluster left behind, found by its own name and never by another's."""
+"""Removes everything that a cluster left behind, found by the cluster's name."""
 
 import contextlib
 import dataclasses
@@ -12,28 +12,26 @@ from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
 from carico_local.cgroups import node_group
 
-# In the environment of every process that a cluster's supervisor starts, and of those that they start: the folder of
-# what is kept about the cluster.
+# In the environment of every process that a cluster's supervisor starts, and of its children: the cluster's directory.
 RUN_VARIABLE = "CARICO_CLUSTER_RUN"
-# The same of a node's runtime: it ends after the services, or its Pods would seem to have failed. One that has written
-# no record yet, nor entered its cgroup, is found by this alone.
+# The same for a node's runtime, which must end after the services, or its Pods would seem to have failed. Before it has
+# written its record and joined its cgroup, it can only be found by this variable.
 RUNTIME_VARIABLE = "CARICO_CLUSTER_RUNTIME"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """What a sweep found: processes killed, and the cgroups that could not be removed."""
+    """The result of a sweep: how many processes were killed, and the cgroups that could not be removed."""
 
     killed: int
     remaining: tuple[str, ...]
 
 
 def sweep(cluster: str, *, state_dirs: Iterable[pathlib.Path] = (), ready_files: Iterable[pathlib.Path] = ()) -> Swept:
-    """Kill every process in the cluster's cgroups, and those its nodes' records in `state_dirs` name; remove all.
+    """Kill all processes in the cluster's cgroups and in its nodes' records (`state_dirs`); remove the cgroups.
 
-    `ready_files`: what its nodes said of their groups. Those that systemd gave to the one who started them are in a
-    tree of their own. For use after a kill -9 of everything. Nodes of the cluster that
-    still run lose their Pods: stop them first.
+    `ready_files`: of its nodes, with the paths of their groups, which may be in a tree that systemd delegated to
+    another session. Meant for use after a kill -9 of everything: nodes that still run lose their Pods.
     """
     killed = sum(kill_recorded(directory) for directory in state_dirs)
     remaining: list[str] = []
@@ -47,20 +45,20 @@ def sweep(cluster: str, *, state_dirs: Iterable[pathlib.Path] = (), ready_files:
 
 
 def _announced(ready_files: Iterable[pathlib.Path]) -> Iterator[layouts.Layout]:
-    """Yield the trees in which nodes on v2 alone said that their groups are."""
+    """Yield the v2 trees in which nodes have reported their groups."""
     for file in ready_files:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            said = json.loads(file.read_bytes())["cgroup"]
-            whole, below = pathlib.PurePosixPath(said["trees"][layouts.UNIFIED]), pathlib.PurePosixPath(said["path"])
-            if said["layout"] == layouts.Version.V2 and whole.parts[-len(below.parts) :] == below.parts:
+            found = json.loads(file.read_bytes())["cgroup"]
+            whole, below = pathlib.PurePosixPath(found["trees"][layouts.UNIFIED]), pathlib.PurePosixPath(found["path"])
+            if found["layout"] == layouts.Version.V2 and whole.parts[-len(below.parts) :] == below.parts:
                 root = pathlib.Path(*whole.parts[: -len(below.parts)])
                 yield layouts.Layout(version=layouts.Version.V2, trees={layouts.UNIFIED: root})
 
 
 def kill_recorded(state_dir: pathlib.Path) -> int:
-    """Return how many live processes were killed that a node's records name: the fallback's only trace of its Pods.
+    """Kill the running processes in a node's records, the fallback's only trace of its Pods; return how many.
 
-    A record counts only while its process has the start time that was recorded, so that no reused id is hit.
+    A process is killed only if it has the recorded start time, since its id may have been reused.
     """
     killed = 0
     for record in (*state_dir.glob("runtime.json"), *state_dir.glob("pods/*/*/*/started.json")):
@@ -73,11 +71,11 @@ def kill_recorded(state_dir: pathlib.Path) -> int:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot (field 22 of /proc/<pid>/stat), or None."""
+    """Return when a process started, in clock ticks since boot (field 22 of /proc/<pid>/stat); None for no process."""
     try:
         text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    # The command name may hold blanks and brackets: fields are counted from its last bracket. A zombie is no process.
+    # The command's name may contain blanks and parentheses: count fields from the last one. A zombie does not count.
     fields = text[text.rindex(")") + 1 :].split()
     return None if fields[0] in ("Z", "X") else int(fields[19])

@@ -1,6 +1,6 @@
 """`python -m carico_local.cluster --root DIR [--lock N] [--restart] [--lifeline]`: the supervisor.
 
-Its events go to stdout.
+It writes its events to stdout.
 """
 
 import argparse
@@ -19,12 +19,12 @@ from carico_local.cluster import plan as plans
 
 
 def main() -> int:
-    """Return the exit code: 0 ended in order, 1 the cluster failed, 2 a user's mistake."""
+    """Return the exit code: 0 stopped in order, 1 the cluster failed, 2 a user error."""
     parser = argparse.ArgumentParser(prog="python -m carico_local.cluster")
     parser.add_argument("--root", type=pathlib.Path, required=True)
-    parser.add_argument("--lock", type=int, help="descriptor of the cluster's lock, which is held already")
-    parser.add_argument("--restart", action="store_true", help="start crashed services again")
-    parser.add_argument("--lifeline", action="store_true", help="end when standard input ends")
+    parser.add_argument("--lock", type=int, help="file descriptor of the cluster's lock, already held")
+    parser.add_argument("--restart", action="store_true", help="restart crashed services")
+    parser.add_argument("--lifeline", action="store_true", help="stop when standard input ends")
     arguments = parser.parse_args()
     logs.setup(service="carico-cluster", json=True)
     paths = state.Paths(arguments.root)
@@ -36,7 +36,7 @@ def main() -> int:
             await _end_with_stdin(stop)
         with state.acquire(paths) if arguments.lock is None else state.inherited(arguments.lock):
             found = supervisor.Supervisor(
-                plan, paths, settings.environment(), clock=clocks.SystemClock(), tell=_tell,
+                plan, paths, settings.environment(), clock=clocks.SystemClock(), report=_report,
                 restart=arguments.restart,
             )  # fmt: skip
             failed.append(not await found.run(stop))
@@ -45,8 +45,8 @@ def main() -> int:
     return code or int(any(failed))
 
 
-def _tell(event: events.Event) -> None:
-    # The command that started us may have gone: `carico up` does as soon as all is ready.
+def _report(event: events.Event) -> None:
+    # The command that started this process may have ended: `carico up` does as soon as all is ready.
     with contextlib.suppress(OSError):
         sys.stdout.buffer.write(events.encode(event))
         sys.stdout.buffer.flush()

@@ -1,4 +1,4 @@
-"""The account of one run of a cluster: reported as it happens, and written down for other shells."""
+"""The record of one run of a cluster: reported as events, and written to the state file for other shells."""
 
 import contextlib
 
@@ -12,16 +12,22 @@ CRASHES_KEPT = 50
 
 
 class Account:
-    """The services as they stand, and what became of the run; every change is reported and written at once."""
+    """The state of the services and of the run; every change is reported and written at once."""
 
     def __init__(
-        self, plan: plans.Plan, paths: state.Paths, where: topology.Addresses, *, clock: clocks.Clock, tell: events.Tell
+        self,
+        plan: plans.Plan,
+        paths: state.Paths,
+        where: topology.Addresses,
+        *,
+        clock: clocks.Clock,
+        report: events.Report,
     ) -> None:
         self._plan = plan
         self._paths = paths
         self._where = where
         self._clock = clock
-        self._tell = tell
+        self._report = report
         self._began_s = clock.monotonic_s()
         self._started_ns = clock.wall_ns()
         self.children: dict[str, processes.Child] = {}
@@ -33,7 +39,7 @@ class Account:
         self.failure: str | None = None
 
     def is_ready(self, service: str) -> bool:
-        """Return True where it has said so, and goes on."""
+        """Return True where the service is ready and still runs."""
         return service in self._ready
 
     def started(self, service: str, child: processes.Child) -> None:
@@ -49,11 +55,11 @@ class Account:
         self.write()
 
     def ended(self, service: str) -> None:
-        """Record that the service was ended, to be started with its present command."""
+        """Record that the service was ended in order to be started with a new command."""
         self._ready.discard(service)
 
     def crashed(self, service: str, child: processes.Child) -> state.Crash:
-        """Record that the service ended by itself; return how, with its last lines."""
+        """Record that the service ended unexpectedly; return how, with its last log lines."""
         self._ready.discard(service)
         code = child.process.returncode
         crash = state.Crash(
@@ -85,26 +91,26 @@ class Account:
         self._say(events.Kind.UP)
 
     def failed(self, why: str, crash: state.Crash | None) -> None:
-        """Record that the cluster ended by itself, or did not come up."""
+        """Record that the cluster failed or did not become ready."""
         self.failure = why
         self._phase = state.Phase.FAILED
         self._say(events.Kind.FAILED, text=why, crash=crash)
         self.write()
 
     def stopping(self) -> None:
-        """Record that everything is about to be ended; a run that failed stays one that did."""
+        """Record that everything is being stopped; a failed run stays failed."""
         if self._phase is not state.Phase.FAILED:
             self._phase = state.Phase.STOPPING
         self.write()
 
     def write(self) -> None:
-        """Write the state for other shells. On a full disk the cluster goes on, and they see an older state."""
+        """Write the state for other shells. On a full disk the cluster keeps running, and they see an older state."""
         with contextlib.suppress(OSError):
             state.write(self._paths, self._state())
 
     def _say(self, kind: events.Kind, service: str = "", text: str = "", crash: state.Crash | None = None) -> None:
         after_s = self._clock.monotonic_s() - self._began_s
-        self._tell(events.Event(kind=kind, service=service, text=text, after_s=after_s, crash=crash))
+        self._report(events.Event(kind=kind, service=service, text=text, after_s=after_s, crash=crash))
 
     def _state(self) -> state.ClusterState:
         return state.ClusterState(

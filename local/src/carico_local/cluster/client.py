@@ -1,4 +1,4 @@
-"""What a person's shell does with a cluster: start its supervisor, hear its events, end it, clear leftovers away."""
+"""What commands do with a cluster: start its supervisor, read its events, stop it, remove leftovers."""
 
 import asyncio
 import contextlib
@@ -20,42 +20,41 @@ from carico_local.cgroups import sweep
 from carico_local.cluster import events, machine, processes, state
 from carico_local.cluster import plan as plans
 from carico_local.cluster.services import kubelet_nodes
+from carico_local.node.runtime import records
 
-# A supervisor ends its services in order, a few seconds each at most.
+# A supervisor stops its services in order, each within a few seconds.
 DOWN_TIMEOUT_S = 60.0
 _LOOK_EVERY_S = 0.05
 _KILL_GRACE_S = 2.0
 # A machine that swaps or stalls is slow to end even a killed process.
 _KILLED_WITHIN_S = 30.0
-# A job of some minutes writes a few MB (measured); no start fits into less than one.
-LEAST_FREE_BYTES = 16 * 2**20
 
 
 class Launched:
-    """A supervisor that was just started, and what it says.
+    """A supervisor that was just started, and its events.
 
-    Not a process of asyncio's: those are killed when their transport is collected, and a supervisor that `carico up`
-    started outlives the command.
+    Not an asyncio process: those are killed when their transport is collected, but the supervisor of `carico up`
+    outlives the command.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], paths: state.Paths) -> None:
         self._process = process
-        self._said: asyncio.StreamReader | None = None
+        self._output: asyncio.StreamReader | None = None
         self.paths = paths
 
-    async def heard(self) -> AsyncIterator[events.Event]:
-        """Yield what happens, until the supervisor ends."""
-        if self._said is None:
-            self._said = asyncio.StreamReader()
-            protocol = asyncio.StreamReaderProtocol(self._said)
+    async def follow(self) -> AsyncIterator[events.Event]:
+        """Yield the supervisor's events until it ends."""
+        if self._output is None:
+            self._output = asyncio.StreamReader()
+            protocol = asyncio.StreamReaderProtocol(self._output)
             await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, self._process.stdout)
-        while line := await self._said.readline():
+        while line := await self._output.readline():
             with contextlib.suppress(ValueError):
                 yield events.decode(line)
 
     async def until_up(self) -> AsyncIterator[events.Event]:
-        """Yield the events of the start; `UP` is the last of a good one. Raises `EnvironmentUnfit` where it fails."""
-        async for event in self.heard():
+        """Yield the events of the start, up to and including `UP`. Raises `EnvironmentUnfit` where the start fails."""
+        async for event in self.follow():
             yield event
             if event.kind is events.Kind.UP:
                 return
@@ -63,12 +62,12 @@ class Launched:
                 raise errors.EnvironmentUnfit(f"cluster {self.paths.name} did not start: {event.text}")
         await self._ended()
         if not self.paths.plan.exists():
-            raise errors.EnvironmentUnfit(f"cluster {self.paths.name} was ended by another command while it started")
+            raise errors.EnvironmentUnfit(f"cluster {self.paths.name} was stopped by another command during its start")
         last = "; ".join(processes.last_lines(self.paths.log("supervisor"), 3))
-        raise errors.EnvironmentUnfit(f"the supervisor of {self.paths.name} ended at once: {last}")
+        raise errors.EnvironmentUnfit(f"the supervisor of {self.paths.name} ended right after its start: {last}")
 
     async def stop(self) -> None:
-        """End the cluster."""
+        """Stop the cluster."""
         self._process.terminate()
         await self._ended()
 
@@ -81,22 +80,22 @@ class Launched:
 
 
 async def launch(
-    wish: plans.Wish, *, home: pathlib.Path, environ: Mapping[str, str], restart: bool, lifeline: bool, fresh: bool,
-    binaries: Mapping[str, str] | None = None,
+    options: plans.Options, *, home: pathlib.Path, environ: Mapping[str, str], restart: bool, lifeline: bool,
+    fresh: bool, binaries: Mapping[str, str] | None = None,
 ) -> Launched:  # fmt: skip
-    """Start a cluster. Raises `SettingsError` for a request without sense, or where it runs already.
+    """Start a cluster. Raises `SettingsError` for invalid options, or where it runs already.
 
-    Raises `EnvironmentUnfit` where nothing can be written about it.
-    binaries: where the programs of `plan.programs` are.
-    fresh: what an earlier cluster of this name left (its supervisor was killed) is removed, not gone on with.
+    Raises `EnvironmentUnfit` where its files cannot be written.
+    binaries: paths of the programs in `plan.programs`.
+    fresh: remove the data of an earlier cluster of this name whose supervisor was killed; do not continue with it.
     """
-    plan = plans.make_plan(wish, machine.read_machine(), binaries)
+    plan = plans.make_plan(options, machine.read_machine(), binaries)
     paths = state.Paths(home / plan.name)
-    # Held from here on, and passed to the supervisor: of two commands that start it at once, one fails before it
-    # could clear away, or give up, what the other has started.
+    # Held from here on, and passed to the supervisor: of two concurrent starts, one fails before it can remove what the
+    # other has started.
     with _taken(paths) as lock:
         await clear(paths)
-        # Of whom a killed supervisor has written is no longer true, and would be taken for the new one's word.
+        # The state of a killed supervisor is outdated, and would be taken for the new one's.
         paths.state.unlink(missing_ok=True)
         if fresh:
             state.empty(paths)
@@ -108,6 +107,8 @@ async def launch(
 def _taken(paths: state.Paths) -> IO[bytes]:
     with _unfit(paths):
         paths.root.mkdir(parents=True, exist_ok=True)
+        # Only this user may read kubeconfig, keys, state and logs.
+        paths.root.chmod(0o700)
         try:
             return state.acquire(paths)
         except errors.SettingsError as error:
@@ -117,21 +118,21 @@ def _taken(paths: state.Paths) -> IO[bytes]:
 def _write_plan(paths: state.Paths, plan: plans.Plan) -> None:
     with _unfit(paths):
         paths.logs.mkdir(parents=True, exist_ok=True)
-        # Services on a full disk end without a word: their logs are on it.
-        if shutil.disk_usage(paths.root).free < LEAST_FREE_BYTES:
+        # On a full disk, services end without a message: their logs are on it.
+        if shutil.disk_usage(paths.root).free < machine.LEAST_FREE_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         paths.plan.write_bytes(orjson.dumps(plans.to_json(plan)))
 
 
 @contextlib.contextmanager
 def _unfit(paths: state.Paths) -> Iterator[None]:
-    """Translate what the file system refuses."""
+    """Translate errors of the file system."""
     try:
         yield
     except OSError as error:
         raise errors.EnvironmentUnfit(
-            f"what a cluster keeps cannot be written to {paths.root} ({error.strerror}): "
-            "set XDG_STATE_HOME to a folder of yours, with 16 MiB free at the least"
+            f"cannot write the cluster's files to {paths.root} ({error.strerror}): "
+            "set XDG_STATE_HOME to a folder of yours with at least 16 MiB free"
         ) from error
 
 
@@ -155,41 +156,43 @@ def _start(
             stdout=subprocess.PIPE,
             stderr=log,
             env=dict(environ),
-            # A Ctrl-C at the terminal is the shell's to handle, in order; not every service's at once.
+            # The command handles a Ctrl-C at the terminal and stops the services in order.
             start_new_session=True,
         )
 
 
 async def down(paths: state.Paths, *, keep_logs: bool) -> None:
-    """End a cluster, running or left behind, and remove what it wrote. Raises `EnvironmentUnfit` where that fails."""
-    told: set[processes.ProcessId] = set()
+    """Stop a cluster, or what is left of it, and remove its files. Raises `EnvironmentUnfit` where that fails."""
+    signalled: set[processes.ProcessId] = set()
     for _ in range(int(DOWN_TIMEOUT_S / _LOOK_EVERY_S)):
         if not state.is_running(paths):
             break
-        # Read each time: one that just starts has not written its identity yet.
+        # Read each time: a supervisor that just starts has not written its identity yet.
         supervisor = state.read_supervisor(paths)
-        if supervisor is not None and supervisor not in told:
+        if supervisor is not None and supervisor not in signalled:
             processes.kill(supervisor, signal.SIGTERM)
-            told.add(supervisor)
+            signalled.add(supervisor)
         await asyncio.sleep(_LOOK_EVERY_S)
     else:
-        for supervisor in told:
+        for supervisor in signalled:
             processes.kill(supervisor, signal.SIGKILL)
     with contextlib.ExitStack() as held:
-        # Nothing starts it meanwhile. A supervisor that does not end even so holds it; the rest is done all the same.
+        # With the lock, no other command starts it meanwhile. Continue without where a supervisor does not end.
         with contextlib.suppress(errors.SettingsError, OSError):
             held.enter_context(state.acquire(paths))
         await clear(paths)
+        for node in (paths.data / "nodes").glob("*"):
+            records.remove_pod_files(node)
         state.remove(paths, keep_logs=keep_logs)
 
 
 async def clear(paths: state.Paths) -> None:
-    """End processes and remove cgroups that a killed supervisor left. Raises `EnvironmentUnfit` where some stay."""
+    """End processes and remove cgroups that a killed supervisor left. Raises `EnvironmentUnfit` where some remain."""
     mark, runtimes_mark = (f"{name}={paths.root}" for name in (sweep.RUN_VARIABLE, sweep.RUNTIME_VARIABLE))
     await _end_marked(mark, number=signal.SIGTERM, within_s=_KILL_GRACE_S)
     if left := await _end_marked(mark, runtimes_mark, number=signal.SIGKILL, within_s=_KILLED_WITHIN_S):
         pids = ", ".join(str(process.pid) for process in left)
-        raise errors.EnvironmentUnfit(f"processes of {paths.name} do not end although they were killed: {pids}")
+        raise errors.EnvironmentUnfit(f"processes of {paths.name} were killed but do not end: {pids}")
     if (paths.data / "kubelets").exists():
         await asyncio.to_thread(kubelet_nodes.clear, paths, settings.environment())
     roots = sorted((paths.data / "nodes").glob("*"))
@@ -202,16 +205,16 @@ async def clear(paths: state.Paths) -> None:
 
 
 async def _end_marked(*marks: str, number: signal.Signals, within_s: float) -> list[processes.ProcessId]:
-    told: set[processes.ProcessId] = set()
+    signalled: set[processes.ProcessId] = set()
     for _ in range(int(within_s / _LOOK_EVERY_S)):
         left = processes.marked(*marks)
         if not left:
             break
-        # A process may start another until it has ended, so each look is acted upon; a service that gets a second
-        # SIGTERM breaks off.
+        # A process may start others until it has ended, so look again each time. Signal each only once: on a second
+        # SIGTERM a service aborts its shutdown.
         for process in left:
-            if process not in told:
+            if process not in signalled:
                 processes.kill(process, number)
-        told.update(left)
+        signalled.update(left)
         await asyncio.sleep(_LOOK_EVERY_S)
     return left

@@ -1,4 +1,4 @@
-"""What a supervisor reports to the command that started it: one JSON line an event."""
+"""The events that a supervisor reports to the command that started it, one JSON line each."""
 
 import dataclasses
 import enum
@@ -17,15 +17,15 @@ class Kind(enum.StrEnum):
     NOTE = "note"
     CRASHED = "crashed"
     RESTARTED = "restarted"
-    # All is ready: the last event of a good start.
+    # All is ready: the last event of a successful start.
     UP = "up"
-    # The start was given up; `text` says why.
+    # The start was given up; `text` is the reason.
     FAILED = "failed"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One event. `service` is empty where it concerns the cluster."""
+    """One event. `service` is empty for an event of the whole cluster."""
 
     kind: Kind
     service: str = ""
@@ -34,7 +34,7 @@ class Event:
     crash: state.Crash | None = None
 
 
-Tell = Callable[[Event], None]
+Report = Callable[[Event], None]
 
 
 def encode(event: Event) -> bytes:
@@ -43,7 +43,7 @@ def encode(event: Event) -> bytes:
 
 
 def decode(line: bytes) -> Event:
-    """Return the event of a line that `encode` made. Raises `ValueError` for any other."""
+    """Return the event of a line that `encode` made. Raises `ValueError` for any other line."""
     try:
         fields = orjson.loads(line)
         crash = fields.get("crash")

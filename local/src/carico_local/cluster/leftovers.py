@@ -1,12 +1,13 @@
-"""What an earlier run of a cluster left at its API, and what of it does not go on.
+"""Pods and Nodes that an earlier run of a cluster left at its API.
 
-A supervisor that was killed leaves the API's store behind. `carico up` goes on with it, as `carico status` says: Pods
-that waited are scheduled, those that ran are started again or have ended. Nodes that the new plan has not are removed
-with the Pods bound to them: nothing runs them any more.
+A supervisor that was killed leaves the API's store behind. `carico up` continues with it, as `carico status` announces:
+Pods that waited are scheduled; those that ran were ended with the supervisor and are restarted or fail, by policy.
+Nodes that are not in the new plan are removed with the Pods bound to them, since nothing runs those any more.
 """
 
 import dataclasses
 import pathlib
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from carico_core.domain import errors
@@ -19,28 +20,32 @@ _ENDED = ("Succeeded", "Failed")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Leftovers:
-    """Pods that go on and those that had ended; Nodes that were removed, with how many Pods."""
+    """Counts of the Pods left, by what becomes of them, and the Nodes that were removed."""
 
-    waiting: int
+    continuing: int
+    interrupted: int
     ended: int
     removed_nodes: tuple[str, ...]
     removed_pods: int
 
     def text(self, name: str) -> str:
-        """Return one line for a person; empty where nothing was left."""
-        if not (self.waiting or self.ended or self.removed_nodes):
+        """Return one line for the user; empty where nothing was left."""
+        if not (self.continuing or self.interrupted or self.ended or self.removed_nodes):
             return ""
-        gone = ""
+        clauses = [f"{self.continuing} Pods continue", f"{self.ended} had ended"]
+        if self.interrupted:
+            clauses.insert(
+                1, f"{self.interrupted} that ran were ended with it and are restarted or fail, by their restartPolicy"
+            )
         if self.removed_nodes:
-            gone = f"; removed {', '.join(self.removed_nodes)}, not in this plan, with {self.removed_pods} Pods"
+            clauses.append(f"removed {', '.join(self.removed_nodes)}, not in this plan, with {self.removed_pods} Pods")
         return (
-            f"cluster {name} had ended without `carico down`: going on with its {self.waiting} Pods that have not "
-            f"ended and {self.ended} that have{gone}; to start empty: `carico down` first"
+            f"cluster {name} had ended without `carico down`: {'; '.join(clauses)}; to start empty: `carico down` first"
         )
 
 
 class Api(Protocol):
-    """What is needed of the Kubernetes API."""
+    """What is needed from the Kubernetes API."""
 
     async def request(self, method: str, path: str, *, body: Any = None) -> Any:
         """Return the decoded answer."""
@@ -48,39 +53,55 @@ class Api(Protocol):
 
 
 def are_possible(paths: state.Paths) -> bool:
-    """Return True where a control plane has kept something here."""
+    """Return True where a control plane has stored data here."""
     return any((paths.data / store).is_dir() for store in ("api", "etcd"))
 
 
-async def go_on(kubeconfig: pathlib.Path, node_names: tuple[str, ...], *, clock: clocks.Clock) -> Leftovers:
-    """Return what was left, once what does not go on is removed."""
+async def take_over(
+    kubeconfig: pathlib.Path, node_names: tuple[str, ...], *, are_played: bool, clock: clocks.Clock
+) -> Leftovers:
+    """Remove what the new plan does not continue with, and return what was left.
+
+    `are_played`: the nodes are kwok's, whose Pods have no processes that could have ended.
+    """
     settings = api_client.KubeSettings(kubeconfig=str(kubeconfig))
     api = await api_client.connect(settings, clock=clock, user_agent="carico-supervisor")
     try:
-        return await sort_out(api, node_names)
+        return await clean_up(api, node_names, are_played=are_played)
     finally:
         await api.close()
 
 
-async def sort_out(api: Api, node_names: tuple[str, ...]) -> Leftovers:
-    """Do as `go_on`, at an API that is connected."""
+async def clean_up(api: Api, node_names: tuple[str, ...], *, are_played: bool = False) -> Leftovers:
+    """Do the work of `take_over` on a connected API."""
     nodes = [item["metadata"]["name"] for item in (await api.request("GET", "/api/v1/nodes"))["items"]]
     pods = (await api.request("GET", "/api/v1/pods"))["items"]
     removed = tuple(name for name in nodes if name not in node_names)
     lost = [pod for pod in pods if pod["spec"].get("nodeName") in removed]
     for pod in lost:
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
-        # Nothing is left that could end it in order.
+        # No node is left that could end it in order.
         await _delete(api, path, {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}})
     for name in removed:
         await _delete(api, f"/api/v1/nodes/{name}", {})
     kept = [pod for pod in pods if pod["spec"].get("nodeName") not in removed]
     ended = sum(pod.get("status", {}).get("phase") in _ENDED for pod in kept)
-    return Leftovers(waiting=len(kept) - ended, ended=ended, removed_nodes=removed, removed_pods=len(lost))
+    interrupted = 0 if are_played else sum(_had_run(pod.get("status") or {}) for pod in kept)
+    return Leftovers(
+        continuing=len(kept) - ended - interrupted, interrupted=interrupted, ended=ended, removed_nodes=removed,
+        removed_pods=len(lost),
+    )  # fmt: skip
+
+
+def _had_run(status: Mapping[str, Any]) -> bool:
+    """Return True where processes of the Pod ran, which ended with the cluster."""
+    containers = (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))
+    is_running = any("running" in (each.get("state") or {}) for each in containers)
+    return status.get("phase") not in _ENDED and (status.get("phase") == "Running" or is_running)
 
 
 async def _delete(api: Api, path: str, options: dict[str, Any]) -> None:
     try:
         await api.request("DELETE", path, body={"apiVersion": "v1", "kind": "DeleteOptions", **options})
     except (errors.NotFound, errors.Conflict):
-        return  # it was deleted meanwhile
+        return  # deleted meanwhile

@@ -1,14 +1,30 @@
-"""What this machine offers to emulated nodes: processors that may really be used, and free memory."""
+"""What this machine offers to a cluster: usable processors, free memory, disk space, free TCP ports."""
 
+import asyncio
 import dataclasses
 import os
 import pathlib
 import platform
+import shutil
+import socket
+import zlib
+from collections.abc import Callable
+
+from carico_core.domain import amounts
+
+# A job of some minutes writes a few MB (measured); no start fits into less than one.
+LEAST_FREE_BYTES = 16 * 2**20
+# Twice what a start needs, so that a disk does not count as full and as free again within one job.
+ROOM_BYTES = 2 * LEAST_FREE_BYTES
+DISK_LOOK_EVERY_S = 5.0
+# Below the kernel's range for outgoing connections (32768 and up, ip_local_port_range), so that no client takes a port
+# between this check and the service's own bind.
+FIRST_PORT, LAST_PORT = 20_000, 32_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Processors (a quota on the whole container counts) and memory that can be had without swapping."""
+    """Processors (within a quota on the whole container) and memory that is available without swapping."""
 
     cpus: float
     memory_available_bytes: int
@@ -18,7 +34,7 @@ class Machine:
 
 
 def read_machine(root: pathlib.Path = pathlib.Path("/")) -> Machine:
-    """Return the machine as the kernel describes it under `root`/proc and `root`/sys."""
+    """Read the machine's properties from `root`/proc and `root`/sys."""
     meminfo = _parse_meminfo(_read_text(root / "proc/meminfo"))
     total_bytes = meminfo.get("MemTotal", 0)
     return Machine(
@@ -57,7 +73,7 @@ def _parse_processor(text: str) -> str:
 
 
 def _quota_cpus(root: pathlib.Path) -> float:
-    """Return processors that a quota on the root cgroup (a container's own) leaves; infinite where there is none."""
+    """Return the processors that a quota on the root cgroup (a container's own) allows; infinite without a quota."""
     limit, _, period = _read_text(root / "sys/fs/cgroup/cpu.max").strip().partition(" ")
     if not limit:
         limit = _read_text(root / "sys/fs/cgroup/cpu/cpu.cfs_quota_us").strip()
@@ -65,3 +81,58 @@ def _quota_cpus(root: pathlib.Path) -> float:
     if not limit.isdigit() or not period.isdigit():  # "max", -1 or absent
         return float("inf")
     return int(limit) / int(period)
+
+
+async def until_disk_recovers(folder: pathlib.Path) -> None:
+    """Wait until the disk of a folder was seen full and has room again; changes between two looks are not seen."""
+    was_full = False
+    while True:
+        await asyncio.sleep(DISK_LOOK_EVERY_S)
+        try:
+            free_bytes = shutil.disk_usage(folder).free
+        except OSError:
+            # The folder or its disk was removed: its state is unknown, and no service has to end for that.
+            continue
+        was_full = was_full or free_bytes < LEAST_FREE_BYTES
+        if was_full and free_bytes >= ROOM_BYTES:
+            return
+
+
+def disk_shortage(folder: pathlib.Path) -> str | None:
+    """Return a line that reports a full disk; None where the disk has room.
+
+    It warns before services end, while a few minutes of logs, decisions and objects still fit.
+    """
+    free_bytes = shutil.disk_usage(folder).free
+    if free_bytes >= ROOM_BYTES:
+        return None
+    free = amounts.text("memory", free_bytes)
+    return f"the disk of {folder} is full ({free} free): services end where they cannot write"
+
+
+def is_free_port(port: int) -> bool:
+    """Return True where a server may listen on 127.0.0.1:`port` now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def free_ports(name: str, count: int, *, free: Callable[[int], bool] = is_free_port) -> list[int]:
+    """Return `count` free ports of 127.0.0.1; the search starts at a port that `name` determines.
+
+    So a cluster gets the same ports again where they are free. Raises `OSError` where there are not enough.
+    """
+    span = LAST_PORT - FIRST_PORT
+    start = zlib.crc32(name.encode()) % span
+    found: list[int] = []
+    for offset in range(span):
+        port = FIRST_PORT + (start + offset) % span
+        if free(port):
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise OSError(f"no {count} free ports between {FIRST_PORT} and {LAST_PORT} on 127.0.0.1")

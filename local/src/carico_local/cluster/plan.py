@@ -1,4 +1,4 @@
-"""The plan of a local cluster: how many emulated nodes a machine carries, and with which settings they run."""
+"""The plan of a local cluster: how many emulated nodes the machine can run, and with which settings."""
 
 import dataclasses
 import enum
@@ -7,32 +7,31 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_core.domain import errors, names
-from carico_core.numerics.estimators import registry
+from carico_core.numerics import estimators
 from carico_local.cluster import machine
 
-# Half a processor is left to the control plane, the services and the view (measured on 2 CPUs).
+# Half a processor is left for the control plane, the services and the view (measured on 2 CPUs).
 CONTROL_PLANE_CPUS = 0.5
-# Two nodes at least, since one leaves nothing to schedule; more than 16 say nothing new and each costs two processes.
+# At least two nodes, since one leaves nothing to decide; more than 16 show nothing new and cost two processes each.
 FEWEST_NODES, MOST_NODES = 2, 16
 DEFAULT_CORES = 4
 DEFAULT_SCALE = 1 / 8
 # A worker of the published cluster: 4 vCPU with 8 GB (dissertation 5.1).
 NODE_MEMORY_BYTES = 8 * 2**30
-# Memory of all services of a cluster next to its nodes' limits, and of the two processes of each node (measured).
+# Memory of all services of a cluster besides its nodes' limits, and of the two processes of each node (measured).
 SERVICES_MEMORY_BYTES = 400 * 2**20
 NODE_SERVICES_MEMORY_BYTES = 120 * 2**20
-
-# etcd, API server, controllers and scheduler of Kubernetes next to ours (measured: 0.5 GB).
+# etcd, API server, controllers and scheduler of Kubernetes besides ours (measured: 0.5 GB).
 REAL_CONTROL_PLANE_MEMORY_BYTES = 600 * 2**20
 
-ESTIMATORS = tuple(sorted(registry.ESTIMATORS))
+ESTIMATORS = tuple(sorted(estimators.ESTIMATORS))
 MERGES = ("round", "sequential")
-# auto: cgroups where they may be written, else plain processes; none: as where they may not.
+# auto: cgroups where they are writable, else plain processes; none: plain processes.
 NODE_CGROUPS = ("auto", "none")
 
 
 class ControlPlane(enum.StrEnum):
-    """Who answers at the Kubernetes API."""
+    """Which API server to run."""
 
     EMBEDDED = "embedded"
     REAL = "real"
@@ -51,18 +50,18 @@ DEFAULT_KUBELETS = 2
 _MOST = {
     NodeKind.PROCESS: 110,
     NodeKind.KUBELET: 50,
-    # What the scheduler is measured at.
+    # The largest cluster on which the scheduler is measured.
     NodeKind.KWOK: 10_000,
 }
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What a person asked for; None where the machine or the service's own default decides."""
+class Options:
+    """The user's options; None where the machine or the service's own default decides."""
 
     name: str = "demo"
     nodes: int | None = None
-    # None: embedded for process nodes; the other kinds need the real one.
+    # None: embedded for process nodes; other kinds need the real one.
     control_plane: str | None = None
     node_kind: str = NodeKind.PROCESS
     cores: int = DEFAULT_CORES
@@ -73,6 +72,7 @@ class Wish:
     aggregators: int = 1
     schedulers: int = 1
     node_cgroups: str = "auto"
+    allow_root: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +92,11 @@ class Plan:
     aggregators: int
     schedulers: int
     node_cgroups: str = "auto"
-    # Programs of a real control plane: where each is.
+    # Pods of process nodes may run as root, where the cluster itself does.
+    allow_root: bool = False
+    # Programs of a real control plane, each with its path.
     binaries: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    # What a person should know before trusting figures from this cluster.
+    # What a user should know before trusting figures from this cluster.
     warnings: tuple[str, ...] = ()
 
     @property
@@ -104,7 +106,7 @@ class Plan:
 
     @property
     def has_jobs(self) -> bool:
-        """True where a controller makes a Job's Pods."""
+        """True where a controller creates the Pods of Jobs."""
         return self.control_plane is ControlPlane.REAL
 
     @property
@@ -119,7 +121,7 @@ class Plan:
 
 
 def default_nodes(cpus: float, *, cores: int, scale: float) -> int:
-    """Return nodes that a machine with `cpus` carries.
+    """Return how many nodes a machine with `cpus` processors can run.
 
     >>> default_nodes(2.0, cores=4, scale=1 / 8), default_nodes(64.0, cores=4, scale=1 / 8)
     (3, 16)
@@ -127,46 +129,47 @@ def default_nodes(cpus: float, *, cores: int, scale: float) -> int:
     return min(MOST_NODES, max(FEWEST_NODES, math.floor((cpus - CONTROL_PLANE_CPUS) / (cores * scale))))
 
 
-def make_plan(wish: Wish, on: machine.Machine, binaries: Mapping[str, str] | None = None) -> Plan:
-    """Return the plan that fulfils `wish` on a machine; `binaries`: where the programs are that it needs.
+def make_plan(options: Options, on: machine.Machine, binaries: Mapping[str, str] | None = None) -> Plan:
+    """Return the plan for `options` on a machine; `binaries`: paths of the programs that it needs.
 
-    Raises `SettingsError` for a wish without sense and `EnvironmentUnfit` where the memory does not suffice.
+    Raises `SettingsError` for invalid options and `EnvironmentUnfit` where there is not enough memory.
     """
-    _check(wish)
-    kind, control_plane = NodeKind(wish.node_kind), _control_plane(wish)
-    memory_bytes = int(NODE_MEMORY_BYTES * wish.scale)
+    _check(options)
+    kind, control_plane = NodeKind(options.node_kind), _control_plane(options)
+    memory_bytes = int(NODE_MEMORY_BYTES * options.scale)
     if kind is NodeKind.PROCESS:
-        nodes = _process_nodes(wish, control_plane, memory_bytes, on)
+        nodes = _process_nodes(options, control_plane, memory_bytes, on)
     else:
         default = DEFAULT_KWOK_NODES if kind is NodeKind.KWOK else DEFAULT_KUBELETS
-        nodes = default if wish.nodes is None else wish.nodes
+        nodes = default if options.nodes is None else options.nodes
     return Plan(
-        name=wish.name,
+        name=options.name,
         control_plane=control_plane,
         node_kind=kind,
         nodes=nodes,
-        cores=wish.cores,
-        scale=wish.scale,
+        cores=options.cores,
+        scale=options.scale,
         memory_bytes=memory_bytes,
-        estimator=wish.estimator,
-        ceiling_cpu=wish.ceiling_cpu,
-        merge=wish.merge,
-        aggregators=wish.aggregators,
-        schedulers=wish.schedulers,
-        node_cgroups=wish.node_cgroups,
+        estimator=options.estimator,
+        ceiling_cpu=options.ceiling_cpu,
+        merge=options.merge,
+        aggregators=options.aggregators,
+        schedulers=options.schedulers,
+        node_cgroups=options.node_cgroups,
+        allow_root=options.allow_root,
         binaries=dict(binaries or {}),
-        warnings=_warnings(nodes, wish, on) if kind is NodeKind.PROCESS else (),
+        warnings=_warnings(nodes, options, on) if kind is NodeKind.PROCESS else (),
     )
 
 
-def programs(wish: Wish) -> tuple[str, ...]:
-    """Return the programs that the wish needs and no Python package brings. Raises `SettingsError`."""
-    _check(wish)
-    if _control_plane(wish) is ControlPlane.EMBEDDED:
+def programs(options: Options) -> tuple[str, ...]:
+    """Return the programs that the options need and no Python package contains. Raises `SettingsError`."""
+    _check(options)
+    if _control_plane(options) is ControlPlane.EMBEDDED:
         return ()
     needed = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-    beside = {NodeKind.KWOK: ("kwok",), NodeKind.KUBELET: ("kubelet", "kube-proxy", "coredns")}
-    return (*needed, *beside.get(NodeKind(wish.node_kind), ()))
+    extra = {NodeKind.KWOK: ("kwok",), NodeKind.KUBELET: ("kubelet", "kube-proxy", "coredns")}
+    return (*needed, *extra.get(NodeKind(options.node_kind), ()))
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
@@ -176,40 +179,40 @@ def to_json(plan: Plan) -> dict[str, Any]:
 
 def from_json(fields: Mapping[str, Any]) -> Plan:
     """Return the plan that `to_json` wrote."""
-    told = {
+    parsed = {
         "control_plane": ControlPlane(fields["control_plane"]),
         "node_kind": NodeKind(fields["node_kind"]),
         "warnings": tuple(fields["warnings"]),
     }
-    return Plan(**{**fields, **told})
+    return Plan(**{**fields, **parsed})
 
 
-def _check(wish: Wish) -> None:
-    # "." and more would also be a valid Kubernetes name, but cgroups and directories are named after the cluster.
-    if not names.is_label(wish.name):
+def _check(options: Options) -> None:
+    # Kubernetes would also allow ".", but cgroups and directories are named after the cluster.
+    if not names.is_label(options.name):
         raise errors.SettingsError(
-            f"--name: got {wish.name!r}, expected a name of lower-case letters, digits and '-' (63 at most)"
+            f"--name: got {options.name!r}, expected a name of lower-case letters, digits and '-' (63 at most)"
         )
-    _check_choice("--nodes", wish.node_kind, tuple(NodeKind))
-    _check_choice("--control-plane", wish.control_plane, tuple(ControlPlane))
+    _check_choice("--nodes", options.node_kind, tuple(NodeKind))
+    _check_choice("--control-plane", options.control_plane, tuple(ControlPlane))
     bounds: tuple[tuple[str, float | None, float, float], ...] = (
-        ("--nodes", wish.nodes, 1, _MOST[NodeKind(wish.node_kind)]),
-        ("--cores", wish.cores, 1, 256),
-        ("--scale", wish.scale, 0.01, 1.0),
-        ("--ceiling", wish.ceiling_cpu, 0.05, 1.0),
-        ("--aggregators", wish.aggregators, 1, 8),
-        ("--schedulers", wish.schedulers, 1, 8),
+        ("--nodes", options.nodes, 1, _MOST[NodeKind(options.node_kind)]),
+        ("--cores", options.cores, 1, 256),
+        ("--scale", options.scale, 0.01, 1.0),
+        ("--ceiling", options.ceiling_cpu, 0.05, 1.0),
+        ("--aggregators", options.aggregators, 1, 8),
+        ("--schedulers", options.schedulers, 1, 8),
     )
     for flag, got, lowest, highest in bounds:
         if got is not None and not lowest <= got <= highest:
             raise errors.SettingsError(f"{flag}: got {got:g}, expected {lowest:g} to {highest:g}")
-    _check_choice("--estimator", wish.estimator, ESTIMATORS)
-    _check_choice("--merge", wish.merge, MERGES)
-    _check_choice("--node-cgroups", wish.node_cgroups, NODE_CGROUPS)
-    if wish.node_cgroups != "auto" and wish.node_kind != NodeKind.PROCESS:
+    _check_choice("--estimator", options.estimator, ESTIMATORS)
+    _check_choice("--merge", options.merge, MERGES)
+    _check_choice("--node-cgroups", options.node_cgroups, NODE_CGROUPS)
+    if options.node_cgroups != "auto" and options.node_kind != NodeKind.PROCESS:
         raise errors.SettingsError(
-            f"--node-cgroups: got {wish.node_cgroups} with --nodes {wish.node_kind}, expected process nodes: only "
-            "those can do without"
+            f"--node-cgroups: got {options.node_cgroups} with --nodes {options.node_kind}, expected process nodes: "
+            "only those work without cgroups"
         )
 
 
@@ -218,25 +221,25 @@ def _check_choice(flag: str, got: str | None, choices: tuple[str, ...]) -> None:
         raise errors.SettingsError(f"{flag}: got {got!r}, expected one of {', '.join(choices)}")
 
 
-def _control_plane(wish: Wish) -> ControlPlane:
-    if wish.node_kind == NodeKind.PROCESS:
-        return ControlPlane(wish.control_plane or ControlPlane.EMBEDDED)
-    if wish.control_plane == ControlPlane.EMBEDDED:
+def _control_plane(options: Options) -> ControlPlane:
+    if options.node_kind == NodeKind.PROCESS:
+        return ControlPlane(options.control_plane or ControlPlane.EMBEDDED)
+    if options.control_plane == ControlPlane.EMBEDDED:
         raise errors.SettingsError(
-            f"--nodes {wish.node_kind} needs --control-plane real: the embedded API serves process nodes only"
+            f"--nodes {options.node_kind} needs --control-plane real: the embedded API serves process nodes only"
         )
     return ControlPlane.REAL
 
 
-def _process_nodes(wish: Wish, control_plane: ControlPlane, memory_bytes: int, on: machine.Machine) -> int:
+def _process_nodes(options: Options, control_plane: ControlPlane, memory_bytes: int, on: machine.Machine) -> int:
     affordable = _affordable_nodes(on.memory_available_bytes, memory_bytes, control_plane)
-    nodes = wish.nodes
+    nodes = options.nodes
     if nodes is None:
-        nodes = min(default_nodes(on.cpus, cores=wish.cores, scale=wish.scale), max(affordable, FEWEST_NODES))
+        nodes = min(default_nodes(on.cpus, cores=options.cores, scale=options.scale), max(affordable, FEWEST_NODES))
     if nodes > affordable:
         raise errors.EnvironmentUnfit(
             f"{nodes} nodes of {memory_bytes / 2**20:.0f} MiB do not fit into the free memory of "
-            f"{on.memory_available_bytes / 2**20:.0f} MiB: free some, or ask for fewer (--nodes) or smaller (--scale)"
+            f"{on.memory_available_bytes / 2**20:.0f} MiB: free some, or choose fewer (--nodes) or smaller (--scale)"
         )
     return nodes
 
@@ -248,11 +251,11 @@ def _affordable_nodes(available_bytes: int, memory_bytes: int, control_plane: Co
     return max(0, (available_bytes - services_bytes) // (memory_bytes + NODE_SERVICES_MEMORY_BYTES))
 
 
-def _warnings(nodes: int, wish: Wish, on: machine.Machine) -> tuple[str, ...]:
-    asked = nodes * wish.cores * wish.scale
+def _warnings(nodes: int, options: Options, on: machine.Machine) -> tuple[str, ...]:
+    asked = nodes * options.cores * options.scale
     if asked <= on.cpus:
         return ()
     return (
-        f"{nodes} nodes x {wish.cores} cores at scale {wish.scale:g} are {asked:.2g} CPUs and this machine has "
-        f"{on.cpus:g}: the nodes will disturb each other, so figures measured here mean little",
+        f"{nodes} nodes x {options.cores} cores at scale {options.scale:g} are {asked:.2g} CPUs and this machine has "
+        f"{on.cpus:g}: the nodes will compete for them, so figures measured here mean little",
     )

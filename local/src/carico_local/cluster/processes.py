@@ -1,4 +1,4 @@
-"""Child processes of a cluster: started so that none outlives its supervisor, known by pid and start time."""
+"""Child processes of a cluster: none outlives its supervisor, and each is identified by pid and start time."""
 
 import asyncio
 import collections
@@ -13,18 +13,18 @@ from collections.abc import Callable, Iterable, Mapping
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
-# A log is cut when it grows past this; the newest part is kept next to it, so that a service costs 10 MiB at most.
+# A log that grows past this is moved to `<log>.1`, so that a service takes at most 10 MiB.
 LOG_BOUND_BYTES = 5 * 2**20
 _TAIL_BYTES = 64 * 2**10
-# A crashed service is started again at once, then as the kubelet does it (CrashLoopBackOff):
-# https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy : 10 s, 20 s, 40 s, ..., at most
-# 300 s, and from the start again after 10 minutes without a crash.
+# A crashed service is restarted at once, then as in a kubelet (CrashLoopBackOff):
+# https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy : after 10 s, 20 s, 40 s, ..., at
+# most 300 s; reset after 10 minutes without a crash.
 CRASH_FIRST_S, CRASH_MOST_S, CRASH_FORGET_S = 10.0, 300.0, 600.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessId:
-    """One process for good: a pid alone is given to another process later (starttime of proc_pid_stat(5))."""
+    """Identity of one process: a pid alone may be reused later (starttime of proc_pid_stat(5))."""
 
     pid: int
     start_ticks: int
@@ -32,14 +32,14 @@ class ProcessId:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """How a service is started. `environ` is the whole environment; output goes to `log`."""
+    """How a service is started. `environ` is its whole environment; its output goes to `log`."""
 
     name: str
     argv: tuple[str, ...]
     environ: Mapping[str, str]
     log: pathlib.Path
     directory: pathlib.Path
-    # What it gets when its supervisor is killed; a program that keeps nothing of others' may end at once.
+    # The signal it gets when its supervisor is killed; SIGKILL for a program that has nothing to clean up.
     orphan_signal: signal.Signals = signal.SIGTERM
 
 
@@ -53,7 +53,7 @@ class Child:
 
 
 async def start(command: Command) -> Child:
-    """Return the started child, which gets its signal when the thread that calls this ends for any reason."""
+    """Start a child, which gets its `orphan_signal` when the calling thread ends for any reason."""
     with command.log.open("ab") as log:
         process = await asyncio.create_subprocess_exec(
             *command.argv,
@@ -65,14 +65,14 @@ async def start(command: Command) -> Child:
             preexec_fn=end_with_parent(command.orphan_signal),
         )
     identity = identify(process.pid)
-    # Gone already: its start time is unknown, and nothing can be mistaken for it.
+    # A child that has ended already has no start time; -1 matches no other process.
     return Child(command=command, process=process, id=identity or ProcessId(pid=process.pid, start_ticks=-1))
 
 
 def end_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], None]:
-    """Return what a child calls before its program, to get the signal when the thread that calls this ends.
+    """Return a `preexec_fn` with which a child gets the signal when the calling thread ends.
 
-    SIGTERM by default and not SIGKILL, so that a node still clears its Pods and their cgroups away.
+    The default is SIGTERM rather than SIGKILL, so that a node can still remove its Pods and their cgroups.
     """
     parent_pid = os.getpid()
 
@@ -85,7 +85,7 @@ def end_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], Non
 
 
 async def stop(children: Iterable[Child], *, grace_s: float) -> None:
-    """End all: SIGTERM to each, then SIGKILL to what is left after the grace."""
+    """Send SIGTERM to all, then SIGKILL to those left after the grace period; wait for their end."""
     living = [child for child in children if child.process.returncode is None]
     for child in living:
         _signal(child.process.pid, signal.SIGTERM)
@@ -101,12 +101,12 @@ async def stop(children: Iterable[Child], *, grace_s: float) -> None:
 
 
 def identify(pid: int) -> ProcessId | None:
-    """Return the identity of a living process; None where there is none or it is a zombie."""
+    """Return the identity of a running process; None where there is none or it is a zombie."""
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    # The name in parentheses may hold blanks and parentheses: fields count from the last one. State is field 3,
+    # The name in parentheses may contain blanks and parentheses: count fields from the last one. State is field 3,
     # starttime field 22.
     fields = stat.rpartition(")")[2].split()
     if fields[0] in "ZX":
@@ -122,12 +122,12 @@ def identify_self() -> ProcessId:
 
 
 def is_alive(process: ProcessId) -> bool:
-    """Return True where this very process still runs."""
+    """Return True where the process still runs, and its pid has not been reused."""
     return identify(process.pid) == process
 
 
 def marked(*marks: str) -> list[ProcessId]:
-    """Return living processes of this user whose environment holds one of these lines: a cluster's, children too."""
+    """Return running processes of this user whose environment contains one of the marks: a cluster's, with children."""
     wanted = {mark.encode() for mark in marks}
     found = []
     for directory in pathlib.Path("/proc").iterdir():
@@ -136,7 +136,7 @@ def marked(*marks: str) -> list[ProcessId]:
         try:
             if wanted.isdisjoint((directory / "environ").read_bytes().split(b"\0")):
                 continue
-        except OSError:  # ended meanwhile, or another user's
+        except OSError:  # it ended meanwhile, or belongs to another user
             continue
         identity = identify(int(directory.name))
         if identity is not None:
@@ -145,7 +145,7 @@ def marked(*marks: str) -> list[ProcessId]:
 
 
 def kill(process: ProcessId, number: signal.Signals) -> bool:
-    """Return True where the signal was sent; a process that only bears the same pid is left alone."""
+    """Send a signal; return False where the process has ended, even if another one has its pid now."""
     return is_alive(process) and _signal(process.pid, number)
 
 
@@ -158,7 +158,7 @@ def _signal(pid: int, number: signal.Signals) -> bool:
 
 
 def exit_text(returncode: int) -> str:
-    """Return an exit code in words: "exit code 1", "killed by SIGKILL"."""
+    """Return a description of an exit code: "exit code 1", "killed by SIGKILL"."""
     if returncode >= 0:
         return f"exit code {returncode}"
     try:
@@ -168,7 +168,7 @@ def exit_text(returncode: int) -> str:
 
 
 def last_lines(log: pathlib.Path, count: int) -> list[str]:
-    """Return the last lines of a log, at most `count`; empty where there is none."""
+    """Return at most `count` last lines of a log; none where it does not exist."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -180,28 +180,28 @@ def last_lines(log: pathlib.Path, count: int) -> list[str]:
 
 
 def bound_log(log: pathlib.Path, bound_bytes: int = LOG_BOUND_BYTES) -> bool:
-    """Return True where the log had outgrown its bound: what it held is now in `<log>.1`, and it is empty.
+    """Move the content of a log above the bound to `<log>.1`, and return True; return False for a smaller one.
 
-    The writer keeps its descriptor (opened for append), so the file is copied and cut, not renamed.
+    The writer keeps its descriptor (opened for append), so the file is copied and truncated, not renamed.
     """
     try:
         if log.stat().st_size <= bound_bytes:
             return False
         log.with_name(log.name + ".1").write_bytes(log.read_bytes())
         os.truncate(log, 0)
-    except OSError:  # swept away meanwhile, or the disk is full: the cluster goes on
+    except OSError:  # removed meanwhile, or the disk is full: the cluster keeps running
         return False
     return True
 
 
 @dataclasses.dataclass(slots=True)
 class CrashLoop:
-    """The pauses of one service."""
+    """Back-off of one service."""
 
     _crashes: int = 0
 
     def pause_s(self, *, ran_s: float) -> float:
-        """Return seconds to wait before the next start, after a run of `ran_s`."""
+        """Return the seconds to wait before the next start, after a run of `ran_s`."""
         if ran_s >= CRASH_FORGET_S:
             self._crashes = 0
         self._crashes += 1

@@ -1,4 +1,4 @@
-"""What is written about a cluster, so that other shells find it: one directory, one state.json, one lock."""
+"""The files by which other shells find a cluster: one directory with a state.json and a lock."""
 
 import contextlib
 import dataclasses
@@ -17,14 +17,14 @@ from carico_core.domain import errors, names
 from carico_local.cluster import plan as plans
 from carico_local.cluster import processes
 
-# 3: the embedded API asks for a token.
+# 3: the embedded API requires a token.
 VERSION = 3
-# A look at the lock takes microseconds, where nothing else keeps the CPU; a supervisor has it for good.
-_LOOKERS_WITHIN, _LOOK_S = 20, 0.01
+# A command that checks the lock has it for microseconds on an idle machine; a supervisor has it until it ends.
+_LOCK_TRIES, _LOCK_PAUSE_S = 20, 0.01
 
 
 class Phase(enum.StrEnum):
-    """Where a cluster is in its life."""
+    """The phase of a cluster's life cycle."""
 
     STARTING = "starting"
     READY = "ready"
@@ -34,7 +34,7 @@ class Phase(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Crash:
-    """A service that ended by itself: when, how, and its last words."""
+    """A service that ended unexpectedly: when, how, and its last log lines."""
 
     service: str
     at_ns: int
@@ -44,7 +44,7 @@ class Crash:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceState:
-    """A service as its supervisor sees it; `process` is None while it waits to be restarted."""
+    """The state of a service; `process` is None while it waits to be restarted."""
 
     name: str
     process: processes.ProcessId | None
@@ -55,7 +55,7 @@ class ServiceState:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """All that another shell needs to know of a cluster."""
+    """All that another shell needs to know about a cluster."""
 
     plan: plans.Plan
     phase: Phase
@@ -67,14 +67,14 @@ class ClusterState:
     crashes: tuple[Crash, ...]
     notes: tuple[str, ...]
     failure: str | None
-    # Where browsers reach the bus, and the address kept for the page; empty in a cluster of an older carico.
+    # Where browsers reach the bus, and the address reserved for the page; empty in a cluster of an older carico.
     websocket_url: str = ""
     page_url: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Paths:
-    """Places in the directory of one cluster."""
+    """Paths in the directory of one cluster."""
 
     root: pathlib.Path
 
@@ -85,7 +85,7 @@ class Paths:
 
     @property
     def state(self) -> pathlib.Path:
-        """Written by the supervisor alone."""
+        """Written only by the supervisor."""
         return self.root / "state.json"
 
     @property
@@ -95,27 +95,27 @@ class Paths:
 
     @property
     def lock(self) -> pathlib.Path:
-        """Held by the supervisor for as long as it lives."""
+        """Held by the supervisor while it runs."""
         return self.root / "lock"
 
     @property
     def kubeconfig(self) -> pathlib.Path:
-        """For kubectl and for every service."""
+        """The kubeconfig for kubectl and every service."""
         return self.root / "kubeconfig"
 
     @property
     def data(self) -> pathlib.Path:
-        """Stores of NATS, of the API and of the nodes."""
+        """Data of NATS, of the API and of the nodes."""
         return self.root / "data"
 
     @property
     def run(self) -> pathlib.Path:
-        """Files by which services say that they are ready."""
+        """Ready files and configuration of the services."""
         return self.root / "run"
 
     @property
     def logs(self) -> pathlib.Path:
-        """One file a service."""
+        """One log file for each service."""
         return self.root / "logs"
 
     def log(self, service: str) -> pathlib.Path:
@@ -126,25 +126,25 @@ class Paths:
 def home(environ: Mapping[str, str]) -> pathlib.Path:
     """Return the directory of all clusters: $XDG_STATE_HOME/carico, by default ~/.local/state/carico (XDG)."""
     base = environ.get("XDG_STATE_HOME", "")
-    # The specification: relative paths are invalid and ignored.
+    # By the XDG specification, relative paths are invalid and ignored.
     root = pathlib.Path(base) if base.startswith("/") else pathlib.Path(environ.get("HOME", "/root")) / ".local/state"
     return root / "carico"
 
 
 def cluster_names(home_path: pathlib.Path) -> list[str]:
-    """Return names of the clusters that have left or keep a state, in order."""
+    """Return the names of the clusters that run or were left behind, in order."""
     if not home_path.is_dir():
         return []
     return sorted(entry.name for entry in home_path.iterdir() if (entry / "plan.json").exists())
 
 
 def logged_names(home_path: pathlib.Path) -> list[str]:
-    """Return names of the clusters that have left or keep logs, in order."""
+    """Return the names of the clusters with logs, in order."""
     return sorted({path.parent.parent.name for path in home_path.glob("*/logs/*.log")})
 
 
 def find(home_path: pathlib.Path, name: str) -> Paths:
-    """Return the places of an existing cluster. Raises `SettingsError` that names the ones there are."""
+    """Return the paths of an existing cluster. Raises `SettingsError` that lists the existing ones."""
     if name in cluster_names(home_path):
         return Paths(home_path / name)
     existing = ", ".join(cluster_names(home_path))
@@ -153,13 +153,13 @@ def find(home_path: pathlib.Path, name: str) -> Paths:
 
 
 def find_logs(home_path: pathlib.Path, name: str) -> Paths:
-    """Return the places of a cluster that exists or has left logs. Raises `SettingsError` that names the known ones.
+    """Return the paths of a cluster that exists or has left logs. Raises `SettingsError` that lists the known ones.
 
     >>> find_logs(pathlib.Path("/nowhere"), "demo")
     Traceback (most recent call last):
     carico_core.domain.errors.SettingsError: no cluster named 'demo': there is none: start one with `carico up`
     """
-    # Only a name that could be a cluster's: it becomes a part of a path.
+    # Only a valid cluster name: it becomes part of a path.
     if names.is_label(name) and any((home_path / name / "logs").glob("*.log")):
         return Paths(home_path / name)
     return find(home_path, name)
@@ -169,7 +169,7 @@ def is_running(paths: Paths) -> bool:
     """Return True where a supervisor holds the cluster's lock."""
     try:
         with paths.lock.open("rb") as file:
-            # Shared: two who look at the same time must not take each other for a supervisor.
+            # Shared: two concurrent checks must not take each other for a supervisor.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -179,33 +179,33 @@ def is_running(paths: Paths) -> bool:
 
 
 def running(home_path: pathlib.Path, name: str) -> tuple[Paths, ClusterState]:
-    """Return the places and the state of a cluster that runs. Raises `SettingsError` for any other, with what to do."""
+    """Return the paths and the state of a running cluster. Raises `SettingsError` for any other, with what to do."""
     paths = find(home_path, name)
     found = read(paths) if is_running(paths) else None
     if found is None or found.phase is Phase.STOPPING:
-        raise errors.SettingsError(f"cluster {name!r} does not run: `carico up --name {name}`")
+        raise errors.SettingsError(f"cluster {name!r} is not running: start it with `carico up --name {name}`")
     return paths, found
 
 
 def acquire(paths: Paths) -> IO[bytes]:
-    """Return the cluster's lock, held until the file is closed here and wherever it was passed on to.
+    """Take the cluster's lock, held until the file is closed in every process that has it.
 
-    Raises `SettingsError` where another has it: a supervisor, or a command that starts or removes one.
+    Raises `SettingsError` where another process has it: a supervisor, or a command that starts or removes the cluster.
     """
-    for _ in range(_LOOKERS_WITHIN):
+    for _ in range(_LOCK_TRIES):
         file = paths.lock.open("wb")
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_at(file, paths.lock):
                 return file
         file.close()
-        # Who only looks, as `carico status` does, has it for an instant; who removed the cluster, a file that is gone.
-        time.sleep(_LOOK_S)
-    raise errors.SettingsError(f"cluster {paths.name!r} runs already: `carico down --name {paths.name}`")
+        # `carico status` has the lock for an instant; a command that removes the cluster, on a file that is deleted.
+        time.sleep(_LOCK_PAUSE_S)
+    raise errors.SettingsError(f"cluster {paths.name!r} is running already: `carico down --name {paths.name}` stops it")
 
 
 def inherited(descriptor: int) -> IO[bytes]:
-    """Return the lock as the command that started this supervisor has passed it on. No service gets it, too."""
+    """Return the lock that the command passed on to this supervisor; services do not inherit it."""
     os.set_inheritable(descriptor, False)
     return os.fdopen(descriptor, "wb")
 
@@ -218,14 +218,14 @@ def _is_at(file: IO[bytes], path: pathlib.Path) -> bool:
 
 
 def write(paths: Paths, state: ClusterState) -> None:
-    """Replace state.json as a whole, so that a reader never sees a half of it."""
+    """Replace state.json atomically, so that a reader never sees half of it."""
     fresh = paths.state.with_suffix(".new")
     fresh.write_bytes(orjson.dumps({"version": VERSION, **to_json(state)}, option=orjson.OPT_INDENT_2))
     fresh.rename(paths.state)
 
 
 def read(paths: Paths) -> ClusterState | None:
-    """Return the state last written; None where there is none. Raises `EnvironmentUnfit` for an unreadable one."""
+    """Return the state last written; None where there is none. Raises `EnvironmentUnfit` for another version's."""
     try:
         fields = orjson.loads(paths.state.read_bytes())
     except FileNotFoundError:
@@ -234,14 +234,14 @@ def read(paths: Paths) -> ClusterState | None:
         fields = {}
     if fields.get("version") != VERSION:
         raise errors.EnvironmentUnfit(
-            f"cluster {paths.name!r} was started by another version of carico: end it with "
+            f"cluster {paths.name!r} was started by another version of carico: stop it with "
             f"`carico down --name {paths.name}` and start it again"
         )
     return from_json(fields)
 
 
 def read_supervisor(paths: Paths) -> processes.ProcessId | None:
-    """Return the supervisor that the state names, in whatever version it was written; None where it names none."""
+    """Return the supervisor named in the state, whatever its version; None where it names none."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         found = orjson.loads(paths.state.read_bytes())["supervisor"]
         return processes.ProcessId(pid=int(found["pid"]), start_ticks=int(found["start_ticks"]))
@@ -277,7 +277,7 @@ def _service(fields: Mapping[str, Any]) -> ServiceState:
 
 
 def empty(paths: Paths) -> None:
-    """Delete what was written about a cluster but its lock, which its holder goes on with."""
+    """Delete the files of a cluster except its lock, which the caller holds."""
     for entry in paths.root.iterdir():
         if entry.is_dir():
             shutil.rmtree(entry, ignore_errors=True)
@@ -286,15 +286,15 @@ def empty(paths: Paths) -> None:
 
 
 def remove(paths: Paths, *, keep_logs: bool) -> None:
-    """Delete what was written about a cluster."""
+    """Delete the files of a cluster."""
     if keep_logs:
-        # Gone where another command has removed it meanwhile.
+        # Another command may have removed the directory meanwhile.
         for entry in paths.root.iterdir() if paths.root.exists() else ():
             if entry != paths.logs:
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink(missing_ok=True)
         return
-    # The plan first: without it the rest is no cluster any more, even where a deletion is cut short.
+    # The plan first: without it, what an interrupted deletion leaves does not count as a cluster.
     paths.plan.unlink(missing_ok=True)
     shutil.rmtree(paths.root, ignore_errors=True)
     with contextlib.suppress(OSError):
-        os.rmdir(paths.root.parent)  # only when it was the last
+        os.rmdir(paths.root.parent)  # succeeds only after the last cluster

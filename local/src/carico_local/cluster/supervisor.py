@@ -1,4 +1,4 @@
-"""The one parent of a cluster's processes: starts them, watches them, starts crashed ones again, ends them all."""
+"""The parent of all processes of a cluster: starts, watches, restarts and stops them."""
 
 import asyncio
 import contextlib
@@ -10,21 +10,22 @@ from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
 from carico_local.cgroups import sweep
-from carico_local.cluster import account, events, full_disk, leftovers, ports, processes, state
+from carico_local.cluster import account, events, leftovers, machine, processes, state
 from carico_local.cluster import plan as plans
 from carico_local.cluster.services import kubelet_nodes, readiness, ready_nodes, topology
 from carico_local.cluster.services import service as parts
+from carico_local.node.runtime import records
 
-# Without anything that becomes ready: on a slow machine all of a start takes longer than any one time.
+# Longest time in which nothing more becomes ready; on a slow machine the whole start may take longer.
 START_TIMEOUT_S = 60.0
-# Nodes by the thousand are some thousand writes at the API, on a machine that is busy.
+# Thousands of nodes mean thousands of writes to the API, on a busy machine.
 START_TIMEOUT_PER_NODE_S = 0.05
-# A node first lets its Pods end: their grace period in a local cluster is short.
+# A node ends its Pods first; their grace period in a local cluster is short.
 STOP_GRACE_S = 10.0
 LOGS_LOOKED_AT_EVERY_S = 5.0
 
 
-class StartFailed(errors.CaricoError):
+class ClusterNotReady(errors.CaricoError):
     """The cluster did not become ready."""
 
     def __init__(self, why: str, crash: state.Crash | None = None) -> None:
@@ -33,32 +34,36 @@ class StartFailed(errors.CaricoError):
 
 
 class Supervisor:
-    """One run of a cluster. `restart`: crashed services are started again, as Kubernetes would."""
+    """One run of a cluster. `restart`: restart crashed services, as Kubernetes would."""
 
     def __init__(
         self, plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], *,
-        clock: clocks.Clock, tell: events.Tell, restart: bool,
+        clock: clocks.Clock, report: events.Report, restart: bool,
     ) -> None:  # fmt: skip
         self._plan = plan
         self._paths = paths
         self._clock = clock
         self._restart = restart
         self._log = logs.get("supervisor", cluster=plan.name)
-        self._where = topology.addresses(plan, ports.choose(plan.name, topology.ports_needed(plan)))
-        # `down` finds every process of this cluster by it, its children's too.
+        self._where = topology.addresses(plan, machine.free_ports(plan.name, topology.ports_needed(plan)))
+        # `down` finds every process of this cluster and its children by this variable.
         self._environ = {**parts.stripped(environ), sweep.RUN_VARIABLE: str(paths.root), "PYTHONUNBUFFERED": "1"}
-        self._account = account.Account(plan, paths, self._where, clock=clock, tell=tell)
-        # Services that were ended to be started with what is true now.
+        self._account = account.Account(plan, paths, self._where, clock=clock, report=report)
+        # Services that were ended in order to be started with a new command.
         self._outdated: set[str] = set()
         self._first_notes = (*plan.warnings, *parts.notes(environ))
-        # An earlier run was not ended by `down`.
-        self._goes_on = False
+        self._disk_recovered = asyncio.Event()
+        # True where an earlier run was not stopped by `down`.
+        self._has_leftovers = False
         self._start_within_s = START_TIMEOUT_S + START_TIMEOUT_PER_NODE_S * plan.nodes
         self._start: asyncio.Timeout | None = None
 
     async def run(self, stop: tasks.Stop) -> bool:
-        """Return True where the cluster came up and was ended in order. Everything has ended when this returns."""
-        self._goes_on = leftovers.are_possible(self._paths)
+        """Run the cluster until `stop`; return True where it became ready and was stopped in order.
+
+        Every process has ended when this returns.
+        """
+        self._has_leftovers = leftovers.are_possible(self._paths)
         for text in self._first_notes:
             self._account.note(text)
         for directory in (self._paths.data / "nodes", self._paths.run, self._paths.logs):
@@ -89,24 +94,24 @@ class Supervisor:
             try:
                 async with asyncio.timeout(self._start_within_s) as self._start:
                     await up[topology.API].wait()
-                    await self._go_on()
+                    await self._take_over()
                     await asyncio.gather(*(event.wait() for event in up.values()))
                     await ready_nodes.until_advertised(
                         self._plan.node_names, nats_url=self._where.nats_url, kubeconfig=self._paths.kubeconfig,
                         clock=self._clock,
                     )  # fmt: skip
             except TimeoutError:
-                why = f"nothing more was ready for {self._start_within_s:.0f} s: {await self._missing(wanted)}"
-                raise StartFailed(why) from None
+                why = f"nothing more became ready for {self._start_within_s:.0f} s: {await self._missing(wanted)}"
+                raise ClusterNotReady(why) from None
             self._account.up()
 
     async def _keep(self, service: parts.Service, up: Mapping[str, asyncio.Event]) -> None:
-        """Start the service, and again after each crash, until cancelled."""
+        """Start the service, and restart it after each crash, until cancelled."""
         loop = processes.CrashLoop()
         if service.after is not None:
             await up[service.after].wait()
         while True:
-            # Built each time: how an agent is started depends on what its node reports.
+            # Built each time: an agent's command depends on what its node reports.
             current = self._fresh(service.name)
             readiness.forget(current.probe)
             began_s = self._clock.monotonic_s()
@@ -127,8 +132,14 @@ class Supervisor:
                 self._account.ended(service.name)
                 continue
             self._note_crash(service.name, child, first=not up[service.name].is_set())
-            await asyncio.sleep(loop.pause_s(ran_s=self._clock.monotonic_s() - began_s))
+            await self._pause(loop.pause_s(ran_s=self._clock.monotonic_s() - began_s))
             self._account.restarted(service.name)
+
+    async def _pause(self, seconds: float) -> None:
+        """Sleep, but not beyond the moment when a full disk has room again: it may have been the cause of the crash."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._disk_recovered.wait()
 
     def _fresh(self, name: str) -> parts.Service:
         found = topology.services(self._plan, self._where, self._paths, self._environ)
@@ -139,16 +150,16 @@ class Supervisor:
             self._start.reschedule(asyncio.get_running_loop().time() + self._start_within_s)
         up.set()
         if name.startswith("node/"):
-            said = topology.read_ready(self._paths, name.removeprefix("node/"))
-            if said.get("fallback"):
-                self._account.note(f"nodes run without cgroups ({said.get('reason')}): fallback {said['fallback']}")
+            ready = topology.read_ready(self._paths, name.removeprefix("node/"))
+            if ready.get("fallback"):
+                self._account.note(f"nodes run without cgroups ({ready.get('reason')}): fallback {ready['fallback']}")
             self._renew(f"agent/{name.removeprefix('node/')}")
         self._account.ready(name)
 
     def _renew(self, name: str) -> None:
-        """Restart a service whose command would be another one now.
+        """Restart a service whose command has changed.
 
-        Without cgroups an agent measures the node's process by its id, which is another after a crash.
+        Without cgroups, an agent measures the node's process by its id, which changes after a crash.
         """
         child = self._account.children.get(name)
         if child is not None and child.command.argv != self._fresh(name).command.argv:
@@ -161,21 +172,25 @@ class Supervisor:
             child.process.terminate()
 
     def _note_crash(self, name: str, child: processes.Child, *, first: bool) -> None:
-        """Record a service that ended by itself. Raises `StartFailed` where it is not to be started again."""
+        """Record a service that ended unexpectedly. Raises `ClusterNotReady` where it is not to be restarted."""
         crash = self._account.crashed(name, child)
         if first or not self._restart:
-            raise StartFailed(f"{name} ended by itself ({crash.how})", crash)
+            raise ClusterNotReady(f"{name} ended unexpectedly ({crash.how})", crash)
 
-    async def _go_on(self) -> None:
-        """Report what an earlier run left, and remove what of it does not go on."""
-        if not self._goes_on:
+    async def _take_over(self) -> None:
+        """Report what an earlier run left, and remove what this one does not continue with."""
+        if not self._has_leftovers:
             return
         while True:
             with contextlib.suppress(errors.ApiUnavailable):
-                found = await leftovers.go_on(self._paths.kubeconfig, self._plan.node_names, clock=self._clock)
+                found = await leftovers.take_over(
+                    self._paths.kubeconfig, self._plan.node_names, clock=self._clock,
+                    are_played=self._plan.node_kind is plans.NodeKind.KWOK,
+                )  # fmt: skip
                 break
             await asyncio.sleep(readiness.LAST_PAUSE_S)
         for node in found.removed_nodes:
+            records.remove_pod_files(self._paths.data / "nodes" / node)
             await asyncio.to_thread(shutil.rmtree, self._paths.data / "nodes" / node, ignore_errors=True)
         if text := found.text(self._plan.name):
             self._account.note(text)
@@ -194,19 +209,22 @@ class Supervisor:
                 processes.bound_log(log)
 
     async def _renew_bus(self) -> None:
-        """Restart NATS after a full disk: a stream that could not be written takes nothing more until then."""
+        """Restart NATS after a full disk: a stream whose write failed stores no more messages until then."""
         while True:
-            await full_disk.over(self._paths.data)
-            self._account.note("the disk was full: NATS, which keeps nothing more after that, was restarted")
+            await machine.until_disk_recovers(self._paths.data)
+            # Wakes those that wait now.
+            self._disk_recovered.set()
+            self._disk_recovered.clear()
+            self._account.note("the disk was full: NATS was restarted, because it stores no more messages after that")
             self._end_outdated(topology.NATS)
 
     def _report_end(self, running: "asyncio.Future[None]") -> None:
-        """The cluster ended by itself: says why."""
+        """Report why the cluster failed."""
         error = running.exception()
-        failed = next(iter(_leaves(error, StartFailed)), None)
+        failed = next(iter(_leaves(error, ClusterNotReady)), None)
         why = str(failed or error or "ended")
-        self._log.error("cluster failed", why=why)
-        self._account.failed(why, failed.crash if isinstance(failed, StartFailed) else None)
+        self._log.error("cluster_failed", why=why)
+        self._account.failed(why, failed.crash if isinstance(failed, ClusterNotReady) else None)
         if failed is None and error is not None:
             raise error
 

@@ -1,4 +1,4 @@
-"""What the trials say together: medians for each contender, and how CARICO stands to the targets."""
+"""The result of all trials: medians for each contender, and whether CARICO meets the targets."""
 
 import dataclasses
 import statistics
@@ -9,17 +9,17 @@ from carico_local.compare import contender as contenders
 from carico_local.compare import trial as trials
 
 VERSION = 1
-# Targets on Pods that really run: mean Pod time at most a quarter of what kube-scheduler gives at 100m ...
+# Targets on Pods that really run: mean Pod time at most a quarter of kube-scheduler's with requests of 100m ...
 OF_KUBE_100M = 0.25
-# ... and below its at 500m, at a job time no longer than this over the best of its settings.
+# ... and below its own with 500m, while the job takes at most this factor of its best setting's time.
 OF_BEST_JOB = 1.05
-# Servers' p99 next to a job, at the ceiling for isolation, against that on an idle node.
+# Servers' p99 next to a job, at the ceiling for isolation, relative to that on an idle node.
 OF_IDLE_P99 = 1.5
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A target with what was reached. `bound`: value must be at most this; None: not measured."""
+    """A target and the measured value. `bound`: the value must be at most this. None: not measured."""
 
     what: str
     value: float | None
@@ -37,7 +37,7 @@ def report(
     found: Sequence[trials.Trial], wanted: Sequence[contenders.Contender], *, setting: Mapping[str, Any],
     idle_p99s_ms: Sequence[float] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the comparison as JSON types; `setting`: on what it was measured, `idle_p99s_ms`: of idle nodes."""
+    """Return the comparison as JSON types; `setting`: the cluster and machine, `idle_p99s_ms`: on idle nodes."""
     rows = {each.name: _row([one for one in found if one.contender == each.name]) for each in wanted}
     kube = {each.name: rows[each.name] for each in wanted if each.is_kube}
     ours = rows.get(contenders.CARICO)
@@ -55,7 +55,7 @@ def report(
 
 
 def _row(found: Sequence[trials.Trial]) -> dict[str, Any]:
-    """Return medians over the repeats, and how far these lay apart."""
+    """Return medians over the repeats, with minimum and maximum."""
     means_s = [mean for one in found if (mean := one.pod_s["mean"]) is not None]
     jobs_s = [one.job_s for one in found]
     return {

@@ -1,4 +1,4 @@
-"""Which schedulers are compared: CARICO, which gets no requests, and kube-scheduler with those a user would give."""
+"""The schedulers that are compared: CARICO, without requests, and kube-scheduler with requests a user would set."""
 
 import dataclasses
 import re
@@ -7,17 +7,17 @@ from carico_core.domain import cluster, errors
 
 KUBE_SCHEDULER = "default-scheduler"
 CARICO = "carico"
-# The requests of the published tables (design, section 11), in thousandths of an emulated core.
+# The requests in the published tables, in thousandths of an emulated core.
 PUBLISHED_MILLICORES = (100, 200, 500, 1000)
 _PUBLISHED = tuple(f"kube-{millicores}m" for millicores in PUBLISHED_MILLICORES)
-# Two Pods a core is what full use of a core takes (design, section 11).
+# constant-8: two Pods per core, enough to use each core fully.
 DEFAULT = (CARICO, *_PUBLISHED, *(f"{name}-bare" for name in _PUBLISHED), "constant-8")
 _PATTERN = re.compile(r"kube-(?P<request>[1-9]\d{0,5})m(?P<bare>-bare)?|constant-(?P<pods>[1-9]\d{0,2})|carico")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A scheduler and what its Pods state. `agents`: False where the agents stand still, to show what they cost."""
+    """A scheduler and the requests of its Pods. `agents`: False where the agents are stopped, to show their cost."""
 
     name: str
     scheduler_name: str
@@ -26,15 +26,15 @@ class Contender:
 
     @property
     def is_kube(self) -> bool:
-        """True for kube-scheduler with requests of a user, next to running agents."""
+        """True for kube-scheduler with a user's requests while the agents run."""
         return self.scheduler_name == KUBE_SCHEDULER and self.agents and self.name.startswith("kube-")
 
 
 def parse(name: str, *, cores: int) -> Contender:
-    """Return the contender of a name, on nodes of so many cores. Raises `SettingsError`.
+    """Return the contender with a name, on nodes with `cores` cores. Raises `SettingsError`.
 
-    `kube-500m`: kube-scheduler, each Pod asks for half a core. `kube-500m-bare`: the same without agents.
-    `constant-8`: eight Pods a node, by requests that fill it with eight.
+    `kube-500m`: kube-scheduler, each Pod requests half a core. `kube-500m-bare`: the same without agents.
+    `constant-8`: eight Pods per node, by requests with which exactly eight fit.
 
     >>> parse("constant-8", cores=4).request_millicores
     500

@@ -1,4 +1,4 @@
-"""Where trials take place: a cluster's API, its Pods as an observer sees them, and its agents."""
+"""The cluster on which trials run: its API, its Pods as an observer sees them, and its agents."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ CLEAR_MOST_S = 60.0
 
 
 class Api(observers.Api, Protocol):
-    """What is needed of the Kubernetes API."""
+    """What is needed from the Kubernetes API."""
 
     async def request(
         self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None
@@ -27,9 +27,9 @@ class Api(observers.Api, Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """`agents`: process ids of the agents; `bound_s`: of the job, see `report.figures`.
+    """One cluster. `agents`: process ids of the agents; `bound_s`: of the job, see `report.figures`.
 
-    `servers_millicores`: what each server next to a job requests; None: nothing.
+    `servers_millicores`: request of each server that runs next to a job; None: no request.
     """
 
     api: Api
@@ -41,21 +41,21 @@ class Ground:
     servers_millicores: int | None = None
 
     async def until(self, is_so: Callable[[], bool], most_s: float) -> None:
-        """Wait until it holds, by what the observer has seen. Raises `TimeoutError`."""
+        """Wait until a condition on the observer holds. Raises `TimeoutError`."""
         async with asyncio.timeout(most_s):
             while not is_so():
                 self.observer.changed.clear()
                 await self.observer.changed.wait()
 
     async def clear(self, job: jobs.Job) -> None:
-        """Once every Pod of the job is gone."""
+        """Delete every Pod of the job and wait until all are gone."""
         path = f"/api/v1/namespaces/{job.namespace}/pods"
         await self.api.request("DELETE", path, params={"labelSelector": f"{jobs.JOB_LABEL}={job.name}"})
         await self.until(lambda: all(pod.gone for pod in self.observer.of_job(job.name)), CLEAR_MOST_S)
 
     @contextlib.contextmanager
     def without_agents(self) -> Iterator[None]:
-        """Yield the agents stand still meanwhile."""
+        """Stop the agents (SIGSTOP) for the duration of the block."""
         for pid in self.agents:
             os.kill(pid, signal.SIGSTOP)
         try:

@@ -1,54 +1,54 @@
-"""A server on every node while a job runs: what its requests suffer is what isolation is about."""
+"""A server on every node while a job runs: the latency of its requests measures isolation."""
 
 import asyncio
 import statistics
 from collections.abc import Sequence
 
-from carico_core.domain import errors, quantity
+from carico_core.domain import amounts, errors
 from carico_local import job as jobs
 from carico_local.compare import contender as contenders
 from carico_local.compare import ground as grounds
 
-# Until their owners end them.
+# They run until they are deleted.
 _SECONDS = 86_400.0
-# How long servers by themselves are asked, for the latency of an idle node: as long as next to a job, within these.
+# How long the latency on idle nodes is measured: as long as a job takes, within these bounds.
 IDLE_LEAST_S, IDLE_MOST_S = 5.0, 20.0
 READY_MOST_S = 60.0
 GRACE_S = 20
 
 
 def millicores(text: str, *, cores: int) -> int:
-    """Return what a server asks for, on nodes of so many cores. Raises `SettingsError`.
+    """Return a server's request, on nodes with `cores` cores. Raises `SettingsError`.
 
     >>> millicores("100m", cores=4), millicores("1.5", cores=4)
     (100, 1500)
     """
     try:
-        found = round(quantity.parse_quantity(text) * 1000.0)
+        found = round(amounts.parse_quantity(text) * 1000.0)
     except (ValueError, OverflowError):
         found = 0
     if not 1 <= found <= cores * 1000:
         raise errors.SettingsError(
-            f"--servers-cpu: got {text!r}, expected CPU such as 100m or 0.5, 1m to the {cores} cores of a node"
+            f"--servers-cpu: got {text!r}, expected CPU such as 100m or 0.5, from 1m to the {cores} cores of a node"
         )
     return found
 
 
 async def idle_p99_ms(ground: grounds.Ground) -> float | None:
-    """Return the p99 latency of servers that have their nodes to themselves."""
+    """Return the p99 latency of servers on otherwise idle nodes."""
     job = await start(ground, "servers-idle")
     await asyncio.sleep(min(max(ground.bound_s, IDLE_LEAST_S), IDLE_MOST_S))
     return await end(ground, job)
 
 
 async def start(ground: grounds.Ground, name: str) -> jobs.Job:
-    """Start servers, one a node, each with the ground's request, and placed by kube-scheduler."""
+    """Start one server per node, each with the ground's request, placed by kube-scheduler."""
     job = jobs.Job(
         name=name, workload=jobs.Workload.SERVER, pods=len(ground.nodes), seconds=_SECONDS,
         scheduler_name=contenders.KUBE_SCHEDULER, request_millicores=ground.servers_millicores,
     )  # fmt: skip
     for node, manifest in zip(ground.nodes, jobs.manifests(job), strict=True):
-        # Time enough for its last word, also on a machine that is busy: what is killed reports nothing.
+        # Time enough to write its message even on a busy machine: a killed server reports nothing.
         manifest["spec"] |= {"nodeSelector": {"kubernetes.io/hostname": node}, "terminationGracePeriodSeconds": GRACE_S}
         await ground.api.request("POST", f"/api/v1/namespaces/{job.namespace}/pods", body=manifest)
     await ground.until(lambda: sum(pod.running for pod in ground.observer.of_job(name)) == job.pods, READY_MOST_S)
@@ -58,9 +58,9 @@ async def start(ground: grounds.Ground, name: str) -> jobs.Job:
 async def end(ground: grounds.Ground, job: jobs.Job) -> float | None:
     """End the servers and return their p99 latency in ms, the median over nodes; None where none reported."""
     await ground.clear(job)
-    return _p99_ms([pod.told for pod in ground.observer.of_job(job.name)])
+    return _p99_ms([pod.outcome for pod in ground.observer.of_job(job.name)])
 
 
-def _p99_ms(told: Sequence[dict[str, object]]) -> float | None:
-    found = [p99 for each in told if isinstance(p99 := each.get("p99_ms"), int | float)]
+def _p99_ms(outcomes: Sequence[dict[str, object]]) -> float | None:
+    found = [p99 for each in outcomes if isinstance(p99 := each.get("p99_ms"), int | float)]
     return round(statistics.median(found), 3) if found else None

@@ -1,4 +1,4 @@
-"""One trial: a job under one contender, from its first Pod sent to its last Pod gone again."""
+"""One trial: a job under one contender, from the creation of its first Pod until its last Pod is deleted."""
 
 import asyncio
 import contextlib
@@ -15,13 +15,13 @@ from carico_local.report import facts, figures
 # A job that takes this many times its bound is not going to end.
 GIVE_UP_AT = 10.0
 GIVE_UP_MORE_S = 60.0
-# What a job has left behind (smoothed telemetry, resting processes) is over after that.
+# After this time a job has no more effect on the next one (smoothed telemetry, processes that end).
 SETTLE_S = 3.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What came of it. Times in seconds; `pod_s` as `figures.distribution` gives it; `server_p99_ms` with servers."""
+    """The result of a trial. `pod_s`: as from `figures.distribution`; `server_p99_ms`: None without servers."""
 
     contender: str
     repeat: int
@@ -36,7 +36,7 @@ class Trial:
 async def run(
     ground: grounds.Ground, contender: contenders.Contender, job: jobs.Job, repeat: int, *, with_servers: bool
 ) -> Trial:
-    """Return the trial; the job's Pods are gone afterwards. Raises `EnvironmentUnfit` for a job that does not end."""
+    """Run a trial and delete the job's Pods. Raises `EnvironmentUnfit` for a job that does not end."""
     named = dataclasses.replace(
         job,
         name=f"{job.name}-{repeat}-{contender.name}",
@@ -44,13 +44,13 @@ async def run(
         request_millicores=contender.request_millicores,
     )
     with contextlib.nullcontext() if contender.agents else ground.without_agents():
-        beside = await servers.start(ground, f"{named.name}-servers") if with_servers else None
+        running_servers = await servers.start(ground, f"{named.name}-servers") if with_servers else None
         submitted_s = ground.clock.wall_ns() / 1e9
         await jobs.submit(ground.api, named)
         await _until_over(ground, named)
         found = measure(ground.observer.of_job(named.name), contender, repeat, submitted_s)
-        if beside is not None:
-            found = dataclasses.replace(found, server_p99_ms=await servers.end(ground, beside))
+        if running_servers is not None:
+            found = dataclasses.replace(found, server_p99_ms=await servers.end(ground, running_servers))
         await ground.clear(named)
     await asyncio.sleep(SETTLE_S)
     return found
@@ -59,7 +59,7 @@ async def run(
 def measure(
     pods: Sequence[facts.PodFacts], contender: contenders.Contender, repeat: int, submitted_s: float
 ) -> Trial:  # fmt: skip
-    """Return the figures of a job that is over."""
+    """Return the figures of a finished job."""
     times_s = [pod.time_s for pod in pods if pod.time_s is not None]
     spans = figures.running_spans(pods)
     return Trial(
@@ -84,5 +84,5 @@ async def _until_over(ground: grounds.Ground, job: jobs.Job) -> None:
     except TimeoutError:
         raise errors.EnvironmentUnfit(
             f"job {job.name}: {left()} of {job.pods} Pods have not ended after {most_s:.0f} s; "
-            "does its scheduler run? `carico logs scheduler`, `carico logs kube-scheduler`"
+            "check that its scheduler runs: `carico logs scheduler`, `carico logs kube-scheduler`"
         ) from None

@@ -1,4 +1,4 @@
-"""What a container is called: the engine's DNS knows it by its address, the container itself only by a random id."""
+"""The name of a container, from the engine's DNS: the container itself knows only a random id."""
 
 import contextlib
 import pathlib
@@ -24,7 +24,7 @@ def address() -> str:
 
 
 def node_name(own_address: str, *, rng: random.Random, resolv_conf: pathlib.Path = RESOLV_CONF) -> str:
-    """`node-3` for the third container of the service `node`; `node-` and the container's id where DNS cannot say."""
+    """Return `node-3` for the third container of the service `node`; `node-` plus the container's id without DNS."""
     with contextlib.suppress(OSError, ValueError):
         server = nameserver(resolv_conf.read_text(encoding="ascii", errors="replace").splitlines())
         found = numbered(ask(server, own_address, query_id=rng.randrange(1 << 16)))
@@ -57,7 +57,7 @@ def nameserver(lines: Iterable[str]) -> str:
 
 
 def ask(server: str, own_address: str, *, query_id: int, port: int = 53) -> str:
-    """Return the name that a DNS server has for an address. Raises `OSError`, or `ValueError` where it has none."""
+    """Return a DNS server's name for an address. Raises `OSError`, or `ValueError` where it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         asking.settimeout(ANSWER_TIMEOUT_S)
         asking.connect((server, port))
@@ -85,17 +85,17 @@ def answer(data: bytes, *, query_id: int) -> str:
         at = _name(data, at)[1]
         kind, _, _, length = struct.unpack_from("!2HIH", data, at)
         if kind != _POINTER:
-            raise ValueError(f"an answer of type {kind}, expected PTR")
+            raise ValueError(f"got an answer of type {kind}, expected PTR")
         return _name(data[: at + 10 + length], at + 10)[0]
     except (struct.error, IndexError, UnicodeDecodeError) as error:
-        raise ValueError("a DNS message that cannot be read") from error
+        raise ValueError("malformed DNS message") from error
 
 
 def _name(data: bytes, at: int) -> tuple[str, int]:
-    """Return a name, and where it ends."""
+    """Return the name at offset `at`, and the offset of its end."""
     labels: list[str] = []
     end: int | None = None
-    # A name has 255 bytes at most; a pointer that leads back would go on for ever.
+    # A name has 255 bytes at most; without this bound a pointer to an earlier offset would loop for ever.
     for _ in range(128):
         length = data[at]
         if length >= _COMPRESSED:
@@ -106,4 +106,4 @@ def _name(data: bytes, at: int) -> tuple[str, int]:
         else:
             labels.append(data[at + 1 : at + 1 + length].decode("ascii"))
             at += 1 + length
-    raise ValueError("a name without end")
+    raise ValueError("DNS name without an end")

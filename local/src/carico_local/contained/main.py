@@ -13,12 +13,12 @@ from carico_core.domain import errors
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import settings as reading
 from carico_core.runtime.process import tasks
-from carico_local.contained import commands, identity, pair, settings, size
+from carico_local.contained import identity, pair, settings, size
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Return the exit code of the container."""
-    pair.heed()
+    pair.exit_on_signals()
     try:
         chosen = reading.load(
             settings.ContainerSettings, prefix=settings.PREFIX, argv=argv, program=settings.PROGRAM
@@ -34,26 +34,36 @@ def main(argv: Sequence[str] | None = None) -> int:
         note = "pressure is taken from how long processes wait for a CPU"
         log.warning("fallback", fallback="process-accounting", why=node.size.without, note=note)
     node.chosen.root.mkdir(parents=True, exist_ok=True)
-    # Left by a container that was killed and is started again: the node is not ready yet.
+    # A container that was killed and started again finds its old file, but the node is not ready yet.
     node.ready_file.unlink(missing_ok=True)
     return _run(node)
 
 
-def _run(node: commands.Node) -> int:
-    # What modules are made of stays: to look for garbage among it 170 times is a fifteenth of their import. The pair
-    # enables it again.
+def _run(node: settings.ContainedNode) -> int:
+    # Module objects are never garbage: scanning them 170 times is a fifteenth of the import time. The pair enables the
+    # collector again.
     gc.disable()
-    # What forks must have one thread, and OpenBLAS starts one for each CPU.
+    # A process that forks must have one thread, and OpenBLAS starts one for each CPU.
     os.putenv("OPENBLAS_NUM_THREADS", "1")
-    containers: Any = importlib.import_module("carico_local.contained.containers")
-    # Its collector passes over what both have.
+    # The parent of the node's containers is forked before kubelet and agent are imported: its Pods are forks of it in
+    # turn and would each hold the memory of both. As a program of its own, as on other nodes, it would import numpy
+    # once more on half a CPU.
+    zygote: Any = importlib.import_module("carico_local.node.runtime.zygote")
+    # The collector skips the objects that both processes share.
     gc.freeze()
-    pair.fork(containers.runtime(node))
+    pair.fork(lambda: containers(zygote, node))
     programs: Any = importlib.import_module("carico_local.contained.programs")
     return pair.Pair(kubelet=programs.kubelet(node), agent=programs.agent(node), pause=time.sleep).run()
 
 
-def _node(chosen: settings.ContainerSettings) -> commands.Node:
+def containers(zygote: Any, node: settings.ContainedNode) -> int:
+    """Run the zygote that the kubelet finds in its directory; if it ends, the kubelet starts another."""
+    gc.enable()
+    zygote.serve(node.chosen.root)
+    return tasks.EXIT_OK
+
+
+def _node(chosen: settings.ContainerSettings) -> settings.ContainedNode:
     try:
         address = identity.address()
     except OSError as error:
@@ -62,6 +72,6 @@ def _node(chosen: settings.ContainerSettings) -> commands.Node:
         ) from error
     found = size.read()
     size.check(found)
-    # Whatever differs from container to container; only a DNS query is numbered by it.
+    # The seed has to differ between containers; it only chooses the id of a DNS query.
     name = chosen.name or identity.node_name(address, rng=random.Random(address))
-    return commands.Node(chosen=chosen, name=name, address=address, size=found)
+    return settings.ContainedNode(chosen=chosen, name=name, address=address, size=found)

@@ -1,10 +1,10 @@
-"""Two programs under one first process: kept running, orphans reaped, ended in order. Without an event loop.
+"""Two programs under one first process: restarted after crashes, orphans reaped, stopped in order. No event loop.
 
-The kubelet's containers outlive a kubelet that crashes, so it is started again next to them; a container engine could
-only end them all. The first process of a container also inherits every orphan in it, and must wait for each.
+Containers outlive a kubelet that crashes, so the kubelet is restarted next to them; a container engine could only end
+them all. The first process of a container also inherits all orphans and must reap each of them.
 
 Each program is a fork of this process, which has imported what both need: a node has half a CPU, and two interpreters
-that import for themselves take twice the time until it is at work (docs/measurements.md). No thread runs here, nor may.
+that each import for themselves double the start time (docs/measurements.md). No thread may run here.
 """
 
 import gc
@@ -19,14 +19,14 @@ from carico_core.runtime.observe import logs
 from carico_core.runtime.process import tasks
 
 RESTART_PAUSE_S = 1.0
-# Its result is the exit code of the process that it is given.
+# Returns the exit code of its process.
 Program = Callable[[], int]
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 _log = logs.get("contained")
 
 
 class Pair:
-    """`kubelet` ends the container when it was asked to end; `agent` follows it."""
+    """Kubelet and agent: on a request to stop, the kubelet ends first and its exit code is the container's."""
 
     def __init__(self, *, kubelet: Program, agent: Program, pause: Callable[[float], None]) -> None:
         self._programs = {"kubelet": kubelet, "agent": agent}
@@ -38,8 +38,8 @@ class Pair:
         """Return the exit code of the container, once both programs have ended."""
         for number in _ENDING:
             signal.signal(number, self._on_signal)
-        # What is there now is never looked at in a child: its memory stays shared with this process. It is modules: to
-        # collect what little is garbage among them would take 50 ms of each start.
+        # The collector of a child never touches the present objects, so their memory stays shared with this process.
+        # Nearly all are modules: a collection now would take 50 ms of each start and free next to nothing.
         gc.freeze()
         gc.enable()
         for name in self._programs:
@@ -50,17 +50,17 @@ class Pair:
                 self._end("agent")
                 return code
             if code == tasks.EXIT_USER_ERROR:
-                # It has reported what a user has to fix; another start would report it again.
+                # It has reported what the user has to fix; another start would only report it again.
                 self._end("kubelet")
                 self._end("agent")
                 return code
             if not (self._stopping and name == "agent"):
-                _log.error("program_ended", program=name, code=code, note="it is started again")
+                _log.error("program_ended", program=name, code=code, note="restarting it")
                 self._pause(RESTART_PAUSE_S)
                 self._start(name)
 
     def _start(self, name: str) -> None:
-        # A signal of between fork and the child's own handling of signals would be taken for this process's.
+        # Between fork and the child's own signal handlers, a signal would run this process's handler in the child.
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         self._pids[name] = pid = fork(self._programs[name])
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
@@ -83,24 +83,24 @@ class Pair:
                 self._wait()
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        # A second one ends the kubelet at once, as it does outside of containers.
+        # A second signal ends the kubelet at once, as outside of containers.
         self._stopping = True
         if "kubelet" in self._pids:
             os.kill(self._pids["kubelet"], signal.SIGTERM)
 
 
-def heed() -> None:
-    """End this process as soon as it is asked to, until a pair runs.
+def exit_on_signals() -> None:
+    """Exit at once on SIGTERM or SIGINT, until a pair runs.
 
-    The kernel hands the first process of a container no signal that it has not asked for: ending a container that
-    still imports would wait for all of the engine's patience.
+    The kernel delivers to the first process of a container only signals for which it has a handler. Without one, the
+    engine would wait for its whole stop timeout while the process still imports.
     """
     for number in _ENDING:
         signal.signal(number, lambda *_: os._exit(tasks.EXIT_OK))
 
 
 def fork(program: Program) -> int:
-    """Return the id of a process in which `program` runs to its end."""
+    """Fork a process that runs `program`, and return its id."""
     pid = os.fork()
     if pid == 0:
         for number in _ENDING:

@@ -1,24 +1,27 @@
-"""How large a container is, by its own cgroup, and whether it can see its CPU pressure there."""
+"""The size of a container, from its own cgroup, and whether its CPU pressure can be read there."""
 
 import dataclasses
 import os
 import pathlib
 
-from carico_agent.telemetry import cgroup_cpu, cgroup_memory, cgroup_tree, kernel_file, meminfo, port
+from carico_agent.telemetry import port
+from carico_agent.telemetry.cgroups import cpu_time, hierarchy, working_set
+from carico_agent.telemetry.proc import kernel_file, meminfo
 from carico_core.domain import errors
 
-# Kubelet and agent take 110 MiB (measured); importing them in less would end in the kernel's words, not in ours.
+# Kubelet and agent take 110 MiB (measured). With less, the kernel would kill the import without an error of ours.
 LEAST_MEMORY_BYTES = 192 * 2**20
 PROC = pathlib.Path("/proc")
-# In a container its own group is the root of what is mounted.
+# In a container, its own group is the root of the mounted tree.
 OWN_GROUP = "."
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """What a container may use. `without`: why its CPU pressure is not to be had from its cgroup; empty where it is.
+    """What a container may use.
 
-    `free_bytes`: of the machine's memory, whatever the container's limit is.
+    `without`: why its CPU pressure cannot be read from its cgroup; empty where it can. `free_bytes`: free memory of the
+    machine, whatever the container's limit is.
     """
 
     real_cores: float
@@ -29,23 +32,23 @@ class Size:
 
 def read(proc: pathlib.Path = PROC) -> Size:
     """Return the size of this container; the machine's where it has no limits."""
-    said = kernel_file.KernelFile(proc / "meminfo").read()
-    host_bytes, free_bytes = (int(each) for each in meminfo.parse_meminfo(said, meminfo.FreeBy.AVAILABLE))
+    text = kernel_file.KernelFile(proc / "meminfo").read()
+    host_bytes, free_bytes = (int(each) for each in meminfo.parse_meminfo(text, meminfo.FreeBy.AVAILABLE))
     machine_cores = float(os.cpu_count() or 1)
     try:
-        group = cgroup_tree.discover(proc / "mounts").group(OWN_GROUP)
+        group = hierarchy.discover(proc / "mounts").group(OWN_GROUP)
     except port.Absent as error:
         return Size(real_cores=machine_cores, memory_bytes=host_bytes, free_bytes=free_bytes, without=str(error))
     return Size(
-        real_cores=min(cgroup_cpu.quota_cores(group) or machine_cores, machine_cores),
-        memory_bytes=int(cgroup_memory.limit_bytes(group, host_bytes=host_bytes)),
+        real_cores=min(cpu_time.quota_cores(group) or machine_cores, machine_cores),
+        memory_bytes=int(working_set.limit_bytes(group, host_bytes=host_bytes)),
         free_bytes=free_bytes,
         without=_without(group),
     )
 
 
 def check(found: Size) -> None:
-    """Raise `EnvironmentUnfit` where kubelet, agent and a first Pod have no room."""
+    """Raise `EnvironmentUnfit` where kubelet, agent and a first Pod do not fit into the memory."""
     for had_bytes, of, remedy in (
         (found.memory_bytes, "a container of", "raise its limit (CARICO_COMPOSE_NODE_MEMORY)"),
         (
@@ -61,11 +64,11 @@ def check(found: Size) -> None:
             )
 
 
-def _without(group: cgroup_tree.Group) -> str:
+def _without(group: hierarchy.Group) -> str:
     if group.pressure is None:
-        return f"a container sees no unified tree on this machine ({group.layout} cgroups)"
+        return f"containers have no unified cgroup tree on this machine ({group.layout} cgroups)"
     try:
-        # It is there and cannot be read where the kernel was started with psi=0.
+        # Where the kernel was started with psi=0, the file exists but cannot be read.
         group.pressure.read_bytes()
     except OSError as error:
         return f"{group.pressure}: {error.strerror}"

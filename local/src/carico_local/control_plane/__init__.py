@@ -4,5 +4,4 @@ commands       the command line of each program
 identity       users, kubeconfigs and tokens
 certificates   a certificate authority, by openssl
 standalone     a control plane by itself, for tests and benchmarks
-audit          what the API server logged of bindings
 """

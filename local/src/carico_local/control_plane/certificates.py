@@ -1,7 +1,6 @@
-"""A certificate authority of a cluster's own, and the certificates that it issues, made by the openssl command.
+"""The certificate authority of one cluster, and the certificates that it issues, made by the openssl command.
 
-The command and not a package: it is on every machine that speaks TLS, and this is the only place that would need the
-package.
+The command rather than a package: nearly every machine has it, and no other code would need the package.
 """
 
 import dataclasses
@@ -15,10 +14,10 @@ from collections.abc import Mapping, Sequence
 
 from carico_core.domain import errors
 
-# A cluster on one machine lives for days; ten years never matter, as in minikube.
+# A local cluster lives for days; ten years, as in minikube, never expire.
 DAYS = 3650
 _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-# The identifiers are what Python's strict verification (3.13 and later) asks for.
+# Python's strict verification (3.13 and later) requires the key identifiers.
 _CA_EXTENSIONS = "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign,cRLSign\nsubjectKeyIdentifier=hash\n"
 _LEAF_EXTENSIONS = (
     "basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature\nextendedKeyUsage={usages}\n"
@@ -27,7 +26,7 @@ _LEAF_EXTENSIONS = (
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class KeyPair:
     """A certificate and its key, as files."""
 
     certificate: pathlib.Path
@@ -36,18 +35,18 @@ class Pair:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Authority:
-    """One authority in a directory. `environ` finds openssl."""
+    """An authority whose files are in `directory`. `environ`: its PATH is searched for openssl."""
 
     directory: pathlib.Path
     environ: Mapping[str, str]
 
     @property
-    def pair(self) -> Pair:
+    def pair(self) -> KeyPair:
         """The authority's own certificate and key."""
         return self._pair("ca")
 
-    def ensure(self, name: str) -> Pair:
-        """Return the authority's own pair, made where absent. Raises `EnvironmentUnfit` without openssl."""
+    def ensure(self, name: str) -> KeyPair:
+        """Return the authority's own pair; create it where absent. Raises `EnvironmentUnfit` without openssl."""
         pair = self.pair
         if not pair.certificate.exists():
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -58,11 +57,11 @@ class Authority:
             )  # fmt: skip
         return pair
 
-    def issue(self, name: str, *, user: str, groups: Sequence[str] = (), hosts: Sequence[str] = ()) -> Pair:
-        """Return a pair kept under `name`, made where it is not there yet.
+    def issue(self, name: str, *, user: str, groups: Sequence[str] = (), hosts: Sequence[str] = ()) -> KeyPair:
+        """Return the pair stored under `name`; create it where absent.
 
-        user, groups: common name and organisations, which Kubernetes takes for a client's user and groups.
-        hosts: names and addresses under which a server is reached; without one it is a client's certificate.
+        user, groups: common name and organisations, which Kubernetes reads as a client's user and groups.
+        hosts: names and addresses of a server; without any, it is a client's certificate.
         """
         pair = self._pair(name)
         if pair.certificate.exists():
@@ -93,16 +92,16 @@ class Authority:
             path.unlink()
         return pair
 
-    def ensure_signing_key(self, name: str) -> Pair:
-        """Return a key and, in place of a certificate, its public half, that signs service accounts' tokens."""
-        pair = Pair(certificate=self.directory / f"{name}.pub", key=self.directory / f"{name}.key")
+    def ensure_signing_key(self, name: str) -> KeyPair:
+        """Return the key that signs service account tokens; its public key takes the certificate's place."""
+        pair = KeyPair(certificate=self.directory / f"{name}.pub", key=self.directory / f"{name}.key")
         if not pair.certificate.exists():
             self._openssl("genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", str(pair.key))
             self._openssl("pkey", "-in", str(pair.key), "-pubout", "-out", str(pair.certificate))
         return pair
 
-    def _pair(self, name: str) -> Pair:
-        return Pair(certificate=self.directory / f"{name}.crt", key=self.directory / f"{name}.key")
+    def _pair(self, name: str) -> KeyPair:
+        return KeyPair(certificate=self.directory / f"{name}.crt", key=self.directory / f"{name}.key")
 
     def _write(self, name: str, text: str) -> pathlib.Path:
         path = self.directory / name
@@ -118,8 +117,8 @@ class Authority:
             )
         done = subprocess.run([command, *arguments], capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            said = done.stderr.strip().splitlines() or ["no word why"]
-            raise errors.EnvironmentUnfit(f"`openssl {arguments[0]}` ended with {done.returncode}: {said[-1]}")
+            lines = done.stderr.strip().splitlines() or ["no reason given"]
+            raise errors.EnvironmentUnfit(f"`openssl {arguments[0]}` ended with {done.returncode}: {lines[-1]}")
 
 
 def _extensions(hosts: Sequence[str]) -> str:

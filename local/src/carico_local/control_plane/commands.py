@@ -1,4 +1,4 @@
-"""How each program of a real control plane is started: the flags, and why they are as they are."""
+"""The command line of each program of a real control plane, with the reasons for its flags."""
 
 import dataclasses
 import ipaddress
@@ -9,16 +9,16 @@ from collections.abc import Mapping, Sequence
 from carico_local.control_plane import identity
 
 ETCD, API, CONTROLLERS, SCHEDULER, KWOK = "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"
-# Requests a second of the controllers: their defaults (20) make a job of some hundred Pods wait for its own controller.
+# API requests per second of the controllers. With the default (20), a job of hundreds of Pods waits for its controller.
 _QPS, _BURST = 500, 1000
 _AUDIT_MEGABYTES = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
-    """Where the control plane listens. `hosts`: further names and addresses that its certificate is to bear.
+class Listeners:
+    """Where the control plane listens. `hosts`: further names and addresses for its certificate.
 
-    `advertised`: the address that Pods get for it, if not `address`.
+    `advertised`: the address that Pods use, where it is not `address`.
     """
 
     ports: Mapping[str, int]
@@ -43,16 +43,16 @@ class Network:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ControlPlane:
-    """The command lines of a control plane, all of whose files are in one directory."""
+class CommandLines:
+    """The command lines of a control plane whose files are all in one directory."""
 
     binaries: Mapping[str, str]
     directory: pathlib.Path
-    network: Network
+    network: Listeners
     identities: identity.Identities
 
     def write_configuration(self, cluster: str, *, users: Mapping[str, identity.User]) -> None:
-        """Write identities, kubeconfigs and what else the commands read. Raises `EnvironmentUnfit` without openssl."""
+        """Write identities, kubeconfigs and all other files of the commands. Raises `EnvironmentUnfit`."""
         everyone = {**identity.COMPONENTS, **users}
         self.identities.write(cluster, hosts=self.network.names, users=everyone)
         for component, user in everyone.items():
@@ -63,23 +63,23 @@ class ControlPlane:
 
     @property
     def audit_log(self) -> pathlib.Path:
-        """Every binding that the API server was asked for, one JSON line each: the last word on what was bound."""
+        """Every binding request that the API server received, one JSON line each: the authoritative record."""
         return self.directory / "bindings.log"
 
     def etcd(self) -> tuple[str, ...]:
-        """Return the store. No fsync: it need not outlive the machine, and each write would wait for the disk."""
+        """Return etcd's command. No fsync: the data need not survive the machine, and each write would wait for it."""
         url = f"http://127.0.0.1:{self.network.ports[ETCD]}"
         return (
             self.binaries[ETCD],
             *_flags(
                 data_dir=self.directory / "etcd", listen_client_urls=url, advertise_client_urls=url,
-                # No member joins: any free port will do.
+                # No member joins, so any free port will do.
                 listen_peer_urls="http://127.0.0.1:0", unsafe_no_fsync=True, log_level="warn",
             ),
         )  # fmt: skip
 
     def api(self) -> tuple[str, ...]:
-        """Return the API server, with the authorization of a production cluster."""
+        """Return the API server's command, with the authorization of a production cluster."""
         authority, keys = self.identities.authority, self.identities.directory
         return (
             self.binaries[API],
@@ -90,7 +90,7 @@ class ControlPlane:
                 client_ca_file=authority.pair.certificate, token_auth_file=self.identities.token_file,
                 kubelet_client_certificate=keys / "api-kubelet-client.crt",
                 kubelet_client_key=keys / "api-kubelet-client.key",
-                # By default names come first, and nodes of one machine are in no DNS.
+                # The default prefers host names, and local nodes are not in DNS.
                 kubelet_preferred_address_types="InternalIP",
                 service_account_issuer="https://kubernetes.default.svc.cluster.local",
                 service_account_key_file=keys / "service-account.pub",
@@ -103,7 +103,7 @@ class ControlPlane:
         )  # fmt: skip
 
     def controllers(self) -> tuple[str, ...]:
-        """Jobs, garbage collection, namespaces, node lifecycle and the rest; not the Pods' address ranges of nodes."""
+        """Return the controller manager's command: every controller but node IPAM."""
         authority, keys = self.identities.authority, self.identities.directory
         kubeconfig = self.identities.kubeconfig(identity.CONTROLLERS)
         return (
@@ -120,7 +120,7 @@ class ControlPlane:
         )  # fmt: skip
 
     def scheduler(self) -> tuple[str, ...]:
-        """Return the default scheduler, for Pods that do not ask for CARICO."""
+        """Return the default scheduler's command, for Pods that do not name CARICO."""
         kubeconfig = self.identities.kubeconfig(identity.SCHEDULER)
         return (
             self.binaries[SCHEDULER],
@@ -132,13 +132,13 @@ class ControlPlane:
         )  # fmt: skip
 
     def kwok(self) -> tuple[str, ...]:
-        """Play the kubelet of every Node that bears kwok's annotation."""
+        """Return kwok's command: it plays the kubelet of every Node that has its annotation."""
         return (
             self.binaries[KWOK],
             *_flags(
                 kubeconfig=self.identities.kubeconfig(identity.KWOK),
                 manage_all_nodes=False, manage_nodes_with_annotation_selector=KWOK_SELECTOR,
-                # As kubelets do; kwok renews them for all its nodes.
+                # As kubelets have it; kwok renews the Leases of all its nodes.
                 node_lease_duration_seconds=40, config=KWOK_STAGES,
                 server_address=f"127.0.0.1:{self.network.ports[KWOK]}",
             ),
@@ -153,7 +153,7 @@ class ControlPlane:
         return self.directory / "kube-scheduler.json"
 
     def _aggregation(self) -> dict[str, object]:
-        """Without it the controllers complain every few seconds (and no metrics API could be added)."""
+        """Return the flags of API aggregation: without them the controllers log an error every few seconds."""
         proxies = self.identities.proxies
         return {
             "requestheader_client_ca_file": proxies.pair.certificate,
@@ -166,8 +166,8 @@ class ControlPlane:
         }
 
     def _reachability(self) -> dict[str, object]:
-        # An Endpoints object must not hold a loopback address; Pods of a loopback cluster are processes of this
-        # machine and use the kubeconfig.
+        # Endpoints must not contain a loopback address. Pods of a cluster on loopback are processes of this machine and
+        # use the kubeconfig instead.
         advertised = self.network.advertised or self.network.address
         if ipaddress.ip_address(advertised).is_loopback:
             return {"endpoint_reconciler_type": "none"}
@@ -203,7 +203,7 @@ _AUDIT_POLICY = {
 
 
 def _flags(**values: object) -> Sequence[str]:
-    """Return flags as Go programs take them: `--data-dir=x`, `--leader-elect=false`."""
+    """Return flags in the form of Go programs: `--data-dir=x`, `--leader-elect=false`."""
     return [
         f"--{name.replace('_', '-')}={str(value).lower() if isinstance(value, bool) else value}"
         for name, value in values.items()

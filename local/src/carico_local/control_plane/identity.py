@@ -1,4 +1,4 @@
-"""Who may do what at a real control plane: bearer tokens, kubeconfigs, keys, kept in one directory."""
+"""Users of a real control plane: bearer tokens, kubeconfigs and keys, in one directory."""
 
 import base64
 import contextlib
@@ -23,7 +23,7 @@ ADMIN, CONTROLLERS, SCHEDULER, KWOK = "admin", "controller-manager", "scheduler"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """A user as the API server's token file names one."""
+    """A user as in the API server's token file."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -39,32 +39,32 @@ COMPONENTS = {
 
 
 def node_user(name: str) -> User:
-    """Return a node's own identity, which the Node authorizer holds to its own objects."""
+    """Return a node's own identity, which the Node authorizer restricts to the node's own objects."""
     return User(name=f"system:node:{name}", groups=(NODES_GROUP,))
 
 
 class Identities:
-    """The authority, tokens and kubeconfigs in `directory`; what is there already stays as it is."""
+    """The authority, tokens and kubeconfigs in `directory`; existing ones are kept."""
 
     def __init__(self, directory: pathlib.Path, environ: Mapping[str, str]) -> None:
         self.directory = directory
         self.authority = certificates.Authority(directory=directory, environ=environ)
-        # Certificates of this authority may speak for any user: the API server's own, to aggregated APIs, and no other.
+        # A certificate of this authority may impersonate any user. Only the API server has one, for aggregated APIs.
         self.proxies = certificates.Authority(directory=directory / "front-proxy", environ=environ)
 
     @property
     def token_file(self) -> pathlib.Path:
-        """Every token with its user, as --token-auth-file takes it."""
+        """Every token with its user, in the format of --token-auth-file."""
         return self.directory / "tokens.csv"
 
     def kubeconfig(self, component: str) -> pathlib.Path:
-        """Return where a component's kubeconfig is."""
+        """Return the path of a component's kubeconfig."""
         return self.directory / f"{component}.kubeconfig"
 
     def write(self, cluster: str, *, hosts: Sequence[str], users: Mapping[str, User]) -> None:
         """Make the authority, the API server's pairs and a token for each user. Raises `EnvironmentUnfit`."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        # Keys and tokens are the owner's alone.
+        # Only the owner may read keys and tokens.
         self.directory.chmod(0o700)
         self.authority.ensure(f"{cluster}-ca")
         self.authority.issue("api", user="kube-apiserver", hosts=hosts)
@@ -80,7 +80,7 @@ class Identities:
                 writer.writerow([token, user.name, key, ",".join(user.groups)])
 
     def token(self, user: User) -> str:
-        """Return the user's bearer token. Raises `KeyError` for one that `write` did not get."""
+        """Return the user's bearer token. Raises `KeyError` for a user that was not passed to `write`."""
         return self._tokens()[user.name]
 
     def write_kubeconfig(self, path: pathlib.Path, *, cluster: str, url: str, user: User) -> None:

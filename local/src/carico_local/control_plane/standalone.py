@@ -1,4 +1,4 @@
-"""A real control plane by itself, started and ended by its holder: for tests and benchmarks.
+"""A real control plane by itself, started and stopped by its caller: for tests and benchmarks.
 
 `carico up --control-plane real` runs the same commands under its supervisor.
 """
@@ -14,7 +14,7 @@ from concurrent import futures
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 from carico_local.binaries import tools
-from carico_local.cluster import ports, processes
+from carico_local.cluster import machine, processes
 from carico_local.cluster.services import readiness
 from carico_local.control_plane import commands, identity
 
@@ -22,7 +22,7 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 _LOOK_EVERY_S = 0.02
 _LAST_LINES = 3
-# In this order; ended in the other, since an API server without its etcd takes most of a minute to end.
+# Started in this order and stopped in reverse: an API server without its etcd takes most of a minute to end.
 ALL = (commands.ETCD, commands.API, commands.CONTROLLERS, commands.SCHEDULER, commands.KWOK)
 DEFAULT = (commands.ETCD, commands.API, commands.CONTROLLERS)
 _HEALTH = {
@@ -34,7 +34,7 @@ _HEALTH = {
 
 
 class Standalone:
-    """One control plane over `directory`. `stop` and `start` again go on with what it had kept, on the same ports."""
+    """One control plane over `directory`. After `stop`, `start` continues with the stored data on the same ports."""
 
     def __init__(
         self, directory: pathlib.Path, *, environ: Mapping[str, str], clock: clocks.Clock,
@@ -46,15 +46,15 @@ class Standalone:
         self._environ = dict(environ)
         self._parts = [part for part in ALL if part in set(parts)]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        # Children end with the thread that started them: this one lives as long as the program.
+        # A child ends with the thread that started it: this thread lives as long as the program.
         self._parent = futures.ThreadPoolExecutor(1, thread_name_prefix="control-plane")
         directory.mkdir(parents=True, exist_ok=True)
-        free = ports.choose(str(directory), len(ALL))
-        self.network = commands.Network(
+        free = machine.free_ports(str(directory), len(ALL))
+        self.network = commands.Listeners(
             ports=dict(zip(ALL, free, strict=True)), address=address, hosts=tuple(hosts)
         )  # fmt: skip
         self.identities = identity.Identities(directory / "identities", environ)
-        self.plane = commands.ControlPlane(
+        self.plane = commands.CommandLines(
             binaries={part: str(found[part].path) for part in self._parts}, directory=directory,
             network=self.network, identities=self.identities,
         )  # fmt: skip
@@ -67,11 +67,11 @@ class Standalone:
 
     @property
     def kubeconfig(self) -> pathlib.Path:
-        """The administrator's."""
+        """The administrator's kubeconfig."""
         return self.identities.kubeconfig(identity.ADMIN)
 
     def start(self) -> "Standalone":
-        """Return the control plane, ready. Raises `EnvironmentUnfit` with its last words where it does not come up."""
+        """Start the control plane and wait until it is ready. Raises `EnvironmentUnfit` with the last log lines."""
         starters: dict[str, Callable[[], tuple[str, ...]]] = {
             commands.ETCD: self.plane.etcd, commands.API: self.plane.api, commands.CONTROLLERS: self.plane.controllers,
             commands.SCHEDULER: self.plane.scheduler, commands.KWOK: self.plane.kwok,
@@ -79,7 +79,7 @@ class Standalone:
         try:
             for part in self._parts:
                 self._start(part, starters[part]())
-                # The others only wait for the API, and log much while they do.
+                # The others only wait for the API, and log a lot while they do.
                 if part == commands.API:
                     self._await(part)
             for part in self._parts:
@@ -90,7 +90,7 @@ class Standalone:
         return self
 
     def stop(self) -> None:
-        """End everything in order; what was kept stays in the directory."""
+        """Stop everything in order; the stored data stays in the directory."""
         for part in reversed(self._parts):
             process = self._processes.pop(part, None)
             if process is None:
@@ -103,7 +103,7 @@ class Standalone:
                 process.wait()
 
     def kill(self) -> None:
-        """Kill everything at once, as a machine's fault would."""
+        """Kill everything at once, as a machine failure would."""
         for process in self._processes.values():
             process.kill()
         for process in self._processes.values():
@@ -111,11 +111,11 @@ class Standalone:
         self._processes.clear()
 
     def pid(self, part: str) -> int:
-        """Return the process of one part. Raises `KeyError` where it does not run."""
+        """Return the process id of one part. Raises `KeyError` where it does not run."""
         return self._processes[part].pid
 
     def log(self, part: str) -> pathlib.Path:
-        """Return what a part wrote."""
+        """Return the path of a part's log."""
         return self.directory / f"{part}.log"
 
     def _start(self, part: str, argv: tuple[str, ...]) -> None:

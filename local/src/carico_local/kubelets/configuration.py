@@ -1,15 +1,16 @@
-"""The configuration files of one node, with the reason of each setting that is not a default. Pure."""
+"""The configuration files of one node, with the reason for each setting that is not a default. Pure."""
 
 import dataclasses
 import ipaddress
 import json
 from collections.abc import Mapping
 
-# The range of all Pods and that of each node's; kubeadm's usual range. Only nodes know it, so clusters may share it.
+# The range of all Pods (kubeadm's usual one) and the prefix of each node's. Only the nodes route it, so clusters may
+# share it.
 CLUSTER_RANGE = ipaddress.IPv4Network("10.244.0.0/16")
 _NODE_PREFIX = 24
 MOST_NODES = 2 ** (_NODE_PREFIX - CLUSTER_RANGE.prefixlen) - 1
-# The first addresses of a network are the gateway's and spare.
+# The first addresses of a network are for the gateway and spare.
 _FIRST_NODE = 10
 SANDBOX_IMAGE = "docker.io/carico/busybox:1"
 DOMAIN = "cluster.local"
@@ -18,8 +19,8 @@ _MILLI = 1000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """What a kubelet would take for its node's size, which is the whole machine's."""
+class HostSize:
+    """The size of the whole machine, which a kubelet takes for its node's size."""
 
     cpus: float
     memory_bytes: int
@@ -27,7 +28,7 @@ class Machine:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One node. `number` counts from 1 and gives it its addresses; that of the first node is the network's `first`."""
+    """One node. Its addresses follow from `number`, counted from 1; node 1 has address `first` of the network."""
 
     name: str
     number: int
@@ -47,7 +48,7 @@ class Node:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Kubeconfigs:
-    """Whole kubeconfigs as text: of the kubelet, of kube-proxy, and of the DNS server."""
+    """Kubeconfigs as text: of the kubelet, of kube-proxy, and of the DNS server."""
 
     kubelet: str
     proxy: str
@@ -55,10 +56,10 @@ class Kubeconfigs:
 
 
 def files(
-    node: Node, *, others: tuple[Node, ...], network: ipaddress.IPv4Network, machine: Machine,
+    node: Node, *, others: tuple[Node, ...], network: ipaddress.IPv4Network, machine: HostSize,
     kubeconfigs: Kubeconfigs, authority: str, plugins: str,
 ) -> dict[str, str]:  # fmt: skip
-    """Return the text of each file that a node finds in /carico. `plugins`: where it finds those of its network."""
+    """Return the text of each file in a node's /carico. `plugins`: directory of the network plugins."""
     address = node.address(network)
     environment = {
         "NODE_NAME": node.name, "NODE_IP": address, "POD_RANGE": node.pods, "CLUSTER_RANGE": CLUSTER_RANGE,
@@ -78,8 +79,8 @@ def files(
     }
 
 
-# restrict_oom_score_adj, disable_apparmor: a virtual machine may lack CAP_SYS_RESOURCE and AppArmor's
-# tools; Pods then run without lowered scores, which no test or demo needs.
+# restrict_oom_score_adj, disable_apparmor: a virtual machine may lack CAP_SYS_RESOURCE and AppArmor's tools. Pods then
+# run without lowered OOM scores, which no test or demo needs.
 _CONTAINERD = f"""version = 2
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{SANDBOX_IMAGE}"
@@ -90,7 +91,7 @@ _CONTAINERD = f"""version = 2
   conf_dir = "/carico"
 """
 
-# On the node's own address, so that no Service and no Pod is needed before names are.
+# On the node's own address, so that DNS needs neither a Service nor a Pod.
 _COREFILE = """.:53 {{
     bind {address}
     errors
@@ -110,7 +111,7 @@ def _cni(node: Node) -> Mapping[str, object]:
         "type": "bridge",
         "bridge": "cni0",
         "isGateway": True,
-        # The entry script masquerades what leaves the cluster, and nothing else: Pods see each other's own addresses.
+        # The entry script masquerades only traffic that leaves the cluster: Pods see each other's own addresses.
         "ipMasq": False,
         "hairpinMode": True,
         "ipam": {"type": "host-local", "ranges": [[{"subnet": str(node.pods)}]], "routes": [{"dst": "0.0.0.0/0"}]},
@@ -119,13 +120,13 @@ def _cni(node: Node) -> Mapping[str, object]:
     return {"cniVersion": "0.4.0", "name": "carico", "plugins": [bridge, ports]}
 
 
-def _kubelet(node: Node, address: str, machine: Machine) -> Mapping[str, object]:
+def _kubelet(node: Node, address: str, machine: HostSize) -> Mapping[str, object]:
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
         "cgroupDriver": "cgroupfs",
-        # Machines with v1 cgroups are what CI has; 1.36 refuses them by default.
+        # CI machines have v1 cgroups, which 1.36 refuses by default.
         "failCgroupV1": False,
         "failSwapOn": False,
         "authentication": {
@@ -134,23 +135,23 @@ def _kubelet(node: Node, address: str, machine: Machine) -> Mapping[str, object]
         "authorization": {"mode": "Webhook"},
         "clusterDNS": [address],
         "clusterDomain": DOMAIN,
-        # The node's own cgroup bounds it; the kubelet sees the machine's size and must leave out the rest.
+        # The node's own cgroup limits it; the kubelet sees the machine's size and must reserve the rest.
         "enforceNodeAllocatable": [],
         "kubeReserved": _reserved(node, machine),
-        # The machine's disk is not the node's: its pressure must evict no Pod, and images are imported only once.
+        # The disk is the machine's, not the node's: its pressure must evict no Pod, and images are imported only once.
         "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%"},
         "imageGCHighThresholdPercent": 100,
         "localStorageCapacityIsolation": False,
         "oomScoreAdj": 0,
         "makeIPTablesUtilChains": False,
-        # A job's Pods come at once; the defaults (5 and 10) are meant for registries.
+        # All Pods of a job arrive at once, and there is no registry to protect.
         "serializeImagePulls": False,
         "nodeStatusUpdateFrequency": "5s",
         "shutdownGracePeriod": "0s",
     }  # fmt: skip
 
 
-def _reserved(node: Node, machine: Machine) -> Mapping[str, str]:
+def _reserved(node: Node, machine: HostSize) -> Mapping[str, str]:
     cpu = max(0, round((machine.cpus - node.cpus) * _MILLI))
     return {"cpu": f"{cpu}m", "memory": str(max(0, machine.memory_bytes - node.memory_bytes))}
 
@@ -163,7 +164,7 @@ def _proxy(node: Node) -> Mapping[str, object]:
         "hostnameOverride": node.name,
         "mode": "iptables",
         "clusterCIDR": str(CLUSTER_RANGE),
-        # The machine's own limits, which a node must not change.
+        # These limits are the machine's: a node must not change them.
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
         "iptables": {"minSyncPeriod": "0s"},
     }

@@ -1,8 +1,7 @@
 """Images without a builder: files of this machine, with the libraries they need, as an archive of one layer.
 
-`docker save` writes the same.
-
-Format: https://github.com/moby/docker-image-spec (version 1.2); containerd imports it, and so does every engine.
+The format is that of `docker save` (https://github.com/moby/docker-image-spec, version 1.2), which containerd and every
+engine import.
 """
 
 import dataclasses
@@ -22,14 +21,14 @@ from carico_core.domain import errors
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _LAYER = "layer.tar"
-# Files named at once; the limit on a command's length is far beyond.
+# Files per command line; the limit on its length is far higher.
 _FILES_AT_ONCE = 100
 _LIBRARY = re.compile(r"^\t(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """What an image holds: files by their path in it, texts that are programs, and how it runs."""
+    """The content of an image: files by their path in it, scripts, links, environment and command."""
 
     tag: str
     files: Mapping[str, pathlib.Path]
@@ -40,7 +39,7 @@ class Image:
 
     @property
     def key(self) -> str:
-        """What an archive of the image is known by; files by size and time, since reading them all takes seconds."""
+        """The key of the archive; it uses size and time of the files, since reading them all takes seconds."""
         known = hashlib.sha256()
         for name, path in sorted(self.files.items()):
             stat = path.stat()
@@ -63,14 +62,14 @@ def write(image: Image, target: pathlib.Path) -> None:
             archive.add(layer, _LAYER)
             _add_text(archive, "config.json", json.dumps(_config(image, digest)))
             _add_text(archive, "manifest.json", json.dumps(manifest))
-        # Atomically: readers find all of the archive or nothing.
+        # Atomically: readers find the whole archive or none.
         whole.rename(target)
 
 
 def _write_layer(image: Image, archive: tarfile.TarFile) -> None:
     for name, path in sorted(image.files.items()):
         entry = archive.gettarinfo(path.resolve(), name.removeprefix("/"))
-        # Owned by root; times stay, since Python compares them with what it has compiled.
+        # Owned by root. Times are kept, since Python compares them with those in its bytecode.
         entry.uid = entry.gid = 0
         entry.uname = entry.gname = "root"
         entry.type, entry.linkname = tarfile.REGTYPE, ""
@@ -102,19 +101,19 @@ def _config(image: Image, digest: str) -> Mapping[str, object]:
 
 
 def shared_libraries(files: Iterable[pathlib.Path]) -> dict[str, pathlib.Path]:
-    """Return the shared libraries that programs need, loader included, by path: as the loader says, by `ldd`.
+    """Return the shared libraries that programs need, by path, including the loader, as listed by `ldd`.
 
     Raises `EnvironmentUnfit` without ldd.
     """
     wanted, found = [str(path) for path in files], {}
     for first in range(0, len(wanted), _FILES_AT_ONCE):
         try:
-            said = subprocess.run(
+            output = subprocess.run(
                 ["ldd", *wanted[first : first + _FILES_AT_ONCE]], capture_output=True, text=True, check=False
             ).stdout
         except OSError as error:
-            raise errors.EnvironmentUnfit(f"ldd, which comes with the C library, does not run: {error}") from error
-        for match in _LIBRARY.finditer(said):
+            raise errors.EnvironmentUnfit(f"cannot run ldd, which is part of the C library: {error}") from error
+        for match in _LIBRARY.finditer(output):
             path = os.path.normpath(match[1])
             found[path] = pathlib.Path(path)
     return found

@@ -1,8 +1,8 @@
-"""Images that nodes have from their start, made of this machine's files, so that nothing is pulled or built.
+"""The images that nodes start with, made from this machine's files, so that nothing is pulled or built.
 
-Sandboxes of Pods, and jobs that need but a shell, run this machine's busybox. The workloads of `carico submit` run the
-Python that runs this tool: the interpreter, its library and numpy keep their places on this machine, and so does each
-shared library that they name, so that nothing in them needs to know that it has moved. Their code lies in /carico.
+Sandboxes of Pods, and jobs that only need a shell, run this machine's busybox. The workloads of `carico submit` run on
+the Python that runs this tool: the interpreter, its library and all shared libraries have the same paths as on this
+machine, so that no path in them changes. numpy and the code of the workloads are in /carico.
 """
 
 import importlib.util
@@ -23,12 +23,12 @@ TAG = f"docker.io/{job.IMAGE}"
 _SHELL_COMMANDS = ("sh", "sleep", "cat", "echo", "wget", "nslookup", "dd")
 _CODE = "/carico"
 _PROGRAM = "import sys\n\nfrom carico_local.workloads import main\n\nsys.exit(main.main())\n"
-# What the workloads import of our own, and no more: any other change would be another image.
+# The modules of ours that the workloads import, and no others: a change in any of them makes a new image.
 _CORE = ("__init__.py", "domain/*.py", "runtime/__init__.py", "runtime/process/__init__.py", "runtime/process/clock.py")
 _LOCAL = ("__init__.py", "workloads/*.py")
-# Images are large and each new version of ours makes one; clusters that still run may use those of before.
+# Images are large, and each change of our code makes a new one; running clusters may still use older ones.
 _KEPT = 3
-# Of Python's library: what no workload imports, and others' packages.
+# Parts of Python's library that no workload imports, and third-party packages.
 _LEFT_OUT = frozenset(
     ("site-packages", "dist-packages", "test", "tests", "idlelib", "tkinter", "ensurepip", "lib2to3", "turtledemo",
      "pydoc_data")
@@ -36,10 +36,10 @@ _LEFT_OUT = frozenset(
 
 
 def ensure_sandbox(busybox: pathlib.Path, environ: Mapping[str, str]) -> pathlib.Path:
-    """Return the archive of the sandboxes' image, made where the user's cache has none. Raises `EnvironmentUnfit`."""
+    """Return the archive of the sandboxes' image; create it where the cache has none. Raises `EnvironmentUnfit`."""
     image = image_archive.Image(
         tag=configuration.SANDBOX_IMAGE,
-        # A static one names no library; any other brings its own.
+        # A static busybox has no shared libraries; otherwise they are included.
         files={"/bin/busybox": busybox, **image_archive.shared_libraries([busybox])},
         links={f"/bin/{name}": "busybox" for name in _SHELL_COMMANDS},
         environ={"PATH": "/bin"},
@@ -51,40 +51,42 @@ def ensure_sandbox(busybox: pathlib.Path, environ: Mapping[str, str]) -> pathlib
             try:
                 image_archive.write(image, target)
             except OSError as error:
-                raise errors.EnvironmentUnfit(f"no image of Pods' sandboxes: {error}") from error
+                raise errors.EnvironmentUnfit(f"cannot write the image of Pod sandboxes: {error}") from error
     return target
 
 
-def ensure_workloads(environ: Mapping[str, str], *, tell: Callable[[str], None]) -> pathlib.Path:
-    """Return the archive of the workloads' image, made where the user's cache has none. Raises `EnvironmentUnfit`."""
+def ensure_workloads(environ: Mapping[str, str], *, report: Callable[[str], None]) -> pathlib.Path:
+    """Return the archive of the workloads' image; create it where the cache has none. Raises `EnvironmentUnfit`."""
     image = of_this_python()
     target = cache.directory(environ) / f"workload-{image.key}.tar"
     with cache.locked(target, lambda: None):
         if not target.exists():
-            tell(f"making the workloads' image {job.IMAGE} of this Python (once)")
+            report(f"making the workloads' image {job.IMAGE} from this Python (once)")
             try:
                 image_archive.write(image, target)
             except OSError as error:
-                raise errors.EnvironmentUnfit(f"no image of the workloads: {error}") from error
+                raise errors.EnvironmentUnfit(f"cannot write the image of the workloads: {error}") from error
             _remove_old(target.parent)
     return target
 
 
 def of_this_python() -> image_archive.Image:
-    """Return the workloads' image: interpreter, library, numpy, workloads, and the shared libraries of them all."""
+    """Return the workloads' image: interpreter, library, numpy, workloads, and all their shared libraries."""
     interpreter = pathlib.Path(sys.executable).resolve()
     library = {str(path): path for path in _library()}
     code = dict(_code())
     machine_code = [interpreter, *(path for path in (*library.values(), *code.values()) if _is_shared(path))]
-    # numpy's own libraries lie next to it, in their new place too.
-    beside = set(code.values())
-    shared = {name: path for name, path in image_archive.shared_libraries(machine_code).items() if path not in beside}
+    # numpy's own libraries are next to it, also in the image.
+    libraries = set(code.values())
+    shared = {
+        name: path for name, path in image_archive.shared_libraries(machine_code).items() if path not in libraries
+    }
     files = {str(interpreter): interpreter, **library, **shared, **code}
     return image_archive.Image(
         tag=TAG,
         files=files,
         scripts={"/usr/local/bin/carico-workload": f"#!{interpreter}\n{_PROGRAM}"},
-        # A node's Pods share its cores: BLAS must not start a thread for each of the machine's.
+        # The Pods of a node share its cores: BLAS must not start a thread for each core of the machine.
         environ={"PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONPATH": _CODE, "PYTHONUNBUFFERED": "1",
                  "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1"},
         command=("carico-workload", "--help"),
@@ -104,11 +106,11 @@ def _library() -> Iterator[pathlib.Path]:
 
 
 def _code() -> Iterator[tuple[str, pathlib.Path]]:
-    """Yield what lies in /carico: numpy with the libraries that its wheel brings, and of our own what runs in a Pod."""
-    # Found and not imported: it would stay in every process that starts a node.
+    """Yield the content of /carico: numpy with its wheel's libraries, and our modules that run in a Pod."""
+    # Not imported: it would stay in the memory of every process that starts a node.
     numpy = _folder(getattr(importlib.util.find_spec("numpy"), "origin", None))
-    beside = numpy.with_name("numpy.libs")
-    for package in (numpy, *([beside] if beside.is_dir() else [])):
+    libraries = numpy.with_name("numpy.libs")
+    for package in (numpy, *([libraries] if libraries.is_dir() else [])):
         for path in _walk(package):
             yield f"{_CODE}/{path.relative_to(package.parent)}", path
     for package, parts in ((_folder(carico_core.__file__), _CORE), (_folder(carico_local.__file__), _LOCAL)):

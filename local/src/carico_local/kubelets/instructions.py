@@ -1,4 +1,4 @@
-"""The files of each node, written into a folder of its own: configuration, certificate authority, and its keys."""
+"""Writes the files of each node into its own directory: configuration, certificate authority, and keys."""
 
 import ipaddress
 import pathlib
@@ -11,22 +11,22 @@ PROXY, DNS = "kube-proxy", "dns"
 _USERS: Mapping[str, identity.User] = {
     # The bootstrap role system:node-proxier is bound to this name.
     PROXY: identity.User(name="system:kube-proxy"),
-    # It reads Services and EndpointSlices; a role for a server of one machine would be one more thing to make.
+    # It reads Services and EndpointSlices; a role of its own is not worth it on one machine.
     DNS: identity.User(name="carico-dns", groups=(identity.ADMIN_GROUP,)),
 }
 
 
 def users(nodes: Sequence[configuration.Node]) -> dict[str, identity.User]:
-    """Return the identities that the nodes' programs need, by the key that the control plane knows them by."""
+    """Return the identities that the nodes' programs need, by the control plane's key for each."""
     return {**_USERS, **{f"node-{node.name}": identity.node_user(node.name) for node in nodes}}
 
 
 def write(
     directory: pathlib.Path, *, nodes: Sequence[configuration.Node], network: ipaddress.IPv4Network, cluster: str,
-    identities: identity.Identities, url: str, machine: configuration.Machine,
+    identities: identity.Identities, url: str, machine: configuration.HostSize,
     plugins: str,
 ) -> None:  # fmt: skip
-    """Write each node's files into `directory`/NODE; `identities` must know `users(nodes)`."""
+    """Write each node's files into `directory`/NODE; `identities` must contain `users(nodes)`."""
 
     def kubeconfig(user: identity.User) -> str:
         path = directory / "kubeconfig"

@@ -1,7 +1,7 @@
-"""`python -m carico_local.kubelets.launcher NODE.json`: starts one node in namespaces of its own and waits for it.
+"""`python -m carico_local.kubelets.launcher NODE.json`: starts one node in its own namespaces and waits for it.
 
-Whatever ends this process ends the node: `unshare` dies with it, the node's first process with `unshare`, and with that
-one every process of the node, which the kernel sees to.
+The end of this process, for any reason, ends the node: the kernel ends `unshare` with it, the node's first process with
+`unshare`, and with that one every process of the node.
 """
 
 import dataclasses
@@ -21,9 +21,9 @@ from carico_core.runtime.process import settings
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
 from carico_local.cluster import processes
-from carico_local.kubelets import cgroups, network, programs
+from carico_local.kubelets import network, node_cgroups, programs
 
-# Where a node finds the plugins of its network: bound there, wherever the machine has them.
+# Where a node finds its network plugins: mounted there from wherever the machine has them.
 PLUGINS = "/carico-cni"
 _NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup")
 _UNSHARED_WITHIN_S = 20.0
@@ -31,8 +31,8 @@ _LOOK_EVERY_S = 0.02
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """One node, as it is written for its launcher. Paths are absolute; `commands` by the name that the node knows."""
+class Launch:
+    """The launcher's file about one node. Paths are absolute; `commands`: by the name that the node uses."""
 
     cluster: str
     name: str
@@ -50,9 +50,9 @@ class Node:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Return the exit code: the node's, or 2 with one line where it could not be started."""
+    """Return the exit code: the node's, or 2 with one line where the node could not be started."""
     given = sys.argv[1:] if argv is None else argv
-    node = Node(**json.loads(pathlib.Path(given[0]).read_text(encoding="utf-8")))
+    node = Launch(**json.loads(pathlib.Path(given[0]).read_text(encoding="utf-8")))
     try:
         return run(node)
     except (errors.EnvironmentUnfit, OSError) as error:
@@ -60,12 +60,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
 
 
-def run(node: Node) -> int:
-    """Return the exit code of the node, once it has ended. Raises `EnvironmentUnfit` or `OSError`."""
-    group = cgroups.node(node.cluster, node.name)
-    # What an earlier start of this node left: containers of which its containerd would know nothing.
+def run(node: Launch) -> int:
+    """Run the node to its end; return its exit code. Raises `EnvironmentUnfit` or `OSError`."""
+    group = node_cgroups.node(node.cluster, node.name)
+    # An earlier start of this node may have left containers, which the new containerd would not know.
     group.destroy()
-    cgroups.make(group, cpus=node.cpus, memory_bytes=node.memory_bytes)
+    node_cgroups.make(group, cpus=node.cpus, memory_bytes=node.memory_bytes)
     process = _start(node, group)
     signal.signal(signal.SIGTERM, lambda _number, _frame: process.kill())
     signal.signal(signal.SIGINT, lambda _number, _frame: process.kill())
@@ -82,10 +82,10 @@ def run(node: Node) -> int:
         group.destroy()
 
 
-def _start(node: Node, group: groups.Group) -> "subprocess.Popen[bytes]":
+def _start(node: Launch, group: groups.Group) -> "subprocess.Popen[bytes]":
     root, commands, images = _folders(node)
     reached = {"CARICO_GATEWAY": node.gateway, "CARICO_PREFIX": str(node.prefix)}
-    trees = "\n".join(f"{target} {controllers}" for target, controllers in cgroups.trees().items())
+    trees = "\n".join(f"{target} {controllers}" for target, controllers in node_cgroups.trees().items())
     end_with_parent = processes.end_with_parent(signal.SIGKILL)
     joins = group.procs_files
 
@@ -101,8 +101,8 @@ def _start(node: Node, group: groups.Group) -> "subprocess.Popen[bytes]":
     )  # fmt: skip
 
 
-def _folders(node: Node) -> tuple[str, str, str]:
-    """Return the node's empty root, and folders of links to its programs and images, made afresh."""
+def _folders(node: Launch) -> tuple[str, str, str]:
+    """Recreate the node's empty root and the directories of links to its programs and images; return their paths."""
     data = pathlib.Path(node.data)
     shutil.rmtree(data, ignore_errors=True)
     for name in ("root", "programs", "images"):
@@ -115,7 +115,7 @@ def _folders(node: Node) -> tuple[str, str, str]:
 
 
 def _until_unshared(process: "subprocess.Popen[bytes]") -> None:
-    """Wait until the process has a network of its own. Raises `EnvironmentUnfit` where it gets none."""
+    """Wait until the process has its own network namespace. Raises `EnvironmentUnfit` where it gets none."""
     own = os.readlink("/proc/self/ns/net")
     clock = clocks.SystemClock()
     deadline_s = clock.monotonic_s() + _UNSHARED_WITHIN_S
@@ -123,15 +123,15 @@ def _until_unshared(process: "subprocess.Popen[bytes]") -> None:
         if os.readlink(f"/proc/{process.pid}/ns/net") != own:
             return
         time.sleep(_LOOK_EVERY_S)
-    raise errors.EnvironmentUnfit("cannot make namespaces here: see the node's log, or use --nodes process")
+    raise errors.EnvironmentUnfit("cannot create namespaces here: see the node's log, or use --nodes process")
 
 
 def _step_aside(group: groups.Group, pid: int) -> None:
-    """On v2 move the first process aside: a group with a process of its own passes no controllers down."""
+    """On v2, move the first process to another group: a group with processes cannot enable controllers below it."""
     if group.layout.version is not layouts.Version.V2:
         return
-    beside = pathlib.PurePosixPath(f"{group.path}.runtime")
-    outer = groups.Group(layout=group.layout, path=str(beside))
+    outer_path = pathlib.PurePosixPath(f"{group.path}.runtime")
+    outer = groups.Group(layout=group.layout, path=str(outer_path))
     outer.create()
     for file in outer.procs_files:
         pathlib.Path(file).write_text(str(pid), encoding="ascii")

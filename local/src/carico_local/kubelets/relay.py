@@ -1,4 +1,4 @@
-"""A relay of TCP connections: from a network's address to a server of this machine that listens on loopback alone."""
+"""A TCP relay: from an address on a network to a server of this machine that listens only on loopback."""
 
 import argparse
 import asyncio
@@ -31,7 +31,7 @@ async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 def main() -> int:
-    """`python -m carico_local.kubelets.relay HOST PORT TO_PORT`; runs until it is ended."""
+    """Run `python -m carico_local.kubelets.relay HOST PORT TO_PORT` until it is stopped."""
     parser = argparse.ArgumentParser(prog="python -m carico_local.kubelets.relay")
     parser.add_argument("host")
     parser.add_argument("port", type=int)

@@ -2,7 +2,7 @@
 
 import sys
 
-from carico_local.node import main
+from carico_local.node import app
 
 if __name__ == "__main__":
-    sys.exit(main.main())
+    sys.exit(app.main())

@@ -1,46 +1,64 @@
-"""One emulated node, assembled: cgroup, runtime, log endpoint, registration, Pods."""
+"""One emulated node, assembled from cgroup, runtime, log endpoint, registration and Pods."""
 
 import asyncio
 import contextlib
 import dataclasses
 import os
+import pathlib
 import random
+import secrets
 import ssl
+from collections.abc import Sequence
 from typing import Any
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import api_actions, api_client
+from carico_core.runtime.kube import api_actions, api_client, cluster_access
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings as reading
 from carico_core.runtime.process import tasks
+from carico_local.api import access
 from carico_local.cgroups import layout, node_group
-from carico_local.node import settings, site
+from carico_local.node import settings
+from carico_local.node.containers import command as container_command
 from carico_local.node.pods import kubelet
 from carico_local.node.reporting import draining, events, log_server, registration, reporter
 from carico_local.node.runtime import client as runtime
-from carico_local.node.runtime import records
+from carico_local.node.runtime import records, users
 
-# What is left to say when the node stops must not hold up who stopped it. An API that is there takes milliseconds, or,
-# where the machine is short of CPUs, some seconds; a Pod whose end was not said would read as running for ever.
+# At most this long, a stopping node writes its last statuses. An API that runs takes milliseconds, or some seconds on
+# a busy machine; a Pod whose end is not written looks as if it ran for ever.
 _DRAIN_S = 4.0
+_PROGRAM = "carico-node"
 _log = logs.get("node")
 
 
+def main(argv: Sequence[str] | None = None) -> int:
+    """Return the exit code of the process."""
+    try:
+        chosen = reading.load(settings.NodeSettings, prefix="NODE", argv=argv, program=_PROGRAM)
+    except errors.UserError as error:
+        return tasks.report(error, program=_PROGRAM)
+    logs.setup(service="node")
+    return tasks.run(lambda stop: serve(chosen, clocks.SystemClock(), stop), program=_PROGRAM)
+
+
 async def serve(chosen: settings.NodeSettings, clock: clocks.Clock, stop: tasks.Stop) -> None:
-    """Run the node until it is asked to end and nothing of it is left but its object in the API."""
+    """Run the node until `stop`, and remove everything of it but its API object."""
     found = layout.read_layout() if chosen.cgroups == "auto" else layout.Layout(version=layout.Version.NONE, trees={})
     opened = node_group.open_node(
         found, cluster=chosen.cluster, node=chosen.name, cores=chosen.real_cores, memory_bytes=chosen.memory_bytes,
         period_us=round(chosen.quota_period_ms * 1000),
     )  # fmt: skip
     if chosen.cgroups == "none":
-        opened = dataclasses.replace(opened, reason="as was asked for")
+        opened = dataclasses.replace(opened, reason="as requested")
     if opened.group is None:
         _log.warning("fallback", fallback=opened.fallback, why=opened.reason, note="Pods run without quota and limits")
-    beside = None if opened.group is None else node_group.runtime_group(found, chosen.cluster, chosen.name)
-    kept = runtime.ensure_root(chosen.root)
-    containers = runtime.Runtime(kept.root, runtime_group=beside)
-    # Started while the Node is registered: Pods come once the API knows of the node.
+    runtime_group = None if opened.group is None else node_group.runtime_group(found, chosen.cluster, chosen.name)
+    pod_users = users.of_node(allow_root=chosen.allow_root)
+    kept = _open_records(chosen.root, pod_users)
+    containers = runtime.Runtime(kept.root, runtime_group=runtime_group)
+    # Connects while the Node is registered: Pods can only arrive after that.
     connected = asyncio.create_task(containers.connect(), name="runtime")
     try:
         client = await api_client.connect(
@@ -49,15 +67,16 @@ async def serve(chosen: settings.NodeSettings, clock: clocks.Clock, stop: tasks.
         try:
             await _run(
                 chosen, clock, stop,
-                client=client, opened=opened, kept=kept, containers=containers, connected=connected,
+                client=client, opened=opened, kept=kept, pod_users=pod_users, containers=containers,
+                connected=connected,
             )  # fmt: skip
         finally:
             await client.close()
     finally:
-        # A node that ends this early has a runtime to end too.
+        # A node that ends this early still has a runtime to end.
         await asyncio.gather(connected, return_exceptions=True)
         await containers.close(quit_runtime=True)
-        await asyncio.to_thread(_remove, opened, beside, found, chosen.cluster)
+        await asyncio.to_thread(_remove, opened, runtime_group, found, chosen.cluster)
 
 
 async def _run(
@@ -68,20 +87,21 @@ async def _run(
     client: api_client.KubeClient,
     opened: node_group.NodeGroup,
     kept: records.Records,
+    pod_users: users.Users,
     containers: runtime.Runtime,
     connected: "asyncio.Task[frozenset[str]]",
 ) -> None:
     rng = random.Random(chosen.name)
     recorder = api_actions.EventRecorder(client, clock=clock, controller="kubelet", instance=chosen.name)
-    node = site.Site(
+    node = container_command.NodeParts(
         chosen=chosen, clock=clock, group=opened.group, records=kept, runtime=containers,
-        reporter=reporter.Reporter(client, rng), events=events.Events(recorder), api=client,
+        reporter=reporter.Reporter(client, rng), events=events.Events(recorder), api=client, users=pod_users,
     )  # fmt: skip
     registered = registration.Registration(client, chosen, clock=clock, group=opened.group)
     labels = kubelet.NodeLabels(lambda: registered.labels, registered.refresh)
     pods = kubelet.Kubelet(node, labels=labels)
     server = log_server.LogServer(kept, find=pods.pod_directory, clock=clock)
-    port = await _listen(server, chosen)
+    port = await _listen(server, chosen, token=await _log_token(chosen, clock))
     try:
         await _or_stop(registered.register(log_port=port), stop)
         if not stop.is_set:
@@ -108,18 +128,36 @@ async def _run(
         await server.close()
 
 
-async def _listen(server: log_server.LogServer, chosen: settings.NodeSettings) -> int:
+def _open_records(root: pathlib.Path, pod_users: users.Users) -> records.Records:
     try:
-        return await server.start(chosen.address, chosen.log_port, tls=_log_tls(chosen))
+        return records.open_root(root, is_private=pod_users.default is not None)
+    except OSError as error:
+        raise errors.EnvironmentUnfit(
+            f"cannot create the directories of the node's Pods at {error.filename} ({error.strerror}): make it "
+            "writable, or run as an ordinary user"
+        ) from error
+
+
+async def _log_token(chosen: settings.NodeSettings, clock: clocks.Clock) -> str:
+    """Return the token of the log endpoint: from the embedded API's own, which is in the node's kubeconfig."""
+    loaded = await asyncio.to_thread(cluster_access.load, chosen.kubeconfig, context="", environ={}, clock=clock)
+    kind, _, token = (await loaded.credentials.authorization() or "").partition(" ")
+    # Without one, only TLS with certificates gives access.
+    return access.kubelet_token(token, chosen.name) if kind == "Bearer" else secrets.token_hex()
+
+
+async def _listen(server: log_server.LogServer, chosen: settings.NodeSettings, *, token: str) -> int:
+    try:
+        return await server.start(chosen.address, chosen.log_port, token=token, tls=_log_tls(chosen))
     except OSError as error:
         raise errors.EnvironmentUnfit(
             f"cannot listen on {chosen.address}:{chosen.log_port} ({error.strerror}): "
-            "end what uses the port, or give --log-port 0 for a free one"
+            "stop the program that uses the port, or use --log-port 0 for a free one"
         ) from error
 
 
 def _log_tls(chosen: settings.NodeSettings) -> ssl.SSLContext | None:
-    """Return TLS of the log endpoint, for a real API server, which asks kubelets in no other way."""
+    """Return TLS for the log endpoint: a real API server connects to kubelets in no other way."""
     if chosen.log_certificate is None:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -131,7 +169,7 @@ def _log_tls(chosen: settings.NodeSettings) -> ssl.SSLContext | None:
 
 
 async def _or_stop(work: Any, stop: tasks.Stop) -> None:
-    """Wait until the work is done, or cancel it when `stop` comes first."""
+    """Wait until the work is done; cancel it where `stop` comes first."""
     working = asyncio.ensure_future(work)
     stopping = asyncio.ensure_future(stop.wait())
     try:
@@ -161,8 +199,8 @@ def _announce(chosen: settings.NodeSettings, opened: node_group.NodeGroup) -> No
         records.write_json(chosen.ready_file, ready)
 
 
-def _remove(opened: node_group.NodeGroup, beside: Any, found: layout.Layout, cluster: str) -> None:
-    for group in (opened.group, beside):
+def _remove(opened: node_group.NodeGroup, runtime_group: Any, found: layout.Layout, cluster: str) -> None:
+    for group in (opened.group, runtime_group):
         if group is not None and not group.destroy():
             _log.error("cgroup_left", path=group.path)
     node_group.remove_if_empty(found, cluster)

@@ -6,8 +6,8 @@ from typing import Literal
 
 from carico_core.runtime.process import settings
 
-# Long enough that pressure climbs as a real node's does, short enough that a server's latency on the node means
-# something (ADR 13).
+# Long enough that pressure rises as on a real node, short enough that a server's latency on the node is meaningful
+# (ADR 13).
 QUOTA_PERIOD_MS = 20.0
 
 
@@ -27,7 +27,7 @@ class NodeSettings:
         0.125, help="real CPU of one emulated core", minimum=0.005, maximum=1.0, why="three nodes on 2 CPUs"
     )
     memory_bytes: int = settings.setting(
-        2**30, help="memory limit really enforced: the node's memory x scale", unit="bytes", minimum=2**24
+        2**30, help="memory limit that is enforced: the node's memory x scale", unit="bytes", minimum=2**24
     )
     pods: int = settings.setting(110, help="maximum number of Pods", minimum=1, why="Kubernetes' default")
     quota_period_ms: float = settings.setting(
@@ -36,33 +36,37 @@ class NodeSettings:
         unit="ms",
         minimum=1.0,
         maximum=1000.0,
-        why="with the usual 100 ms a server that has spent its share answers no request for most of that time",
+        why="with the usual 100 ms, a server that has used up its quota answers no request for most of the period",
     )
     latency: float = settings.setting(
         1.0,
         help="factor on the start and exit latencies of a container runtime",
         minimum=0.0,
-        why="1: as containerd takes, .55 s in the median",
+        why="1: containerd's latency, with a median of 0.55 s",
     )
     address: str = settings.setting(
         "127.0.0.1", help="address of the node, where its log endpoint listens", why="emulated nodes share one machine"
     )
     log_port: int = settings.setting(0, help="port of the kubelet's log endpoint, 0 for a free one", minimum=0)
     log_certificate: pathlib.Path | None = settings.setting(
-        None, help="certificate of the log endpoint; without one it speaks plain HTTP, as the embedded API does"
+        None, help="certificate of the log endpoint; without one it uses plain HTTP, as the embedded API does"
     )
     log_key: pathlib.Path | None = settings.setting(None, help="key of that certificate")
     log_authority: pathlib.Path | None = settings.setting(
-        None, help="authority whose clients alone may read logs: the API server's own"
+        None, help="certificate authority whose clients may read logs: the API server's own"
     )
     cgroups: Literal["auto", "none"] = settings.setting(
-        "auto", help="none: plain processes without quota, as where cgroups may not be written"
+        "auto", help="none: plain processes without quota, as where cgroups are not writable"
     )
+    allow_root: bool = settings.setting(
+        False, help="let Pods with runAsUser 0 run as root, where the node itself does",
+        why="such a Pod can read the tokens, kubeconfigs and state of all clusters of this machine",
+    )  # fmt: skip
     stop_grace_s: float = settings.setting(
         2.0, help="time that Pods have to end when the node is stopped", unit="s", minimum=0.0
     )
     drain_s: float = settings.setting(
-        0.0, help="time that Pods have to finish their work before that; the node takes no new ones meanwhile",
+        0.0, help="time that Pods have to finish their work before that; meanwhile the node takes no new ones",
         unit="s", minimum=0.0, maximum=3600.0, why="0: stopping a whole cluster does not wait for its Pods",
     )  # fmt: skip
     leave: bool = settings.setting(

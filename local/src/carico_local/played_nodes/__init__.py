@@ -1,6 +1,6 @@
-"""Nodes by the thousand: Node objects whose kubelets kwok plays, and one process that plays all their agents.
+"""Thousands of nodes: kwok plays their kubelets, and one process, the fleet, plays all their agents.
 
 nodes     the Node objects
-agents    what the agents would report, by the Pods that the API shows (pure)
-service   makes the Nodes, follows their Pods, and advertises for each
+agents    what the agents would report, from the Pods at the API (pure)
+service   creates the Nodes, follows their Pods, and advertises for each
 """

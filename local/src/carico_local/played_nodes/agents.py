@@ -1,4 +1,4 @@
-"""What the agents of a fleet would say: pure. Nothing is measured; each node takes a fixed number of Pods."""
+"""What the agents of a fleet would report. Pure. Nothing is measured; each node takes a fixed number of Pods."""
 
 import collections
 import dataclasses
@@ -10,13 +10,13 @@ from carico_core.domain import messages
 # How long an ended Pod stays in `covers` (messages.Advertisement).
 COVERED_S = 60.0
 _TERMINAL = ("Succeeded", "Failed")
-# One Pod's cost: a core, as a Pod that computes has.
+# The cost of one Pod: one core, as for a Pod that computes all the time.
 _COST_CORES = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """Who says it, and when. `now_s` is monotonic."""
+    """Origin and time of an advertisement. `now_s` is monotonic."""
 
     boot: str
     seq: int
@@ -25,7 +25,7 @@ class Stamp:
 
 
 class Agents:
-    """The Pods of every node, by what the Kubernetes API shows."""
+    """The Pods of every node, as the Kubernetes API shows them."""
 
     def __init__(self, nodes: Iterable[str], *, capacity: float) -> None:
         self._capacity = capacity
@@ -39,7 +39,7 @@ class Agents:
         return list(self._running)
 
     def on_list(self, pods: Iterable[Mapping[str, Any]], now_s: float) -> set[str]:
-        """Return the nodes whose Pods changed."""
+        """Apply a list of all Pods; return the nodes whose Pods changed."""
         present = list(pods)
         uids = {str(pod["metadata"]["uid"]) for pod in present}
         changed = {self._end(uid, now_s) for uid in list(self._node_of) if uid not in uids}
@@ -47,7 +47,7 @@ class Agents:
         return {node for node in changed if node is not None}
 
     def on_pod(self, pod: Mapping[str, Any], now_s: float) -> str | None:
-        """Return the node whose Pods changed; None where none did."""
+        """Apply one Pod; return the node whose Pods changed, None where none did."""
         uid, node = str(pod["metadata"]["uid"]), pod.get("spec", {}).get("nodeName")
         if node not in self._running:
             return None
@@ -60,7 +60,7 @@ class Agents:
         return str(node)
 
     def on_removed(self, pod: Mapping[str, Any], now_s: float) -> str | None:
-        """Return the node whose Pods changed; None where none did."""
+        """Apply a deletion; return the node whose Pods changed, None where none did."""
         return self._end(str(pod["metadata"]["uid"]), now_s)
 
     def _end(self, uid: str, now_s: float) -> str | None:
@@ -71,7 +71,7 @@ class Agents:
         return node
 
     def advertisement(self, node: str, stamp: Stamp) -> messages.Advertisement:
-        """Return what the node's agent says now."""
+        """Return what the node's agent would advertise now."""
         running = self._running[node]
         ended = self._ended.get(node)
         while ended and stamp.now_s - ended[0][0] > COVERED_S:

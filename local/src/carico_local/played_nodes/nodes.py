@@ -10,12 +10,12 @@ from carico_local.control_plane import commands
 NODES_PATH = "/api/v1/nodes"
 FLEET_LABEL = "carico.dev/fleet"
 IN_FLIGHT = 16
-# 2 GiB a core, as the nodes of the dissertation's cluster have (5.1: 4 vCPU with 8 GB).
+# 2 GiB per core, as on the nodes of the published cluster (dissertation 5.1: 4 vCPU with 8 GB).
 _GIBIBYTES_PER_CORE = 2
 
 
 class Api(Protocol):
-    """What is needed of the Kubernetes API."""
+    """What is needed from the Kubernetes API."""
 
     async def request(self, method: str, path: str, *, body: Any = None) -> Any:
         """Return the decoded answer."""
@@ -23,12 +23,12 @@ class Api(Protocol):
 
 
 def names(count: int) -> list[str]:
-    """node-1, node-2, ..."""
+    """Return node-1, node-2, ..."""
     return [f"node-{number + 1}" for number in range(count)]
 
 
 def manifests(count: int, *, cores: int, pods: int) -> Iterator[dict[str, Any]]:
-    """Yield nodes that kwok manages. Their size is written at once; that they are Ready is kwok's to say."""
+    """Yield Nodes that kwok manages, with their size; kwok sets them Ready."""
     size = {"cpu": str(cores), "memory": f"{cores * _GIBIBYTES_PER_CORE}Gi", "pods": str(pods)}
     for name in names(count):
         yield {
@@ -44,7 +44,7 @@ def manifests(count: int, *, cores: int, pods: int) -> Iterator[dict[str, Any]]:
 
 
 async def create(api: Api, count: int, *, cores: int, pods: int) -> int:
-    """Return how many Nodes were created; those that are there already stay as they are."""
+    """Create the Nodes that do not exist yet; return how many."""
     waiting = list(manifests(count, cores=cores, pods=pods))
     created = 0
 

@@ -1,4 +1,4 @@
-"""The fleet as a service: makes its Nodes, follows their Pods, advertises for each, stops in order."""
+"""The fleet as a service: creates its Nodes, follows their Pods, advertises for each, stops in order."""
 
 import asyncio
 import dataclasses
@@ -18,11 +18,11 @@ from carico_local.played_nodes import agents, nodes
 
 PREFIX = "fleet"
 PROGRAM = "carico-fleet"
-# Each node speaks this often at least: what is older than 2.5 s counts as ageing (wire.freshness).
+# Each node advertises at least this often: an advertisement older than 2.5 s counts as ageing (wire.freshness).
 REPEAT_S = 2.0
-# ... but all together not more often than this, which costs a scheduler a tenth of a core.
+# ... but all nodes together at most this often, which costs a scheduler a tenth of a core.
 MOST_MESSAGES_PER_S = 1000.0
-# Changes of one moment share one message a node.
+# Changes of a node within this time share one message.
 COALESCE_S = 0.02
 API_AGAIN_S = 0.5
 _log = logs.get("fleet")
@@ -30,10 +30,12 @@ _log = logs.get("fleet")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PlayedNodesSettings:
-    """Read once in `main`: environment CARICO_FLEET_..., flags --..."""
+    """Flags, or CARICO_FLEET_... in the environment."""
 
     kubeconfig: str = settings.setting(help="path of a kubeconfig that may create Nodes and list Pods")
-    nodes: int = settings.setting(1000, help="how many, named node-1, node-2, ...", minimum=1, maximum=10_000)
+    nodes: int = settings.setting(
+        1000, help="number of nodes, named node-1, node-2, ...", minimum=1, maximum=10_000
+    )  # fmt: skip
     cores: int = settings.setting(4, help="cores of each", minimum=1, maximum=256)
     pods: int = settings.setting(110, help="maximum number of Pods of each", minimum=1, why="Kubernetes' default")
     pods_per_core: float = settings.setting(
@@ -49,13 +51,13 @@ class PlayedNodesSettings:
 
 
 class Bus(Protocol):
-    """What is needed of the bus."""
+    """What is needed from the bus."""
 
     async def publish(self, subject: str, payload: bytes) -> None: ...
 
 
 class Api(Protocol):
-    """What is needed of the Kubernetes API."""
+    """What is needed from the Kubernetes API."""
 
     def mirror(
         self, path: str, *, params: Mapping[str, str] | None = None
@@ -63,7 +65,7 @@ class Api(Protocol):
 
 
 class PlayedAgents:
-    """Keep and publish what the agents report."""
+    """Publishes what the agents of all nodes would report."""
 
     def __init__(self, kept: agents.Agents, bus: Bus, *, clock: clocks.Clock, boot: str) -> None:
         self._kept = kept
@@ -88,8 +90,8 @@ class PlayedAgents:
                 case api_client.Away(error=error):
                     _log.warning("api_away", why=str(error))
 
-    async def tell_changes(self) -> None:
-        """Publish for a node as soon as its Pods change, until cancelled."""
+    async def publish_changes(self) -> None:
+        """Publish for each node whose Pods change, until cancelled."""
         while True:
             await self._woken.wait()
             self._woken.clear()
@@ -98,8 +100,8 @@ class PlayedAgents:
                 await self._publish(node)
             await asyncio.sleep(COALESCE_S)
 
-    async def tell_all(self) -> None:
-        """Publish for every node in turn, evenly over the period, until cancelled."""
+    async def publish_all(self) -> None:
+        """Publish for every node in turn, spread evenly over the period, until cancelled."""
         known = self._kept.nodes
         period_s = max(REPEAT_S, len(known) / MOST_MESSAGES_PER_S)
         steps = max(1, min(len(known), round(period_s / COALESCE_S)))
@@ -128,7 +130,7 @@ class PlayedAgents:
 
 
 async def serve(chosen: PlayedNodesSettings, stop: tasks.Stop, *, clock: clocks.Clock) -> None:
-    """Play the nodes until `stop`; the Node objects stay, as they would if the agents of a cluster ended."""
+    """Play the nodes until `stop`; the Node objects stay, as they would if the agents of a cluster stopped."""
     ready: list[bool] = []
     checks = {"nodes": lambda: None if ready else "Nodes are being created"}
     server = await health.serve(
@@ -153,7 +155,7 @@ async def _run(chosen: PlayedNodesSettings, clock: clocks.Clock, ready: list[boo
             ready.append(True)
             async with asyncio.TaskGroup() as group:
                 for name, work in {
-                    "follow": played.follow(client), "changes": played.tell_changes(), "all": played.tell_all(),
+                    "follow": played.follow(client), "changes": played.publish_changes(), "all": played.publish_all(),
                 }.items():  # fmt: skip
                     group.create_task(tasks.forever(name, work), name=name)
         finally:

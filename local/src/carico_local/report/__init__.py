@@ -1,5 +1,5 @@
-"""What a job did, from what was observed.
+"""The report of a job, from what was observed.
 
-facts     what is kept of each Pod, capacity and decision
+facts     what is recorded of each Pod, capacity and decision
 figures   job time, Pod times, fairness, accuracy of capacities (pure)
 """

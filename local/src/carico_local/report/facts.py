@@ -1,4 +1,4 @@
-"""Facts of one job as an observer saw them; nothing here is computed from a model."""
+"""Facts of one job as an observer saw them; none is computed from a model."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class PodFacts:
-    """One Pod. Times are Unix seconds on the observer's machine; None: not seen (yet)."""
+    """One Pod. Times are Unix seconds on the observer's machine; None: not seen yet."""
 
     uid: str
     name: str
@@ -14,27 +14,27 @@ class PodFacts:
     created_s: float
     phase: str = "Pending"
     reason: str = ""
-    # Every node that the API has ever shown for this Pod, in order: more than one would be a Pod bound twice.
+    # Every node that the API has shown for this Pod, in order: more than one means that it was bound twice.
     nodes: list[str] = dataclasses.field(default_factory=list)
     running: bool = False
-    # From the process itself, in its termination message: its start and exit at the node.
+    # From the termination message: start and exit of the process on the node.
     started_s: float | None = None
     finished_s: float | None = None
     terminal_s: float | None = None
     gone: bool = False
-    # The phase that it was in when its deletion was requested; empty where that was not before its end.
+    # Its phase when its deletion was requested; empty where it had ended before.
     deleted_while: str = ""
-    # All of its termination message, where that was one of our workloads' line of JSON.
-    told: dict[str, object] = dataclasses.field(default_factory=dict)
+    # Its whole termination message, where it is the JSON line of one of our workloads.
+    outcome: dict[str, object] = dataclasses.field(default_factory=dict)
 
     @property
     def node(self) -> str | None:
-        """Where it is bound."""
+        """The node to which it is bound."""
         return self.nodes[-1] if self.nodes else None
 
     @property
     def time_s(self) -> float | None:
-        """From the process's start to its exit."""
+        """Time from the start of the process to its exit."""
         return None if self.started_s is None or self.finished_s is None else self.finished_s - self.started_s
 
     @property
@@ -45,7 +45,7 @@ class PodFacts:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A decision that bound a Pod. `free`: capacity minus reserved before it, on the advertisement acted on."""
+    """A decision that bound a Pod. `free`: capacity minus reservations before it, by the advertisement it used."""
 
     at_s: float
     uid: str
@@ -73,7 +73,7 @@ class Capacity:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What the job ran on. `ceiling`: dimension -> share; `scale`: real CPUs a core."""
+    """The cluster, job and machine. `ceiling`: dimension -> share; `scale`: real CPUs per emulated core."""
 
     nodes: Sequence[str]
     cores: int
@@ -93,7 +93,7 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """All of one job. `submitted_s`: when its first Pod was sent to the API."""
+    """All facts of one job. `submitted_s`: when its first Pod was sent to the API."""
 
     setting: Setting
     submitted_s: float

@@ -1,11 +1,11 @@
-"""The figures of a job from its facts. Pure; definitions are those of the design, section 11.
+"""The figures of a job from its facts. Pure.
 
-Job time: from the job's creation to its last Pod terminal. Pod time: the process's start to its exit at the node.
-Bound: total work / total capacity + one Pod's time alone (of a mixed job: the mean), what a scheduler that keeps every
-core busy until the last Pods run out would need.
-Overload: node-seconds in which a node ran more Pods than floor((ceiling S - baseline) / true cost) allows, where the
-true cost is known from the workload: one runnable task for `pi` and `train` (S = 2 x cores tasks), and for `train`
-0.75 GB x scale of the node's memory as well. The baseline is the least usage that the node advertised.
+Job time: from the job's creation until its last Pod is terminal. Pod time: from the start of the process to its exit on
+the node. Bound: total work / total capacity + one Pod's time alone (for a mixed job, the mean): the time of a scheduler
+that keeps every core busy until the last Pods end.
+Overload: node-seconds in which a node ran more Pods than floor((ceiling S - baseline) / true cost) allows. The true
+cost is known from the workload: one runnable task for `pi` and `train` (S = 2 x cores tasks), and for `train` also
+0.75 GB x scale of the node's memory. The baseline is the lowest usage that the node advertised.
 """
 
 import itertools
@@ -21,9 +21,9 @@ from carico_local.report import facts
 VERSION = 1
 POD_RATIO_TARGET = 1.35
 JOB_RATIO_TARGET = 1.12
-# The targets are those of a demo as it is by default, whose job is a minute at best (`job.sized`).
+# The targets are for the default demo, whose job takes at least a minute (`job.sized`).
 SHORT_JOB_S = 45.0
-# Advertisements kept per node in the report; a minute at 1 Hz with events fits whole.
+# Advertisements kept per node in the report; a job of some minutes fits.
 SERIES_MOST = 2000
 
 
@@ -64,7 +64,7 @@ def report(found: facts.Facts) -> dict[str, Any]:
 
 
 def distribution(values: Sequence[float]) -> dict[str, float | None]:
-    """mean, std, min, p50, p95 and max, rounded to ms; None where there are no values."""
+    """Return mean, std, min, p50, p95 and max, rounded to ms; None where there are no values."""
     if not values:
         return dict.fromkeys(("mean", "std", "min", "p50", "p95", "max"))
     array = np.asarray(values)
@@ -76,7 +76,7 @@ def distribution(values: Sequence[float]) -> dict[str, float | None]:
 
 
 def running_spans(pods: Sequence[facts.PodFacts]) -> dict[str, list[tuple[float, float, str]]]:
-    """node -> (start, exit, workload) of each Pod's process, by start."""
+    """Return node -> (start, exit, workload) of each Pod's process, ordered by start."""
     spans: dict[str, list[tuple[float, float, str]]] = {}
     for pod in pods:
         if pod.node is not None and pod.started_s is not None and pod.finished_s is not None:
@@ -85,19 +85,19 @@ def running_spans(pods: Sequence[facts.PodFacts]) -> dict[str, list[tuple[float,
 
 
 def steps(spans: Sequence[tuple[float, float, str]]) -> list[tuple[float, int]]:
-    """(time, Pods running from then on)."""
+    """Return (time, number of Pods running from then on)."""
     changes = sorted([(start, 1) for start, _, _ in spans] + [(end, -1) for _, end, _ in spans])
     counts = itertools.accumulate(change for _, change in changes)
     return [(at, count) for (at, _), count in zip(changes, counts, strict=True)]
 
 
 def most_at_once(spans: Sequence[tuple[float, float, str]]) -> int:
-    """Return the largest number of Pods that ran at one time."""
+    """Return the largest number of Pods that ran at the same time."""
     return max((count for _, count in steps(spans)), default=0)
 
 
 def bound_twice(found: facts.Facts) -> int:
-    """Pods that the API showed on two nodes, or that two decisions bound."""
+    """Return how many Pods the API showed on two nodes or two decisions bound."""
     by_uid: dict[str, int] = {}
     for placed in found.placed:
         by_uid[placed.uid] = by_uid.get(placed.uid, 0) + 1
@@ -105,7 +105,7 @@ def bound_twice(found: facts.Facts) -> int:
 
 
 def overload_node_s(found: facts.Facts, spans: Mapping[str, Sequence[tuple[float, float, str]]]) -> float:
-    """Return node-seconds above what ceiling and true cost allow; the formula stands at the head of this module."""
+    """Return node-seconds above what ceiling and true cost allow; see the formula in this module's docstring."""
     total_s = 0.0
     for node, each in spans.items():
         baseline = _baseline(found, node)
@@ -132,7 +132,7 @@ def _targets(
 ) -> dict[str, Any]:
     ratios = [time_s / setting_work(setting, pod) for pod, time_s in finished]
     pod_ratio = float(np.mean(ratios)) if ratios else math.nan
-    # A job that lost a Pod has met nothing, however soon it was over.
+    # A job that lost a Pod meets no target, however short it was.
     whole = bool(finished) and len(finished) == setting.pods
     job_ratio = job_s / bound_s if whole else math.nan
     pod_ratio = pod_ratio if whole else math.nan
@@ -145,16 +145,16 @@ def _targets(
 
 
 def short_job(report: Mapping[str, Any]) -> str | None:
-    """Return what a short job means for a missed target; None where none is missed, or the job is long enough."""
+    """Return why a short job misses a target; None where none is missed or the job is long enough."""
     targets = report["targets"]
     missed = any(targets[name]["verdict"] == "missed" for name in ("pod_ratio", "job_ratio"))
     if not missed or targets["bound_s"] >= SHORT_JOB_S:
         return None
-    return f"the targets are for a job of a minute at best, and this one's best is {targets['bound_s']:.0f} s"
+    return f"the targets are for jobs of at least a minute; this one's bound is {targets['bound_s']:.0f} s"
 
 
 def setting_work(setting: facts.Setting, pod: facts.PodFacts) -> float:
-    """Return what the Pod takes alone on an idle node, in seconds."""
+    """Return the Pod's time alone on an idle node, in seconds."""
     if setting.workload == "mixed":
         return jobs.DEFAULT_SECONDS[jobs.Workload(pod.workload)]
     return setting.mean_work_s

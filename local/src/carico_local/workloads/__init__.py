@@ -1,8 +1,8 @@
-"""What Pods of a job run, paced in shares of an emulated core.
+"""The programs that Pods of a job run, paced to shares of an emulated core.
 
 main     the command `carico-workload`
 pi       one thread that computes
-train    memory and computation, as training has them
+train    memory and computation, as in training
 server   answers requests
-pacing   burns a share of each period
+pacing   limits a thread to a share of each period
 """

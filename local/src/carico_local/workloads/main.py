@@ -1,4 +1,4 @@
-"""`carico-workload pi|train|server`: run one workload, and print one line of JSON that says what it did."""
+"""`carico-workload pi|train|server`: run one workload, and print its result as one line of JSON."""
 
 import argparse
 import contextlib
@@ -13,25 +13,25 @@ from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any
 
-from carico_core.domain import quantity
+from carico_core.domain import amounts
 from carico_core.runtime.process import clock as clocks
 from carico_local.workloads import pacing, pi, server, train
 
-# Set for every container by the emulated node: real CPU per emulated core, where the last line is read from, the
-# address that is the Pod's own.
+# Set by the emulated node in every container: real CPU per emulated core, the file for the last line, and the Pod's own
+# address.
 SCALE_VARIABLE = "CARICO_SCALE"
 MESSAGE_VARIABLE = "CARICO_TERMINATION_MESSAGE_PATH"
 ADDRESS_VARIABLE = "CARICO_POD_IP"
-# Spec 11: sklearn takes about 25 s alone and 0.75 GB, pi about 5 s.
+# As sklearn's workload of the published jobs: 0.75 GB.
 _TRAIN_BYTES = 750_000_000
 
 
 def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> int:
-    """Return the exit code of the workload: 0, or 2 for a mistake in its arguments."""
+    """Return the exit code of the workload: 0, or 2 for a wrong argument."""
     clock = clocks.SystemClock()
     started_ns = clock.wall_ns()
-    # The console script's one look at the environment: a workload is a program like any other in a container.
-    variables = os.environ if environ is None else environ  # noqa: TID251  # as said above
+    # A workload runs in a container like any other program: only here does it read the environment.
+    variables = os.environ if environ is None else environ  # noqa: TID251  # see above
     arguments = _parser(variables).parse_args(argv)
     if not 0 < arguments.scale <= 1:
         print(f"carico-workload: got scale {arguments.scale}, expected above 0 and at most 1", file=sys.stderr)
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = 
         "work_s": arguments.seconds,
         **outcome,
     }
-    _tell(json.dumps(line), variables.get(MESSAGE_VARIABLE))
+    _report(json.dumps(line), variables.get(MESSAGE_VARIABLE))
     return 0
 
 
@@ -60,7 +60,9 @@ def _parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
     train_parser = kinds.add_parser("train", help="memory-heavy: several passes over an array")
     train_parser.set_defaults(run=_run_train)
     _add_seconds(train_parser, 25.0)
-    train_parser.add_argument("--memory-bytes", type=_bytes, help="default: 0.75 GB x scale; 96Mi is understood")
+    train_parser.add_argument(
+        "--memory-bytes", type=_bytes, help="default: 0.75 GB x scale; accepts quantities such as 96Mi"
+    )
     train_parser.add_argument("--passes", type=_positive_int, default=4)
     server_parser = kinds.add_parser("server", help="HTTP with a latency probe")
     server_parser.set_defaults(run=_run_server)
@@ -73,9 +75,7 @@ def _parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
 
 
 def _add_seconds(parser: argparse.ArgumentParser, default: float) -> None:
-    parser.add_argument(
-        "--seconds", type=float, default=default, help="work on one emulated core that has nothing else to do"
-    )
+    parser.add_argument("--seconds", type=float, default=default, help="work, as the time on one idle emulated core")
 
 
 def _run_pi(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def _run_train(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _run_server(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return what the probe saw until SIGTERM, SIGINT or `--seconds` (0: no end)."""
+    """Run the server until SIGTERM, SIGINT or `--seconds` (0: no limit); return the probe's latencies."""
     timer = pacing.ThreadTimer()
     stopping = threading.Event()
 
@@ -125,17 +125,17 @@ def _run_server(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"answered": running.answered, **dataclasses.asdict(running.recorder.latency())}
 
 
-def _tell(line: str, message_path: str | None) -> None:
+def _report(line: str, message_path: str | None) -> None:
     print(line, flush=True)
     if message_path:
-        # The line is on stdout already: a message file that cannot be written costs the Pod nothing.
+        # The line is on stdout already: without a message file the Pod still succeeds.
         with contextlib.suppress(OSError):
             pathlib.Path(message_path).write_text(line, encoding="utf-8")
 
 
 def _bytes(text: str) -> int:
     try:
-        return round(quantity.parse_quantity(text))
+        return round(amounts.parse_quantity(text))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

@@ -3,8 +3,9 @@
 import time
 from typing import Protocol
 
-# An eighth of the node's 20 ms quota period, so that what several Pods ask for in one period is near its mean: at 5 ms
-# under 10 ms, five Pods on four cores read a pressure of .63, at 2.5 under 20 ms .34, and a real node .29 (ADR 13).
+# An eighth of the node's 20 ms quota period, so that the demand of several Pods in one period is near its mean. With
+# 5 ms in a quota period of 10 ms, five Pods on four cores show a pressure of .63; with 2.5 ms in 20 ms, .34; on a real
+# node, .29 (ADR 13).
 PERIOD_S = 0.0025
 
 
@@ -24,11 +25,11 @@ class ThreadTimer:
     __slots__ = ()
 
     def cpu_s(self) -> float:
-        """Return CPU time of this thread (CLOCK_THREAD_CPUTIME_ID): it stands still while throttled or waiting."""
+        """Return the CPU time of this thread (CLOCK_THREAD_CPUTIME_ID), which excludes throttling and waiting."""
         return time.thread_time()
 
     def monotonic_s(self) -> float:
-        """Return seconds that never go backwards."""
+        """Return monotonic seconds."""
         return time.monotonic_ns() / 1e9
 
     def sleep(self, seconds: float) -> None:
@@ -37,10 +38,10 @@ class ThreadTimer:
 
 
 class Pacer:
-    """Hold a thread to `scale` of a real CPU: call `pace` between pieces of work far shorter than a period's share.
+    """Limits a thread to `scale` of a real CPU: call `pace` between pieces of work far shorter than a period's share.
 
-    A period that was lost to throttling or waiting is lost: its share is not added to the next, as a real core's
-    lost time is not. A piece of work that overran its share is paid for in the periods that follow.
+    The share of a period lost to throttling or waiting is not added to the next one, just as a real core's lost time
+    is lost. A piece of work that exceeds its share is compensated in the following periods.
     """
 
     __slots__ = ("_mark_cpu_s", "_period_end_s", "_period_s", "_share_s", "_start_cpu_s", "_timer")
@@ -59,17 +60,17 @@ class Pacer:
         return self._timer.cpu_s() - self._start_cpu_s
 
     def pace(self) -> None:
-        """Return at once while this period's share lasts, else wait until what was used above it is paid for.
+        """Return at once while this period's share lasts, else sleep until the excess is compensated.
 
-        Slept in one go: where a wake-up costs more than a share, a look after each period would find more to pay for,
-        and never end.
+        One sleep for the whole excess: where a wake-up costs more than a share, waking in each period would only add to
+        it and never end.
         """
         over_s = self._timer.cpu_s() - self._mark_cpu_s
         if over_s < 0.0:
             return
         now_s = self._timer.monotonic_s()
         periods = int(over_s / self._share_s) + 1
-        # A period that has ended is lost, and the next one begins now.
+        # A period that is over is lost, and the next one begins now.
         wake_s = max(now_s, self._period_end_s) + (periods - 1) * self._period_s
         if now_s < wake_s:
             self._timer.sleep(wake_s - now_s)

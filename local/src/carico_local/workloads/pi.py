@@ -1,4 +1,4 @@
-"""A single-threaded CPU workload: digits of pi, over and over, until the given work is done."""
+"""A single-threaded CPU workload: digits of pi, repeatedly, until the given work is done."""
 
 import dataclasses
 import itertools
@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 from carico_local.workloads import pacing
 
-# The classic Kubernetes Job prints 2000 digits of pi; so does one round here.
+# As in the example Job of the Kubernetes documentation.
 DIGITS = 2000
 _GUARD_DIGITS = 10
-# Terms a piece: about 20 us of work, far below the 0.6 ms share of a 1/8-scale period.
+# Terms per piece: about 20 us of work, far below the 0.3 ms share of a period at scale 1/8.
 _TERMS_A_PIECE = 16
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What was computed: how often pi was completed, its last digits as a check, real CPU seconds used."""
+    """The result: how often pi was completed, its last digits as a check, real CPU seconds used."""
 
     rounds: int
     last_digits: str
@@ -23,7 +23,7 @@ class Outcome:
 
 
 def compute(*, seconds: float, scale: float, timer: pacing.Timer) -> Outcome:
-    """Return the outcome of `seconds` of work on one emulated core, that is `seconds x scale` real CPU seconds."""
+    """Do `seconds` of work on one emulated core, that is `seconds x scale` real CPU seconds."""
     pacer = pacing.Pacer(scale=scale, timer=timer)
     rounds, last = 0, ""
     budget_s = seconds * scale
@@ -38,7 +38,7 @@ def compute(*, seconds: float, scale: float, timer: pacing.Timer) -> Outcome:
 
 
 def digits_of_pi(count: int) -> Iterator[str | None]:
-    """Yield None after each small piece of work, and at last the first `count` digits of pi without the point.
+    """Yield None after each small piece of work, and finally the first `count` digits of pi without the point.
 
     >>> [digits for digits in digits_of_pi(12) if digits]
     ['314159265358']

@@ -1,4 +1,4 @@
-"""A latency-sensitive workload: a small HTTP server that asks itself at a steady rate and records how long it took."""
+"""A latency-sensitive workload: a small HTTP server that sends itself requests and records their latencies."""
 
 import collections
 import contextlib
@@ -13,7 +13,7 @@ import numpy as np
 
 from carico_local.workloads import pacing, pi
 
-# Beyond this many the oldest latencies are forgotten: about an hour and a half at 20 probes a second.
+# The newest latencies that are kept: about an hour and a half at 20 probes a second.
 _KEPT = 100_000
 _REQUEST_BYTES_MAX = 8192
 _TIMEOUT_S = 30.0
@@ -33,7 +33,7 @@ class Latency:
     max_ms: float | None
 
 
-class Recorder:
+class LatencyRecorder:
     """Latencies of the probe, the newest `_KEPT` of them."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Recorder:
         self._count += 1
 
     def latency(self) -> Latency:
-        """Return quantiles of what is known."""
+        """Return the quantiles of the recorded latencies."""
         if not self._latencies_s:
             return Latency(
                 count=0,
@@ -68,7 +68,7 @@ class Recorder:
 
 
 class Server:
-    """One thread that answers requests in turn: `/` costs `work_s` of an emulated core, `/healthz` nothing."""
+    """One thread that answers requests in turn: `/` takes `work_s` on an emulated core, `/healthz` no work."""
 
     def __init__(self, *, host: str, port: int, work_s: float, scale: float, timer: pacing.Timer) -> None:
         self._socket = socket.create_server((host, port), backlog=128)
@@ -77,7 +77,7 @@ class Server:
         self._timer = timer
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="server", daemon=True)
-        self.recorder = Recorder()
+        self.recorder = LatencyRecorder()
         self.answered = 0
 
     @property
@@ -86,11 +86,11 @@ class Server:
         return int(self._socket.getsockname()[1])
 
     def start(self) -> None:
-        """Start to answer requests."""
+        """Start answering requests."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Wait until the thread has ended and the port is free."""
+        """Stop the thread and free the port."""
         self._stopping.set()
         self._thread.join(_TIMEOUT_S)
         self._socket.close()
@@ -101,7 +101,7 @@ class Server:
             selector.register(self._socket, selectors.EVENT_READ)
             while not self._stopping.is_set():
                 if selector.select(timeout=0.5):
-                    # A client that goes away or says nothing useful must not end the server.
+                    # A client that disconnects or sends garbage must not end the server.
                     with contextlib.suppress(OSError):
                         connection, _ = self._socket.accept()
                         with connection:
@@ -137,7 +137,7 @@ class Server:
 
 
 def probe(server: Server, *, host: str, rate_hz: float, stopped: Callable[[float], bool], timer: pacing.Timer) -> None:
-    """Probe the server until `stopped` (asked between probes, given how long it may wait) returns True."""
+    """Probe the server until `stopped` returns True; it is called between probes with the time it may wait."""
     period_s = 1.0 / rate_hz
     due_s = timer.monotonic_s()
     while not stopped(max(0.0, due_s - timer.monotonic_s())):
@@ -148,7 +148,7 @@ def probe(server: Server, *, host: str, rate_hz: float, stopped: Callable[[float
             server.recorder.failed += 1
         else:
             server.recorder.add(timer.monotonic_s() - start_s)
-        # No burst after a slow answer: the next probe is due one period after this one was, or at once.
+        # No burst after a slow answer: the next probe is due one period after this one was due, or at once.
         due_s = max(due_s + period_s, timer.monotonic_s())
 
 

@@ -8,16 +8,16 @@ import numpy.typing as npt
 
 from carico_local.workloads import pacing
 
-# Block of a pass: about 0.05 ms an operation, well below the 0.6 ms share of a 1/8-scale period.
+# Block of a pass: about 0.05 ms per operation, well below the 0.3 ms share of a period at scale 1/8.
 _BLOCK_BYTES = 128 * 1024
 _ITEM_BYTES = 8
-# Blocks are allocated in slabs of this size: the array grows gradually, as a data set being read does.
+# Blocks are allocated in slabs of this size, so that the array grows gradually, like a data set being read.
 _SLAB_BLOCKS = 32
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What was computed: bytes held, passes made, a checksum of the array, real CPU seconds used."""
+    """The result: bytes allocated, passes made, a checksum of the array, real CPU seconds used."""
 
     memory_bytes: int
     passes: int
@@ -26,7 +26,7 @@ class Outcome:
 
 
 def compute(*, memory_bytes: int, seconds: float, passes: int, scale: float, timer: pacing.Timer) -> Outcome:
-    """Run `seconds` of work on one emulated core: one share builds the array, each pass is another."""
+    """Do `seconds` of work on one emulated core, in equal shares for building the array and for each pass."""
     pacer = pacing.Pacer(scale=scale, timer=timer)
     share_s = seconds * scale / (passes + 1)
     blocks: list[npt.NDArray[np.float64]] = []
@@ -45,7 +45,7 @@ def compute(*, memory_bytes: int, seconds: float, passes: int, scale: float, tim
 
 
 def _grow(memory_bytes: int) -> Iterator[tuple[npt.NDArray[np.float64], int]]:
-    """Yield each new block, not yet touched, and how many there will be."""
+    """Yield each new block, not yet touched, and the number of all blocks."""
     total = max(1, round(memory_bytes / _BLOCK_BYTES))
     items = _BLOCK_BYTES // _ITEM_BYTES
     for first in range(0, total, _SLAB_BLOCKS):
@@ -55,12 +55,12 @@ def _grow(memory_bytes: int) -> Iterator[tuple[npt.NDArray[np.float64], int]]:
 
 
 def _work(block: npt.NDArray[np.float64], pacer: pacing.Pacer, *, until_cpu_s: float, filling: bool) -> None:
-    """Write the block at least once, and again until the thread's CPU time has reached its mark."""
+    """Write the block at least once, and repeat until the thread's CPU time has reached `until_cpu_s`."""
     if filling:
         block.fill(0.5)
         pacer.pace()
     while True:
-        # A contraction (its fixed point is the golden ratio): every value stays finite for ever.
+        # A contraction (its fixed point is the golden ratio), so every value stays finite.
         np.add(block, 1.0, out=block)
         np.sqrt(block, out=block)
         pacer.pace()

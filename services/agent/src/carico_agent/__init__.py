@@ -1,10 +1,10 @@
 """CARICO agent: one node learns what its work costs and advertises its capacity.
 
-- `telemetry`: usage of the node, one file per source. `sampler` asks for it ten times a second.
+- `telemetry`: usage of the node, one file per source. `sampler` reads it ten times a second.
 - `pod_events`: which Pods run, one file per adapter.
-- `learning`: from samples to an estimate (`pipeline`), the node's own model and the cluster's.
+- `learning`: from samples to an estimate (`pipeline`), with the node's own model and the cluster's.
 - `reporting`: what is published, shown, measured and traced of it.
-- `app`: puts these together for one node, without waiting for anything. `service`: what runs it. `recording`: raw
-  samples and Pod events to a file, for `carico replay`.
-- `settings`, `ports`, `main`.
+- `app`: combines these for one node; synchronous. `service`: connects it and runs it.
+- `recording`: raw samples and Pod events to a file, for `carico replay`.
+- `settings`; `ports`: interfaces between these parts.
 """

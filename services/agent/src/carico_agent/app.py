@@ -1,6 +1,6 @@
-"""The agent: takes samples, learns, follows the cluster's model, and keeps what is to be published next.
+"""The agent: takes samples, learns, follows the cluster's model, and prepares what is to be published next.
 
-Everything here is synchronous and quick; `reporting.publishers` does the sending, `main` the wiring.
+Everything here is synchronous and fast; `reporting.publishers` sends, `service` connects the parts.
 """
 
 import collections
@@ -13,23 +13,23 @@ from carico_agent.learning import cluster_model, configuration, pipeline
 from carico_agent.reporting import advertisement, instruments, views
 from carico_agent.telemetry import panel, port
 from carico_core.domain import messages, recording
-from carico_core.numerics.estimators import registry
+from carico_core.numerics import estimators
 from carico_core.runtime.observe import logs
 from carico_core.runtime.observe import metrics as metric
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 
-# Seconds of history that a state query shows.
+# Seconds of history in the answer to a state query.
 HISTORY_S = 180
-# The canonical line comes each second at debug and each minute at info.
+# The canonical line is logged each second at debug and each minute at info.
 INFO_EVERY = 60
-# Readiness: without a sample for this long the node is not measured.
+# Not ready after this time without a sample.
 SAMPLE_STALE_S = 3.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What an agent is made of."""
+    """The parts of an agent."""
 
     settings: settings.AgentSettings
     panel: panel.Panel
@@ -37,16 +37,16 @@ class Parts:
     clock: clocks.Clock
     metrics: metric.Metrics
     boot: str
-    # Gets each sample, as the pipeline does.
+    # Receives each sample, as the pipeline does.
     witness: Callable[[pipeline.Sample], None] | None = None
-    # None: every Pod is of the general class.
+    # None: every Pod is in the general class.
     classes: ports.PodClasses | None = None
     # None: nothing is traced.
     traces: ports.PodTraces | None = None
 
 
 class Agent:
-    """One node's learning and what it has to say."""
+    """Learns about one node, and prepares its messages."""
 
     def __init__(self, parts: Parts) -> None:
         self._settings = parts.settings
@@ -77,7 +77,7 @@ class Agent:
         self._on_capacity: Callable[[], None] = _nothing
         self._on_subspace: Callable[[], None] = _nothing
         self._instruments.describe(node=parts.settings.node, estimator=parts.settings.estimator)
-        self._instruments.ask(self)
+        self._instruments.read_ages(self)
         for note in parts.panel.facts.notes:
             self._instruments.degraded.labels(note[:80]).set(1)
             self._log.warning("degraded", note=note)
@@ -94,9 +94,9 @@ class Agent:
         self._on_subspace = subspace
 
     def tick(self, late_s: float, missed: int) -> None:
-        """Take one sample, and update the model where it fills a batch."""
+        """Take one sample, and update the model if it fills a batch."""
         self._instruments.lateness_s.observe(late_s)
-        if self._held:  # a hold ends by time, without a call
+        if self._held:  # a hold ends after a time, without an event
             self.pods_changed()
         if missed:
             self._instruments.samples_missed.inc(missed)
@@ -104,7 +104,7 @@ class Agent:
             reading = self._panel.read()
         except port.Broken as error:
             self._instruments.sources_broken.inc()
-            self._limited.warning(error.what, "source broken, sample skipped", error=str(error))
+            self._limited.warning(error.what, "source broken: sample skipped", error=str(error))
             return
         if reading is None:
             self._instruments.samples_empty.inc()
@@ -114,7 +114,7 @@ class Agent:
             self.update()
 
     def update(self) -> None:
-        """Learn from the batch, and call for what is to be published."""
+        """Learn from the batch, and request publishing."""
         begun_s = self._clock.monotonic_s()
         now = self._pods.current()
         self._counted, self._held = frozenset(now.running), now.holding
@@ -127,12 +127,12 @@ class Agent:
         self._instruments.update_s.observe(self._clock.monotonic_s() - begun_s)
         self._instruments.show(state, self._node.dims, self._node.scale.tolist())
         self._history.append(views.history_row(state))
-        self._say(state)
+        self._log_update(state)
         self._on_capacity()
         self._on_subspace()
 
     def pods_changed(self) -> None:
-        """Estimate again and publish at once; in the paper's modes when the hold ends."""
+        """Estimate again and publish at once; with the paper's estimators when the hold ends."""
         now = self._pods.current()
         counted, hold_ended = frozenset(now.running), self._held and not now.holding
         changed = counted != self._counted
@@ -140,7 +140,7 @@ class Agent:
         if changed:
             self._panel.pods_changed()
         changed = self._name_pods() or changed
-        if hold_ended if self._settings.estimator in registry.SCALAR else changed:
+        if hold_ended if self._settings.estimator in estimators.SCALAR else changed:
             state = self.pipeline.estimate(pods=len(counted), churning=now.holding)
             if state is not None:
                 self._settle(state, now)
@@ -152,12 +152,8 @@ class Agent:
             self._traces.happened(kind, uid, at_s)
 
     def on_model(self, _subject: str, payload: bytes) -> None:
-        """Follow the cluster's model, or drop and count a message that cannot be used."""
+        """Use the cluster's model, or drop and count a message that cannot be used."""
         self._cluster.take(payload)
-
-    def on_stored_model(self, payload: bytes | None) -> None:
-        """Follow the model stored on the bus, unless it is too old to be of use."""
-        self._cluster.take_stored(payload)
 
     def next_capacity(self) -> bytes | None:
         """Return the next advertisement; None before the first update."""
@@ -171,8 +167,8 @@ class Agent:
             advertisement.capacity(stamp, self.state, dims=self._node.dims, covers=self._covers)
         )
 
-    def next_subspace(self) -> tuple[bytes, str] | None:
-        """Return the next local subspace and its message id; None before the first batch."""
+    def next_subspace(self) -> bytes | None:
+        """Return the next local subspace; None before the first batch."""
         if self.state is None:
             return None
         stamp = self._stamp("subspace")
@@ -180,31 +176,31 @@ class Agent:
         if record is None:
             return None
         self._instruments.published.labels("subspace").inc()
-        return wire.encode_subspace(record), f"{stamp.node}-{stamp.boot}-{stamp.seq}"
+        return wire.encode_subspace(record)
 
     def not_taken(self, kind: str, error: Exception) -> None:
-        """Count a message that the bus did not take. The next one is newer: none is kept."""
+        """Count a message that the bus did not accept. It is not kept, as the next one is newer."""
         self._instruments.publish_errors.labels(kind).inc()
         self._limited.warning(("publish", kind), "not published", kind=kind, error=str(error))
 
     def not_sampling(self) -> str | None:
-        """Why the node is not measured at present; None where it is."""
+        """Return why the node is not being measured; None if it is."""
         if self.state is None:
-            return "no second of samples yet"
+            return "less than a second of samples so far"
         since_s = self._started_s if self._last_sample_s is None else self._last_sample_s
         age_s = self._clock.monotonic_s() - since_s
         return None if age_s <= SAMPLE_STALE_S else f"no sample for {age_s:.1f} s"
 
     def sample_age_s(self) -> float | None:
-        """Return how old the newest sample is; None before the first."""
+        """Return the age of the newest sample; None before the first."""
         return None if self._last_sample_s is None else self._clock.monotonic_s() - self._last_sample_s
 
     def model_age_s(self) -> float | None:
-        """Return how old the newest model of the cluster is; None before the first."""
+        """Return the age of the cluster's newest model; None before the first."""
         return self._cluster.age_s()
 
     def view(self) -> dict[str, Any]:
-        """Return the state as people ask for it: what is advertised, why, and the last minutes."""
+        """Return the state for a query: what is advertised, why, and the last minutes."""
         model = self._cluster.newest
         return {
             "node": self._settings.node,
@@ -236,15 +232,15 @@ class Agent:
         return self.pipeline.sample(sample)
 
     def _settle(self, state: pipeline.State, pods: ports.PodSet) -> None:
-        """Publish this state, and the UIDs that its count accounts for, from now on.
+        """Publish this state, with the UIDs that its count includes, from now on.
 
-        Kept together: a UID covered by a message that does not count it yet would free its reservation too early.
+        They change together: a message that covers a UID but does not count it would free its reservation too early.
         """
         self.state = state
         self._covers = advertisement.covers(pods, pod_limit=self._settings.pod_limit)
 
     def _name_pods(self) -> bool:
-        """Return True where the estimator was given other Pods, or of other classes, than before."""
+        """Pass Pods and classes to the estimator; return whether they have changed."""
         classes = self._classes
         named = {uid: messages.ANY_CLASS if classes is None else classes.of(uid) for uid in self._counted}
         if named == self._named:
@@ -259,9 +255,9 @@ class Agent:
             node=self._settings.node, boot=self._boot, seq=self._seqs[kind], ts_ns=self._clock.wall_ns()
         )
 
-    def _say(self, state: pipeline.State) -> None:
-        say = self._log.info if self._updates % INFO_EVERY == 1 else self._log.debug
-        say("update", **views.log_line(state))
+    def _log_update(self, state: pipeline.State) -> None:
+        log = self._log.info if self._updates % INFO_EVERY == 1 else self._log.debug
+        log("update", **views.log_line(state))
 
 
 def _nothing() -> None:

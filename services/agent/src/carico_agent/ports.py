@@ -1,4 +1,4 @@
-"""What the agent needs of others, as narrow ports."""
+"""The interfaces between the parts of the agent."""
 
 from collections.abc import Callable, Collection, Set
 from typing import Protocol
@@ -16,25 +16,25 @@ class PodSet(Protocol):
 
     @property
     def baseline(self) -> Set[str]:
-        """UIDs of the running Pods that belong to the node: covered by an advertisement, and not counted."""
+        """UIDs of the running Pods that belong to the node: covered by advertisements, but not counted."""
         ...
 
     @property
     def ended(self) -> Collection[str]:
-        """UIDs of those that ended within the last 60 s, a bounded number, oldest first where there is an order."""
+        """UIDs of Pods that ended within the last 60 s, a bounded number, oldest first if there is an order."""
         ...
 
     @property
     def holding(self) -> bool:
-        """Whether a container is being created or taken down, so that telemetry shows the runtime's own work."""
+        """Whether a container is being created or removed, so that telemetry includes the runtime's own work."""
         ...
 
 
 class PodEvents(Protocol):
-    """Where starts and ends of Pods come from."""
+    """A source of starts and ends of Pods."""
 
     def current(self) -> PodSet:
-        """Return the Pods now."""
+        """Return the current Pods."""
         ...
 
     def on_change(self, callback: Callable[[], None]) -> None:
@@ -51,18 +51,18 @@ class PodEvents(Protocol):
 
 
 class PodClasses(Protocol):
-    """Which class each Pod is of, and which are no workload."""
+    """The class of each Pod, and which Pods are no workload."""
 
     def of(self, uid: str) -> str:
-        """Return the class of a Pod; the general one where it is not known."""
+        """Return the class of a Pod; the general class if it is unknown."""
         ...
 
     def is_baseline(self, uid: str) -> bool:
-        """Return True for a Pod that belongs to the node, such as a DaemonSet's; False where it is not known."""
+        """Return True for a Pod that belongs to the node, such as a DaemonSet's; False if it is unknown."""
         ...
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Call `callback` in the loop's thread once a class becomes known."""
+        """Call `callback` in the loop's thread whenever a class becomes known."""
         ...
 
     async def run(self) -> None:
@@ -71,7 +71,7 @@ class PodClasses(Protocol):
 
 
 class PodTraces(Protocol):
-    """Who follows Pods from their container's creation to the advertisement that covers them."""
+    """Traces Pods from their container's creation to the advertisement that covers them."""
 
     def happened(self, kind: recording.EventKind, uid: str, at_s: float) -> None:
         """Take in an event of a Pod at `at_s` (monotonic)."""
@@ -83,12 +83,8 @@ class PodTraces(Protocol):
 
 
 class Publisher(Protocol):
-    """Where an agent's messages go."""
+    """Sends an agent's messages."""
 
     async def publish(self, subject: str, payload: bytes) -> None:
         """Publish a message. Raises `BusUnavailable`."""
-        ...
-
-    async def enqueue(self, subject: str, payload: bytes, *, msg_id: str) -> None:
-        """Store a message in its stream. Raises `BusUnavailable`."""
         ...

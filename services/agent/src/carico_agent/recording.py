@@ -1,7 +1,7 @@
-"""Writes raw samples and Pod events to a file while an agent runs, and never holds the agent up.
+"""Write raw samples and Pod events to a file while an agent runs, without delaying the agent.
 
-Blocks of some seconds go to a thread that compresses and appends them, each in one write: an agent that is killed
-loses at most the block it was filling. A full or hanging disk ends the recording with one line in the log.
+A thread compresses blocks of a few seconds and appends each in one write: an agent that is killed loses at most the
+current block. A full or hanging disk ends the recording with one line in the log.
 """
 
 import contextlib
@@ -23,22 +23,22 @@ from carico_core.runtime.observe import logs
 from carico_core.wire import recording as wire
 
 BLOCK_S = 3.0
-# Starts and ends of a burst; a block is written early rather than grow beyond this.
+# A burst of starts and ends: a block with this many events is written early.
 BLOCK_EVENTS = 1000
-# Blocks on their way to the disk: beyond a minute of them it does not keep up, and nothing more is kept.
+# Blocks that wait for the disk. If it is slower by a minute, the recording ends.
 QUEUE_BLOCKS = 16
-# What a closing agent waits for the disk.
+# How long a closing agent waits for the disk.
 CLOSE_S = 2.0
-# What naming another file solves; anything else, such as a full disk, may pass.
+# Errors that another file name solves; any other, such as a full disk, may be temporary.
 _UNUSABLE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EISDIR, errno.EROFS, errno.ELOOP})
 
-# Makes a new file, unbuffered.
+# Creates a new file, unbuffered.
 Create = Callable[[pathlib.Path], io.RawIOBase]
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Written:
-    """What has reached the file so far. failure: why nothing more is recorded."""
+    """What has been written so far. failure: why the recording ended."""
 
     path: pathlib.Path
     samples: int = 0
@@ -54,17 +54,17 @@ class _Block:
 
 
 def open_recorder(chosen: settings.AgentSettings, facts: panel.Facts, pods: ports.PodEvents) -> "Recorder":
-    """Return a recorder that receives the Pods' events; samples are passed to it. Raises `SettingsError`."""
+    """Return a recorder that is subscribed to Pod events; the caller passes samples. Raises `SettingsError`."""
     recorder = Recorder(pathlib.Path(chosen.record), node=chosen.node, facts=facts)
     pods.on_event(recorder.event)
     return recorder
 
 
 class Recorder:
-    """Told of samples and Pod events from the loop's thread; `close` ends it."""
+    """Receives samples and Pod events in the loop's thread; `close` ends it."""
 
     def __init__(self, path: pathlib.Path, *, node: str, facts: panel.Facts, create: Create | None = None) -> None:
-        """Raise `SettingsError` where no file can be made at `path`; a file that exists is left as it is."""
+        """Raise `SettingsError` if no file can be created at `path`. An existing file is never changed."""
         self._node = node
         self._facts = facts
         self._block_samples = max(1, round(BLOCK_S / pipeline.SAMPLE_S))
@@ -85,22 +85,22 @@ class Recorder:
         self._thread.start()
 
     def sample(self, sample: pipeline.Sample) -> None:
-        """Keep the sample, which is written with its block."""
+        """Add a sample to the current block."""
         if self.written.failure is None:
             self._samples.append(sample)
             if len(self._samples) >= self._block_samples:
                 self._hand_over()
 
     def event(self, kind: recording.EventKind, uid: str, at_s: float, workload: str = "") -> None:
-        """Keep the event, with the Pod's class where it is known; it is written with its block."""
+        """Add an event to the current block, with the Pod's class if it is known."""
         if self.written.failure is None:
             self._events.append(recording.PodEvent(at_s=at_s, kind=kind, uid=uid, workload=workload))
-            # Before the first sample there is no header yet: the first block takes them along.
+            # Before the first sample there is no header: these events are written with the first block.
             if len(self._events) >= BLOCK_EVENTS and (self._header is not None or self._samples):
                 self._hand_over()
 
     def close(self) -> Written:
-        """Return what was written; the file has its end mark, unless the disk fails or hangs."""
+        """Write the rest and the end mark, unless the disk fails or hangs; return what was written."""
         if self.written.failure is None and (self._samples or (self._events and self._header)):
             self._hand_over()
         if self._thread is not None:
@@ -118,7 +118,7 @@ class Recorder:
         try:
             self._blocks.put_nowait(block)
         except queue.Full:
-            self._fail(f"the disk did not take {QUEUE_BLOCKS} blocks in time")
+            self._fail(f"the disk is too slow: {QUEUE_BLOCKS} blocks are waiting")
 
     def _header_of(self, first: pipeline.Sample) -> recording.NodeFacts:
         return recording.NodeFacts(
@@ -134,7 +134,7 @@ class Recorder:
             notes=self._facts.notes,
         )
 
-    # --- from here on in the writer's thread ---
+    # --- the methods below run in the writer's thread ---
 
     def _write(self, file: io.RawIOBase) -> None:
         with file:
@@ -161,7 +161,7 @@ class Recorder:
         if self.written.failure is None:
             self.written.failure = why
             self._log.warning(
-                "recording ended: the agent goes on without", path=str(self.written.path), why=why,
+                "recording ended: the agent continues without it", path=str(self.written.path), why=why,
                 samples=self.written.samples,
             )  # fmt: skip
 
@@ -182,9 +182,9 @@ def _new_file(path: pathlib.Path) -> io.RawIOBase:
 
 
 def _create(path: pathlib.Path, create: Create) -> tuple[io.RawIOBase, pathlib.Path]:
-    """Return a new file, and its path: an agent that was restarted writes next to the file it wrote before.
+    """Return a new file and its path, with a number added if the file exists, as after a restart of the agent.
 
-    Raises `SettingsError` where naming another file helps, else `OSError`.
+    Raises `SettingsError` if another file name helps, else `OSError`.
     """
     number = 1
     free = path

@@ -1,4 +1,4 @@
-"""Calls at a steady rate, on the elapsed time and out of step with other agents."""
+"""Call at a steady rate, with a random phase."""
 
 import asyncio
 import random
@@ -10,8 +10,8 @@ from carico_core.runtime.process import clock as clocks
 class Sampler:
     """Calls `tick(late_s, missed)` every `period_s` until cancelled.
 
-    The phase is random: agents of one machine (or one rack, started together) must not sample and publish at the same
-    instant. A call that comes late is not made up for: whole periods that were missed are skipped and counted.
+    The phase is random: agents of one machine (or one rack, started together) must not all sample and publish at the
+    same time. Late calls are not repeated: whole periods that were missed are skipped and counted.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Sampler:
                 self._handle.cancel()
 
     def next_due(self, now_s: float) -> int:
-        """Return the number of whole periods missed; the due time moves on to the next one after now."""
+        """Move the due time to the next one after now, and return the number of missed periods."""
         self._due_s += self._period_s
         missed = 0
         if self._due_s <= now_s:
@@ -47,7 +47,7 @@ class Sampler:
         return missed
 
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
-        # A timer and a plain call, no task wake-up: this is the loop that decides the agent's cost.
+        # A timer and a plain call, without waking a task: this loop determines the agent's CPU usage.
         delay_s = max(0.0, self._due_s - self._clock.monotonic_s())
         self._handle = loop.call_later(delay_s, self._fire, loop)
 

@@ -1,4 +1,4 @@
-"""The agent as a service: finds its node, samples with or without a bus, and talks to it whenever there is one."""
+"""The agent as a service: find the node, sample with or without a bus, and use the bus whenever it is connected."""
 
 import asyncio
 import contextlib
@@ -13,9 +13,10 @@ import orjson
 
 from carico_agent import app, ports, recording, sampler, settings
 from carico_agent.learning import pipeline
-from carico_agent.pod_events import none, workloads
+from carico_agent.pod_events import adapter, none
 from carico_agent.reporting import publishers
-from carico_agent.telemetry import cgroup_tree, own_node, panel, port, sources
+from carico_agent.telemetry import panel, port, sources
+from carico_agent.telemetry.cgroups import hierarchy, own_node
 from carico_core.domain import errors
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
@@ -23,30 +24,28 @@ from carico_core.runtime.observe import client_metrics, health, logs
 from carico_core.runtime.observe import metrics as metric
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import memory_use, tasks
-from carico_core.wire import roles, subjects
+from carico_core.wire import codec, subjects
 
 SERVICE = "carico-agent"
 DESCRIPTION = "one node's telemetry, model and capacity"
-# How often a node that does not exist yet is looked for.
-LOOK_EVERY_S = 0.5
-# A bus that goes away just after it came is asked again.
-ASK_AGAIN_S = 1.0
-# The first sample waits for the bus, and no longer than this. It is taken as it is, and the advertisement made of it
-# stands for a second: of a node of half a CPU, what an agent does until it is connected takes all.
+# Interval of looking for a node that does not exist yet.
+FIND_EVERY_S = 0.5
+# Interval of retries after the bus disconnects right after it connected.
+RETRY_S = 1.0
+# The first sample waits for the bus, at most this long. It passes the filter unchanged and is advertised for a second,
+# and on a node of half a CPU, an agent that connects uses all of it.
 SETTLE_MOST_S = 1.0
 
 T = TypeVar("T")
 
 
 class Bus(ports.Publisher, Protocol):
-    """What the agent needs of the bus."""
+    """The part of the bus that an agent uses."""
 
     @property
     def connected(self) -> bool: ...
 
     async def subscribe(self, subject: str, handler: buses.Handler) -> object: ...
-
-    async def get_model(self) -> bytes | None: ...
 
     async def serve(self, service: buses.ServiceSpec) -> object: ...
 
@@ -58,7 +57,7 @@ class Bus(ports.Publisher, Protocol):
 
 
 class Service:
-    """One agent with its health endpoint; the bus may come, go and come back."""
+    """One agent with its health endpoint; the bus may connect and disconnect at any time."""
 
     def __init__(self, chosen: settings.AgentSettings, *, clock: clocks.Clock) -> None:
         self._chosen = chosen
@@ -72,7 +71,7 @@ class Service:
         self._settled = asyncio.Event()
 
     async def run(self, stop: tasks.Stop) -> None:
-        """Run until asked to stop. Raises `EnvironmentUnfit` where this machine cannot be measured."""
+        """Run until asked to stop. Raises `EnvironmentUnfit` if this machine cannot be measured."""
         checks = health.Health({"samples": self._not_sampling, "bus": self._not_connected})
         server = await health.serve(checks, self._metrics, host=self._chosen.http.host, port=self._chosen.http.port)
         self._log.info("started", http_port=server.port, boot=self._boot, scope=self._chosen.scope.value)
@@ -94,7 +93,7 @@ class Service:
             app.Parts(
                 settings=self._chosen,
                 panel=found,
-                pods=pods if classes is None else workloads.Workloads(pods=pods, classes=classes),
+                pods=pods if classes is None else adapter.Workloads(pods=pods, classes=classes),
                 classes=classes,
                 clock=self._clock,
                 metrics=self._metrics,
@@ -113,7 +112,7 @@ class Service:
         memory_use.settle()
         try:
             named = {} if classes is None else {"classes": classes.run()}
-            await tasks.until(stop, sampler=self._sample(samples), pods=pods.run(), bus=self._talk(agent), **named)
+            await tasks.until(stop, sampler=self._sample(samples), pods=pods.run(), bus=self._use_bus(agent), **named)
         finally:
             if recorder is not None:
                 recorder.close()
@@ -126,21 +125,20 @@ class Service:
                 await self._settled.wait()
         await samples.run()
 
-    async def _talk(self, agent: app.Agent) -> None:
-        # Connecting waits for the server for ever; sampling and learning go on meanwhile.
+    async def _use_bus(self, agent: app.Agent) -> None:
+        # Connecting waits for the server without limit; meanwhile the agent samples and learns.
         name = f"{SERVICE}-{self._chosen.node}"
-        inbox = roles.inbox(roles.Role.AGENT, self._chosen.node)
-        bus = await nats_bus.connect(self._chosen.bus, name=name, clock=self._clock, owns_streams=False, inbox=inbox)
+        bus = await nats_bus.connect(self._chosen.bus, name=name, clock=self._clock, owns_streams=False)
         self._bus = bus
         self._settled.set()
         self._bus_metrics.watch(bus)
         try:
-            await talk(agent, bus, node=self._chosen.node)
+            await use_bus(agent, bus, node=self._chosen.node)
         finally:
             await bus.close()
 
     async def _find_node(self, stop: tasks.Stop) -> panel.Panel | None:
-        said = False
+        is_logged = False
         while not stop.is_set:
             try:
                 return sources.open_panel(self._chosen.wanted(), clock=self._clock)
@@ -150,43 +148,43 @@ class Service:
                         f"this machine cannot be measured as scope {self._chosen.scope.value}: {error}; "
                         "give another --scope, or --root-pid for process accounting"
                     ) from error
-                if not said:
+                if not is_logged:
                     self._log.warning("waiting for the node", why=str(error))
-                    said = True
-            await stop.sleep(LOOK_EVERY_S)
+                    is_logged = True
+            await stop.sleep(FIND_EVERY_S)
         return None
 
     def _not_sampling(self) -> str | None:
-        return "the node is not there yet" if self._agent is None else self._agent.not_sampling()
+        return "the node does not exist yet" if self._agent is None else self._agent.not_sampling()
 
     def _not_connected(self) -> str | None:
         return None if self._bus is not None and self._bus.connected else "not connected to NATS"
 
 
-async def talk(agent: app.Agent, bus: Bus, *, node: str) -> None:
-    """Publish, follow the cluster's model and answer questions. Raises `BusError` once the bus is closed."""
-    outlet = publishers.Publishers(agent, bus, node=node)
-    bus.on_reconnect(outlet.refresh)
-    outlet.refresh()
+async def use_bus(agent: app.Agent, bus: Bus, *, node: str) -> None:
+    """Publish, follow the cluster's model and answer queries. Raises `BusError` once the bus is closed."""
+    sender = publishers.Publishers(agent, bus, node=node)
+    bus.on_reconnect(sender.refresh)
+    sender.refresh()
     async with asyncio.TaskGroup() as group:
-        group.create_task(outlet.send_capacities(), name="capacity")
-        group.create_task(outlet.send_subspaces(), name="subspace")
-        group.create_task(_follow_model(agent, bus), name="model")
-        group.create_task(_until_done(lambda: bus.serve(_questions(agent, node)), agent), name="questions")
+        group.create_task(sender.send_capacities(), name="capacity")
+        group.create_task(sender.send_subspaces(), name="subspace")
+        group.create_task(_until_done(lambda: bus.subscribe(subjects.MODEL, agent.on_model), agent), name="model")
+        group.create_task(_until_done(lambda: bus.serve(_queries(agent, node)), agent), name="queries")
         await bus.wait_closed()
         raise errors.BusUnavailable("the connection to NATS is closed for good")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTraces:
-    """What follows Pods, and what ends it."""
+    """The tracer of Pods, and how to close it."""
 
     traces: ports.PodTraces
     close: Callable[[], None]
 
 
 def open_traces(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> OpenTraces | None:
-    """Return what follows Pods, where a collector is named.
+    """Return a tracer of Pods if the settings name a collector.
 
     Raises `EnvironmentUnfit` without OpenTelemetry's packages.
     """
@@ -204,7 +202,7 @@ def open_traces(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> OpenT
 def open_classes(
     chosen: settings.AgentSettings, *, clock: clocks.Clock, metrics: metric.Metrics
 ) -> ports.PodClasses | None:  # fmt: skip
-    """Return where the classes of Pods come from, if from anywhere."""
+    """Return the source of Pods' classes, if the settings name one."""
     if chosen.pod_classes == "none" or chosen.pod_events == "none":
         return None
     module: Any = importlib.import_module("carico_agent.pod_events.classes")
@@ -213,9 +211,9 @@ def open_classes(
 
 
 def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> ports.PodEvents:
-    """Return where starts and ends of Pods come from.
+    """Return the source of starts and ends of Pods.
 
-    Only what is used is imported, so that a small agent stays small.
+    Only the selected adapter is imported, so that a small agent stays small.
     """
     if chosen.pod_events == "none":
         return none.NoPods()
@@ -224,39 +222,34 @@ def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> ports.P
     return pods
 
 
-async def _follow_model(agent: app.Agent, bus: Bus) -> None:
-    """Subscribe to the cluster's model, which survives reconnects, and read the stored one.
-
-    Soon, so that a node's first advertisement names the classes that its peers have measured.
-    """
-    await _until_done(lambda: bus.subscribe(subjects.MODEL, agent.on_model), agent)
-    agent.on_stored_model(await _until_done(bus.get_model, agent))
-
-
-async def _until_done(ask: Callable[[], Awaitable[T]], agent: app.Agent) -> T:
+async def _until_done(request: Callable[[], Awaitable[T]], agent: app.Agent) -> T:
     while True:
         try:
-            return await ask()
+            return await request()
         except errors.BusUnavailable as error:
             agent.not_taken("listen", error)
-            await asyncio.sleep(ASK_AGAIN_S)
+            await asyncio.sleep(RETRY_S)
 
 
-def _questions(agent: app.Agent, node: str) -> buses.ServiceSpec:
+def _queries(agent: app.Agent, node: str) -> buses.ServiceSpec:
     async def state(_: bytes) -> bytes:
-        return orjson.dumps(agent.view(), option=orjson.OPT_SERIALIZE_NUMPY)
+        found = orjson.dumps(agent.view(), option=orjson.OPT_SERIALIZE_NUMPY)
+        if len(found) > codec.PAYLOAD_MAX_BYTES:
+            # NATS would close the connection of an agent that sends more.
+            raise errors.BusError(f"the state has {len(found)} bytes, more than {codec.PAYLOAD_MAX_BYTES}")
+        return found
 
     return buses.ServiceSpec(name=SERVICE, description=DESCRIPTION, endpoints={"state.get": state}, node=node)
 
 
 def _may_appear(chosen: settings.AgentSettings) -> bool:
-    """Return whether what is missing is only not there yet: a cgroup in a tree that exists, or a process."""
+    """Return whether what is missing may still be created: a cgroup in an existing tree, or a process."""
     if chosen.scope is sources.Scope.HOST:
         return False
     if chosen.scope is sources.Scope.PROCESS:
         return True
     try:
-        cgroup_tree.discover(pathlib.Path(chosen.proc) / "mounts", below=chosen.cgroup_root)
+        hierarchy.discover(pathlib.Path(chosen.proc) / "mounts", below=chosen.cgroup_root)
     except port.Absent:
         return False
     return True

@@ -5,17 +5,19 @@ import pathlib
 from collections.abc import Mapping
 from typing import ClassVar
 
-from carico_agent.telemetry import meminfo, sources
+from carico_agent.telemetry import sources
+from carico_agent.telemetry.proc import meminfo
 from carico_core.domain import names
-from carico_core.numerics.estimators import base, registry
+from carico_core.numerics import estimators
+from carico_core.numerics.estimators import base
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import settings
 from carico_core.runtime.process.settings import setting
 
 PREFIX = "AGENT"
 PROGRAM = "carico-agent"
-# An advertisement names each Pod it covers, 39 bytes each, and readers drop one of more than 64 KiB: with these, those
-# that ended recently and the classes it fits.
+# An advertisement lists each covered Pod, at 39 bytes, and readers drop messages above 64 KiB. With this many Pods,
+# those that ended recently, and the classes, it fits.
 POD_LIMIT_MOST = 1000
 
 
@@ -24,35 +26,37 @@ class AgentSettings:
     """Flags `--node ...`, environment CARICO_AGENT_NODE and so on."""
 
     removed: ClassVar[Mapping[str, str]] = {
-        "guard": "a node takes nothing beyond its ceilings: --ceiling-cpu, --ceiling-memory",
+        "guard": "a node accepts nothing above its ceilings: --ceiling-cpu, --ceiling-memory",
         "capacity_cap": "capacity is bounded by --pod-limit",
-        "sample_hz": "telemetry is read 10 times a second, which the constants of the filters belong to",
+        "sample_hz": "telemetry is read 10 times a second, because the filters' constants depend on it",
         "batch": "the model is updated once a second",
         "epsilon": "the node's model is published at each update",
         "subspace_max_age_s": "the node's model is published at each update",
     }
-    node: str = setting(help="name of the Node this agent speaks for")
+    node: str = setting(help="name of the Node that this agent measures")
     scope: sources.Scope = setting(
         sources.Scope.HOST,
-        help="what is measured: the host, one cgroup, the descendants of one process; or, for an agent in a Pod, the "
+        help="what is measured: the host, one cgroup, the descendants of one process, or (for an agent in a Pod) the "
         "node that its own Pod runs on",
-        why="an agent that runs on its host measures it",
+        why="an agent outside of a Pod measures its host",
     )
-    cgroup: str = setting("", help="path of the node's cgroup below the cgroup roots; for scope host, of its Pods")
+    cgroup: str = setting(
+        "", help="path of the node's cgroup below the cgroup roots; for scope host, of its Pods' parent"
+    )
     root_pid: int | None = setting(
         None,
-        help="process whose descendants are the node, for scope process and where the cgroup cannot be read",
+        help="process whose descendants are the node, for scope process or if the cgroup cannot be read",
         minimum=1,
     )
     pod_uid: str = setting("", help="UID of this agent's own Pod, for scope node")
     proc: str = setting("/proc", help="where the host's /proc is mounted")
     cgroup_root: str = setting(
         "",
-        help="folder at or below which the host's cgroups are mounted; empty: anywhere",
+        help="folder that contains the mounts of the host's cgroups; empty: any",
         why="in a container, /sys/fs/cgroup is the container's own",
     )
     cores: float | None = setting(
-        None, help="cores of the node", unit="cores", minimum=0.01, why="what the source says"
+        None, help="cores of the node", unit="cores", minimum=0.01, why="as the source reports"
     )
     scale: float = setting(
         1.0,
@@ -64,10 +68,10 @@ class AgentSettings:
     )
     memory_bytes: float | None = setting(
         None,
-        help="memory that is really enforced",
+        help="memory of the node, as it is really enforced",
         unit="bytes",
         minimum=1,
-        why="the limit found, or the host's memory",
+        why="the cgroup's limit, or the host's memory",
     )
     memory_free_by: meminfo.FreeBy = setting(
         meminfo.FreeBy.AVAILABLE,
@@ -76,7 +80,7 @@ class AgentSettings:
     )
     dims: tuple[str, ...] = setting(
         ("cpu", "memory"),
-        help="resources that are measured; disk, network, gpu and gpu_memory are off unless named",
+        help="resources to measure; disk, network, gpu and gpu_memory are off by default",
         choices=sources.DIMS,
     )
     network_interface: str = setting(
@@ -87,17 +91,17 @@ class AgentSettings:
         help="speed of that link, each way",
         unit="Mbit/s",
         minimum=0.001,
-        why="what the kernel says; virtual interfaces say nothing",
+        why="as the kernel reports; it does not for virtual interfaces",
     )
     pod_events: str = setting(
         "cgroup",
-        help="where starts and ends of Pods come from; none: they are not counted, and their cost is not learnt",
+        help="source of starts and ends of Pods; none: Pods are not counted, and their cost is not learnt",
         choices=("cgroup", "containerd", "kubernetes", "none"),
-        why="pod cgroups appear and empty at once and need no rights at the API",
+        why="cgroups show starts and ends at once, without rights at the API",
     )
     pod_classes: str = setting(
         "none",
-        help="where the class of a Pod, its owner, is learnt from; none: all Pods are of one class",
+        help="source of a Pod's class, which follows from its owner; none: all Pods are of one class",
         choices=("kubernetes", "none"),
         why="needs the right to list and watch Pods, and memory for a client of the API",
     )
@@ -113,17 +117,17 @@ class AgentSettings:
     )
     pod_limit: int = setting(
         110,
-        help="most Pods of the node",
+        help="maximum number of Pods on the node",
         minimum=1,
         maximum=POD_LIMIT_MOST,
         why="the kubelet's own default",
     )
     estimator: str = setting(
-        registry.DEFAULT,
+        estimators.DEFAULT,
         help="how capacity is estimated: `footprint` (costs per dimension, class and age), or the "
         "paper's `dual`, `joint` or `delta` (spec section 7)",
-        choices=tuple(sorted(registry.ESTIMATORS)),
-        gone=registry.GONE,
+        choices=tuple(sorted(estimators.ESTIMATORS)),
+        gone=estimators.GONE,
         why="best over all scenarios of the twin (docs/evaluation.md)",
     )
     model: str = setting(
@@ -131,7 +135,7 @@ class AgentSettings:
         help="how the node's own model is kept: gram (all directions), svd (FSVD with the first model_rank of them) or "
         "fpca (PRONTO's, around the mean, with its Reject-Job in the signal)",
         choices=("gram", "svd", "fpca"),
-        why="exact and cheapest; the others are there to compare with",
+        why="exact and cheapest; the others are for comparison",
     )
     model_rank: int | None = setting(
         None, help="directions that svd and fpca keep", minimum=1, why="as many as there are dimensions"
@@ -140,46 +144,48 @@ class AgentSettings:
         "auto",
         help="the signal's direction: sigma1u1 (the paper's), trace (what its logs show), or auto",
         choices=("auto", "sigma1u1", "trace"),
-        why="auto takes trace for the paper's modes, whose constants hold for that one alone, and sigma1u1 otherwise",
+        why="auto is trace for the paper's estimators, whose constants are valid only for it, and sigma1u1 otherwise",
     )
     ceiling_cpu: float = setting(
         base.DEFAULT_CEILING["cpu"],
-        help="usage of the CPU up to which Pods are taken; 1 is two runnable tasks a core",
+        help="CPU usage up to which the node takes Pods; 1 is two runnable tasks per core",
         minimum=0.05,
         maximum=1.0,
         why="packs without hurting Pod times on really running Pods; lower isolates more",
     )
     ceiling_memory: float = setting(
         base.DEFAULT_CEILING["memory"],
-        help="usage of memory up to which Pods are taken",
+        help="memory usage up to which the node takes Pods",
         minimum=0.05,
         maximum=1.0,
-        why="memory cannot be squeezed",
+        why="memory cannot be shared in time",
     )
     local_weight: float = setting(
-        0.5, help="weight of the own model against the cluster's in the signal", minimum=0, maximum=1, why="logged"
+        0.5,
+        help="weight of the node's own model in the signal; the rest is the cluster's",
+        minimum=0,
+        maximum=1,
+        why="as in the paper's logs",
     )
     peak_half_life_s: float = setting(
         600.0,
-        help="time in which the largest Pods per core seen so far counts for half",
+        help="time after which the largest Pod count per core so far counts half",
         unit="s",
         minimum=1,
-        why="a night without load is a cold start, a pause between two jobs is not",
+        why="a night without load is a cold start; a pause between two jobs is not",
     )
     kubeconfig: str = setting(
         "", help="path of a kubeconfig, for Pod events from Kubernetes; empty: this Pod's service account, else ~/.kube"
     )
     kube_context: str = setting("", help="context of the kubeconfig; empty: its current one")
-    record: str = setting(
-        "", help="file that raw samples and Pod events are recorded to, for `carico replay`; empty: none"
-    )
+    record: str = setting("", help="file to record raw samples and Pod events to, for `carico replay`; empty: none")
     traces: str = setting(
         "",
         help="address of an OpenTelemetry collector (OTLP over HTTP) for traces of Pods; empty: none",
-        why="an option: needs the extra `traces`, and memory",
+        why="optional: it needs the extra `traces`, and memory",
     )
     traces_share: float = setting(
-        1.0, help="share of all Pods that are traced, the same ones in every service", minimum=0.0, maximum=1.0
+        1.0, help="share of all Pods that is traced; every service selects the same Pods", minimum=0.0, maximum=1.0
     )
     http: settings.HttpSettings = dataclasses.field(default_factory=settings.HttpSettings)
     log: settings.LogSettings = dataclasses.field(default_factory=settings.LogSettings)
@@ -188,12 +194,12 @@ class AgentSettings:
     def __post_init__(self) -> None:
         if not self.dims or len(set(self.dims)) != len(self.dims):
             raise ValueError(f"--dims: got {','.join(self.dims) or 'none'}, expected each dimension once, at least one")
-        # In one order everywhere, however they are given.
+        # The order is always the same, whatever the user gives.
         object.__setattr__(self, "dims", tuple(dim for dim in sources.DIMS if dim in self.dims))
         if self.traces and not self.traces.startswith(("http://", "https://")):
             raise ValueError(f"--traces: got {self.traces!r}, expected an address such as http://127.0.0.1:4318")
         if not names.is_subdomain(self.node):
-            raise ValueError(f"--node: got {self.node!r}, which is not a valid Kubernetes name")
+            raise ValueError(f"--node: got {self.node!r}, expected a valid Kubernetes name")
         if self.scope is sources.Scope.CGROUP and not self.cgroup:
             raise ValueError("--scope cgroup needs the group's path: give --cgroup PATH")
         if self.scope is sources.Scope.PROCESS and self.root_pid is None:
@@ -201,10 +207,10 @@ class AgentSettings:
         if self.scope is sources.Scope.NODE and not self.pod_uid:
             raise ValueError("--scope node needs the UID of this agent's Pod (downward API): give --pod-uid UID")
         if self.pod_events == "cgroup" and self.scope is sources.Scope.PROCESS:
-            raise ValueError("--scope process has no cgroups to see Pods by: give --pod-events kubernetes")
+            raise ValueError("--scope process has no cgroups, which show Pods: give --pod-events kubernetes")
 
     def wanted(self, proc: pathlib.Path | None = None) -> sources.Wanted:
-        """Return the node as telemetry is to find it."""
+        """Return the description of the node for telemetry."""
         return sources.Wanted(
             scope=self.scope,
             dims=self.dims,

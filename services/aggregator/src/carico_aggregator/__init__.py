@@ -8,5 +8,5 @@ Several replicas share one work queue and compute the same model.
 - `model`     the model from the entries, by merge `round` or `sequential`; pure
 - `replicas`  the other replicas, who leads, and following a leader's model
 - `app`       one replica's tasks: intake, exchange, broadcast
-- `service`, `main`, `settings`, `instruments`   connecting, starting, configuration, metrics
+- `service`, `settings`, `instruments`   connecting and stopping, configuration, metrics
 """

@@ -1,7 +1,22 @@
-"""`python -m carico_aggregator`."""
+"""Start the aggregator: `carico-aggregator`, or `python -m carico_aggregator`."""
 
 import sys
 
-from carico_aggregator import main
+from carico_aggregator import service
+from carico_aggregator import settings as setting
+from carico_core.runtime.process import clock, memory_use, tasks
 
-sys.exit(main.main())
+
+def main() -> int:
+    """Read the settings, run the service, and return the exit code: 0 stopped, 1 failed, 2 for the user to fix."""
+    with memory_use.rare_collections():
+        return tasks.run_service(
+            setting.AggregatorSettings,
+            lambda chosen, stop: service.serve(chosen, stop, clock=clock.SystemClock()),
+            prefix=setting.PREFIX,
+            program=setting.PROGRAM,
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Run one replica: take local models from the queue, agree with the other replicas, broadcast the cluster's model.
+"""Run one replica: receive local models, exchange entries with other replicas, broadcast the cluster's model.
 
 Independent tasks: `intake` pulls from the work queue, `exchange` sends changes to the other replicas, `broadcast`
 publishes the model, at most once a second and at least every five.
@@ -25,7 +25,7 @@ REPEAT_EVERY_S = 5.0
 # Entries that change within this time share a message: another replica is at most this far behind.
 EXCHANGE_EVERY_S = 0.05
 COMPLETE_EVERY_S = 5.0
-ASK_AGAIN_S = 0.5
+RETRY_S = 0.5
 # Five requests to the server each time; scrapes are less frequent.
 LOOK_EVERY_S = 5.0
 
@@ -87,11 +87,11 @@ class Aggregator:
         """Subscribe to the other replicas and request their entries; waits while the bus is not available."""
         # Step by step: a retry of the whole would subscribe again each time.
         await until_taken(lambda: self._bus.subscribe(subjects.PARTIAL_ALL, self.on_partial))
-        await until_taken(lambda: self._bus.subscribe(subjects.MODEL, self.following.hear))
-        await until_taken(lambda: self._tell(complete=False, joining=True, entries=()))
+        await until_taken(lambda: self._bus.subscribe(subjects.MODEL, self.following.take))
+        await until_taken(lambda: self._send_partial(complete=False, joining=True, entries=()))
         stored = await until_taken(self._bus.get_model)
         if stored is not None:
-            self.following.recall(stored)
+            self.following.resume(stored)
 
     async def intake_forever(self) -> None:
         """Take in batches from the work queue until cancelled."""
@@ -112,11 +112,13 @@ class Aggregator:
                 self._changed.clear()
                 # Alone, a sign of life is enough: a replica that joins requests the rest.
                 entries = self.members.entries(now_s) if self.replicas.others(now_s) else ()
-                await self._say("partial", self._tell(complete=bool(entries), joining=False, entries=entries))
+                await self._try_publish(
+                    "partial", self._send_partial(complete=bool(entries), joining=False, entries=entries)
+                )
             elif self._changed and self.replicas.others(now_s):
                 nodes, self._changed = self._changed, set()
                 entries = self.members.entries(now_s, nodes)
-                await self._say("partial", self._tell(complete=False, joining=False, entries=entries))
+                await self._try_publish("partial", self._send_partial(complete=False, joining=False, entries=entries))
 
     async def broadcast_forever(self) -> None:
         """Publish the model when it has changed, and repeat it, until cancelled."""
@@ -133,7 +135,7 @@ class Aggregator:
             # What arrives during the publish is due the next time.
             current = self.members.version
             due = current != version or now_s - repeated_s >= REPEAT_EVERY_S
-            if due and self._may_broadcast(now_s) and await self._say("model", self._broadcast()):
+            if due and self._may_broadcast(now_s) and await self._try_publish("model", self._broadcast()):
                 version, repeated_s = current, now_s
 
     async def look_forever(self) -> None:
@@ -154,7 +156,7 @@ class Aggregator:
         except errors.MessageError as error:
             self._counted.dropped("partial", subject, error)
             return
-        if not self.replicas.hear(partial, now_s):
+        if not self.replicas.take(partial, now_s):
             return
         if partial.joining:
             self._complete_due.set()
@@ -209,7 +211,7 @@ class Aggregator:
         await self._bus.put_model(payload)
         self._counted.models.inc()
 
-    async def _tell(self, *, complete: bool, joining: bool, entries: Iterable[messages.Entry]) -> None:
+    async def _send_partial(self, *, complete: bool, joining: bool, entries: Iterable[messages.Entry]) -> None:
         partial = messages.Partial(
             replica=self.replica, boot=self._boot, seq=self._next_seq(), ts_ns=self._clock.wall_ns(),
             complete=complete, joining=joining, entries=tuple(entries),
@@ -218,7 +220,7 @@ class Aggregator:
             self._seq = max(self._seq, part.seq)
             await self._bus.publish(subjects.partial(self.replica), wire.encode_partial(part))
 
-    async def _say(self, kind: str, saying: Awaitable[None]) -> bool:
+    async def _try_publish(self, kind: str, saying: Awaitable[None]) -> bool:
         """Publish; return whether the bus accepted it. The next round repeats what it did not."""
         try:
             await saying
@@ -245,7 +247,7 @@ async def until_taken(ask: Callable[[], Awaitable[T]]) -> T:
         try:
             return await ask()
         except errors.BusUnavailable:
-            await asyncio.sleep(ASK_AGAIN_S)
+            await asyncio.sleep(RETRY_S)
 
 
 def answers(aggregator: Aggregator, *, clock: clocks.Clock) -> dict[str, buses.Endpoint]:

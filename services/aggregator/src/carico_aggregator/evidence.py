@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from carico_aggregator import trust
-from carico_core.domain import fusion, messages
+from carico_core.domain import messages
 from carico_core.wire import fields
 
 # Under this name a lifetime is fused like a dimension.
@@ -116,8 +116,8 @@ def _fuse_dimensions(
 def _fuse_estimates(means: messages.Array, sds: messages.Array) -> messages.Estimate:
     # A model of 20,000 nodes is made every second: plain Python needed a fifth of an aggregator's time for it.
     # weight = 1 / (v + (0.2 c)^2);   mean = sum w c / sum w;   variance = 1 / sum w
-    variances = sds**2 + (fusion.BETWEEN_NODES * means) ** 2
-    exact = means[variances < fusion.EXACT_BELOW]
+    variances = sds**2 + (messages.BETWEEN_NODES * means) ** 2
+    exact = means[variances < messages.EXACT_BELOW]
     if exact.size:
         return messages.Estimate(mean=float(exact.mean()), sd=0.0)
     weights = 1.0 / variances

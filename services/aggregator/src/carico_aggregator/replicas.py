@@ -14,23 +14,23 @@ class Replicas:
     def __init__(self, own: str, *, lease_s: float) -> None:
         self._own = own
         self._lease_s = lease_s
-        self._heard_s: dict[str, float] = {}
+        self._last_seen_s: dict[str, float] = {}
         self._guard = freshness.SequenceGuard(lease_s)
 
-    def hear(self, partial: messages.Partial, now_s: float) -> bool:
+    def take(self, partial: messages.Partial, now_s: float) -> bool:
         """Note a partial; return whether it is another replica's and new."""
         if partial.replica == self._own:
             return False
         if self._guard.accept(partial.replica, partial.boot, partial.seq, now_s) is not None:
             return False
         # A replica has a new name after each start: one that is silent for a lease is forgotten.
-        self._heard_s = {name: at_s for name, at_s in self._heard_s.items() if now_s - at_s < self._lease_s}
-        self._heard_s[partial.replica] = now_s
+        self._last_seen_s = {name: at_s for name, at_s in self._last_seen_s.items() if now_s - at_s < self._lease_s}
+        self._last_seen_s[partial.replica] = now_s
         return True
 
     def others(self, now_s: float) -> list[str]:
         """Return the names of the others that are alive."""
-        return sorted(name for name, heard_s in self._heard_s.items() if now_s - heard_s < self._lease_s)
+        return sorted(name for name, seen_s in self._last_seen_s.items() if now_s - seen_s < self._lease_s)
 
     def leader(self, now_s: float) -> str:
         """Return the first live replica by name: all who see the same replicas choose the same one.
@@ -54,34 +54,34 @@ class Following:
         self._clock = clock
         self._max_age_s = freshness.MODEL_LEASES * lease_s
         # Two replicas have no order between them: the one received last counts.
-        self._heard = freshness.SequenceGuard(lease_s)
+        self._guard = freshness.SequenceGuard(lease_s)
         self._log = logs.get("aggregator", replica=replica)
 
-    def hear(self, subject: str, payload: bytes) -> None:
+    def take(self, subject: str, payload: bytes) -> None:
         """Continue from a model that another replica has broadcast."""
         found = self._read(subject, payload)
         if found is None or found.replica == self._replica:
             return
-        refused = self._heard.accept(found.replica, found.boot, found.seq, self._clock.monotonic_s())
+        refused = self._guard.accept(found.replica, found.boot, found.seq, self._clock.monotonic_s())
         if refused is None:
             self._merger.follow(found)
         else:
             got = f"got {found.seq} of replica {found.replica}, expected a later one"
             self._counted.dropped("model", subject, errors.MessageError(refused, "seq", got))
 
-    def recall(self, payload: bytes) -> None:
+    def resume(self, payload: bytes) -> None:
         """Continue from the stored model, also from one of our own, unless it is too old for agents to merge."""
         found = self._read(subjects.MODEL, payload)
         # A model is stored after its broadcast: one that was received while this was read is newer.
-        if found is None or len(self._heard):
+        if found is None or len(self._guard):
             return
         age_s = (self._clock.wall_ns() - found.ts_ns) / 1e9
         # A negative age comes from the other clock.
         if abs(age_s) > self._max_age_s:
-            got = f"got a stored model {age_s:.0f} s old, expected at most {self._max_age_s:g} s: begun anew"
+            got = f"got a stored model {age_s:.0f} s old, expected at most {self._max_age_s:g} s: starting without it"
             self._counted.dropped("model", subjects.MODEL, errors.MessageError(errors.Drop.TOO_OLD, "ts", got))
             return
-        self._log.info("going on from the stored model", of=found.replica, age_s=round(age_s, 1))
+        self._log.info("continuing from the stored model", of=found.replica, age_s=round(age_s, 1))
         self._merger.follow(found)
 
     def _read(self, subject: str, payload: bytes) -> messages.GlobalModel | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from carico_aggregator import app, instruments
 from carico_aggregator import settings as setting
 from carico_core.domain import errors
-from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import kept, nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.observe import client_metrics, health, logs, metrics
 from carico_core.runtime.process import clock as clocks
@@ -50,7 +50,7 @@ async def _run(
         spec = buses.ServiceSpec(
             name=setting.PROGRAM,
             description="the model of the cluster",
-            endpoints=app.answers(aggregator, clock=clock),
+            endpoints={**app.answers(aggregator, clock=clock), **kept.endpoints(bus)},
         )
         await app.until_taken(lambda: bus.serve(spec))
         async with asyncio.TaskGroup() as group:

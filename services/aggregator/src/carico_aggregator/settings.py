@@ -24,13 +24,17 @@ class AggregatorSettings:
 
     replica: str = settings.setting("", help="name of this replica, unique in the cluster; empty: a random one")
     merge: Merge = settings.setting(
-        Merge.ROUND, help="how local models are merged",
+        Merge.ROUND,
+        help="how local models are merged",
         why="round is order-free and the same on every replica; sequential is the paper's, and runs on one leader",
-    )  # fmt: skip
+    )
     horizon_s: float = settings.setting(
-        10.0, help="memory of merge `round`: after this time a report has lost 63 % of its weight", unit="s",
-        minimum=0.1, maximum=3600.0,
-    )  # fmt: skip
+        10.0,
+        help="memory of merge `round`: after this time a report has lost 63 % of its weight",
+        unit="s",
+        minimum=0.1,
+        maximum=3600.0,
+    )
     http: settings.HttpSettings = dataclasses.field(default_factory=settings.HttpSettings)
     log: settings.LogSettings = dataclasses.field(default_factory=settings.LogSettings)
     bus: buses.BusSettings = dataclasses.field(default_factory=buses.BusSettings)

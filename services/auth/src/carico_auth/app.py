@@ -38,14 +38,14 @@ class Callout:
 
     def __init__(
         self, reviewer: Reviewer, keys: Keys, counted: instruments.Instruments, *,
-        accounts: Mapping[policy.ServiceAccount, roles.Role], account: str, answer_within_s: float, clock: clocks.Clock,
+        accounts: Mapping[policy.ServiceAccount, roles.Role], answer_within_s: float, clock: clocks.Clock,
     ) -> None:  # fmt: skip
         self._reviewer = reviewer
         self._keys = keys
         self._counted = counted
         self._accounts = dict(accounts)
-        self._account = account
         self._answer_within_s = answer_within_s
+        self._pace = policy.Pace()
         self._clock = clock
 
     async def answer(self, payload: bytes, headers: Mapping[str, str]) -> bytes | None:
@@ -65,7 +65,7 @@ class Callout:
             answer = nats_jwt.encode_answer(request, user="", error=decided.reason.value, signer=issuer, now_s=now_s)
         else:
             self._counted.granted(decided, request)
-            user = nats_jwt.encode_user(decided, request, account=self._account, signer=issuer, now_s=now_s)
+            user = nats_jwt.encode_user(decided, request, signer=issuer, now_s=now_s)
             answer = nats_jwt.encode_answer(request, user=user, error="", signer=issuer, now_s=now_s)
         self._counted.answer_s.observe(self._clock.monotonic_s() - started_s)
         sealer = self._keys.sealer
@@ -79,7 +79,10 @@ class Callout:
             return policy.Refusal(reason=policy.Refused.TOO_LATE, detail=f"no review within {self._answer_within_s} s")
         if isinstance(verdict, policy.Refusal):
             return verdict
-        return policy.decide(verdict, self._accounts, connection=request.connection)
+        decided = policy.decide(verdict, self._accounts, connection=request.connection)
+        if isinstance(decided, policy.Refusal):
+            return decided
+        return self._pace.refuse(decided, now_s=self._clock.monotonic_s()) or decided
 
     def _opened(self, payload: bytes, server_key: str) -> bytes:
         if self._keys.sealer is None:

@@ -1,4 +1,7 @@
-"""Configure a bus with identities in one of two ways, from a folder of keys or as a template with variables."""
+"""Configure a bus with identities in one of two ways, from a folder of keys or as a template with variables.
+
+`loopback` is for clusters of one machine: accounts as everywhere, and users whose names are known to all.
+"""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -12,6 +15,9 @@ ISSUER, XKEY, AUTH, OWNER = "issuer", "xkey", "auth", "owner"
 STATIC_ROLES = roles.MEMBERS
 # The key of one node's agent.
 _AGENT = "agent-"
+# Users of `loopback`. Their password opens nothing to others than their names do.
+LOCAL, AGENTS, READERS = "local", "agent", "reader"
+PASSWORD = "unnamed"
 # Where deployments mount the server's certificate.
 TEMPLATE_TLS = server_config.Tls(cert="/etc/nats/tls/tls.crt", key="/etc/nats/tls/tls.key")
 
@@ -60,6 +66,24 @@ def static_template() -> dict[str, Any]:
     """Return `static` with variables in place of keys."""
     users = [server_config.User(role=role, node=node, keys=[_variable(name)]) for name, role, node in _identities(())]
     return server_config.static(users, tls=TEMPLATE_TLS)
+
+
+def loopback() -> dict[str, Any]:
+    """Return accounts without keys: agents and readers by name, and everyone else as owner.
+
+    The account of agents then has no rights but theirs, and pages that come by WebSocket are readers.
+    """
+    local = {"allowed_connection_types": [roles.STANDARD]}
+    agent, reader = (
+        {
+            "permissions": server_config.permissions(role),
+            "allowed_connection_types": list(roles.permissions(role).connections),
+        }
+        for role in (roles.Role.AGENT, roles.Role.READER)
+    )
+    named = ((roles.Role.OWNER, LOCAL, local), (roles.Role.AGENT, AGENTS, agent), (roles.Role.READER, READERS, reader))
+    users = {role: [{"user": name, "password": PASSWORD, **rest}] for role, name, rest in named}
+    return {**server_config.accounts(users), "no_auth_user": LOCAL}
 
 
 def _identities(nodes: Sequence[str]) -> Iterator[tuple[str, roles.Role, str | None]]:

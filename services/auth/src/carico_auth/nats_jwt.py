@@ -63,19 +63,22 @@ def decode_request(text: bytes) -> Request:
     )
 
 
-def encode_user(grant: policy.Grant, request: Request, *, account: str, signer: nkeys.Signer, now_s: int) -> str:
-    """Return the user as whom the server should accept the client."""
-    allowed = grant.permissions
+def encode_user(grant: policy.Grant, request: Request, *, signer: nkeys.Signer, now_s: int) -> str:
+    """Return the user as whom the server should accept the client, in the account of its role."""
+    allowed, account = grant.permissions, roles.account(grant.role)
+    limits = roles.LIMITS.get(account)
     answers = {"max": roles.ANSWERS_EACH, "ttl": int(roles.ANSWER_WITHIN_S * 1e9)}
     user = {
         "pub": {"allow": list(allowed.publish)} if allowed.publish else {"deny": [">"]},
         "sub": {"allow": list(allowed.subscribe)},
         **({"resp": answers} if allowed.answers else {}),
-        "subs": _UNLIMITED, "data": _UNLIMITED, "payload": _UNLIMITED,
+        "subs": limits.subscriptions if limits else _UNLIMITED,
+        "data": _UNLIMITED,
+        "payload": limits.payload_bytes if limits else _UNLIMITED,
         "allowed_connection_types": list(allowed.connections),
         "type": "user", "version": 2,
     }  # fmt: skip
-    claims = {"aud": account, "exp": grant.expires_s, "name": grant.name, "sub": request.user_key, "nats": user}
+    claims = {"aud": account.value, "exp": grant.expires_s, "name": grant.name, "sub": request.user_key, "nats": user}
     return encode(claims, signer, now_s=now_s)
 
 

@@ -27,6 +27,7 @@ class Refused(enum.StrEnum):
     API_AWAY = "api_away"
     API_REFUSES = "api_refuses"
     TOO_LATE = "too_late"
+    TOO_OFTEN = "too_often"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,5 +96,31 @@ def decide(identity: Identity, accounts: Mapping[ServiceAccount, roles.Role], *,
     name = f"{role.value}/{node}" if node is not None else f"{role.value}/{account}"
     return Grant(name=name, role=role, node=node, permissions=permissions, expires_s=identity.expires_s)
 
+
+class Pace:
+    """Bounds how often each node's agent is let in, with a token bucket per node.
+
+    NATS limits the connections of an account, not of an identity. A connection lasts as long as its token, an hour at
+    most, in which two replicas of the callout let one agent in 1,920 times: too few to use up an account's connections.
+    """
+
+    def __init__(self) -> None:
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def refuse(self, grant: Grant, *, now_s: float) -> Refusal | None:
+        """Count a grant at `now_s` (monotonic), or return why it comes too soon. Other roles share identities."""
+        if grant.node is None:
+            return None
+        left, at_s = self._buckets.get(grant.node, (AGENT_BURST, now_s))
+        left = min(AGENT_BURST, left + (now_s - at_s) / AGENT_EVERY_S)
+        if left < 1.0:
+            return Refusal(reason=Refused.TOO_OFTEN, detail=f"{grant.name}: more than one in {AGENT_EVERY_S:g} s")
+        self._buckets[grant.node] = (left - 1.0, now_s)
+        return None
+
+
+# An agent connects once, and again to renew its token; a bus that comes and goes costs it a connection each time.
+AGENT_BURST = 240.0
+AGENT_EVERY_S = 5.0
 
 _WHY_NODE = "its token names no node: it must be bound to a Pod, by Kubernetes 1.30 or later"

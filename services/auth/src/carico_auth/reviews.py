@@ -3,15 +3,23 @@
 https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/token-review-v1/ ; unlike a check of the
 signature alone it notices a Pod, Node or ServiceAccount that is gone. An API that knows no audiences answers without
 them: such a token is refused, since it may be for anyone.
+
+Everyone who reaches NATS can have a token reviewed, so the API is asked only about JWTs that state our audience and
+have not expired, and about a bounded number at a time: a flood of connections becomes no flood of reviews.
 """
 
+import asyncio
+import base64
+import binascii
 import hashlib
+import math
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+import orjson
+
 from carico_auth import policy
 from carico_core.domain import errors
-from carico_core.runtime.bus.security import token_expiry
 from carico_core.runtime.process import clock as clocks
 
 PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -20,6 +28,10 @@ NODE = "authentication.kubernetes.io/node-name"
 # Size of the cache; beyond it the oldest token is dropped.
 REMEMBERED_MOST = 10_000
 _LONGEST_TOKEN = 16_384
+# Reviews that wait for the API at a time: a review takes some 5 ms, so a thousand agents that reconnect wait 0.3 s.
+AT_ONCE_MOST = 16
+# The API's clock may be this far behind ours; a token that expired longer ago is not asked about.
+CLOCK_OFF_MOST_S = 60.0
 
 Verdict = policy.Identity | policy.Refusal
 
@@ -39,23 +51,50 @@ class Reviewer:
         self._remember_s = remember_s
         self._clock = clock
         self._good: dict[bytes, tuple[float, policy.Identity]] = {}
+        self._slots = asyncio.Semaphore(AT_ONCE_MOST)
 
     async def review(self, token: str) -> Verdict:
         """Return the bearer of the token, or a refusal."""
-        expires_s = token_expiry.expires_at_s(token)
-        if not token or len(token) > _LONGEST_TOKEN:
-            return policy.Refusal(reason=policy.Refused.NO_TOKEN)
-        now_s = self._clock.monotonic_s()
+        expires_s = self._stated_expiry(token)
+        if isinstance(expires_s, policy.Refusal):
+            return expires_s
         digest = hashlib.sha256(token.encode(errors="replace")).digest()
-        until_s, identity = self._good.get(digest, (now_s, None))
-        if identity is not None and until_s > now_s and identity.expires_s > self._clock.wall_ns() / 1e9:
-            return identity
-        verdict = await self._ask(token, expires_s)
+        if (known := self._recall(digest)) is not None:
+            return known
+        async with self._slots:
+            # Reviewed for another connection meanwhile?
+            if (known := self._recall(digest)) is not None:
+                return known
+            asked_s = self._clock.monotonic_s()
+            verdict = await self._ask(token, expires_s)
         if isinstance(verdict, policy.Identity):
-            self._remember(digest, now_s, verdict)
+            self._remember(digest, asked_s, verdict)
         return verdict
 
-    async def _ask(self, token: str, expires_s: float | None) -> Verdict:
+    def _stated_expiry(self, token: str) -> float | policy.Refusal:
+        """Return the Unix time at which a token expires by its own statement, or why the API need not be asked."""
+        if not token or len(token) > _LONGEST_TOKEN:
+            return policy.Refusal(reason=policy.Refused.NO_TOKEN)
+        claims = _claims(token)
+        if claims is None:
+            return policy.Refusal(reason=policy.Refused.TOKEN_REFUSED, detail="it is not a JWT")
+        expires_s = claims.get("exp")
+        if not isinstance(expires_s, int | float) or not math.isfinite(expires_s):
+            return policy.Refusal(reason=policy.Refused.NEVER_EXPIRES)
+        audiences = claims.get("aud")
+        if self._audience not in (audiences if isinstance(audiences, list) else [audiences]):
+            return policy.Refusal(reason=policy.Refused.OTHER_AUDIENCE)
+        if expires_s < self._clock.wall_ns() / 1e9 - CLOCK_OFF_MOST_S:
+            return policy.Refusal(reason=policy.Refused.TOKEN_REFUSED, detail="it has expired")
+        return float(expires_s)
+
+    def _recall(self, digest: bytes) -> policy.Identity | None:
+        until_s, identity = self._good.get(digest, (0.0, None))
+        if identity is None or until_s <= self._clock.monotonic_s():
+            return None
+        return identity if identity.expires_s > self._clock.wall_ns() / 1e9 else None
+
+    async def _ask(self, token: str, expires_s: float) -> Verdict:
         body = {
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
             "spec": {"token": token, "audiences": [self._audience]},
@@ -68,7 +107,7 @@ class Reviewer:
             return policy.Refusal(reason=policy.Refused.API_REFUSES, detail=f"{error}: is its ClusterRole bound?")
         return self._judge(answer if isinstance(answer, dict) else {}, expires_s)
 
-    def _judge(self, answer: Mapping[str, Any], expires_s: float | None) -> Verdict:
+    def _judge(self, answer: Mapping[str, Any], expires_s: float) -> Verdict:
         status = _mapping(answer, "status")
         user = _mapping(status, "user")
         username = user.get("username")
@@ -76,8 +115,6 @@ class Reviewer:
             return policy.Refusal(reason=policy.Refused.TOKEN_REFUSED, detail=str(status.get("error", ""))[:500])
         if self._audience not in _list(status, "audiences"):
             return policy.Refusal(reason=policy.Refused.OTHER_AUDIENCE, detail=username)
-        if expires_s is None:
-            return policy.Refusal(reason=policy.Refused.NEVER_EXPIRES, detail=username)
         nodes = _list(_mapping(user, "extra"), NODE)
         node = nodes[0] if len(nodes) == 1 and isinstance(nodes[0], str) else None
         return policy.Identity(username=username, node=node, expires_s=int(expires_s))
@@ -89,6 +126,21 @@ class Reviewer:
         self._good[digest] = (now_s + self._remember_s, identity)
         if len(self._good) > REMEMBERED_MOST:
             del self._good[next(iter(self._good))]
+
+
+def _claims(token: str) -> dict[str, Any] | None:
+    """Return the claims of a JWT, whose signature is the API's to verify; None for other text."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        header, claims = (
+            orjson.loads(base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True))
+            for part in parts[:2]
+        )
+    except (ValueError, binascii.Error):
+        return None
+    return claims if isinstance(header, dict) and isinstance(claims, dict) else None
 
 
 def _mapping(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -12,12 +12,12 @@ from typing import Any
 
 from carico_core.wire import roles
 
-ACCOUNT = "CARICO"
-AUTH_ACCOUNT = "AUTH"
 # How long the server waits for the callout: more than the callout's `answer_within_s`, less than clients wait.
 ANSWER_TIMEOUT_S = 4
 # The TLS handshakes of a thousand clients that reconnect at once take longer than the server's default of 2 s.
 TLS_TIMEOUT_S = 5
+# A list that is shorter stands in one line.
+_LINE_MOST = 80
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,18 +52,14 @@ def callout(
     *, issuer: Key, auth_keys: Sequence[Key], xkey: Key | None, owner_keys: Sequence[Key] = (), tls: Tls | None = None
 ) -> dict[str, Any]:
     """Return the part for a server with the callout. `owner_keys` are accepted without it, for emergencies."""
-    owners = User(role=roles.Role.OWNER, keys=owner_keys)
-    callers = User(role=roles.Role.AUTH, keys=auth_keys)
+    users = (User(role=roles.Role.OWNER, keys=owner_keys), User(role=roles.Role.AUTH, keys=auth_keys))
     return {
-        "accounts": {
-            ACCOUNT: {"jetstream": "enabled", **({"users": list(_entries(owners))} if owner_keys else {})},
-            AUTH_ACCOUNT: {"users": list(_entries(callers))},
-        },
+        **accounts({user.role: list(_entries(user)) for user in users}),
         "authorization": {
             "timeout": ANSWER_TIMEOUT_S,
             "auth_callout": {
                 "issuer": issuer,
-                "account": AUTH_ACCOUNT,
+                "account": roles.Account.AUTH.value,
                 "auth_users": [*auth_keys, *owner_keys],
                 **({} if xkey is None else {"xkey": xkey}),
             },
@@ -74,8 +70,51 @@ def callout(
 
 def static(users: Sequence[User], *, tls: Tls | None = None) -> dict[str, Any]:
     """Return the part for a server that knows only these users."""
-    entries = [entry for user in users for entry in _entries(user)]
-    return {"accounts": {ACCOUNT: {"jetstream": "enabled", "users": entries}}, **_tls(tls)}
+    entries: dict[roles.Role, list[dict[str, Any]]] = {}
+    for user in users:
+        entries.setdefault(user.role, []).extend(_entries(user))
+    return {**accounts(entries), **_tls(tls)}
+
+
+def accounts(users: Mapping[roles.Role, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """Return the accounts with these users (in the server's format) by role, and what crosses between them."""
+    found: dict[str, Any] = {}
+    for account in roles.Account:
+        entries = [dict(user) for role, mine in users.items() if roles.account(role) is account for user in mine]
+        if account is roles.Account.AUTH and not entries:
+            continue
+        found[account.value] = {
+            **({"jetstream": "enabled"} if account is roles.Account.CORE else {}),
+            **({"users": entries} if entries else {}),
+            **_limits(account),
+            **_crossings(account),
+        }
+    return {"accounts": found}
+
+
+def _limits(account: roles.Account) -> dict[str, Any]:
+    limits = roles.LIMITS.get(account)
+    if limits is None:
+        return {}
+    return {
+        "limits": {
+            "max_payload": limits.payload_bytes,
+            "max_subscriptions": limits.subscriptions,
+            "max_connections": limits.connections,
+        }
+    }
+
+
+def _crossings(account: roles.Account) -> dict[str, Any]:
+    exports, imports = [], []
+    for flow in roles.FLOWS:
+        kind = "service" if flow.is_service else "stream"
+        if flow.source is account:
+            many = {"response_type": "stream"} if flow.many else {}
+            exports.append({kind: flow.subject, "accounts": [each.value for each in flow.to], **many})
+        elif account in flow.to:
+            imports.append({kind: {"account": flow.source.value, "subject": flow.subject}})
+    return {**({"exports": exports} if exports else {}), **({"imports": imports} if imports else {})}
 
 
 def permissions(role: roles.Role, node: str | None = None) -> dict[str, Any]:
@@ -97,10 +136,7 @@ def render(config: Mapping[str, Any]) -> str:
       timeout: 5
       cert_file: $CERT
     }
-    tags: [
-      "a"
-      "b"
-    ]
+    tags: ["a", "b"]
     """
     return "".join(f"{line}\n" for line in _lines(config, ""))
 
@@ -129,12 +165,23 @@ def _lines(config: Mapping[str, Any], indent: str) -> Iterator[str]:
             yield from _lines(value, indent + "  ")
             yield indent + "}"
         elif isinstance(value, list):
+            if (line := _short(indent + key, value)) is not None:
+                yield line
+                continue
             yield f"{indent}{key}: ["
             for item in value:
                 yield from _items(item, indent + "  ")
             yield indent + "]"
         else:
             yield f"{indent}{key}: {_scalar(value)}"
+
+
+def _short(start: str, values: list[Any]) -> str | None:
+    """Return a list in one line, where it fits."""
+    if any(isinstance(value, Mapping) for value in values):
+        return None
+    line = f"{start}: [{', '.join(map(_scalar, values))}]"
+    return line if len(line) <= _LINE_MOST else None
 
 
 def _items(item: Any, indent: str) -> Iterator[str]:

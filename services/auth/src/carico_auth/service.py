@@ -44,7 +44,7 @@ async def serve(
             reviewer = reviews.Reviewer(api, audience=chosen.audience, remember_s=chosen.remember_s, clock=clock)
             callout = app.Callout(
                 reviewer, keys, counted,
-                accounts=chosen.accounts(), account=chosen.account, answer_within_s=chosen.answer_within_s, clock=clock,
+                accounts=chosen.accounts(), answer_within_s=chosen.answer_within_s, clock=clock,
             )  # fmt: skip
             await tasks.until(stop, callout=_run(chosen, callout, counted, watch, clock=clock))
         finally:

@@ -27,7 +27,6 @@ class AuthSettings:
         "carico-nats", help="audience that a token must be made for",
         why="a token for another service, or for the API itself, must not open the bus",
     )  # fmt: skip
-    account: str = settings.setting("CARICO", help="NATS account in which clients are placed")
     agents: str = settings.setting("carico/carico-agent", help=f"{_ACCOUNTS}agents, each of the node its Pod is on")
     aggregators: str = settings.setting("carico/carico-aggregator", help=f"{_ACCOUNTS}aggregators")
     schedulers: str = settings.setting("carico/carico-scheduler", help=f"{_ACCOUNTS}schedulers")

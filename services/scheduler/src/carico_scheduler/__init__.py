@@ -1,17 +1,17 @@
 """CARICO scheduler: binds Pods by advertised capacity.
 
-Rooms, each with a map of its own:
+Packages, each with a map of its own:
 
-- `pods` and `nodes`: what is known, kept in step by events; `state` puts them together. Pure.
+- `pods` and `nodes`: what is known, kept in step by events. Pure.
 - `rules`: which nodes may take a Pod, and which is best. Pure.
 - `decide`: one scheduling cycle, from the state to placements. Pure; start reading at `decide.cycle`.
-- `bind`: binds Pods, and deals with the outcome.
-- `intake`: what the API and the agents say, on its way into the state.
+- `bind`: binds Pods, and handles the outcome.
+- `intake`: brings what the API and the agents report into the state.
 - `report`: why Pods are where they are, or wait: records, Events, metrics, traces.
 - `answers`: queries over the bus.
 - `leadership`: which of several schedulers decides.
-- `extender`: answers a stock kube-scheduler, which then places by CARICO's capacity.
+- `extender`: serves a stock kube-scheduler, which then places by CARICO's capacity.
 
-At the top: `engine` takes in, decides and binds; `app` puts everything together, by `settings`, and stops it in order;
-`main` connects it to the API and the bus.
+At the top: `state` (Pods) and `node_state` (nodes) put `pods` and `nodes` together; `engine` takes in, decides and
+binds; `app` puts everything together by `settings`, and stops it in order; `main` connects it to the API and the bus.
 """

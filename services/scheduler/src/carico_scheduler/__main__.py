@@ -1,4 +1,4 @@
-"""`python -m carico_scheduler`."""
+"""Entry point of `python -m carico_scheduler`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""One scheduler over an API and a bus: runs until it is asked to stop, and stops in order."""
+"""One scheduler over an API and a bus: runs until it is stopped, and stops in order."""
 
 import asyncio
 import random
@@ -18,44 +18,45 @@ from carico_scheduler.answers import known, queries
 from carico_scheduler.bind import binder as binders
 from carico_scheduler.decide import cycle
 from carico_scheduler.extender import service
-from carico_scheduler.intake import api_probe
+from carico_scheduler.intake import informers
 from carico_scheduler.leadership import elector, handover, status
 from carico_scheduler.report import decisions, events, instruments, traces
+from carico_scheduler.rules import policy as policies
 
 if TYPE_CHECKING:
-    from carico_scheduler.extender import unit
+    from carico_scheduler.extender import server
 
-# The decision loop beats every second; a loop that is silent for this long is stuck, and is restarted.
+# The decision loop turns every second; if it has not turned for this long it is stuck, and the Pod is restarted.
 STUCK_AFTER_S = 30.0
-INSIST_EVERY_S = 0.5
+RETRY_S = 0.5
 
 
 class Bus(decisions.Publisher, Protocol):
-    """What is needed of the bus."""
+    """The part of the bus that a scheduler uses."""
 
     @property
     def connected(self) -> bool:
-        """True while the server can be reached."""
+        """True while the client is connected to NATS."""
 
     @property
     def traffic(self) -> buses.Traffic:
-        """What has gone over the connection so far."""
+        """The traffic of the connection so far."""
 
     async def subscribe(self, subject: str, handler: Callable[[str, bytes], None]) -> object:
-        """Calls `handler` with every message of `subject`."""
+        """Call `handler` with every message of `subject`."""
 
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
-        """The newest advertisement of each node that the bus has kept."""
+        """Return the newest advertisement of each node that the bus has stored."""
 
     async def serve(self, service: buses.ServiceSpec) -> buses.ServiceHandle:
-        """Answers queries."""
+        """Answer queries."""
 
     async def wait_closed(self) -> None:
         """Wait until the bus is closed for good."""
 
 
 class Scheduler:
-    """One scheduler over an API (`lease_api`: a way of its own for the Lease) and, once it is there, a bus."""
+    """One scheduler over an API (`lease_api`: a client of its own for the Lease) and, once connected, a bus."""
 
     def __init__(
         self, settings: setting.SchedulerSettings, *, api: engine.Kube, clock: clocks.Clock,
@@ -86,16 +87,19 @@ class Scheduler:
             on_drop=lambda why: counted.lost_events.labels(why).inc(),
         )
         self._api = api
-        # Waits for no turn behind binds.
+        # Never queues behind binds.
         self._lease_api = lease_api or api
         self._counted = counted
-        duties = elector.Duties(is_fit=lambda: not self.engine.away, prepare=self._catch_up, on_change=self._on_change)
-        self.office = status.Leadership(settings.leader, boot=boot, api=self._lease_api, clock=clock, duties=duties)
-        parts = engine.Parts(
+        duties = elector.Duties(
+            is_fit=lambda: not self.engine.away, prepare=self._catch_up, on_change=self._on_change,
+            is_reached=lambda: self._why_not_reached() is None, is_idle=self._is_idle,
+        )  # fmt: skip
+        self.leadership = status.Leadership(settings.leader, boot=boot, api=self._lease_api, clock=clock, duties=duties)
+        parts = engine.EngineParts(
             policy=settings.rules(), kube=api, clock=clock, rng=random.Random(seed), log=self._log,
             events=self._events, metrics=counted, binds_in_flight=settings.binds_in_flight,
             bind_timeout_s=settings.bind_timeout_s, event_after_s=settings.event_after_s,
-            term=lambda: self.office.term() if settings.own_pods else None,
+            term=lambda: self.leadership.term() if settings.own_pods else None,
             traces=None if tracer is None else traces.PodTraces(tracer, clock=clock),
         )  # fmt: skip
         self.engine = engine.Engine(parts)
@@ -104,26 +108,27 @@ class Scheduler:
 
     @property
     def health(self) -> health.Health:
-        """Ready: Pods and Nodes are in and the bus is connected, leading or not. Alive: the decision loop turns."""
+        """Ready: this scheduler can place Pods, or could as the leader. Alive: the decision loop turns."""
         return health.Health(
             {
                 "kubernetes": lambda: "; ".join(self.engine.away.values()) or None,
-                "bus": lambda: None if self._bus is not None and self._bus.connected else "not connected to NATS",
+                "bus": self._why_not_connected,
+                "advertisements": self._why_silent,
                 "binds": lambda: _stalled(self.engine.binder),
-                "leadership": self.office.trouble,
-                "extender": self._why_no_extender,
+                "leadership": self.leadership.trouble,
+                "extender": self._why_not_serving,
             },
             alive={"decisions": self._stuck},
-            notes={"leader": self.office.leader},
+            notes={"leader": self.leadership.leader},
         )
 
     async def run(self, bus: Bus, stop: tasks.Stop) -> None:
-        """Runs until `stop`; then lets binds under way end, and publishes the records that are left."""
+        """Run until `stop`; then wait for the binds under way, and publish the remaining records."""
         self._bus = bus
         self._bus_metrics.watch(bus)
         self.engine.beat_s = self._clock.monotonic_s()
         works: dict[str, Awaitable[object]] = {
-            **self.engine.mirrors.works(),
+            **self.engine.informers.works(),
             "advertisements": self._listen(bus),
             "decisions": self.engine.decide_forever(),
             "reports": self.engine.report_forever(),
@@ -131,61 +136,62 @@ class Scheduler:
             "events": self._events.write_forever(),
             "bus": bus.wait_closed(),
         }
-        works |= self.office.works()
+        works |= self.leadership.works()
         if self._settings.own_pods:
-            # Who leaves the Pods to others knows neither their queue nor the decisions: those others are asked.
+            # Without Pods of its own it knows no queue and no decisions: another scheduler answers.
             works["queries"] = self._answer(bus)
         if self.extender is not None:
             works["extender"] = self.extender.serve_forever()
         try:
             await tasks.until(stop, **works)
         finally:
-            left = await self._leave_office()
+            left = await self._hand_over()
             published = await self._log.publish_some(bus)
             logs.get("scheduler").info("stopped", binds_in_doubt=left, records_published=published)
 
     async def _listen(self, bus: Bus) -> None:
-        """Subscribe to advertisements as soon as the bus allows it; runs until cancelled."""
-        # What is stored comes last: the store may be away while messages flow, and what is published meanwhile is not
-        # missed. Of a node that was heard already it says nothing newer, and is passed over.
-        await _insist("advertisements", lambda: bus.subscribe(subjects.CAPACITY_ALL, self.engine.on_advertisement))
-        await _insist("stored advertisements", lambda: self._recall(bus))
+        """Subscribe to advertisements as soon as the bus allows it, and run until cancelled."""
+        # Stored advertisements come last: JetStream may be down while messages flow, and nothing published meanwhile is
+        # missed. A stored one is ignored if a newer one of its node has arrived.
+        await _retry("advertisements", lambda: bus.subscribe(subjects.CAPACITY_ALL, self.engine.on_advertisement))
+        await _retry("stored advertisements", lambda: self._recall(bus))
         await asyncio.Event().wait()
 
     async def _answer(self, bus: Bus) -> None:
-        """Answer queries while this one leads, until cancelled: a standby knows of no decision."""
+        """Answer queries while this scheduler leads, until cancelled: a standby knows no decisions."""
         while True:
-            await self.office.until(leads=True)
+            await self.leadership.until(leads=True)
             handles: list[buses.ServiceHandle] = []
 
             async def serve(into: list[buses.ServiceHandle] = handles) -> None:
                 into.append(await bus.serve(self._service()))
 
-            await _insist("queries", serve)
-            await self.office.until(leads=False)
+            await _retry("queries", serve)
+            await self.leadership.until(leads=False)
             await handles[0].close()
 
-    async def _leave_office(self) -> int:
-        """How many binds are in doubt; where none is, the Lease is given up, so that another takes over at once."""
-        self.office.stand_down()
+    async def _hand_over(self) -> int:
+        """Stop leading and finish the binds under way; release the Lease if none is in doubt. Return how many are."""
+        self.leadership.stand_down()
         left = await self.engine.binder.drain(self._settings.stop_timeout_s)
         if self.extender is not None:
             left += await self.extender.binder.drain(self._settings.stop_timeout_s)
         if not left:
-            await self.office.give_up()
+            await self.leadership.release()
         return left
 
-    def _make_extender(self, parts: engine.Parts) -> "unit.Unit":
-        """What answers kube-scheduler; our own decisions leave alone what it holds."""
-        # Its server is aiohttp's: 2.3 MB, which a scheduler that serves no kube-scheduler does without.
-        from carico_scheduler.extender import unit
+    def _make_extender(self, parts: engine.EngineParts) -> "server.ServedExtender":
+        """Return the extender for kube-scheduler; our own decisions respect its holds."""
+        # Imports aiohttp's server, 2.3 MB that a scheduler without an extender saves.
+        from carico_scheduler.extender import server
 
-        made = unit.Unit(
+        made = server.ServedExtender(
             self._settings.extender,
-            service.Parts(
+            service.ExtenderParts(
                 state=self.engine.state, kube=parts.kube, clock=parts.clock, rng=parts.rng,
                 log=parts.log, metrics=parts.metrics, bind_timeout_s=parts.bind_timeout_s,
-                term=lambda: self.office.term() if self.engine.mirrors.is_current else None, wake=self.engine.wake,
+                term=lambda: self.leadership.term() if self.engine.informers.is_current else None,
+                wake=self.engine.wake,
             ),
         )  # fmt: skip
         self.engine.held = made.extender.held
@@ -198,23 +204,40 @@ class Scheduler:
                 lease_s=settings.bus.lease_s,
             ),
             clock=self._clock,
-            silent_s=api_probe.ApiProbe(
-                api=self._lease_api, heard_s=lambda: max(self.engine.mirrors.heard_s, self.office.heard_s),
+            silent_s=informers.ApiProbe(
+                api=self._lease_api, heard_s=lambda: max(self.engine.informers.heard_s, self.leadership.heard_s),
                 clock=self._clock,
-            ).seconds,
-            led_by=lambda: None if self.office.leads() else self.office.leader(),
+            ).silent_s,
+            led_by=lambda: None if self.leadership.leads() else self.leadership.leader(),
             away=self._lacking,
         )  # fmt: skip
 
     def _lacking(self) -> dict[str, str]:
         stalled = _stalled(self.engine.binder)
-        return self.engine.away | ({} if stalled is None else {"binds": f"{stalled}; no Pod is placed before it does"})
+        return self.engine.away | ({} if stalled is None else {"binds": f"{stalled}; no Pod is placed until it does"})
 
-    def _why_no_extender(self) -> str | None:
-        # A Service sends kube-scheduler to who is ready: that must be the one that knows all reservations.
-        if self.extender is None or self.office.leads():
+    def _why_not_connected(self) -> str | None:
+        return None if self._bus is not None and self._bus.connected else "not connected to NATS"
+
+    def _why_silent(self) -> str | None:
+        # A connection can look alive while nothing arrives: NATS clients notice a cut only after minutes.
+        silent_s = self.engine.silent_s
+        return None if silent_s is None else f"no advertisement of any node has arrived for {silent_s:.0f} s"
+
+    def _why_not_reached(self) -> str | None:
+        """Return why agents cannot reach this scheduler; None if they can, or if Pods can be placed without them."""
+        if self._settings.fallback is not policies.Fallback.WAIT:
             return None
-        return f"stands by: {self.office.leader()} leads, and answers kube-scheduler"
+        return self._why_not_connected() or self._why_silent()
+
+    def _is_idle(self) -> bool:
+        return self.engine.binder.is_idle and (self.extender is None or self.extender.binder.is_idle)
+
+    def _why_not_serving(self) -> str | None:
+        # A Service sends kube-scheduler to a ready Pod, which must be the leader: only it knows all reservations.
+        if self.extender is None or self.leadership.leads():
+            return None
+        return f"standby: {self.leadership.leader()} leads and answers kube-scheduler"
 
     async def _catch_up(self) -> None:
         self._counted.waited_for.inc(await handover.catch_up(self._api, self.engine.state))
@@ -233,7 +256,7 @@ class Scheduler:
             name=setting.PROGRAM,
             description="Decisions, reservations and capacities of the CARICO scheduler",
             endpoints=self.answers.endpoints(),
-            # One that is frozen while it leads is still there for the bus, and would get half of its successor's.
+            # Not a shared queue: a frozen leader stays subscribed and would get half of its successor's queries.
             queue=self._boot,
         )
 
@@ -241,21 +264,21 @@ class Scheduler:
         if self._bus is None:
             return None
         silent_s = self._clock.monotonic_s() - self.engine.beat_s
-        return f"the decision loop is silent for {silent_s:.0f} s" if silent_s > STUCK_AFTER_S else None
+        return f"the decision loop has not turned for {silent_s:.0f} s" if silent_s > STUCK_AFTER_S else None
 
 
-async def _insist(what: str, attempt: Callable[[], Awaitable[object]]) -> None:
-    """Repeat `attempt` until it succeeds; the bus may go away at any moment."""
+async def _retry(what: str, attempt: Callable[[], Awaitable[object]]) -> None:
+    """Repeat `attempt` until it succeeds; the bus may become unavailable at any moment."""
     while True:
         try:
             await attempt()
         except errors.BusUnavailable as error:
-            logs.get("scheduler").warning("bus away", wanted=what, error=str(error))
-            await asyncio.sleep(INSIST_EVERY_S)
+            logs.get("scheduler").warning("bus unavailable", wanted=what, error=str(error))
+            await asyncio.sleep(RETRY_S)
         else:
             return
 
 
 def _stalled(binder: binders.Binder) -> str | None:
-    """Return why no bind can begin; None where one can."""
+    """Return why no bind can start; None if one can."""
     return f"the API does not answer {amounts.plural(binder.doubtful_count, 'bind')}" if binder.is_stalled else None

@@ -1,7 +1,7 @@
-"""The scheduler at work: takes in what the API and the bus say, decides, and binds.
+"""The scheduler at work: takes in what the API and the bus report, decides, and binds.
 
-Event driven: whatever could let a Pod be placed wakes the decision loop at once. All state is changed on one event
-loop, between two awaits, so that a cycle sees it whole.
+Event driven: every change that could let a Pod be placed wakes the decision loop at once. All state is changed on one
+event loop, between two awaits, so that a cycle sees it whole.
 """
 
 import asyncio
@@ -27,23 +27,23 @@ from carico_scheduler.report import traces as pod_traces
 from carico_scheduler.rules import policy as policies
 
 REPORT_EVERY_S = 0.5
-# The decision loop turns at least this often, idle or not, so that its heartbeat shows that it lives.
+# The decision loop turns at least this often, idle or not, so that its heartbeat shows that it is alive.
 BEAT_S = 1.0
-# Advertisements decoded in a turn of the loop: these, or the share of them that has all decoded within the time below.
-# Where the CPU is short, what is late waits here, where a newer one of its node takes its place, and not in the NATS
-# server, where all of it grows too old to be believed. The time, and the second between two of one node, are together
-# less than the 5 s for which an advertisement is good.
+# Advertisements decoded in a turn of the loop: this many, or the share that decodes all within the time below. If CPU
+# time is short, messages wait here, where a newer one of the same node replaces an older one, and not in the NATS
+# server, where all of them would grow too old. That time plus the second between two advertisements of a node is less
+# than the 5 s for which an advertisement is used.
 DECODED_AT_ONCE = 32
 DECODED_WITHIN_S = 3.0
 
 
-class Kube(api_actions.BindApi, informers.Kube, paged_lists.Api, Protocol):
-    """What is needed of the Kubernetes API."""
+class Kube(api_actions.BindApi, informers.ListerWatcher, paged_lists.Api, Protocol):
+    """The part of the Kubernetes API that an engine uses."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What an engine is put together from."""
+class EngineParts:
+    """The parts of an engine."""
 
     policy: policies.Policy
     kube: Kube
@@ -55,17 +55,17 @@ class Parts:
     binds_in_flight: int
     bind_timeout_s: float
     event_after_s: float
-    # The term in which this scheduler leads, None while it does not: asked before each cycle, each Event about waiting
-    # Pods, and at the last moment before each bind, which is sent in the term of its decision alone.
+    # Returns the term in which this scheduler leads, None while it does not. Asked before each cycle and each report of
+    # waiting Pods, and at the last moment before each bind, which is sent only in the term of its decision.
     term: Callable[[], int | None] = lambda: 0
     # None: nothing is traced.
     traces: pod_traces.PodTraces | None = None
 
 
 class Engine:
-    """One scheduler: the works of `mirrors`, `decide_forever` and `report_forever` run side by side."""
+    """One scheduler: the informers, `decide_forever` and `report_forever` run at the same time."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: EngineParts) -> None:
         self._parts = parts
         self._clock = parts.clock
         self._metrics = parts.metrics
@@ -73,49 +73,64 @@ class Engine:
         self._drop_line = logs.RateLimited(self._line, clock=parts.clock)
         self.state = state.State(parts.policy, parts.rng)
         self.intake = advertisements.Advertisements(lease_s=parts.policy.lease_s, on_drop=self._on_drop)
-        told = notices.Notices(parts.events, after_s=parts.event_after_s)
+        notifier = notices.Notices(parts.events, after_s=parts.event_after_s)
         self.outcomes = outcomes.Outcomes(
             self.state, clock=parts.clock, log=parts.log, events=parts.events, metrics=parts.metrics,
-            notices=told, traces=parts.traces,
+            notices=notifier, traces=parts.traces,
         )  # fmt: skip
         self.binder = binders.Binder(
             parts.kube, pods=self.state, clock=parts.clock, rng=parts.rng, most=parts.binds_in_flight,
             timeout_s=parts.bind_timeout_s, term=self.term,
         )  # fmt: skip
         self._cycle = cycles.Cycle(parts.policy)
-        self._reporter = reporter.Reporter(cycle=self._cycle, log=parts.log, notices=told)
+        self._reporter = reporter.Reporter(cycle=self._cycle, log=parts.log, notices=notifier)
         self.state.on_covered = self._on_covered
         self._volumes = volume_binding.VolumeBinding(parts.kube, self.state.fleet)
         self.state.on_volumes = self._volumes.notify
         self._wake = asyncio.Event()
-        self.mirrors = informers.Informers(
+        self.informers = informers.Informers(
             parts.kube, into=self.state, clock=parts.clock, metrics=parts.metrics, wake=self._wake.set
         )
-        self.beat_s = self._heard_s = parts.clock.monotonic_s()
-        # (node, demand) of room that is promised to Pods of others, which may yet take it elsewhere.
+        self.beat_s = self._decoded_s = parts.clock.monotonic_s()
+        # When the bus last delivered an advertisement of any node; None before the first.
+        self._advertised_s: float | None = None
+        # Returns (node, demand) of room that is held for Pods of kube-scheduler.
         self.held: Callable[[], Iterable[tuple[str, demands.Demand]]] = tuple
 
     @property
     def away(self) -> dict[str, str]:
-        """What is lacking of the API; empty: decisions may be made."""
-        return self.mirrors.away
+        """Why collections of the API are not known; empty if decisions may be made."""
+        return self.informers.away
 
     def term(self) -> int | None:
-        """Return the term in which this scheduler may decide and bind now; None: it must not."""
-        return self._parts.term() if self.mirrors.is_current else None
+        """Return the term in which this scheduler may decide and bind now; None if it must not."""
+        return self._parts.term() if self.informers.is_current else None
+
+    @property
+    def silent_s(self) -> float | None:
+        """For how long no node's advertisement has arrived, although some did; None while that does not matter.
+
+        Before the first advertisement nothing is missing, nor without Nodes, nor if Pods may be placed by requests.
+        """
+        is_needed = len(self.state.fleet) > 0 and self.state.fleet.policy.fallback is policies.Fallback.WAIT
+        if self._advertised_s is None or not is_needed:
+            return None
+        silent_s = self._clock.monotonic_s() - self._advertised_s
+        return silent_s if silent_s > self.state.fleet.policy.ageing_s else None
 
     def on_advertisement(self, subject: str, payload: bytes) -> None:
         """Take in a message from the bus; nothing is decoded before the next cycle."""
-        self.intake.store(subject, payload, self._clock.monotonic_s())
+        self._advertised_s = now_s = self._clock.monotonic_s()
+        self.intake.store(subject, payload, now_s)
         self._wake.set()
 
     def wake(self) -> None:
-        """Look again at every Pod that waits: what stood in its way may be gone."""
+        """Try every waiting Pod again."""
         self.state.queue.unpark()
         self._wake.set()
 
     def recall(self, stored: list[tuple[str, bytes]]) -> None:
-        """Take in the advertisements that the bus had kept."""
+        """Take in the advertisements that the bus had stored."""
         now_s, wall_ns = self._clock.monotonic_s(), self._clock.wall_ns()
         for subject, payload in stored:
             heard = self.intake.recall(subject, payload, now_s=now_s, wall_ns=wall_ns)
@@ -124,26 +139,26 @@ class Engine:
         self._wake.set()
 
     async def decide_forever(self) -> None:
-        """Decide whenever something has happened, until cancelled. Raises where a bind's outcome is lost."""
+        """Decide whenever something has happened, until cancelled. Raises if the outcome of a bind was lost."""
         while True:
             await self._until_woken()
             if self.binder.fault is not None:
-                # What is held of that Pod may be wrong; a start takes all from the API's lists again.
+                # The record of that Pod may be wrong; a restart takes everything from the API's lists again.
                 raise self.binder.fault
             self.beat_s = self._clock.monotonic_s()
             self.step()
             await asyncio.sleep(0)
 
     async def report_forever(self) -> None:
-        """Report Pods that wait and set the gauges, until cancelled."""
+        """Report waiting Pods and set the gauges, until cancelled."""
         while True:
             await asyncio.sleep(REPORT_EVERY_S)
             self.report()
 
     def step(self) -> int:
-        """How many Pods were placed: takes in what has come, and runs one cycle."""
+        """Take in new advertisements, run one cycle, and return how many Pods it placed."""
         now_s = self._clock.monotonic_s()
-        self._hear(now_s)
+        self._decode(now_s)
         term, room = self.term(), self.binder.room
         if term is None or room <= 0 or not len(self.state.queue):
             return 0
@@ -155,7 +170,7 @@ class Engine:
         self._metrics.cycle_s.observe(took_s)
         decided_us = took_s * 1e6 / (len(outcome.placed) + len(outcome.unplaced))
         self._metrics.decision_s.observe(decided_us / 1e6)
-        # All records first: they read the snapshot, which is good until the state changes.
+        # All records first: they read the snapshot, which is valid until the state changes.
         facts = [explain.facts_of(placement, decided_us) for placement in outcome.placed]
         for placement, each in zip(outcome.placed, facts, strict=True):
             self._begin(placement, each, term, now_s)
@@ -164,7 +179,7 @@ class Engine:
         return len(outcome.placed)
 
     def report(self) -> None:
-        """One round of telling why Pods wait; the gauges."""
+        """Report why Pods wait, for one round of them, and set the gauges."""
         now_s = self._clock.monotonic_s()
         queue = self.state.queue
         if self.term() is not None and self._reporter.round(queue, self.state.fleet.snapshot(now_s)):
@@ -174,19 +189,19 @@ class Engine:
         self._metrics.binding.set(self.binder.in_flight)
         self._metrics.doubtful.set(self.binder.doubtful_count)
         self._metrics.unpublished.set(self._parts.log.unpublished_count)
-        self._metrics.count_reservations(self.state.ledger, now_s)
+        self._metrics.count_reservations(self.state.reservations, now_s)
         self._metrics.count_nodes(self.state.fleet.snapshot(now_s))
         if self._parts.traces is not None:
             self._parts.traces.sweep(lambda uid: self.state.pod(uid) is not None)
 
-    def _hear(self, now_s: float) -> None:
-        """Take in advertisements: all that have come, where the loop's turns are short."""
-        share = (now_s - self._heard_s) / DECODED_WITHIN_S
-        self._heard_s = now_s
-        come = self.intake.drain(max(DECODED_AT_ONCE, math.ceil(share * len(self.intake))))
-        for heard in come:
+    def _decode(self, now_s: float) -> None:
+        """Take in advertisements: all that have arrived, if the loop's turns are short."""
+        share = (now_s - self._decoded_s) / DECODED_WITHIN_S
+        self._decoded_s = now_s
+        arrived = self.intake.drain(max(DECODED_AT_ONCE, math.ceil(share * len(self.intake))))
+        for heard in arrived:
             self.state.put_advertisement(heard, now_s)
-        self._metrics.advertisements.inc(len(come))
+        self._metrics.advertisements.inc(len(arrived))
 
     def _held_slots(self) -> Iterator[tuple[int, demands.Demand]]:
         for node, demand in self.held():
@@ -195,7 +210,7 @@ class Engine:
                 yield slot, demand
 
     def _begin(self, placement: cycles.Placement, facts: decisions.Facts, term: int, now_s: float) -> None:
-        """Reserve the node and begin the bind."""
+        """Reserve the node and start the bind."""
         waiting, pod = placement.waiting, placement.waiting.pod
         waiting.attempts += 1
         node = placement.row.node.name
@@ -227,13 +242,13 @@ class Engine:
 
     def _on_drop(self, subject: str, reason: str, detail: str) -> None:
         self._metrics.drops.labels(reason).inc()
-        # Not a line for each node: what goes wrong with all of 5,000 would take a quarter of the time.
+        # Rate limited: a line for each of 5,000 nodes would take a quarter of the CPU time.
         self._drop_line.warning(reason, "message dropped", subject=subject, reason=reason, detail=detail)
 
     async def _until_woken(self) -> None:
-        """Wait until something has happened, a resting Pod is due, or it is time for a heartbeat."""
+        """Wait until something has happened, a Pod's backoff is over, or a heartbeat is due."""
         if not len(self.intake):
-            # With no room, a Pod that is due changes nothing: the loop would spin until there is.
+            # Without room for a bind a Pod that is due cannot be placed, and the loop would spin.
             may_decide = self.binder.room > 0 and self.term() is not None
             due_s = self.state.queue.next_due_s() if may_decide else None
             rest_s = BEAT_S if due_s is None else min(max(due_s - self._clock.monotonic_s(), 0.0), BEAT_S)
@@ -242,8 +257,8 @@ class Engine:
                     await self._wake.wait()
         self._wake.clear()
 
-    def _log_cycle(self, view: snapshot.Snapshot, outcome: cycles.Outcome, took_s: float) -> None:
-        """One line a cycle; at debug where it placed nothing, as a full cluster runs many of those."""
+    def _log_cycle(self, view: snapshot.Snapshot, outcome: cycles.CycleResult, took_s: float) -> None:
+        """Log one line per cycle, at debug level if it placed nothing: a full cluster runs many of those."""
         write = self._line.info if outcome.placed else self._line.debug
         write(
             "cycle",
@@ -251,7 +266,7 @@ class Engine:
             unplaced=len(outcome.unplaced),
             waiting=len(self.state.queue),
             in_flight=self.binder.in_flight,
-            reserved=self.state.ledger.reserved_count,
+            reserved=self.state.reservations.reserved_count,
             nodes=view.count,
             took_us=round(took_s * 1e6),
         )

@@ -1,4 +1,4 @@
-"""Entry point of the scheduler: connects it to the API and the bus, and leaves both in order."""
+"""Entry point of the scheduler: connects it to the API and the bus, and disconnects in order."""
 
 import asyncio
 import contextlib
@@ -8,16 +8,16 @@ from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.kube import api_client, list_watch
 from carico_core.runtime.observe import client_metrics, health, logs, metrics, tracing
 from carico_core.runtime.process import clock as clocks
-from carico_core.runtime.process import entry, memory_use, tasks
+from carico_core.runtime.process import memory_use, tasks
 from carico_core.wire import roles
 from carico_scheduler import app
 from carico_scheduler import settings as setting
 
 
 def main() -> int:
-    """Return the exit code: 0 stopped, 1 failed, 2 a setting or the machine has to be corrected."""
-    with memory_use.seldom_looked_for():
-        return entry.run(
+    """Return the exit code: 0 stopped, 1 failed, 2 a setting or the machine must be corrected."""
+    with memory_use.rare_collections():
+        return tasks.run_service(
             setting.SchedulerSettings,
             lambda chosen, stop: serve(chosen, stop, clocks.BootClock()),
             prefix=setting.PREFIX,
@@ -26,15 +26,15 @@ def main() -> int:
 
 
 async def serve(settings: setting.SchedulerSettings, stop: tasks.Stop, clock: clocks.Clock) -> None:
-    """Run a scheduler of these settings, with its health server, until `stop`; NATS and the API may come later."""
+    """Run a scheduler with these settings and its health server until `stop`; NATS and the API may start later."""
     async with contextlib.AsyncExitStack() as stack:
         series = metrics.Metrics("scheduler")
         asked = client_metrics.KubeMetrics(series).asked
         api = await api_client.connect(
-            settings.kube, clock=clock, user_agent=setting.PROGRAM, observe=asked, mirrors=list_watch.FRESH_OPTIONS
+            settings.kube, clock=clock, user_agent=setting.PROGRAM, observe=asked, watching=list_watch.FRESH_OPTIONS
         )
         stack.push_async_callback(api.close)
-        # A client of its own, as Kubernetes' components have: a renewal must not wait for its turn behind binds.
+        # Like Kubernetes' components, a client of its own for the Lease: a renewal must not queue behind binds.
         unpaced = dataclasses.replace(settings.kube, rate_per_s=0.0)
         lease_api = await api_client.connect(
             unpaced, clock=clock, user_agent=f"{setting.PROGRAM}/leader-election", observe=asked

@@ -8,8 +8,8 @@ from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client as kubes
 from carico_core.runtime.observe import tracing
 from carico_core.runtime.process import settings
-from carico_scheduler.extender import settings as extender_settings
-from carico_scheduler.leadership import settings as leader_settings
+from carico_scheduler.extender import extender_settings
+from carico_scheduler.leadership import leader_settings
 from carico_scheduler.rules import policy as policies
 
 PREFIX = "scheduler"
@@ -20,66 +20,66 @@ PROGRAM = "carico-scheduler"
 class SchedulerSettings:
     """Read once in `main`: environment CARICO_SCHEDULER_..., flags --..."""
 
-    removed: ClassVar[Mapping[str, str]] = {"seed": "the backoff's randomness is seeded by the clock"}
+    removed: ClassVar[Mapping[str, str]] = {"seed": "the clock seeds the randomness of backoffs"}
     threshold: float = settings.setting(
-        1.0, help="least free capacity of a node that gets a Pod", unit="Pods", minimum=0.01, maximum=1000,
+        1.0, help="minimum free capacity of a node to get a Pod", unit="Pods", minimum=0.01, maximum=1000,
         why="room for one whole Pod",
     )  # fmt: skip
     score: policies.ScoreMode = settings.setting(
         policies.ScoreMode.PER_CORE,
-        help="rank nodes by free capacity: for each core, absolute, or as a share of what the node takes",
-        why="of equal nodes the one with most room, as by absolute; that would leave the small of unequal ones empty",
+        help="rank nodes by free capacity: per core, absolute, or as a share of all that the node takes",
+        why="fills nodes of unequal size evenly; absolute leaves small ones empty until large ones are as full in Pods",
     )
     release: policies.Release = settings.setting(
         policies.Release.COVERS,
-        help="a reservation ends when an advertisement covers the Pod, or (paper) when the Pod leaves Pending",
-        why="paper leaves a gap of up to a second through which a burst over-admits",
+        help="end a reservation when an advertisement covers the Pod, or (paper) when the Pod leaves Pending",
+        why="with paper, a burst is over-admitted in a gap of up to a second",
     )
     fallback: policies.Fallback = settings.setting(
-        policies.Fallback.WAIT, help="while no node has a usable advertisement: wait, or place by requests"
+        policies.Fallback.WAIT, help="what to do while no node has a usable advertisement: wait, or place by requests"
     )
     max_pods_per_core: float = settings.setting(
-        16.0, help="most Pods a core is believed to take, whatever is advertised", unit="Pods per core",
+        16.0, help="maximum Pods per core, whatever a node advertises", unit="Pods per core",
         minimum=0.1, maximum=1000,
-        why="a node that lies harms only itself, up to this; OpenShift's podsPerCore is 10, idle servers need more",
+        why="limits the harm of a node that advertises too much; OpenShift's podsPerCore is 10, idle servers need more",
     )  # fmt: skip
     suspect_after_s: float = settings.setting(
-        30.0, help="how long a Pod may stay out of its node's advertisements before the node gets no more",
+        30.0, help="how long a node may run a Pod that its advertisements do not cover before it gets no more Pods",
         unit="s", minimum=1.0, maximum=3600,
     )  # fmt: skip
     baseline_namespaces: tuple[str, ...] = settings.setting(
         ("kube-system", "carico"),
-        help="namespaces whose Pods belong to their node, as those of DaemonSets do: they pass everywhere in the "
-        "extender, and hold no reservation",
-        why="what the cluster and CARICO itself need must not wait for CARICO; who may create Pods there is trusted",
+        help="namespaces whose Pods belong to their node, as those of DaemonSets do: the extender passes them on every "
+        "node, and they hold no reservation",
+        why="Pods that the cluster and CARICO need must not wait for CARICO; users of these namespaces are trusted",
     )
     binds_in_flight: int = settings.setting(
-        32, help="most binds at a time", minimum=1, maximum=1024,
-        why="enough to hide the API's latency; more only makes decisions older",
+        32, help="maximum binds at a time", minimum=1, maximum=1024,
+        why="enough to hide the API's latency; with more, decisions only get older before they are sent",
     )  # fmt: skip
     bind_timeout_s: float = settings.setting(
-        5.0, help="how long a bind may take before the Pod is asked what became of it", unit="s",
+        5.0, help="how long a bind may take before the API is asked for its outcome", unit="s",
         minimum=0.1, maximum=60,
     )  # fmt: skip
     event_after_s: float = settings.setting(
-        3.0, help="how long a Pod waits before an Event says why", unit="s", minimum=0.0, maximum=3600,
-        why="waiting for room is usual; an Event for each moment of it would only load the API",
+        3.0, help="how long a Pod waits before an Event states why", unit="s", minimum=0.0, maximum=3600,
+        why="short waits for room are normal; an Event for each would only load the API",
     )  # fmt: skip
     events_per_s: float = settings.setting(
-        20.0, help="most Events written", unit="1/s", minimum=0.1, maximum=10000, why="Events never crowd out binds"
+        20.0, help="maximum Events written", unit="1/s", minimum=0.1, maximum=10000, why="Events must not delay binds"
     )
     own_pods: bool = settings.setting(
-        True, help="bind the Pods that name carico", why="an extender beside each kube-scheduler leaves them to others"
+        True, help="bind Pods with schedulerName: carico", why="false for an extender in kube-scheduler's Pod"
     )
     stop_timeout_s: float = settings.setting(
-        5.0, help="how long a stop waits for binds under way", unit="s", minimum=0.0, maximum=60
+        5.0, help="how long a shutdown waits for binds under way", unit="s", minimum=0.0, maximum=60
     )
     traces: str = settings.setting(
         "", help="address of an OpenTelemetry collector (OTLP over HTTP) for traces of Pods; empty: none",
-        why="an option: needs the extra `traces`",
+        why="optional: needs the extra `traces`",
     )  # fmt: skip
     traces_share: float = settings.setting(
-        1.0, help="share of all Pods that are traced, the same ones in every service", minimum=0.0, maximum=1.0
+        1.0, help="share of Pods that are traced, the same Pods in every service", minimum=0.0, maximum=1.0
     )
     http: settings.HttpSettings = dataclasses.field(default_factory=settings.HttpSettings)
     log: settings.LogSettings = dataclasses.field(default_factory=settings.LogSettings)
@@ -90,7 +90,7 @@ class SchedulerSettings:
 
     def __post_init__(self) -> None:
         tracing.check(self.traces)
-        # So that a bind which was permitted as a term ended is given up before another may lead.
+        # A bind that was permitted just before its term ended must time out before another scheduler may lead.
         if self.leader.election and self.leader.renew_s + self.bind_timeout_s > self.leader.lease_s:
             raise ValueError(
                 f"--leader-renew-s {self.leader.renew_s:g} and --bind-timeout-s {self.bind_timeout_s:g}: expected at "
@@ -98,7 +98,7 @@ class SchedulerSettings:
             )
 
     def rules(self) -> policies.Policy:
-        """The rules of the cycle among these."""
+        """Return the rules of the cycle."""
         return policies.Policy(
             threshold=self.threshold,
             score=self.score,

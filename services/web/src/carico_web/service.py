@@ -12,12 +12,14 @@ from carico_core.domain import errors
 from carico_core.runtime.observe import health, logs, metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
-from carico_web import identity, instruments, page_files, site
+from carico_web import identity, site
 from carico_web import settings as setting
 
 # For a request to arrive, and for a connection without one.
 REQUEST_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 2.0
+# How long a refused request is still read, so that the client can read the answer: the default of aiohttp.
+LINGER_S = 10.0
 BODY_LIMIT_BYTES = 1024
 # A browser opens six; further ones are closed at once, so that idle connections cannot use up memory.
 CONNECTIONS_MOST = 256
@@ -45,12 +47,13 @@ async def listening(chosen: setting.WebSettings, *, clock: clocks.Clock) -> Asyn
     """Listen for as long as the block runs. Raises `EnvironmentUnfit`."""
     series = metrics.Metrics("web")
     who = identity.of(nkey=chosen.nkey, token_file=chosen.token_file)
-    answers = site.Site(chosen, page_files.read(), who, health.Health({"identity": who.trouble}), series)
+    answers = site.Site(chosen, site.read_files(), who, health.Health({"identity": who.trouble}), series)
     app = web.Application(client_max_size=BODY_LIMIT_BYTES)
-    app.router.add_route("*", "/{path:.*}", _Requests(answers, instruments.Instruments(series), clock=clock).handle)
+    app.router.add_route("*", "/{path:.*}", _Requests(answers, site.Instruments(series), clock=clock).handle)
     runner = web.AppRunner(
-        app, access_log=None, logger=_SILENT, keepalive_timeout=REQUEST_TIMEOUT_S, shutdown_timeout=STOP_TIMEOUT_S
-    )
+        app, access_log=None, logger=_SILENT, keepalive_timeout=REQUEST_TIMEOUT_S, lingering_time=LINGER_S,
+        shutdown_timeout=STOP_TIMEOUT_S,
+    )  # fmt: skip
     await runner.setup()
     try:
         server = await _listen(runner, chosen)
@@ -88,7 +91,7 @@ class _Refused(asyncio.Protocol):
 class _Requests:
     """Reads requests, has the site answer them, and counts the responses."""
 
-    def __init__(self, answers: site.Site, counted: instruments.Instruments, *, clock: clocks.Clock) -> None:
+    def __init__(self, answers: site.Site, counted: site.Instruments, *, clock: clocks.Clock) -> None:
         self._answers = answers
         self._clock = clock
         self._log = logs.get("requests")

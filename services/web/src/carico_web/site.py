@@ -1,6 +1,8 @@
-"""Answer requests: the page's files, its settings, its identity on the bus, and the service's health."""
+"""Answer requests: the page's files, its settings, its identity on the bus, and the service's health; its metrics."""
 
 import dataclasses
+import hashlib
+import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -8,7 +10,7 @@ import orjson
 
 from carico_core.runtime.observe import health
 from carico_core.runtime.observe import metrics as metric
-from carico_web import identity, page_files
+from carico_web import identity
 from carico_web import settings as setting
 
 # Only what this server serves; no inline code, no framing.
@@ -25,6 +27,15 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
+PAGE = pathlib.Path(__file__).parent / "page"
+INDEX = "/"
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+ANSWER_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.02, 0.1, 1.0)
 _JSON = "application/json"
 SETTINGS_PATH = "/settings.json"
 IDENTITY_PATH = "/identity"
@@ -52,11 +63,42 @@ class Response:
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A file as it is sent."""
+
+    content_type: str
+    body: bytes
+    tag: str
+
+
+def read_files(folder: pathlib.Path = PAGE) -> Mapping[str, File]:
+    """Return path in the URL -> file; index.html is `/`. Files of unknown types are skipped."""
+    found = {}
+    for place in sorted(folder.rglob("*")):
+        content_type = _TYPES.get(place.suffix)
+        if content_type is None:
+            continue
+        body = place.read_bytes()
+        name = INDEX if place.name == "index.html" else f"/{place.relative_to(folder).as_posix()}"
+        tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+        found[name] = File(content_type=content_type, body=body, tag=tag)
+    return found
+
+
+class Instruments:
+    """The server's metrics: carico_web_..."""
+
+    def __init__(self, metrics: metric.Metrics) -> None:
+        self.responses = metrics.counter("responses", "responses by status", ["status"])
+        self.answer_s = metrics.histogram("answer_seconds", "time to compute a response", buckets=ANSWER_BUCKETS_S)
+
+
 class Site:
     """Answer requests. Without I/O and without state of its own."""
 
     def __init__(
-        self, chosen: setting.WebSettings, files: Mapping[str, page_files.File], who: identity.Identity,
+        self, chosen: setting.WebSettings, files: Mapping[str, File], who: identity.Identity,
         checks: health.Health, series: metric.Metrics,
     ) -> None:  # fmt: skip
         self._chosen = chosen

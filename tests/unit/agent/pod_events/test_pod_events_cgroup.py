@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from carico_agent.pod_events import cgroup, inotify
-from carico_agent.telemetry import cgroup_tree, pod_throttling
+from carico_agent.telemetry.cgroups import hierarchy, pod_throttling
 from carico_core.runtime.process import clock as clocks
 from tests.tools import waiting
 
@@ -28,7 +28,7 @@ class Node:
 
     def __init__(self, folder: pathlib.Path) -> None:
         self._made: list[pathlib.Path] = []
-        self.tree = cgroup_tree.Tree(layout=cgroup_tree.Layout.V2, v1={}, unified=folder)
+        self.tree = hierarchy.Tree(layout=hierarchy.Layout.V2, v1={}, unified=folder)
         self.group = folder / "node"
         self.make(self.group)
 
@@ -65,7 +65,7 @@ async def running(pods: cgroup.CgroupPods) -> AsyncIterator[None]:
             await task
 
 
-async def test_a_node_that_starts_after_its_agent(tmp_path: pathlib.Path) -> None:
+async def test_the_pods_of_a_node_that_starts_after_its_agent_are_seen(tmp_path: pathlib.Path) -> None:
     node = Node(tmp_path)
     shutil.rmtree(node.group)
     pods = node.open()
@@ -73,11 +73,14 @@ async def test_a_node_that_starts_after_its_agent(tmp_path: pathlib.Path) -> Non
         await asyncio.sleep(0)
         node.make(node.group)
         node.make(node.group / f"pod{UID}", populated=1)
-        await waiting.until(lambda: pods.current().running == {UID})
+        await waiting.until(lambda: pods.current().running)
+        assert pods.current().running == {UID}
 
 
-async def test_a_nodes_group_that_is_made_anew(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cgroup, "UNWATCHED_LOOK_S", 0.02)
+async def test_the_pods_of_a_nodes_group_that_is_made_again_are_seen(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroup, "UNWATCHED_SCAN_S", 0.02)
     pods = node.open()
     node.make(node.group / f"pod{UID}", populated=1)
     async with running(pods):
@@ -87,7 +90,8 @@ async def test_a_nodes_group_that_is_made_anew(node: Node, monkeypatch: pytest.M
         node.make(node.group)
         await waiting.until(lambda: pods._unwatched is False)
         node.make(node.group / f"pod{OTHER}", populated=1)
-        await waiting.until(lambda: pods.current().running == {OTHER})
+        await waiting.until(lambda: pods.current().running)
+        assert pods.current().running == {OTHER}
 
 
 async def test_the_sandbox_is_the_first_made_whatever_its_id(node: Node) -> None:
@@ -114,7 +118,8 @@ async def test_folders_that_are_no_pods_are_not_counted(node: Node) -> None:
         node.make(node.group / name, populated=1)
     node.make(node.group / "kubepods" / "burstable" / f"pod{UID}", populated=1)
     async with running(pods):
-        await waiting.until(lambda: pods.current().running == {UID})
+        await waiting.until(lambda: pods.current().running)
+        assert pods.current().running == {UID}
 
 
 async def test_lost_events_are_made_up_for(node: Node) -> None:
@@ -138,14 +143,15 @@ async def test_without_watches_left_pods_are_still_seen(node: Node, monkeypatch:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
     monkeypatch.setattr(inotify.Inotify, "add", refuse)
-    monkeypatch.setattr(cgroup, "UNWATCHED_LOOK_S", 0.02)
+    monkeypatch.setattr(cgroup, "UNWATCHED_SCAN_S", 0.02)
     pods = node.open()
     async with running(pods):
         await asyncio.sleep(0)
         pod = node.make(node.group / f"pod{UID}", populated=1)
         await waiting.until(lambda: pods.current().running == {UID})
         node.make(pod, populated=0)
-        await waiting.until(lambda: pods.current().ended == {UID})
+        await waiting.until(lambda: not pods.current().running)
+        assert pods.current().ended == {UID}
 
 
 async def test_the_descriptor_is_closed_with_the_task(node: Node) -> None:
@@ -156,7 +162,7 @@ async def test_the_descriptor_is_closed_with_the_task(node: Node) -> None:
 
 
 async def test_pods_go_on_while_nothing_can_be_opened(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cgroup, "UNWATCHED_LOOK_S", 0.02)
+    monkeypatch.setattr(cgroup, "UNWATCHED_SCAN_S", 0.02)
     pods = node.open()
     pod = node.make(node.group / f"pod{UID}", populated=1)
     async with running(pods):

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from carico_agent.pod_events import classes, pod_states, workloads
+from carico_agent.pod_events import adapter, classes, pod_states
 from carico_agent.reporting import advertisement
 from carico_core.domain import messages
 from carico_core.runtime.kube import memory_kube
@@ -75,7 +75,7 @@ async def test_what_belongs_to_the_node_is_no_workload() -> None:
     for uid in (proxy, "d1", web, "not-at-the-api"):
         told_of.started(uid, 0.0)
     told_of.ended(web, 1.0)
-    pods = workloads.Workloads(pods=Now(told_of), classes=watch)
+    pods = adapter.Workloads(pods=Now(told_of), classes=watch)
     assert pods.current().running == {proxy, "d1", "not-at-the-api"}
     async with running(watch):
         await told(watch, web, "app/default/web")

@@ -21,7 +21,7 @@ from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings as loader
 from carico_core.runtime.process import tasks
-from tests.conformance import containerd_sites, fake_containerd
+from tests.conformance import containerd_site, fake_containerd
 from tests.tools import waiting
 
 POD = "2f6a0d5f-0000-4000-8000-000000000001"
@@ -83,7 +83,7 @@ async def running(world: World) -> AsyncIterator[World]:
 def life(request: pytest.FixtureRequest) -> fake_containerd.Life:
     found = fake_containerd.recorded() if request.param == "recorded" else fake_containerd.generated()
     if found is None:
-        pytest.skip(containerd_sites.ABSENT)
+        pytest.skip(containerd_site.ABSENT)
     return found
 
 
@@ -236,7 +236,9 @@ class TestAway:
             assert world.now.ended == {POD, OTHER}
             assert world.connections == 5
 
-    async def test_waits_grow_and_begin_anew_once_it_is_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_waits_grow_and_start_again_from_the_first_once_it_is_back(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         waits: list[float] = []
         world = World()
         world.refusals = [containerd_client.Away("refused")] * 8
@@ -258,13 +260,14 @@ class TestAway:
         task.cancel()
         await asyncio.wait({task})
 
-    async def test_what_came_while_the_stream_was_made_is_looked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_pod_that_starts_while_the_stream_is_opened_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(containerd, "SETTLE_S", 0.02)
         async with running(World()) as world:
-            # No event of it: the subscription did not stand yet.
+            # No event reports it: the subscription was not active yet.
             world.add("main", POD)
             world.fake.tasks["main"] = fake_containerd.RUNNING
-            await waiting.until(lambda: world.now.running == {POD})
+            await waiting.until(lambda: world.now.running)
+            assert world.now.running == {POD}
 
     async def test_a_mistake_of_our_own_is_not_taken_for_an_outage(self) -> None:
         world = World()
@@ -286,7 +289,7 @@ class TestSocket:
             for uid in (POD, OTHER):
                 async with fake_containerd.serve(world, path):
                     if pods is None:
-                        pods = containerd_sites.open_pods(path, clocks.FakeClock())
+                        pods = containerd_site.open_pods(path, clocks.FakeClock())
                         task = asyncio.create_task(pods.run())
                     for step in life.create + life.start:
                         world.play(step, uid)
@@ -304,7 +307,7 @@ class TestSocket:
         with tempfile.TemporaryDirectory(prefix="carico-") as folder:
             path = pathlib.Path(folder) / "c.sock"
             async with fake_containerd.serve(Nothing(), path):
-                pods = containerd_sites.open_pods(path, clocks.FakeClock())
+                pods = containerd_site.open_pods(path, clocks.FakeClock())
                 with pytest.raises(errors.EnvironmentUnfit, match="CARICO_AGENT_CONTAINERD_SOCKET"):
                     await asyncio.wait_for(pods.run(), PATIENCE_S)
 
@@ -350,7 +353,7 @@ class TestSocket:
         )
         with pytest.raises(errors.EnvironmentUnfit) as failed:
             service.open_pods(chosen, clock=clocks.FakeClock())
-        expected = {"package": "pip install grpclib", "socket": "no such file", "right": "no right to it"}[failing]
+        expected = {"package": "pip install grpclib", "socket": "no such file", "right": "permission denied"}[failing]
         assert expected in str(failed.value) and "--pod-events cgroup" in str(failed.value)
         assert tasks.report(failed.value, program="carico-agent") == tasks.EXIT_USER_ERROR
         assert capsys.readouterr().err.count("\n") == 1

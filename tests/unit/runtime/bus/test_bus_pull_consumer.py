@@ -1,4 +1,4 @@
-"""What a server says of a pull request is told from the messages of the queue."""
+"""A server's status of a pull request is distinguished from messages of the queue."""
 
 from carico_core.runtime.bus import pull_consumer
 

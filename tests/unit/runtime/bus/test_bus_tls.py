@@ -1,4 +1,4 @@
-"""What is told of a certificate that is not good."""
+"""The error of a bad certificate."""
 
 import ssl
 
@@ -15,6 +15,6 @@ def test_an_address_is_shown_without_its_password(code: int) -> None:
     error = ssl.SSLCertVerificationError("certificate verify failed")
     error.verify_code, error.verify_message = code, "why"
     settings = buses.BusSettings(url="tls://agent:secret@nats-0:4222,tls://agent:secret@nats-1:4222")
-    told = tls.explain(error, settings)
-    assert "tls://nats-0:4222,tls://nats-1:4222" in told
-    assert "secret" not in told
+    text = tls.explain(error, settings)
+    assert "tls://nats-0:4222,tls://nats-1:4222" in text
+    assert "secret" not in text

@@ -400,7 +400,7 @@ async def test_a_stopped_server_is_noticed_although_its_connections_stand(monkey
     )  # fmt: skip
     client = api_client.KubeClient(
         access, wanted=api_client.KubeSettings(), clock=clocks.SystemClock(), user_agent="test",
-        mirrors=list_watch.Options(watch_s=0.2, grace_s=0.1, backoff_first_s=0.01),
+        watching=list_watch.Options(watch_s=0.2, grace_s=0.1, backoff_first_s=0.01),
     )  # fmt: skip
     async with asyncio.timeout(10):
         async with contextlib.aclosing(client.mirror("/api/v1/pods")) as mirror:

@@ -1,4 +1,4 @@
-"""The health server: verdicts, metrics, and requests nobody should send."""
+"""The health server: verdicts, metrics, and malformed requests."""
 
 import asyncio
 

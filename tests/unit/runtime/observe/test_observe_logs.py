@@ -58,7 +58,9 @@ def test_a_closed_stderr_does_not_stop_the_service() -> None:
     out = io.StringIO()
     logs.setup(service="agent", json=True, stream=out)
     out.close()
-    logs.get("x").error("nobody hears")
+    logs.get("x").error("lost")
+    # The line is lost without an exception, and so are those that follow.
+    assert out.closed
 
 
 def test_rate_limited_says_each_key_once_a_period_and_counts_the_rest() -> None:
@@ -79,4 +81,4 @@ def test_rate_limited_keeps_a_bounded_number_of_keys() -> None:
     limited = logs.RateLimited(logs.get("x"), clock=clocks.FakeClock())
     for number in range(logs.RATE_LIMIT_KEYS + 10):
         limited.warning(number, "dropped")
-    assert len(limited._said) == logs.RATE_LIMIT_KEYS
+    assert len(limited._logged) == logs.RATE_LIMIT_KEYS

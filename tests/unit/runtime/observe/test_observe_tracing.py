@@ -173,7 +173,7 @@ class Away:
         return export.SpanExportResult.FAILURE
 
     def shutdown(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def test_a_collector_that_is_away_costs_one_line_a_minute(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""A rate is kept by whoever waits for its turn."""
+"""A caller that waits for its turn keeps the rate."""
 
 import asyncio
 

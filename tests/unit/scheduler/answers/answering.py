@@ -10,7 +10,7 @@ from carico_core.domain import cluster, errors, messages
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_scheduler import state
+from carico_scheduler import node_state, state
 from carico_scheduler.answers import known, queries
 from carico_scheduler.decide import cycle
 from carico_scheduler.report import decisions, explain
@@ -46,7 +46,7 @@ class Desk:
     def hear(self, node: str = "node-0", capacity: float = 4.0, age_s: float = 0.0, **changes: Any) -> None:
         """An advertisement of a node arrives."""
         made = objects.make_advertisement(node, capacity, **changes)
-        self.state.put_advertisement(state.Heard(advertisement=made, sampled_s=NOW_S - age_s), NOW_S)
+        self.state.put_advertisement(node_state.Heard(advertisement=made, sampled_s=NOW_S - age_s), NOW_S)
 
     def hear_cost(self, node: str, room: dict[str, float], classes: dict[str, dict[str, float]], **more: Any) -> None:
         """The same of our own modes: headroom, and costs by class."""

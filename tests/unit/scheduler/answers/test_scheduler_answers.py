@@ -72,7 +72,7 @@ async def test_a_waiting_pod_names_every_node_with_its_stage_and_detail() -> Non
     assert (len(some["candidates"]), some["left_off"], some["nodes"]) == (1, 3, 4)
 
 
-async def test_a_pod_that_rests_says_when_it_is_tried_next() -> None:
+async def test_a_pod_in_backoff_has_the_time_of_its_next_try() -> None:
     desk = answering.Desk()
     desk.hear()
     desk.state.put_pod(objects.make_pod(), NOW_S)
@@ -83,7 +83,7 @@ async def test_a_pod_that_rests_says_when_it_is_tried_next() -> None:
     said = await desk.ask("pod.explain", pod="pod-0")
     assert (said["state"], said["attempts"]) == ("waiting", 1)
     assert 0.0 < said["next_try_s"] <= 0.1
-    assert "rests after a bind that failed" in said["why"]
+    assert "waits for a backoff after a failed bind" in said["why"]
 
 
 async def test_pods_that_are_not_to_be_placed_say_why() -> None:
@@ -128,11 +128,15 @@ async def test_score_parts_say_what_wishes_took_off() -> None:
     desk.hear("node-1", 6.0)
     desk.state.put_pod(objects.make_pod(), NOW_S)
     best, other = (await desk.ask("pod.explain", pod="pod-0"))["candidates"]
-    assert (best["node"], best["score"], best["parts"]) == ("node-0", 0.875, {"room": 0.875, "wishes": {"taints": 1.0}})
+    assert (best["node"], best["score"], best["parts"]) == (
+        "node-0",
+        0.875,
+        {"room": 0.875, "preferences": {"taints": 1.0}},
+    )
     assert (other["node"], other["score"], other["parts"]) == (
         "node-1",
         0.6875,
-        {"room": 1.375, "wishes": {"taints": 0.0}},
+        {"room": 1.375, "preferences": {"taints": 0.0}},
     )
 
 
@@ -258,7 +262,7 @@ async def test_fit_does_not_keep_made_up_classes() -> None:
         ("pod.explain", {"pod": "x", "limit": True}, "expected 0 to 1000"),
         ("node.explain", {}, '"node": "NAME"'),
         ("capacity.fit", {"like": "a", "class": "b"}, "got like and class"),
-        ("capacity.fit", {"like": "pod-1"}, "there is default/pod-0"),
+        ("capacity.fit", {"like": "pod-1"}, "known: default/pod-0"),
         ("capacity.fit", {"class": "nothing"}, "got 'nothing', expected a class"),
         ("capacity.fit", {"pod": [1]}, "got list"),
         ("capacity.fit", {"pod": {"spec": 3}}, "spec"),

@@ -86,7 +86,7 @@ def test_bound() -> None:
         bench = Bench()
         found = await bench.result()
         assert (found.fate, found.is_conflict, bench.node_of()) == (binder.Fate.BOUND, False, "node-0")
-        assert bench.rooms_told == [2], "whoever is told finds its room"
+        assert bench.rooms_told == [2], "the callback finds its room"
         assert bench.binder.room == 2
 
     objects.run_fast(main())

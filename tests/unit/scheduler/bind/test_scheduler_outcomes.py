@@ -76,6 +76,23 @@ def test_an_outcome_that_cannot_be_taken_in_is_counted_and_its_pod_is_not_lost(
     objects.run_fast(main())
 
 
+def test_a_pod_whose_bind_is_answered_by_404_is_tried_again_until_the_watch_shows_that_it_is_gone() -> None:
+    async def main() -> None:
+        made = world.World()
+        made.refuse_binds(
+            2, errors.NotFound(status=404, reason="NotFound", message="no backend", request="POST binding")
+        )
+        await made.start(nodes=1)
+        uid = made.create_pod("pod-0")
+        await made.until_ended()
+        await asyncio.sleep(1.0)
+        assert made.kube.binds == {uid: 1}
+        world.check_nothing_left(made)
+        await made.stop()
+
+    objects.run_fast(main())
+
+
 def test_a_pod_that_goes_and_returns_while_it_is_bound_ends_bound_once() -> None:
     async def main() -> None:
         # A seed with which the bind takes long enough to be seen.

@@ -12,7 +12,7 @@ from carico_core.wire.kubernetes import storage as parse
 from carico_scheduler import state
 from carico_scheduler.bind import volume_binding
 from carico_scheduler.decide import cycle
-from carico_scheduler.nodes import storage, volumes
+from carico_scheduler.nodes import storage, volume_placement
 from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.rules import test_scheduler_peers as peers
@@ -31,7 +31,7 @@ class Api:
 
     async def request(self, method: str, path: str, *, params: Any = None, body: Any = None,
                       content_type: str = "", timeout_s: float = 10.0) -> Any:  # fmt: skip
-        """Nothing."""
+        """Do nothing."""
         assert (method, content_type) == ("PATCH", "application/merge-patch+json")
         self.patches.append((path, body))
         self.then(path, body)
@@ -92,7 +92,7 @@ class Site:
         slot = self.state.fleet.slot_of(node)
         assert slot is not None
         assert self.pod.constraints is not None
-        found = volumes.plan(self.view, self.pod.constraints.volume_claims, slot)
+        found = volume_placement.plan(self.view, self.pod.constraints.volume_claims, slot)
         assert found is not None
         self.known.promise(found, node)
         return found
@@ -213,7 +213,7 @@ def test_the_volume_of_one_pod_must_be_its_own() -> None:
     assert site.known.waits_for(wanted) == "PersistentVolumeClaim own-disk not found: waits for its controller"
     obj = peers.claim("own-disk")
     site.known.volume_claims.put(("default", "own-disk"), parse.parse_volume_claim(obj))
-    assert site.known.waits_for(wanted) == "PersistentVolumeClaim own-disk was not made for this Pod"
+    assert site.known.waits_for(wanted) == "PersistentVolumeClaim own-disk was not created for this Pod"
     obj["metadata"]["ownerReferences"] = [{"kind": "Pod", "name": "own", "uid": "uid-own", "controller": True}]
     site.known.volume_claims.put(("default", "own-disk"), parse.parse_volume_claim(obj))
     assert site.known.waits_for(wanted) is None

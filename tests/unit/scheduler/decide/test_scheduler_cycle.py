@@ -43,7 +43,7 @@ def make_queue(count: int, **pod: object) -> queue.Queue:
     return source
 
 
-def run(nodes: fleet.Fleet, source: queue.Queue, most: int = 1000) -> cycle.Outcome:
+def run(nodes: fleet.Fleet, source: queue.Queue, most: int = 1000) -> cycle.CycleResult:
     return cycle.Cycle(nodes.policy).run(nodes.snapshot(NOW_S), source, most=most)
 
 
@@ -166,10 +166,10 @@ def test_masks_mended_equal_masks_made_anew_after_any_changes(seed: int) -> None
             nodes.put_node(objects.make_node(name, labels=labels, ready=rng.random() < 0.7), reservations.Load())
             nodes.put_advertisement(objects.make_advertisement(name, rng.uniform(0, 3)), NOW_S)
         view = nodes.snapshot(NOW_S)
-        mended, anew = kept.explain(view, demand), cycle.Cycle(nodes.policy).explain(view, demand)
-        assert mended.values.tolist() == anew.values.tolist()
-        assert mended.refused == anew.refused
-        assert sum(anew.refused.values()) + int((anew.values > float("-inf")).sum()) == view.count
+        updated, computed = kept.explain(view, demand), cycle.Cycle(nodes.policy).explain(view, demand)
+        assert updated.values.tolist() == computed.values.tolist()
+        assert updated.refused == computed.refused
+        assert sum(computed.refused.values()) + int((computed.values > float("-inf")).sum()) == view.count
 
 
 @hypothesis.settings(max_examples=60, deadline=None)

@@ -8,9 +8,8 @@ from typing import Any
 
 from carico_core.runtime.kube import memory_kube
 from carico_core.runtime.observe import metrics
-from carico_scheduler import state
-from carico_scheduler.extender import service, unit
-from carico_scheduler.extender import settings as extender_settings
+from carico_scheduler import node_state, state
+from carico_scheduler.extender import extender_settings, server, service
 from carico_scheduler.report import decisions, instruments
 from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
@@ -31,9 +30,9 @@ class Desk:
         self.log = decisions.Log(
             boot="0" * 16, threshold=1.0, clock=self.clock, on_record=lambda _: None, on_drop=lambda: None
         )
-        self.unit = unit.Unit(
+        self.unit = server.ServedExtender(
             extender_settings.ExtenderSettings(enabled=True, **({"port": 0} | wanted)),
-            service.Parts(
+            service.ExtenderParts(
                 state=self.state, kube=self.kube, clock=self.clock, rng=random.Random(0), log=self.log,
                 metrics=instruments.Instruments(self.metrics), bind_timeout_s=1.0, term=lambda: self.term,
                 wake=self._wake,
@@ -56,7 +55,7 @@ class Desk:
         self._seq += 1
         now_s = self.clock.monotonic_s()
         made = objects.make_advertisement(name, capacity, seq=self._seq, **changes)
-        self.state.put_advertisement(state.Heard(advertisement=made, sampled_s=now_s - age_s), now_s)
+        self.state.put_advertisement(node_state.Heard(advertisement=made, sampled_s=now_s - age_s), now_s)
 
     def pod(self, name: str, **changes: Any) -> dict[str, Any]:
         """A Pod at the API and in the state."""

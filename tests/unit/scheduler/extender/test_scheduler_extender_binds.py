@@ -65,7 +65,7 @@ def test_a_bind_that_comes_after_its_hold_is_looked_at_anew() -> None:
         assert await desk.passed(late, "n1") == ["n1"]
         await asyncio.sleep(2.0)
         assert await desk.passed(other, "n1") == ["n1"]
-        assert "n1 has no room any more: capacity: 0 free" in await desk.bind(late, "n1")
+        assert "n1 no longer has room: capacity: 0 free" in await desk.bind(late, "n1")
         assert desk.node_of("late") is None
         assert await desk.bind(other, "n1") == ""
 
@@ -81,7 +81,7 @@ def test_a_bind_is_answered_by_what_became_of_it() -> None:
         await desk.passed(pod, "n1")
         desk.kube.fail_next(errors.Invalid(status=422, reason="Invalid", message="no", request="POST"), path="/binding")
         assert "not bound to n1" in await desk.bind(pod, "n1")
-        assert len(desk.state.ledger) == 0
+        assert len(desk.state.reservations) == 0
         assert len(desk.state.queue) == 0, "it is kube-scheduler's to try again"
         assert await desk.bind(pod, "n1") == ""
         # Asked twice: the first answer may have been lost.
@@ -95,6 +95,10 @@ def test_a_bind_is_answered_by_what_became_of_it() -> None:
         gone = desk.pod("gone")
         desk.kube.objects.delete("pods", ("default", "gone"), {}, "test")
         assert "not bound to n1" in await desk.bind(gone, "n1")
+        record = desk.state.records.find("uid-gone")
+        assert record is not None, "only the watch ends a record"
+        assert record.claim is None
+        desk.state.remove_pod("uid-gone")
         assert desk.state.records.find("uid-gone") is None
 
     objects.run_fast(main())
@@ -134,7 +138,7 @@ def test_while_a_bind_is_in_doubt_nothing_else_is_done_with_the_pod() -> None:
         desk.kube.come_back()
         await asyncio.sleep(3.0)
         assert desk.node_of("a") is None
-        assert len(desk.state.ledger) == 0
+        assert len(desk.state.reservations) == 0
         desk.advertise("n1", 4.0)
         assert await desk.bind(pod, "n1") == ""
 
@@ -166,7 +170,7 @@ def test_a_bound_pod_counts_before_the_watch_shows_it() -> None:
         assert await desk.bind(desk.unshown_pod("a"), "n1") == ""
         second = desk.pod("b")
         assert await desk.passed(second, "n1") == []
-        assert "no room any more" in await desk.bind(second, "n1")
+        assert "no longer has room" in await desk.bind(second, "n1")
 
     objects.run_fast(main())
 
@@ -245,7 +249,7 @@ def test_a_term_that_ends_while_a_pod_is_read_sends_kube_scheduler_to_the_next_l
             return answer
 
         monkeypatch.setattr(desk.kube, "request", slow)
-        with pytest.raises(service.StandsBy):
+        with pytest.raises(service.NotServing):
             await desk.bind(made, "n1")
         assert (desk.node_of("a"), list(desk.state.records)) == (None, [])
 
@@ -261,14 +265,14 @@ def test_the_api_is_asked_for_a_bound_pod_that_the_watch_does_not_show(is_delete
         assert await desk.bind(made, "n1") == ""
         # A list that is older than the Pod does not say that it is gone.
         desk.state.put_pods([], desk.clock.monotonic_s())
-        assert len(desk.state.ledger) == 1
+        assert len(desk.state.reservations) == 1
         if is_deleted:
             desk.kube.objects.delete("pods", ("default", "a"), {}, "test")
         await desk.extender.verify_unshown()
-        assert len(desk.state.ledger) == 1, "it may be shown yet"
+        assert len(desk.state.reservations) == 1, "it may be shown yet"
         await asyncio.sleep(service.UNSHOWN_S)
         await desk.extender.verify_unshown()
-        assert len(desk.state.ledger) == (0 if is_deleted else 1)
+        assert len(desk.state.reservations) == (0 if is_deleted else 1)
 
     objects.run_fast(main())
 

@@ -11,8 +11,7 @@ from carico_core.domain import errors
 from carico_core.runtime.process import settings
 from carico_local.control_plane import certificates
 from carico_scheduler import settings as setting
-from carico_scheduler.extender import messages, server, service
-from carico_scheduler.extender import settings as extender_settings
+from carico_scheduler.extender import extender_settings, messages, server, service
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.extender import extender_desk
 
@@ -79,11 +78,29 @@ async def test_the_server_says_who_may_ask_what() -> None:
         for verb in ("filter", "prioritize", "bind"):
             async with session.post(f"{url}/{verb}", data=payload) as answer:
                 assert answer.status == 503
-                assert "stands by" in await answer.text()
+                assert "standby" in await answer.text()
         async with session.get(f"{url}/filter") as answer:
             assert answer.status == 405
     await running.close()
     assert answers == [("filter", 200), ("filter", 400), ("filter", 503), ("prioritize", 503), ("bind", 503)]
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1", ""])
+async def test_a_web_page_on_the_same_machine_binds_no_pod(origin: str) -> None:
+    """Also where its own name resolves to this address (DNS rebinding): the browser states the page's origin."""
+    desk = extender_desk.Desk()
+    desk.node("node-a-names", 3.0)
+    wanted = extender_settings.ExtenderSettings(enabled=True, port=0)
+    running = await server.serve(desk.extender, wanted, clock=desk.clock, on_answer=lambda *_: None)
+    # Of a type that browsers send to other sites without asking first.
+    headers = {"Origin": origin, "Content-Type": "text/plain"}
+    async with aiohttp.ClientSession() as session:
+        for verb in server.verbs(desk.extender):
+            payload = (extender_desk.RECORDED / f"{verb}-names.json").read_bytes()
+            async with session.post(f"http://127.0.0.1:{running.port}/{verb}", data=payload, headers=headers) as answer:
+                assert answer.status == 403
+    await running.close()
+    assert len(desk.extender.holds) == 0
 
 
 async def test_a_port_in_use_is_one_line() -> None:
@@ -99,7 +116,7 @@ async def test_a_port_in_use_is_one_line() -> None:
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (("--extender", "--extender-host", "0.0.0.0"), "whoever reaches it could bind Pods"),
+        (("--extender", "--extender-host", "0.0.0.0"), "any client could bind Pods"),
         (("--extender", "--extender-tls-cert", "a"), "expected both"),
         (("--extender", "--extender-tls-client-ca", "a"), "expected both"),
         (("--extender-hold-s", "0"), "--extender-hold-s: got '0'"),
@@ -114,7 +131,7 @@ def test_one_that_stands_by_refuses() -> None:
     async def main() -> None:
         desk = extender_desk.Desk()
         desk.term = None
-        with pytest.raises(service.StandsBy):
+        with pytest.raises(service.NotServing):
             await desk.extender.filter((extender_desk.RECORDED / "filter-names.json").read_bytes())
 
     objects.run_fast(main())
@@ -135,7 +152,7 @@ async def test_over_tls_only_clients_of_the_authority_are_answered(tmp_path: pat
     running = await server.serve(desk.extender, wanted, clock=desk.clock, on_answer=lambda *_: None)
     payload = (extender_desk.RECORDED / "filter-names.json").read_bytes()
 
-    async def ask(client: certificates.Pair | None) -> int:
+    async def ask(client: certificates.KeyPair | None) -> int:
         tls = ssl.create_default_context(cafile=str(ours.pair.certificate))
         if client is not None:
             tls.load_cert_chain(client.certificate, client.key)

@@ -1,4 +1,4 @@
-"""Nothing that arrives can stop the intake: bad messages are dropped and counted, good ones kept, newest only."""
+"""No message can stop the intake: bad ones are dropped and counted; of good ones the newest is kept."""
 
 import collections
 import random

@@ -1,4 +1,4 @@
-"""How long the API has said nothing: told only where it does not answer, and asked only where watches are quiet."""
+"""How long the API has been silent: reported only where it does not answer, and probed only where watches are quiet."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
-from carico_scheduler.intake import api_probe
+from carico_scheduler.intake import informers
 
 AWAY = errors.ApiUnavailable("GET /version: no answer in time")
 FORBIDDEN = errors.Forbidden(status=403, reason="Forbidden", message="no", request="GET /version")
@@ -36,5 +36,5 @@ async def test_silence_is_told_where_the_api_does_not_answer(
 ) -> None:
     clock = clocks.FakeClock(monotonic_s=100.0)
     api = Api(outcome, clock)
-    found = await api_probe.ApiProbe(api=api, heard_s=lambda: 100.0 - quiet_s, clock=clock).seconds()
+    found = await informers.ApiProbe(api=api, heard_s=lambda: 100.0 - quiet_s, clock=clock).silent_s()
     assert (found, api.asked) == (expected_s, asked)

@@ -143,7 +143,7 @@ def test_a_lease_deleted_under_its_holder_is_waited_out() -> None:
     assert one.leads(2.0)
     with pytest.raises(Refused):
         elect(one, store, 3.0)
-    assert elect(one, store, 3.5), "the holder makes it anew"
+    assert elect(one, store, 3.5), "the holder creates it again"
     assert one.leads(13.4)
     store.lease = None
     assert elect(other, store, 30.0)
@@ -233,7 +233,7 @@ class World:
             yield max(one.next_s(now_s) - now_s, 0.001) / self.rates[index]
 
     def _request(self, work: Callable[[], Lease | None]) -> Generator[float, None, Lease | None]:
-        """The answer; or it is lost on its way, or answers nobody, or lands long after it was given up."""
+        """Return the answer; it may also be lost, or apply long after the caller has given up."""
         rng, faults = self.rng, self.faults
         fate = rng.choice(["lost", "unanswered", "late"]) if rng.random() < faults.lost else ""
         answer: Lease | None = None
@@ -296,6 +296,6 @@ def test_the_simulation_finds_a_second_leader_where_clocks_run_more_wrong_than_i
 def test_somebody_leads_most_of_the_time(seed: int, count: int) -> None:
     world = World(TERMS, [1.0] * count, Faults(lost=0.02, pause_share=0.0, pause_s=0.0, delay_s=0.05), seed)
     world.run(until_s=600.0)
-    # A renewal each 2 s, less what is lost; an event in which nobody leads is rare.
+    # A renewal each 2 s, less what is lost; an event in which there is no leader is rare.
     assert world.store.version > 150
     assert world.led > 0.8 * world.events

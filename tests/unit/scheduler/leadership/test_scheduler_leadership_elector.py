@@ -13,8 +13,7 @@ from carico_core.runtime.process import settings
 from carico_core.wire.kubernetes import lease as kubernetes_lease
 from carico_scheduler import settings as setting
 from carico_scheduler import state
-from carico_scheduler.leadership import elector, handover, status
-from carico_scheduler.leadership import settings as leader_settings
+from carico_scheduler.leadership import elector, handover, leader_settings, status
 from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
 
@@ -29,6 +28,8 @@ class Scene:
         self.kube = memory_kube.MemoryKube(clock=self.clock)
         self.told: list[tuple[str, bool]] = []
         self.fit: dict[str, bool] = {}
+        self.reached: dict[str, bool] = {}
+        self.idle: dict[str, bool] = {}
         self.prepared: list[str] = []
         # What stands in the way of a term of anybody.
         self.obstacle: errors.CaricoError | None = None
@@ -44,13 +45,14 @@ class Scene:
             self.prepared.append(name)
 
         duties = elector.Duties(
-            is_fit=lambda: self.fit.get(name, True), prepare=prepare, on_change=lambda on: self.told.append((name, on))
-        )
+            is_fit=lambda: self.fit.get(name, True), prepare=prepare, on_change=lambda on: self.told.append((name, on)),
+            is_reached=lambda: self.reached.get(name, True), is_idle=lambda: self.idle.get(name, True),
+        )  # fmt: skip
         wanted = leader_settings.LeaderSettings(identity=name)
         made = status.elector_of(wanted, boot="0", api=self.kube, clock=self.clock, duties=duties)
         self.electors[name] = made
         self._tasks[name] = [
-            asyncio.create_task(made.campaign_forever()), asyncio.create_task(made.take_office_forever()),
+            asyncio.create_task(made.campaign_forever()), asyncio.create_task(made.follow_terms_forever()),
         ]  # fmt: skip
         return made
 
@@ -144,7 +146,7 @@ def test_a_leader_cut_off_ceases_to_lead_in_time_and_leads_again_where_nobody_to
             await asyncio.sleep(3.0)
             assert made.leading == ["a"]
             assert made.told == [("a", True), ("a", False), ("a", True)]
-            assert (await made.lease()).transitions == 0, "nobody else held it meanwhile"
+            assert (await made.lease()).transitions == 0, "no other held it meanwhile"
 
     objects.run_fast(main())
 
@@ -196,6 +198,86 @@ def test_one_that_has_not_listed_the_cluster_does_not_run_and_a_term_waits_for_i
             made.obstacle = None
             await asyncio.sleep(1.0)
             assert one.is_leading
+
+    objects.run_fast(main())
+
+
+def test_a_leader_that_no_advertisement_reaches_gives_the_lease_to_a_standby_that_they_reach() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            made.start("a")
+            await asyncio.sleep(0.5)
+            for name in "bc":
+                made.start(name)
+            await asyncio.sleep(20.0)
+            assert made.leading == ["a"]
+            made.reached["a"] = made.reached["b"] = False
+            await asyncio.sleep(2.5)
+            assert made.leading == ["a"], "a short cut changes nothing"
+            await asyncio.sleep(2.5)
+            assert made.leading == ["c"]
+            made.reached["a"] = made.reached["b"] = True
+            await asyncio.sleep(120.0)
+            assert made.leading == ["c"]
+            assert (await made.lease()).transitions == 1
+
+    objects.run_fast(main())
+
+
+def test_if_advertisements_reach_no_scheduler_one_leads_and_offers_the_lease_ever_less_often() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            for name in "ab":
+                made.start(name)
+            await asyncio.sleep(20.0)
+            made.reached["a"] = made.reached["b"] = False
+            led = 0
+            for _ in range(1200):
+                await asyncio.sleep(0.5)
+                assert len(made.leading) <= 1
+                led += len(made.leading)
+            # Offers after 3 s and then 30, 60, 120, 240 s, by one or the other, each with a gap of at most 5 s.
+            assert (await made.lease()).transitions <= 10
+            assert led >= 1200 - 10 * 10
+            made.reached["b"] = True
+            await asyncio.sleep(600.0)
+            assert made.leading == ["b"]
+
+    objects.run_fast(main())
+
+
+def test_a_leader_does_not_offer_the_lease_while_a_bind_is_under_way() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            made.start("a")
+            await asyncio.sleep(0.5)
+            made.start("b")
+            made.reached["a"] = made.idle["a"] = False
+            await asyncio.sleep(30.0)
+            assert made.leading == ["a"]
+            made.idle["a"] = True
+            await asyncio.sleep(2.0)
+            assert made.leading == ["b"]
+
+    objects.run_fast(main())
+
+
+def test_a_release_without_an_answer_is_tried_again_with_the_next_offer() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            made.start("a")
+            await asyncio.sleep(0.5)
+            made.start("b")
+            await asyncio.sleep(5.0)
+            made.reached["a"] = False
+            await asyncio.sleep(2.5)
+            made.kube.go_away()
+            await asyncio.sleep(2.0)
+            made.kube.come_back()
+            await asyncio.sleep(5.0)
+            assert made.leading == ["a"], "the Lease is still its own"
+            await asyncio.sleep(30.0)
+            assert made.leading == ["b"]
 
     objects.run_fast(main())
 
@@ -260,7 +342,7 @@ def _meta(name: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (("--leader-lease-s", "10"), "expected a longer lease"),
+        (("--leader-lease-s", "10"), "expected a longer Lease"),
         (("--leader-retry-s", "9"), "more than 1.2 times retry-s"),
         (("--bind-timeout-s", "6"), "at most --leader-lease-s 15 together"),
     ],
@@ -284,9 +366,9 @@ def test_without_an_election_times_do_not_matter_and_one_leads_from_the_start() 
         )  # fmt: skip
         assert alone.works() == {}
         assert (alone.leads(), alone.trouble(), told) == (True, None, [True])
-        assert alone.leader() == "this one, without election"
+        assert alone.leader() == "this scheduler, without election"
         alone.stand_down()
-        await alone.give_up()
+        await alone.release()
         assert not kube.requests
 
     objects.run_fast(main())

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import orjson
@@ -10,6 +10,7 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime.bus import memory_bus
+from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import memory_kube, memory_objects
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import settings, tasks
@@ -20,8 +21,48 @@ from carico_scheduler import settings as setting
 from tests.unit.scheduler import objects
 
 
+class CutBus:
+    """A scheduler's own connection to the bus, which can be cut; `is_noticed`: the client knows."""
+
+    def __init__(self, bus: memory_bus.MemoryBus) -> None:
+        self._bus = bus
+        self.is_cut = False
+        self.is_noticed = False
+
+    @property
+    def connected(self) -> bool:
+        return not self.is_noticed
+
+    @property
+    def traffic(self) -> buses.Traffic:
+        return self._bus.traffic
+
+    async def publish(self, subject: str, payload: bytes) -> None:
+        self._check()
+        await self._bus.publish(subject, payload)
+
+    async def subscribe(self, subject: str, handler: Callable[[str, bytes], None]) -> object:
+        self._check()
+        return await self._bus.subscribe(subject, lambda *message: None if self.is_cut else handler(*message))
+
+    async def latest_capacities(self) -> list[tuple[str, bytes]]:
+        self._check()
+        return await self._bus.latest_capacities()
+
+    async def serve(self, service: buses.ServiceSpec) -> buses.ServiceHandle:
+        self._check()
+        return await self._bus.serve(service)
+
+    async def wait_closed(self) -> None:
+        await self._bus.wait_closed()
+
+    def _check(self) -> None:
+        if self.is_cut:
+            raise errors.BusUnavailable("cut")
+
+
 class Pair:
-    """Two schedulers and what they are told."""
+    """Two schedulers and the events they receive."""
 
     def __init__(self) -> None:
         self.clock = objects.LoopClock(asyncio.get_running_loop())
@@ -31,12 +72,12 @@ class Pair:
         self.running: dict[str, tuple[app.Scheduler, tasks.Stop, asyncio.Task[None]]] = {}
         self._seq = 0
 
-    def start(self, name: str, *flags: str) -> app.Scheduler:
+    def start(self, name: str, *flags: str, bus: app.Bus | None = None) -> app.Scheduler:
         """A scheduler at work."""
         argv = ("--leader-identity", name, *flags)
         loaded = settings.load(setting.SchedulerSettings, prefix="scheduler", argv=argv, environ={}, program="test")
         made, stop = app.Scheduler(loaded, api=self.api, clock=self.clock), tasks.Stop()
-        self.running[name] = (made, stop, asyncio.create_task(made.run(self.bus, stop)))
+        self.running[name] = (made, stop, asyncio.create_task(made.run(bus or self.bus, stop)))
         return made
 
     async def advertise(self, node: str, capacity: float) -> None:
@@ -86,10 +127,10 @@ def test_a_standby_knows_all_and_says_nothing() -> None:
             await made.advertise("node-0", 2.0)
             assert made.binds() == 2
             assert len(second.engine.state.queue) == 1
-            assert second.engine.state.ledger.reserved_count == 2
+            assert second.engine.state.reservations.reserved_count == 2
             assert second.engine.state.fleet.snapshot(0.0).row(0).capacity == 2.0
             assert second.health.not_ready() == first.health.not_ready() == {}
-            assert (first.health.notes(), second.health.notes()) == ({"leader": "a (this one)"}, {"leader": "a"})
+            assert (first.health.notes(), second.health.notes()) == ({"leader": "a (this scheduler)"}, {"leader": "a"})
             assert (lead(first.metrics), lead(second.metrics)) == (1.0, 0.0)
             answer = await made.bus.request(
                 subjects.query("scheduler", "decision.get"), b'{"pod":"pod-0"}', timeout_s=1
@@ -112,7 +153,7 @@ def test_who_leaves_the_pods_to_others_leaves_them_the_questions_too() -> None:
             await asyncio.sleep(1.0)
             assert made.node_of("pod-0") == "node-0"
             assert len(made.bus.hub.services) == 1
-            assert first.engine.state.ledger.reserved_count == 1
+            assert first.engine.state.reservations.reserved_count == 1
             question = b'{"pod":"pod-0"}'
             answer = await made.bus.request(subjects.query("scheduler", "decision.get"), question, timeout_s=1)
             assert b'"found":true' in answer
@@ -133,7 +174,7 @@ def test_a_stop_hands_over_at_once_with_every_reservation() -> None:
             await asyncio.sleep(0.5)
             await made.stop("a")
             await asyncio.sleep(1.5)
-            assert second.office.leads()
+            assert second.leadership.leads()
             await made.advertise("node-0", 2.0)
             await asyncio.sleep(0.5)
             # The node accounts for none of the two: there is no room for the third.
@@ -159,7 +200,7 @@ def test_a_bind_that_waits_for_its_turn_as_the_term_ends_is_not_sent() -> None:
             await asyncio.sleep(0.5)
             assert made.node_of("pod-0") is None
             assert made.published == []
-            assert first.engine.state.ledger.reserved_count == 0
+            assert first.engine.state.reservations.reserved_count == 0
             first.engine.binder._term = first.engine.term
             await made.advertise("node-0", 2.0)
             await asyncio.sleep(0.5)
@@ -218,7 +259,7 @@ def test_nobody_answers_questions_while_nobody_leads() -> None:
             await asyncio.sleep(2.0)
             made.api.go_away()
             await asyncio.sleep(15.0)
-            assert not any(each.office.leads() for each, _, _ in made.running.values())
+            assert not any(each.leadership.leads() for each, _, _ in made.running.values())
             try:
                 await made.bus.request(subjects.query("scheduler", "capacity.list"), b"", timeout_s=1.0)
             except errors.BusUnavailable:
@@ -228,6 +269,55 @@ def test_nobody_answers_questions_while_nobody_leads() -> None:
             made.api.come_back()
             await asyncio.sleep(10.0)
             assert await made.bus.request(subjects.query("scheduler", "capacity.list"), b"", timeout_s=1.0)
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("is_noticed", [True, False], ids=["disconnected", "silent"])
+def test_a_leader_cut_off_from_the_bus_hands_over_within_10_s_and_is_not_ready(is_noticed: bool) -> None:
+    async def main() -> None:
+        async with pair() as made:
+            cut = CutBus(made.bus)
+            first = made.start("a", bus=cut)
+            await asyncio.sleep(1.0)
+            second = made.start("b")
+            await asyncio.sleep(1.0)
+            await made.advertise("node-0", 2.0)
+            assert first.leadership.leads()
+            assert first.health.not_ready() == {}
+            cut.is_cut, cut.is_noticed = True, is_noticed
+            made.api.objects.create("pods", objects.pod_object("pod-0", nodeSelector={"later": "true"}), "test")
+            for _ in range(10):
+                await asyncio.sleep(1.0)
+                await made.advertise("node-0", 2.0)
+            assert second.leadership.leads()
+            assert not first.leadership.leads()
+            assert first.health.not_ready().keys() == ({"bus", "advertisements"} if is_noticed else {"advertisements"})
+            assert second.health.not_ready() == {}
+            made.api.objects.create("pods", objects.pod_object("pod-1"), "test")
+            await asyncio.sleep(0.5)
+            assert made.node_of("pod-1") == "node-0"
+
+    objects.run_fast(main())
+
+
+def test_a_scheduler_is_ready_without_agents_and_not_once_they_have_fallen_silent() -> None:
+    async def main() -> None:
+        async with pair() as made:
+            only = made.start("a")
+            by_requests = made.start("b", "--fallback", "requests", "--leader-name", "another")
+            await asyncio.sleep(60.0)
+            assert only.health.not_ready() == {}, "no agent has ever advertised"
+            await made.advertise("node-0", 2.0)
+            await asyncio.sleep(4.0)
+            assert only.health.not_ready() == {}
+            await asyncio.sleep(4.0)
+            found = only.health.not_ready()
+            assert found == {"advertisements": "no advertisement of any node has arrived for 8 s"}
+            assert by_requests.health.not_ready() == {}
+            made.api.objects.delete("nodes", ("", "node-0"), {}, "test")
+            await asyncio.sleep(1.0)
+            assert only.health.not_ready() == {}, "there is no node that could advertise"
 
     objects.run_fast(main())
 

@@ -8,12 +8,12 @@ import numpy as np
 from hypothesis import strategies as st
 
 from carico_core.domain import messages
-from carico_scheduler import state
+from carico_scheduler import node_state, state
 from carico_scheduler.rules import policy, scorers
 from tests.unit.scheduler import objects
 from tests.unit.wire import strategies
 
-CLASSES = ("Job/default/x", messages.NEW_CLASS, "a class that nobody names")
+CLASSES = ("Job/default/x", messages.NEW_CLASS, "a class that no node names")
 PODS = 3
 CORES, POD_LIMIT = 4.0, 110
 
@@ -51,18 +51,20 @@ def test_one_node_advertises_anything(lie: messages.Advertisement) -> None:
     for name in ("honest", "liar"):
         known.put_node(objects.make_node(name, allocatable_cores=CORES, pod_limit=POD_LIMIT))
     others, own = placed_on(known, "honest"), placed_on(known, "liar")
-    known.put_advertisement(state.Heard(advertisement=objects.make_advertisement("honest"), sampled_s=0.0), 0.0)
+    known.put_advertisement(node_state.Heard(advertisement=objects.make_advertisement("honest"), sampled_s=0.0), 0.0)
     slot, liars = known.fleet.slot_of("honest"), known.fleet.slot_of("liar")
     assert slot is not None and liars is not None
     before = known.fleet.snapshot(0.0).row(slot)
     said, free_before = objects.row_values(before), {name: before.free(name) for name in CLASSES}
     # It claims to account for everybody's Pods.
     covers = frozenset((*others, *own))
-    known.put_advertisement(state.Heard(advertisement=lie._replace(covers=covers), sampled_s=0.0), 0.0)
+    known.put_advertisement(node_state.Heard(advertisement=lie._replace(covers=covers), sampled_s=0.0), 0.0)
     view = known.fleet.snapshot(0.0)
     assert objects.row_values(view.row(slot)) == said
     claims = [known.records.find(uid) for uid in others]
-    assert all(each is not None and each.claim is not None and known.ledger.is_reserved(each.claim) for each in claims)
+    assert all(
+        each is not None and each.claim is not None and known.reservations.is_reserved(each.claim) for each in claims
+    )
     for name in CLASSES:
         assert view.row(slot).free(name) == free_before[name]
         free = view.free(name).item(liars)

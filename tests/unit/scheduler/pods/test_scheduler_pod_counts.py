@@ -105,9 +105,9 @@ def test_a_namespace_selector_that_no_label_meets_means_all_namespaces() -> None
     """As kube-scheduler 1.36 reads it of a Pod that is to be placed, and of no other."""
     not_red = (selectors.Requirement(key="team", operator=selectors.NOT_IN, values=("red",)),)
     term = constraints.PodTerm(topology_key="zone", selector=WEB, namespaces=(), namespace_selector=not_red)
-    assert pod_counts.means(term, "x", {"team": "red"}, {"app": "web"})
+    assert pod_counts.selects(term, "x", {"team": "red"}, {"app": "web"})
     assert not term.matches("x", {"team": "red"}, {"app": "web"})
-    assert not pod_counts.means(term, "x", {"team": "red"}, {"app": "db"})
+    assert not pod_counts.selects(term, "x", {"team": "red"}, {"app": "db"})
 
 
 def test_spreading_counts_pods_of_its_namespace_that_stay() -> None:

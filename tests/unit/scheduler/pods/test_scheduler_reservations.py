@@ -73,7 +73,7 @@ def test_a_pod_bound_by_another_is_reserved_too_and_covers_come_first() -> None:
     ledger.cover("node-0", frozenset({"uid-known"}), 1.0)
     ledger.put(claim("known"))
     ledger.put(claim("foreign", scheduler_name="default-scheduler"))
-    assert [each.uid for each, _ in ledger.reservations()] == ["uid-foreign"]
+    assert [each.uid for each, _ in ledger.reserved()] == ["uid-foreign"]
 
 
 def test_baseline_pods_take_room_and_are_never_reserved() -> None:
@@ -133,7 +133,7 @@ def test_what_leaves_room_in_the_place_of_another(changes: dict[str, Any], expec
 
 
 def waiting(ledger: reservations.Reservations) -> list[tuple[str, float]]:
-    return [(each.uid, since_s) for each, since_s in ledger.reservations()]
+    return [(each.uid, since_s) for each, since_s in ledger.reserved()]
 
 
 STEPS = st.lists(
@@ -165,7 +165,7 @@ def test_reserved_is_placed_less_covered_after_any_history(steps: list[tuple[str
             before = dict(waiting(ledger))
             assert ledger.cover(node, covers[node], float(now_s)) == (dict(waiting(ledger)) != before)
     expected = {(uid, node) for uid, node in placed.items() if uid not in covers.get(node, frozenset())}
-    assert {(each.uid, each.node) for each, _ in ledger.reservations()} == expected
+    assert {(each.uid, each.node) for each, _ in ledger.reserved()} == expected
     assert {uid for uid in placed if ledger.is_reserved(ledger.claims[uid])} == {uid for uid, _ in expected}
     assert ledger.reserved_count == len(expected)
     assert len(ledger) == len(placed)

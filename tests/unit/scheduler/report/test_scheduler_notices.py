@@ -1,4 +1,4 @@
-"""People are told of a Pod that waits as seldom as will do: not at once, sooner where the reasons have changed."""
+"""Notices of a waiting Pod are rare: not at once, and sooner where the reasons have changed."""
 
 import math
 
@@ -20,9 +20,9 @@ class Sink:
 def test_events_are_repeated_and_come_sooner_where_the_reasons_change() -> None:
     sink, waiting = Sink(), objects.make_waiting(objects.make_pod(), since_s=100.0)
     told = notices.Notices(sink, after_s=30.0)
-    said = [(at_s, told.tell(waiting, "room", "full", at_s, FULL)) for at_s in (129.0, 130.0, 189.0, 190.0)]
+    said = [(at_s, told.notify(waiting, "room", "full", at_s, FULL)) for at_s in (129.0, 130.0, 189.0, 190.0)]
     assert said == [(129.0, False), (130.0, True), (189.0, False), (190.0, True)]
-    said = [(at_s, told.tell(waiting, "room", "down", at_s, DOWN)) for at_s in (199.0, 200.0, 259.0, 260.0)]
+    said = [(at_s, told.notify(waiting, "room", "down", at_s, DOWN)) for at_s in (199.0, 200.0, 259.0, 260.0)]
     assert said == [(199.0, False), (200.0, True), (259.0, False), (260.0, True)]
     assert sink.texts == ["full", "full", "down", "down"]
 
@@ -30,11 +30,11 @@ def test_events_are_repeated_and_come_sooner_where_the_reasons_change() -> None:
 def test_binds_that_fail_are_told_of_beside_why_there_is_no_room() -> None:
     sink, waiting = Sink(), objects.make_waiting(objects.make_pod())
     told = notices.Notices(sink, after_s=0.0)
-    assert told.tell(waiting, "room", "full", 1.0, FULL)
-    assert told.tell(waiting, "bind", "refused", 2.0)
-    assert not told.tell(waiting, "bind", "refused", 61.9)
-    assert told.tell(waiting, "room", "full", 61.0, FULL)
-    assert told.tell(waiting, "bind", "refused", 62.0)
+    assert told.notify(waiting, "room", "full", 1.0, FULL)
+    assert told.notify(waiting, "bind", "refused", 2.0)
+    assert not told.notify(waiting, "bind", "refused", 61.9)
+    assert told.notify(waiting, "room", "full", 61.0, FULL)
+    assert told.notify(waiting, "bind", "refused", 62.0)
 
 
 def test_what_is_said_once_is_said_again_only_where_the_reasons_change() -> None:

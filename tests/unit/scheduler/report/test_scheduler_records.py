@@ -12,7 +12,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_scheduler import state
+from carico_scheduler import node_state, state
 from carico_scheduler.answers import known, queries, questions
 from carico_scheduler.decide import cycle
 from carico_scheduler.report import decisions, events
@@ -158,7 +158,7 @@ async def test_capacity_and_reservations_list() -> None:
     answers, _, known_state = make_answers()
     known_state.put_nodes([objects.make_node("node-0", unschedulable=True), objects.make_node("silent", ready=False)])
     advertisement = objects.make_advertisement("node-0", 3.0)
-    known_state.put_advertisement(state.Heard(advertisement=advertisement, sampled_s=97.0), 98.0)
+    known_state.put_advertisement(node_state.Heard(advertisement=advertisement, sampled_s=97.0), 98.0)
     known_state.put_pod(objects.make_pod("a", node_name="node-0"), 98.0)
     nodes = orjson.loads(await answers.capacity_list(b""))["nodes"]
     assert [(each["node"], each["freshness"], each["free"], each["reserved"]) for each in nodes] == [

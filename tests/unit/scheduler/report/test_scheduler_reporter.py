@@ -1,4 +1,4 @@
-"""Who waits is told why: everybody in turn, and again only where something has changed."""
+"""Each waiting Pod's reasons are reported in turn, and again only where they have changed."""
 
 import collections
 import random

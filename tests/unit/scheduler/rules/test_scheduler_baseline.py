@@ -7,7 +7,7 @@ import pytest
 
 from carico_core.domain import cluster
 from carico_core.wire.kubernetes import api_objects
-from carico_scheduler import state
+from carico_scheduler import node_state, state
 from carico_scheduler.decide import cycle
 from carico_scheduler.rules import admission, policy
 from tests.unit.scheduler import objects
@@ -26,7 +26,7 @@ def site() -> state.State:
     made = state.State(policy.Policy(), random.Random(0))
     for name in ("node-0", "node-1"):
         made.put_node(objects.make_node(name))
-        heard = state.Heard(advertisement=objects.make_advertisement(name, 2.0), sampled_s=NOW_S)
+        heard = node_state.Heard(advertisement=objects.make_advertisement(name, 2.0), sampled_s=NOW_S)
         made.put_advertisement(heard, NOW_S)
     return made
 

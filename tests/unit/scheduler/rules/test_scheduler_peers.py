@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from carico_core.domain import cluster
 from carico_core.wire.kubernetes import api_objects, storage
-from carico_scheduler import state
+from carico_scheduler import node_state, state
 from carico_scheduler.decide import cycle
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import pod_counts
@@ -89,7 +89,7 @@ def test_each_decision_of_a_cycle_is_what_a_cycle_of_its_own_would_decide(seed: 
     for each in pods:
         known.put_pod(each, NOW_S)
     outcome = cycle.Cycle(BY_REQUESTS).run(known.fleet.snapshot(NOW_S), known.queue, most=100)
-    # The same history, told to a state that works everything out anew after each placement.
+    # The same history, given to a state that computes everything again after each placement.
     fresh, _ = without_api(seed)
     for each in pods:
         fresh.put_pod(each, NOW_S)
@@ -181,7 +181,7 @@ def test_pods_that_repel_each_other_are_apart_within_one_cycle_and_the_rule_hold
     for index in range(3):
         known.put_pod(pod(f"web-{index}", labels={"app": "web"}, affinity=apart), NOW_S)
     assert sorted(decide(known).values()) == ["a", "b"]
-    # This one repels nobody, and is repelled by both.
+    # This one repels no other, and is repelled by both.
     plain = pod("plain", labels={"app": "web"})
     assert refused(known, plain) == {"pod_anti_affinity": 2}
     assert refused(known, pod("other", labels={"app": "db"})) == {}
@@ -268,7 +268,7 @@ def advertised(**rooms: float) -> state.State:
     for name, room in rooms.items():
         known.put_node(node(name, **{ZONE: name}))
         known.put_advertisement(
-            state.Heard(advertisement=objects.make_advertisement(name, room, pods=1), sampled_s=NOW_S), NOW_S
+            node_state.Heard(advertisement=objects.make_advertisement(name, room, pods=1), sampled_s=NOW_S), NOW_S
         )
     return known
 
@@ -297,7 +297,7 @@ def test_soft_taints_preferred_pods_and_soft_spread_lean_the_score() -> None:
     known.put_pod(pod("web", labels={"app": "web"}, nodeName="a", containers=[{"name": "c"}]), NOW_S)
     # What was reserved for it is covered: both nodes have the same room again.
     known.put_advertisement(
-        state.Heard(
+        node_state.Heard(
             advertisement=objects.make_advertisement("a", 2.5, seq=2, pods=1, covers=frozenset({"uid-web"})),
             sampled_s=NOW_S,
         ),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from carico_core.domain import cluster, decision, taints
+from carico_core.domain import cluster, decision
 from carico_scheduler.decide import masks
 from carico_scheduler.nodes import fleet, snapshot
 from carico_scheduler.pods import demand as demands
@@ -180,7 +180,7 @@ def test_refusals_in_words() -> None:
     ],
 )
 def test_tolerations_match_as_kubernetes_says(tolerations: tuple[cluster.Toleration, ...], tolerated: bool) -> None:
-    assert taints.tolerates(tolerations, TAINT) is tolerated
+    assert cluster.tolerates(tolerations, TAINT) is tolerated
 
 
 def random_fleet(rng: random.Random, rules: policy.Policy, count: int) -> fleet.Fleet:

@@ -7,7 +7,7 @@ import pytest
 
 from carico_core.domain import constraints, selectors
 from carico_core.domain import storage as objects_of
-from carico_scheduler.nodes import fleet, snapshot, volumes
+from carico_scheduler.nodes import fleet, snapshot, volume_placement
 from carico_scheduler.pods import reservations
 from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
@@ -86,16 +86,16 @@ class Site:
         self.known.classes.put(("", "later"), made)
 
     def reachable(self, uses: tuple[constraints.VolumeClaimUse, ...]) -> list[str]:
-        return self._names(volumes.reachable(self.view, uses))
+        return self._names(volume_placement.reachable(self.view, uses))
 
     def bindable(self, uses: tuple[constraints.VolumeClaimUse, ...]) -> list[str]:
-        return self._names(volumes.bindable(self.view, uses))
+        return self._names(volume_placement.bindable(self.view, uses))
 
     def plan(self, uses: tuple[constraints.VolumeClaimUse, ...], node: str) -> tuple[dict[str, str], list[str]] | None:
         """Volumes by claim, and the claims to make one for, by name."""
         slot = self.fleet.slot_of(node)
         assert slot is not None
-        found = volumes.plan(self.view, uses, slot)
+        found = volume_placement.plan(self.view, uses, slot)
         if found is None:
             return None
         return {kept.name: held.name for held, kept in found.keep}, [made.name for made in found.make]
@@ -253,7 +253,7 @@ class Attaching(Site):
     def refuses(self, uses: tuple[constraints.VolumeClaimUse, ...], node: str = "a") -> str | None:
         slot = self.fleet.slot_of(node)
         assert slot is not None
-        return volumes.Attached(self.view).refuse(uses, slot)
+        return volume_placement.Attached(self.view).refuse(uses, slot)
 
 
 def test_a_node_attaches_no_more_volumes_than_its_driver_states() -> None:
@@ -265,10 +265,10 @@ def test_a_node_attaches_no_more_volumes_than_its_driver_states() -> None:
     assert site.refuses(new) is None
     assert (
         site.refuses(site.bound(volume("new"), volume("more")))
-        == f"1 volumes of {MAKER} attached, 2 more wanted, at most 2"
+        == f"1 volumes of {MAKER} attached, 2 more needed, at most 2"
     )
     site.run("second", site.bound(volume("v2")))
-    assert site.refuses(new) == f"2 volumes of {MAKER} attached, 1 more wanted, at most 2"
+    assert site.refuses(new) == f"2 volumes of {MAKER} attached, 1 more needed, at most 2"
     # Of a node that states no limit, of another driver, and of a volume that is there already.
     assert site.refuses(new, "b") is None
     assert site.refuses(site.bound(volume("other", driver="other.example.com"))) is None
@@ -290,7 +290,7 @@ def test_volumes_that_are_attached_count_whoever_uses_them() -> None:
     site.run("first", site.bound(volume("v1")))
     assert site.refuses(new) is None
     site.attach(volume("v2"))
-    assert site.refuses(new) == f"2 volumes of {MAKER} attached, 1 more wanted, at most 2"
+    assert site.refuses(new) == f"2 volumes of {MAKER} attached, 1 more needed, at most 2"
 
 
 def test_a_volume_that_is_not_made_yet_counts_for_the_maker_of_its_class() -> None:
@@ -298,11 +298,11 @@ def test_a_volume_that_is_not_made_yet_counts_for_the_maker_of_its_class() -> No
     site.makes()
     made = site.claims(claim("one"), claim("two"), claim("three"))
     assert site.refuses(made[:2]) is None
-    assert site.refuses(made) == f"0 volumes of {MAKER} attached, 3 more wanted, at most 2"
+    assert site.refuses(made) == f"0 volumes of {MAKER} attached, 3 more needed, at most 2"
     # One that two Pods will share is one volume.
     site.run("first", made[:2])
     assert site.refuses(made[:2]) is None
-    assert site.refuses(made[1:]) == f"2 volumes of {MAKER} attached, 1 more wanted, at most 2"
+    assert site.refuses(made[1:]) == f"2 volumes of {MAKER} attached, 1 more needed, at most 2"
     # Of no driver: bound to what is not there, of a class that makes nothing, of an unknown one, and not there itself.
     site.makes(provisioner="")
     uses = site.claims(

@@ -1,1 +1,9 @@
-"""The evaluation: every scheduler on every scenario, compared with published figures, as tables and verdicts."""
+"""The evaluation: every scheduler on every scenario, compared with published figures, as tables and verdicts.
+
+- `study`: the runs of an evaluation. `contenders`: the schedulers and their settings. `plan_file`: a user's scenario.
+- `runs`: one run, measured. `pool`: runs in several processes.
+- `tables`: figures over seeds. `targets`: met or missed. `results`: everything as JSON.
+- `published`: the dissertation's figures. `calibration`: the twin as the published cluster. `shapes`: what these show.
+- `recorded`: a comparison on emulated nodes. `emulated`: the same in the twin.
+- `ablation`: each step of the default estimator, with and without; faults. `file_mistake`: errors in a user's file.
+"""

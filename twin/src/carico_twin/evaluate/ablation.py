@@ -1,17 +1,17 @@
-"""Each step of the default estimator, and each rule around it, with and without, on the same seeds."""
+"""Each step of the default estimator, and each rule around it, switched off in turn, on the same seeds."""
 
 import dataclasses
 from collections.abc import Iterable
 
 from carico_core.numerics.estimators import class_costs, footprint
 from carico_scheduler.rules import policy
-from carico_twin import agents, bus, catalogue, scenario, world
+from carico_twin import agents, catalogue, scenario, virtual_time, world
 from carico_twin.evaluate import contenders, runs, tables
 
 STEPS = "ablation"
 FAULTS = "faults"
 BASE = "as installed"
-# Each fails in a way of its own: a cold model, several classes, memory, unequal nodes, work that is not announced.
+# Each stresses another part: a cold model, several classes, memory, unequal nodes, work outside Kubernetes.
 PLANS = (
     "pi-100", "pi-500", "mixed-500+20", "memory-grows", "two-kinds", "unequal-nodes", "noisy-neighbour",
     "late-memory", "four-threads",
@@ -21,7 +21,7 @@ MOST_SEEDS = 3
 
 
 def tasks(seeds: Iterable[int], *, quick: bool) -> list[runs.Task]:
-    """Return every variant on every plan, at most three seeds; and the faults."""
+    """Return every variant on every plan with at most three seeds, and the faults."""
     every = catalogue.all_scenarios()
     few = list(seeds)[: 1 if quick else MOST_SEEDS]
     steps = [
@@ -39,7 +39,7 @@ def _contender(name: str, choice: world.Choice) -> contenders.Contender:
 
 
 def variants() -> dict[str, world.Choice]:
-    """Return the default with one thing changed, by what was changed."""
+    """Return the default and its variants, each with one change, by the name of the change."""
     without = footprint.FootprintConstants
     steps: dict[str, object] = {
         "no classes": without(by_class=False),
@@ -59,7 +59,7 @@ def variants() -> dict[str, world.Choice]:
 
 
 def _around() -> dict[str, world.Choice]:
-    """Changes of merge, publishing and scheduling."""
+    """Return variants of merge, publishing and scheduling."""
     return {
         "merge: sequential": world.CaricoOptions(merge="sequential"),
         "merge: none": world.CaricoOptions(merge=None),
@@ -71,7 +71,7 @@ def _around() -> dict[str, world.Choice]:
 
 
 def fault_variants() -> dict[str, world.Choice]:
-    """Faults of bus and agents, with and without the rules against them."""
+    """Return the variants that run under faults: with and without the rules against them."""
     changed = _around()
     kept = ("merge: none", "published each second only", "released at start (paper)")
     alone = footprint.FootprintConstants(federated=False)
@@ -83,15 +83,14 @@ def fault_variants() -> dict[str, world.Choice]:
 
 
 def faults(*, quick: bool) -> list[scenario.Scenario]:
-    """pi-500 with messages late or lost and with a tenth of the agents dead; a tenth of the nodes joining in mid-job,
-    and one that has never seen work."""
+    """Return pi-500 with late or lost messages, and with dead agents; nodes that join, and one that never ran work."""
     delays = (0.01, 1.0) if quick else (0.01, 0.1, 0.5, 1.0, 2.0, 5.0)
     losses = (0.1,) if quick else (0.01, 0.1, 0.3)
     dead = dataclasses.replace(catalogue.pi(500), name="a tenth of the agents dead", dead_agents=0.1)
     return [
         *(catalogue.linked(f"messages {delay:g} s late", delay_s=delay) for delay in delays),
         *(
-            catalogue.linked(f"{loss:.0%} of the messages lost", delay_s=bus.Link().delay_s, loss=loss)
+            catalogue.linked(f"{loss:.0%} of the messages lost", delay_s=virtual_time.Link().delay_s, loss=loss)
             for loss in losses
         ),
         dead,
@@ -102,7 +101,7 @@ def faults(*, quick: bool) -> list[scenario.Scenario]:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """One variant over all plans of the ablation, and against the default: ratios above 1 mean it does worse."""
+    """One variant over all plans of the ablation, compared with the default: ratios above 1 are worse."""
 
     name: str
     total: tables.Summary

@@ -1,17 +1,17 @@
-"""The twin as the published cluster was, and how far its tables are from the published ones.
+"""The twin configured as the published cluster, and how far its tables are from the published ones.
 
-One node is fitted, and what a sklearn Pod is; the schedulers, sizes and mixes are not. Two of these facts are not
+Only the node and the sklearn Pod are fitted; schedulers, sizes and mixes are not. Two of these inputs are not
 independent of the tables, so agreement in the job times of large jobs is weaker evidence than it looks:
 
-- A core's speed when all are busy. A node with eight or more pi Pods ends 0.563 of them a second; four Pods that take
-  5 s alone would end 0.8. So a busy core does 0.563 / 0.8 = 0.70 of the work of a core alone: vCPUs are hyperthreads.
-  The dissertation's text states no such rate. Figure 5.1 implies .48 to .57 (its slopes over 19 nodes, 100m to 500m;
-  .568 from 500 to 1000 Pods at 500m).
+- A core's speed when all are busy. A node with eight or more pi Pods completes 0.563 of them per second; four Pods that
+  take 5 s alone would be 0.8. So a busy core does 0.563 / 0.8 = 0.70 of the work of a core alone: vCPUs are
+  hyperthreads. The dissertation's text states no such rate. Figure 5.1 implies .48 to .57 (its slopes over 19 nodes,
+  100m to 500m; .568 from 500 to 1000 Pods at 500m).
 - Start latency: first create to workload running 1.29 s (median), 1.88 s (90th percentile), log-normal.
-- sklearn trains a neural network, whose linear algebra runs a thread on each of the four cores: 25 s on a node alone
-  are 25 x 4 x 0.70 core-seconds. The text gives neither threads nor core-seconds: the width was
-  chosen because a job of 100 Pods of one thread needs less than half of the time in figure 5.2.
-- The Job controller creates some 20 Pods a second (its client's rate limit in kube-controller-manager, --kube-api-qps).
+- sklearn trains a neural network, whose linear algebra runs a thread on each of the four cores: 25 s alone on a node
+  are 25 x 4 x 0.70 core-seconds. The text states neither threads nor core-seconds: the width was chosen because a job
+  of 100 Pods of one thread needs less than half of the time in figure 5.2.
+- The Job controller creates about 20 Pods per second (kube-controller-manager's rate limit, --kube-api-qps).
 """
 
 import dataclasses
@@ -29,9 +29,9 @@ HARDWARE = machine.Hardware(full_speed=round(PUBLISHED_PODS_PER_S / ALONE_PODS_P
 RUNTIME = kubelet.Runtime(start_median_s=1.29, start_sigma=math.log(1.88 / 1.29) / 1.2816)
 CREATE_PER_S = 20.0
 SKLEARN = dataclasses.replace(work.SKLEARN, threads=4.0, cpu_s=25.0 * 4.0 * HARDWARE.full_speed)
-# Which of ours are compared with the published CARICO.
+# Our settings that are compared with the published CARICO.
 OURS = (contenders.DEFAULT, "paper")
-# One seed of each is drawn: figures 5.3 to 5.8 and 5.10 to 5.12.
+# Runs of which one seed is plotted: figures 5.3 to 5.8 and 5.10 to 5.12.
 PICTURED = {
     "pi-1000": ("kube-100m", "kube-500m", *OURS),
     "train-100": ("kube-200m", *OURS),
@@ -66,7 +66,7 @@ def plans() -> dict[str, scenario.Scenario]:
 
 
 def tasks(seeds: Iterable[int], *, only: Sequence[str] | None = None) -> list[runs.Task]:
-    """Return every run that a published number is compared with; `only`: of these plans."""
+    """Return every run that a published number is compared with; `only`: just these plans."""
     every = contenders.all_contenders()
     wanted: dict[str, set[str]] = {}
     for value in published.values():
@@ -93,12 +93,12 @@ class Compared:
 
     @property
     def error(self) -> float:
-        """Relative error; NaN where the twin has no number."""
+        """The relative error; NaN if the twin has no number."""
         return (self.twin.mean - self.published.value) / self.published.value
 
 
 def compare(found: tables.Table) -> list[Compared]:
-    """Compare every published number that the twin ran with the twin's."""
+    """Compare every published number with the twin's, where the twin has run it."""
     compared = []
     for value in published.values():
         for name in OURS if value.contender == published.CARICO else (value.contender,):
@@ -111,7 +111,7 @@ def compare(found: tables.Table) -> list[Compared]:
 def figure(cell: tables.Cell, value: published.Value) -> tables.Interval:
     """Return the twin's number for a published one."""
     if value.figure == "job_s":
-        # Of a deployment of several jobs: from the first creation to the last end.
+        # "all": of several jobs together, from the first creation to the last end.
         return cell.figures["job_s"] if value.job == "all" else cell.job_s[value.job]
     return cell.pod_s[value.job].get(value.figure.removeprefix("pod_s."), tables.interval([]))
 

@@ -13,20 +13,20 @@ from carico_scheduler.rules import policy
 from carico_twin import agents, world
 from carico_twin.schedulers import load_aware, slots
 
-# 0.5 is one runnable task a core. Below it Pods alone do not compete; the runtime's work at each start still does,
-# and at 0.35 (two Pods of one thread on four cores) there is room for that, too: the ceiling for isolation.
+# 0.5 is one runnable task per core: below it Pods do not compete with each other, only with the runtime's work at each
+# start. At 0.35 (two Pods of one thread on four cores) there is room for that as well: the ceiling for isolation.
 ISOLATION_CEILING = 0.35
 CEILINGS = (ISOLATION_CEILING, 0.4, 0.45, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 CONSTANTS = (0.75, 1.0, 1.25, 1.5, 2.0)
 REQUESTS = (0.1, 0.2, 0.5, 0.7, 1.0)
-# The logged start values belong to a node that idles at a signal of 1.3; a node of the twin, with a sixteenth of its
-# memory in use, starts at (1 - 1/16) / 1. Unscaled, no node would ever take its first Pod.
+# The logged initial values belong to a node whose idle signal is 1.3; a node of the twin, with 1/16 of its memory in
+# use, starts at (1 - 1/16) / 1. Unscaled, no node would ever take its first Pod.
 TWIN_IDLE_SIGNAL = 0.9375
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A scheduler as an operator would set it up. family: settings of one scheduler; a best is chosen among them."""
+    """A scheduler with its settings. family: settings of the same scheduler, among which the best is chosen."""
 
     name: str
     family: str
@@ -35,7 +35,7 @@ class Contender:
 
 
 def footprint(ceiling_cpu: float, **agent: object) -> Contender:
-    """CARICO as it is installed, at this CPU ceiling."""
+    """Return CARICO with its default settings, at this CPU ceiling."""
     options = dataclasses.replace(agents.AgentOptions(ceiling_cpu=ceiling_cpu), **agent)  # type: ignore[arg-type]  # names are fields
     return Contender(
         name=footprint_name(ceiling_cpu), family="footprint", choice=world.CaricoOptions(agent=options),
@@ -48,13 +48,13 @@ def footprint_name(ceiling_cpu: float) -> str:
     return f"footprint-{ceiling_cpu:.2f}"
 
 
-# CARICO as it is installed, and the ceilings that are compared with it.
+# CARICO with all its default settings.
 DEFAULT_CEILING = base.DEFAULT_CEILING["cpu"]
 DEFAULT = footprint_name(DEFAULT_CEILING)
 
 
 def kube(request_cores: float) -> Contender:
-    """kube-scheduler where every Pod requests this much CPU, and the memory that it needs."""
+    """Return kube-scheduler with every Pod requesting this much CPU, and the memory that it needs."""
     milli = round(request_cores * 1000)
     return Contender(
         name=f"kube-{milli}m", family="kube", choice=slots.KubeOptions(request_cores=request_cores),
@@ -63,7 +63,7 @@ def kube(request_cores: float) -> Contender:
 
 
 def constant(pods_per_core: float) -> Contender:
-    """At most this many Pods a core."""
+    """Return a scheduler that places at most this many Pods per core."""
     return Contender(
         name=f"constant-{pods_per_core:g}", family="constant",
         choice=world.ConstantOptions(pods_per_core=pods_per_core), says=f"{pods_per_core:g} Pods a core",
@@ -127,9 +127,9 @@ def _other_modes() -> list[Contender]:
 
 
 def named(wanted: Iterable[str]) -> list[Contender]:
-    """Return the contenders of these names or families, in the order of the tables; all where none is named.
+    """Return the contenders with these names or families, in the order of the tables; all if none is named.
 
-    Raises `errors.SettingsError` for a name that is none, with the known ones.
+    Raises `errors.SettingsError` for an unknown name, with the known ones.
     """
     every = all_contenders()
     names = list(wanted)
@@ -148,5 +148,5 @@ def unknown(kind: str, got: str, known: Sequence[str]) -> errors.SettingsError:
 
 
 def in_families(found: Mapping[str, Contender], family: str) -> list[str]:
-    """Name of a family's contenders."""
+    """Return the names of a family's contenders."""
     return [name for name, each in found.items() if each.family == family]

@@ -1,15 +1,15 @@
-"""A mistake in a file that a user gave."""
+"""A mistake in a file from a user."""
 
 import math
 
 from carico_core.domain import errors
 
-# Enough to know a value by; a file may hold one of megabytes.
+# Enough to recognise a value; a file may contain one of megabytes.
 _SHOWN_CHARACTERS = 60
 
 
 class FileMistake(errors.UserError):
-    """Which file, where in it, what was got and expected: one line."""
+    """One line: which file, where in it, what was got and what was expected."""
 
     def __init__(self, file: str, path: str, *, got: object, expected: str) -> None:
         self.file = file
@@ -20,7 +20,7 @@ class FileMistake(errors.UserError):
 
 
 def shown(value: object) -> str:
-    """Return the beginning of a value, as one line.
+    """Return the beginning of a value in one line.
 
     >>> shown([1] * 100)
     '[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1...'
@@ -32,13 +32,13 @@ def shown(value: object) -> str:
     try:
         text = repr(value)
     except ValueError:
-        # Python writes no integer of more than 4300 digits; hexadecimal ones may be read.
+        # Python does not print integers of more than 4300 digits, but reads hexadecimal ones.
         return "a number of thousands of digits"
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
 def as_number(value: object) -> float | None:
-    """Return the finite number that a value is; None for any other, and for an integer that no float holds."""
+    """Return the value as a finite float; None if it is not a number, or too large for a float."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     try:

@@ -1,6 +1,6 @@
-"""A user's own scenario from a TOML file: nodes, jobs, link, neighbours. Every mistake is one line that says where.
+"""A user's scenario from a TOML file: nodes, jobs, link, neighbours. A mistake is reported in one line with its path.
 
-docs/evaluation.md shows a whole file.
+docs/evaluation.md shows a complete file.
 """
 
 import math
@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from carico_twin import bus, catalogue, machine, scenario
+from carico_twin import catalogue, machine, scenario, virtual_time
 from carico_twin import work as works
 from carico_twin.evaluate import file_mistake
 
@@ -22,9 +22,9 @@ KINDS: Mapping[str, works.Work] = {
 }  # fmt: skip
 _MOST_NODES = 5000
 _MOST_PODS = 100_000
-# More than any node has, and few enough for a sum of them to be a number.
+# More than any node has, and small enough that sums stay finite.
 _MOST_GIB = 1e6
-# As long as a name of Kubernetes; the tables have it in their first column.
+# The maximum of a Kubernetes label; names are in the first column of the tables.
 _NAME_MAX = 63
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
 
@@ -37,13 +37,13 @@ _NEIGHBOUR_KEYS = ("node", "tasks", "at_s", "until_s")
 
 
 class PlanError(file_mistake.FileMistake):
-    """A scenario file that cannot be run: which file, where in it, what was got and expected."""
+    """A scenario file that cannot be run."""
 
 
 class _Table:
-    """A TOML table that knows its path, and which keys it may have.
+    """A TOML table with its path and its allowed keys.
 
-    An unknown key is reported first: it may be a misspelt one that would be missing.
+    Unknown keys are reported first: an unknown key may be a misspelt required one.
     """
 
     def __init__(self, file: str, path: str, values: object, keys: tuple[str, ...]) -> None:
@@ -61,7 +61,7 @@ class _Table:
         return PlanError(self.file, path, got=got, expected=expected)
 
     def at(self, key: str) -> str:
-        # A key in quotes may be anything, and its line be one none the less.
+        # A quoted key can contain anything; the message must stay in one line.
         name = key if _BARE_KEY.fullmatch(key) else file_mistake.shown(key)
         return f"{self.path}.{name}" if self.path else name
 
@@ -79,10 +79,10 @@ class _Table:
         return number
 
     def instant(self, key: str, limit_s: float) -> float:
-        """Virtual seconds, 0 where none are given, before the run is given up."""
+        """Return virtual seconds before limit_s, 0 by default."""
         at_s = self.number(key, 0.0)
         if at_s >= limit_s:
-            raise self.wrong(self.at(key), at_s, f"less than limit_s, {limit_s:g}: the run is given up then")
+            raise self.wrong(self.at(key), at_s, f"less than limit_s, {limit_s:g}, at which the run is stopped")
         return at_s
 
     def whole(self, key: str, default: int | None, *, least: int, most: int) -> int:
@@ -155,14 +155,14 @@ def _parsed(file: str, content: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise PlanError(file, f"byte {error.start}", got=content[error.start], expected="UTF-8") from error
     except RecursionError:
-        raise PlanError(file, "file", got="arrays or tables in one another without end", expected="TOML") from None
+        raise PlanError(file, "file", got="too deeply nested arrays or tables", expected="TOML") from None
     except ValueError as error:
-        # No TOML, or an integer of more digits than Python reads.
+        # Not TOML, or an integer with more digits than Python reads.
         raise PlanError(file, "file", got=str(error), expected="TOML") from error
 
 
 def _nodes(found: _Table, limit_s: float) -> tuple[tuple[machine.Hardware, float], ...]:
-    """Return nodes, each with when it joins."""
+    """Return the nodes of a table, each with the time at which it joins."""
     count = found.whole("count", 1, least=1, most=_MOST_NODES)
     cores = found.number("cores", 4.0, least=0.1, most=4096.0)
     memory_gib = found.number("memory_gib", 2.0 * cores, least=0.1, most=_MOST_GIB)
@@ -251,16 +251,17 @@ def _check_ends(found: _Table, job: scenario.Job, limit_s: float) -> None:
     if job.work.cpu_s is None:
         return
     if job.create_per_s is not None and (last_s := job.at_s + (job.pods - 1) / job.create_per_s) >= limit_s:
-        last = f"{job.pods} Pods created before limit_s, {limit_s:g} (the last one would come at {last_s:g})"
+        last = f"{job.pods} Pods created before limit_s, {limit_s:g} (the last one would be created at {last_s:g})"
         raise found.wrong(found.at("create_per_s"), job.create_per_s, last)
     if job.at_s + job.work.alone_s >= limit_s:
-        alone = f"Pods that end before limit_s, {limit_s:g} (alone on its node one takes {job.work.alone_s:g} s)"
+        alone = f"Pods that end before limit_s, {limit_s:g} (alone on a node one takes {job.work.alone_s:g} s)"
         raise found.wrong(found.at("work"), job.name, alone)
 
 
-def _link(found: _Table) -> bus.Link:
-    return bus.Link(
-        delay_s=found.number("delay_s", bus.Link().delay_s, most=60.0), loss=found.number("loss", 0.0, most=0.99)
+def _link(found: _Table) -> virtual_time.Link:
+    return virtual_time.Link(
+        delay_s=found.number("delay_s", virtual_time.Link().delay_s, most=60.0),
+        loss=found.number("loss", 0.0, most=0.99),
     )
 
 
@@ -278,4 +279,4 @@ def _neighbour(found: _Table, nodes: int, limit_s: float) -> scenario.Neighbour:
 
 
 def _range(what: str, least: float, most: float) -> str:
-    return f"{what} from {least:g} to {most:g}" if math.isfinite(most) else f"{what} from {least:g} on"
+    return f"{what} from {least:g} to {most:g}" if math.isfinite(most) else f"{what} of at least {least:g}"

@@ -1,6 +1,6 @@
-"""Runs spread over processes of their own. They end with their parent, however it ends, and at once where it stops.
+"""Runs in several processes, which end with their parent, however it ends, and at once when it stops.
 
-Not `multiprocessing.Pool`: it waits for ever where a worker was killed for want of memory, and prints the traceback of
+This is not `multiprocessing.Pool`, which waits forever if a worker is killed for memory and prints the traceback of
 every worker at Ctrl-C. Workers are spawned, not forked: a fork copies the locks of the parent's threads.
 """
 
@@ -17,18 +17,18 @@ from carico_twin.evaluate import runs
 
 
 class WorkerLost(errors.CaricoError):
-    """A worker ended in the middle of a run."""
+    """A worker process ended in the middle of a run."""
 
     def __init__(self, *, exitcode: int | None, task: runs.Task) -> None:
         self.exitcode = exitcode
         super().__init__(
-            f"a worker ended with {exitcode} in {task.plan.name} under {task.contender.name}, seed {task.seed} "
+            f"a worker process ended with {exitcode} in {task.plan.name} under {task.contender.name}, seed {task.seed} "
             f"(-9: most likely out of memory): use fewer processes (--jobs)"
         )
 
 
 class _Worker:
-    """One process and the pipe to it."""
+    """One worker process and the pipe to it."""
 
     def __init__(self, context: multiprocessing.context.SpawnContext) -> None:
         self.pipe, other = context.Pipe()
@@ -41,10 +41,10 @@ class _Worker:
         self.task = task
         self.pipe.send(task)
 
-    def take(self) -> runs.Outcome:
+    def take(self) -> runs.RunResult:
         assert self.task is not None
         try:
-            found: runs.Outcome | BaseException = self.pipe.recv()
+            found: runs.RunResult | BaseException = self.pipe.recv()
         except (EOFError, ConnectionResetError):
             self.process.join()
             raise WorkerLost(exitcode=self.process.exitcode, task=self.task) from None
@@ -54,8 +54,8 @@ class _Worker:
         return found
 
 
-def run_all(tasks: Sequence[runs.Task], *, jobs: int) -> Generator[runs.Outcome, None, None]:
-    """Return each task's outcome as it is ready, the longest runs first; with one job in this process."""
+def run_all(tasks: Sequence[runs.Task], *, jobs: int) -> Generator[runs.RunResult, None, None]:
+    """Yield each task's result as it is ready, longest runs started first; with one job, run in this process."""
     ordered = sorted(tasks, key=lambda task: -task.effort)
     if jobs <= 1 or len(ordered) <= 1:
         yield from map(runs.run, ordered)
@@ -73,8 +73,8 @@ def run_all(tasks: Sequence[runs.Task], *, jobs: int) -> Generator[runs.Outcome,
 
 
 def _start(count: int, workers: list[_Worker]) -> None:
-    """Add `count` workers to the list."""
-    # The tracker that spawning starts first unblocks SIGINT: started before, it does not.
+    """Start `count` workers and add them to the list."""
+    # Spawning starts a resource tracker, which unblocks SIGINT; starting it beforehand avoids that.
     resource_tracker.ensure_running()
     context = multiprocessing.get_context("spawn")
     with _interrupted_later():
@@ -85,8 +85,8 @@ def _start(count: int, workers: list[_Worker]) -> None:
 def _interrupted_later() -> Iterator[None]:
     """Delay Ctrl-C: a half-started process would neither run nor end.
 
-    Ctrl-C goes to every process of a terminal. Workers are born with it blocked, as their parent ends them. Blocking
-    alone does not hold it back here: another thread (numpy's) may take the signal, so its handler waits too.
+    Ctrl-C goes to every process of a terminal. Workers start with it blocked, since their parent ends them. Blocking
+    alone does not delay it here: another thread (numpy's) may receive the signal, so the handler is deferred too.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -103,7 +103,7 @@ def _interrupted_later() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
-def _share(tasks: list[runs.Task], workers: list[_Worker]) -> Generator[runs.Outcome, None, None]:
+def _share(tasks: list[runs.Task], workers: list[_Worker]) -> Generator[runs.RunResult, None, None]:
     waiting = iter(tasks)
     for worker, task in zip(workers, waiting, strict=False):
         worker.give(task)
@@ -122,21 +122,21 @@ def _share(tasks: list[runs.Task], workers: list[_Worker]) -> Generator[runs.Out
 
 
 def _serve(pipe: "connection.Connection") -> None:
-    """Run what comes through the pipe until its other end is gone."""
+    """Run tasks from the pipe until its other end is closed."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             task = pipe.recv()
             try:
-                found: runs.Outcome | BaseException = runs.run(task)
+                found: runs.RunResult | BaseException = runs.run(task)
             except Exception as error:
-                # Raised again in the parent, which can report it.
+                # The parent raises it again, and can report it.
                 found = error
             pipe.send(found)
 
 
 def _end_with_parent() -> None:
-    """End this process in the middle of a run where its parent is gone."""
+    """End this process, even in the middle of a run, when its parent has ended."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,7 +1,7 @@
-"""What the dissertation published (chapter 5), number by number, with its place in the text.
+"""The numbers that the dissertation published (chapter 5), each with its place in the text.
 
 Cluster: 19 workers of 4 vCPUs and 8 GB. `pi` is the dissertation's `bpi(2000)`, `sklearn` its memory-heavy job. Names
-of contenders are those of `contenders`; "carico" means CARICO in any mode.
+of contenders are those of `contenders`; "carico" is CARICO in any mode.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ PI_PODS = (100, 250, 500, 750, 1000)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """One published number. figure: "job_s", or "pod_s." and one of `runs.distribution`; of one job of the plan."""
+    """One published number of a job. figure: "job_s", or "pod_s." and a figure of `runs.distribution`."""
 
     plan: str
     contender: str
@@ -34,7 +34,7 @@ PI_JOB_S: dict[str, tuple[float, ...]] = {
 # Figure 5.2: kube-scheduler with 200m and 750Mi.
 SKLEARN_PODS = (100, 200)
 SKLEARN_JOB_S: dict[str, tuple[float, ...]] = {"kube-200m": (144.3, 362.0), CARICO: (189.0, 353.3)}
-# Figure 5.9: the whole deployment's time.
+# Figure 5.9: the time of both jobs together.
 MIXED = ((500, 20), (250, 50), (100, 100))
 MIXED_JOB_S: dict[str, tuple[float, ...]] = {"kube-100m": (105.7, 118.0, 149.0), CARICO: (88.7, 115.7, 192.0)}
 
@@ -57,13 +57,13 @@ POD_WHERE = {
     "pi-1000": "figure 5.3", "train-100": "figure 5.5", "train-200": "5.1.2", "mixed-500+20": "figure 5.10",
 }  # fmt: skip
 
-# Latency of a server while 1000 pi Pods are placed, in ms: min, p50, p90, p95, p99, max. Only real nodes measure it.
+# Latency of a server while 1000 pi Pods are placed, in ms: min, p50, p90, p95, p99, max. Measured on real nodes only.
 SERVER_LATENCY_MS = {
     "idle": (0.99, 3.04, 3.78, 4.00, 4.47, 8.32),
     "kube-100m": (1.07, 10.06, 18.61, 22.28, 28.82, 54.49),
     CARICO: (1.00, 2.48, 6.09, 7.82, 10.53, 17.39),
 }
-# Job time added by running the agents, in %, mean and deviation. The twin's agents cost their nodes nothing.
+# Job time added by running the agents, in %, mean and standard deviation. The twin's agents use no CPU.
 AGENT_OVERHEAD = dict(
     zip(PI_PODS, ((-2.33, 3.29), (-1.19, 2.44), (4.84, 1.25), (1.69, 0.42), (2.27, 0.66)), strict=True)
 )

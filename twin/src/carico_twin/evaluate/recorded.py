@@ -1,6 +1,6 @@
 """What `carico compare` measured on emulated nodes, from its JSON: the setting, and each scheduler's times.
 
-Every mistake in such a file is one line that says where.
+Every mistake in such a file is reported in one line with its path.
 """
 
 import dataclasses
@@ -13,9 +13,9 @@ from typing import Any
 from carico_twin.evaluate import file_mistake
 
 VERSION = 1
-# Who was compared: `carico`, `kube-500m` (also `-bare`: its agents stood still), `constant-8` (Pods a node).
+# The schedulers: `carico`, `kube-500m` (`-bare`: without running agents), `constant-8` (Pods per node).
 _CONTENDER = re.compile(r"carico|kube-([1-9]\d{0,5})m(-bare)?|constant-([1-9]\d{0,2})")
-# Figures that the twin has as well; each in seconds but the last.
+# Figures that the twin also has; all in seconds except the last.
 SPREADS = ("job_s", "pod_mean_s", "pod_p95_s")
 MOST_RUNNING = "max_running_per_node"
 _NODES_MOST = 5000
@@ -23,12 +23,12 @@ _PODS_MOST = 100_000
 
 
 class RecordedError(file_mistake.FileMistake):
-    """A comparison that the twin cannot run: which file, where in it, what was got and expected."""
+    """A comparison that the twin cannot run."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """A figure's median over the runs, its least and its most."""
+    """A figure's median, minimum and maximum over the runs."""
 
     median: float
     least: float
@@ -37,7 +37,7 @@ class Spread:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One scheduler's figures. request_millicores: what each Pod stated; None: CARICO without requests."""
+    """One scheduler's figures. request_millicores: the CPU request of each Pod; None: CARICO without requests."""
 
     name: str
     request_millicores: int | None
@@ -49,7 +49,7 @@ class Row:
 class Comparison:
     """One job of pi Pods on emulated nodes, under each scheduler. estimator, ceiling_cpu None: CARICO's default.
 
-    scale: real CPUs an emulated core. pod_alone_s: work of a Pod on an idle core.
+    scale: real CPUs per emulated core. pod_alone_s: CPU time of a Pod on an idle core.
     """
 
     nodes: int
@@ -71,7 +71,7 @@ def read(file: str, content: bytes) -> Comparison:
     whole = _Object(file, "", parsed)
     version = whole.whole("version", least=0, most=10**9)
     if version != VERSION:
-        raise whole.wrong("version", version, f"{VERSION}: this tool reads no other")
+        raise whole.wrong("version", version, f"{VERSION}, the only version that is supported")
     setting = whole.inner("setting")
     cores = setting.whole("cores", least=1, most=4096)
     return Comparison(
@@ -99,7 +99,7 @@ def _row(found: "_Object", name: str, cores: int) -> Row:
     each = found.inner(name)
     millicores = None
     if matched[1] or matched[3]:
-        # `constant-8`: requests that fill a node with eight.
+        # `constant-8`: requests with which eight Pods fill a node.
         millicores = int(matched[1]) if matched[1] else cores * 1000 // int(matched[3])
     most = each.number(MOST_RUNNING)
     return Row(
@@ -118,7 +118,7 @@ def _spread(found: "_Object") -> Spread:
 
 
 class _Object:
-    """A JSON object that knows its path."""
+    """A JSON object with its path."""
 
     def __init__(self, file: str, path: str, values: object) -> None:
         self._file = file
@@ -152,8 +152,8 @@ class _Object:
         value: Any = self.values.get(key)
         number = file_mistake.as_number(value)
         if number is None or not least <= number <= most:
-            top = " on" if most == math.inf else f" to {most:g}"
-            raise self.wrong(key, value, f"a number from {least:g}{top}")
+            expected = f"of at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
+            raise self.wrong(key, value, f"a number {expected}")
         return number
 
     def _at(self, key: str) -> str:

@@ -1,4 +1,4 @@
-"""An evaluation as JSON types: what the report and the page are written from, and scripts read."""
+"""An evaluation as JSON types, from which the text and the page are made."""
 
 import dataclasses
 import math
@@ -8,9 +8,9 @@ from typing import Any
 from carico_twin import catalogue, scenario
 from carico_twin.evaluate import (
     ablation,
-    beside,
     calibration,
     contenders,
+    emulated,
     published,
     runs,
     shapes,
@@ -23,16 +23,16 @@ VERSION = 1
 Json = dict[str, Any]
 
 
-def document(wish: study.Wish, outcomes: Sequence[runs.Outcome]) -> Json:
+def document(selection: study.Selection, outcomes: Sequence[runs.RunResult]) -> Json:
     """Return an evaluation as JSON types. Numbers that are not finite are None; intervals are [mean, half, seeds]."""
     main = tables.table(_of(outcomes, study.MAIN))
     published_runs = tables.table(_of(outcomes, calibration.GROUP))
     compared = calibration.compare(published_runs)
-    is_plan = wish.plan is not None
+    is_plan = selection.plan is not None
     found: Json = {
         "version": VERSION,
-        "quick": wish.quick,
-        "seeds": len(wish.seed_list),
+        "quick": selection.quick,
+        "seeds": len(selection.seed_list),
         "runs": len(outcomes),
         "default": contenders.DEFAULT,
         "schedulers": {name: each.says for name, each in contenders.all_contenders().items()},
@@ -42,7 +42,7 @@ def document(wish: study.Wish, outcomes: Sequence[runs.Outcome]) -> Json:
         "targets": [] if is_plan else [_target(each) for each in targets.judge(main)],
         "calibration": [_compared(each) for each in compared],
         "calibration_errors": calibration.errors(compared),
-        "beside": _beside(wish, outcomes),
+        "emulated": _emulated(selection, outcomes),
         "shapes": [dataclasses.asdict(each) for each in shapes.judge(published_runs)] if compared else [],
         "not_in_the_twin": list(shapes.NOT_IN_THE_TWIN),
         "server_latency_ms": {name: list(row) for name, row in published.SERVER_LATENCY_MS.items()},
@@ -70,12 +70,12 @@ def finite(value: Any) -> Any:
     return value
 
 
-def _of(outcomes: Iterable[runs.Outcome], group: str) -> list[runs.Outcome]:
+def _of(outcomes: Iterable[runs.RunResult], group: str) -> list[runs.RunResult]:
     return [each for each in outcomes if each.group == group]
 
 
 def _sorted(found: tables.Table) -> list[tuple[str, Mapping[str, tables.Cell]]]:
-    """Scenarios in the order of the catalogue; a user's own last."""
+    """Sort scenarios in the order of the catalogue; a user's own comes last."""
     places = {name: place for place, name in enumerate([*catalogue.all_scenarios(), *study.EXTRA_PLANS])}
     return sorted(found.items(), key=lambda item: places.get(item[0], len(places)))
 
@@ -118,14 +118,14 @@ def _compared(found: calibration.Compared) -> Json:
     }  # fmt: skip
 
 
-def _beside(wish: study.Wish, outcomes: Sequence[runs.Outcome]) -> Json | None:
-    """Return the same job on emulated nodes and in the twin; None where no comparison was given."""
-    if wish.emulated is None:
+def _emulated(selection: study.Selection, outcomes: Sequence[runs.RunResult]) -> Json | None:
+    """Return the same job on emulated nodes and in the twin; None if no comparison was given."""
+    if selection.emulated is None:
         return None
-    compared = beside.compare(wish.emulated, tables.table(_of(outcomes, beside.GROUP)))
+    compared = emulated.compare(selection.emulated, tables.table(_of(outcomes, emulated.GROUP)))
     setting = {
-        field.name: getattr(wish.emulated, field.name)
-        for field in dataclasses.fields(wish.emulated) if field.name != "rows"
+        field.name: getattr(selection.emulated, field.name)
+        for field in dataclasses.fields(selection.emulated) if field.name != "rows"
     }  # fmt: skip
     return {
         "setting": setting,
@@ -136,7 +136,7 @@ def _beside(wish: study.Wish, outcomes: Sequence[runs.Outcome]) -> Json | None:
             }
             for each in compared
         ],
-        "errors": beside.errors(compared),
+        "errors": emulated.errors(compared),
     }  # fmt: skip
 
 
@@ -144,7 +144,7 @@ def _effect(found: ablation.Effect) -> Json:
     return dataclasses.asdict(found)
 
 
-def _pictured(found: runs.Outcome) -> Json:
+def _pictured(found: runs.RunResult) -> Json:
     assert found.series is not None
     return {
         "plan": found.plan, "contender": found.contender, "seed": found.seed,

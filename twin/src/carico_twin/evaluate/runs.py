@@ -1,4 +1,4 @@
-"""What one run of the twin gives to an evaluation: figures, Pod times by job, and series for pictures."""
+"""One run of the twin for an evaluation: figures, Pod times by job, and series for pictures."""
 
 import dataclasses
 import math
@@ -11,13 +11,13 @@ from carico_twin import measures, records, scenario, world
 from carico_twin.evaluate import contenders
 
 Floats = npt.NDArray[np.float64]
-# Points of a series: more than a picture has pixels is waste.
+# Points of a series: enough for a picture.
 POINTS = 160
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One run to make. pictured: with series and all Pod times."""
+    """One run to make. pictured: keep series and all Pod times."""
 
     group: str
     plan: scenario.Scenario
@@ -27,14 +27,14 @@ class Task:
 
     @property
     def effort(self) -> float:
-        """How long it takes compared with others: an agent on every node costs much more than a table of requests."""
+        """Its relative duration: an agent on every node costs much more than counting requests."""
         pods = sum(job.pods for job in self.plan.jobs)
         return pods * (20.0 if isinstance(self.contender.choice, world.CaricoOptions) else 1.0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """What nodes carried over time; Pods: least, median and most on a node, used: mean share of cores and of memory."""
+    """The load of the nodes over time. pods: least, median, most on a node. used: mean shares of cores and memory."""
 
     at_s: tuple[float, ...]
     pods: tuple[tuple[float, float, float], ...]
@@ -42,8 +42,8 @@ class Series:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What came of a task. pod_s: per job mean, standard deviation, least, quartiles and most of its Pod times."""
+class RunResult:
+    """The result of a task. pod_s: per job the `distribution` of its Pod times."""
 
     group: str
     plan: str
@@ -56,11 +56,11 @@ class Outcome:
     series: Series | None = None
 
 
-def run(task: Task) -> Outcome:
-    """Return one run, measured."""
+def run(task: Task) -> RunResult:
+    """Make one run and measure it."""
     done = world.run(task.plan, task.contender.choice, seed=task.seed)
     times = {job.name: _times(done, job.name) for job in task.plan.jobs}
-    return Outcome(
+    return RunResult(
         group=task.group,
         plan=task.plan.name,
         contender=task.contender.name,
@@ -76,7 +76,7 @@ def run(task: Task) -> Outcome:
 
 
 def distribution(values: Sequence[float]) -> dict[str, float]:
-    """mean, std, min, the quartiles and max."""
+    """Return mean, std, min, the quartiles and max."""
     low, quarter, median, three, high = (float(each) for each in np.percentile(values, [0, 25, 50, 75, 100]))
     return {
         "mean": float(np.mean(values)), "std": float(np.std(values)), "min": low, "p25": quarter, "p50": median,
@@ -85,7 +85,7 @@ def distribution(values: Sequence[float]) -> dict[str, float]:
 
 
 def series(done: world.Run) -> Series:
-    """Return Pods and use of the nodes over the run, from the instants of its Pods."""
+    """Return Pods and usage of the nodes over the run, from the times of its Pods."""
     times = np.linspace(0.0, done.end_s, POINTS)
     shape = (len(done.nodes), POINTS)
     pods, tasks, held = np.zeros(shape), np.zeros(shape), np.zeros(shape)
@@ -126,7 +126,7 @@ def _times(done: world.Run, job: str) -> list[float]:
 
 
 def _job_s(done: world.Run, job: str) -> float:
-    """Return from the job's creation to its last Pod terminal; NaN where one has not ended."""
+    """Return the time from the job's creation to the end of its last Pod; NaN if one has not ended."""
     pods = [pod for pod in done.pods if pod.job == job]
     if not pods or any(math.isnan(pod.terminal_s) for pod in pods):
         return math.nan

@@ -1,4 +1,4 @@
-"""Statements of the published tables, and whether the calibrated twin shows the same."""
+"""Statements that the published tables support, and whether the calibrated twin reproduces them."""
 
 import dataclasses
 import math
@@ -9,7 +9,7 @@ from carico_twin.evaluate import calibration, published, tables
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A published statement. reproduced: None where a run that it needs is missing."""
+    """A published statement. reproduced: None if a run that it needs is missing."""
 
     says: str
     mode: str
@@ -18,13 +18,13 @@ class Shape:
 
 
 class _Look:
-    """Figures of the calibrated twin, with one of our modes in CARICO's place."""
+    """Figures of the calibrated twin, with one of our modes as CARICO."""
 
     def __init__(self, found: tables.Table, mode: str) -> None:
         self._found = found
         self._mode = mode
         self.read: list[str] = []
-        # Whether everything asked for had a number.
+        # False if a figure that was read is missing.
         self.whole = True
 
     def job_s(self, plan: str, contender: str) -> float:
@@ -50,7 +50,7 @@ class _Look:
 
 
 _C = published.CARICO
-# (statement, test); a comparison with a number that is missing gives neither yes nor no.
+# (statement, test); without one of its figures a statement is neither reproduced nor not.
 _Test = Callable[[_Look], bool]
 _STATEMENTS: tuple[tuple[str, _Test], ...] = (
     (
@@ -105,7 +105,7 @@ _STATEMENTS: tuple[tuple[str, _Test], ...] = (
 
 
 def judge(found: tables.Table) -> list[Shape]:
-    """Return every statement, with each of our modes in CARICO's place; those without CARICO once."""
+    """Return every statement with each of our modes as CARICO; statements without CARICO once."""
     judged = []
     for says, test in _STATEMENTS:
         for mode in calibration.OURS if "CARICO" in says else (published.CARICO,):
@@ -122,11 +122,11 @@ def judge(found: tables.Table) -> list[Shape]:
     return judged
 
 
-# What no model of a cluster can show; said in every report.
+# What the twin cannot show; stated in every report.
 NOT_IN_THE_TWIN = (
-    "A server's latency (5.2): the twin gives the time in which its node has more runnable tasks than cores; "
-    "milliseconds are measured on real nodes only.",
-    "The agents' own cost (5.3): the twin's agents cost their nodes nothing.",
+    "A server's latency (5.2): the twin has only the time in which its node has more runnable tasks than cores; "
+    "latencies are measured on real nodes.",
+    "The agents' own cost (5.3): the twin's agents use no CPU.",
     "Figures 2.4, 2.5, 4.3 to 4.5, 4.8 and 4.9 show single nodes and recorded events: `carico replay` draws them from "
     "recordings; figures 4.6 and 4.7 are asserted in the tests of the estimators.",
 )

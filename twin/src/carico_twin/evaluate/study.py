@@ -5,19 +5,19 @@ from collections.abc import Sequence
 
 from carico_core.domain import errors
 from carico_twin import catalogue, scenario, world
-from carico_twin.evaluate import ablation, beside, calibration, contenders, recorded, runs
+from carico_twin.evaluate import ablation, calibration, contenders, emulated, recorded, runs
 
 MAIN = "main"
-# Ceilings are drawn as curves on these; elsewhere the default and one other stand for them.
+# Scenarios on which all ceilings run, for curves; on the others only the default and one more.
 CURVES = ("pi-1000", "isolation")
 OTHER_CEILING = contenders.footprint_name(0.8)
 PAPER_PLANS = (
     "pi-100", "pi-250", "pi-500", "pi-750", "pi-1000", "train-100", "train-200", "mixed-500+20", "mixed-250+50",
     "mixed-100+100", "isolation",
 )  # fmt: skip
-# Left out of the means over scenarios: they measure balance between unequal nodes, at loads that leave room.
+# Not in the means over scenarios: they measure balance between unequal nodes, at loads that leave room.
 EXTRA_PLANS = ("unequal-half-load", "unequal-full-load")
-# A run that takes longer than this in virtual time is given up: three times the longest sensible one.
+# Virtual time after which a run is stopped: three times the longest useful one.
 LIMIT_S = 900.0
 
 QUICK_SEEDS = 2
@@ -31,11 +31,11 @@ SEEDS = 10
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What a user asked for; nothing named: everything. seeds None: 10, or 2 where it is to be quick.
+class Selection:
+    """What a user selected; empty fields select everything. seeds None: 10, or 2 if quick.
 
-    calibration: only what is compared with other clusters' numbers. emulated: a comparison on emulated nodes to compare
-    the twin with.
+    calibration: only what is compared with other clusters' numbers. emulated: a comparison on emulated nodes with which
+    to compare the twin.
     """
 
     quick: bool = False
@@ -61,7 +61,7 @@ def all_plans() -> dict[str, scenario.Scenario]:
 
 
 def _arriving(name: str, share: float) -> scenario.Scenario:
-    """pi Pods that arrive for 40 s at this share of what the unequal nodes can work off."""
+    """Return pi Pods that arrive for 40 s at this share of what the unequal nodes can process."""
     plan = catalogue.unequal()
     job = plan.jobs[0]
     per_s = share * sum(each.cores for each in plan.hardware) / job.work.alone_s
@@ -70,7 +70,7 @@ def _arriving(name: str, share: float) -> scenario.Scenario:
 
 
 def named(wanted: Sequence[str]) -> list[scenario.Scenario]:
-    """The scenarios of these names; all where none is named. Raises `errors.SettingsError` for an unknown one."""
+    """Return the scenarios with these names; all if none is named. Raises `errors.SettingsError` for an unknown one."""
     every = all_plans()
     for name in wanted:
         if name not in every:
@@ -78,49 +78,49 @@ def named(wanted: Sequence[str]) -> list[scenario.Scenario]:
     return [plan for name, plan in every.items() if not wanted or name in wanted]
 
 
-def tasks(wish: Wish) -> list[runs.Task]:
-    """Return every run of an evaluation. Raises `errors.SettingsError` for names that are none."""
-    if wish.plan is not None:
-        if wish.plan.name in all_plans():
-            # Targets are judged by the scenario's name.
+def tasks(selection: Selection) -> list[runs.Task]:
+    """Return every run of an evaluation. Raises `errors.SettingsError` for unknown names."""
+    if selection.plan is not None:
+        if selection.plan.name in all_plans():
+            # Targets go by the scenario's name.
             raise errors.SettingsError(
-                f"--plan: got the name {wish.plan.name!r}, expected one that no scenario of `carico evaluate` has"
+                f"--plan: got the name {selection.plan.name!r}, expected a name that no built-in scenario has"
             )
-        return _cross([wish.plan], wish)
-    chosen = [] if wish.calibration else _cross(named(wish.scenarios), wish)
-    if wish.calibration or (not wish.scenarios and not wish.schedulers):
-        only = QUICK_CALIBRATION if wish.quick else None
-        seeds = wish.seed_list[:1] if wish.quick else wish.seed_list
+        return _cross([selection.plan], selection)
+    chosen = [] if selection.calibration else _cross(named(selection.scenarios), selection)
+    if selection.calibration or (not selection.scenarios and not selection.schedulers):
+        only = QUICK_CALIBRATION if selection.quick else None
+        seeds = selection.seed_list[:1] if selection.quick else selection.seed_list
         chosen += calibration.tasks(seeds, only=only)
-    if wish.emulated is not None:
-        chosen += beside.tasks(wish.emulated, wish.seed_list)
-    if wish.ablation:
-        chosen += ablation.tasks(wish.seed_list, quick=wish.quick)
+    if selection.emulated is not None:
+        chosen += emulated.tasks(selection.emulated, selection.seed_list)
+    if selection.ablation:
+        chosen += ablation.tasks(selection.seed_list, quick=selection.quick)
     return chosen
 
 
-def _cross(plans: Sequence[scenario.Scenario], wish: Wish) -> list[runs.Task]:
+def _cross(plans: Sequence[scenario.Scenario], selection: Selection) -> list[runs.Task]:
     return [
         runs.Task(group=MAIN, plan=plan, contender=contender, seed=seed)
-        for plan in plans for contender in contenders.named(wish.schedulers) if _runs(plan.name, contender, wish)
-        for seed in wish.seed_list
+        for plan in plans for contender in contenders.named(selection.schedulers)
+        if _is_worth_running(plan.name, contender, selection) for seed in selection.seed_list
     ]  # fmt: skip
 
 
-def _runs(plan: str, contender: contenders.Contender, wish: Wish) -> bool:
-    """Return whether this pair is worth its time; a user who named one gets all of it."""
-    if wish.plan is not None:
-        return bool(wish.schedulers) or contender.family != "footprint" or contender.name == contenders.DEFAULT
-    if wish.scenarios:
+def _is_worth_running(plan: str, contender: contenders.Contender, selection: Selection) -> bool:
+    """Return whether this pair is worth its time; what the user named always is."""
+    if selection.plan is not None:
+        return bool(selection.schedulers) or contender.family != "footprint" or contender.name == contenders.DEFAULT
+    if selection.scenarios:
         return True
-    if wish.quick and plan not in QUICK_PLANS:
+    if selection.quick and plan not in QUICK_PLANS:
         return False
-    if wish.schedulers or not isinstance(contender.choice, world.CaricoOptions):
+    if selection.schedulers or not isinstance(contender.choice, world.CaricoOptions):
         return True
     if contender.family != "footprint":
-        return plan in (("pi-500", "pi-1000") if wish.quick else PAPER_PLANS)
+        return plan in (("pi-500", "pi-1000") if selection.quick else PAPER_PLANS)
     if contender.name == contenders.DEFAULT:
         return True
-    if wish.quick:
+    if selection.quick:
         return plan == "pi-1000" and contender.name in QUICK_CURVE
     return plan in CURVES or contender.name == OTHER_CEILING

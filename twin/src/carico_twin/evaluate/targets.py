@@ -1,6 +1,6 @@
-"""The twin's targets, each met or missed with its number.
+"""The targets of the evaluation, each met or missed with its number.
 
-"Best" of kube-scheduler is chosen in hindsight for each scenario (`tables.best`); ours is one setting for all.
+kube-scheduler's "best" is chosen in hindsight for each scenario (`tables.best`); ours is one setting for all.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ ISOLATION = contenders.footprint_name(contenders.ISOLATION_CEILING)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A target: `value` must be at most `bound`. value NaN: what it needs was not run, or did not finish."""
+    """A target: `value` must be at most `bound`. value NaN: a run that it needs is missing or did not finish."""
 
     name: str
     value: float
@@ -38,12 +38,12 @@ class Target:
         """met, missed or unknown."""
         if math.isnan(self.value) or math.isnan(self.bound):
             return "unknown"
-        # Sums of floats: a bound of 0 means none, not none to the last bit.
+        # For rounding: a bound of 0 allows a difference in the last bits.
         return "met" if self.value <= self.bound + 1e-9 else "missed"
 
 
 class _Facts:
-    """The table, read by plan and contender; NaN where there is no run."""
+    """The table, read by plan and contender; NaN if there is no run."""
 
     def __init__(self, found: tables.Table, ours: str) -> None:
         self.found = found
@@ -74,12 +74,12 @@ def judge(found: tables.Table, ours: str = contenders.DEFAULT) -> list[Target]:
 
 
 def plans_of_all(found: tables.Table) -> list[str]:
-    """Return the scenarios that means are taken over."""
+    """Return the scenarios in the means."""
     return [plan for plan in catalogue.all_scenarios() if plan in found]
 
 
 def family_summaries(found: tables.Table) -> dict[str, tables.Summary]:
-    """Return per family its best in hindsight over all scenarios that it ran; ours also as one setting."""
+    """Return each family's best in hindsight over all scenarios, and our two settings alone."""
     every = contenders.all_contenders()
     plans = plans_of_all(found)
     single = [contenders.DEFAULT, study.OTHER_CEILING]
@@ -90,7 +90,7 @@ def family_summaries(found: tables.Table) -> dict[str, tables.Summary]:
         best = {plan: tables.best(found[plan], names) for plan in ran}
         label = names[0] if len(names) == 1 else f"{family}, best in hindsight"
         summaries[label] = tables.summary(found, best)
-    # A mode that ran on some scenarios only is in the tables of those, not among means over others.
+    # A mode that ran on only some scenarios has no comparable mean.
     count = max(len(plans), 1)
     return {name: each for name, each in summaries.items() if each.scenarios + len(each.unfinished) == count}
 
@@ -187,7 +187,7 @@ def _ramp_up(facts: _Facts) -> Iterator[Target]:
 
 
 def _noise(facts: _Facts, plan: str) -> float:
-    """Half widths of both intervals together: a smaller difference is not significant. NaN where unknown."""
+    """Return the combined half width of both intervals: a smaller difference is not significant. NaN if unknown."""
     cells = facts.found.get(plan, {})
     if facts.ours not in cells or "oracle" not in cells:
         return math.nan

@@ -1,4 +1,4 @@
-"""CARICO's scheduler in the twin: its own state and cycle, told by messages and by the API as the real one is."""
+"""CARICO's scheduler in the twin: the service's own state and cycle, fed by messages and the API."""
 
 import random
 
@@ -7,14 +7,14 @@ from carico_scheduler import state
 from carico_scheduler.decide import cycle
 from carico_scheduler.intake import advertisements
 from carico_scheduler.rules import policy
-from carico_twin import api_objects, records
+from carico_twin import records
 from carico_twin.schedulers import port
 
 BINDS_A_CYCLE = 32
 
 
 class Carico:
-    """Takes advertisements in as they arrive."""
+    """The scheduler service's state, intake and cycle."""
 
     def __init__(self, cluster: port.Cluster, rules: policy.Policy, seed: int) -> None:
         self._cluster = cluster
@@ -31,32 +31,32 @@ class Carico:
                 self.joined(index)
 
     def offer(self, record: records.PodRecord) -> None:
-        """A Pod waits for a node."""
+        """Queue a Pod."""
         self._records[record.uid] = record
-        self.state.put_pod(api_objects.pod(record), self._cluster.now_s)
+        self.state.put_pod(records.api_pod(record), self._cluster.now_s)
 
     def started(self, record: records.PodRecord) -> None:
-        """The API shows the Pod as running: from now on its node is to account for it."""
+        """Note that the API shows the Pod as running: from now on its node must account for it."""
         if record.uid in self._records:
-            shown = api_objects.pod(record, node=api_objects.node_name(record.node), phase="Running")
+            shown = records.api_pod(record, node=records.node_name(record.node), phase="Running")
             self.state.put_pod(shown, self._cluster.now_s)
 
     def ended(self, record: records.PodRecord) -> None:
-        """The API shows the Pod as terminal."""
+        """Note that the API shows the Pod as terminal."""
         self._records.pop(record.uid, None)
         self.state.remove_pod(record.uid)
 
     def joined(self, node: int) -> None:
-        """The API shows a node."""
+        """Note that the API shows a node."""
         hardware = self._cluster.nodes[node].machine.hardware
-        self.state.put_node(api_objects.node(node, cores=hardware.cores, size=hardware.memory_bytes))
+        self.state.put_node(records.api_node(node, cores=hardware.cores, size=hardware.memory_bytes))
 
     def hear(self, said: messages.Advertisement) -> None:
-        """An advertisement has come."""
+        """Take in an advertisement."""
         self.intake.store(said.node, said, self._cluster.now_s)
 
     def step(self) -> None:
-        """Takes in what has come, and runs cycles until nothing more can be placed."""
+        """Decode new advertisements, and run cycles until nothing more can be placed."""
         now_s = self._cluster.now_s
         for heard in self.intake.drain(most=100_000):
             self.state.put_advertisement(heard, now_s)
@@ -75,7 +75,7 @@ class Carico:
         record.advertised_seq = placed.row.seq
         overrun = placed.free is None or placed.free < self._rules.threshold
         self._cluster.bind(record, node, overrun=overrun)
-        self.state.put_pod(api_objects.pod(record, node=name), now_s)
+        self.state.put_pod(records.api_pod(record, node=name), now_s)
 
     def _dropped(self, subject: str, reason: str, detail: str) -> None:
         self.dropped[reason] = self.dropped.get(reason, 0) + 1

@@ -1,9 +1,9 @@
-"""A load-aware scorer that scrapes usage every 30 s, Trimaran's TargetLoadPacking as kube-scheduler runs it.
+"""Load-aware plugins of kube-scheduler, with usage scraped every 30 s.
 
-Filter: requests, as kube-scheduler. Score: usage as last scraped, plus 1.5 x the request of every Pod bound since the
-scrape (1 core where it states none: both are Trimaran's defaults), against a target of 40 %: up to it the score grows
-with usage, above it it falls. Koordinator's LoadAware is the same idea with usage thresholds as a filter: 65 % CPU,
-95 % memory, no Pod where last scraped usage with the estimate of new Pods is above.
+Trimaran's TargetLoadPacking filters by requests, as kube-scheduler does. Its score is the last scraped usage plus 1.5 x
+the request of every Pod bound since the scrape (1 core without a request; both are Trimaran's defaults), compared with
+a target of 40 %: up to the target the score grows with usage, above it it falls. Koordinator's LoadAware also filters
+by usage: no Pod where scraped usage plus the estimate of new Pods is above 65 % CPU or 95 % memory.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from carico_twin import events, records
+from carico_twin import records, virtual_time
 from carico_twin.schedulers import port, slots
 
 SCRAPE_EVERY_S = 30.0
@@ -29,18 +29,22 @@ ESTIMATE_CORES, ESTIMATE_BYTES = 0.25, 200.0 * 1024**2
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LoadAwareOptions:
-    """way: whose rules. request_cores, request_bytes: what Pods state, None: as recorded."""
+    """way: whose rules. request_cores, request_bytes: replace the Pods' requests; None: as recorded."""
 
     way: Literal["trimaran", "koordinator"] = "trimaran"
     request_cores: float | None = None
     request_bytes: float | None = None
 
 
-class LoadAware(slots.Kube):
-    """kube-scheduler's filter, with usage in place of requests where it ranks."""
+class LoadAware(slots.KubeScheduler):
+    """kube-scheduler's filter, ranking by usage instead of requests."""
 
     def __init__(
-        self, cluster: port.Cluster, options: LoadAwareOptions, timeline: events.Timeline, rng: np.random.Generator
+        self,
+        cluster: port.Cluster,
+        options: LoadAwareOptions,
+        timeline: virtual_time.Timeline,
+        rng: np.random.Generator,
     ) -> None:
         requests = slots.KubeOptions(request_cores=options.request_cores, request_bytes=options.request_bytes)
         super().__init__(cluster, requests, rng)
@@ -54,7 +58,7 @@ class LoadAware(slots.Kube):
         self._held = np.zeros(count)
         self._busy_s = np.zeros(count)
         self._scraped_s = 0.0
-        # Pods that no scrape has shown for its whole length, oldest first: when bound, where, and as what they count.
+        # Pods that have not run during a whole scrape interval, oldest first: when bound, node, and estimates.
         self._recent: dict[str, tuple[float, int, float, float]] = {}
         self._extra_cores = np.zeros(count)
         self._extra_bytes = np.zeros(count)
@@ -76,7 +80,7 @@ class LoadAware(slots.Kube):
         self._timeline.after(0.0, self.step)
 
     def _forget(self, now_s: float) -> None:
-        """A scrape shows what ran during the whole of it; Pods bound later stay estimated."""
+        """Drop the estimates of Pods that ran during the whole scrape interval; later Pods stay estimated."""
         while self._recent:
             uid = next(iter(self._recent))
             if self._recent[uid][0] >= now_s - SCRAPE_EVERY_S:
@@ -96,7 +100,7 @@ class LoadAware(slots.Kube):
             self._extra_cores[node] += cores
             self._extra_bytes[node] += size
         elif sign < 0 and record.uid in self._recent:
-            # Both take a Pod that has ended out of their caches; its usage goes with the next scrape.
+            # Both plugins remove a Pod that has ended from their caches; its usage disappears with the next scrape.
             self._drop(record.uid)
 
     def _estimate(self, record: records.PodRecord) -> tuple[float, float]:

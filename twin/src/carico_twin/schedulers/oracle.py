@@ -1,7 +1,7 @@
-"""Oracle: knows every Pod's true cost and how many core-seconds are left, and places without delay or doubt.
+"""Oracle: knows every Pod's true cost, and places it at once.
 
-It keeps the runnable tasks of every node at or below `tasks_per_core` a core and its memory below the ceiling, giving
-a Pod to the node with most room.
+It keeps the runnable tasks of every node at or below `tasks_per_core` per core and its memory below the ceiling, and
+places a Pod on the node with most room.
 """
 
 import collections
@@ -15,7 +15,7 @@ MEMORY_CEILING = 0.95
 
 
 class Oracle:
-    """True costs, placed at once; the exit of a Pod is known as it happens."""
+    """Places by true costs; knows of a Pod's exit at once."""
 
     def __init__(self, cluster: port.Cluster, *, tasks_per_core: float = 1.0) -> None:
         self._cluster = cluster
@@ -27,23 +27,23 @@ class Oracle:
         self._queues: dict[str, collections.deque[records.PodRecord]] = {}
 
     def offer(self, record: records.PodRecord) -> None:
-        """A Pod waits for a node."""
+        """Queue a Pod."""
         self._queues.setdefault(record.job, collections.deque()).append(record)
 
     def ended(self, record: records.PodRecord) -> None:
-        """Nothing: it has known since the exit."""
+        """Do nothing: `exited` was called before."""
 
     def exited(self, record: records.PodRecord) -> None:
-        """Its cores and memory are free again."""
+        """Free the Pod's cores and memory."""
         self._room[record.node] += record.work.most_threads
         self._bytes[record.node] += record.work.memory_bytes
 
     def joined(self, node: int) -> None:
-        """A node has come, empty."""
+        """Add a node, empty."""
         self._room[node] = self._cores[node]
 
     def step(self) -> None:
-        """Places Pods, oldest job first."""
+        """Place Pods, oldest job first."""
         for queue in self._queues.values():
             while queue and self._place(queue[0]):
                 queue.popleft()

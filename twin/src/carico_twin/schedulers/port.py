@@ -1,4 +1,4 @@
-"""What a scheduler of the twin is given and asked."""
+"""The port of the twin's schedulers."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,7 +7,7 @@ from carico_twin import kubelet, records
 
 
 class Cluster(Protocol):
-    """What a scheduler may do and see of the cluster through the API."""
+    """What a scheduler may see of the cluster and do there."""
 
     @property
     def now_s(self) -> float:
@@ -16,29 +16,29 @@ class Cluster(Protocol):
 
     @property
     def nodes(self) -> Sequence[kubelet.TwinNode]:
-        """The nodes. Only an oracle may look into them; others go by their hardware."""
+        """The nodes. Only an oracle may read more of them than their hardware."""
         ...
 
     def bind(self, record: records.PodRecord, node: int, *, overrun: bool = False) -> None:
-        """Binds a Pod; `overrun` where the scheduler's own rule did not allow it (to be counted)."""
+        """Bind a Pod; `overrun` counts a bind that the scheduler's own rule did not allow."""
         ...
 
 
-class Scheduler(Protocol):
+class TwinScheduler(Protocol):
     """Places Pods."""
 
     def offer(self, record: records.PodRecord) -> None:
-        """A Pod waits for a node."""
+        """Queue a Pod."""
         ...
 
     def ended(self, record: records.PodRecord) -> None:
-        """The API shows a bound Pod as terminal."""
+        """Note that the API shows a bound Pod as terminal."""
         ...
 
     def joined(self, node: int) -> None:
-        """The API shows a node that was not there at the start (`TwinNode.is_up` False)."""
+        """Note that the API shows a node that was not there at the start (`TwinNode.is_up` False)."""
         ...
 
     def step(self) -> None:
-        """Places what can be placed; called after each event that may have made room."""
+        """Place what can be placed; called after each event that may have freed room."""
         ...

@@ -1,8 +1,9 @@
-"""Schedulers that know no usage: kube-scheduler by requests, and a constant number of Pods a node.
+"""Schedulers that do not use telemetry: kube-scheduler by requests, and a constant number of Pods per node.
 
 Kubernetes v1.33 kube-scheduler, default profile (kubernetes.io/docs/reference/scheduling/config): NodeResourcesFit
 with LeastAllocated (or MostAllocated) and NodeResourcesBalancedAllocation, each of weight 1, integer scores of 0 to
-100; from 100 nodes on it looks at (50 - nodes / 125) %, at least 5 % and at least 100 nodes, from where it stopped.
+100. From 100 nodes on it stops searching at (50 - nodes / 125) % feasible nodes, at least 5 % and at least 100, and the
+next search continues there.
 """
 
 import collections
@@ -23,7 +24,7 @@ Floats = npt.NDArray[np.float64]
 DEFAULT_CORES = 0.1
 DEFAULT_BYTES = 200.0 * 1024**2
 MIN_FEASIBLE = 100
-# What DaemonSets and the kubelet's reserve keep: published 500m fills seven on four cores, 100m 37.
+# Reserved for DaemonSets and the kubelet: in the published figures four cores take 7 Pods of 500m, 37 of 100m.
 RESERVED_CORES = 0.25
 RESERVED_BYTES = 0.4 * 2**30
 POD_LIMIT = 110
@@ -31,9 +32,9 @@ POD_LIMIT = 110
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class KubeOptions:
-    """request_cores, request_bytes: in place of what Pods state, None: as stated. strategy: of NodeResourcesFit.
+    """request_cores, request_bytes: replace the Pods' requests; None: as stated. strategy: of NodeResourcesFit.
 
-    reserved_cores, reserved_bytes: what DaemonSets and the kubelet's reserve keep of a node.
+    reserved_cores, reserved_bytes: reserved on each node for DaemonSets and the kubelet.
     """
 
     request_cores: float | None = None
@@ -43,7 +44,7 @@ class KubeOptions:
     reserved_bytes: float = RESERVED_BYTES
 
 
-class Kube:
+class KubeScheduler:
     """kube-scheduler by requests."""
 
     def __init__(self, cluster: port.Cluster, options: KubeOptions, rng: np.random.Generator) -> None:
@@ -56,31 +57,31 @@ class Kube:
         self._bytes = np.array([each.memory_bytes - options.reserved_bytes for each in hardware])
         self._used_cores = np.zeros(len(hardware))
         self._used_bytes = np.zeros(len(hardware))
-        # What scoring counts for Pods without requests.
+        # The same with scoring's defaults for Pods without requests.
         self._seen_cores = np.zeros(len(hardware))
         self._seen_bytes = np.zeros(len(hardware))
-        # A node that the cluster does not have yet is as one that is full of Pods.
+        # A node that has not joined yet is treated as full.
         self._pods = np.array([0 if node.is_up else POD_LIMIT for node in cluster.nodes])
         self._next = 0
         self._blocked = False
 
     def offer(self, record: records.PodRecord) -> None:
-        """A Pod waits for a node."""
+        """Queue a Pod."""
         self._queue.append(record)
         self._blocked = False
 
     def ended(self, record: records.PodRecord) -> None:
-        """Its requests are free again."""
+        """Free the Pod's requests."""
         self._count(record, -1)
         self._blocked = False
 
     def joined(self, node: int) -> None:
-        """A node has come, empty."""
+        """Add a node, empty."""
         self._pods[node] = 0
         self._blocked = False
 
     def step(self) -> None:
-        """Places Pods oldest first; one that fits nowhere does not hold the others up."""
+        """Place Pods oldest first; one that fits nowhere does not block the others."""
         if self._blocked:
             return
         refused: list[records.PodRecord] = []
@@ -164,19 +165,19 @@ class Constant:
         self._queue: collections.deque[records.PodRecord] = collections.deque()
 
     def offer(self, record: records.PodRecord) -> None:
-        """A Pod waits for a node."""
+        """Queue a Pod."""
         self._queue.append(record)
 
     def ended(self, record: records.PodRecord) -> None:
-        """Its place is free again."""
+        """Free the Pod's place."""
         self._pods[record.node] -= 1
 
     def joined(self, node: int) -> None:
-        """A node has come, empty."""
+        """Add a node, empty."""
         self._pods[node] = 0
 
     def step(self) -> None:
-        """Places Pods oldest first."""
+        """Place Pods oldest first."""
         while self._queue:
             left = (self._most - self._pods) / self._most
             node = int(left.argmax())

@@ -1,15 +1,28 @@
-"""Amounts of a dimension as people read them, each with its unit. The web page's format.js keeps to the same rules."""
+"""Amounts with their units: formatted for people, and parsed from Kubernetes quantities.
 
+The web page's format.js follows the same rules.
+"""
+
+import functools
+import re
 from collections.abc import Mapping
 
-# Dimensions whose scale is bytes; any other is a share of time, such as the CPU's.
+# Dimensions whose scale is bytes. Any other is a share of time, as the CPU's is.
 IN_BYTES = frozenset({"memory", "gpu_memory"})
-# What a dimension is counted in; those in bytes are `IN_BYTES`, all others shares of the whole.
+# Units of the dimensions that are counted. Those in `IN_BYTES` are bytes; all others are shares of the whole.
 _COUNTED: Mapping[str, str] = {"cpu": "tasks", "gpu": "GPUs"}
 _RATES: Mapping[str, str] = {"network": "B/s"}
 _PREFIXES = ("", "k", "M", "G", "T")
-# Rounded to no more digits than are shown, 999.5 would be 1000 of a smaller unit, and 99.95 would have four digits.
+# From these values on, rounding adds a digit: 999.5 would show as 1000 of the smaller unit, 99.95 as four digits.
 _STEP_AT, _WHOLE_FROM, _TWO_DIGITS_FROM = 999.5, 99.95, 9.95
+# https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+# Kubernetes keeps at most 18 digits of precision; a longer text is no amount of anything.
+QUANTITY_MAX = 64
+_SUFFIX = {
+    "": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
+    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60,
+}  # fmt: skip
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([numkMGTPE]|[KMGTPE]i)?")
 
 
 def text(dimension: str, value: float) -> str:
@@ -29,7 +42,7 @@ def text(dimension: str, value: float) -> str:
 
 
 def text_with_sd(dimension: str, mean: float, sd: float, *, sign: str = "± ") -> str:
-    """Return a mean and its standard deviation in one unit, to the digits that such a deviation leaves.
+    """Return a mean and its standard deviation in one unit, without digits that the deviation makes meaningless.
 
     >>> text_with_sd("cpu", 2.3611, 0.0539), text_with_sd("memory", 1.3e6, 5.24e5), text_with_sd("memory", 6e8, 4e7)
     ('2.36 ± 0.05 tasks', '1.3 ± 0.5 MB', '600 ± 40 MB')
@@ -44,7 +57,7 @@ def text_with_sd(dimension: str, mean: float, sd: float, *, sign: str = "± ") -
 
 
 def pods_with_sd(mean: float, sd: float, *, sign: str = "± ") -> str:
-    """Pods, of which parts count, and their standard deviation, both to the same digit; what follows says "Pods".
+    """Return a fractional number of Pods and its standard deviation, to the same digit; the caller adds the unit.
 
     >>> pods_with_sd(2.25, 0.449), pods_with_sd(-0.04, 0.4), pods_with_sd(2777.1, 13.3)
     ('2.2 ± 0.4', '0.0 ± 0.4', '2777 ± 13')
@@ -63,12 +76,36 @@ def plural(count: int, what: str) -> str:
 
 
 def number(value: float, digits: int) -> str:
-    """Return a number to so many digits behind the point; what is shown as zero has no minus.
+    """Return a number with this many decimals; a zero never has a minus sign.
 
     >>> number(-0.04, 1), number(2.04, 1), number(-1.26, 1)
     ('0.0', '2.0', '-1.3')
     """
     return f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def parse_quantity(text: str | int | float) -> float:
+    """Return the value of a quantity in its base unit (cores, bytes, pieces).
+
+    >>> parse_quantity("250m"), parse_quantity("1Ki"), parse_quantity(2)
+    (0.25, 1024.0, 2.0)
+
+    Raises `ValueError` if it is not a quantity.
+    """
+    written = str(text)
+    # Checked before anything is cached, so that the cache is bounded in bytes.
+    if len(written) > QUANTITY_MAX:
+        raise ValueError(f"got {len(written)} characters, expected a Kubernetes quantity such as 250m or 1Gi")
+    return _parse_quantity(written)
+
+
+# Pods come from few templates, so the same quantities recur.
+@functools.lru_cache(maxsize=4096)
+def _parse_quantity(text: str) -> float:
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise ValueError(f"got {text!r}, expected a Kubernetes quantity such as 250m or 1Gi")
+    return float(match[1]) * _SUFFIX[match[2] or ""]
 
 
 def _sized(dimension: str) -> str | None:

@@ -1,7 +1,7 @@
-"""Pods and Nodes of the Kubernetes API, reduced to what CARICO uses."""
+"""Pods and Nodes of the Kubernetes API, reduced to what CARICO uses; which taints a Pod tolerates."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from carico_core.domain import constraints as limits
@@ -10,6 +10,9 @@ SCHEDULER_NAME = "carico"
 # Kubernetes' own default for pods per node: https://kubernetes.io/docs/setup/best-practices/cluster-large/
 DEFAULT_POD_LIMIT = 110
 TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
+# Effects of taints: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
+_REFUSING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+_PREFER_NO_SCHEDULE = "PreferNoSchedule"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +25,7 @@ class Owner:
 
 
 class DaemonSet(NamedTuple):
-    """A DaemonSet, reduced to what tells that it exists."""
+    """A DaemonSet, reduced to what identifies it."""
 
     namespace: str
     uid: str
@@ -48,9 +51,10 @@ class Taint:
 
 
 class Pod(NamedTuple):
-    """A Pod, reduced. Times are Unix seconds; requests are summed by the rules of the scheduler (cores, bytes).
+    """A Pod, reduced. Times are Unix seconds; requests (cores, bytes) are summed as kube-scheduler does.
 
-    A NamedTuple: each event of a Pod makes one, and a frozen dataclass of so many fields takes three times as long.
+    A NamedTuple, because every event of a Pod creates one: a frozen dataclass with as many fields takes three times as
+    long.
     """
 
     namespace: str
@@ -68,16 +72,16 @@ class Pod(NamedTuple):
     tolerations: tuple[Toleration, ...]
     owner: Owner | None
     image: str
-    # True for the API's copy of a static Pod, as a kubelet makes it.
+    # True for a mirror Pod: the copy of a static Pod that its kubelet creates in the API.
     is_mirror: bool
     request_cores: float
     request_bytes: float
-    # Names of constraints that the Pod states and this version does not evaluate: the Pod waits, with an Event.
+    # Constraints of the Pod that this version cannot evaluate: the Pod waits, and an Event names them.
     unsupported: tuple[str, ...]
     scheduling_gates: tuple[str, ...] = ()
     # Requests of every other resource by name, in its own unit.
     request_others: tuple[tuple[str, float], ...] = ()
-    # None: nothing but what stands above.
+    # None: no constraints besides those above.
     constraints: limits.Constraints | None = None
 
     @property
@@ -87,12 +91,12 @@ class Pod(NamedTuple):
 
     @property
     def claims_daemon_set(self) -> bool:
-        """True if it says that a DaemonSet controls it. Who creates a Pod may say so of any DaemonSet."""
+        """Whether it names a DaemonSet as its controller, which any creator of a Pod can do: it proves nothing."""
         return self.owner is not None and self.owner.kind == "DaemonSet"
 
     @property
     def is_terminal(self) -> bool:
-        """True where its containers have ended for good."""
+        """Whether its containers have ended for good."""
         return self.phase in TERMINAL_PHASES
 
 
@@ -113,3 +117,39 @@ class Node:
     pod_limit: int
     # Every other resource by name, in its own unit.
     allocatable_others: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
+    """Return whether one of the tolerations matches the taint."""
+    return any(_matches(toleration, taint) for toleration in tolerations)
+
+
+def refusing_taint(node: Node, tolerations: Iterable[Toleration]) -> Taint | None:
+    """Return the node's first taint that refuses a Pod with these tolerations; None if there is none."""
+    tolerations = tuple(tolerations)
+    for taint in node.taints:
+        if taint.effect in _REFUSING_EFFECTS and not tolerates(tolerations, taint):
+            return taint
+    return None
+
+
+def count_prefer_no_schedule(node: Node, tolerations: Iterable[Toleration]) -> int:
+    """Return how many PreferNoSchedule taints of the node are not tolerated."""
+    tolerations = tuple(tolerations)
+    return sum(taint.effect == _PREFER_NO_SCHEDULE and not tolerates(tolerations, taint) for taint in node.taints)
+
+
+def has_prefer_no_schedule(node: Node) -> bool:
+    """Return whether the node has a PreferNoSchedule taint."""
+    return any(taint.effect == _PREFER_NO_SCHEDULE for taint in node.taints)
+
+
+def _matches(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    # An empty key requires Exists; the API refuses it with Equal. Lt and Gt are behind a feature gate in Kubernetes.
+    return toleration.operator == "Equal" and bool(toleration.key) and toleration.value == taint.value

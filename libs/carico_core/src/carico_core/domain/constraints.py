@@ -1,7 +1,7 @@
-"""What a Pod requires and prefers of its node besides resources and taints: parsed once, and hashable.
+"""What a Pod requires and prefers of its node, besides resources and taints: parsed once, and hashable.
 
-Terms stand as Kubernetes' scheduler uses them: a term's namespaces are written out (the Pod's own where it names none),
-and the keys of matchLabelKeys and mismatchLabelKeys are requirements of the selector.
+Terms are in the form that kube-scheduler uses: a term's namespaces are explicit (the Pod's own if it names none), and
+the keys of matchLabelKeys and mismatchLabelKeys are requirements of the selector.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ DEFAULT_PROTOCOL = "TCP"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PodTerm:
-    """Pods of these labels, in any of the namespaces or in one that the selector matches, per domain of a label."""
+    """Pods that the selector matches, in the listed or selected namespaces; `topology_key` names the domain's label."""
 
     topology_key: str
     selector: selectors.Selector
@@ -24,7 +24,7 @@ class PodTerm:
     namespace_selector: selectors.Selector = None
 
     def matches(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-        """Return whether a Pod of this namespace and these labels is meant."""
+        """Return whether the term applies to a Pod with this namespace and these labels."""
         if namespace not in self.namespaces and not selectors.matches(self.namespace_selector, namespace_labels):
             return False
         return selectors.matches(self.selector, labels)
@@ -39,12 +39,12 @@ class Spread:
     selector: selectors.Selector
     max_skew: int
     min_domains: int = 1
-    # Whether nodes that the Pod's node affinity, or its tolerations, rule out are left out of the count.
+    # Whether nodes that the Pod's node affinity (or its tolerations) rules out are excluded from the count.
     honours_affinity: bool = True
     honours_taints: bool = False
     # ScheduleAnyway: a preference.
     is_soft: bool = False
-    # True where the selector matches the Pod itself.
+    # True if the selector matches the Pod itself.
     is_self: bool = True
 
 
@@ -57,7 +57,7 @@ class HostPort:
     port: int
 
     def conflicts(self, other: "HostPort") -> bool:
-        """Return whether both cannot be had on one node; 0.0.0.0 is every address."""
+        """Return whether one node cannot give both; 0.0.0.0 is every address."""
         if self.port != other.port or self.protocol != other.protocol:
             return False
         return self.address == other.address or ANY_ADDRESS in (self.address, other.address)
@@ -65,7 +65,7 @@ class HostPort:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """A volume named in the Pod itself that one node gives to one writer; any shared name makes it the same disk."""
+    """An inline volume that a node gives to one writer only. Two with a name in common are the same disk."""
 
     kind: str
     names: tuple[str, ...]
@@ -100,20 +100,20 @@ class VolumeClaimUse:
 
     namespace: str
     name: str
-    # The UID that must own the claim, where it is made for one Pod (generic ephemeral volume).
+    # The UID that must own the claim, if it belongs to one Pod (generic ephemeral volume).
     owner_uid: str | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class Constraints:
-    """Every constraint of one Pod. A Pod without any has None in its place, so that it costs nothing."""
+    """Every constraint of one Pod. A Pod without constraints has None instead, which costs nothing."""
 
     # None: no required node affinity; (): one that matches nothing.
     node_terms: selectors.NodeTerms | None = None
     affinity: tuple[PodTerm, ...] = ()
     anti_affinity: tuple[PodTerm, ...] = ()
-    # True where the Pod's own labels match all terms of `affinity`: the first of a group, if of a namespace that the
-    # terms mean, may then go anywhere. `namespace` is the Pod's, where it has such terms.
+    # True if the Pod's own labels match all terms of `affinity`: the first Pod of a group may then go anywhere, if the
+    # terms also apply to its namespace. `namespace` is the Pod's, if it has such terms.
     is_own_peer: bool = False
     namespace: str = ""
     spreads: tuple[Spread, ...] = ()

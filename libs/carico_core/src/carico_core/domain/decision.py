@@ -41,7 +41,7 @@ class Reason(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """One node refused at one stage, in words a person can act on."""
+    """Why one node was refused, in words that a person can act on."""
 
     reason: Reason
     detail: str
@@ -49,7 +49,7 @@ class Rejection:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A node as the decision saw it. Capacities in Pods, ages in seconds; None: nothing advertised."""
+    """A node as the decision saw it. Capacities are in Pods, ages in seconds; None: not advertised."""
 
     node: str
     capacity: float | None
@@ -73,7 +73,7 @@ class Decision:
     uid: str
     outcome: Outcome
     node: str | None
-    # Capacity minus reserved on the chosen node before this Pod was added, and the threshold it had to reach.
+    # Capacity minus reservations on the chosen node, before this Pod was added; and the threshold that it had to reach.
     free: float | None
     threshold: float
     attempt: int

@@ -2,10 +2,10 @@
 
     CaricoError                what failed, what was got, what was expected, what to do
     +-- SettingsError          a setting that cannot be used                       (exit code 2)
-    +-- BadName                a name that Kubernetes would not accept
+    +-- BadName                a name that is not valid in Kubernetes
     +-- MessageError           a message that a reader drops; carries a Drop reason and the path of the bad field
     +-- BusError               the bus refused or could not be used
-    |   +-- BusUnavailable     not reachable now; waiting and trying again may help
+    |   +-- BusUnavailable     not reachable now; retrying may help
     |   +-- BusTooOld          the server is older than what CARICO needs         (exit code 2)
     |   +-- StreamMismatch     a stream exists with another configuration         (exit code 2)
     +-- ApiError               the Kubernetes API answered with a Status
@@ -14,9 +14,9 @@
     |   +-- ApiSilent          it did not answer in time
     +-- KubeconfigError        a kubeconfig that cannot be used                    (exit code 2)
     +-- RecordingError         a recording or log that cannot be replayed          (exit code 2)
-    +-- EnvironmentUnfit       this machine lacks what was asked for               (exit code 2)
+    +-- EnvironmentUnfit       this machine lacks something that is required       (exit code 2)
 
-Errors with "exit code 2" are for the user to fix: a main prints the one line and stops.
+Errors with "exit code 2" are for the user to fix: the program prints one line and stops.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ class SettingsError(UserError):
 
 
 class EnvironmentUnfit(UserError):
-    """This machine lacks what was asked for."""
+    """This machine lacks something that is required."""
 
 
 class KubeconfigError(UserError):
@@ -44,7 +44,7 @@ class KubeconfigError(UserError):
 
 
 class RecordingError(UserError):
-    """A recording or an agent's log that cannot be read: which file, where in it, what was got and expected."""
+    """A recording or an agent's log that cannot be read: the file, the place in it, what was found and expected."""
 
     def __init__(self, file: str, where: str, *, got: str, expected: str) -> None:
         self.file = file
@@ -55,7 +55,7 @@ class RecordingError(UserError):
 
 
 class BadName(CaricoError):
-    """A name that Kubernetes would not accept."""
+    """A name that is not valid in Kubernetes."""
 
     def __init__(self, kind: str, got: str) -> None:
         self.kind = kind
@@ -96,7 +96,7 @@ class BusError(CaricoError):
 
 
 class BusUnavailable(BusError):
-    """The bus is not reachable now; waiting and trying again may help."""
+    """The bus is not reachable now; retrying may help."""
 
 
 class BusTooOld(BusError, UserError):
@@ -109,7 +109,7 @@ class BusTooOld(BusError, UserError):
 
 
 class StreamMismatch(BusError, UserError):
-    """A stream or consumer exists with another configuration than CARICO's."""
+    """A stream or consumer exists with a configuration that is not CARICO's."""
 
     def __init__(self, *, name: str, differences: tuple[str, ...]) -> None:
         self.name = name
@@ -121,11 +121,11 @@ class StreamMismatch(BusError, UserError):
 
 
 class ApiUnavailable(CaricoError):
-    """The Kubernetes API could not be reached or is overloaded; trying again may help."""
+    """The Kubernetes API could not be reached or is overloaded; retrying may help."""
 
 
 class ApiSilent(ApiUnavailable):
-    """The Kubernetes API did not answer in time, over a connection that still stands."""
+    """The Kubernetes API did not answer in time, on a connection that is still open."""
 
 
 @dataclasses.dataclass
@@ -154,7 +154,7 @@ class Gone(ApiError):
 
 
 class Forbidden(ApiError):
-    """401 or 403: not known, or not allowed."""
+    """401 or 403: not authenticated, or not authorized."""
 
 
 class Invalid(ApiError):

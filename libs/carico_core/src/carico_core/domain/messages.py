@@ -1,9 +1,9 @@
-"""What is said on the bus, as records: the meaning of each field; its bytes are `carico_core.wire`'s.
+"""The messages of the bus as records, with the meaning of each field. `carico_core.wire.messages` encodes them.
 
-Units: times are wall-clock nanoseconds (`_ns`) of the writer; usage, direction and signal are in parts of a full
-node (0 = free, 1 = exhausted); costs of our own modes in physical units (tasks for "cpu", bytes for "memory").
-Every writer states `boot` (16 hex digits, its start in ns with random low bits: later starts sort higher) and a
-`seq` that grows by one a message.
+Units: times are the writer's wall clock in nanoseconds (`_ns`). Usage, direction and signal are shares of a full node
+(0 = free, 1 = exhausted). Costs of our own modes are in physical units (tasks for "cpu", bytes for "memory").
+Every message has a `boot` (16 hex digits: the writer's start in ns with random low bits, so later starts sort higher)
+and a `seq` that grows by one per message.
 """
 
 import dataclasses
@@ -15,10 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 SCHEMA_VERSION = 1
-# One class for all Pods, where classes are not told apart.
+# The one class of all Pods, if classes are not distinguished.
 ANY_CLASS = "*"
-# Pods of a class that no advertisement names: not measured yet.
+# Stands for every class that the advertisement does not name: not measured yet.
 NEW_CLASS = "?"
+
+# How far a class's cost differs between nodes, as a share of it; from the quick twin, where .1 to .5 changed nothing.
+# The weight of a node's evidence is 1 / (v + (BETWEEN_NODES c)^2), both where evidence is fused and where a node
+# subtracts its own part (design, section 7, step 6).
+BETWEEN_NODES = 0.2
+# A smaller variance counts as none, so that its weight cannot overflow.
+EXACT_BELOW = 1e-200
 
 Array = npt.NDArray[np.float64]
 
@@ -33,9 +40,9 @@ class Mode(enum.StrEnum):
 
 
 class Estimate(NamedTuple):
-    """A mean and its standard deviation, in the unit of what it is of.
+    """A mean and its standard deviation, in the unit of the quantity.
 
-    A NamedTuple, as `ClassCapacity`: every message of a node has several, and a frozen dataclass takes twice as long.
+    A NamedTuple, like `ClassCapacity`: every message has several, and a frozen dataclass takes twice as long.
     """
 
     mean: float
@@ -43,7 +50,7 @@ class Estimate(NamedTuple):
 
 
 class ClassCapacity(NamedTuple):
-    """What one more Pod of a class would cost on a node, cautiously: mean plus one sd per dimension."""
+    """The cautious cost of one more Pod of a class on a node: mean plus one sd per dimension."""
 
     cost_plus: Mapping[str, float]
     pods: int
@@ -52,7 +59,7 @@ class ClassCapacity(NamedTuple):
 class Advertisement(NamedTuple):
     """How many more Pods a node can take, and why: subject `carico.v1.capacity.<node>`.
 
-    A NamedTuple, too: a frozen dataclass of so many fields takes three times as long.
+    A NamedTuple, too: a frozen dataclass with as many fields takes three times as long.
     """
 
     node: str
@@ -67,7 +74,7 @@ class Advertisement(NamedTuple):
     baseline: Mapping[str, Estimate]
     cost: Mapping[str, Estimate]
     pods: int
-    # Every UID that `pods` counts, and those that ended within the last 60 s: what the scheduler may release.
+    # Every UID that `pods` counts, and those that ended within the last 60 s: reservations that may be released.
     covers: frozenset[str]
     mode: Mode
     # Filtered usage per dimension; `parts` are the raw shares it is made of ("cpu.utilisation", "cpu.pressure").
@@ -76,13 +83,13 @@ class Advertisement(NamedTuple):
     direction: Mapping[str, float]
     headroom: Mapping[str, float] | None = None
     classes: Mapping[str, ClassCapacity] | None = None
-    # Most Pods that the node takes for now (an unmeasured load may only grow so far).
+    # Maximum number of Pods for now: the growth of an unmeasured load is limited.
     limit: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ClassEvidence:
-    """What one node, or the cluster, has measured of a class of Pods; prior excluded; physical units."""
+    """What one node, or the cluster, has measured about a class of Pods: without prior, in physical units."""
 
     pods: int
     cost: Mapping[str, Estimate]
@@ -92,7 +99,7 @@ class ClassEvidence:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LocalSubspace:
-    """A node's own model: subject `carico.v1.subspace.<node>`. u (d x r) and sigma (r) of its Gram matrix."""
+    """A node's own model: subject `carico.v1.subspace.<node>`. u (d x r) and sigma (r) are those of its Gram matrix."""
 
     node: str
     boot: str
@@ -103,24 +110,24 @@ class LocalSubspace:
     u: Array
     sigma: Array
     samples: int
-    # Live cores: the weight of the node in the model of the cluster.
+    # Live cores: the node's weight in the model of the cluster.
     weight: float
     # What 1.0 is in each dimension, in physical units (cores, bytes).
     scale: Array
     evidence: Mapping[str, ClassEvidence]
-    # The largest filtered Pod count per core this node has carried recently; the cluster's largest bounds the others.
+    # The largest recent filtered Pod count per core on this node; the cluster's largest limits growth on other nodes.
     peak_pods_per_core: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Entry:
-    """The newest that a replica has of one node, as replicas exchange it. `gram` is d x d."""
+    """The newest report of one node, as aggregator replicas exchange it. `gram` is d x d."""
 
     node: str
     boot: str
     seq: int
     ts_ns: int
-    # Age of the entry at the replica that wrote it, so that no two clocks are compared.
+    # Age of the entry at the replica that sent it, so that clocks are not compared.
     age_s: float
     dims: tuple[str, ...]
     gram: Array
@@ -132,15 +139,15 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Partial:
-    """What one aggregator replica tells the others: subject `carico.v1.partial.<replica>`."""
+    """What one aggregator replica sends to the others: subject `carico.v1.partial.<replica>`."""
 
     replica: str
     boot: str
     seq: int
     ts_ns: int
-    # True where `entries` is all the replica has; False where it is what changed.
+    # True if `entries` is everything that the replica has; False if it is what has changed.
     complete: bool
-    # True where the replica has just started and asks the others for all they have.
+    # True if the replica has just started and requests all entries of the others.
     joining: bool
     entries: tuple[Entry, ...]
 

@@ -1,14 +1,25 @@
-"""Names of Kubernetes objects: what is valid, and how they appear as one token of a subject."""
+"""Names: of Kubernetes objects (which are valid, how they become one token of a subject), and of classes of Pods.
+
+Costs are learnt per class. Agent and scheduler name classes by the same rule, so that both mean the same class.
+"""
 
 import re
 
-from carico_core.domain import errors
+from carico_core.domain import cluster, errors
 
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ : RFC 1123 subdomain (253) and label (63).
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _LABEL_ONLY = re.compile(_LABEL)
 SUBDOMAIN_MAX = 253
+# https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#pod-template-hash-label
+_TEMPLATE_HASH = "pod-template-hash"
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
+_APP = "app.kubernetes.io/name"
+# A CronJob adds to its Jobs' names the minute when they are due; generateName adds five characters.
+_GENERATED = re.compile(r"-(?:\d{8,10}|[bcdfghjklmnpqrstvwxz2456789]{5})$")
+# Below the limit for a class's name on the bus (`wire.fields.CLASS_NAME_MAX`); longer names are cut.
+CLASS_MAX = 512
 
 
 def is_subdomain(name: str) -> bool:
@@ -22,12 +33,12 @@ def is_label(name: str) -> bool:
 
 
 def to_token(name: str, *, kind: str = "node") -> str:
-    """Return the subject token of a Node or Pod name: `.` becomes `_`, which no Kubernetes name holds.
+    """Return the subject token of a Node or Pod name: `.` becomes `_`, which no Kubernetes name contains.
 
     >>> to_token("ip-10-0-0-1.ec2.internal")
     'ip-10-0-0-1_ec2_internal'
 
-    Raises `BadName` where the name is not a valid Kubernetes name.
+    Raises `BadName` if the name is not a valid Kubernetes name.
     """
     if not is_subdomain(name):
         raise errors.BadName(kind, name)
@@ -37,9 +48,28 @@ def to_token(name: str, *, kind: str = "node") -> str:
 def from_token(token: str, *, kind: str = "node") -> str:
     """Return the Node or Pod name of a subject token; the inverse of `to_token`.
 
-    Raises `BadName` where the token is not one that `to_token` makes.
+    Raises `BadName` if `to_token` cannot have made the token.
     """
     name = token.replace("_", ".")
     if "." in token or not is_subdomain(name):
         raise errors.BadName(kind, token)
     return name
+
+
+def class_of(pod: cluster.Pod) -> str:
+    """Return the class of a Pod: kind, namespace and name template of its controlling owner.
+
+    The ReplicaSets of one Deployment are one class, and so are the Jobs of one CronJob. A Pod without owner is named
+    after its application label if it has one, else after its image.
+    """
+    owner = pod.owner
+    if owner is None:
+        app = pod.labels.get(_APP)
+        return (f"app/{pod.namespace}/{app}" if app else f"image/{pod.image}")[:CLASS_MAX]
+    name = owner.name
+    template_hash = pod.labels.get(_TEMPLATE_HASH)
+    if template_hash and name.endswith(f"-{template_hash}"):
+        name = name[: -len(template_hash) - 1]
+    else:
+        name = _GENERATED.sub("", name)
+    return f"{owner.kind}/{pod.namespace}/{name}"[:CLASS_MAX]

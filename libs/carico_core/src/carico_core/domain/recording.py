@@ -1,4 +1,4 @@
-"""What a node's telemetry was over a while: raw samples, Pod events and what the node is."""
+"""Recorded telemetry of a node: raw samples, Pod events, and facts about the node."""
 
 import dataclasses
 import enum
@@ -10,9 +10,9 @@ from carico_core.domain import messages
 
 
 class EventKind(enum.StrEnum):
-    """What happened to a Pod at its node, in the order in which it happens; the last one comes after ENDED.
+    """What happened to a Pod on its node, in the usual order; SETTLED comes after ENDED.
 
-    Files name a kind by its place here: new ones are added at the end.
+    Files store the position of a kind in this list, so new kinds are added at the end.
     """
 
     CREATED = "created"
@@ -25,7 +25,7 @@ class EventKind(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PodEvent:
-    """One event; `at_s` on the clock of the samples, `workload` the Pod's class where it is known."""
+    """One event. `at_s` is on the clock of the samples; `workload` is the Pod's class if it is known."""
 
     at_s: float
     kind: EventKind
@@ -35,10 +35,11 @@ class PodEvent:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """The node as its agent found it, and what the samples' columns are.
+    """The node as its agent found it, and the columns of the samples.
 
-    scale: what a share of 1 is per dimension (runnable tasks, bytes). parts: the names of the raw shares beside the
-    dimensions (cpu utilisation, cpu pressure). started_ns: wall clock at `started_s` on the samples' monotonic clock.
+    scale: the physical amount of a share of 1, per dimension (runnable tasks, bytes). parts: names of the raw shares
+    that are recorded with the dimensions (cpu utilisation, cpu pressure). started_ns: wall clock at `started_s`, which
+    is on the samples' monotonic clock.
     """
 
     node: str
@@ -64,7 +65,7 @@ class NodeFacts:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Samples:
-    """times_s: (n,) never going back. values: (n, d) shares by dimension. parts: (n, p), NaN where one was missing."""
+    """times_s: (n,), never decreasing. values: (n, d) shares by dimension. parts: (n, p), NaN if one was missing."""
 
     times_s: messages.Array
     values: messages.Array
@@ -86,7 +87,7 @@ class Samples:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Recording:
-    """A whole recording. `ended`: its writer closed it, rather than being killed."""
+    """A whole recording. `ended`: whether its writer closed it (False: the writer was killed)."""
 
     facts: NodeFacts
     samples: Samples

@@ -1,4 +1,4 @@
-"""Label selectors and node selector terms of Kubernetes, as values that can be compared and hashed.
+"""Label selectors and node selector terms of Kubernetes, comparable and hashable.
 
 https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/ and
 https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-affinity
@@ -24,7 +24,7 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether the labels meet it; one that cannot be understood is met by none."""
+        """Return whether the labels meet it; a requirement that is not valid is never met."""
         value = labels.get(self.key)
         match self.operator:
             case "In":
@@ -40,7 +40,7 @@ class Requirement:
         return False
 
     def _compares(self, value: str) -> bool:
-        """Whole numbers of 64 bits on both sides, as strconv.ParseInt reads them."""
+        """Compare as 64-bit integers, which strconv.ParseInt accepts; False if either side is not one."""
         found, limit = _integer(value), _integer(self.values[0]) if len(self.values) == 1 else None
         if found is None or limit is None:
             return False
@@ -51,7 +51,7 @@ class Requirement:
         return f"{self.key} {self.operator}{values}"
 
 
-# All of them must be met: none at all matches everything, and None (no selector) matches nothing.
+# All requirements must be met: an empty selector matches everything, None (no selector) nothing.
 Selector: TypeAlias = tuple[Requirement, ...] | None
 
 
@@ -72,7 +72,7 @@ class NodeTerm:
     fields: tuple[Requirement, ...] = ()
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Return whether a node of this name and these labels meets it."""
+        """Return whether a node with this name and these labels meets it."""
         if not self.labels and not self.fields:
             return False
         return all(each.matches(labels) for each in self.labels) and all(_names(each, name) for each in self.fields)
@@ -81,19 +81,19 @@ class NodeTerm:
         return " and ".join(map(str, self.labels + self.fields)) or "nothing"
 
 
-# Any of them must match.
+# One of them must match.
 NodeTerms: TypeAlias = tuple[NodeTerm, ...]
 
 
 def any_matches(terms: NodeTerms, name: str, labels: Mapping[str, str]) -> bool:
-    """Return whether a node of this name and these labels meets one of the terms."""
+    """Return whether a node with this name and these labels meets one of the terms."""
     return any(term.matches(name, labels) for term in terms)
 
 
 def _names(requirement: Requirement, name: str) -> bool:
     """Return whether a requirement on a node's fields is met.
 
-    In and NotIn with one value are all that Kubernetes takes here; another makes the term match nothing.
+    Kubernetes accepts only In and NotIn with one value here; anything else makes the term match nothing.
     """
     if requirement.operator not in (IN, NOT_IN) or len(requirement.values) != 1:
         return False

@@ -1,4 +1,4 @@
-"""Objects of Kubernetes' storage, reduced to what decides where a Pod with volumes may go."""
+"""Kubernetes storage objects, reduced to what decides where a Pod with volumes may go."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ class VolumeClaim:
     uid: str
     resource_version: str
     storage_class: str
-    # The PersistentVolume it names, "" where none yet; it is bound once the controller has also said so.
+    # The PersistentVolume that it names, "" if none yet; it is bound once the controller has confirmed it (`is_bound`).
     volume: str
     is_bound: bool
     is_lost: bool
@@ -32,13 +32,13 @@ class VolumeClaim:
 
     @property
     def is_exclusive(self) -> bool:
-        """True where one Pod of the whole cluster may use it (ReadWriteOncePod)."""
+        """Whether only one Pod of the whole cluster may use it (ReadWriteOncePod)."""
         return "ReadWriteOncePod" in self.access_modes
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRef:
-    """The claim that a volume is kept for; an empty `uid` means whichever has the name."""
+    """The claim that a volume is reserved for; an empty `uid` means any claim with that name."""
 
     namespace: str
     name: str
@@ -70,7 +70,7 @@ class Volume:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StorageClass:
-    """A StorageClass. `topologies`: where it can make volumes, () everywhere."""
+    """A StorageClass. `topologies`: where it can provision volumes; () is everywhere."""
 
     name: str
     provisioner: str
@@ -80,7 +80,7 @@ class StorageClass:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CsiNode:
-    """The most volumes that a node attaches, per CSI driver that states a limit."""
+    """The maximum number of volumes that a node attaches, per CSI driver that reports a limit."""
 
     name: str
     limits: Mapping[str, int]
@@ -96,7 +96,7 @@ class Namespace:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """A VolumeAttachment: a volume that a CSI driver holds on a node, whether or not a Pod there uses it."""
+    """A VolumeAttachment: a volume that a CSI driver has attached to a node, whether or not a Pod uses it there."""
 
     name: str
     node: str
@@ -114,7 +114,7 @@ class CsiDriver:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """A CSIStorageCapacity: the largest volume that a class can make on the nodes that the selector matches."""
+    """A CSIStorageCapacity: the largest volume that a class can provision on the nodes that the selector matches."""
 
     namespace: str
     name: str

@@ -1,7 +1,7 @@
-"""Pure functions and small estimators: inputs in, new values out; no clock, no input or output.
+"""Pure functions and small estimators: inputs in, new values out; no clock, no I/O.
 
-- `ewma`: the filter of telemetry. `counters`: shares from counters of the kernel. `arrays`: checks of shapes.
+- `arrays`: arrays with checked shapes. `ewma`: the filter of telemetry. `kalman`: one filter step.
 - `subspace`: a node's model (FSVD as Gram matrices). `merge`: the cluster's. `signal`: the capacity signal of both.
-- `fpca`, `spikes`: PRONTO's model and Reject-Job, to compare with. `kalman`: one filter step.
-- `estimators`: what a Pod costs, and how many more a node takes.
+- `fpca`, `spikes`: PRONTO's model and Reject-Job, for comparison.
+- `estimators`: the cost of a Pod, and how many more Pods a node takes.
 """

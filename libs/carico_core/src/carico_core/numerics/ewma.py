@@ -1,6 +1,6 @@
-"""The dynamic EMA of dissertation 4.2.2: slow while a change is new, fast once it has lasted.
+"""The dynamic EMA of dissertation 4.2.2: slow while a change is new, fast once it lasts.
 
-A container's start and stop spike lasts about 200 ms, so at 10 Hz a change is real from the fourth sample on.
+The spike of a container's start or stop lasts about 200 ms, so at 10 Hz a change is real from the fourth sample on.
 """
 
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ import numpy as np
 
 from carico_core.numerics import arrays
 
-# What moves with a filter that has nothing to filter (sample equal to the value) moves at this gain on first sight.
+# Gain of the first sample, which is taken as it is.
 TAKE_OVER = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmaConstants:
-    """Gains per sample, and the consecutive sample in one direction from which the fast one is used."""
+    """Gains per sample. From `fast_from` consecutive samples in one direction on, the fast gain is used."""
 
     up_slow: float = 0.09
     up_fast: float = 0.333
@@ -34,10 +34,10 @@ LOGGED = EmaConstants()
 
 
 class DynamicEma:
-    """A filter per dimension, with gains that depend on how long the change has lasted.
+    """A filter per dimension, whose gain depends on how long the change has lasted.
 
-    One counter of consecutive samples per dimension; `shared_counter` has all dimensions count in one, in their
-    order, as the author's logged build did. Plain floats inside: at d = 2 numpy's call overhead costs more than the
+    Consecutive samples are counted per dimension. With `shared_counter` all dimensions share one counter, in their
+    order, as in the author's logged build. Plain floats inside: at d = 2 the overhead of numpy calls exceeds the
     arithmetic.
     """
 
@@ -48,7 +48,7 @@ class DynamicEma:
         self._shared = shared_counter
         self._values: list[float] | None = None
         self._gains: list[float] = []
-        # Consecutive samples in one direction: positive upwards, negative downwards, held at +-fast_from.
+        # Consecutive samples in one direction: positive upwards, negative downwards, limited to +-fast_from.
         self._runs: list[int] = []
 
     @property
@@ -58,11 +58,11 @@ class DynamicEma:
 
     @property
     def last_gain(self) -> arrays.Array:
-        """The gain each dimension used in the last update (d,); all 1 for the first sample; empty before it."""
+        """The gain of each dimension in the last update (d,); all 1 for the first sample, empty before it."""
         return np.array(self._gains)
 
     def update(self, values: arrays.Array) -> arrays.Array:
-        """Return the filtered values (d,) after one more sample; the first sample is taken as it is."""
+        """Return the filtered values (d,) after one more sample; the first sample passes unchanged."""
         samples: list[float] = values.tolist()
         held = self._values
         if held is None:
@@ -79,10 +79,9 @@ class DynamicEma:
         return np.array(held)
 
     def follow(self, values: arrays.Array, gain: arrays.Array) -> arrays.Array:
-        """Return the values (d,) of a filter that takes another filter's gains,
-        for what must lag exactly as that one does.
+        """Return the values (d,) of a filter that uses another filter's gains, so that both lag equally.
 
-        The counters are not touched: one filter either measures its own direction or follows, never both.
+        The counters do not change: a filter either measures its own direction or follows, never both.
         """
         if self._values is None:
             self._start(values.tolist())
@@ -107,6 +106,6 @@ class DynamicEma:
         if change < 0:
             self._runs[counter] = run = max(run, 1 - constants.fast_from) - 1 if run < 0 else -1
             return constants.down_fast if -run >= constants.fast_from else constants.down_slow
-        # No change: neither direction is counted. The gain has no effect here, but what follows this filter (the
-        # Pod count) must not stand still because an idle node reads the same number twice.
+        # No change: neither direction is counted. The gain has no effect here, but a filter that follows this one (the
+        # Pod count) must keep moving when an idle node reads the same number twice.
         return constants.up_fast

@@ -1,8 +1,8 @@
-"""PRONTO's FPCA on one node: streaming PCA of mean-centred telemetry, a mode to compare with (dissertation 2.3.5).
+"""PRONTO's FPCA on one node: streaming PCA of mean-centred telemetry, for comparison (dissertation 2.3.5).
 
-Blocks of b samples are merged by SVD, with a forgetting factor gamma before U S and the first r directions kept. The
-running mean forgets as the scatter does, so that the result is exactly the PCA of all samples weighted by
-gamma^(2 x age in blocks), as far as r < d lets it. How PRONTO's own program keeps its mean is published nowhere.
+Blocks of b samples are merged by SVD; U S is first multiplied by a forgetting factor gamma, and the first r directions
+are kept. The running mean forgets as the scatter does, so the result is exactly the PCA of all samples weighted by
+gamma^(2 x age in blocks), except for what r < d discards. How PRONTO's program keeps its mean is not published.
 """
 
 import math
@@ -10,16 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from carico_core.domain import subspace
 from carico_core.numerics import arrays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FpcaConstants:
-    """rank: directions kept. block: samples per merge. gamma: what is left of U S after each block.
+    """rank: directions kept. block: samples per merge. gamma: share of U S that remains after each block.
 
-    PRONTO's own values are published nowhere. These are this project's: two directions, a block a second at 10 Hz as
-    CARICO's agent has it, and a memory of about ten blocks (gamma^2 = .9).
+    PRONTO's values are not published. These are this project's: two directions, one block per second at 10 Hz (as in
+    CARICO's agent), and a memory of about ten blocks (gamma^2 = .9).
     """
 
     rank: int = 2
@@ -33,18 +32,18 @@ class FpcaConstants:
             )
 
 
-# Not PRONTO's, which are unknown.
+# Not PRONTO's values, which are unknown.
 OURS = FpcaConstants()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Centred:
-    """A model of what varies around a mean (d,), and the weight of the samples behind it.
+    """A model of the variation around a mean (d,), and the total weight of its samples.
 
-    sigma^2 / weight is the variance along a direction: sigma itself grows with the memory's length.
+    sigma^2 / weight is the variance along a direction; sigma itself grows with the length of the memory.
     """
 
-    model: subspace.Subspace
+    model: arrays.Subspace
     mean: arrays.Array
     weight: float
 
@@ -52,7 +51,7 @@ class Centred:
         object.__setattr__(self, "mean", arrays.frozen(self.mean, name="fpca mean", size=self.model.dimensions))
 
     def project(self, y: arrays.Array) -> arrays.Array:
-        """Return where usage `y` (d,) lies along each of the r directions, seen from the mean (r,)."""
+        """Return the projection (r,) of usage `y` (d,), relative to the mean, on each of the r directions."""
         projections: arrays.Array = self.model.u.T @ (y - self.mean)
         return projections
 
@@ -60,8 +59,8 @@ class Centred:
 def merge_block(held: Centred | None, block: arrays.Array, *, rank: int, gamma: float) -> Centred:
     """Return the model after one more block (d, b); `held` is None before the first.
 
-    Directions keep their sign from block to block, and first point to more usage: a projection must not jump because
-    an SVD's sign did.
+    Directions keep their sign from block to block, and initially point to more usage: a projection must not jump
+    because an SVD changed a sign.
     """
     if block.ndim != 2 or block.shape[1] == 0:
         raise ValueError(f"fpca: expected a block (d, b) with b >= 1, got {block.shape}")
@@ -81,7 +80,7 @@ def merge_block(held: Centred | None, block: arrays.Array, *, rank: int, gamma: 
 
 
 class Fpca:
-    """A node's stream: one block of samples, and the model of all blocks before it."""
+    """The stream of one node: the current block of samples, and the model of all earlier blocks."""
 
     __slots__ = ("_block", "_constants", "_filled", "_held")
 
@@ -97,7 +96,7 @@ class Fpca:
         return self._held
 
     def take(self, y: arrays.Array) -> Centred | None:
-        """Return the latest model after one more usage (d,), held to [0, 1]; one that is not a number is left out."""
+        """Return the latest model after one more usage (d,), clipped to [0, 1]; one that is not finite is skipped."""
         sample = arrays.vector(y, name="fpca sample", size=self._block.shape[0])
         if np.isfinite(sample).all():
             self._block[:, self._filled] = np.clip(sample, 0.0, 1.0)
@@ -109,9 +108,9 @@ class Fpca:
         return self._held
 
 
-def _left(matrix: arrays.Array, rank: int, before: subspace.Subspace | None) -> subspace.Subspace:
+def _left(matrix: arrays.Array, rank: int, before: arrays.Subspace | None) -> arrays.Subspace:
     u, sigma, _ = np.linalg.svd(matrix, full_matrices=False)
     u, sigma = u[:, :rank], sigma[:rank]
     reference = 1.0 if before is None or before.u.shape != u.shape else before.u
     along = (u * reference).sum(axis=0)
-    return subspace.Subspace(u=np.where(along < 0.0, -u, u), sigma=sigma)
+    return arrays.Subspace(u=np.where(along < 0.0, -u, u), sigma=sigma)

@@ -1,6 +1,6 @@
-"""Kalman steps in Joseph form, with the one-sided update of a measurement that only says "at least" or "at most".
+"""Kalman steps in Joseph form, with a one-sided update for measurements that only mean "at least" or "at most".
 
-The Joseph form keeps a variance non-negative whatever rounding does to the gain.
+The Joseph form keeps variances non-negative, whatever rounding does to the gain.
 """
 
 import sys
@@ -10,14 +10,14 @@ import numpy as np
 
 from carico_core.numerics import arrays
 
-# An innovation variance below the smallest normal number has lost its digits: dividing by it gives nonsense.
+# An innovation variance below the smallest normal number has lost its digits: dividing by it gives no useful result.
 LEAST_VARIANCE = sys.float_info.min
 
 Side: TypeAlias = Literal["at_least", "at_most"]
 
 
 class Belief(NamedTuple):
-    """A scalar state: its mean and its variance. A NamedTuple, since it is replaced several times a second."""
+    """A scalar state: mean and variance. A NamedTuple, because it is replaced several times a second."""
 
     mean: float
     variance: float
@@ -42,10 +42,10 @@ def update(belief: Belief, *, innovation: float, h: float, r: float) -> Belief:
 
 
 def update_censored(belief: Belief, *, innovation: float, h: float, r: float, side: Side) -> Belief:
-    """Return the belief after a measurement that stopped at the end of its range.
+    """Return the belief after a measurement at the end of its range.
 
-    `at_least`: the true value is at or above the reading; `at_most`: at or below it. Where the prediction already
-    lies there, the reading says nothing and the belief stays; otherwise it counts as a plain measurement.
+    `at_least`: the true value is at or above the reading; `at_most`: at or below it. If the prediction already is,
+    the reading adds no information and the belief stays; otherwise it counts as a plain measurement.
     """
     informative = innovation > 0.0 if side == "at_least" else innovation < 0.0
     return update(belief, innovation=innovation, h=h, r=r) if informative else belief

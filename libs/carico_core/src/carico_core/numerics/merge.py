@@ -1,6 +1,6 @@
-"""The ways to keep the cluster's model from the nodes' local ones (dissertation 4.3), as pure functions of it.
+"""Two ways to merge the nodes' local models into the cluster's (dissertation 4.3), as pure functions.
 
-Both are exact on Gram matrices: at d <= 8 keeping every direction costs nothing.
+Both are exact on Gram matrices: at d <= 8, keeping every direction costs nothing.
 """
 
 import math
@@ -13,12 +13,12 @@ from carico_core.numerics import arrays, subspace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """Order-free: every live node counts once, by its live cores, however often it reported.
+    """Independent of order: every live node counts once, weighted by its live cores, however often it reported.
 
-    horizon_s: the time after which the old model has lost 63 % of its weight.
+    horizon_s: time after which the old model has lost 63 % of its weight.
     """
 
-    # Ours, spec 4: ten reports of every node at 1 Hz.
+    # Our choice (spec 4): ten reports of every node at 1 Hz.
     horizon_s: float = 10.0
 
     def __post_init__(self) -> None:
@@ -28,7 +28,7 @@ class Round:
     def step(self, model: arrays.Array | None, grams: arrays.Array, weights: arrays.Array, dt_s: float) -> arrays.Array:
         """Return the next (d, d) model from grams (n, d, d), weights (n,) and the time since the last step.
 
-        Sums in the order given and without BLAS, so that replicas with the same entries agree to the bit.
+        It sums in the given order and without BLAS, so replicas with the same entries agree to the bit.
         """
         matrices = arrays.square(grams, name="round.step grams")
         shares = arrays.vector(weights, name="round.step weights", size=matrices.shape[0])
@@ -45,9 +45,10 @@ class Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sequential:
-    """The paper's: each arrival is merged by (N - 1) : 1.
+    """The paper's merge: each arrival is merged with weights (N - 1) : 1.
 
-    Depends on the order: the last node of a round counts e times the first, and one round forgets 63 % of the model.
+    It depends on the order: the last node of a round counts e times as much as the first, and one round forgets 63 %
+    of the model.
     """
 
     def arrive(self, model: arrays.Array | None, gram: arrays.Array, live_nodes: int) -> arrays.Array:

@@ -1,4 +1,4 @@
-"""The capacity signal of dissertation 3.4: how many more of recent work's footprints fit on a node."""
+"""The capacity signal of dissertation 3.4: how many more footprints of recent work fit on a node."""
 
 from typing import Literal, TypeAlias
 
@@ -13,10 +13,10 @@ GUARD = 0.95
 
 
 def direction(gram: arrays.Array, mode: SignalMode) -> arrays.Array:
-    """Return the footprint w (d,) that the signal divides by, from a (d, d) Gram matrix.
+    """Return the footprint w (d,), the signal's divisor, from a (d, d) Gram matrix.
 
-    `sigma1u1` is the paper's (it carries the size of recent work), `trace` what the published logs show was run
-    (free of scale). A model without any usage gives zeros.
+    `sigma1u1` is the paper's formula (it keeps the size of recent work); `trace` is the one that the published logs
+    show (independent of scale). A model without usage gives zeros.
     """
     if mode == "sigma1u1":
         sigma_1, u_1 = subspace.principal(gram)
@@ -29,7 +29,7 @@ def direction(gram: arrays.Array, mode: SignalMode) -> arrays.Array:
 
 
 def trace_direction(u: arrays.Array, sigma: arrays.Array) -> arrays.Array:
-    """w (d,) of the `trace` signal from a basis (d, r) and its singular values (r,)."""
+    """Return w (d,) of the `trace` signal from a basis (d, r) and its singular values (r,)."""
     total = float(sigma.sum())
     if total <= 0.0:
         return np.zeros(u.shape[0])
@@ -39,18 +39,18 @@ def trace_direction(u: arrays.Array, sigma: arrays.Array) -> arrays.Array:
 
 
 def capacity_signal(y: arrays.Array, w: arrays.Array, *, ceiling: arrays.Array, cap: float) -> tuple[float, int | None]:
-    """Return (k, index of the dimension that sets it): 0 where a dimension is at the guard, never above `cap` (Pods).
+    """Return (k, index of the dimension that limits it): 0 if a dimension is at the guard, at most `cap` (Pods).
 
-    The index is None where no dimension sets it: no recent work at all, or the cap.
-    The paper has ceiling 1 in every dimension.
+    The index is None if no dimension limits it: there is no recent work, or the cap limits it.
+    In the paper the ceiling is 1 in every dimension.
     """
     best = cap
     bottleneck: int | None = None
     for index, (usage, part, top) in enumerate(zip(y.tolist(), w.tolist(), ceiling.tolist(), strict=True)):
         if usage >= GUARD:
             return 0.0, index
-        # k = max(0, min_i (ceiling_i - y_i) / w_i) over w_i > 0; compared as products, so that a tiny w_i
-        # cannot overflow the division.
+        # k = max(0, min_i (ceiling_i - y_i) / w_i) over w_i > 0; compared as products, because a division by a tiny
+        # w_i could overflow.
         room = max(0.0, top - usage)
         if part > 0.0 and room < best * part:
             best = room / part

@@ -1,7 +1,7 @@
-"""Spikes in a sliding window, and PRONTO's Reject-Job signal made of them (dissertation 2.3.8): to compare with.
+"""Spikes in a sliding window, and PRONTO's Reject-Job signal computed from them (dissertation 2.3.8), for comparison.
 
 The usual streaming rule for spikes is the smoothed z-score (J. P. G. van Brakel, "Robust peak detection algorithm
-using z-scores", stackoverflow.com/questions/22583391, 2014). That PRONTO uses this one is not confirmed.
+using z-scores", stackoverflow.com/questions/22583391, 2014). Whether PRONTO uses this rule is not confirmed.
 """
 
 import collections
@@ -18,10 +18,10 @@ from carico_core.numerics import arrays, fpca
 class SpikeConstants:
     """When a value is a spike.
 
-    window: values it is compared with. threshold: standard deviations from their mean. influence: how far a spike
-    enters the window itself, 0 to 1. least_sd: what a window that stands still deviates by, in the values' unit.
-    PRONTO's own values are published nowhere. These are this project's: three seconds at 10 Hz, the threshold and the
-    influence of the rule's own example, and one hundredth of a full node.
+    window: number of values for comparison. threshold: standard deviations from their mean. influence: weight of a
+    spike in the window itself, 0 to 1. least_sd: minimum standard deviation of a window, in the values' unit.
+    PRONTO's values are not published. These are this project's: three seconds at 10 Hz, threshold and influence from
+    the rule's own example, and one hundredth of a full node.
     """
 
     window: int = 30
@@ -41,8 +41,8 @@ class SpikeConstants:
 class RejectConstants:
     """When spikes reject a job.
 
-    threshold: the share of the model's strength, from -1 to 1, above which it does. PRONTO's own is published
-    nowhere; this project's says: directions with more than half of the strength spike upwards.
+    threshold: share of the model's strength, from -1 to 1, above which spikes reject. PRONTO's is not published; this
+    project's means: directions with more than half of the strength spike upwards.
     """
 
     spikes: SpikeConstants = field(default_factory=SpikeConstants)
@@ -53,7 +53,7 @@ class RejectConstants:
             raise ValueError(f"reject-job: expected a threshold in [-1, 1), got {self.threshold}")
 
 
-# Not PRONTO's, which are unknown.
+# Not PRONTO's values, which are unknown.
 OURS = RejectConstants()
 
 
@@ -67,9 +67,9 @@ class SpikeDetector:
         self._window: collections.deque[float] = collections.deque(maxlen=constants.window)
 
     def observe(self, value: float) -> int:
-        """1 for a spike upwards, -1 for one downwards, else 0; 0 too until the window is full.
+        """Return 1 for a spike upwards, -1 for one downwards, else 0; always 0 until the window is full.
 
-        What is not a number is not a spike, and leaves the window as it is.
+        A value that is not finite is no spike and does not enter the window.
         """
         if not math.isfinite(value):
             return 0
@@ -90,7 +90,7 @@ class SpikeDetector:
 
 
 class Verdict(NamedTuple):
-    """score: spikes weighted by strength, from -1 to 1. spikes: 1, 0 or -1 per direction. rejected: no job here now."""
+    """score: spikes weighted by strength, -1 to 1. spikes: 1, 0 or -1 per direction. rejected: accept no job now."""
 
     score: float
     spikes: tuple[int, ...]
@@ -98,10 +98,10 @@ class Verdict(NamedTuple):
 
 
 class RejectJob:
-    """PRONTO's signal: usage is projected on U, each projection's spikes count by its sigma, and too many reject.
+    """PRONTO's signal: usage is projected on U, the spikes of each projection count by its sigma, and too many reject.
 
-    It says whether a node is getting slower just now, never how many more Pods fit. Spikes downwards count against
-    those upwards. Only u_1 is known to point to more usage, so the sign of the others' spikes has little meaning; and
+    It shows whether a node is slowing down at the moment, never how many more Pods fit. Spikes downwards offset spikes
+    upwards. Only u_1 is known to point to more usage, so the sign of spikes in other directions has little meaning; and
     when two directions change places, both projections jump.
     """
 
@@ -114,10 +114,9 @@ class RejectJob:
         self._detectors = [SpikeDetector(constants.spikes) for _ in range(rank)]
 
     def observe(self, y: arrays.Array, held: fpca.Centred) -> Verdict:
-        """Return the verdict on one more usage (d,), held to [0, 1], with the latest model,
-        a node's own or a merged one.
+        """Return the verdict on one more usage (d,), clipped to [0, 1], with the latest model (local or merged).
 
-        A reading that is not a number rejects, and leaves no trace: it must never pass for room.
+        A reading that is not finite rejects and changes no state: it must never look like free room.
         """
         if held.model.rank != len(self._detectors):
             raise ValueError(f"reject-job: expected a model of rank {len(self._detectors)}, got {held.model.rank}")

@@ -1,18 +1,17 @@
-"""FSVD on data that is not mean-centred: Gram matrices, with the SVD path for r < d and as the tests' oracle.
+"""FSVD on data that is not mean-centred: by Gram matrices, and by SVD for r < d and as the oracle of the tests.
 
 With r = d the weighted subspace merge is exactly a weighted sum of Gram matrices G = U S^2 U^T, so one small `eigh`
-replaces an SVD per message. Gram matrices are divided by the batch size: sigma_1 then does not grow with sqrt(b).
-Functions on Gram matrices take stacks (..., d, d) too. Source: dissertation 3.2, 3.3 and appendix A.
+replaces an SVD per message. Gram matrices are divided by the batch size, so sigma_1 does not grow with sqrt(b).
+Functions on Gram matrices also accept stacks (..., d, d). Source: dissertation 3.2, 3.3 and appendix A.
 """
 
 import math
 
 import numpy as np
 
-from carico_core.domain import subspace
 from carico_core.numerics import arrays
 
-# Shares are at most 1, and so is every element of a Gram matrix divided by its batch; the rest is rounding.
+# Shares are at most 1, so every element of a Gram matrix divided by its batch size is too; the rest is rounding.
 GRAM_MOST = 1.0 + 1e-6
 
 
@@ -29,14 +28,14 @@ def gram(batch: arrays.Array) -> arrays.Array:
     return product
 
 
-def from_gram(matrix: arrays.Array) -> subspace.Subspace:
-    """Return the full-rank subspace of a (d, d) Gram matrix; rounding below zero counts as a singular value of 0."""
+def from_gram(matrix: arrays.Array) -> arrays.Subspace:
+    """Return the full-rank subspace of a (d, d) Gram matrix; an eigenvalue rounded below zero counts as 0."""
     values, vectors = np.linalg.eigh(_single(matrix))
     # G = U S^2 U^T; eigh lists the smallest first.
-    return subspace.Subspace(u=vectors[:, ::-1], sigma=np.sqrt(np.maximum(values[::-1], 0.0)))
+    return arrays.Subspace(u=vectors[:, ::-1], sigma=np.sqrt(np.maximum(values[::-1], 0.0)))
 
 
-def to_gram(model: subspace.Subspace) -> arrays.Array:
+def to_gram(model: arrays.Subspace) -> arrays.Array:
     """Return the (d, d) Gram matrix of a subspace."""
     scaled = model.u * model.sigma
     # G = (U S) (U S)^T
@@ -51,8 +50,8 @@ def stack_to_gram(u: arrays.Array, sigma: arrays.Array) -> arrays.Array:
     return product
 
 
-def svd_of_batch(batch: arrays.Array, rank: int | None = None) -> subspace.Subspace:
-    """Return the subspace of a (d, b) batch by SVD, divided by sqrt(b) as `gram` is by b, cut to `rank` if given."""
+def svd_of_batch(batch: arrays.Array, rank: int | None = None) -> arrays.Subspace:
+    """Return the subspace of a (d, b) batch by SVD, divided by sqrt(b) as `gram` is by b, truncated to `rank`."""
     if batch.ndim != 2 or batch.shape[1] == 0:
         raise ValueError(f"svd_of_batch: expected a batch (d, b) with b >= 1, got {batch.shape}")
     # A / sqrt(b) = U S V^T
@@ -66,36 +65,34 @@ def merge_gram(a: arrays.Array, b: arrays.Array, *, weight_a: float) -> arrays.A
     return weight_a * a + (1.0 - weight_a) * b
 
 
-def merge_svd(
-    a: subspace.Subspace, b: subspace.Subspace, *, weight_a: float, rank: int | None = None
-) -> subspace.Subspace:
-    """Return the weighted merge of two subspaces by SVD, cut to `rank` if given: the only path for r < d."""
+def merge_svd(a: arrays.Subspace, b: arrays.Subspace, *, weight_a: float, rank: int | None = None) -> arrays.Subspace:
+    """Return the weighted merge of two subspaces by SVD, truncated to `rank`: the only way for r < d."""
     _check_weight(weight_a)
     # SVD of [sqrt(w_A) U_A S_A, sqrt(w_B) U_B S_B]
     return _left(np.hstack([math.sqrt(weight_a) * (a.u * a.sigma), math.sqrt(1.0 - weight_a) * (b.u * b.sigma)]), rank)
 
 
 def principal(matrix: arrays.Array) -> tuple[float, arrays.Array]:
-    """Return (sigma_1, |u_1|) of a (d, d) Gram matrix: the size and the direction (d,) of recent work.
+    """Return (sigma_1, |u_1|) of a (d, d) Gram matrix: the size and direction (d,) of recent work.
 
-    |u_1|: by Perron and Frobenius a non-negative Gram matrix has a leading eigenvector without negative components.
+    |u_1|: by Perron and Frobenius, a non-negative Gram matrix has a leading eigenvector without negative components.
     """
     values, vectors = np.linalg.eigh(_single(matrix))
     return math.sqrt(max(float(values[-1]), 0.0)), np.abs(vectors[:, -1])
 
 
 def principal_stack(matrices: arrays.Array) -> tuple[arrays.Array, arrays.Array]:
-    """sigma_1 (n,) and |u_1| (n, d) of n Gram matrices (n, d, d), in one call."""
+    """Return sigma_1 (n,) and |u_1| (n, d) of n Gram matrices (n, d, d), in one call."""
     values, vectors = np.linalg.eigh(arrays.square(matrices, name="principal_stack"))
     return np.sqrt(np.maximum(values[..., -1], 0.0)), np.abs(vectors[..., -1])
 
 
-def _left(matrix: arrays.Array, rank: int | None) -> subspace.Subspace:
+def _left(matrix: arrays.Array, rank: int | None) -> arrays.Subspace:
     if rank is not None and rank < 1:
         raise ValueError(f"rank: expected at least 1, got {rank}")
     u, sigma, _ = np.linalg.svd(matrix, full_matrices=False)
     keep = sigma.shape[0] if rank is None else min(rank, sigma.shape[0])
-    return subspace.Subspace(u=u[:, :keep], sigma=sigma[:keep])
+    return arrays.Subspace(u=u[:, :keep], sigma=sigma[:keep])
 
 
 def _single(matrix: arrays.Array) -> arrays.Array:

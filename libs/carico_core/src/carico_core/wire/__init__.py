@@ -1,1 +1,6 @@
-"""Bytes to domain and back."""
+"""Bytes to domain and back.
+
+- `messages`: the messages of the bus. `codec`: typed decoding. `fields`: fields read one by one, and bounds.
+- `subjects`, `streams`: names on the bus. `roles`: who may use which. `freshness`: order and age of messages.
+- `kubernetes`: objects of the Kubernetes API. `recording`: files of samples and Pod events. `protobuf`: its encoding.
+"""

@@ -1,6 +1,6 @@
 """Bytes to typed messages and back; msgspec checks types and bounds while it decodes.
 
-Whatever the bytes, the only exception that leaves this module is `MessageError`, with the path of the bad field.
+Whatever the bytes, this module raises only `MessageError`, with the path of the bad field.
 """
 
 import math
@@ -15,20 +15,20 @@ import orjson
 from carico_core.domain import errors, messages
 from carico_core.wire import fields
 
-# Readers drop what is larger: messages.md, "Every message".
+# Readers drop larger messages.
 PAYLOAD_MAX_BYTES = 64 * 1024
-# The model and the partials of aggregators carry many nodes; 1 MiB is also the server's own default max_payload.
+# Models and partials contain many nodes; 1 MiB is also the server's default max_payload.
 MODEL_MAX_BYTES = 1024 * 1024
 
 _Schema = TypeVar("_Schema", bound=msgspec.Struct)
-# How msgspec ends a message: " - at `$.usage[...]`", or " - at `key` in `$.usage`" where a key is bad.
+# How msgspec ends an error message: " - at `$.usage[...]`", or " - at `key` in `$.usage`" for a bad key.
 _PLACE = re.compile(r"(?P<what>.*?)(?: - at (?:`key` in )?`\$\.?(?P<path>[^`]*)`)?", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(?P<name>\w+)`")
 _STEP = re.compile(r"(\w+)|\[(\d+)\]|(\[\.\.\.\])")
 
 
 class Decoder(Generic[_Schema]):
-    """Reads messages of one kind; unknown fields are ignored."""
+    """Decodes messages of one kind; unknown fields are ignored."""
 
     def __init__(self, schema: type[_Schema], *, is_json: bool = False, maximum_bytes: int = PAYLOAD_MAX_BYTES) -> None:
         self._maximum_bytes = maximum_bytes
@@ -44,7 +44,7 @@ class Decoder(Generic[_Schema]):
             raise self._translated(error, payload) from None
 
     def _translated(self, error: Exception, payload: bytes) -> errors.MessageError:
-        # Read a second time without a schema, to see what was got. Only refused messages pay for it.
+        # Decode again without a schema to see what the message contains. Only refused messages cost this.
         try:
             tree = self._decode_plain(payload)
         except (ValueError, RecursionError, MemoryError):
@@ -56,12 +56,12 @@ class Decoder(Generic[_Schema]):
 
 
 def wrong_version(version: int) -> errors.MessageError:
-    """Return the error for a message of another version."""
+    """Return the error for a message with another version."""
     return errors.MessageError(errors.Drop.WRONG_VERSION, "v", f"got {version}, expected {messages.SCHEMA_VERSION}")
 
 
 def parse_json(payload: bytes, *, maximum_bytes: int = PAYLOAD_MAX_BYTES) -> fields.Fields:
-    """Return the fields of a JSON object without a schema here, such as a service's answer. Raises `MessageError`."""
+    """Return the fields of a JSON object that has no schema here, such as a query's answer. Raises `MessageError`."""
     check_size(payload, maximum_bytes)
     try:
         values = orjson.loads(payload)
@@ -71,7 +71,7 @@ def parse_json(payload: bytes, *, maximum_bytes: int = PAYLOAD_MAX_BYTES) -> fie
 
 
 def format_json(values: dict[str, object]) -> bytes:
-    """Return the JSON of an object; numpy numbers allowed."""
+    """Return the JSON of an object; numpy numbers are allowed."""
     return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
@@ -87,16 +87,16 @@ def pack_array(array: messages.Array) -> dict[str, object]:
 
 
 def check_size(payload: bytes, maximum_bytes: int) -> None:
-    """Raise `MessageError` where a payload is too large."""
+    """Raise `MessageError` if a payload is too large."""
     if len(payload) > maximum_bytes:
         detail = f"got {len(payload)} bytes, expected at most {maximum_bytes}"
         raise errors.MessageError(errors.Drop.OVERSIZED, "", detail)
 
 
-def _refusal(said: str, tree: Any) -> errors.MessageError:
-    """Return the error for a decodable message, from what msgspec says of it."""
-    place = _PLACE.fullmatch(said)
-    what, path = (said, "") if place is None else (place["what"], place["path"] or "")
+def _refusal(reported: str, tree: Any) -> errors.MessageError:
+    """Return the error for a decodable message, made from msgspec's error message."""
+    place = _PLACE.fullmatch(reported)
+    what, path = (reported, "") if place is None else (place["what"], place["path"] or "")
     missing = _MISSING.fullmatch(what)
     if missing is not None:
         whole = f"{path}.{missing['name']}" if path else missing["name"]
@@ -112,7 +112,7 @@ def _refusal(said: str, tree: Any) -> errors.MessageError:
 
 
 def _at(tree: Any, path: str) -> list[Any]:
-    """Return what stands at a path of msgspec's; several values where it says `[...]`, any item of a map."""
+    """Return the value at a path of msgspec's; several values if it contains `[...]`, any item of a map."""
     found = [tree]
     for name, index, any_item in _STEP.findall(path):
         if any_item:

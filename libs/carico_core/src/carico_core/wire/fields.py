@@ -1,6 +1,6 @@
-"""The reader that takes fields out of a decoded object one by one, each checked; and the bounds that hold for all.
+"""Read the fields of a decoded object one by one, each with checks; and the bounds that all messages share.
 
-The only exception that leaves this module is `MessageError`, with the path of the bad field.
+This module raises only `MessageError`, with the path of the bad field.
 """
 
 import math
@@ -11,13 +11,13 @@ import numpy as np
 from carico_core.domain import errors
 
 INT64_MAX = 2**63 - 1
-# Beyond any physical quantity on the bus (an exabyte is 1e18), and far from overflow when squared.
+# Larger than any physical quantity on the bus (an exabyte is 1e18); its square does not overflow.
 QUANTITY_MAX = 1e18
-# More Pods than the largest cluster that Kubernetes supports (150,000): a bound of plausibility, not a policy.
+# More Pods than the largest cluster that Kubernetes supports (150,000): a plausibility limit, not a policy.
 PODS_MAX = 1e6
 DIMS_MAX = 32
 NAME_MAX = 64
-# A class is named after its owner: kind, namespace and name, 253 characters each at most.
+# A class is named after an owner: kind, namespace and name, each at most 253 characters.
 CLASS_NAME_MAX = 800
 CLASSES_MAX = 512
 FLOAT64 = np.dtype("<f8")
@@ -27,20 +27,20 @@ _T = TypeVar("_T")
 
 
 def shown(value: object) -> str:
-    """Return a short, printable form of what was got, safe for a log line."""
+    """Return a short, printable form of a value, safe for a log line."""
     text = repr(value)
     return shown_plain(text)
 
 
 def shown_plain(text: str) -> str:
-    """Return a text cut to what a log line takes."""
+    """Return a text, cut to a length that suits a log line."""
     return text if len(text) <= _TEXT_SHOWN else text[:_TEXT_SHOWN] + "..."
 
 
 class Fields:
     """One decoded object. Every method raises `MessageError` with the path of the field that is not as declared.
 
-    Exact types are compared (`type(x) is int`), because bool is an int to Python and must not pass for a number.
+    Types are compared exactly (`type(x) is int`), because in Python a bool is an int, and must not count as a number.
     """
 
     __slots__ = ("_name", "_parent", "_values")
@@ -59,13 +59,13 @@ class Fields:
         return self._values
 
     def path(self, name: object) -> str:
-        """Return the path of a field of this object. Made only for errors: most messages have none."""
+        """Return the path of a field of this object. It is built for errors only, which few messages have."""
         last = name[:_TEXT_SHOWN] if isinstance(name, str) else shown(name)
         own = self._own_path()
         return f"{own}.{last}" if own else last
 
     def fail(self, reason: errors.Drop, name: object, detail: str) -> errors.MessageError:
-        """Return the error that says what is wrong with a field; the caller raises it."""
+        """Return the error for a field; the caller raises it."""
         return errors.MessageError(reason, self.path(name), detail)
 
     def has(self, name: str) -> bool:
@@ -87,7 +87,7 @@ class Fields:
         return self._number(name, self._values.get(name, _MISSING), minimum, maximum)
 
     def flag(self, name: str) -> bool:
-        """True or False."""
+        """Return True or False."""
         value = self._get(name)
         if type(value) is not bool:
             raise self._wrong_type(name, value, "true or false")
@@ -98,12 +98,12 @@ class Fields:
         return self._text(name, self._values.get(name, _MISSING), maximum, free)
 
     def texts(self, name: str, *, maximum: int, count: int) -> tuple[str, ...]:
-        """Return a list of printable texts, at most `count`."""
+        """Return at most `count` printable texts."""
         value = self._list(name, count)
         return tuple([self._text(name, item, maximum, False) for item in value])
 
     def number_map(self, name: str, *, maximum: float, minimum: float = 0.0) -> dict[str, float]:
-        """Dimension name -> finite number within bounds."""
+        """Return dimension name -> finite number within bounds."""
         inner = self.fields(name)
         inner._check_keys(DIMS_MAX, NAME_MAX)
         return {key: inner._number(key, value, minimum, maximum) for key, value in inner._values.items()}
@@ -113,12 +113,12 @@ class Fields:
         return Fields(self._get(name), name, self)
 
     def objects(self, name: str, *, count: int) -> "list[Fields]":
-        """Return a list of objects, at most `count`."""
+        """Return at most `count` objects."""
         value = self._list(name, count)
         return [Fields(item, f"{name}[{index}]", self) for index, item in enumerate(value)]
 
     def dims(self, name: str) -> tuple[str, ...]:
-        """Return the names of the dimensions, in order, each once, at least one."""
+        """Return the names of the dimensions in order: at least one, no duplicates."""
         dims = self.texts(name, maximum=NAME_MAX, count=DIMS_MAX)
         if not dims or len(set(dims)) != len(dims):
             raise self.fail(errors.Drop.OUT_OF_RANGE, name, f"got {shown(dims)}, expected 1 or more, each once")

@@ -1,4 +1,4 @@
-"""Whether a message is newer than the last, and how old what it says is on a receiver whose clock differs."""
+"""Whether a message is newer than the last one, and how old its content is, although clocks differ."""
 
 import collections
 import dataclasses
@@ -6,19 +6,19 @@ import enum
 
 from carico_core.domain import errors
 
-# messages.md, "Every message": an advertisement is fresh to 2.5 s, ageing to 5 s, stale to the lease, then absent.
+# An advertisement is fresh up to 2.5 s, ageing up to 5 s, stale up to the lease, and then absent.
 FRESH_S = 2.5
 AGEING_S = 5.0
-# A model of the cluster is repeated every 5 s; an older one is neither merged nor resumed from.
+# The model of the cluster is repeated every 5 s; one older than this many leases is not used.
 MODEL_LEASES = 3.0
 _WINDOW_BUCKETS = 10
 _BUCKET_NS = 30 * 1_000_000_000
-# A writer is forgotten after this many leases of silence: by then its old messages are refused by their age.
+# A writer is forgotten after this many leases without a message: then its old messages are refused by age.
 _FORGET_LEASES = 60
 
 
 class Freshness(enum.StrEnum):
-    """What an age allows."""
+    """How fresh an advertisement is, by its age."""
 
     FRESH = "fresh"
     AGEING = "ageing"
@@ -27,7 +27,7 @@ class Freshness(enum.StrEnum):
 
 
 def classify(age_s: float, *, lease_s: float) -> Freshness:
-    """Return how far an advertisement of this age is to be believed.
+    """Return how fresh an advertisement of this age is.
 
     >>> classify(3.0, lease_s=10.0).value
     'ageing'
@@ -43,14 +43,14 @@ def classify(age_s: float, *, lease_s: float) -> Freshness:
 class _Newest:
     boot: str
     seq: int
-    heard_s: float
+    received_s: float
 
 
 class SequenceGuard:
-    """Refuses messages that are not newer than the last of the same writer.
+    """Refuses messages that are not newer than the last one of the same writer.
 
-    A writer that restarts has a later boot, which is taken at once; an earlier boot is refused until the lease of the
-    later one has ended, so that what an old process left in a queue cannot undo what the new one said.
+    A writer that restarts has a later boot, which is accepted at once. An earlier boot is refused until the lease of
+    the later one has ended, so that a queued message of the old process cannot replace one of the new process.
     """
 
     def __init__(self, lease_s: float) -> None:
@@ -59,16 +59,16 @@ class SequenceGuard:
         self._next_sweep_s = 0.0
 
     def accept(self, node: str, boot: str, seq: int, now_s: float) -> errors.Drop | None:
-        """None where the message is new, and is noted; else why it is to be dropped. `now_s` is monotonic."""
+        """Return None and remember the message if it is new, else why to drop it. `now_s` is monotonic."""
         if now_s >= self._next_sweep_s:
             self._forget(now_s)
         newest = self._newest.get(node)
         if newest is not None:
             if boot == newest.boot and seq <= newest.seq:
                 return errors.Drop.REPLAYED
-            if boot < newest.boot and now_s - newest.heard_s <= self._lease_s:
+            if boot < newest.boot and now_s - newest.received_s <= self._lease_s:
                 return errors.Drop.OLDER_BOOT
-            newest.boot, newest.seq, newest.heard_s = boot, seq, now_s
+            newest.boot, newest.seq, newest.received_s = boot, seq, now_s
         else:
             self._newest[node] = _Newest(boot, seq, now_s)
         return None
@@ -79,30 +79,30 @@ class SequenceGuard:
     def _forget(self, now_s: float) -> None:
         self._next_sweep_s = now_s + self._lease_s
         oldest_s = now_s - _FORGET_LEASES * self._lease_s
-        self._newest = {node: newest for node, newest in self._newest.items() if newest.heard_s >= oldest_s}
+        self._newest = {node: newest for node, newest in self._newest.items() if newest.received_s >= oldest_s}
 
 
 @dataclasses.dataclass(slots=True)
 class _Window:
-    """Smallest differences of one node by bucket, as long as its clock runs on."""
+    """Smallest differences of one node by bucket, while its clock runs steadily."""
 
     boot: str | None
     ts_ns: int
     buckets: collections.deque[tuple[int, int]]
-    # The smallest of all buckets, as long as the newest is that of `bucket`.
+    # The smallest of all buckets, valid while `bucket` is the newest.
     smallest_ns: int = 0
     bucket: int | None = None
 
 
 class AgeTracker:
-    """The age of what messages say, free of the difference between two clocks.
+    """The age of the content of messages, independent of the difference between two clocks.
 
     age = (ts - sampled_at) + (arrival - ts - the smallest such difference of the last 5 minutes) + time since arrival.
-    The smallest difference stands for the offset of the clocks plus the shortest way; what exceeds it is delay.
+    The smallest difference is the offset of the clocks plus the shortest transmission; anything above it is delay.
 
-    Messages come in the order they were sent (`SequenceGuard`), so a `ts` before the last one can only be a clock that
-    was set back: the node's window starts again, as it does with a new boot. Without that, all it says for 5 minutes
-    would be taken for as late as the clock was set back.
+    Messages are in the order in which they were sent (`SequenceGuard`), so if `ts` decreases, the clock was set back:
+    the node's window starts again, as with a new boot. Otherwise all its messages of the next 5 minutes would seem as
+    late as the clock was set back.
     """
 
     def __init__(self) -> None:
@@ -115,9 +115,9 @@ class AgeTracker:
     def age_at_arrival_s(
         self, node: str, *, sampled_at_ns: int, ts_ns: int, arrival_ns: int, boot: str | None = None
     ) -> float:
-        """Seconds since what the message says was true, at its arrival; the receiver adds the time since then.
+        """Return the age of the content at the message's arrival, in seconds; the receiver adds the time since then.
 
-        `arrival_ns` may be of any clock of the receiver that does not jump: only differences of it count.
+        `arrival_ns` may be from any clock of the receiver that does not jump: only differences count.
         """
         bucket = arrival_ns // _BUCKET_NS
         if bucket != self._swept:
@@ -128,21 +128,21 @@ class AgeTracker:
             self._windows[node] = window
         window.ts_ns = ts_ns
         difference_ns = arrival_ns - ts_ns
-        # Nearly every message comes later than one before it in the same half minute, which it leaves as it is.
+        # Nearly every message has a larger difference than an earlier one of the same half minute: no change.
         if bucket != window.bucket or difference_ns < window.buckets[-1][1]:
             window.smallest_ns = _note(window.buckets, difference_ns, bucket)
             window.bucket = bucket
         return (max(0, ts_ns - sampled_at_ns) + difference_ns - window.smallest_ns) / 1e9
 
     def _forget(self, bucket: int) -> None:
-        """Nodes that are silent for the whole window have nothing left in it."""
+        """Remove the nodes without a message in the whole window."""
         self._swept = bucket
         oldest = bucket - _WINDOW_BUCKETS
         self._windows = {node: window for node, window in self._windows.items() if window.buckets[-1][0] > oldest}
 
 
 def _note(buckets: collections.deque[tuple[int, int]], difference_ns: int, bucket: int) -> int:
-    """Return the smallest difference of the window, this one included; one minimum per half minute is kept."""
+    """Add a difference and return the smallest of the window; one minimum per half minute is kept."""
     while buckets and buckets[0][0] <= bucket - _WINDOW_BUCKETS:
         buckets.popleft()
     if buckets and buckets[-1][0] == bucket:

@@ -1,11 +1,11 @@
-"""Protocol buffers' encoding of the few fields that we send and read, without generated code.
+"""The protocol buffers encoding of the few fields that we send and read, without generated code.
 
 Source: https://protobuf.dev/programming-guides/encoding/.
 """
 
 from collections.abc import Iterator
 
-# Wire types: numbers, what tells its length, and what has always the same.
+# Wire types: variable-length integers, fields with a length prefix, and fixed sizes.
 _VARINT, _BYTES = 0, 2
 _FIXED_SIZES = {1: 8, 5: 4}
 # Ten bytes of seven bits hold 64.
@@ -13,7 +13,7 @@ _VARINT_BITS = 70
 
 
 def encode_text(number: int, text: str) -> bytes:
-    """One field that holds a text.
+    """Return one field with a text.
 
     >>> encode_text(2, "ab")
     b'\\x12\\x02ab'
@@ -23,7 +23,7 @@ def encode_text(number: int, text: str) -> bytes:
 
 
 def encode_varint(value: int) -> bytes:
-    """Return a number of 0 or more, seven bits a byte.
+    """Return the encoding of a non-negative number, seven bits per byte.
 
     >>> encode_varint(150)
     b'\\x96\\x01'
@@ -37,7 +37,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(number, value) of each field of a message; fixed-size ones as their bytes. Raises `ValueError`.
+    """Yield (number, value) of each field of a message; fixed-size ones as bytes. Raises `ValueError`.
 
     >>> list(fields(bytes([0x08, 0x96, 0x01, 0x12, 0x02]) + b"ab"))
     [(1, 150), (2, b'ab')]
@@ -55,22 +55,22 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         elif kind in _FIXED_SIZES:
             size = _FIXED_SIZES[kind]
         else:
-            raise ValueError(f"field {number} has the wire type {kind}, which is none")
+            raise ValueError(f"field {number} has the unknown wire type {kind}")
         if offset + size > len(data):
-            raise ValueError(f"field {number} has {size} bytes, of which {len(data) - offset} are there")
+            raise ValueError(f"field {number} has {size} bytes, got {len(data) - offset}")
         yield number, data[offset : offset + size]
         offset += size
 
 
 def _decode_varint(data: bytes, offset: int) -> tuple[int, int]:
-    """Return a number and where the next thing begins."""
+    """Return a number and the offset after it."""
     value = 0
     for shift in range(0, _VARINT_BITS, 7):
         if offset >= len(data):
-            raise ValueError("ends in the middle of a number")
+            raise ValueError("the message ends within a number")
         byte = data[offset]
         offset += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, offset
-    raise ValueError(f"a number of more than {_VARINT_BITS} bits")
+    raise ValueError(f"got a number of more than {_VARINT_BITS} bits")

@@ -1,8 +1,8 @@
 """Recordings: bytes <-> domain.recording. The format is described in docs/recordings.md.
 
-A file is MAGIC, one header frame, any number of block frames and, where its writer could close it, an end frame. A
-frame is its kind, its length, the CRC-32 of kind and payload, and the payload: zlib over one msgpack map. Each block
-stands for itself, so a file can be read up to wherever its writer was killed.
+A file is MAGIC, one header frame, any number of block frames and, if its writer closed it, an end frame. A frame has
+a kind, a length, the CRC-32 of kind and payload, and the payload: zlib over one msgpack map. Blocks do not depend on
+each other, so a file can be read up to the point where its writer was killed.
 """
 
 import dataclasses
@@ -20,26 +20,26 @@ MAGIC = b"CARICOR\n"
 VERSION = 1
 HEADER, BLOCK, END = 1, 2, 3
 _FRAME = struct.Struct("<BII")
-# A block holds seconds of samples; these bound what a broken file can make a reader allocate.
+# A block holds a few seconds of samples; these limits bound what a broken file can make a reader allocate.
 FRAME_MAX_BYTES = 4 * 2**20
 _PAYLOAD_MAX_BYTES = 32 * 2**20
 _ROWS_MAX = 100_000
 _EVENTS_MAX = 100_000
-# Shares are 0 to 1 but for rounding and late reads; what is far beyond is no share, and would overflow a model.
+# Shares are 0 to 1, except for rounding and late reads; larger numbers are no shares and would overflow a model.
 _SHARE_MAX = 10.0
 _KINDS = tuple(recording.EventKind)
-# ~30 000 years: beyond any clock.
+# About 30,000 years: more than any clock shows.
 _TIME_MAX_S = 1e12
 
 
 def encode_header(facts: recording.NodeFacts) -> bytes:
-    """Return the beginning of a file."""
+    """Return the start of a file."""
     values = {"version": VERSION, **dataclasses.asdict(facts)}
     return MAGIC + _frame(HEADER, values)
 
 
 def encode_block(samples: recording.Samples, events: Sequence[recording.PodEvent]) -> bytes:
-    """Some samples and some events, as bytes to append."""
+    """Return samples and events as bytes to append."""
     pods = {(event.uid, event.workload): None for event in events}
     index = {pod: number for number, pod in enumerate(pods)}
     return _frame(
@@ -58,7 +58,7 @@ def encode_block(samples: recording.Samples, events: Sequence[recording.PodEvent
 
 
 def encode_end() -> bytes:
-    """Return the mark that nothing follows."""
+    """Return the end mark."""
     return _frame(END, {})
 
 
@@ -69,9 +69,9 @@ def encode(whole: recording.Recording) -> bytes:
 
 
 def decode(data: bytes, *, name: str, partial: bool = False) -> recording.Recording:
-    """Return the recording in these bytes; `partial` takes one that was cut up to its last whole block.
+    """Return the recording in these bytes; with `partial`, a truncated one up to its last whole block.
 
-    Raises `RecordingError` with the offset of what is not as expected.
+    Raises `RecordingError` with the offset of the error.
     """
     frames = _frames(data, name, partial=partial)
     facts = _header(next(frames, None), name)
@@ -117,14 +117,14 @@ def _frames(data: bytes, name: str, *, partial: bool) -> Iterator[_Frame]:
                 name,
                 f"offset {offset}",
                 got=f"the end of the file within a block ({len(data) - offset} bytes of it)",
-                expected="a whole block: it was cut; --partial replays what comes before",
+                expected="a whole block: the file is truncated; --partial replays what comes before",
             )
         yield found
         offset = found.next_offset
 
 
 def _frame_at(data: bytes, offset: int, name: str) -> _Frame | None:
-    """Return the frame that begins here; None where the bytes end within it."""
+    """Return the frame at `offset`; None if the bytes end within it."""
     body = offset + _FRAME.size
     if body > len(data):
         return None
@@ -269,13 +269,13 @@ def _checksum(kind: int, payload: bytes) -> int:
 
 
 def _pack(array: messages.Array) -> bytes:
-    """(n, k) numbers column by column, their first bytes before their second ones: alike next to alike for zlib."""
+    """Return (n, k) numbers by column, all first bytes before all second ones: zlib compresses that better."""
     columns = np.ascontiguousarray(array.T, dtype=fields.FLOAT64)
     return columns.reshape(-1).view(np.uint8).reshape(-1, 8).T.tobytes()
 
 
 def _unpack(data: bytes, rows: int, columns: int) -> messages.Array:
-    """Return the (n, k) numbers of `_pack`. Raises `ValueError` where the bytes are not as many."""
+    """Return the (n, k) numbers of `_pack`. Raises `ValueError` if the number of bytes is wrong."""
     if len(data) != rows * columns * 8:
         raise ValueError(f"{len(data)} bytes for {rows} x {columns} numbers")
     flat = np.ascontiguousarray(np.frombuffer(data, dtype=np.uint8).reshape(8, -1).T)

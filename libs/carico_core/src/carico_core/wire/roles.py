@@ -1,9 +1,14 @@
-"""Who may do what on the bus: the one place that says it, for the auth callout, static configurations and tests.
+"""Who may do what on the bus: the one place that states it, for the auth callout, static configurations and tests.
 
-A role may publish and subscribe what stands here and nothing else; NATS denies the rest. A responder may
+A role may publish and subscribe what is listed here and nothing else; NATS denies the rest. A responder may
 besides publish one answer to each question (`answers`), wherever its asker wants it.
 
-Each role has inboxes of its own (agents one a node): with a shared `_INBOX.>`, everyone could read every answer. Rights
+Permissions cover the subject of a message, never its reply subject, onto which services and JetStream publish. Agents
+and readers therefore have accounts of their own (`Account`), without JetStream, and only the subjects of `FLOWS` cross
+from one account to another. Agents import no service: an answer that lands in their account on the subject of another
+node's capacity would be exported as such.
+
+Each role that asks has inboxes of its own: with a shared `_INBOX.>`, everyone could read every answer. Rights
 to create consumers are the owner's alone, since a consumer delivers what is stored to any subject its maker names,
 past all that its maker may publish.
 """
@@ -13,7 +18,7 @@ import enum
 from collections.abc import Iterator
 
 from carico_core.domain import names
-from carico_core.wire import streams, subjects
+from carico_core.wire import codec, streams, subjects
 
 INBOX = "_INBOX"
 # An answer is due at once; a server forgets the right to it after that.
@@ -27,6 +32,15 @@ WEBSOCKET = "WEBSOCKET"
 _API = "$JS.API"
 _MODEL_GET = f"{_API}.DIRECT.GET.{streams.MODEL_STREAM}.{streams.MODEL_SUBJECT}"
 _SERVICE_VERBS = ("PING", "INFO", "STATS")
+
+
+class Account(enum.StrEnum):
+    """The accounts of NATS, by their names in its configuration. A subject of one is not visible in another."""
+
+    CORE = "CARICO"
+    AGENTS = "AGENTS"
+    READERS = "READERS"
+    AUTH = "AUTH"
 
 
 class Role(enum.StrEnum):
@@ -46,32 +60,67 @@ MEANING = {
     Role.AGGREGATOR: "replicas of the aggregator",
     Role.SCHEDULER: "replicas of the scheduler",
     Role.READER: "people and the web page: they look and ask",
-    Role.CLI: "people with the nats CLI: a reader who also sees how streams and consumers stand",
+    Role.CLI: "administrators with the nats CLI: they also see the state of streams and consumers",
     Role.OWNER: "the operator who changes or removes streams",
     Role.AUTH: "the auth callout, in an account of its own",
 }
-# Roles of the account that CARICO's messages are in.
+# Roles that take part in CARICO's messages.
 MEMBERS = tuple(role for role in Role if role is not Role.AUTH)
+_ACCOUNTS = {Role.AGENT: Account.AGENTS, Role.READER: Account.READERS, Role.AUTH: Account.AUTH}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of each connection of an account, and of their number."""
+
+    payload_bytes: int
+    subscriptions: int
+    connections: int
+
+
+# An agent has a dozen subscriptions, and two connections while it renews its token. A page has one for each question.
+LIMITS = {
+    Account.AGENTS: Limits(payload_bytes=codec.PAYLOAD_MAX_BYTES, subscriptions=64, connections=12_000),
+    Account.READERS: Limits(payload_bytes=codec.PAYLOAD_MAX_BYTES, subscriptions=512, connections=512),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """A subject that crosses accounts: messages from `source`, or (`is_service`) questions that `source` answers.
+
+    `many`: one question may have several answers. NATS replaces the reply subject of a question, not of a message.
+    """
+
+    subject: str
+    source: Account
+    to: tuple[Account, ...]
+    is_service: bool = False
+    many: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Permissions:
-    """What one identity may do. `inbox`: the prefix under which its answers come."""
+    """What one identity may do."""
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
     answers: bool
     connections: tuple[str, ...]
-    inbox: str
 
 
-def inbox(role: Role, node: str | None = None) -> str:
-    """Return the prefix of a role's inboxes; of one node's agent, where `node` is given. Raises `BadName`.
+def account(role: Role) -> Account:
+    """Return the account that a role connects to."""
+    return _ACCOUNTS.get(role, Account.CORE)
 
-    >>> inbox(Role.AGENT, "ip-10-0-0-1.ec2.internal")
-    '_INBOX.agent.ip-10-0-0-1_ec2_internal'
+
+def inbox(role: Role) -> str:
+    """Return the prefix of a role's inboxes.
+
+    >>> inbox(Role.READER)
+    '_INBOX.reader'
     """
-    return f"{INBOX}.{role.value}" + ("" if node is None else f".{names.to_token(node)}")
+    return f"{INBOX}.{role.value}"
 
 
 def permissions(role: Role, node: str | None = None) -> Permissions:
@@ -82,15 +131,13 @@ def permissions(role: Role, node: str | None = None) -> Permissions:
     if node is not None and role is not Role.AGENT:
         raise ValueError(f"got node {node!r} for role {role.value}, expected none: only agents belong to a node")
     publish, subscribe = _SUBJECTS[role](node)
-    prefix = inbox(role, node)
-    if role is not Role.AUTH:
-        subscribe = (*subscribe, f"{prefix}.>")
+    if role not in (Role.AGENT, Role.AUTH):
+        subscribe = (*subscribe, f"{inbox(role)}.>")
     return Permissions(
         publish=publish,
         subscribe=subscribe,
         answers=role in (Role.AGENT, Role.AGGREGATOR, Role.SCHEDULER, Role.AUTH),
         connections=(STANDARD, WEBSOCKET) if role is Role.READER else (STANDARD,),
-        inbox=prefix,
     )
 
 
@@ -110,7 +157,7 @@ _Subjects = tuple[tuple[str, ...], tuple[str, ...]]
 
 def _agent(node: str | None) -> _Subjects:
     token = "*" if node is None else names.to_token(node)
-    publish = (subjects.capacities(node), subjects.subspaces(node), _MODEL_GET)
+    publish = (subjects.capacities(node), subjects.subspaces(node))
     return publish, (subjects.MODEL, f"{subjects.PREFIX}.query.agent.{token}.>", *_service("agent"))
 
 
@@ -120,6 +167,7 @@ def _aggregator(_: str | None) -> _Subjects:
         subjects.MODEL,
         streams.MODEL_SUBJECT,
         _MODEL_GET,
+        *(f"{_API}.DIRECT.GET.{stream}" for stream in (streams.CAPACITY, streams.DECISIONS)),
         f"{_API}.CONSUMER.MSG.NEXT.{streams.SUBSPACES}.{streams.CONSUMER}",
         f"$JS.ACK.{streams.SUBSPACES}.{streams.CONSUMER}.>",
         *_making_of_streams(),
@@ -136,8 +184,6 @@ def _reader(_: str | None) -> _Subjects:
     publish = [f"{subjects.PREFIX}.query.>"]
     for verb in _SERVICE_VERBS:
         publish += [f"$SRV.{verb}", f"$SRV.{verb}.>"]
-    for stream in streams.PUBLIC:
-        publish += [f"{_API}.DIRECT.GET.{stream}", f"{_API}.DIRECT.GET.{stream}.>"]
     return tuple(publish), (subjects.CAPACITY_ALL, subjects.DECISION_ALL, subjects.MODEL)
 
 
@@ -148,7 +194,7 @@ def _cli(node: str | None) -> _Subjects:
         f"{_API}.CONSUMER.NAMES.*", f"{_API}.CONSUMER.LIST.*", f"{_API}.CONSUMER.INFO.*.*",
         *(f"{_API}.STREAM.MSG.GET.{stream}" for stream in streams.PUBLIC),
     )  # fmt: skip
-    return (*publish, *looks), (*subscribe, subjects.PARTIAL_ALL)
+    return (*publish, *_direct_gets(), *looks), (*subscribe, subjects.PARTIAL_ALL)
 
 
 def _owner(node: str | None) -> _Subjects:
@@ -181,12 +227,42 @@ def _questions(service: str) -> tuple[str, ...]:
     return (f"{subjects.PREFIX}.query.{service}.>", *_service(service))
 
 
-def _service(service: str) -> tuple[str, ...]:
-    """Return what the services framework listens to: for all, for all of one name, for one (ADR-32)."""
-    found: list[str] = []
+def _service(service: str) -> Iterator[str]:
+    """Yield what the services framework listens to: for all, for all of one name, for one (ADR-32)."""
     for verb in _SERVICE_VERBS:
-        found += [f"$SRV.{verb}", f"$SRV.{verb}.carico-{service}", f"$SRV.{verb}.carico-{service}.*"]
-    return tuple(found)
+        yield f"$SRV.{verb}"
+        yield from _named(verb, service)
+
+
+def _flows() -> Iterator[Flow]:
+    core, agents, readers = Account.CORE, Account.AGENTS, Account.READERS
+    yield Flow(subject=subjects.CAPACITY_ALL, source=agents, to=(core, readers))
+    yield Flow(subject=subjects.SUBSPACE_ALL, source=agents, to=(core,))
+    yield Flow(subject=subjects.MODEL, source=core, to=(agents, readers))
+    yield Flow(subject=subjects.DECISION_ALL, source=core, to=(readers,))
+    yield Flow(subject=f"{subjects.PREFIX}.query.agent.*.>", source=agents, to=(core, readers), is_service=True)
+    # By their name alone: what is asked of all services does not reach agents, which could answer as another.
+    for subject in _named("*", "agent"):
+        yield Flow(subject=subject, source=agents, to=(core, readers), is_service=True, many=True)
+    for service in ("scheduler", "aggregator"):
+        yield Flow(subject=f"{subjects.PREFIX}.query.{service}.>", source=core, to=(readers,), is_service=True)
+    named = (each for service in ("scheduler", "aggregator") for each in _named("*", service))
+    for subject in ("$SRV.*", *named):
+        yield Flow(subject=subject, source=core, to=(readers,), is_service=True, many=True)
+
+
+def _named(verb: str, service: str) -> tuple[str, str]:
+    return f"$SRV.{verb}.carico-{service}", f"$SRV.{verb}.carico-{service}.*"
+
+
+def _direct_gets() -> Iterator[str]:
+    for stream in streams.PUBLIC:
+        yield f"{_API}.DIRECT.GET.{stream}"
+        yield f"{_API}.DIRECT.GET.{stream}.>"
+
+
+# All that crosses accounts.
+FLOWS = tuple(_flows())
 
 
 def _making_of_streams() -> Iterator[str]:

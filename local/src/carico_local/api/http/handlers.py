@@ -1,4 +1,4 @@
-"""The verbs of the API: a request read, a cluster asked, an answer given."""
+"""The verbs of the API: each reads a request, acts on the cluster, and returns the answer."""
 
 import urllib.parse
 from typing import Any
@@ -157,7 +157,7 @@ class Handlers:
         )
 
 
-async def _delete_options(request: web.Request) -> deletion.Options:
+async def _delete_options(request: web.Request) -> deletion.DeleteOptions:
     body: objects.Object = {}
     if request.can_read_body:
         raw = await request.read()
@@ -171,21 +171,21 @@ def _answer(body: bytes, *, code: int = 200) -> web.Response:
 
 
 def _stored_as(resource: resources.Resource) -> resources.Resource:
-    """Return the resource in whose form the objects are kept."""
+    """Return the resource in whose form the objects are stored."""
     return resources.EVENTS if resource is resources.GROUPED_EVENTS else resource
 
 
 def _incoming(resource: resources.Resource, body: object) -> object:
-    """Return a body in the form in which it is kept."""
+    """Return a body in the form in which it is stored."""
     if resource is resources.GROUPED_EVENTS and isinstance(body, dict):
-        # Checked in the form it came in, so that errors name the fields that the client wrote.
+        # Checked in the client's form, so that errors name the client's fields.
         schema.decode(resource.definition, body)
         return event_forms.to_core(body)
     return body
 
 
 def _check_uid(resource: resources.Resource, present: objects.Object, patched: objects.Object) -> None:
-    """Raise `RequestFailed` (422) for a patch that changes the UID; a PUT's is a precondition."""
+    """Raise `RequestFailed` (422) for a patch that changes the UID; in a PUT the UID is a precondition."""
     uid, now = patched["metadata"].get("uid"), present["metadata"]["uid"]
     if uid and uid != now:
         cause = statuses.Cause(

@@ -1,7 +1,7 @@
 """The logs of a Pod, fetched from the kubelet of its node.
 
-kube-apiserver asks `https://NODE:PORT/containerLogs/NAMESPACE/POD/CONTAINER`; emulated kubelets listen on loopback
-and speak plain HTTP, on the same path. Source: k8s.io/kubernetes/pkg/registry/core/pod/strategy.go (LogLocation).
+kube-apiserver requests `https://NODE:PORT/containerLogs/NAMESPACE/POD/CONTAINER`; emulated kubelets listen on loopback
+and use plain HTTP, on the same path. Source: k8s.io/kubernetes/pkg/registry/core/pod/strategy.go (LogLocation).
 """
 
 import urllib.parse
@@ -9,6 +9,7 @@ import urllib.parse
 import aiohttp
 from aiohttp import web
 
+from carico_local.api import access
 from carico_local.api.model import objects, resources, statuses
 from carico_local.api.storage import store
 
@@ -26,10 +27,11 @@ _CONNECT_S = 5.0
 
 
 class Proxy:
-    """Log requests, passed on to kubelets."""
+    """Forwards log requests to kubelets."""
 
-    def __init__(self, kept: store.Store) -> None:
+    def __init__(self, kept: store.Store, *, token: str) -> None:
         self._store = kept
+        self._token = token
         self._session: aiohttp.ClientSession | None = None
 
     async def logs(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
@@ -45,8 +47,9 @@ class Proxy:
         path = f"/containerLogs/{target.namespace}/{target.name}/{container}"
         query = {name: request.query[name] for name in _PASSED_ON if name in request.query}
         url = f"{self._address(node_name)}{path}?{urllib.parse.urlencode(query)}"
+        headers = {"Authorization": f"Bearer {access.kubelet_token(self._token, node_name)}"}
         try:
-            async with self._client().get(url) as source:
+            async with self._client().get(url, headers=headers) as source:
                 return await _pass_on(request, source)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise statuses.internal(f'Get "{url}": {error or type(error).__name__}') from error
@@ -105,6 +108,6 @@ async def _pass_on(request: web.Request, source: aiohttp.ClientResponse) -> web.
     except ConnectionError:
         return response
     except aiohttp.ClientError:
-        # The kubelet went away in the middle; what it had said has been passed on.
+        # The kubelet disconnected; what it had sent has been forwarded.
         await response.write_eof()
     return response

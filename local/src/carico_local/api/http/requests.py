@@ -1,4 +1,4 @@
-"""What a request says: the body as JSON, and the query of a list or watch, read once and checked."""
+"""The body of a request as JSON, and the query of a list or watch, parsed and checked."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""HTTP in front of a cluster: paths to handlers, failures to Statuses."""
+"""The HTTP server of a cluster: routes paths to handlers, and answers failures with Statuses."""
 
 import sqlite3
 from collections.abc import Collection
@@ -19,10 +19,10 @@ _LOG = logs.get("api")
 
 
 def build(state: cluster.Cluster, *, token: str, hosts: Collection[str] = ()) -> web.Application:
-    """Return the application that serves a cluster to holders of the token. `hosts`: names besides loopback's."""
+    """Return the application that serves a cluster to clients with the token. `hosts`: names besides loopback's."""
     middlewares = [_answer_failures, access.guard(token, hosts)]
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=middlewares)
-    kubelets = pod_logs.Proxy(state.store)
+    kubelets = pod_logs.Proxy(state.store, token=token)
     routes = _Routes(handlers.Handlers(state), kubelets)
     app.router.add_route("*", "/{path:.*}", routes.dispatch)
 
@@ -53,10 +53,10 @@ async def _answer_failures(request: web.Request, handler: access.Handler) -> web
     except web.HTTPException as error:
         return _failure(statuses.RequestFailed(error.status, "Unknown", error.reason))
     except sqlite3.Error as error:
-        _LOG.error("the store refused a write", error=str(error), path=request.path)
-        return _failure(statuses.internal(f"the store refused: {error}"))
+        _LOG.error("store_write_failed", error=str(error), path=request.path)
+        return _failure(statuses.internal(f"the store cannot write: {error}"))
     except Exception as error:
-        _LOG.exception("a request failed for a fault of the API", method=request.method, path=request.path)
+        _LOG.exception("request_failed", method=request.method, path=request.path)
         return _failure(statuses.internal(type(error).__name__))
 
 
@@ -68,7 +68,7 @@ def _failure(failure: statuses.RequestFailed) -> web.Response:
 
 
 class _Routes:
-    """Which handler answers which path and method."""
+    """Routes paths and methods to handlers."""
 
     def __init__(self, handling: handlers.Handlers, kubelets: pod_logs.Proxy) -> None:
         self._handling = handling

@@ -1,4 +1,4 @@
-"""One watch over HTTP: the initial state where it is asked for, then each change as it comes, bookmarks between."""
+"""One watch over HTTP: the initial state where requested, then each change as it comes, with bookmarks in between."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from carico_local.api.kubectl import representations
 from carico_local.api.model import resources, statuses
 from carico_local.api.storage import listing, watch
 
-# kube-apiserver ends a watch without a timeout of its own after 30 to 60 minutes (--min-request-timeout).
+# kube-apiserver ends a watch without a timeout after 30 to 60 minutes (--min-request-timeout).
 _DEFAULT_TIMEOUT_S = 1800.0
 # kube-apiserver sends a bookmark about once a minute, and one 2 s before the end of a watch (cacher.go).
 _BOOKMARK_EVERY_S = 60.0
@@ -34,7 +34,7 @@ async def answer(
         # Nothing may come between reading the initial state and listening for changes: no await in open().
         first = stream.open()
     except statuses.RequestFailed as failure:
-        # As kube-apiserver's cache does: the watch is accepted, and then reports that it cannot continue.
+        # As in kube-apiserver's cache, the watch is accepted and then reports that it cannot continue.
         first = watch.error_line(failure)
     try:
         await response.prepare(request)
@@ -100,7 +100,7 @@ class _Stream:
         end_s = loop.time() + timeout_s
         next_bookmark_s = self._next_bookmark_s(loop.time(), end_s)
         while not watcher.closed:
-            timer = loop.call_at(min(end_s, next_bookmark_s), watcher.nudge)
+            timer = loop.call_at(min(end_s, next_bookmark_s), watcher.wake)
             lines = await watcher.wait()
             timer.cancel()
             if loop.time() >= next_bookmark_s:

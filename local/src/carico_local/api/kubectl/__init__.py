@@ -1,6 +1,6 @@
-"""What kubectl reads apart from objects.
+"""What kubectl reads besides objects.
 
-discovery        which kinds there are, and which are left out
+discovery        the kinds that are served, and those that are not
 openapi          their fields, for `apply` and `explain`
 representations  an object or a list as itself or as a table
 tables           the columns and cells of `kubectl get`

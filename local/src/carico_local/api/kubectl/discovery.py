@@ -1,4 +1,4 @@
-"""What the API serves, in the documents by which clients discover it.
+"""The discovery documents: what the API serves.
 
 Source: https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
 """

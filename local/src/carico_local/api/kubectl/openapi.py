@@ -1,6 +1,6 @@
 """The OpenAPI v3 documents that kubectl fetches for `apply` and `explain`.
 
-Paths are listed as far as clients read them: which verbs a kind has, and that a write can be validated and tried.
+Paths contain only what clients read: the verbs of a kind, and that writes support validation and dry run.
 """
 
 import functools
@@ -24,7 +24,7 @@ def document(path: str) -> dict[str, Any] | None:
 
 
 def _named() -> tuple[tuple[str, str], ...]:
-    """Return every group and version, also of kinds not served: `kubectl apply` reads these documents first."""
+    """Return every group and version, including kinds that are not served: `kubectl apply` reads these documents."""
     return tuple(dict.fromkeys((each.group, each.version) for each in resources.NAMED))
 
 
@@ -67,7 +67,7 @@ def _references(of: Any) -> list[str]:
 
 
 def _public(of: Any) -> Any:
-    """Return a schema without the marks that only this API's decoder reads."""
+    """Return a schema without the extensions that only this API's decoder reads."""
     if isinstance(of, list):
         return [_public(item) for item in of]
     if not isinstance(of, dict):

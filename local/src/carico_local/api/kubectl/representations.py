@@ -1,4 +1,4 @@
-"""The forms in which an object or a list can be asked for by Accept: itself or a Table.
+"""The forms of an object or list that a client can request by Accept: itself or a Table.
 
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables
 """
@@ -56,12 +56,12 @@ class Presenter:
     resource: resources.Resource
     form: Form
     clock: clocks.Clock
-    # What a Table row carries of its object: Metadata, Object or None.
+    # What a Table row contains of its object: Metadata, Object or None.
     include_object: str = "Metadata"
 
     @property
     def name(self) -> str:
-        """What distinguishes this representation from others of the same objects."""
+        """The key of this representation among others of the same objects."""
         return f"{self.resource.api_version}/{self.form}/{self.include_object}"
 
     def one(self, stored: objects.Stored) -> bytes:

@@ -1,4 +1,4 @@
-"""The columns that `kubectl get` prints, and the cells of an object in them.
+"""The columns that `kubectl get` prints, and an object's cells in them.
 
 Source: k8s.io/kubernetes/pkg/printers/internalversion/printers.go.
 """
@@ -66,7 +66,7 @@ def _created(data: objects.Object, now_ns: int) -> str:
 
 
 def pod_status(pod: objects.Object) -> str:
-    """Return the status that kubectl shows for a Pod: its phase, or why it does not run."""
+    """Return the status that kubectl shows for a Pod: its phase, or the reason why it does not run."""
     status = pod.get("status") or {}
     reason = status.get("reason") or status.get("phase", "Unknown")
     if any(item.get("reason") == "SchedulingGated" for item in status.get("conditions") or ()):
@@ -235,7 +235,7 @@ _COLUMNS: dict[str, list[dict[str, Any]]] = {
         _column("Object", "The object that the event is about."),
         _column("Subobject", "The part of the object that the event is about.", wide=True),
         _column("Source", "The component that reported the event.", wide=True),
-        _column("Message", "What happened, for people."),
+        _column("Message", "A description of what happened."),
         _column("First Seen", "Time since the event was first observed.", wide=True),
         _column("Count", "How often the event was observed.", kind="integer", wide=True),
         _column("Name", "Name must be unique within a namespace.", wide=True),

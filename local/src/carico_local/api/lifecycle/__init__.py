@@ -1,8 +1,8 @@
-"""Writes, and what follows from them.
+"""Writes and their consequences.
 
 writing   create and update: decode, defaults, rules, conflicts
-deletion  delete: grace, finalizers, preconditions, namespaces
-pods      binding, once
-nodes     a Node whose Lease grows old is unreachable, and its Pods are evicted
-events    Events of the API's own, and the end of old ones
+deletion  delete: grace period, finalizers, preconditions, namespaces
+pods      binding a Pod, once
+nodes     marks a Node without heartbeats as unreachable
+events    the API's own Events, and the expiry of old ones
 """

@@ -1,4 +1,4 @@
-"""Deleting objects: at once, or gracefully for a Pod whose kubelet must first end its containers.
+"""Deletes objects: at once, or gracefully for a Pod whose kubelet must first end its containers.
 
 Source: k8s.io/apiserver/pkg/registry/rest/delete.go (BeforeDelete) and the Pod strategy's CheckGracefulDelete.
 """
@@ -13,16 +13,16 @@ from carico_local.api.model import objects, resources, statuses
 from carico_local.api.rules import fields
 from carico_local.api.storage import store
 
-# Ends before the year 9999, the last that a timestamp can name.
+# Small enough that the deletion time stays before the year 9999, the last that a timestamp can express.
 _MAX_GRACE_S = 2**31
 _TERMINAL = ("Succeeded", "Failed")
-# Nothing here owns anything else, so that all three come to the same.
+# No object here owns another one, so all three mean the same.
 _PROPAGATION = ("Foreground", "Background", "Orphan")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """metav1.DeleteOptions, as far as the API heeds them."""
+class DeleteOptions:
+    """The fields of metav1.DeleteOptions that the API supports."""
 
     grace_s: int | None = None
     uid: str | None = None
@@ -32,7 +32,7 @@ class Options:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Deleted:
-    """The object after a delete; `gone`: removed, or only being deleted."""
+    """The object after a delete; `gone`: removed, not only being deleted."""
 
     stored: objects.Stored
     gone: bool
@@ -45,7 +45,7 @@ class Remover:
         self._store = kept
         self._clock = clock
 
-    def delete(self, resource: resources.Resource, stored: objects.Stored, options: Options) -> Deleted:
+    def delete(self, resource: resources.Resource, stored: objects.Stored, options: DeleteOptions) -> Deleted:
         """Delete an object, at once or gracefully; raise `RequestFailed` (403, 409)."""
         _check_preconditions(resource, stored, options)
         data = objects.copy(stored)
@@ -55,7 +55,7 @@ class Remover:
         grace_s = _grace_s(data, options) if resource is resources.PODS else 0
         deleting = metadata.get("deletionTimestamp")
         if deleting and metadata.get("deletionGracePeriodSeconds"):
-            # A delete that is under way can only be shortened.
+            # The grace period of a deletion in progress can only be shortened.
             given_s = options.grace_s
             if given_s is None or given_s >= metadata["deletionGracePeriodSeconds"]:
                 return Deleted(stored=stored, gone=False)
@@ -79,8 +79,8 @@ class Remover:
                 metadata["generation"] += 1
         metadata["deletionGracePeriodSeconds"] = grace_s
 
-    def _end_namespace(self, stored: objects.Stored, data: objects.Object, options: Options) -> Deleted:
-        """Delete a namespace's content: Pods gracefully, the rest at once, itself after the last Pod."""
+    def _end_namespace(self, stored: objects.Stored, data: objects.Object, options: DeleteOptions) -> Deleted:
+        """Delete a namespace: its Pods gracefully, other objects at once, itself after the last Pod."""
         name = data["metadata"]["name"]
         if name in ("default", "kube-system", "kube-public"):
             raise statuses.forbidden("namespaces", name, "this namespace may not be deleted")
@@ -95,7 +95,7 @@ class Remover:
                 for item in self._store.select(resource.storage, name):
                     self._store.remove(resource.storage, item.data)
             for pod in self._store.select("pods", name):
-                self.delete(resources.PODS, pod, Options())
+                self.delete(resources.PODS, pod, DeleteOptions())
             self.settle_namespace(name)
         return Deleted(stored=marked, gone=self._store.get("namespaces", ("", name)) is None)
 
@@ -107,7 +107,7 @@ class Remover:
         if not self._store.select("pods", name):
             self._store.remove("namespaces", home.data)
 
-    def _remove(self, resource: resources.Resource, data: objects.Object, options: Options) -> Deleted:
+    def _remove(self, resource: resources.Resource, data: objects.Object, options: DeleteOptions) -> Deleted:
         if options.dry_run:
             return Deleted(stored=objects.freeze(data, self._store.revision), gone=False)
         if resource is not resources.PODS:
@@ -115,20 +115,20 @@ class Remover:
         with self._store.batch():
             metadata = data["metadata"]
             if metadata.get("deletionGracePeriodSeconds") != 0:
-                # Written before it is removed, as the Pod strategy of a real API server does: watchers see both.
+                # Written before it is removed, as by the Pod strategy of a real API server: watchers see both.
                 self._mark(metadata, 0)
                 data = objects.copy(self._store.put(resource.storage, data))
             stored = self._store.remove(resource.storage, data)
             self.settle_namespace(metadata["namespace"])
         return Deleted(stored=stored, gone=True)
 
-    def _put(self, resource: resources.Resource, data: objects.Object, options: Options) -> Deleted:
+    def _put(self, resource: resources.Resource, data: objects.Object, options: DeleteOptions) -> Deleted:
         stored = objects.freeze(data, 0) if options.dry_run else self._store.put(resource.storage, data)
         return Deleted(stored=stored, gone=False)
 
 
-def parse_options(body: objects.Object, text_of: Callable[[str], str | None]) -> Options:
-    """Parse the options of a delete: those of the body win over the query; raise `RequestFailed` (400, 422)."""
+def parse_options(body: objects.Object, text_of: Callable[[str], str | None]) -> DeleteOptions:
+    """Parse the options of a delete; the body takes precedence over the query. Raise `RequestFailed` (400, 422)."""
     grace = body.get("gracePeriodSeconds")
     if grace is None and (text := text_of("gracePeriodSeconds")):
         try:
@@ -145,10 +145,12 @@ def parse_options(body: objects.Object, text_of: Callable[[str], str | None]) ->
         raise statuses.invalid("DeleteOptions", "", [cause], group="meta.k8s.io")
     if grace is not None:
         grace = min(grace, _MAX_GRACE_S)
-    return Options(grace_s=grace, uid=assumed.get("uid"), version=assumed.get("resourceVersion"), dry_run=bool(dry_run))
+    return DeleteOptions(
+        grace_s=grace, uid=assumed.get("uid"), version=assumed.get("resourceVersion"), dry_run=bool(dry_run)
+    )
 
 
-def _check_preconditions(resource: resources.Resource, stored: objects.Stored, options: Options) -> None:
+def _check_preconditions(resource: resources.Resource, stored: objects.Stored, options: DeleteOptions) -> None:
     metadata = stored.data["metadata"]
     detail = ""
     if options.uid is not None and options.uid != metadata["uid"]:
@@ -159,8 +161,8 @@ def _check_preconditions(resource: resources.Resource, stored: objects.Stored, o
         raise statuses.conflict(resource.plural, metadata["name"], detail, group=resource.group)
 
 
-def _grace_s(pod: objects.Object, options: Options) -> int:
-    """Return a Pod's grace period: 0 where no kubelet has it, or it has ended already."""
+def _grace_s(pod: objects.Object, options: DeleteOptions) -> int:
+    """Return a Pod's grace period: 0 where it is not bound or has already ended."""
     if not pod["spec"].get("nodeName") or (pod.get("status") or {}).get("phase") in _TERMINAL:
         return 0
     grace_s = options.grace_s if options.grace_s is not None else pod["spec"].get("terminationGracePeriodSeconds", 30)

@@ -1,7 +1,7 @@
-"""The API's own part in Events: one about each Pod that no scheduler here takes, and the end of old ones.
+"""The API's own Events, about Pods that no scheduler here handles, and the expiry of old Events.
 
-Events are for reading soon after, and would fill the store of a long-lived cluster: kube-apiserver keeps one for an
-hour after it was last written (--event-ttl).
+Old Events would fill the store of a long-lived cluster: kube-apiserver keeps an Event for an hour after its last write
+(--event-ttl).
 """
 
 import asyncio
@@ -29,7 +29,8 @@ class EventExpiry:
     async def run(self) -> None:
         """Sweep once a minute until cancelled."""
         while True:
-            self.sweep()
+            with store.unwritable_ignored("expiry of Events"):
+                self.sweep()
             await asyncio.sleep(_EVERY_S)
 
     def sweep(self) -> None:
@@ -44,16 +45,16 @@ class EventExpiry:
 
 
 def warn_of_no_scheduler(writer: writing.Writer, pod: objects.Object, served: Collection[str]) -> str:
-    """Return the warning about a new Pod that none of the `served` scheduler names covers, also kept as an Event.
+    """Create an Event about a new Pod whose schedulerName is not `served`, and return its text as a warning.
 
-    It is empty for a Pod that has a scheduler or a node, and where nothing is known of schedulers.
+    Empty for a Pod that has a scheduler or a node, and where `served` is empty.
     """
     spec, metadata = pod["spec"], pod["metadata"]
     if not served or spec["schedulerName"] in served or spec.get("nodeName"):
         return ""
     note = (
-        f"no scheduler here takes Pods of schedulerName {spec['schedulerName']}: set spec.schedulerName to "
-        f"{' or '.join(served)}, or use `carico up --control-plane real`, which runs kube-scheduler as well"
+        f"no scheduler here handles Pods with schedulerName {spec['schedulerName']}: set spec.schedulerName to "
+        f"{' or '.join(served)}, or use `carico up --control-plane real`, which also runs kube-scheduler"
     )
     at = writer.now()
     about = {"kind": "Pod", "apiVersion": "v1", **{name: metadata[name] for name in ("namespace", "name", "uid")}}

@@ -1,8 +1,9 @@
-"""Whether Nodes are alive, as the controller manager's node-lifecycle controller shows it: by conditions and taints.
+"""Conditions and taints of Nodes without heartbeats, as set by the controller manager's node-lifecycle controller.
 
 A Node whose Lease has not been renewed for the grace period becomes Ready=Unknown and unreachable; once its kubelet
-posts Ready again, the taints go. Renewals are timed by when they are seen here, since a node's clock may be off.
-Pods keep their phase: their state is unknown. Source: k8s.io/kubernetes/pkg/controller/nodelifecycle.
+posts Ready again, the taints are removed. The grace period counts from when a renewal is seen here, since a node's
+clock may be wrong. Pods keep their phase: their state is unknown.
+Source: k8s.io/kubernetes/pkg/controller/nodelifecycle.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ _NOT_READY = "node.kubernetes.io/not-ready"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 _OWNED_TAINTS = (_NOT_READY, _UNREACHABLE, _UNSCHEDULABLE)
-# Conditions that a kubelet maintains: unknown once it is silent.
+# Conditions that a kubelet maintains: Unknown without heartbeats.
 _KUBELET_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _LEASE_NAMESPACE = "kube-node-lease"
 _LOG = logs.get("api.nodes")
@@ -26,14 +27,14 @@ _LOG = logs.get("api.nodes")
 
 @dataclasses.dataclass(slots=True)
 class _Sign:
-    """The last sign of life of a node: what it was, and when it was seen."""
+    """The last heartbeat of a node: its value, and when it was seen."""
 
     renewed: object
     seen_s: float
 
 
 class NodeLifecycle:
-    """Keeps the Ready condition and the taints of all Nodes of a store true."""
+    """Keeps the Ready conditions and the taints of all Nodes of a store up to date."""
 
     def __init__(self, kept: store.Store, clock: clocks.Clock, *, grace_s: float) -> None:
         self._store = kept
@@ -44,9 +45,10 @@ class NodeLifecycle:
         kept.listen(self._notice)
 
     async def run(self) -> None:
-        """Review all Nodes when one changes, and often enough to notice a silent one, until cancelled."""
+        """Review all Nodes when one changes, and often enough to notice a missing heartbeat, until cancelled."""
         while True:
-            self.review()
+            with store.unwritable_ignored("conditions of Nodes"):
+                self.review()
             self._changed.clear()
             try:
                 async with asyncio.timeout(self._grace_s / 8):
@@ -69,12 +71,12 @@ class NodeLifecycle:
                     self._store.put("nodes", data)
 
     def _notice(self, change: store.Change) -> None:
-        # A renewed Lease is only read at the next review: it comes every few seconds from every node.
+        # Leases are only read at the next review: every node renews its Lease every few seconds.
         if change.storage == "nodes":
             self._changed.set()
 
     def _is_silent(self, node: objects.Object) -> bool:
-        """Return whether neither the Lease nor the status heartbeat has changed for the grace period."""
+        """Return True where neither Lease nor status heartbeat has changed for the grace period."""
         name = node["metadata"]["name"]
         lease = self._store.get("leases", (_LEASE_NAMESPACE, name))
         renewed = (lease and lease.data.get("spec", {}).get("renewTime"), _heartbeat(node))
@@ -94,8 +96,8 @@ class NodeLifecycle:
                 conditions.append(_unknown(kind, now, never=True))
             elif condition.get("status") != "Unknown":
                 if kind == "Ready":
-                    _LOG.warning("a node is unreachable", node=node["metadata"]["name"], silent_s=self._grace_s)
-                # When it was last heard of stays.
+                    _LOG.warning("node_unreachable", node=node["metadata"]["name"], silent_s=self._grace_s)
+                # The time of its last heartbeat is kept.
                 condition |= _unknown(kind, now, never=False)
 
 
@@ -106,10 +108,10 @@ def _unknown(kind: str, now: str, *, never: bool) -> dict[str, Any]:
 
 
 def _heartbeat(node: objects.Object) -> str:
-    """Return the heartbeat times of the conditions, which only a kubelet's status writes change."""
+    """Return the heartbeat in the status, which only a kubelet changes."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     ready: objects.Object = next((item for item in conditions if item.get("type") == "Ready"), {})
-    # A kubelet that takes its place again posts Ready with another status, perhaps within the same second.
+    # A kubelet that returns posts Ready with another status, perhaps within the same second.
     posted = ready.get("status") if ready.get("status") != "Unknown" else ""
     return f"{ready.get('lastHeartbeatTime')} {posted}" if posted else ""
 
@@ -124,7 +126,7 @@ def _settle_taints(node: objects.Object, now: str) -> None:
         key = _NOT_READY if ready == "False" else _UNREACHABLE
         wanted |= {(key, "NoSchedule"), (key, "NoExecute")}
     elif ready is None:
-        # A Node that has not reported anything keeps the taint that it was admitted with, until someone removes it.
+        # A Node that has not reported yet keeps the taint from its admission.
         wanted |= {_mark(taint) for taint in spec.get("taints") or () if taint.get("key") == _NOT_READY}
     present = spec.get("taints") or []
     kept = [taint for taint in present if taint.get("key") not in _OWNED_TAINTS or _mark(taint) in wanted]
@@ -141,7 +143,7 @@ def _mark(taint: objects.Object) -> tuple[str, str]:
 
 
 def admit(node: objects.Object) -> None:
-    """Taint a new Node not-ready until it reports Ready, as admission does."""
+    """Add the not-ready taint to a new Node, as admission does; it stays until the Node reports Ready."""
     taints = node.setdefault("spec", {}).setdefault("taints", [])
     if (_NOT_READY, "NoSchedule") not in {_mark(taint) for taint in taints}:
         taints.append({"key": _NOT_READY, "effect": "NoSchedule"})

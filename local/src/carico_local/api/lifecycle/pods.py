@@ -1,4 +1,4 @@
-"""What is particular to Pods: binding one to a node, once, and evicting it.
+"""Operations of Pods only: binding one to a node, once, and evicting it.
 
 Source: k8s.io/kubernetes/pkg/registry/core/pod/storage/{storage,eviction}.go.
 """
@@ -31,7 +31,7 @@ def parse_binding(body: object) -> objects.Object:
 def bind(
     kept: store.Store, clock: clocks.Clock, pod: objects.Stored, binding: objects.Object, *, dry_run: bool = False
 ) -> None:
-    """Bind a Pod to a node. Raise `RequestFailed` (409) if it has one, is being deleted, or is another Pod."""
+    """Bind a Pod to a node. Raise `RequestFailed` (409) if it is bound, is being deleted, or is another Pod."""
     name = pod.data["metadata"]["name"]
     assumed = binding.get("metadata") or {}
     _check_preconditions(pod, assumed)

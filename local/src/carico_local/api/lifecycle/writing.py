@@ -1,4 +1,4 @@
-"""Creating and updating objects: the order of checks that kube-apiserver's registry store goes through.
+"""Creates and updates objects, with the checks of kube-apiserver's registry store in the same order.
 
 Source: k8s.io/apiserver/pkg/registry/generic/registry/store.go and registry/rest/{create,update}.go.
 """
@@ -16,23 +16,23 @@ from carico_local.api.model import objects, resources, schema, statuses
 from carico_local.api.rules import configuration, defaulting, validation
 from carico_local.api.storage import store
 
-# k8s.io/apiserver/pkg/storage/names/generate.go: no vowels, so that no word appears by chance.
+# k8s.io/apiserver/pkg/storage/names/generate.go: no vowels, so that no real word appears by chance.
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
 _MAX_GENERATED_PREFIX = 58
-# Unknown fields that one answer names.
+# The most unknown fields that one answer lists.
 _MAX_NAMED = 10
 _PRESERVED = (
     "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation",
 )  # fmt: skip
 
-# Gives the new object, made from a copy of the present one.
+# Returns the new object, given a copy of the present one.
 Edit = Callable[[objects.Object], Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Mode:
-    """How a write is meant: of the status alone, refusing unknown fields, or keeping nothing of it."""
+    """The mode of a write: of the status only, strict about unknown fields, or without storing anything."""
 
     status: bool = False
     strict: bool = False
@@ -44,7 +44,7 @@ PLAIN = Mode()
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Written:
-    """What a write left behind, and the unknown fields that were dropped from what the client sent."""
+    """The result of a write, and the unknown fields that were dropped from the client's body."""
 
     stored: objects.Stored
     unknown: tuple[str, ...] = ()
@@ -52,14 +52,14 @@ class Written:
 
 
 class Writer:
-    """Creates and updates of the objects in one store."""
+    """Creates and updates objects in one store."""
 
     def __init__(self, kept: store.Store, clock: clocks.Clock) -> None:
         self._store = kept
         self._clock = clock
 
     def now(self) -> str:
-        """Return the current time as objects carry it."""
+        """Return the current time in the format of objects."""
         return objects.timestamp(self._clock.wall_ns())
 
     def find(self, resource: resources.Resource, key: objects.Key) -> objects.Stored:
@@ -139,7 +139,7 @@ class Writer:
     def _carry_over(
         self, resource: resources.Resource, old: objects.Stored, data: objects.Object, *, status: bool
     ) -> None:
-        """Check the client's preconditions, and restore the fields that it may not change."""
+        """Check the client's preconditions, and restore the fields that clients may not change."""
         before, metadata = old.data["metadata"], data["metadata"]
         for field in ("name", "namespace"):
             if metadata.setdefault(field, before.get(field, "")) != before.get(field, ""):

@@ -1,6 +1,6 @@
-"""Kubernetes objects as they are kept: JSON dictionaries without `kind` and `apiVersion`, never changed in place.
+"""Kubernetes objects as they are stored: JSON dictionaries without `kind` and `apiVersion`, never changed in place.
 
-The kind follows from where an object is kept, and list items of kube-apiserver do not repeat it either; an answer
+The kind follows from where an object is stored, and list items of kube-apiserver do not repeat it either. An answer
 with a single object puts both in front of the stored bytes, so nothing is encoded twice.
 """
 
@@ -18,7 +18,7 @@ Key = tuple[str, str]  # namespace ("" for cluster-wide kinds) and name
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Stored:
-    """One version of one object: its dictionary (read only by agreement), its bytes, its resourceVersion."""
+    """One version of one object: its dictionary (read-only by convention), its bytes, its resourceVersion."""
 
     data: Object
     body: bytes
@@ -39,7 +39,7 @@ def thaw(body: bytes) -> Stored:
 
 
 def copy(stored: Stored) -> Object:
-    """Return a copy to change; decoding the bytes is several times faster than copy.deepcopy."""
+    """Return a mutable copy; decoding the bytes is several times faster than copy.deepcopy."""
     data: Object = orjson.loads(stored.body)
     return data
 
@@ -60,7 +60,7 @@ def key_of(data: Object) -> Key:
 
 
 def timestamp(wall_ns: int) -> str:
-    """Return the wall time as metav1.Time: seconds, in UTC.
+    """Return the wall time as metav1.Time: in seconds and UTC.
 
     >>> timestamp(0)
     '1970-01-01T00:00:00Z'

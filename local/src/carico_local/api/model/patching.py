@@ -1,4 +1,4 @@
-"""Patches: the object that a merge or strategic-merge patch makes of another.
+"""Applies merge patches and strategic-merge patches.
 
 Sources: RFC 7386 (merge), and for strategic merge
 https://github.com/kubernetes/community/blob/master/contributors/devel/sig-api-machinery/strategic-merge-patch.md
@@ -43,13 +43,13 @@ def merge(data: Any, patch: Any) -> Any:
 
 def _expect_object(value: Any) -> objects.Object:
     if not isinstance(value, dict) or not isinstance(value.get("metadata", {}), dict):
-        raise statuses.unreadable_patch("it does not leave a Kubernetes object")
+        raise statuses.unreadable_patch("the result is not a Kubernetes object")
     value.setdefault("metadata", {})
     return value
 
 
 def _merge_object(data: Any, patch: objects.Object, of: dict[str, Any]) -> Any:
-    """Return the strategic merge of two objects of one type; `of` is the type's schema, {} where it is not known."""
+    """Return the strategic merge of two objects of one type; `of`: the type's schema, {} where it is unknown."""
     directive = patch.get(_DIRECTIVE)
     if directive not in (None, "replace", "delete", "merge"):
         raise statuses.bad_request(f"Unknown patch type: {directive!r}")
@@ -100,7 +100,7 @@ def _merge_item(merged: list[Any], item: objects.Object, key: str, of: dict[str,
         for at in reversed(places):
             del merged[at]
     elif places:
-        # Several entries may share a key (ports of two protocols); a patch then speaks of the first.
+        # Several entries may share a key (ports of two protocols); a patch then applies to the first.
         merged[places[0]] = _merge_object(merged[places[0]], item, of)
     else:
         merged.append(_merge_object({}, item, of))
@@ -115,7 +115,7 @@ def _delete_from_lists(merged: objects.Object, patch: objects.Object) -> None:
 
 
 def _reorder(merged: objects.Object, patch: objects.Object, known: dict[str, Any]) -> None:
-    """Order lists as the patch names their entries; the others follow in their own order."""
+    """Order list entries as in the patch; entries that it does not name follow in their own order."""
     for directive, order in patch.items():
         name = directive.removeprefix(_ORDER)
         if not directive.startswith(_ORDER) or not isinstance(order, list) or not isinstance(merged.get(name), list):

@@ -1,4 +1,4 @@
-"""The resources that the API serves, and how a request path names one."""
+"""The resources that the API serves, and their request paths."""
 
 import dataclasses
 
@@ -15,7 +15,7 @@ class Resource:
     subresources: tuple[str, ...] = ()
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
-    # Kinds whose spec a kubelet or controller acts on count their spec changes in metadata.generation.
+    # Changes of spec increase metadata.generation: for kinds whose spec a kubelet or controller acts on.
     counts_generations: bool = False
 
     @property
@@ -35,12 +35,12 @@ class Resource:
 
     @property
     def storage(self) -> str:
-        """Where the objects are kept. Both Event resources share one storage, as in kube-apiserver."""
+        """The storage of the objects. Both Event resources share one, as in kube-apiserver."""
         return self.plural
 
     @property
     def has_status(self) -> bool:
-        """Whether status is written through its own subresource."""
+        """True where status is written through its own subresource."""
         return "status" in self.subresources
 
 
@@ -65,10 +65,10 @@ LEASES = Resource(group="coordination.k8s.io", plural="leases", kind="Lease")
 
 ALL = (PODS, NODES, NAMESPACES, EVENTS, SERVICE_ACCOUNTS, CONFIG_MAPS, SECRETS, GROUPED_EVENTS, LEASES)
 STORAGES = tuple(dict.fromkeys(resource.storage for resource in ALL))
-# What goes with a namespace when it is deleted, Pods aside: those leave when their kubelets let go of them.
+# Deleted at once with their namespace; Pods are deleted by their kubelets.
 CONTENTS = (EVENTS, LEASES, SERVICE_ACCOUNTS, CONFIG_MAPS, SECRETS)
 
-# Not served, but named by discovery: kubectl then asks for them, and prints the answer, which says where they are.
+# Not served, but listed by discovery: kubectl then requests them and prints the error, which says what to do.
 ABSENT = (
     Resource(group="apps", plural="deployments", kind="Deployment", short_names=("deploy",)),
     Resource(group="apps", plural="replicasets", kind="ReplicaSet", short_names=("rs",)),
@@ -86,7 +86,7 @@ GROUP_VERSIONS = tuple(dict.fromkeys((resource.group, resource.version) for reso
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a request path points at: a collection (no name), an object, or a subresource of it."""
+    """The target of a request path: a collection (no name), an object, or a subresource of it."""
 
     resource: Resource
     namespace: str = ""
@@ -108,20 +108,20 @@ def parse_path(path: str) -> Target | None:
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
         return None
-    # The deprecated /watch/ prefix is still what some clients use for a watch.
+    # Some clients still use the deprecated /watch/ prefix.
     watch = rest[0] == "watch" and len(rest) > 1
     if watch:
         rest = rest[1:]
     if rest[0] == "namespaces" and len(rest) >= 3 and (group or rest[2] != "status"):
         if not group and rest[2:] == ["bindings"]:
-            # The older path for binding, which names the Pod in the body; the official Python client has both.
+            # The older path for binding, with the Pod's name in the body; the official Python client has both.
             return Target(resource=PODS, namespace=rest[1], subresource="binding")
         return _target(_BY_PATH.get((group, version, rest[2])), rest[3:], namespace=rest[1], watch=watch)
     return _target(_BY_PATH.get((group, version, rest[0])), rest[1:], namespace="", watch=watch)
 
 
 def absent(path: str) -> str:
-    """Return the plural of the known resource that a path names and the API lacks; empty where it names none.
+    """Return the plural of the resource of a path, where it is in `ABSENT`; else empty.
 
     >>> absent("/apis/apps/v1/namespaces/default/deployments/web"), absent("/apis/batch/v1")
     ('deployments', '')

@@ -1,8 +1,8 @@
-"""The types of the API, from the schema of the official client, and the decoding that they ask for.
+"""The types of the API, from the schema of the official client, and decoding by them.
 
-kube-apiserver decodes a body into Go structs: unknown fields vanish (with a warning, or an error if the client asked
-to be strict), a field of the wrong JSON type refuses the request, times and quantities take one spelling.
-`kubernetes_schema.json` is written by local/tools/generate_kubernetes_schema.py.
+kube-apiserver decodes a body into Go structs: unknown fields are dropped (with a warning, or an error if the client
+asked for strict validation), a field with the wrong JSON type makes the request fail, times and quantities are
+normalized. `kubernetes_schema.json` is written by local/tools/generate_kubernetes_schema.py.
 """
 
 import base64
@@ -25,12 +25,12 @@ _QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]
 
 _INT_LIMIT = 2**63
 
-# Takes a value, its path and the list in which unknown fields are noted; gives the value as the API keeps it.
+# Gets a value, its path and the list to which unknown fields are added; returns the value to be stored.
 Decoder = Callable[[Any, str, list[str]], Any]
 
 
 class _Undecodable(Exception):
-    """A value that its field cannot hold; the text is that of Go's decoder."""
+    """A value that is invalid for its field; the message is that of Go's decoder."""
 
 
 class _WrongType(_Undecodable):
@@ -40,14 +40,14 @@ class _WrongType(_Undecodable):
 
 @functools.cache
 def definitions() -> dict[str, dict[str, Any]]:
-    """Return every type of the API by its full name, as OpenAPI v3 schemas."""
+    """Return the OpenAPI v3 schema of every type of the API by its full name."""
     source = importlib.resources.files("carico_local.api.model").joinpath("kubernetes_schema.json")
     loaded: dict[str, dict[str, Any]] = orjson.loads(source.read_bytes())
     return loaded
 
 
 def decode(definition: str, data: object) -> tuple[objects.Object, list[str]]:
-    """Return the object as the API keeps it, and the unknown fields; raise `RequestFailed` (400)."""
+    """Return the object to be stored, and the unknown fields; raise `RequestFailed` (400)."""
     unknown: list[str] = []
     kind = definition.rsplit(".", 1)[-1]
     try:
@@ -121,7 +121,7 @@ def _mapping(item: Decoder) -> Decoder:
 
 def _scalar(kind: type, expected: str) -> Decoder:
     def read(value: Any, path: str, _unknown: list[str]) -> Any:
-        # In Python a bool is an int, in JSON it is not.
+        # A bool is an int in Python, but not in JSON.
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise _WrongType(path, value, expected)
         if isinstance(value, int) and not -_INT_LIMIT <= value < _INT_LIMIT:
@@ -160,14 +160,14 @@ def _time(value: Any, path: str, _unknown: list[str]) -> str:
 
 
 def _micro_time(value: Any, path: str, _unknown: list[str]) -> str:
-    # Go's layout 2006-01-02T15:04:05.000000Z07:00 wants its six digits (apimachinery/pkg/apis/meta/v1/micro_time.go).
+    # Go's layout 2006-01-02T15:04:05.000000Z07:00 requires six digits (apimachinery/pkg/apis/meta/v1/micro_time.go).
     if not isinstance(value, str) or not _MICRO_TIME.search(value):
         raise _WrongType(path, value, "RFC 3339 time with six digits of a second")
     return _moment(value, path)
 
 
 def _bytes(value: Any, path: str, _unknown: list[str]) -> str:
-    """Normalise base64. Line ends in it are skipped, as Go's encoding/base64 does."""
+    """Normalize base64. Line ends in it are skipped, as by Go's encoding/base64."""
     if not isinstance(value, str):
         raise _WrongType(path, value, "[]uint8")
     text = value.replace("\r", "").replace("\n", "")

@@ -20,7 +20,7 @@ class Cause:
     field: str
 
     def as_json(self) -> dict[str, str]:
-        """Return the cause as it stands in a Status."""
+        """Return the cause in the format of a Status."""
         return {"reason": self.reason, "message": self.message, "field": self.field}
 
 
@@ -32,7 +32,7 @@ class RequestFailed(errors.CaricoError):
         self.reason = reason
         self.message = message
         self.details = dict(details or {})
-        # With a 410 for a paged list: where the client may go on, inconsistently.
+        # With a 410 for a paged list: the token with which the client may continue with an inconsistent list.
         self.continue_token = ""
         super().__init__(message)
 
@@ -53,7 +53,7 @@ class RequestFailed(errors.CaricoError):
 
 
 def success(details: Mapping[str, Any] | None = None, *, code: int = 200) -> dict[str, Any]:
-    """Return the Status of a request that succeeded and has no object to answer with."""
+    """Return the Status of a request that succeeded and returns no object."""
     status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code}
     if details is not None:
         status["details"] = dict(details)
@@ -61,12 +61,12 @@ def success(details: Mapping[str, Any] | None = None, *, code: int = 200) -> dic
 
 
 def not_found(resource: str, name: str, *, group: str = "") -> RequestFailed:
-    """Return a 404: no object of that name."""
+    """Return a 404: there is no object with that name."""
     details = _details(resource, name, group)
     return RequestFailed(404, "NotFound", f"{_qualified(resource, group)} {_quote(name)} not found", details)
 
 
-# Where what this API leaves out is to be had.
+# Advice for requests that this API does not support.
 _ELSEWHERE = "the embedded API serves a part of Kubernetes, `carico up --control-plane real` all of it"
 
 
@@ -76,13 +76,13 @@ def no_such_path(what: str = "such resource") -> RequestFailed:
 
 
 def already_exists(resource: str, name: str, *, group: str = "") -> RequestFailed:
-    """Return a 409: a create meets an object of the same name."""
+    """Return a 409: an object with the same name exists."""
     message = f"{_qualified(resource, group)} {_quote(name)} already exists"
     return RequestFailed(409, "AlreadyExists", message, _details(resource, name, group))
 
 
 def conflict(resource: str, name: str, detail: str, *, group: str = "") -> RequestFailed:
-    """Return a 409: the object is not what the request assumed."""
+    """Return a 409: a precondition of the request does not hold."""
     message = f"Operation cannot be fulfilled on {_qualified(resource, group)} {_quote(name)}: {detail}"
     return RequestFailed(409, "Conflict", message, _details(resource, name, group))
 
@@ -101,24 +101,24 @@ def version_mismatch(expected: str, actual: str) -> str:
 
 
 def bad_request(message: str) -> RequestFailed:
-    """Return a 400: the request cannot be understood."""
+    """Return a 400: the request is malformed."""
     return RequestFailed(400, "BadRequest", message)
 
 
 class Unreadable(RequestFailed):
-    """400: an object whose fields have other types than its kind says."""
+    """A 400: an object whose fields do not have the types of its kind."""
 
     def __init__(self, message: str) -> None:
         super().__init__(400, "BadRequest", message)
 
 
 def unreadable_patch(message: str) -> RequestFailed:
-    """Return a 422: a patch that leaves no readable object (k8s.io/apiserver/pkg/endpoints/handlers/patch.go)."""
+    """Return a 422: a patch whose result is malformed (k8s.io/apiserver/pkg/endpoints/handlers/patch.go)."""
     return RequestFailed(422, "Invalid", f' "" is invalid: patch: Invalid value: {message}')
 
 
 def forbidden(resource: str, name: str, detail: str, *, group: str = "") -> RequestFailed:
-    """Return a 403: understood, and not allowed."""
+    """Return a 403: the request is not allowed."""
     message = f"{_qualified(resource, group)} {_quote(name)} is forbidden: {detail}"
     return RequestFailed(403, "Forbidden", message, _details(resource, name, group))
 
@@ -134,12 +134,12 @@ def expired(message: str) -> RequestFailed:
 
 
 def too_old(asked: int, oldest: int) -> RequestFailed:
-    """Return a 410: the history asked for is no longer kept."""
+    """Return a 410: the requested history is no longer available."""
     return expired(f"too old resource version: {asked} ({oldest})")
 
 
 def invalid(kind: str, name: str, causes: Iterable[Cause], *, group: str = "") -> RequestFailed:
-    """Return a 422: the object breaks a rule; one cause for each rule broken."""
+    """Return a 422: the object violates rules; one cause for each."""
     listed = list(causes)
     lines = [f"{cause.field}: {cause.message}" for cause in listed]
     text = lines[0] if len(lines) == 1 else f"[{', '.join(lines)}]"
@@ -149,12 +149,12 @@ def invalid(kind: str, name: str, causes: Iterable[Cause], *, group: str = "") -
 
 
 def method_not_allowed() -> RequestFailed:
-    """Return a 405: the resource exists, and not with this verb."""
+    """Return a 405: the resource does not support this verb."""
     return RequestFailed(405, "MethodNotAllowed", f"this method is not allowed on the requested resource: {_ELSEWHERE}")
 
 
 def unsupported_media_type(got: str, allowed: Iterable[str]) -> RequestFailed:
-    """Return a 415: the body is in a format that the API does not read."""
+    """Return a 415: the API does not support the format of the body."""
     hint = (
         "; `kubectl create ... --dry-run=client -o yaml | kubectl apply -f -` sends JSON" if "protobuf" in got else ""
     )
@@ -163,25 +163,25 @@ def unsupported_media_type(got: str, allowed: Iterable[str]) -> RequestFailed:
 
 
 def no_media_type() -> RequestFailed:
-    """Return a 415: a body that does not state its format."""
+    """Return a 415: a body without a Content-Type."""
     return RequestFailed(
         415, "UnsupportedMediaType", "got a body without a Content-Type, expected for example application/json"
     )
 
 
 def not_acceptable(allowed: Iterable[str]) -> RequestFailed:
-    """Return a 406: the answer cannot be given in the format asked for."""
+    """Return a 406: the API does not support the requested format of the answer."""
     message = f"only the following media types are accepted: {', '.join(allowed)}"
     return RequestFailed(406, "NotAcceptable", message)
 
 
 def too_large(limit_bytes: int) -> RequestFailed:
-    """Return a 413: the body is larger than the API reads."""
+    """Return a 413: the body is too large."""
     return RequestFailed(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit_bytes}")
 
 
 def internal(message: str) -> RequestFailed:
-    """Return a 500: a fault of the API itself."""
+    """Return a 500: an error of the API itself."""
     return RequestFailed(500, "InternalError", f"Internal error occurred: {message}")
 
 

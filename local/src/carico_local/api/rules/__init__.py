@@ -1,10 +1,10 @@
-"""What an object must be, in kube-apiserver's words.
+"""Defaults and validation of objects, with kube-apiserver's messages.
 
-validation     every kind: what is checked on create and on update
-defaulting     what is filled in where a client said nothing
-placement      affinity, spread constraints, tolerations
-volumes        volumes and their mounts
-configuration  ConfigMaps, Secrets, and the variables that name them
-event_forms    Events in core v1 and in events.k8s.io, and from one to the other
-fields         what they share: names, labels, the causes of a 422
+validation     checks of every kind on create and update
+defaulting     defaults for fields that a client has not set
+placement      affinity, spread constraints, tolerations, taints
+volumes        volumes that are made of files of the API
+configuration  ConfigMaps, Secrets, and the variables that refer to them
+event_forms    Events in core v1 and in events.k8s.io, and conversion between the two
+fields         shared by the others: names, labels, the causes of a 422
 """

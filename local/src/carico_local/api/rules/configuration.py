@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets: how what a client sends is kept, and the rules that it must keep.
+"""ConfigMaps and Secrets: how they are stored, and their rules.
 
 Sources: k8s.io/kubernetes/pkg/apis/core/validation/validation.go (ValidateConfigMap, ValidateSecret), and
 pkg/apis/core/v1/conversion.go for stringData.
@@ -13,7 +13,7 @@ import orjson
 from carico_local.api.model import objects, statuses
 from carico_local.api.rules import fields
 
-# pkg/apis/core/types.go (MaxSecretSize); of what the values hold, not of how it is spelled.
+# pkg/apis/core/types.go (MaxSecretSize); counts decoded values, not their base64.
 _MOST_BYTES = 1024 * 1024
 _KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _KEY_MOST = 253
@@ -22,7 +22,7 @@ _KEY_RULE = (
     "or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
 )
 _ACCOUNT = "kubernetes.io/service-account.name"
-# Of the types that have rules: the keys that must be there, and those whose value is JSON.
+# Required keys by type of Secret.
 _REQUIRED = {
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
@@ -35,18 +35,18 @@ _ONE_OF = ("username", "password")
 
 
 def settle(data: objects.Object) -> None:
-    """Merge `stringData` into `data`, and drop empty fields, as Go does."""
+    """Merge `stringData` into `data`, and drop empty fields, as in Go."""
     texts = data.pop("stringData", None) or {}
     if texts:
-        spelled = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
-        data["data"] = {**(data.get("data") or {}), **spelled}
+        encoded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+        data["data"] = {**(data.get("data") or {}), **encoded}
     for field in ("data", "binaryData"):
         if not data.get(field, True):
             del data[field]
 
 
 def config_map(data: objects.Object) -> fields.Causes:
-    """Yield what is wrong with a ConfigMap."""
+    """Yield the rules that a ConfigMap violates."""
     texts, binaries = data.get("data") or {}, data.get("binaryData") or {}
     yield from _keys(texts, "data")
     for key in texts.keys() & binaries.keys():
@@ -54,12 +54,12 @@ def config_map(data: objects.Object) -> fields.Causes:
     yield from _keys(binaries, "binaryData")
     total_bytes = sum(len(text.encode()) for text in texts.values()) + sum(map(_length, binaries.values()))
     if total_bytes > _MOST_BYTES:
-        # The object as a whole.
+        # The field path of the whole object.
         yield _too_long("[]")
 
 
 def secret(data: objects.Object) -> fields.Causes:
-    """Yield what is wrong with a Secret: its keys, its size, and what its type asks for."""
+    """Yield the rules that a Secret violates: of its keys, its size, and its type."""
     values, kind = data.get("data") or {}, data.get("type", "")
     yield from _keys(values, "data")
     if sum(map(_length, values.values())) > _MOST_BYTES:
@@ -80,7 +80,7 @@ def secret(data: objects.Object) -> fields.Causes:
 
 
 def references(container: objects.Object, path: str) -> fields.Causes:
-    """Yield what is wrong with the objects that a container's variables refer to."""
+    """Yield the rules that a container's references to ConfigMaps and Secrets violate."""
     for index, entry in enumerate(container.get("env") or ()):
         source, here = entry.get("valueFrom") or {}, f"{path}.env[{index}].valueFrom"
         for kind in _KEY_REFERENCES:
@@ -97,7 +97,7 @@ def references(container: objects.Object, path: str) -> fields.Causes:
 
 
 def changed(old: objects.Object, new: objects.Object) -> fields.Causes:
-    """Yield changes of an immutable ConfigMap or Secret."""
+    """Yield forbidden changes of an immutable ConfigMap or Secret."""
     if old.get("type") != new.get("type"):
         yield fields.wrong("type", new.get("type", ""), "field is immutable")
     if not old.get("immutable"):
@@ -128,13 +128,13 @@ def _too_long(field: str) -> statuses.Cause:
     return statuses.Cause(reason="FieldValueTooLong", message=message, field=field)
 
 
-def _length(spelled: str) -> int:
-    """Return how many bytes base64 stands for."""
-    return len(spelled) // 4 * 3 - spelled.count("=")
+def _length(encoded: str) -> int:
+    """Return the number of bytes that base64 encodes."""
+    return len(encoded) // 4 * 3 - encoded.count("=")
 
 
-def _is_json_object(spelled: str) -> bool:
+def _is_json_object(encoded: str) -> bool:
     try:
-        return isinstance(orjson.loads(base64.b64decode(spelled)), dict | None)
+        return isinstance(orjson.loads(base64.b64decode(encoded)), dict | None)
     except ValueError:
         return False

@@ -1,16 +1,16 @@
-"""What the API fills in where a client said nothing, as kube-apiserver's defaulting and admission do.
+"""Defaults for fields that a client has not set, as in kube-apiserver's defaulting and admission.
 
 Sources: k8s.io/kubernetes/pkg/apis/core/v1/defaults.go and the admission plugins DefaultTolerationSeconds,
-ServiceAccount and Priority. All functions change the object they are given.
+ServiceAccount and Priority. All functions change the given object.
 """
 
 from typing import Any
 
 from carico_local.api.model import objects, resources
 
-# plugin/pkg/admission/defaulttolerationseconds: Pods ride out five minutes of an unwell node.
+# plugin/pkg/admission/defaulttolerationseconds: Pods tolerate a node that is not ready for five minutes.
 _TOLERATED_S = 300
-# Volumes that are made of files of the API; rw-r--r--.
+# Volumes that are made of files of the API, with mode rw-r--r--.
 _FILES_VOLUMES = ("secret", "configMap", "downwardAPI", "projected")
 _FILES_MODE = 0o644
 _TOLERATED_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -19,7 +19,7 @@ SYSTEM_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-crit
 
 
 def set_defaults(resource: resources.Resource, data: objects.Object) -> None:
-    """Fill in the defaults of an object that is being created or replaced."""
+    """Set the defaults of an object that is being created or replaced."""
     if resource is resources.PODS:
         _default_pod(data)
     elif resource is resources.NAMESPACES:
@@ -29,7 +29,7 @@ def set_defaults(resource: resources.Resource, data: objects.Object) -> None:
     elif resource is resources.SECRETS:
         data["type"] = data.get("type") or "Opaque"
     elif resource.storage == "events":
-        # Unset times are null and not absent, as Go writes them: `kubectl get --sort-by` finds the field.
+        # Unset times are null rather than absent, as in Go: `kubectl get --sort-by` needs the field.
         for field in ("firstTimestamp", "lastTimestamp", "eventTime"):
             data.setdefault(field, None)
         data.setdefault("source", {})
@@ -106,7 +106,7 @@ def _default_probe(probe: dict[str, Any]) -> None:
 
 
 def _pull_policy(image: str) -> str:
-    """Return Always for the tag `latest`, stated or implied; IfNotPresent otherwise."""
+    """Return Always for the tag `latest`, explicit or implied; IfNotPresent otherwise."""
     last = image.rsplit("/", 1)[-1]
     tag = last.partition("@")[0].partition(":")[2]
     return "IfNotPresent" if "@" in last or tag not in ("", "latest") else "Always"

@@ -1,4 +1,4 @@
-"""Events in two forms, core v1 and events.k8s.io/v1, and their rules: few for the core form, strict for the other.
+"""Events in two forms, core v1 and events.k8s.io/v1, and their rules: few for the core form, more for the other.
 
 Source: k8s.io/kubernetes/pkg/apis/events/v1/conversion.go, pkg/apis/core/validation/events.go.
 """
@@ -12,7 +12,7 @@ from carico_local.api.rules import fields
 
 _NOTE_MOST = 1024
 _NAME_MOST = 128
-# grouped name -> core name; what is called the same in both is not listed.
+# grouped name -> core name, where the two differ.
 _NAMES = {
     "regarding": "involvedObject",
     "note": "message",
@@ -26,10 +26,10 @@ _CORE_NAMES = {core: grouped for grouped, core in _NAMES.items()}
 
 
 def every(data: objects.Object) -> fields.Causes:
-    """Yield what is wrong with an Event in its core form."""
+    """Yield the rules that an Event in its core form violates."""
     about = data.get("involvedObject") or {}
     namespace = data["metadata"].get("namespace")
-    # An event about a cluster-wide object lives in the namespace default.
+    # An Event about a cluster-wide object is in the namespace default.
     if about.get("namespace", "") != namespace and (
         about.get("namespace") or namespace not in ("default", "kube-system")
     ):
@@ -37,7 +37,7 @@ def every(data: objects.Object) -> fields.Causes:
 
 
 def grouped(data: objects.Object) -> fields.Causes:
-    """Yield what else is wrong with an Event of events.k8s.io, in its core form."""
+    """Yield the further rules that an Event of events.k8s.io violates, given in its core form."""
     if not data.get("eventTime"):
         yield fields.required("eventTime")
     for field, name in (
@@ -60,7 +60,7 @@ def to_core(data: objects.Object) -> objects.Object:
     if "apiVersion" in core:
         core["apiVersion"] = "v1"
     metadata = core.get("metadata") or {}
-    # Only what is stored has a UID; changes of a core Event by this name are not held to these rules.
+    # Only stored Events have a UID: these rules do not apply to changes of a core Event through this group.
     broken = [] if metadata.get("uid") else list(grouped(core))
     if broken:
         raise statuses.invalid("Event", metadata.get("name", ""), broken)

@@ -1,4 +1,4 @@
-"""What the rules of all kinds share: names, labels, and the causes of a 422 in kube-apiserver's words.
+"""Shared by the rules of all kinds: names, labels, and the causes of a 422 with kube-apiserver's messages.
 
 Source: k8s.io/apimachinery/pkg/util/validation/{validation,field/errors}.go.
 """
@@ -24,7 +24,7 @@ LABEL_RULE = (
 
 
 def is_qualified(key: str) -> bool:
-    """Return whether a key is a valid label, annotation or taint key: a name, optionally after a domain."""
+    """Return True for a valid label, annotation or taint key: a name, optionally after a domain."""
     prefix, slash, name = key.rpartition("/")
     return (
         0 < len(name) <= 63
@@ -40,7 +40,7 @@ def required(field: str, detail: str = "") -> statuses.Cause:
 
 
 def wrong(field: str, got: object, detail: str) -> statuses.Cause:
-    """Return the cause for a value that breaks a rule."""
+    """Return the cause for a value that violates a rule."""
     shown = f'"{got}"' if isinstance(got, str) else str(got)
     return statuses.Cause(reason="FieldValueInvalid", message=f"Invalid value: {shown}: {detail}", field=field)
 

@@ -1,7 +1,7 @@
-"""The rules of what says where a Pod may go: tolerations, taints, affinity, spread.
+"""The rules of the fields that restrict where a Pod may run: tolerations, taints, affinity, spread.
 
-Source: k8s.io/kubernetes/pkg/apis/core/validation/validation.go. What is broken here would reach a scheduler, which
-could only guess what was meant.
+Source: k8s.io/kubernetes/pkg/apis/core/validation/validation.go. Without them, a scheduler would have to guess the
+meaning of an invalid field.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def pod(spec: objects.Object) -> fields.Causes:
-    """Yield what is wrong with a Pod's placement preferences."""
+    """Yield the rules that a Pod's placement fields violate."""
     for index, each in enumerate(spec.get("tolerations") or ()):
         yield from _toleration(each, f"spec.tolerations[{index}]")
     affinity = spec.get("affinity") or {}
@@ -33,7 +33,7 @@ def pod(spec: objects.Object) -> fields.Causes:
 
 
 def taints(found: Iterable[objects.Object], path: str) -> fields.Causes:
-    """Yield what is wrong with a Node's taints."""
+    """Yield the rules that a Node's taints violate."""
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(found):
         here = f"{path}[{index}]"

@@ -1,12 +1,12 @@
-"""The rules that an object must keep, each breach a cause of a 422.
+"""The rules of objects; each violation is a cause of a 422.
 
-Sources: k8s.io/kubernetes/pkg/apis/core/validation/validation.go and k8s.io/apimachinery/pkg/util/validation. Only the
-rules that protect the parts of a CARICO cluster from each other are here; what only a kubelet interprets passes.
+Sources: k8s.io/kubernetes/pkg/apis/core/validation/validation.go and k8s.io/apimachinery/pkg/util/validation. It has
+only the rules that the parts of a CARICO cluster rely on; fields that only a kubelet interprets are not checked.
 """
 
 from typing import Any
 
-from carico_core.domain import quantity
+from carico_core.domain import amounts
 from carico_local.api.model import objects, resources, statuses
 from carico_local.api.rules import configuration, event_forms, fields, placement, volumes
 
@@ -19,7 +19,7 @@ Causes = fields.Causes
 
 
 def check(resource: resources.Resource, data: objects.Object) -> None:
-    """Raise `RequestFailed` (422) with every rule that a new or changed object breaks."""
+    """Raise `RequestFailed` (422) with every rule that a new or changed object violates."""
     _refuse(resource, data, [*_metadata(resource, data["metadata"]), *_content(resource, data)])
 
 
@@ -158,14 +158,14 @@ def _container(container: objects.Object, path: str, names: set[str]) -> Causes:
     yield from _amounts(container.get("resources") or {}, f"{path}.resources")
 
 
-def _amounts(amounts: dict[str, Any], path: str) -> Causes:
+def _amounts(stated: dict[str, Any], path: str) -> Causes:
     for side in ("requests", "limits"):
-        for name, amount in (amounts.get(side) or {}).items():
+        for name, amount in (stated.get(side) or {}).items():
             if amount.startswith("-"):
                 yield fields.wrong(f"{path}.{side}[{name}]", amount, "must be greater than or equal to 0")
-    limits = amounts.get("limits") or {}
-    for name, amount in (amounts.get("requests") or {}).items():
-        if name in limits and quantity.parse_quantity(amount) > quantity.parse_quantity(limits[name]):
+    limits = stated.get("limits") or {}
+    for name, amount in (stated.get("requests") or {}).items():
+        if name in limits and amounts.parse_quantity(amount) > amounts.parse_quantity(limits[name]):
             rule = f"must be less than or equal to {name} limit of {limits[name]}"
             yield fields.wrong(f"{path}.requests", amount, rule)
 

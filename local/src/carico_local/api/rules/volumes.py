@@ -1,4 +1,4 @@
-"""The rules of volumes that are made of files of the API: their names, their paths, their modes.
+"""The rules of volumes that are made of files of the API: names, paths and modes.
 
 Source: k8s.io/kubernetes/pkg/apis/core/validation/validation.go (validateConfigMapVolumeSource and those after it).
 """
@@ -11,12 +11,12 @@ from carico_local.api.rules import fields
 
 _MODE_RULE = "must be a number between 0 and 0777 (octal), both inclusive"
 _MODE_MOST = 0o777
-# Where each source has the name of its object.
+# The field with the name of the object, by kind of source.
 _NAMES = {"configMap": "name", "secret": "secretName"}
 
 
 def pod(spec: objects.Object) -> fields.Causes:
-    """Yield what is wrong with the files of a Pod's volumes."""
+    """Yield the rules that the files of a Pod's volumes violate."""
     for index, volume in enumerate(spec.get("volumes") or ()):
         path = f"spec.volumes[{index}]"
         for kind in ("configMap", "secret", "downwardAPI"):

@@ -1,7 +1,7 @@
 """Objects by key and revision.
 
 store      SQLite: objects, the revision, the latest changes
-watch      who watches what, and the lines that each change is
-listing    pages of a list, as of one revision
+watch      watches, and the lines that each change produces
+listing    pages of a list, at one revision
 selectors  label and field selectors
 """

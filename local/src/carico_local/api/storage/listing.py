@@ -1,4 +1,4 @@
-"""Lists, in pages that all show the same moment."""
+"""Lists, in pages that all show the same revision."""
 
 import base64
 import binascii
@@ -11,7 +11,7 @@ import orjson
 from carico_local.api.model import objects, resources, statuses
 from carico_local.api.storage import selectors, store
 
-# Lists that clients may be in the middle of; an older one is continued with 410, as after etcd's compaction.
+# Unfinished lists that are kept; continuing an older one gets a 410, as after etcd's compaction.
 _KEPT_LISTS = 64
 _EXPIRED = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list "
@@ -22,7 +22,7 @@ _EXPIRED = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ListQuery:
-    """metav1.ListOptions, as far as the API heeds them. `version` is None where the client gave none."""
+    """The fields of metav1.ListOptions that the API supports. `version`: None where the client gave none."""
 
     selector: selectors.Selector
     limit: int = 0
@@ -56,12 +56,12 @@ class Lister:
 
     def __init__(self, kept: store.Store) -> None:
         self._store = kept
-        # Stored objects never change, so that a snapshot is a list of references.
+        # Stored objects never change, so a snapshot is a list of references.
         self._snapshots: collections.OrderedDict[int, _Snapshot] = collections.OrderedDict()
         self._numbers = itertools.count(1)
 
     def page(self, resource: resources.Resource, namespace: str, query: ListQuery) -> Page:
-        """Return the page that the query asks for; raise `RequestFailed` (400, 410, 504)."""
+        """Return the requested page; raise `RequestFailed` (400, 410, 504)."""
         if query.token:
             return self._next_page(resource, namespace, query)
         self._check_version(query)
@@ -100,7 +100,7 @@ class Lister:
             failure.continue_token = _token(0, offset, last)
             raise failure
         if snapshot is None:
-            # The client took the offer to go on with what is there now, behind the last object it has seen.
+            # The client accepted to continue with the present objects after the last one it has seen.
             rest = [item for item in self.select(resource, namespace, query) if objects.key_of(item.data) > last]
             snapshot, offset = _Snapshot(items=rest, version=self._store.revision), 0
             number = next(self._numbers)

@@ -27,7 +27,7 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     def accepts(self, labels: Mapping[str, str]) -> bool:
-        """Return whether a set of labels satisfies the term."""
+        """Return True where a set of labels satisfies the term."""
         value = labels.get(self.key)
         if self.operator == "exists":
             return value is not None
@@ -51,11 +51,11 @@ class Selector:
 
     @property
     def everything(self) -> bool:
-        """Whether every object matches."""
+        """True where every object matches."""
         return not self.labels and not self.fields
 
     def matches(self, data: objects.Object) -> bool:
-        """Return whether an object satisfies every term."""
+        """Return True where an object satisfies every term."""
         if self.labels:
             labels = data["metadata"].get("labels") or {}
             if not all(term.accepts(labels) for term in self.labels):
@@ -64,7 +64,7 @@ class Selector:
 
 
 def parse(resource: resources.Resource, *, labels: str, fields: str) -> Selector:
-    """Parse the selectors of a query; raise `RequestFailed` (400) for an unreadable one."""
+    """Parse the selectors of a query; raise `RequestFailed` (400) for a malformed one."""
     return Selector(labels=parse_labels(labels), fields=parse_fields(resource, fields))
 
 
@@ -130,7 +130,7 @@ def _path(*names: str) -> Callable[[objects.Object], str]:
 
 
 def _event_path(*names: str) -> Callable[[objects.Object], str]:
-    """Map a grouped Event's field to the core form, in which Events are kept."""
+    """Map a grouped Event's field to the core form, in which Events are stored."""
     return _path("involvedObject", *names)
 
 

@@ -1,8 +1,8 @@
-"""The objects of a cluster, in memory for reading and in SQLite for keeps.
+"""The objects of a cluster, in memory for reading and in SQLite for persistence.
 
 Every write is committed before it is acknowledged or shown to a watch, so that a killed process loses nothing that a
-client has seen. WAL with synchronous=NORMAL survives the death of the process (https://sqlite.org/pragma.html);
-the write-ahead log is moved into the database by a thread, because its fsync would stall every request.
+client has seen. WAL with synchronous=NORMAL survives the end of the process (https://sqlite.org/pragma.html). A thread
+moves the write-ahead log into the database, because its fsync would block every request.
 """
 
 import contextlib
@@ -14,7 +14,10 @@ from collections.abc import Callable, Iterator
 from typing import IO
 
 from carico_core.domain import errors
+from carico_core.runtime.observe import logs
 from carico_local.api.model import objects, resources
+
+_LOG = logs.get("api.store")
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS objects (
@@ -28,7 +31,7 @@ INSERT OR IGNORE INTO counters VALUES ('revision', 0);
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Change:
-    """One committed write: what the object is now (at its end: was last) and what it was before."""
+    """One committed write: the object after it (for a removal, the last version) and before it."""
 
     storage: str
     key: objects.Key
@@ -43,7 +46,7 @@ class Store:
     def __init__(self, directory: pathlib.Path) -> None:
         self.path = directory / "objects.sqlite3"
         try:
-            # Secrets are among the objects.
+            # The objects include Secrets.
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = _lock(directory)
         except OSError as error:
@@ -73,7 +76,7 @@ class Store:
         return len(self._objects[storage])
 
     def select(self, storage: str, namespace: str = "") -> list[objects.Stored]:
-        """Return the objects of a namespace, or all, in the order of namespace and name."""
+        """Return the objects of a namespace, or all, ordered by namespace and name."""
         kept = self._objects[storage]
         keys = sorted(kept if not namespace else (key for key in kept if key[0] == namespace))
         return [kept[key] for key in keys]
@@ -90,7 +93,7 @@ class Store:
         return stored
 
     def remove(self, storage: str, data: objects.Object) -> objects.Stored:
-        """Remove an object; return its last version, at the resourceVersion of its removal."""
+        """Remove an object; return its last version, with the resourceVersion of its removal."""
         key = objects.key_of(data)
         stored = objects.freeze(data, self.revision + 1)
         previous = self._objects[storage][key]
@@ -103,7 +106,7 @@ class Store:
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[None]:
-        """Write several changes in one commit, before any of them is announced."""
+        """Write several changes in one commit; listeners get them afterwards."""
         if self._batch is not None:
             yield
             return
@@ -115,12 +118,12 @@ class Store:
             self._commit(changes)
 
     def checkpoint(self) -> None:
-        """Move the log into the database. Blocks on the disk: call it in a thread."""
+        """Move the write-ahead log into the database. Blocks on the disk: call it in a thread."""
         with contextlib.closing(sqlite3.connect(self.path, timeout=5.0)) as database:
             database.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def close(self) -> None:
-        """Close the store for good."""
+        """Close the store."""
         self._database.close()
         self._lock.close()
 
@@ -130,7 +133,8 @@ class Store:
         try:
             self._database.execute(statement, values)
         except sqlite3.Error:
-            if self._batch is None:
+            # A full disk may have ended the transaction already.
+            if self._batch is None and self._database.in_transaction:
                 self._database.execute("ROLLBACK")
             raise
         self.revision += 1
@@ -169,6 +173,15 @@ class Store:
         self.revision -= len(changes)
 
 
+@contextlib.contextmanager
+def unwritable_ignored(what: str) -> Iterator[None]:
+    """Log that the store cannot write, as on a full disk, for work of the API's own that is repeated anyway."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        _LOG.warning("store_write_failed", what=what, error=str(error))
+
+
 def _lock(directory: pathlib.Path) -> IO[bytes]:
     """Open and lock the lock file: two processes on one directory would assign the same resourceVersions."""
     file = (directory / "lock").open("wb")
@@ -177,7 +190,7 @@ def _lock(directory: pathlib.Path) -> IO[bytes]:
     except BlockingIOError as error:
         file.close()
         raise errors.SettingsError(
-            f"the data directory {directory} is in use by another API: stop it, or give another directory"
+            f"the data directory {directory} is in use by another API: stop it, or use another directory"
         ) from error
     return file
 
@@ -199,6 +212,6 @@ def _open(path: pathlib.Path) -> sqlite3.Connection:
 
 def _unusable(directory: pathlib.Path, error: Exception) -> errors.SettingsError:
     return errors.SettingsError(
-        f"the data directory {directory} cannot be used ({error}): give one that this user may write and that holds "
-        "nothing but an earlier cluster's objects"
+        f"cannot use the data directory {directory} ({error}): choose one that is writable, and empty or written by an "
+        "earlier cluster"
     )

@@ -1,7 +1,7 @@
-"""What changed since a resourceVersion, for any number of watches, each change encoded once.
+"""Changes since a resourceVersion, for any number of watches; each change is encoded once.
 
-The history of a kind is bounded; a watch that asks for more than is kept gets 410, as from kube-apiserver, and lists
-again. A watch that does not read its events is ended rather than buffered without bound.
+The history of a kind is bounded: a watch from before its start gets a 410, as from kube-apiserver, and lists again. A
+watch whose client does not read its events is ended, since its buffer is bounded.
 """
 
 import asyncio
@@ -16,16 +16,16 @@ from carico_local.api.storage import selectors, store
 
 # kube-apiserver's watch cache keeps between 100 and 102,400 events of a kind (cacher/watch_cache.go).
 HISTORY_EVENTS = 10_000
-# Events that a slow reader may be behind before its watch is ended.
+# How many events a slow client may be behind before its watch is ended.
 PENDING_EVENTS = 10_000
 
-# Turns an object into the bytes in which a watch shows it.
+# Encodes an object for a watch.
 Render = Callable[[objects.Stored], bytes]
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class Event:
-    """A change with the encodings that watches have asked for so far, by event type and representation."""
+class EncodedChange:
+    """A change with its encodings so far, by event type and representation."""
 
     change: store.Change
     encoded: dict[tuple[str, str], bytes] = dataclasses.field(default_factory=dict)
@@ -38,7 +38,7 @@ def frame(kind: str, body: bytes) -> bytes:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What one watch shows: which objects, and in which representation."""
+    """The objects that one watch shows, and their representation."""
 
     namespace: str
     selector: selectors.Selector
@@ -46,13 +46,13 @@ class View:
     render: Render
 
     def includes(self, stored: objects.Stored | None) -> bool:
-        """Return whether the watch shows this version of an object."""
+        """Return True where the watch shows this version of an object."""
         if stored is None or (self.namespace and stored.data["metadata"].get("namespace") != self.namespace):
             return False
         return self.selector.everything or self.selector.matches(stored.data)
 
-    def line(self, event: Event) -> bytes | None:
-        """Return the line for a change, or None where the watch does not select it."""
+    def line(self, event: EncodedChange) -> bytes | None:
+        """Return the line for a change; None where the watch does not select it."""
         change = event.change
         was = self.includes(change.previous)
         now = not change.deleted and self.includes(change.current)
@@ -81,8 +81,8 @@ class Watcher:
         self._pending: list[bytes] = []
         self._wake = asyncio.Event()
 
-    def offer(self, event: Event) -> None:
-        """Queue the event's line, or end the watch of a reader that is too far behind."""
+    def offer(self, event: EncodedChange) -> None:
+        """Queue the event's line; end the watch of a client that is too far behind."""
         line = self.view.line(event)
         if line is None or self.closed:
             return
@@ -97,12 +97,12 @@ class Watcher:
         self.closed = True
         self._wake.set()
 
-    def nudge(self) -> None:
-        """Wake the reader, whose time-out may have passed."""
+    def wake(self) -> None:
+        """Wake the waiting task, whose timeout may have passed."""
         self._wake.set()
 
     async def wait(self) -> bytes:
-        """Wait for lines and return them joined; empty after a nudge or the end."""
+        """Wait for lines and return them joined; empty after a wake or the end."""
         await self._wake.wait()
         self._wake.clear()
         return self.take()
@@ -114,15 +114,15 @@ class Watcher:
 
 
 class Hub:
-    """The recent history of every kind, and everyone who watches."""
+    """The recent history of every kind, and all watches."""
 
     def __init__(self, kept: store.Store, *, history_events: int = HISTORY_EVENTS) -> None:
         self._store = kept
-        self._histories: dict[str, collections.deque[Event]] = {
+        self._histories: dict[str, collections.deque[EncodedChange]] = {
             storage: collections.deque() for storage in resources.STORAGES
         }
         self._history_events = history_events
-        # Nothing is known of what happened before this process started.
+        # The history begins with this process.
         self._floors = dict.fromkeys(resources.STORAGES, kept.revision)
         self._watchers: dict[str, set[Watcher]] = {storage: set() for storage in resources.STORAGES}
         kept.listen(self._take)
@@ -150,7 +150,7 @@ class Hub:
                 watcher.close()
 
     def _take(self, change: store.Change) -> None:
-        event = Event(change)
+        event = EncodedChange(change)
         history = self._histories[change.storage]
         history.append(event)
         if len(history) > self._history_events:

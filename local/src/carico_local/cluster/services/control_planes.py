@@ -1,4 +1,4 @@
-"""The services that answer at the Kubernetes API: the embedded one, or the real control plane."""
+"""The services behind the Kubernetes API: the embedded one, or the real control plane."""
 
 import dataclasses
 import pathlib
@@ -16,8 +16,8 @@ from carico_local.control_plane import commands, identity
 API, ETCD, CONTROLLERS, SCHEDULER = "api", "etcd", "kube-controller-manager", "kube-scheduler"
 
 
-class ControlPlane(Protocol):
-    """What a cluster needs of its control plane."""
+class Plane(Protocol):
+    """What a cluster needs from its control plane."""
 
     @property
     def url(self) -> str:
@@ -25,34 +25,34 @@ class ControlPlane(Protocol):
         ...
 
     def write_configuration(self) -> None:
-        """Write the administrator's kubeconfig to its place, and what else the services read."""
+        """Write the administrator's kubeconfig and all other files that the services read."""
         ...
 
     def services(self, environ: Mapping[str, str]) -> list[parts.Service]:
-        """Return the services, in the order in which they are started."""
+        """Return the services in start order."""
         ...
 
     def node_options(self, node: str) -> Mapping[str, object]:
-        """Return settings of an emulated node that depend on the control plane."""
+        """Return the settings of an emulated node that depend on the control plane."""
         ...
 
 
 def names(plan: plans.Plan) -> list[str]:
-    """Return the names of a plan's services that answer at the API."""
+    """Return the names of the control plane's services."""
     if plan.control_plane is plans.ControlPlane.EMBEDDED:
         return [API]
     return [ETCD, API, CONTROLLERS, SCHEDULER]
 
 
-def of(plan: plans.Plan, ports: Mapping[str, int], paths: state.Paths, environ: Mapping[str, str]) -> ControlPlane:
+def of(plan: plans.Plan, ports: Mapping[str, int], paths: state.Paths, environ: Mapping[str, str]) -> Plane:
     """Return the plan's control plane; `ports` by the service's name."""
     if plan.control_plane is plans.ControlPlane.EMBEDDED:
         return Embedded(plan=plan, port=ports[API], paths=paths)
     return real(plan, ports, paths, environ)
 
 
-def probe(plan: plans.Plan, name: str, port: int) -> readiness.Probe:
-    """Return how one knows that a service of the control plane is ready."""
+def probe(plan: plans.Plan, name: str, port: int) -> readiness.Check:
+    """Return the readiness check of a service of the control plane."""
     if plan.control_plane is plans.ControlPlane.EMBEDDED:
         return readiness.Http(port=port)
     return readiness.Http(port=port, path="/readyz" if name in (ETCD, API) else "/healthz", tls=name != ETCD)
@@ -60,7 +60,7 @@ def probe(plan: plans.Plan, name: str, port: int) -> readiness.Probe:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Embedded:
-    """One process of ours, which knows one user."""
+    """The embedded API: one process with a single user."""
 
     plan: plans.Plan
     port: int
@@ -72,12 +72,12 @@ class Embedded:
         return f"http://127.0.0.1:{self.port}"
 
     def write_configuration(self) -> None:
-        """The kubeconfig, with the token that the API asks for."""
+        """Write the kubeconfig, with the token that the API requires."""
         token = access.obtain_token(self._token_file)
         access.write_kubeconfig(self.paths.kubeconfig, name=self.plan.name, url=self.url, token=token)
 
     def services(self, environ: Mapping[str, str]) -> list[parts.Service]:
-        """Return the API."""
+        """Return the API's service."""
         argv = parts.python(
             "carico_local.api", data=str(self.paths.data / "api"), port=self.port, token_file=str(self._token_file)
         )
@@ -92,7 +92,7 @@ class Embedded:
         return self.paths.data / "api" / "token"
 
     def node_options(self, node: str) -> Mapping[str, object]:
-        """Return the kubeconfig that all share."""
+        """Return the kubeconfig that all nodes share."""
         return {"kubeconfig": str(self.paths.kubeconfig)}
 
 
@@ -102,7 +102,7 @@ class Real:
 
     plan: plans.Plan
     paths: state.Paths
-    plane: commands.ControlPlane
+    plane: commands.CommandLines
 
     @property
     def url(self) -> str:
@@ -110,7 +110,7 @@ class Real:
         return self.plane.network.api_url
 
     def write_configuration(self) -> None:
-        """Identities and kubeconfigs."""
+        """Write identities and kubeconfigs."""
         self.plane.directory.mkdir(parents=True, exist_ok=True)
         users = {node: identity.node_user(node) for node in self.plan.process_nodes} | kubelet_nodes.users(self.plan)
         self.plane.write_configuration(self.plan.name, users=users)
@@ -123,7 +123,7 @@ class Real:
         )
 
     def services(self, environ: Mapping[str, str]) -> list[parts.Service]:
-        """Return all four; the others are no use before the API answers."""
+        """Return all four services; controllers and scheduler start once the API is ready."""
         return [
             self._service(ETCD, self.plane.etcd(), environ),
             self._service(API, self.plane.api(), environ, after=ETCD),
@@ -132,7 +132,7 @@ class Real:
         ]
 
     def node_options(self, node: str) -> Mapping[str, object]:
-        """Return the node's own identity, held to its own objects, and its certificate: logs are asked for over TLS."""
+        """Return the node's own restricted identity, and its certificate for the log endpoint's TLS."""
         identities = self.plane.identities
         return {
             "kubeconfig": str(identities.kubeconfig(node)),
@@ -148,8 +148,8 @@ class Real:
         port = self.plane.network.ports[commands.API if name == API else name]
         return parts.Service(
             name=name,
-            # They keep nothing that a signal could spare, and an API server that has lost its etcd first would take
-            # most of a minute to end.
+            # They have nothing to clean up, and an API server that lost its etcd first would take most of a minute to
+            # end.
             command=dataclasses.replace(command, orphan_signal=signal.SIGKILL),
             probe=probe(self.plan, name, port),
             http_port=port,
@@ -161,10 +161,10 @@ def real(plan: plans.Plan, ports: Mapping[str, int], paths: state.Paths, environ
     """Return the real control plane of a plan."""
     directory = paths.data / "control-plane"
     by_program = {commands.API if name == API else name: port for name, port in ports.items()}
-    plane = commands.ControlPlane(
+    plane = commands.CommandLines(
         binaries=plan.binaries,
         directory=directory,
-        network=commands.Network(ports=by_program, advertised=kubelet_nodes.gateway(plan, paths)),
+        network=commands.Listeners(ports=by_program, advertised=kubelet_nodes.gateway(plan, paths)),
         identities=identity.Identities(directory / "identities", environ),
     )
     return Real(plan=plan, paths=paths, plane=plane)

@@ -1,6 +1,6 @@
-"""The services of a cluster whose nodes are real kubelets: a relay to the API, and one launcher a node.
+"""The services of a cluster whose nodes are real kubelets: a relay to the API, and one launcher for each node.
 
-The control plane listens on loopback, as in every local cluster; the relay lets the nodes' own network in.
+The control plane listens on loopback, as in every local cluster; the relay makes it reachable from the nodes' network.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from carico_local.cluster import plan as plans
 from carico_local.cluster.services import readiness
 from carico_local.cluster.services import service as parts
 from carico_local.control_plane import identity
-from carico_local.kubelets import cgroups, configuration, instructions, launcher, network, programs
+from carico_local.kubelets import configuration, instructions, launcher, network, node_cgroups, programs
 
 RELAY = "relay"
 
 
 def prepare(plan: plans.Plan, paths: state.Paths) -> network.Network:
-    """Return the cluster's network, made where there is none. Raises `EnvironmentUnfit` without what nodes run on."""
-    # Before anything is made: a supervisor that is killed in between must leave word of what `clear` looks for.
+    """Return the cluster's network; create it where absent. Raises `EnvironmentUnfit` where nodes cannot run here."""
+    # Before anything is created: after a kill in between, `clear` must find this file.
     _directory(paths).mkdir(parents=True, exist_ok=True)
     _write_network(paths)
     found = network.ensure(pathlib.Path(plan.binaries["ip"]), plan.name)
@@ -33,22 +33,22 @@ def prepare(plan: plans.Plan, paths: state.Paths) -> network.Network:
 
 
 def gateway(plan: plans.Plan, paths: state.Paths) -> str:
-    """Return the machine's address on the nodes' network; empty where the nodes are of another kind."""
+    """Return the machine's address on the nodes' network; empty for nodes of another kind."""
     return _read_network(paths).gateway if plan.node_kind is plans.NodeKind.KUBELET else ""
 
 
 def users(plan: plans.Plan) -> dict[str, identity.User]:
-    """Return the identities of what runs in the nodes."""
+    """Return the identities of the programs in the nodes."""
     return instructions.users(_members(plan)) if plan.node_kind is plans.NodeKind.KUBELET else {}
 
 
 def write(plan: plans.Plan, paths: state.Paths, *, keys: identity.Identities, port: int) -> None:
-    """Write the files of each node, its keys among them."""
+    """Write the files of each node, including its keys."""
     found, on = _read_network(paths), machine.read_machine()
     instructions.write(
         _directory(paths), nodes=_members(plan), network=found.addresses, cluster=plan.name, identities=keys,
         url=f"https://{found.gateway}:{port}",
-        machine=configuration.Machine(cpus=on.cpus, memory_bytes=on.memory_available_bytes),
+        machine=configuration.HostSize(cpus=on.cpus, memory_bytes=on.memory_available_bytes),
         plugins=launcher.PLUGINS,
     )  # fmt: skip
 
@@ -62,17 +62,17 @@ def relay(paths: state.Paths, environ: Mapping[str, str], *, port: int) -> parts
 
 
 def node(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], name: str) -> parts.Service:
-    """Return the service of a node, whose launcher reads the file that is written here."""
+    """Write the launcher's file of a node, and return the node's service."""
     member = next(each for each in _members(plan) if each.name == name)
     service, ready, within = f"node/{name}", paths.run / f"{name}.ready", _read_network(paths)
-    told = launcher.Node(
+    launch = launcher.Launch(
         cluster=plan.name, name=name, number=member.number, cpus=member.cpus, memory_bytes=member.memory_bytes,
         gateway=within.gateway, prefix=within.addresses.prefixlen, config=str(_directory(paths) / name),
         data=str(paths.data / "nodes" / name), ready=str(ready), plugins=plan.binaries[programs.NETWORK_PLUGINS],
         commands=programs.commands(plan.binaries), images=[str(path) for path in programs.archives(plan.binaries)],
     )  # fmt: skip
-    # Asked for how a service is started long after it was: the file of a running node stays as it is.
-    written, text = paths.run / f"{name}.json", json.dumps(dataclasses.asdict(told))
+    # This function is also called while the node runs: leave an unchanged file alone.
+    written, text = paths.run / f"{name}.json", json.dumps(dataclasses.asdict(launch))
     if not written.exists() or written.read_text(encoding="utf-8") != text:
         written.write_text(text, encoding="utf-8")
     argv = (*parts.python("carico_local.kubelets.launcher"), str(written))
@@ -83,27 +83,27 @@ def node(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], name:
 
 
 def cgroup(plan: plans.Plan, name: str) -> str:
-    """Return the path of the node's cgroup below the machine's roots."""
+    """Return the path of the node's cgroup below the root of each tree."""
     return node_group.node_path(plan.name, name)
 
 
 def clear(paths: state.Paths, environ: Mapping[str, str]) -> None:
     """Remove processes, cgroups, interfaces and mounts of the cluster's nodes. Raises `EnvironmentUnfit`."""
     if not _network_file(paths).exists():
-        return  # nothing was made yet
-    if not cgroups.remove(paths.name):
-        raise errors.EnvironmentUnfit(f"cgroups of {paths.name} could not be removed: a process in them does not end")
+        return  # nothing was created yet
+    if not node_cgroups.remove(paths.name):
+        raise errors.EnvironmentUnfit(f"cannot remove the cgroups of {paths.name}: a process in them does not end")
     network.remove(programs.ip(environ), paths.name)
 
 
 class _Listening:
-    """Ready where a connection is taken."""
+    """Ready where a connection is accepted."""
 
     def __init__(self, *, host: str, port: int) -> None:
         self._host, self._port = host, port
 
     async def why_not(self) -> str | None:
-        """Return that nothing answers; None where something does."""
+        """Return None where a server accepts a connection, else a message."""
         try:
             async with asyncio.timeout(readiness.ANSWER_TIMEOUT_S):
                 _, writer = await asyncio.open_connection(self._host, self._port)
@@ -125,7 +125,7 @@ def _directory(paths: state.Paths) -> pathlib.Path:
 
 
 def _write_network(paths: state.Paths, **written: str) -> None:
-    # As a whole: a supervisor may be killed at any moment.
+    # Atomically: a supervisor may be killed at any moment.
     unfinished = _network_file(paths).with_suffix(".unfinished")
     unfinished.write_text(json.dumps(written), encoding="utf-8")
     unfinished.replace(_network_file(paths))

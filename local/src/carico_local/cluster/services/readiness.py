@@ -1,4 +1,4 @@
-"""Whether a service is ready: cheap questions, asked again with growing pauses until the answer is yes."""
+"""Checks whether a service is ready: cheap ones, repeated with growing pauses until they succeed."""
 
 import asyncio
 import dataclasses
@@ -8,18 +8,18 @@ import ssl
 from collections.abc import Mapping
 from typing import Protocol
 
-# First looks come fast, since a second start should take seconds in all; later ones leave the CPU to the services.
+# The first checks follow each other fast, for a quick start; later ones leave the CPU to the services.
 FIRST_PAUSE_S = 0.02
 LAST_PAUSE_S = 0.1
 GROWTH = 1.3
 ANSWER_TIMEOUT_S = 2.0
 
 
-class Probe(Protocol):
-    """One question to a service."""
+class Check(Protocol):
+    """One check of a service."""
 
     async def why_not(self) -> str | None:
-        """Return None where it is ready, else what is missing."""
+        """Return None where the service is ready, else what is missing."""
         ...
 
 
@@ -33,14 +33,14 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Http:
-    """Ready where GET 127.0.0.1:`port``path` answers 200; `tls`: over TLS, with any certificate."""
+    """Ready where GET 127.0.0.1:`port``path` returns 200; `tls`: over TLS, with any certificate."""
 
     port: int
     path: str = "/readyz"
     tls: bool = False
 
     async def why_not(self) -> str | None:
-        """Return the first line of the refusal, or that nothing listens."""
+        """Return None for status 200, else the first line of the answer, or that nothing answers."""
         answer = await get(self.port, self.path, tls=unverified() if self.tls else None)
         if answer is None:
             return f"nothing answers on port {self.port}"
@@ -57,8 +57,8 @@ class File:
     path: pathlib.Path
 
     async def why_not(self) -> str | None:
-        """Return that the file is not there; None where it is."""
-        # One stat of a local file: a thread would cost more.
+        """Return None where the file exists, else a message."""
+        # One stat of a local file costs less than a thread.
         return None if self.path.exists() else f"{self.path.name} is not written yet"
 
 
@@ -69,7 +69,7 @@ class Tcp:
     port: int
 
     async def why_not(self) -> str | None:
-        """Return that nothing listens; None where a server does."""
+        """Return None where a server listens, else a message."""
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", self.port)
         except OSError:
@@ -78,23 +78,23 @@ class Tcp:
         return None
 
 
-async def wait(probe: Probe) -> None:
-    """Wait until the probe reports ready."""
+async def wait(probe: Check) -> None:
+    """Wait until the check succeeds."""
     pause_s = FIRST_PAUSE_S
     while await probe.why_not() is not None:
         await asyncio.sleep(pause_s)
         pause_s = min(LAST_PAUSE_S, pause_s * GROWTH)
 
 
-def forget(probe: Probe) -> None:
-    """Discard what an earlier process of the service has written."""
+def forget(probe: Check) -> None:
+    """Remove the ready file of an earlier process of the service."""
     if isinstance(probe, File):
         probe.path.unlink(missing_ok=True)
 
 
 @functools.cache
 def unverified() -> ssl.SSLContext:
-    """Return TLS without verification, for a program of this machine that signs its own certificate."""
+    """Return TLS without verification, for a program on this machine with a self-signed certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -106,7 +106,7 @@ async def get(
 ) -> Answer | None:
     """Return the answer of 127.0.0.1 to a GET; None where there is none in time.
 
-    HTTP/1.0, so that the answer ends with the connection and is never in chunks.
+    HTTP/1.0, so that the answer ends with the connection and is never chunked.
     """
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):

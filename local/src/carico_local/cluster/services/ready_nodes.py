@@ -1,4 +1,4 @@
-"""Which Nodes the API shows as Ready, by a watch, since thousands of them are megabytes a list; and which advertise."""
+"""Which Nodes are Ready at the API, by a watch (a list of thousands is megabytes); and which advertise."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from carico_local.cluster.services import readiness
 
 
 class ReadyNodes:
-    """`names` are those of the Nodes that are Ready now."""
+    """`names`: the Nodes that are Ready now."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -38,7 +38,7 @@ class ReadyNodes:
 
 
 def is_ready(node: Mapping[str, Any]) -> bool:
-    """Return True where the Node's kubelet says so."""
+    """Return True where the Node has the condition Ready."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
@@ -47,16 +47,16 @@ async def until_advertised(
     wanted: Collection[str], *, nats_url: str, kubeconfig: pathlib.Path, clock: clocks.Clock
 ) -> None:
     """Wait until every node has advertised a capacity and is Ready at the API."""
-    heard: set[str] = set()
+    advertised: set[str] = set()
     bus = await nats_bus.connect(buses.BusSettings(url=nats_url), name="supervisor", clock=clock)
     nodes = ReadyNodes()
     following = asyncio.ensure_future(nodes.follow(kubeconfig, clock=clock))
     try:
-        await bus.subscribe(subjects.CAPACITY_ALL, lambda subject, _: heard.add(subjects.node_of(subject)))
-        # A server that is too busy to say in time: every node says it again within a second.
+        await bus.subscribe(subjects.CAPACITY_ALL, lambda subject, _: advertised.add(subjects.node_of(subject)))
+        # The server may be too busy to answer in time: every node advertises again within a second.
         with contextlib.suppress(errors.BusUnavailable):
-            heard |= {subjects.node_of(subject) for subject, _ in await bus.latest_capacities()}
-        while not (heard.issuperset(wanted) and nodes.names.issuperset(wanted)):
+            advertised |= {subjects.node_of(subject) for subject, _ in await bus.latest_capacities()}
+        while not (advertised.issuperset(wanted) and nodes.names.issuperset(wanted)):
             if following.done():
                 following.result()
             await asyncio.sleep(readiness.LAST_PAUSE_S)

@@ -1,4 +1,4 @@
-"""Which processes make up a cluster, how each is started, and how one knows that it is ready."""
+"""The processes of a cluster, how each is started, and when it is ready."""
 
 import dataclasses
 import pathlib
@@ -16,11 +16,11 @@ from carico_local.cluster.services import service as parts
 
 NATS, AGGREGATOR, SCHEDULER = "nats", "aggregator", "scheduler"
 API = control_planes.API
-# kwok plays the kubelets; the fleet makes their Nodes and plays their agents.
+# kwok plays the kubelets; the fleet creates their Nodes and plays their agents.
 KWOK, FLEET = "kwok", "fleet"
-# Ports that no service of the plan has: NATS' for browsers, and the one kept for `carico web`.
+# Ports besides those of the services: NATS' for browsers, and the one reserved for `carico web`.
 NATS_WEBSOCKET, WEB = "nats-websocket", "web"
-# Ended in this order: first who decides, then who reports, then the nodes with their Pods, then what they talk to.
+# Stopped in this order: first the schedulers, then what reports, then the nodes with their Pods, then API and bus.
 # An API server that has lost its etcd takes most of a minute to end.
 _STOP_ORDER = (
     "scheduler", "agent", "fleet", "aggregator", "node", "relay", "kwok", "kube-", "api", "etcd", "nats",
@@ -42,12 +42,12 @@ class Addresses:
 
 
 def service_names(plan: plans.Plan) -> list[str]:
-    """Return the names of all services of a plan, as `carico logs` takes them."""
+    """Return the names of all services of a plan, as in `carico logs`."""
     aggregators, schedulers = _replicas(AGGREGATOR, plan.aggregators), _replicas(SCHEDULER, plan.schedulers)
     nodes = [f"node/{name}" for name in plan.service_nodes]
     agents = [f"agent/{name}" for name in plan.service_nodes]
-    beside = {plans.NodeKind.KWOK: [KWOK, FLEET], plans.NodeKind.KUBELET: [kubelet_nodes.RELAY]}
-    fleet = beside.get(plan.node_kind, [])
+    extra = {plans.NodeKind.KWOK: [KWOK, FLEET], plans.NodeKind.KUBELET: [kubelet_nodes.RELAY]}
+    fleet = extra.get(plan.node_kind, [])
     return [NATS, *control_planes.names(plan), *aggregators, *schedulers, *fleet, *nodes, *agents]
 
 
@@ -57,7 +57,7 @@ def _replicas(service: str, count: int) -> list[str]:
 
 
 def addresses(plan: plans.Plan, free_ports: list[int]) -> Addresses:
-    """Return one port for each service that listens; nodes choose their own. Needs `ports_needed` free ports."""
+    """Assign `ports_needed` free ports, one to each service that listens; nodes choose their own."""
     listening = [name for name in service_names(plan) if not name.startswith("node/") and name != kubelet_nodes.RELAY]
     ports = dict(zip([*listening, NATS_WEBSOCKET, WEB], free_ports, strict=True))
     scheme = "http" if plan.control_plane is plans.ControlPlane.EMBEDDED else "https"
@@ -67,13 +67,13 @@ def addresses(plan: plans.Plan, free_ports: list[int]) -> Addresses:
 
 
 def ports_needed(plan: plans.Plan) -> int:
-    """Return how many ports `addresses` takes."""
+    """Return how many ports `addresses` needs."""
     relays = 1 if plan.node_kind is plans.NodeKind.KUBELET else 0
     return len(service_names(plan)) - len(plan.service_nodes) - relays + len((NATS_WEBSOCKET, WEB))
 
 
-def probe(plan: plans.Plan, name: str, port: int) -> readiness.Probe:
-    """Return how one knows that a service which listens is ready."""
+def probe(plan: plans.Plan, name: str, port: int) -> readiness.Check:
+    """Return the readiness check of a service that listens."""
     if name == NATS:
         return readiness.Tcp(port=port)
     if name == KWOK:
@@ -97,7 +97,7 @@ def write_configuration(plan: plans.Plan, where: Addresses, paths: state.Paths, 
 
 
 def services(plan: plans.Plan, where: Addresses, paths: state.Paths, environ: Mapping[str, str]) -> list[parts.Service]:
-    """Return every service of the plan, in the order in which they are started."""
+    """Return every service of the plan, in start order."""
     build = _Builder(plan, where, paths, environ)
     found = [build.nats(), *build.control_plane.services(environ)]
     if plan.node_kind is plans.NodeKind.KWOK:
@@ -112,12 +112,12 @@ def services(plan: plans.Plan, where: Addresses, paths: state.Paths, environ: Ma
 
 
 def stop_groups(names: list[str]) -> list[list[str]]:
-    """Return services in groups: each group is ended when the one before it is gone."""
+    """Return services in groups: each group is stopped once the one before it has ended."""
     return [[name for name in names if name.startswith(kind)] for kind in _STOP_ORDER]
 
 
 class _Builder:
-    """Build the services of a plan."""
+    """Builds the services of a plan."""
 
     def __init__(self, plan: plans.Plan, where: Addresses, paths: state.Paths, environ: Mapping[str, str]) -> None:
         self._plan = plan
@@ -138,7 +138,7 @@ class _Builder:
         return self._service(name, "carico_aggregator", **options)
 
     def scheduler(self, name: str) -> parts.Service:
-        # The supervisor sees to it that there is one only; it need not wait out its own Lease after a crash.
+        # The supervisor guarantees that there is only one; after a crash it need not wait until its own Lease expires.
         alone: dict[str, object] = {"no_leader_election": True} if self._plan.schedulers == 1 else {}
         kubeconfig = str(self._paths.kubeconfig)
         return self._service(name, "carico_scheduler", after=None, kubeconfig=kubeconfig, **alone)
@@ -158,6 +158,7 @@ class _Builder:
             cluster=plan.name,
             root=str(self._paths.data / "nodes" / node),
             ready_file=str(ready),
+            **({"allow_root": True} if plan.allow_root else {}),
             **self.control_plane.node_options(node),
         )
         name = f"node/{node}"
@@ -174,7 +175,7 @@ class _Builder:
     def fleet(self) -> parts.Service:
         plan = self._plan
         shape = {"nodes": plan.nodes, "cores": plan.cores, "kubeconfig": str(self._paths.kubeconfig)}
-        return self._service(FLEET, "carico_local.played_nodes", after=KWOK, **shape)
+        return self._service(FLEET, "carico_local.played_nodes", after=KWOK, bus_url=self._agents_url(), **shape)
 
     def agent(self, node: str) -> parts.Service:
         plan = self._plan
@@ -184,20 +185,23 @@ class _Builder:
         if plan.ceiling_cpu is not None:
             tuning["ceiling_cpu"] = plan.ceiling_cpu
         found = self._service(
-            f"agent/{node}", "carico_agent", after=f"node/{node}",
+            f"agent/{node}", "carico_agent", after=f"node/{node}", bus_url=self._agents_url(),
             **(node_facts(plan, self._paths, node) | tuning),
         )  # fmt: skip
         environ = found.command.environ
         if environ.get("PYTHONDONTWRITEBYTECODE"):
-            # Compiled at each start, it would start a third of a second later.
+            # Compiling at each start would cost a third of a second.
             return found
-        # Without docstrings: 2.7 MB less in every agent of a fleet.
+        # Without docstrings, each agent takes 2.7 MB less.
         lean = dataclasses.replace(found.command, environ={**environ, "PYTHONOPTIMIZE": "2"})
         return dataclasses.replace(found, command=lean)
 
+    def _agents_url(self) -> str:
+        return web_access.agents_url(self._where.nats_url)
+
     def _service(self, name: str, module: str, *, after: str | None = None, **options: object) -> parts.Service:
         port = self._where.ports[name]
-        argv = parts.python(module, bus_url=self._where.nats_url, http_port=port, log_json=True, **options)
+        argv = parts.python(module, **{"bus_url": self._where.nats_url, **options}, http_port=port, log_json=True)
         return parts.Service(
             name=name,
             command=self._command(name, argv),
@@ -211,7 +215,7 @@ class _Builder:
 
 
 def node_facts(plan: plans.Plan, paths: state.Paths, node: str) -> dict[str, object]:
-    """Return the settings by which an agent measures a node of the plan: its cgroup, or else its processes."""
+    """Return the settings with which an agent measures a node: its cgroup, or else its processes."""
     if plan.node_kind is plans.NodeKind.KUBELET:
         return {"node": node, "scope": "cgroup", "cgroup": kubelet_nodes.cgroup(plan, node), "pod_events": "cgroup"}
     facts: dict[str, object] = {
@@ -225,20 +229,20 @@ def node_facts(plan: plans.Plan, paths: state.Paths, node: str) -> dict[str, obj
 
 
 def _cgroup(plan: plans.Plan, paths: state.Paths, node: str) -> str:
-    said = read_ready(paths, node).get("cgroup")
-    if isinstance(said, dict) and said.get("layout") == layouts.Version.V2:
-        # A person's own tree begins deeper than where it is mounted.
-        return str(said["trees"][layouts.UNIFIED])
+    found = read_ready(paths, node).get("cgroup")
+    if isinstance(found, dict) and found.get("layout") == layouts.Version.V2:
+        # The tree that systemd delegates to a user begins below the mount point.
+        return str(found["trees"][layouts.UNIFIED])
     return node_group.node_path(plan.name, node)
 
 
 def ready_file(paths: state.Paths, node: str) -> pathlib.Path:
-    """Return the file by which a node says that it is ready, and how."""
+    """Return the file in which a node reports that it is ready, with its cgroup."""
     return paths.run / f"{node}.ready.json"
 
 
 def read_ready(paths: state.Paths, node: str) -> dict[str, object]:
-    """Return what a node says of itself; empty while it is not ready."""
+    """Return the content of a node's ready file; empty while it is not ready."""
     try:
         found = orjson.loads(ready_file(paths, node).read_bytes())
     except (OSError, orjson.JSONDecodeError):
@@ -247,7 +251,7 @@ def read_ready(paths: state.Paths, node: str) -> dict[str, object]:
 
 
 def _fallback_pid(ready: pathlib.Path) -> int | None:
-    """Return the node's process where it has no cgroup to be measured by, else None."""
+    """Return the node's process id where the node has no cgroup to measure, else None."""
     try:
         found = orjson.loads(ready.read_bytes())
     except (OSError, orjson.JSONDecodeError):

@@ -1,18 +1,14 @@
-"""The bus for browsers: NATS' WebSocket of a local cluster, and what who comes by it may do.
+"""Who may do what on the bus of a local cluster, and the bus for browsers: NATS' WebSocket.
 
 On loopback everyone of this machine may do everything, but a browser brings pages of all the world: by the WebSocket
 come readers only, from the page's own address only (https://docs.nats.io/running-a-nats-service/configuration/websocket).
+Agents have the account and the rights that they have everywhere.
 """
 
 import dataclasses
 from typing import Any
 
-from carico_auth import server_config
-from carico_core.wire import roles
-
-READER, LOCAL = "reader", "local"
-# Both connect without credentials, each by its own listener; these words are no secret and open nothing else.
-_NO_SECRET = "unnamed"
+from carico_auth import arrangements
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,23 +29,25 @@ class WebAccess:
         return f"http://127.0.0.1:{self.page_port}"
 
 
+def agents_url(url: str) -> str:
+    """Return the server's URL for agents, which connect to their own account.
+
+    >>> agents_url("nats://127.0.0.1:4222")
+    'nats://agent:unnamed@127.0.0.1:4222'
+    """
+    return url.replace("://", f"://{arrangements.AGENTS}:{arrangements.PASSWORD}@", 1)
+
+
 def configuration(access: WebAccess) -> dict[str, Any]:
     """Return what the server's configuration needs for this."""
-    reader = {
-        "permissions": server_config.permissions(roles.Role.READER),
-        "allowed_connection_types": [roles.WEBSOCKET],
-    }
-    local = {"allowed_connection_types": [roles.STANDARD]}
-    users = [{"user": name, "password": _NO_SECRET, **rest} for name, rest in ((LOCAL, local), (READER, reader))]
     origins = [f"http://{name}:{access.page_port}" for name in ("127.0.0.1", "localhost", "[::1]")]
     return {
-        "authorization": {"users": users},
-        "no_auth_user": LOCAL,
+        **arrangements.loopback(),
         "websocket": {
             "host": "127.0.0.1",
             "port": access.websocket_port,
             "no_tls": True,
-            "no_auth_user": READER,
+            "no_auth_user": arrangements.READERS,
             "allowed_origins": origins,
             "compression": False,
         },

@@ -10,14 +10,14 @@ from carico_local.kubelets import images
 
 
 def main() -> int:
-    """Return the exit code: 0, or 2 with one line that says what is missing."""
+    """Return the exit code: 0, or 2 with one line that names what is missing."""
     environ, folder = settings.environment(), pathlib.Path(sys.argv[1])
     try:
         busybox = shutil.which("busybox")
         if busybox is None:
             raise errors.EnvironmentUnfit("no busybox on PATH: install busybox-static")
         shutil.copy2(images.ensure_sandbox(pathlib.Path(busybox), environ), folder / "sandbox.tar")
-        shutil.copy2(images.ensure_workloads(environ, tell=print), folder / "workloads.tar")
+        shutil.copy2(images.ensure_workloads(environ, report=print), folder / "workloads.tar")
     except errors.UserError as error:
         return tasks.report(error, program="carico-compose-images")
     return 0

@@ -1,6 +1,6 @@
 """`python -m carico_local.kubelets.compose.node`: one node of `docker compose`: a real kubelet with its agent.
 
-It says what the node is by its container's name, address and limits, and then runs the entry script of every node.
+It derives the node from its container's name, address and limits, and then runs the entry script of every node.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from carico_local.contained import identity as naming
 from carico_local.contained import size
 from carico_local.control_plane import identity
 from carico_local.kubelets import configuration, instructions, programs
-from carico_local.kubelets.compose import addresses
+from carico_local.kubelets.compose import plane
 
 CONFIG = pathlib.Path("/carico")
 _HEALTH_PORT, _AGENT_PORT = 10248, 8080
@@ -32,7 +32,7 @@ _log = logs.get("compose-node")
 
 
 def main() -> int:
-    """Return the exit code of the container: 0 where it was asked to end."""
+    """Return the exit code of the container: 0 where it was asked to stop."""
     logs.setup(service="compose-node")
     try:
         node = _write()
@@ -45,29 +45,29 @@ def _write() -> configuration.Node:
     """Write the node's configuration into /carico, and return the node."""
     address, own = naming.address(), size.read()
     name = naming.node_name(address, rng=random.Random(secrets.randbits(64)))
-    if name not in addresses.names():
+    if name not in plane.names():
         raise errors.SettingsError(
             f"a node's container: got the name {name!r}, expected PROJECT-node-NUMBER, as docker compose gives it"
         )
-    node = addresses.node(address, name=name, cpus=own.real_cores, memory_bytes=own.memory_bytes)
-    identities = identity.Identities(addresses.PLANE / "identities", settings.environment())
+    node = plane.node(address, name=name, cpus=own.real_cores, memory_bytes=own.memory_bytes)
+    identities = identity.Identities(plane.PLANE / "identities", settings.environment())
     scratch = CONFIG / "nodes"
     instructions.write(
-        scratch, nodes=[node], network=addresses.network(address), cluster=addresses.NAME, identities=identities,
-        url=f"https://{addresses.HOST}:{addresses.PORT}",
-        machine=configuration.Machine(cpus=float(os.cpu_count() or 1), memory_bytes=_machine_bytes()),
-        plugins=addresses.PLUGINS,
+        scratch, nodes=[node], network=plane.network(address), cluster=plane.NAME, identities=identities,
+        url=f"https://{plane.HOST}:{plane.PORT}",
+        machine=configuration.HostSize(cpus=float(os.cpu_count() or 1), memory_bytes=_machine_bytes()),
+        plugins=plane.PLUGINS,
     )  # fmt: skip
     for path in (scratch / name).iterdir():
         path.rename(CONFIG / path.name)
-    within = addresses.network(address)
-    routes = (f"{other.pods} {other.address(within)}\n" for other in addresses.others(node, address))
+    within = plane.network(address)
+    routes = (f"{other.pods} {other.address(within)}\n" for other in plane.others(node, address))
     (CONFIG / "routes").write_text("".join(routes), encoding="ascii")
     return node
 
 
 async def _run(node: configuration.Node) -> int:
-    """Return the exit code: that of the first program to end by itself, 0 where the container was asked to."""
+    """Run entry script and agent; return 0 where the container was asked to stop, 1 where one of them ended."""
     asked = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, asked.set)
@@ -94,18 +94,18 @@ def _start_entry() -> "subprocess.Popen[bytes]":
 
 
 def _start_agent(node: configuration.Node) -> "subprocess.Popen[bytes]":
-    """It measures the container, whose cgroup is the root of what is mounted."""
+    """Start the agent, which measures the container: its cgroup is the root of the mounted tree."""
     options: dict[str, object] = {
         "node": node.name, "scope": "cgroup", "cgroup": size.OWN_GROUP, "pod_events": "cgroup",
-        "pod_classes": "kubernetes", "kubeconfig": addresses.SHARED / "inside.yaml", "http_host": "0.0.0.0",
+        "pod_classes": "kubernetes", "kubeconfig": plane.SHARED / "inside.yaml", "http_host": "0.0.0.0",
         "http_port": _AGENT_PORT,
     }  # fmt: skip
     return subprocess.Popen([str(pathlib.Path(sys.prefix) / "bin/carico-agent"), *service.flags(options)])
 
 
 async def _leave(name: str) -> None:
-    """Delete the Node from the API, and so its Pods, which nothing runs any more."""
-    chosen = api_client.KubeSettings(kubeconfig=str(addresses.SHARED / "inside.yaml"))
+    """Delete the Node from the API, and so its Pods, which no longer run."""
+    chosen = api_client.KubeSettings(kubeconfig=str(plane.SHARED / "inside.yaml"))
     with contextlib.suppress(errors.ApiError, errors.ApiUnavailable):
         api = await api_client.connect(chosen, clock=clocks.SystemClock(), user_agent="carico-compose-node")
         try:

@@ -1,10 +1,10 @@
 """One container of a Pod.
 
-worker           its life: started, watched, restarted, ended
-command          what it runs, where, and with which variables
-variables        its environment
+worker           its life cycle: started, watched, restarted, ended
+command          what it runs, where, and with which variables; what the parts of a node share
+variables        its environment variables
 config_objects   the ConfigMaps and Secrets that its variables come from
 probes           startup, readiness and liveness
 handlers         what a probe or a hook does: a request, a connection, a command, a pause
-lifecycle        latencies of a start, back-off, and how an end reads in the status
+lifecycle        start latency, back-off, and the status of a container that ended
 """

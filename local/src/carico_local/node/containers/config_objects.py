@@ -1,7 +1,7 @@
-"""The ConfigMaps and Secrets that a Pod names, read one by one: a node may read no others, nor list them.
+"""The ConfigMaps and Secrets that a Pod names, read one by one: a node may neither read others nor list them.
 
-Source: kubernetes/pkg/kubelet/util/manager/watch_based_manager.go. A kubelet watches each of them; here each is read
-when a container starts, which is when a variable takes its value.
+Source: kubernetes/pkg/kubelet/util/manager/watch_based_manager.go. A kubelet watches each of them; this node reads each
+when a container starts, because only then do variables get their values.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ from carico_core.domain import errors
 from carico_local.node.spec import sources
 
 _PLURALS = {sources.CONFIG_MAP: "configmaps", sources.SECRET: "secrets"}
-# The Node authorizer learns a moment after the binding which objects the Pod names: in all as long as a kubelet waits.
+# The Node authorizer learns shortly after the binding which objects the Pod names; in total a kubelet waits as long.
 _PAUSES_S = (0.1, 0.3, 0.6)
 _TIMEOUT_S = 10.0
-# Of an object that was read before: an API that is away holds up no restart for long.
+# For an object that was read before: an unavailable API must not delay a restart for long.
 _AGAIN_TIMEOUT_S = 2.0
 
 
@@ -31,24 +31,24 @@ class Api(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """What an object holds by key; `binaryData` of a ConfigMap is for files, which no node here has."""
+    """The values of an object by key, without `binaryData` of ConfigMaps, which is only for files."""
 
     values: Mapping[str, bytes]
-    # It never changes: read once.
+    # Immutable, so it is read once.
     is_fixed: bool = False
 
 
 class Unread(Exception):
-    """What a Pod needs of an object cannot be had now; the text says why, as a kubelet says it."""
+    """A Pod needs an object that cannot be read now; the message is that of a kubelet."""
 
 
 def not_found(kind: str, name: str) -> Unread:
-    """Return an object that is not there."""
+    """Return the error for an object that does not exist."""
     return Unread(f'{kind} "{name}" not found')
 
 
 class Objects:
-    """The objects of one Pod's namespace. What was read last stands in while the API is away."""
+    """The objects in one Pod's namespace; while the API is unavailable, those last read."""
 
     def __init__(self, api: Api, namespace: str, *, pauses_s: Sequence[float] = _PAUSES_S) -> None:
         self.namespace = namespace
@@ -57,7 +57,7 @@ class Objects:
         self._seen: dict[tuple[str, str], Content] = {}
 
     async def find(self, kind: str, name: str) -> Content | None:
-        """Return what the object holds; None where there is none of the name. Raises `Unread`."""
+        """Return the content of an object; None where it does not exist. Raises `Unread`."""
         known = self._seen.get((kind, name))
         if known is not None and known.is_fixed:
             return known

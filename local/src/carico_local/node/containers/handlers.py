@@ -1,4 +1,4 @@
-"""What a kubelet does to or at a container: a request, a connection, a command, a pause; of probes and of hooks.
+"""The handlers of probes and hooks: an HTTP request, a TCP connection, a command, a pause.
 
 Source: kubernetes/pkg/probe and pkg/kubelet/lifecycle/handlers.go.
 """
@@ -7,20 +7,23 @@ import asyncio
 import contextlib
 import dataclasses
 import os
-import shlex
+import pathlib
 import signal
 import ssl
+import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# kubelet keeps this much of what a probe's command printed.
+from carico_local.node.runtime import users
+
+# A kubelet keeps this much output of a probe's command.
 OUTPUT_BYTES = 10_240
 _SHOWN_BYTES = 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HttpGet:
-    """A request that is answered with 200 to 399. `host` empty: the Pod's address."""
+    """Succeeds where the answer has status 200 to 399. `host` empty: the Pod's address."""
 
     path: str
     port: int
@@ -31,7 +34,7 @@ class HttpGet:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TcpSocket:
-    """A connection that is accepted."""
+    """Succeeds where a connection is accepted."""
 
     port: int
     host: str
@@ -39,14 +42,14 @@ class TcpSocket:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Exec:
-    """A command in the container that exits with 0."""
+    """Succeeds where a command in the container exits with 0."""
 
     command: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Sleep:
-    """A pause; of hooks alone."""
+    """A pause; for hooks only."""
 
     seconds: float
 
@@ -56,16 +59,24 @@ Handler = HttpGet | TcpSocket | Exec | Sleep
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Inside:
-    """Where a container's commands run. `procs`: files of its cgroup that a process enters itself by."""
+    """The context of a container's commands. `procs`: the files by which a process joins the container's cgroup."""
 
     address: str
     env: Mapping[str, str]
     cwd: str
     procs: tuple[str, ...]
+    user: users.Ids | None = None
+
+    def enter(self) -> None:
+        """Move this process, a new child, into the context. Raises OSError."""
+        for name in self.procs:
+            pathlib.Path(name).write_text("0", encoding="ascii")
+        if self.user is not None:
+            users.become(self.user)
 
 
 def parse(entry: Mapping[str, Any] | None, ports: Mapping[str, int]) -> Handler | None:
-    """Return the handler of a probe or a hook, `ports` by name; None for an unknown kind. Raises `ValueError`."""
+    """Return the handler of a probe or hook; None for an unknown kind. `ports`: by name. Raises `ValueError`."""
     if not entry:
         return None
     if http := entry.get("httpGet"):
@@ -84,7 +95,7 @@ def parse(entry: Mapping[str, Any] | None, ports: Mapping[str, int]) -> Handler 
 
 
 async def perform(handler: Handler, inside: Inside, *, timeout_s: float) -> str | None:
-    """Return None where it went well, else why not."""
+    """Run a handler; return None where it succeeded, else the reason."""
     try:
         async with asyncio.timeout(timeout_s):
             match handler:
@@ -127,7 +138,7 @@ async def _get(handler: HttpGet, host: str) -> str | None:
 
 
 def _unverified() -> ssl.SSLContext:
-    """As the kubelet has it: a probe asks whether a server answers, not which one."""
+    """Return TLS without verification, as in a kubelet: a probe asks whether a server answers, not which one."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -144,26 +155,27 @@ async def _connect(handler: TcpSocket, host: str) -> str | None:
 
 
 async def _execute(handler: Exec, inside: Inside) -> str | None:
-    """Run a command with the container's environment, directory and cgroup; return what is wrong, None: nothing."""
-    entered = "".join(f"echo 0 > {shlex.quote(name)} && " for name in inside.procs)
-    argv: Sequence[str] = ("/bin/sh", "-c", f'{entered}exec "$@"', "sh", *handler.command)
+    """Run a command with the container's environment, directory and cgroup; return None on success, else the reason."""
+    # The shell reports a command that is not found, with code 127, as in a container.
+    argv: Sequence[str] = ("/bin/sh", "-c", 'exec "$@"', "sh", *handler.command)
     try:
         process = await asyncio.create_subprocess_exec(
             *argv, env=dict(inside.env), cwd=inside.cwd, stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, start_new_session=True,
+            preexec_fn=inside.enter,
         )  # fmt: skip
-    except OSError as error:
+    except (OSError, subprocess.SubprocessError) as error:
         return f"exec: {error}"
     assert process.stdout is not None
     try:
-        said = await process.stdout.read(OUTPUT_BYTES)
+        output = await process.stdout.read(OUTPUT_BYTES)
         while await process.stdout.read(OUTPUT_BYTES):
-            """The rest of a talkative command is not kept."""
+            """Discard the rest of a long output."""
         code = await process.wait()
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-    text = said[:_SHOWN_BYTES].decode(errors="replace").strip()
+    text = output[:_SHOWN_BYTES].decode(errors="replace").strip()
     return None if code == 0 else text or f"command exited with {code}"

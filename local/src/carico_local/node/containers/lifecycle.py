@@ -1,4 +1,4 @@
-"""When a container starts and starts again, and how its end reads in the status. Pure but for its own files.
+"""Start latency and back-off of a container, and its status after it ended. Pure, but for reading its files.
 
 Source: kubernetes/pkg/kubelet/kuberuntime (convertToKubeContainerStatus, doBackOff).
 """
@@ -11,24 +11,23 @@ import random
 from carico_local.node.reporting import status
 from carico_local.node.runtime import client as runtime
 from carico_local.node.runtime import logs as container_logs
-from carico_local.node.runtime import records as files
 
-# kubelet: the first restart is immediate, then 10 s doubling to 300 s, forgotten after 10 minutes of running.
+# kubelet: the first restart is immediate, then 10 s, doubling to 300 s; reset after 10 minutes of running.
 BACKOFF_FIRST_S = 10.0
 BACKOFF_MOST_S = 300.0
 BACKOFF_RESET_S = 600.0
 # https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
 MESSAGE_BYTES = 4096
 MESSAGE_LOG_BYTES = 2048
-# How long a container runtime takes to start a container, the same for a Pod on every run (design, section 11): 0.55 s
-# in the median, 0.98 s at the 90th percentile; a log-normal through both.
+# How long a container runtime takes to start a container: median 0.55 s, 90th percentile 0.98 s, drawn from the
+# log-normal distribution through both. The same Pod gets the same latency in every run.
 MEDIAN_S = 0.55
 P90_S = 0.98
 _NORMAL_P90 = 1.2815515655446004
 _SIGMA = math.log(P90_S / MEDIAN_S) / _NORMAL_P90
-# The tail is cut where a runtime would be called broken.
+# The tail is cut where a runtime would count as broken.
 _MOST_S = 4.0
-# From a container's exit until its sandbox is deleted and the status says so.
+# From a container's exit until its sandbox is deleted and the status shows it.
 EXIT_S = 0.12
 
 
@@ -54,13 +53,12 @@ def of(ended: runtime.Exit, *, container_id: str, started_ns: int, message: str)
     )  # fmt: skip
 
 
-def message(directory: pathlib.Path, *, log_instead: bool) -> str:
-    """Return what a start left as its termination message; the end of its log where it left none and `log_instead`."""
-    with contextlib.suppress(OSError):
-        text = (directory / files.MESSAGE).read_bytes()[:MESSAGE_BYTES].decode(errors="replace")
-        if text:
+def message(file: pathlib.Path, log: pathlib.Path, *, log_instead: bool) -> str:
+    """Return the termination message of a start; with `log_instead` and without a message, the end of its log."""
+    with contextlib.suppress(OSError), file.open("rb") as content:
+        if text := content.read(MESSAGE_BYTES).decode(errors="replace"):
             return text
-    return container_logs.tail(directory / files.LOG, limit_bytes=MESSAGE_LOG_BYTES) if log_instead else ""
+    return container_logs.tail(log, limit_bytes=MESSAGE_LOG_BYTES) if log_instead else ""
 
 
 def reason_of(ended: runtime.Exit) -> str:

@@ -1,4 +1,4 @@
-"""Probes of a container: startup, then readiness and liveness at the same time.
+"""Probes of a container: startup, then readiness and liveness concurrently.
 
 Source: kubernetes/pkg/kubelet/prober/worker.go.
 """
@@ -12,15 +12,15 @@ from carico_local.node.spec import container as container_spec
 Check = Callable[[container_spec.Probe], Awaitable[str | None]]
 
 
-class Found(Protocol):
-    """What acts on what the probes find."""
+class Listener(Protocol):
+    """Receives the results of the probes."""
 
     def started(self) -> None:
-        """The container is up: readiness and liveness count from here."""
+        """The startup probe has passed: readiness and liveness probes begin."""
         ...
 
     def ready(self, ready: bool) -> None:
-        """It takes work, or takes it no more."""
+        """The readiness has changed."""
         ...
 
     def unhealthy(self, kind: str, reason: str) -> None:
@@ -28,65 +28,65 @@ class Found(Protocol):
         ...
 
     async def dead(self, kind: str, reason: str) -> None:
-        """It has failed as often as it may: the container is to be ended."""
+        """A probe has reached its failure threshold: the container is to be ended."""
         ...
 
 
-async def run(spec: container_spec.ContainerSpec, check: Check, found: Found) -> None:
-    """Run the probes until the container is found dead; return at once where there are none. Cancelled when it ends."""
+async def run(spec: container_spec.ContainerSpec, check: Check, listener: Listener) -> None:
+    """Run the probes until one declares the container dead; return at once where there are none."""
     if spec.startup is not None:
-        if not await _until_passed(spec.startup, check, found):
+        if not await _until_passed(spec.startup, check, listener):
             return
-        found.started()
+        listener.started()
     async with asyncio.TaskGroup() as group:
         if spec.readiness is not None:
-            group.create_task(_follow_readiness(spec.readiness, check, found))
+            group.create_task(_follow_readiness(spec.readiness, check, listener))
         elif spec.startup is not None:
-            found.ready(True)
+            listener.ready(True)
         if spec.liveness is not None:
-            group.create_task(_follow_liveness("Liveness", spec.liveness, check, found))
+            group.create_task(_follow_liveness("Liveness", spec.liveness, check, listener))
 
 
-async def _until_passed(probe: container_spec.Probe, check: Check, found: Found) -> bool:
-    """Return True once the startup probe has passed; False where the container was given up."""
+async def _until_passed(probe: container_spec.Probe, check: Check, listener: Listener) -> bool:
+    """Return True once the startup probe has passed; False where it reached its failure threshold."""
     failures = 0
     await asyncio.sleep(probe.initial_delay_s)
     while (why := await check(probe)) is not None:
         failures += 1
-        found.unhealthy("Startup", why)
+        listener.unhealthy("Startup", why)
         if failures >= probe.failures:
-            await found.dead("Startup", why)
+            await listener.dead("Startup", why)
             return False
         await asyncio.sleep(probe.period_s)
     return True
 
 
-async def _follow_readiness(probe: container_spec.Probe, check: Check, found: Found) -> None:
+async def _follow_readiness(probe: container_spec.Probe, check: Check, listener: Listener) -> None:
     ready, successes, failures = False, 0, 0
     await asyncio.sleep(probe.initial_delay_s)
     while True:
         why = await check(probe)
         successes, failures = (successes + 1, 0) if why is None else (0, failures + 1)
         if why is not None:
-            found.unhealthy("Readiness", why)
+            listener.unhealthy("Readiness", why)
         if not ready and successes >= probe.successes:
             ready = True
-            found.ready(True)
+            listener.ready(True)
         elif ready and failures >= probe.failures:
             ready = False
-            found.ready(False)
+            listener.ready(False)
         await asyncio.sleep(probe.period_s)
 
 
-async def _follow_liveness(kind: str, probe: container_spec.Probe, check: Check, found: Found) -> None:
+async def _follow_liveness(kind: str, probe: container_spec.Probe, check: Check, listener: Listener) -> None:
     failures = 0
     await asyncio.sleep(probe.initial_delay_s)
     while True:
         why = await check(probe)
         failures = 0 if why is None else failures + 1
         if why is not None:
-            found.unhealthy(kind, why)
+            listener.unhealthy(kind, why)
             if failures >= probe.failures:
-                await found.dead(kind, why)
+                await listener.dead(kind, why)
                 return
         await asyncio.sleep(probe.period_s)

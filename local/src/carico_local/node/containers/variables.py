@@ -1,7 +1,7 @@
-"""The environment variables of a container: the node's, those of whole objects, then its own.
+"""The environment variables of a container: the node's, those from `envFrom`, then those from `env`.
 
-Source: kubernetes/pkg/kubelet/kubelet_pods.go (makeEnvironmentVariables). Every key of an object may be a variable's
-name: kubelets skip none any more (RelaxedEnvironmentVariableValidation).
+Source: kubernetes/pkg/kubelet/kubelet_pods.go (makeEnvironmentVariables). Any key of an object may be a variable's
+name: kubelets no longer skip any (RelaxedEnvironmentVariableValidation).
 """
 
 import dataclasses
@@ -16,15 +16,13 @@ from carico_local.node.spec import pod as podspec
 from carico_local.node.spec import sources
 
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
-
-
-# How a kubelet names the kinds here.
+# A kubelet's names of the kinds in these errors.
 _TITLES = {sources.CONFIG_MAP: "ConfigMap", sources.SECRET: "Secret"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """What was read of ConfigMaps and Secrets for one start of a container: variables of whole objects, and its own."""
+    """Values from ConfigMaps and Secrets for one start of a container: `whole` of `envFrom`, `own` of `env`."""
 
     whole: Mapping[str, str]
     own: Mapping[str, str]
@@ -34,7 +32,7 @@ NOTHING_READ = Read(whole={}, own={})
 
 
 async def read(container: container_spec.ContainerSpec, objects: config_objects.Objects) -> Read:
-    """Return what the container's variables are now that come from objects. Raises `config_objects.Unread`."""
+    """Return the present values of the container's variables from objects. Raises `config_objects.Unread`."""
     found: dict[tuple[str, str], config_objects.Content | None] = {}
 
     async def content(ref: sources.KeyRef | sources.WholeRef) -> config_objects.Content | None:
@@ -62,23 +60,23 @@ async def read(container: container_spec.ContainerSpec, objects: config_objects.
 
 
 def save(path: pathlib.Path, found: Read) -> None:
-    """Write what was read to a file that only its owner may read."""
+    """Write the values to a file that only its owner may read."""
     records.write_json(path, dataclasses.asdict(found), mode=0o600)
 
 
 def load(path: pathlib.Path) -> Read:
-    """Return what `save` wrote; nothing where it did not."""
+    """Return the values that `save` wrote; no values where there is no file."""
     document = records.read_json(path)
     return NOTHING_READ if document is None else Read(**document)
 
 
 def _text(value: bytes) -> str:
-    """Return a value as a variable: bytes that are no text stay what they are, on their way to exec."""
+    """Return a value as a variable; bytes that are not UTF-8 reach exec unchanged."""
     return value.decode("utf-8", "surrogateescape")
 
 
 def field_value(spec: podspec.PodSpec, path: str, *, pod_ip: str, host_ip: str) -> str:
-    """Return the value of a field that an environment variable may refer to; empty where it is not known."""
+    """Return the value of a field that an environment variable refers to; empty where it is unknown."""
     value = sources.metadata_field(path, spec.metadata)
     if value is not None:
         return value
@@ -97,9 +95,9 @@ def environment(
     base: Mapping[str, str], pod_ip: str, host_ip: str, node: Mapping[str, float] | None = None,
     objects: Read = NOTHING_READ,
 ) -> dict[str, str]:  # fmt: skip
-    """Return the variables of a container: the node's, then its own, each of which may refer to those before it.
+    """Return the variables of a container: the node's, then its own, each of which may refer to earlier ones.
 
-    `node`: amounts of the whole node, for limits that are not set. `objects`: what was read of these.
+    `node`: capacity of the node, for limits that are not set. `objects`: values from ConfigMaps and Secrets.
     """
     variables = {**base, **objects.whole}
     for name, literal, source in container.env:
@@ -116,7 +114,7 @@ def environment(
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Return `text` with each $(NAME) that is known replaced; $$ stands for $.
+    """Return `text` with each $(NAME) of a known variable replaced; $$ stands for $.
 
     >>> expand("$(A) $(B) $$(A)", {"A": "1"})
     '1 $(B) $(A)'

@@ -1,4 +1,4 @@
-"""The life of one container: started, watched, restarted by the Pod's policy, ended when asked."""
+"""The life cycle of one container: started, watched, restarted by the Pod's policy, ended on request."""
 
 import asyncio
 import contextlib
@@ -9,31 +9,35 @@ from collections.abc import Callable
 from carico_core.runtime.observe import logs
 from carico_local import qos
 from carico_local.cgroups import group as groups
-from carico_local.node import settings, site
+from carico_local.node import settings
 from carico_local.node.containers import command as container_command
 from carico_local.node.containers import config_objects, handlers, lifecycle, probes
 from carico_local.node.reporting import status
 from carico_local.node.runtime import client as runtime
+from carico_local.node.runtime import records
 from carico_local.node.spec import container as container_spec
 
 # A postStart hook has no timeout of its own.
 HOOK_MOST_S = 3600.0
-# Until a ConfigMap or Secret is there: soon at first, then as often as a kubelet (its backOffPeriod).
+# Between attempts to read a ConfigMap or Secret: short at first, then a kubelet's (its backOffPeriod).
 CONFIG_RETRY_FIRST_S, CONFIG_RETRY_MOST_S = 0.5, 10.0
 _log = logs.get("node.container")
 
 
 class ContainerWorker:
-    """One container; `state` is what the status says of it, `on_change` is called after each change of it."""
+    """One container; `state` is its part of the status, and `on_change` is called after each change of it.
+
+    `report` records an Event: reason, note, and whether it is a warning.
+    """
 
     def __init__(
         self,
         spec: container_spec.ContainerSpec,
         *,
         place: container_command.Place,
-        node: site.Site,
+        node: container_command.NodeParts,
         on_change: Callable[[], None],
-        tell: Callable[[str, str, bool], None],
+        report: Callable[[str, str, bool], None],
     ) -> None:
         self.spec = spec
         self.state = status.ContainerState()
@@ -41,16 +45,16 @@ class ContainerWorker:
         self._node = node
         self._commands = container_command.Commands(spec, place, node)
         self._on_change = on_change
-        self._tell = tell
+        self._report = report
         self._stop = asyncio.Event()
         self._live_id = ""
         self._failures = 0
-        # Set once it has been up: its startup probe has passed, where it has one.
+        # Set once the container is up: it runs, and its startup probe, if any, has passed.
         self.up = asyncio.Event()
         self._gentle: asyncio.Task[None] | None = None
 
     async def run(self) -> bool:
-        """Return True once it has ended with success for good, False where it ended otherwise or was stopped."""
+        """Run the container until it ends for good; return True where it succeeded."""
         ended = await self._resume()
         while not self._stop.is_set():
             if ended is None:
@@ -66,14 +70,14 @@ class ContainerWorker:
         return isinstance(self.state.state, status.Terminated) and self.state.state.exit_code == 0
 
     def refuse(self, why: str) -> None:
-        """Show in the status why the container cannot be started as it is written."""
+        """Show in the status why the container cannot be started as specified."""
         self._set(state=status.Waiting(reason=status.CONFIG_ERROR, message=why))
 
     def stop(self) -> None:
         """Send SIGTERM, after the preStop hook; the container is not started again."""
         self._stop.set()
         if self._live_id:
-            self._tell("Killing", f"Stopping container {self.spec.name}", False)
+            self._report("Killing", f"Stopping container {self.spec.name}", False)
             self._end_gently()
 
     def _end_gently(self) -> None:
@@ -85,7 +89,7 @@ class ContainerWorker:
     async def _pre_stop(self, hook: handlers.Handler) -> None:
         why = await self._commands.perform(self.state.restarts, hook, timeout_s=self._place.pod.grace_s)
         if why is not None:
-            self._tell("FailedPreStopHook", f"PreStopHook failed: {why}", True)
+            self._report("FailedPreStopHook", f"PreStopHook failed: {why}", True)
         self._node.runtime.signal(self._live_id, signal.SIGTERM, group=self._commands.group)
 
     def kill(self) -> None:
@@ -94,14 +98,14 @@ class ContainerWorker:
             self._node.runtime.signal(self._live_id, signal.SIGKILL, group=self._commands.group)
 
     async def _resume(self) -> status.Terminated | None:
-        """Return how the container ended that a node process before this one started; None where there was none."""
+        """Wait for a container that an earlier node process started; return its end, None where there was none."""
         attempt = self._node.records.last_attempt(self._place.pod.uid, self.spec.name)
         if attempt is None and self._place.was_running is None:
             return None
         if attempt is None:
             self._set(restarts=self._place.was_running)
             return self._terminate(self.state.restarts, 0, None, failure="")
-        # The node's next process goes on counting: each restart was a failure, or the Pod asks for it.
+        # The back-off continues across node processes.
         self._failures = attempt.number
         self._set(restarts=attempt.number, container_id=self._commands.id(attempt.number))
         if attempt.exited is not None:
@@ -109,21 +113,26 @@ class ContainerWorker:
         elif attempt.started is not None:
             return await self._watch(attempt.number, attempt.started["wall_ns"])
         else:
-            # Requested, and it is unknown whether it began: what may be left of it goes.
+            # Requested, but it is unknown whether it began: end what may be left of it.
             ended = await self._node.runtime.finish(None, self._commands.group)
         started_ns = 0 if attempt.started is None else attempt.started["wall_ns"]
         return self._terminate(attempt.number, started_ns, ended, failure=(attempt.failed or {}).get("message", ""))
 
     async def _until_configured(self) -> bool:
-        """Return True once all that its variables come from is there; False where it was stopped before."""
+        """Return True once its variables and files are there for the next start; False where it was stopped before."""
         wait_s = CONFIG_RETRY_FIRST_S
         while True:
             try:
                 await self._commands.read()
+                self._commands.make_files(self.state.restarts)
                 return True
             except config_objects.Unread as error:
                 self.refuse(str(error))
-                self._tell("Failed", f"Error: {error}", True)
+                self._report("Failed", f"Error: {error}", True)
+            except OSError as error:
+                # A full disk above all.
+                self._set(state=status.Waiting(reason=status.CREATE_ERROR, message=str(error)))
+                self._report("Failed", f"Error: {error}", True)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._stop.wait()
@@ -132,9 +141,7 @@ class ContainerWorker:
 
     async def _start(self) -> status.Terminated:
         number = self.state.restarts
-        directory = self._node.records.begin(self._place.pod.uid, self.spec.name, number)
-        self._commands.keep(directory)
-        command = self._commands.make(number, directory)
+        command = self._commands.make(number, self._node.records.attempt(self._place.pod.uid, self.spec.name, number))
         self._live_id = command.id
         self._set(container_id=command.id)
         try:
@@ -146,13 +153,13 @@ class ContainerWorker:
             started_ns = await self._node.runtime.start(command)
         except (runtime.StartFailed, OSError) as error:
             self._live_id = ""
-            self._tell("Failed", f"Error: {error}", True)
+            self._report("Failed", f"Error: {error}", True)
             ended = await self._node.runtime.finish(None, command.group)
             return self._terminate(number, 0, ended, failure=str(error))
         return await self._watch(number, started_ns, is_new=True)
 
     async def _watch(self, number: int, started_ns: int, *, is_new: bool = False) -> status.Terminated:
-        """Wait for the end of a process that runs, while its first hook and its probes run."""
+        """Wait for the end of a running process, while its postStart hook and its probes run."""
         self._live_id = self._commands.id(number)
         hook = self.spec.post_start if is_new else None
         if hook is None:
@@ -164,10 +171,10 @@ class ContainerWorker:
             directory = self._node.records.attempt(self._place.pod.uid, self.spec.name, number)
             ended = await self._node.runtime.wait(self._live_id, directory=directory, group=self._commands.group)
         finally:
-            besides = [task for task in (probing, self._gentle) if task is not None]
-            for task in besides:
+            others = [task for task in (probing, self._gentle) if task is not None]
+            for task in others:
                 task.cancel()
-            for error in await asyncio.gather(*besides, return_exceptions=True):
+            for error in await asyncio.gather(*others, return_exceptions=True):
                 if isinstance(error, Exception):
                     _log.error("probes_failed", container=self._live_id, why=repr(error))
             self._live_id, self._gentle = "", None
@@ -182,8 +189,11 @@ class ContainerWorker:
         elif ended is None:
             found = status.lost(now_ns=now_ns, started_ns=started_ns)
         else:
-            directory = self._node.records.attempt(self._place.pod.uid, self.spec.name, number)
-            text = lifecycle.message(directory, log_instead=self.spec.log_as_message and ended.code != 0)
+            kept, start = self._node.records, (self._place.pod.uid, self.spec.name, number)
+            text = lifecycle.message(
+                kept.message(*start), kept.attempt(*start) / records.LOG,
+                log_instead=self.spec.log_as_message and ended.code != 0,
+            )  # fmt: skip
             found = lifecycle.of(ended, container_id=container_id, started_ns=started_ns, message=text)
         self._set(state=found, ready=False)
         return found
@@ -193,7 +203,7 @@ class ContainerWorker:
         return not self._stop.is_set() and (policy == "Always" or (policy == "OnFailure" and ended.exit_code != 0))
 
     async def _back_off(self, ended: status.Terminated) -> bool:
-        """Return True where the container was stopped while it waited for its next start."""
+        """Wait before the next start; return True where the container was stopped meanwhile."""
         if ended.finished_ns - ended.started_ns > lifecycle.BACKOFF_RESET_S * 1e9 and ended.started_ns:
             self._failures = 0
         wait_s = lifecycle.backoff_s(self._failures)
@@ -203,7 +213,7 @@ class ContainerWorker:
             full = f"{pod.name}_{pod.namespace}({pod.uid})"
             note = f"back-off {wait_s:.0f}s restarting failed container={self.spec.name} pod={full}"
             self._set(state=status.Waiting(reason="CrashLoopBackOff", message=note), last=ended)
-            self._tell("BackOff", f"Back-off restarting failed container {self.spec.name} in pod {full}", True)
+            self._report("BackOff", f"Back-off restarting failed container {self.spec.name} in pod {full}", True)
         else:
             wait_s = lifecycle.start_s(f"{self._commands.id(self.state.restarts)}", factor=self._node.chosen.latency)
         with contextlib.suppress(TimeoutError):
@@ -218,7 +228,7 @@ class ContainerWorker:
             state=status.Running(started_ns=started_ns), ready=started and self.spec.readiness is None, started=started
         )
         if is_new:
-            self._tell("Started", f"Started container {self.spec.name}", False)
+            self._report("Started", f"Started container {self.spec.name}", False)
         if started:
             self.up.set()
 
@@ -226,7 +236,7 @@ class ContainerWorker:
         if hook is not None:
             why = await self._commands.perform(self.state.restarts, hook, timeout_s=HOOK_MOST_S)
             if why is not None:
-                self._tell("FailedPostStartHook", f"PostStartHook failed: {why}", True)
+                self._report("FailedPostStartHook", f"PostStartHook failed: {why}", True)
                 await self._end_now()
                 return
             self._now_runs(started_ns, is_new=True)
@@ -245,14 +255,14 @@ class ContainerWorker:
         self._set(ready=ready)
 
     def unhealthy(self, kind: str, reason: str) -> None:
-        """Report a probe's failure as an Event."""
-        self._tell("Unhealthy", f"{kind} probe failed: {reason}", True)
+        """Report a failed probe as an Event."""
+        self._report("Unhealthy", f"{kind} probe failed: {reason}", True)
 
     async def dead(self, kind: str, reason: str) -> None:
-        """End the container, to be started again as its policy says."""
-        _log.info("killed by its probe", container=self._live_id, probe=kind, why=reason)
+        """End the container; its restart policy decides whether it starts again."""
+        _log.info("probe_killed_container", container=self._live_id, probe=kind, why=reason)
         note = f"Container {self.spec.name} failed {kind.lower()} probe, will be restarted"
-        self._tell("Killing", note, False)
+        self._report("Killing", note, False)
         await self._end_now()
 
     async def _end_now(self) -> None:
@@ -261,7 +271,7 @@ class ContainerWorker:
         self.kill()
 
     def _limit(self, group: groups.Group) -> None:
-        """The container's own limits, where it shares its Pod: alone, the Pod's are the same."""
+        """Set the container's own limits where its Pod has several; for a single one the Pod's limits are the same."""
         if len(self._place.pod.containers) > 1:
             limit_group(
                 group, cores=self.spec.limit_cores, memory_bytes=self.spec.limit_bytes, chosen=self._node.chosen
@@ -275,7 +285,7 @@ class ContainerWorker:
 def limit_group(
     group: groups.Group, *, cores: float | None, memory_bytes: int | None, chosen: settings.NodeSettings
 ) -> None:
-    """Set limits of emulated figures on a cgroup, never above the node's: v1 refuses more."""
+    """Set limits, given in emulated units, on a cgroup; never above the node's, which v1 would refuse."""
     if cores is not None:
         real = min(cores, chosen.cores) * chosen.scale
         group.set_cpu(cores=real, period_us=max(1000, round(chosen.quota_period_ms * 1000)))

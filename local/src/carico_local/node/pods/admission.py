@@ -1,4 +1,4 @@
-"""Whether a node takes a Pod that was bound to it, as a kubelet decides: room and node selector. Pure.
+"""Whether a node admits a Pod that was bound to it, decided as in a kubelet: resources and node selector. Pure.
 
 Source: kubernetes/pkg/kubelet/lifecycle/predicate.go.
 """
@@ -13,7 +13,7 @@ from carico_local.node.spec import pod as podspec
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """What a node has: cores, bytes, Pods; in emulated figures."""
+    """The capacity of a node in emulated units."""
 
     cores: float
     memory_bytes: float
@@ -22,7 +22,7 @@ class Room:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """Why a kubelet refuses a Pod, as its status says it. `by_labels`: the node's own labels decided."""
+    """Why a node rejects a Pod, as in its status. `by_labels`: because of the node's own labels."""
 
     reason: str
     message: str
@@ -37,7 +37,7 @@ def rejection(
     labels: Mapping[str, str],
     others: Iterable[Mapping[str, Any]],
 ) -> Rejection | None:
-    """Return why a kubelet refuses the Pod next to the `others` that it runs; None: it takes the Pod."""
+    """Return why the node rejects the Pod next to the `others` that it runs; None: it admits the Pod."""
     running = list(others)
     if len(running) >= room.pods:
         return _out_of("pods", 1, len(running), room.pods)

@@ -1,4 +1,4 @@
-"""How a Pod is ended, and when by its own word: activeDeadlineSeconds after its start, which people may change.
+"""How a Pod is ended, and its own deadline: activeDeadlineSeconds after its start, which users may change.
 
 Source: kubernetes/pkg/kubelet/active_deadline.go.
 """
@@ -15,9 +15,9 @@ DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadlin
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a Pod is to end. `report`: its last status is written; `delete`: its object then goes.
+    """How a Pod is to end. `report`: write its last status; `delete`: then delete its object.
 
-    `stays`: its object stays after its end, until a user deletes it.
+    `stays`: its object stays until a user deletes it.
     """
 
     grace_s: float
@@ -28,7 +28,7 @@ class Ending:
 
 
 class Deadline:
-    """An alarm `seconds` after the start of a Pod, which a restart of the node's process does not move."""
+    """A timer relative to the start of a Pod; a restart of the node's process does not change it."""
 
     def __init__(self, exceeded: Callable[[], None], *, start_ns: int, clock: clocks.Clock) -> None:
         self._exceeded = exceeded
@@ -37,14 +37,14 @@ class Deadline:
         self._alarm: asyncio.TimerHandle | None = None
 
     def set(self, seconds: float | None) -> None:
-        """Set the alarm to this time, or turn it off."""
+        """Set the timer to this many seconds after the Pod's start; None: cancel it."""
         self.cancel()
         if seconds is not None:
             left_s = seconds - (self._clock.wall_ns() - self._start_ns) / 1e9
             self._alarm = asyncio.get_running_loop().call_later(max(0.0, left_s), self._exceeded)
 
     def cancel(self) -> None:
-        """Turn the alarm off."""
+        """Cancel the timer."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

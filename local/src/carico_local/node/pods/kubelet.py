@@ -1,9 +1,8 @@
-"""The Pods of one node: those the API binds to it are run, those it no longer has are ended."""
+"""The Pods of one node: runs those that are bound to it, ends those that the API no longer has."""
 
 import asyncio
 import contextlib
 import dataclasses
-import shutil
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from carico_core.domain import errors
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.observe import logs
-from carico_local.node import site
+from carico_local.node.containers import command as container_command
 from carico_local.node.pods import admission, ending
 from carico_local.node.pods import worker as pod_worker
 from carico_local.node.runtime import client as runtime
@@ -25,10 +24,10 @@ _LABELS_AGAIN_S = 1.0
 
 @dataclasses.dataclass(slots=True)
 class _Held:
-    """A Pod of this node, from the first sight of its object until nothing of it runs.
+    """A Pod of this node, from when its object is first seen until nothing of it runs.
 
-    `worker` None: nothing is to run, since it had ended before or cannot be read. `removed`: the API no longer has it;
-    what still runs of it counts against the node's room until it has ended.
+    `worker` None: there is nothing to run, since it had ended before or cannot be parsed. `removed`: the API no longer
+    has it; it counts against the node's capacity until its last process has ended.
     """
 
     object: dict[str, Any]
@@ -43,14 +42,14 @@ class _Held:
 
 
 class NodeLabels:
-    """The labels of the node's own Node object, as last seen; `refresh` reads them again."""
+    """The labels of the node's own Node object: `seen` returns those last seen, `refresh` reads them again."""
 
     def __init__(self, seen: Callable[[], Mapping[str, str]], refresh: Callable[[], Awaitable[None]]) -> None:
         self.seen = seen
         self._refresh = refresh
 
     async def read(self) -> None:
-        """Read the labels from the API, once it answers."""
+        """Read the labels from the API; retry while it is unavailable."""
         while True:
             try:
                 return await self._refresh()
@@ -64,15 +63,15 @@ class NodeLabels:
 class Kubelet:
     """The Pods of the node by UID, each with its worker."""
 
-    def __init__(self, node: site.Site, *, labels: NodeLabels) -> None:
+    def __init__(self, node: container_command.NodeParts, *, labels: NodeLabels) -> None:
         self._node = node
         self._labels = labels
         self._pods: dict[str, _Held] = {}
-        self._addresses = Addresses(f"{node.chosen.cluster}/{node.chosen.name}")
+        self._addresses = PodAddresses(f"{node.chosen.cluster}/{node.chosen.name}")
         self.unreadable = 0
 
     async def run(self, events: AsyncIterator[api_client.MirrorEvent]) -> None:
-        """Follow the Pods that are bound to this node, until cancelled."""
+        """Follow the Pods bound to this node until cancelled."""
         async for event in events:
             match event:
                 case api_client.Listed(objects=objects):
@@ -85,7 +84,7 @@ class Kubelet:
                     _log.warning("api_away", why=str(error), note="Pods keep running")
 
     def pod_directory(self, namespace: str, name: str) -> str | None:
-        """Return the UID of the Pod of that name that the API has here, for its logs."""
+        """Return the UID of the Pod of that name, for its logs; None where the API has none here."""
         for uid, held in self._pods.items():
             about = held.object["metadata"]
             if not held.removed and about["name"] == name and about["namespace"] == namespace:
@@ -103,8 +102,8 @@ class Kubelet:
             # Removed while the watch was away.
             self._on_removed(uid, None)
         for uid in set(self._node.records.pods()) - present - set(self._pods):
-            self._bury(uid)
-        # Pods that run from before come first: they hold their room.
+            self._remove_orphan(uid)
+        # Pods that already run come first: their resources are taken.
         for pod in sorted(objects, key=lambda pod: pod["metadata"]["uid"] not in self._node.records.pods()):
             self._on_pod(pod)
 
@@ -118,7 +117,7 @@ class Kubelet:
             held.worker.update(pod)
 
     def _begin(self, uid: str, held: _Held) -> None:
-        """Give the Pod a worker, unless it had ended before or cannot be read."""
+        """Create the Pod's worker, unless it had ended before or cannot be parsed."""
         pod = held.object
         try:
             spec = podspec.parse(pod)
@@ -146,7 +145,7 @@ class Kubelet:
         try:
             await worker.run()
         except Exception:
-            # One Pod's fault must not end the node's others.
+            # An error in one Pod must not end the others.
             _log.exception("pod_failed", pod=worker.spec.key)
             if self._node.group is not None:
                 await asyncio.to_thread(self._node.group.child(f"pod{uid}").destroy)
@@ -158,12 +157,12 @@ class Kubelet:
         return admission.rejection(pod, spec, room=room, labels=self._labels.seen(), others=others)
 
     async def _check_again(self, pod: dict[str, Any], spec: podspec.PodSpec) -> admission.Rejection | None:
-        """Decide by the node's labels as the API has them now: those last seen may be older than the binding."""
+        """Decide again by the node's labels as the API has them now: those last seen may predate the binding."""
         await self._labels.read()
         return self._rejection(pod, spec)
 
     def _on_removed(self, uid: str, last: dict[str, Any] | None) -> None:
-        """End what still runs of a Pod whose object has gone; nothing more is reported of it."""
+        """End what still runs of a Pod whose object is gone; report nothing more about it."""
         held = self._pods.get(uid)
         if held is None or held.worker is None or held.task is None:
             self._forget(uid)
@@ -178,8 +177,8 @@ class Kubelet:
         self._addresses.give_back(uid)
         self._node.records.forget(uid)
 
-    def _bury(self, uid: str) -> None:
-        """Kill what a node process before this one left of a Pod that is no more."""
+    def _remove_orphan(self, uid: str) -> None:
+        """Kill what an earlier node process left of a Pod that no longer exists."""
         _log.info("orphan_ended", uid=uid)
         if self._node.group is not None:
             self._node.group.child(f"pod{uid}").destroy()
@@ -190,32 +189,32 @@ class Kubelet:
         self._node.records.forget(uid)
 
     async def shut_down(self, *, grace_s: float) -> None:
-        """Wait until every Pod has ended; their statuses say that the node was stopped."""
+        """End every Pod and wait for it; the statuses give the node's shutdown as the reason."""
         for held in self._pods.values():
             if held.worker is not None:
-                wish = ending.Ending(grace_s=grace_s, report=True, delete=False, failed=("Terminated", _SHUTDOWN))
-                held.worker.end(wish)
+                request = ending.Ending(grace_s=grace_s, report=True, delete=False, failed=("Terminated", _SHUTDOWN))
+                held.worker.end(request)
         tasks = [held.task for held in self._pods.values() if held.task is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=grace_s + 5.0)
 
     def discard(self) -> None:
-        """Remove the records on disk, once no Pod runs any more."""
-        shutil.rmtree(self._node.records.root / "pods", ignore_errors=True)
+        """Remove the records on disk, once no Pod runs."""
+        self._node.records.discard()
 
 
-class Addresses:
-    """Addresses for Pods in 127.0.0.0/8, all of which is this machine's own: a Pod's servers can have their ports."""
+class PodAddresses:
+    """Addresses for Pods in 127.0.0.0/8, which is all local: two Pods may listen on the same port."""
 
     def __init__(self, seed: str) -> None:
-        # A network of 254 addresses a node, away from 127.0.x.y that other programs use.
+        # 254 addresses for each node, apart from 127.0.x.y, which other programs use.
         digest = zlib.crc32(seed.encode())
         self._prefix = f"127.{16 + digest % 224}.{digest // 224 % 256}"
         self._taken: dict[str, str] = {}
         self._next = 1
 
     def take(self, uid: str, known: str | None = None) -> str:
-        """Return the address of a Pod: the one it had, else the next that is free; the last ones are shared."""
+        """Return the address of a Pod: its `known` one, else the next free one; beyond 254 Pods share the last."""
         used = set(self._taken.values())
         chosen = known
         for _ in range(254):
@@ -232,7 +231,7 @@ class Addresses:
         self._taken.pop(uid, None)
 
 
-def _folders(node: site.Site, uid: str) -> list[str]:
+def _folders(node: container_command.NodeParts, uid: str) -> list[str]:
     with contextlib.suppress(OSError):
         return [entry.name for entry in node.records.pod(uid).iterdir() if entry.is_dir()]
     return []

@@ -1,4 +1,4 @@
-"""The life of one Pod on its node: taken or refused, its containers run in order, ended with grace, cleaned up."""
+"""The life cycle of one Pod on its node: admitted or rejected, its containers run in order, ended, cleaned up."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,6 @@ from typing import Any
 from carico_core.runtime.observe import logs
 from carico_local import qos
 from carico_local.cgroups import group as groups
-from carico_local.node import site
 from carico_local.node.containers import command as container_command
 from carico_local.node.containers import config_objects, lifecycle
 from carico_local.node.containers import worker as container_worker
@@ -20,14 +19,14 @@ from carico_local.node.spec import pod as podspec
 
 _log = logs.get("node.pod")
 _TERMINAL = ("Succeeded", "Failed")
-_INSTEAD = "Change that, or run it on real kubelets: carico up --nodes kubelet=2"
+_INSTEAD = "Change the Pod, or run it on real kubelets: carico up --nodes kubelet=2"
 _OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 
 
 class PodWorker:
     """One Pod that is bound to this node.
 
-    `rejected`: why it is not taken, where it is not; `check_again` decides again by labels that were just read.
+    `rejected`: why the node rejects it, if so; `check_again` decides again by labels that were just read.
     """
 
     def __init__(
@@ -35,7 +34,7 @@ class PodWorker:
         pod: dict[str, Any],
         spec: podspec.PodSpec,
         *,
-        node: site.Site,
+        node: container_command.NodeParts,
         pod_ip: str,
         rejected: admission.Rejection | None = None,
         check_again: Callable[[], Awaitable[admission.Rejection | None]] | None = None,
@@ -57,15 +56,15 @@ class PodWorker:
         self._ended = False
         # False until the sandbox is gone: a Pod's end is reported when a container runtime would report it.
         self._settled = False
-        # True where the Pod was ended before it was through.
+        # True where the Pod was ended before it had finished.
         self._cut = False
         self._conditions: list[dict[str, Any]] = []
         self._mains = [self._container(item, spec.restart_policy) for item in spec.containers]
-        # An init container runs to success once, whatever the Pod's policy says of its containers.
+        # An init container has to succeed once, whatever the Pod's restart policy is.
         policy = "Never" if spec.restart_policy == "Never" else "OnFailure"
         self._inits = [self._container(item, "Always" if item.is_sidecar else policy) for item in spec.init_containers]
-        # Sidecars that were started, in order, and their lives.
-        self._beside: list[tuple[container_worker.ContainerWorker, asyncio.Task[bool]]] = []
+        # Sidecars that were started, in order, each with its task.
+        self._sidecars: list[tuple[container_worker.ContainerWorker, asyncio.Task[bool]]] = []
 
     def _container(self, item: container_spec.ContainerSpec, policy: str) -> container_worker.ContainerWorker:
         place = container_command.Place(
@@ -78,11 +77,11 @@ class PodWorker:
             was_running=status.was_running(self._object, item.name),
         )
         return container_worker.ContainerWorker(
-            item, place=place, node=self._node, on_change=self._publish, tell=self._tell
+            item, place=place, node=self._node, on_change=self._publish, report=self._report
         )
 
     def update(self, pod: dict[str, Any]) -> None:
-        """Take in a change of the API's object. A deletion ends the Pod with the grace it states."""
+        """Apply a change of the API object. A deletion ends the Pod with the deletion's grace period."""
         self._object = pod
         if pod["metadata"].get("deletionTimestamp"):
             grace_s = podspec.parse(pod).grace_s
@@ -90,20 +89,22 @@ class PodWorker:
         elif self._ending is None and self.is_active:
             self._deadline.set(podspec.deadline_s(pod))
 
-    def end(self, wish: ending.Ending) -> None:
-        """End the Pod. A second call may only shorten the grace; the first one's reason stays."""
-        if not wish.stays:
+    def end(self, request: ending.Ending) -> None:
+        """End the Pod. A second call may only shorten the grace period; the reason of the first one is kept."""
+        if not request.stays:
             self._gone.set()
-        if self._ending is not None and wish.grace_s >= self._ending.grace_s and not wish.delete:
+        if self._ending is not None and request.grace_s >= self._ending.grace_s and not request.delete:
             return
         before = self._ending
-        self._ending = wish if before is None else dataclasses.replace(wish, failed=before.failed or wish.failed)
+        self._ending = (
+            request if before is None else dataclasses.replace(request, failed=before.failed or request.failed)
+        )
         self._stop.set()
 
     def _exceeded(self) -> None:
-        """End a Pod that has been active for as long as it may."""
+        """End a Pod whose activeDeadlineSeconds are over."""
         if self._ending is None and self.is_active:
-            self._tell(ending.DEADLINE_REASON, ending.DEADLINE_MESSAGE, False)
+            self._report(ending.DEADLINE_REASON, ending.DEADLINE_MESSAGE, False)
             failed = (ending.DEADLINE_REASON, ending.DEADLINE_MESSAGE)
             self.end(ending.Ending(grace_s=self.spec.grace_s, report=True, delete=False, failed=failed, stays=True))
 
@@ -113,7 +114,7 @@ class PodWorker:
         return self._rejected is None and not self._ended and self._phase() not in _TERMINAL
 
     async def run(self) -> None:
-        """Run the Pod to its end and, where that is the node's task, have its object deleted."""
+        """Run the Pod to its end and, where requested, delete its object."""
         if self._rejected is not None and self._rejected.by_labels and self._check_again is not None:
             self._rejected = await self._check_again()
         if self._rejected is None:
@@ -134,7 +135,7 @@ class PodWorker:
         stopping = asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait({living, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            # One that waits to start sees the request first, and has ended by now.
+            # A Pod that still waits to start sees the request first and has ended by now.
             if self._stop.is_set() and self._phase() not in _TERMINAL:
                 self._cut = True
                 await self._end_containers(living)
@@ -146,10 +147,10 @@ class PodWorker:
             living.cancel()
 
     async def _live(self) -> None:
-        """Run the Pod's containers until nothing of it is to run any more."""
+        """Run the Pod's containers until none is to run any more."""
         self._publish()
-        if self.spec.unsupported:
-            self._refuse()
+        if unsupported := (*self.spec.unsupported, *self._node.users.refusals(self.spec.every_container)):
+            self._refuse(unsupported)
             await self._stop.wait()
             return
         is_new = not self._node.records.pod(self.spec.uid).exists()
@@ -170,18 +171,18 @@ class PodWorker:
         finally:
             await self._end_sidecars()
 
-    def _refuse(self) -> None:
-        """Say in the status and in an Event why this node cannot run the Pod, which waits to be deleted."""
-        why = f"an emulated node cannot run this Pod: {'; '.join(self.spec.unsupported)}. {_INSTEAD}"
+    def _refuse(self, unsupported: Iterable[str]) -> None:
+        """Show in the status and in an Event why this node cannot run the Pod, which stays until it is deleted."""
+        why = f"an emulated node cannot run this Pod: {'; '.join(unsupported)}. {_INSTEAD}"
         for worker in self._workers():
             worker.refuse(why)
-        self._tell("Failed", f"Error: {why}", True)
+        self._report("Failed", f"Error: {why}", True)
 
     async def _run_inits(self) -> bool:
         """Return True once every init container has succeeded, in order, and every sidecar among them is up."""
         for worker in self._inits:
             if worker.spec.is_sidecar:
-                self._beside.append((worker, asyncio.create_task(worker.run(), name=f"sidecar {worker.spec.name}")))
+                self._sidecars.append((worker, asyncio.create_task(worker.run(), name=f"sidecar {worker.spec.name}")))
                 await self._until_up(worker)
             elif not await worker.run():
                 return False
@@ -196,15 +197,15 @@ class PodWorker:
                 task.cancel()
 
     async def _end_sidecars(self) -> None:
-        """The last one started ends first, each with the Pod's grace."""
-        for worker, task in reversed(self._beside):
+        """End the sidecars, the last one started first, each with the Pod's grace period."""
+        for worker, task in reversed(self._sidecars):
             worker.stop()
             await asyncio.wait({task}, timeout=self._ending.grace_s if self._ending else self.spec.grace_s)
             worker.kill()
             await task
 
     async def _pause(self, seconds: float) -> bool:
-        """Sleep; return True where a request to end cut that short."""
+        """Sleep; return True where a request to end the Pod interrupted it."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stop.wait()
@@ -218,7 +219,7 @@ class PodWorker:
             if not worker.spec.is_sidecar:
                 worker.stop()
         started_s = self._node.clock.monotonic_s()
-        # A second deletion may have shortened the grace: it is read every time.
+        # A second deletion may have shortened the grace period: read it each time.
         while not living.done():
             left_s = self._ending.grace_s - (self._node.clock.monotonic_s() - started_s)
             if left_s <= 0:
@@ -227,7 +228,7 @@ class PodWorker:
             await asyncio.wait({living}, timeout=min(1.0, max(left_s, 0.1)))
 
     async def _clean_up(self) -> None:
-        """Remove the sandbox, as long after the exit as a container runtime takes."""
+        """Remove the sandbox, after the time that a container runtime takes for it."""
         await self._pause(lifecycle.EXIT_S * self._node.chosen.latency)
         if self._group is not None and not self._group.try_remove():
             await asyncio.to_thread(self._group.destroy)
@@ -246,7 +247,7 @@ class PodWorker:
             start_ns=self._start_ns,
             pod_ip=self.pod_ip,
             host_ip=self._node.chosen.address,
-            containers={worker.spec.name: self._told(worker) for worker in self._mains},
+            containers={worker.spec.name: self._shown(worker) for worker in self._mains},
             init_containers={worker.spec.name: worker.state for worker in self._inits},
             sandboxed=self._sandboxed,
             ended=self._ended,
@@ -254,8 +255,8 @@ class PodWorker:
             failed=None if self._ending is None else self._ending.failed,
         )
 
-    def _told(self, worker: container_worker.ContainerWorker) -> status.ContainerState:
-        """Return what the status says of a container: one that never started in a Pod that has ended is lost."""
+    def _shown(self, worker: container_worker.ContainerWorker) -> status.ContainerState:
+        """Return a container's state for the status: in a Pod that has ended, one that never started is lost."""
         now = worker.state
         if self._ended and not isinstance(now.state, status.Terminated):
             return dataclasses.replace(now, state=status.lost(now_ns=self._node.clock.wall_ns()), ready=False)
@@ -275,13 +276,13 @@ class PodWorker:
         self._node.reporter.put(self.spec.uid, namespace=self.spec.namespace, name=self.spec.name, status=found)
 
     def _previous(self) -> list[dict[str, Any]]:
-        """Return conditions as they stand: ours as last written here, the others' as last seen."""
+        """Return the present conditions: our own as last written, those of others as last seen."""
         seen = status.conditions(self._object)
         if not self._conditions:
             return seen
         return self._conditions + [entry for entry in seen if entry.get("type") not in _OURS]
 
-    def _tell(self, reason: str, note: str, warning: bool) -> None:
+    def _report(self, reason: str, note: str, warning: bool) -> None:
         if self._ending is not None and not self._ending.report:
             return
         self._node.events.add(self._object, reason=reason, action=reason, note=note, warning=warning)

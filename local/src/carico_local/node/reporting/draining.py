@@ -1,4 +1,4 @@
-"""A node's way out: it takes no more Pods, those it has finish their work within a time, and its Node object goes."""
+"""A node's shutdown: it takes no more Pods, its Pods have some time to finish, and its Node object is removed."""
 
 import asyncio
 import contextlib
@@ -9,15 +9,15 @@ from carico_core.domain import errors
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import tasks
 
-# Pods that were bound before the scheduler heard of the cordon are on their way.
+# Pods that were bound before the scheduler saw the cordon may still arrive.
 ARRIVING_S = 0.5
 LOOK_EVERY_S = 0.1
-# The API may be ending too: nothing waits for it.
+# The API may be stopping too: do not wait for it.
 ANSWER_S = 2.0
 _log = logs.get("node.draining")
 
 
-class Node(Protocol):
+class NodeObject(Protocol):
     """The Node object."""
 
     async def cordon(self) -> None: ...
@@ -32,23 +32,23 @@ class Pods(Protocol):
     def active(self) -> int: ...
 
 
-async def run(stop: tasks.Stop, drained: tasks.Stop, *, node: Node, pods: Pods, within_s: float) -> None:
-    """Set `drained` once `stop` is set and no Pod runs any more, at most `within_s` later; run until cancelled."""
+async def run(stop: tasks.Stop, drained: tasks.Stop, *, node: NodeObject, pods: Pods, within_s: float) -> None:
+    """After `stop`, set `drained` once no Pod runs, at most `within_s` later; run until cancelled."""
     await stop.wait()
     if within_s > 0.0:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await _drain(node, pods)
         if pods.active:
-            _log.warning("drain_cut_short", pods=pods.active, after_s=within_s, note="they are ended now")
+            _log.warning("drain_cut_short", pods=pods.active, after_s=within_s, note="ending them now")
     drained.set()
-    # It must not be a task that has returned: it is cancelled with the others.
+    # A task of the node must not return: this one is cancelled with the others.
     await asyncio.Event().wait()
 
 
-async def _drain(node: Node, pods: Pods) -> None:
+async def _drain(node: NodeObject, pods: Pods) -> None:
     _log.info("draining", pods=pods.active)
-    await _told(node.cordon(), what="cordon")
+    await _attempt(node.cordon(), what="cordon")
     await asyncio.sleep(ARRIVING_S)
     while True:
         if not pods.active:
@@ -56,14 +56,14 @@ async def _drain(node: Node, pods: Pods) -> None:
         await asyncio.sleep(LOOK_EVERY_S)
 
 
-async def leave(node: Node) -> None:
+async def leave(node: NodeObject) -> None:
     """Remove the Node object, or log why it could not be removed."""
-    await _told(node.remove(), what="remove")
+    await _attempt(node.remove(), what="remove")
 
 
-async def _told(request: Awaitable[None], *, what: str) -> None:
+async def _attempt(request: Awaitable[None], *, what: str) -> None:
     try:
         async with asyncio.timeout(ANSWER_S):
             await request
     except (errors.ApiError, errors.ApiUnavailable, TimeoutError) as error:
-        _log.warning("node_not_told", what=what, why=str(error) or "no answer")
+        _log.warning("node_not_changed", what=what, why=str(error) or "no answer")

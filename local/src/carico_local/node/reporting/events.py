@@ -1,4 +1,4 @@
-"""Events about Pods, written in the background: a slow API delays no container."""
+"""Events about Pods, written in the background so that a slow API delays no container."""
 
 import asyncio
 import dataclasses
@@ -8,14 +8,14 @@ from carico_core.domain import cluster, errors
 from carico_core.runtime.observe import logs
 from carico_core.wire.kubernetes import api_objects
 
-# Beyond this many unwritten Events the newest is dropped and counted: they explain, they decide nothing.
+# Beyond this many unwritten Events the newest is dropped and counted: Events only explain.
 QUEUE_LIMIT = 512
 _RETRY_S = 2.0
 _log = logs.get("node.events")
 
 
 class Recorder(Protocol):
-    """Write one Event."""
+    """Writes one Event."""
 
     async def record(self, pod: cluster.Pod, *, reason: str, action: str, note: str, warning: bool = False) -> None: ...
 

@@ -1,4 +1,8 @@
-"""The kubelet's log endpoint: /containerLogs/{namespace}/{pod}/{container}, with kubectl's options."""
+"""The kubelet's log endpoint: /containerLogs/{namespace}/{pod}/{container}, with kubectl's options.
+
+Only the API server may use it: the embedded one has a token for each node, the real one a client certificate. As at the
+embedded API, Host and Origin keep out the pages of a browser on this machine.
+"""
 
 import asyncio
 import contextlib
@@ -11,17 +15,19 @@ from aiohttp import web
 
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
+from carico_local.api import access
+from carico_local.api.model import statuses
 from carico_local.node.runtime import logs as container_logs
 from carico_local.node.runtime import records as files
 
-# What `kubectl logs -f` lags behind by at most; inotify would save nothing, since only followed logs are looked at.
+# The most that `kubectl logs -f` lags behind. inotify would save nothing, since only followed logs are polled.
 POLL_S = 0.25
 _READ_BYTES = 65536
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which part of a log is wanted: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/"""
+    """The options of a log request: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/"""
 
     follow: bool = False
     previous: bool = False
@@ -32,7 +38,7 @@ class Wanted:
 
 
 def parse_query(query: Mapping[str, str], *, now_ns: int) -> Wanted:
-    """Return what a query string asks for. Raises `ValueError`."""
+    """Return the options of a query string. Raises `ValueError`."""
     since_ns = 0
     if "sinceSeconds" in query:
         since_ns = now_ns - int(query["sinceSeconds"]) * 10**9
@@ -49,7 +55,7 @@ def parse_query(query: Mapping[str, str], *, now_ns: int) -> Wanted:
 
 
 class LogServer:
-    """Serves the log files of this node's containers on loopback."""
+    """Serves the log files of this node's containers."""
 
     def __init__(self, records: files.Records, *, find: Callable[[str, str], str | None], clock: clocks.Clock) -> None:
         self._records = records
@@ -57,9 +63,11 @@ class LogServer:
         self._clock = clock
         self._runner: web.AppRunner | None = None
 
-    async def start(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
-        """Return the port it listens on. Raises OSError."""
-        app = web.Application()
+    async def start(self, host: str, port: int, *, token: str, tls: ssl.SSLContext | None = None) -> int:
+        """Listen, and return the port. `token`: for requests without a verified certificate. Raises OSError."""
+        is_verified = tls is not None and tls.verify_mode is ssl.CERT_REQUIRED
+        guard = access.guard(None if is_verified else token, (host,), hint="logs are read through the cluster's API")
+        app = web.Application(middlewares=[_answer_refusals, guard])
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._serve)
         app.router.add_get("/healthz", _healthz)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
@@ -115,7 +123,7 @@ class LogServer:
             for entry in entries:
                 yield entry.render(timestamps=wanted.timestamps)
             while wanted.follow:
-                # Asked before reading, so that the last lines of a container that ends are not missed.
+                # Checked before reading, so that the last lines of a container that ends are not missed.
                 ended = _has_ended(directory)
                 for entry in container_logs.parse(log.read(_READ_BYTES)):
                     yield entry.render(timestamps=wanted.timestamps)
@@ -134,11 +142,19 @@ def _open(path: pathlib.Path) -> container_logs.Reader:
 
 
 def _reopened(log: container_logs.Reader, path: pathlib.Path) -> container_logs.Reader:
-    """Return the same reader, or one of the new file where the log has been rotated."""
+    """Return the same reader, or one for the new file where the log has been rotated."""
     if not log.is_rotated():
         return log
     log.close()
     return container_logs.Reader(path)
+
+
+@web.middleware
+async def _answer_refusals(request: web.Request, handler: access.Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except statuses.RequestFailed as refusal:
+        return web.Response(status=refusal.code, text=f"{refusal.message}\n")
 
 
 async def _healthz(_: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""The Node object of an emulated node, and what keeps it alive: Lease, status, pressure."""
+"""The Node object of an emulated node, and what keeps it up to date: Lease, status, pressure."""
 
 import asyncio
 import dataclasses
@@ -22,11 +22,11 @@ LEASE_S = 40
 RENEW_S = 10.0
 STATUS_S = 10.0
 LOOK_S = 1.0
-# kubelet's default eviction threshold memory.available<100Mi, of a node of full size. Nothing is evicted here: over
-# its limit the kernel ends a process.
+# The kubelet's default eviction threshold memory.available<100Mi, for a node of full size. Nothing is evicted here:
+# above the limit, the kernel kills a process.
 PRESSURE_BYTES = 100 * 2**20
 SCALE_ANNOTATION = "carico.dev/scale"
-# On a Node that was cordoned by its own kubelet, which is to end: the process that takes its place lifts that again.
+# On a Node that its own stopping kubelet has cordoned: the next process of the node lifts the cordon.
 DRAINING_ANNOTATION = "carico.dev/draining"
 EMULATED_LABEL = "carico.dev/emulated"
 VERSION = "v1.31.0-carico"
@@ -34,7 +34,7 @@ _log = logs.get("node.registration")
 
 
 def node_object(chosen: settings.NodeSettings) -> dict[str, Any]:
-    """Return the Node as it is created: its own labels and its scale."""
+    """Return the Node object to create, with its own labels and its scale."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -54,7 +54,7 @@ def labels(chosen: settings.NodeSettings) -> dict[str, str]:
 
 
 def annotations(chosen: settings.NodeSettings) -> dict[str, str]:
-    """Return the real CPU of one emulated core."""
+    """Return the annotations of the node: the real CPU of one emulated core."""
     return {SCALE_ANNOTATION: repr(chosen.scale)}
 
 
@@ -67,7 +67,7 @@ def node_status(
     now_ns: int,
     boot_id: str,
 ) -> dict[str, Any]:
-    """Return the status of the Node: capacities in emulated figures, since those are what a scheduler reasons about."""
+    """Return the status of the Node, with capacities in emulated units, which schedulers work with."""
     resources = {
         "cpu": f"{chosen.cores:.0f}" if chosen.cores == round(chosen.cores) else f"{round(chosen.cores * 1000)}m",
         "memory": f"{round(chosen.memory_bytes / chosen.scale / 1024)}Ki",
@@ -113,7 +113,7 @@ def _conditions(*, pressure: bool, previous: Mapping[str, Any], now_ns: int) -> 
         since = seen.get("lastTransitionTime") if seen.get("status") == value else None
         conditions.append(
             {
-                "type": kind, "status": value, "reason": reason, "message": "emulated kubelet says so",
+                "type": kind, "status": value, "reason": reason, "message": "reported by the emulated kubelet",
                 "lastHeartbeatTime": now, "lastTransitionTime": since or now,
             }
         )  # fmt: skip
@@ -121,7 +121,7 @@ def _conditions(*, pressure: bool, previous: Mapping[str, Any], now_ns: int) -> 
 
 
 class Registration:
-    """Keep one Node registered; `labels` are the Node's as last seen, those that users set included."""
+    """Keep one Node registered; `labels` are the Node's as last seen, including those set by users."""
 
     def __init__(
         self, api: api_actions.Api, chosen: settings.NodeSettings, *, clock: clocks.Clock, group: groups.Group | None
@@ -137,23 +137,23 @@ class Registration:
         self.labels: Mapping[str, str] = labels(chosen)
 
     async def register(self, *, log_port: int) -> None:
-        """Wait until the Node exists, is Ready and has its Lease; retry while the API is away."""
+        """Create the Node, its status and its Lease; retry while the API is unavailable."""
         self._log_port = log_port
-        said = False
+        is_logged = False
         while True:
             try:
                 await self._take_place()
-                # The status first: Pods may come from then on, and who watches Leases waits for 40 s.
+                # The status first: Pods may arrive from then on, and watchers of Leases wait for 40 s anyway.
                 await self._write_status(pressure=self._has_pressure())
                 return await self._renew()
             except errors.ApiUnavailable as error:
-                if not said:
-                    said = True
+                if not is_logged:
+                    is_logged = True
                     _log.info("waiting_for_api", why=str(error))
                 await asyncio.sleep(0.25)
 
     async def _take_place(self) -> None:
-        """Create the Node, or take over the one of that name; labels, taints and a cordon that users set are kept."""
+        """Create the Node, or take over the existing one; labels, taints and a cordon set by users are kept."""
         try:
             self._learn(await self._api.request("POST", "/api/v1/nodes", body=node_object(self._chosen)))
         except errors.Conflict:
@@ -163,7 +163,7 @@ class Registration:
                 await self._cordon(None)
 
     async def cordon(self) -> None:
-        """Mark the Node unschedulable. Raises what the client raises."""
+        """Mark the Node unschedulable. Raises the client's errors."""
         await self._cordon(True)
 
     async def _cordon(self, value: bool | None) -> None:
@@ -172,13 +172,13 @@ class Registration:
         self._learn(await api_actions.patch_node(self._api, node=self._chosen.name, patch=patch))
 
     async def remove(self) -> None:
-        """Delete Node and Lease. Raises what the client raises."""
+        """Delete Node and Lease. Raises the client's errors."""
         await self._api.request("DELETE", f"/api/v1/nodes/{self._chosen.name}")
         leases = api_actions.LEASES_PATH.format(namespace=LEASE_NAMESPACE)
         await self._api.request("DELETE", f"{leases}/{self._chosen.name}")
 
     async def refresh(self) -> None:
-        """Read the Node again. Raises what the client raises."""
+        """Read the Node again. Raises the client's errors."""
         self._learn(await self._api.request("GET", f"/api/v1/nodes/{self._chosen.name}"))
 
     async def run_lease(self) -> None:
@@ -193,20 +193,20 @@ class Registration:
 
     async def run_status(self) -> None:
         """Write the status every 10 s, and at once when the pressure changes, until cancelled."""
-        told, told_s = self._has_pressure(), self._clock.monotonic_s()
+        written, written_s = self._has_pressure(), self._clock.monotonic_s()
         while True:
             await asyncio.sleep(LOOK_S)
             pressure = self._has_pressure()
-            if pressure == told and self._clock.monotonic_s() - told_s < STATUS_S:
+            if pressure == written and self._clock.monotonic_s() - written_s < STATUS_S:
                 continue
             try:
                 await self._write_status(pressure=pressure)
             except errors.NotFound:
-                # Someone deleted the Node: a kubelet registers again.
+                # The Node was deleted: register again, as a kubelet does.
                 await self.register(log_port=self._log_port)
             except (errors.ApiError, errors.ApiUnavailable) as error:
                 _log.warning("status_not_written", why=str(error))
-            told, told_s = pressure, self._clock.monotonic_s()
+            written, written_s = pressure, self._clock.monotonic_s()
 
     async def _write_status(self, *, pressure: bool) -> None:
         previous = self._seen.get("status") or {}

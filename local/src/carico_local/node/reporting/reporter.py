@@ -1,4 +1,4 @@
-"""Statuses of Pods on their way to the API: the newest of each Pod, several Pods at a time, again until it took."""
+"""Writes statuses of Pods to the API: only the newest of each Pod, several Pods at a time, with retries."""
 
 import asyncio
 import dataclasses
@@ -9,7 +9,7 @@ from carico_core.domain import errors
 from carico_core.runtime.kube import api_actions, list_watch
 from carico_core.runtime.observe import logs
 
-# Statuses in flight: enough to hide the API's latency, few enough not to crowd it.
+# Statuses in flight: enough to hide the API's latency, few enough not to overload it.
 IN_FLIGHT = 8
 RETRY_FIRST_S = 0.2
 RETRY_MOST_S = 5.0
@@ -18,7 +18,7 @@ _log = logs.get("node.status")
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class _Report:
-    """What is to be said of one Pod. `delete`: after it, the Pod's object is to go."""
+    """What is to be written for one Pod. `delete`: then delete the Pod's object."""
 
     namespace: str
     name: str
@@ -27,7 +27,7 @@ class _Report:
 
 
 class Reporter:
-    """Statuses by UID; a newer one replaces what was not sent yet."""
+    """Statuses by UID; a newer one replaces an unsent one."""
 
     def __init__(self, api: api_actions.Api, rng: random.Random) -> None:
         self._api = api
@@ -54,7 +54,7 @@ class Reporter:
         await self._idle.wait()
 
     async def close(self) -> None:
-        """Discard what is not written yet."""
+        """Discard unwritten statuses."""
         tasks = list(self._sending.values())
         for task in tasks:
             task.cancel()
@@ -69,12 +69,12 @@ class Reporter:
             self._sending[uid] = asyncio.create_task(self._send_all(uid), name=f"status {uid}")
 
     async def _send_all(self, uid: str) -> None:
-        """Send reports of one Pod until no newer one has come meanwhile."""
+        """Send the reports of one Pod until there is no newer one."""
         backoff = list_watch.Backoff(first_s=RETRY_FIRST_S, most_s=RETRY_MOST_S, rng=self._rng)
         try:
             while uid in self._reports:
                 async with self._slots:
-                    # Taken only now, so that what waited for a slot is the newest.
+                    # Taken only now: a newer one may have arrived while this task waited for a slot.
                     report = self._reports.pop(uid)
                     done = await self._send(uid, report)
                 if done:
@@ -88,7 +88,7 @@ class Reporter:
                 self._idle.set()
 
     async def _send(self, uid: str, report: _Report) -> bool:
-        """Return True where there is nothing left to try; False where the API is away."""
+        """Return False where the API is unavailable and the report has to be sent again."""
         try:
             if report.status is not None:
                 await self._write(uid, report, report.status)
@@ -97,14 +97,14 @@ class Reporter:
         except errors.ApiUnavailable:
             return False
         except (errors.NotFound, errors.Conflict):
-            # The Pod has gone, or one of the same name took its place: there is nothing left to report.
+            # The Pod is gone, or another one has its name now: there is nothing left to report.
             return True
         except errors.ApiError as error:
             self._refuse(report, error)
         return True
 
     async def _write(self, uid: str, report: _Report, status: dict[str, Any]) -> None:
-        """Write the status. Where the API does not accept it, the Pod may still be deleted."""
+        """Write the status. Where the API rejects it, the Pod can still be deleted."""
         try:
             await api_actions.patch_pod_status(
                 self._api, namespace=report.namespace, name=report.name, uid=uid, status=status

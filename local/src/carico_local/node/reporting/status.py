@@ -1,4 +1,4 @@
-"""The status of a Pod as a kubelet writes it, from what runs, and what an earlier process wrote there. Pure.
+"""The status of a Pod as a kubelet writes it, and what an earlier node process wrote there. Pure.
 
 Source: kubernetes/pkg/kubelet/kubelet_pods.go (getPhase, convertToAPIContainerStatuses) and status/generate.go.
 """
@@ -48,24 +48,25 @@ CREATING = Waiting(reason="ContainerCreating")
 INITIALIZING = Waiting(reason="PodInitializing")
 LOST = "ContainerStatusUnknown"
 CONFIG_ERROR = "CreateContainerConfigError"
+CREATE_ERROR = "CreateContainerError"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerState:
-    """One container of a Pod now."""
+    """The present state of one container."""
 
     state: State = CREATING
     last: Terminated | None = None
     restarts: int = 0
     ready: bool = False
-    # Its startup probe has passed, where it has one.
+    # Its startup probe, if any, has passed.
     started: bool = False
     container_id: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PodState:
-    """What a node knows of a Pod; `rejected` (reason, message) where it does not take it."""
+    """What a node knows of a Pod; `rejected` (reason, message) where the node does not admit it."""
 
     start_ns: int
     pod_ip: str
@@ -73,10 +74,10 @@ class PodState:
     containers: Mapping[str, ContainerState]
     init_containers: Mapping[str, ContainerState]
     sandboxed: bool = False
-    # True once the Pod is being deleted or stopped and nothing of it runs any more.
+    # True once the Pod is being deleted or stopped and nothing of it runs.
     ended: bool = False
     rejected: tuple[str, str] | None = None
-    # Reason and message where its node ended it before it was through, whatever its containers made of that.
+    # Reason and message where the node ended the Pod, whatever its containers' exit codes are.
     failed: tuple[str, str] | None = None
 
 
@@ -115,11 +116,11 @@ def phase(spec: podspec.PodSpec, state: PodState) -> str:
 
 
 def _init_phase(spec: podspec.PodSpec, state: PodState) -> str | None:
-    """Return Pending or Failed while init containers decide; None once they are through."""
+    """Return Pending or Failed while init containers determine the phase; None once they have finished."""
     for container in spec.init_containers:
-        told = state.init_containers[container.name]
-        now = told.state
-        if container.is_sidecar and (told.started or told.restarts or isinstance(now, Terminated)):
+        seen = state.init_containers[container.name]
+        now = seen.state
+        if container.is_sidecar and (seen.started or seen.restarts or isinstance(now, Terminated)):
             continue
         if isinstance(now, Terminated) and now.exit_code == 0:
             continue
@@ -129,7 +130,7 @@ def _init_phase(spec: podspec.PodSpec, state: PodState) -> str | None:
 
 
 def pod_status(spec: podspec.PodSpec, state: PodState, *, previous: Mapping[str, Any], now_ns: int) -> Object:
-    """Return the whole status to be written; times of unchanged conditions are kept from `previous`."""
+    """Return the whole status; unchanged conditions keep their times from `previous`."""
     found = phase(spec, state)
     status: Object = {
         "phase": found,
@@ -216,7 +217,7 @@ def _conditions(
     }
     before = {condition.get("type"): condition for condition in previous}
     conditions = [_condition(name, holds, detail, before.get(name), now_ns) for name, (holds, detail) in wanted.items()]
-    # What others wrote, PodScheduled above all, stays as it was.
+    # Conditions of other writers, above all PodScheduled, stay as they were.
     return conditions + [dict(condition) for name, condition in before.items() if name not in wanted]
 
 
@@ -243,7 +244,7 @@ def _condition(
         "status": value,
         "lastProbeTime": None,
         "lastTransitionTime": since or format_time(now_ns),
-        # Null removes, in a merge patch, what an earlier status said.
+        # In a merge patch, null removes the field of an earlier status.
         "reason": detail.get("reason"),
         "message": detail.get("message"),
     }
@@ -259,20 +260,20 @@ def format_time(wall_ns: int) -> str:
 
 
 def was_running(pod: Mapping[str, Any], container: str) -> int | None:
-    """Return how often a container had been restarted that the API has as running; None where it has not."""
-    told = pod.get("status") or {}
-    for entry in (*(told.get("containerStatuses") or ()), *(told.get("initContainerStatuses") or ())):
+    """Return the restart count of a container that the API shows as running; None where it does not."""
+    seen = pod.get("status") or {}
+    for entry in (*(seen.get("containerStatuses") or ()), *(seen.get("initContainerStatuses") or ())):
         if entry.get("name") == container and (entry.get("state") or {}).get("running"):
             return int(entry.get("restartCount") or 0)
     return None
 
 
 def start_ns(pod: Mapping[str, Any]) -> int | None:
-    """Return when the Pod was taken."""
+    """Return when the node admitted the Pod; None where the status does not state it."""
     text = (pod.get("status") or {}).get("startTime")
     return None if text is None else round(api_objects.parse_instant(text) * 1e9)
 
 
 def conditions(pod: Mapping[str, Any]) -> list[Any]:
-    """Return the Pod's conditions, those of other writers included."""
+    """Return the Pod's conditions, including those of other writers."""
     return list((pod.get("status") or {}).get("conditions") or ())

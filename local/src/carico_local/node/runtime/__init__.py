@@ -1,8 +1,9 @@
-"""What stands in for a container runtime.
+"""The replacement for a container runtime.
 
-zygote    the parent of all containers: a process with its imports done, which forks each container and reaps it
+zygote    the parent of all containers: a process with its imports done, which forks and reaps each container
 child     what a fork does to become a container
 client    the node's side of the socket to the zygote
-records   what is kept on disk, so that the next node process finds its containers
+records   files by which the next node process finds its containers, and those that Pods themselves may use
+users     the user that a container runs as
 logs      log files in the CRI format
 """

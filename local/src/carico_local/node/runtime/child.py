@@ -1,7 +1,9 @@
-"""What a forked child does to become a container: cgroup, output, directory, then its command."""
+"""What a forked child does to become a container: join its cgroup, set up output and directory, run its command."""
 
 import contextlib
 import ctypes
+import encodings.idna
+import locale
 import os
 import pathlib
 import signal
@@ -10,9 +12,13 @@ import traceback
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+from carico_local.node.runtime import users
+
 # numpy's threads would not survive the fork: the node starts the zygote with OPENBLAS_NUM_THREADS=1.
 from carico_local.workloads import main as workloads
 
+# argparse and sockets import these on first use, when a container's user may not be able to read Python's files.
+PRELOADED = (encodings.idna, locale)
 WORKLOAD = "carico-workload"
 # runc's exit code for a container whose command cannot be run is 127 or 126; the kubelet reports 128 (StartError).
 EXIT_NOT_STARTED = 128
@@ -20,12 +26,19 @@ _PR_SET_PDEATHSIG = 1
 
 
 def run(request: Mapping[str, Any], *, output_fd: int, status_fd: int) -> NoReturn:
-    """Become the container. Why the command cannot be run is written to `status_fd`, which closes at exec."""
+    """Become the container. `status_fd` closes at exec, or gets the reason why the command cannot be run."""
     try:
         _enter(request, output_fd=output_fd, status_fd=status_fd)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         _fail(f"{where}{_lowered(error)}", status_fd)
+    try:
+        for folder in request["folders"]:
+            # A subPath may also be a file.
+            if not os.path.exists(folder):
+                os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        _fail(f"{error.filename}: {_lowered(error)}", status_fd)
     try:
         os.chdir(request["cwd"])
     except OSError as error:
@@ -39,7 +52,7 @@ def run(request: Mapping[str, Any], *, output_fd: int, status_fd: int) -> NoRetu
     except OSError as error:
         _fail(_not_executed(argv[0], error), status_fd)
     except ValueError as error:
-        # A NUL in a word or a variable: Secrets and binary files have such.
+        # A NUL byte in an argument or variable, as in a binary Secret.
         _fail(f'exec: "{argv[0]}": invalid argument: {error}', status_fd)
 
 
@@ -49,7 +62,7 @@ def _fail(reason: str, status_fd: int) -> NoReturn:
 
 
 def _not_executed(command: str, error: OSError) -> str:
-    """Return why a command could not be run, in runc's words."""
+    """Return why a command could not be run, as runc words it."""
     if not isinstance(error, FileNotFoundError):
         return f'exec: "{command}": {_lowered(error)}'
     if "/" in command:
@@ -63,24 +76,29 @@ def _lowered(error: OSError) -> str:
 
 
 def _enter(request: Mapping[str, Any], *, output_fd: int, status_fd: int) -> None:
-    # First of all, so that nothing the child does is accounted to anyone else.
+    # First of all, so that everything the child does is accounted to its own cgroup.
     for name in request["procs"]:
         pathlib.Path(name).write_text("0", encoding="ascii")
     with contextlib.suppress(OSError):
-        # Any user may raise it; to go below what the parent has takes CAP_SYS_RESOURCE.
+        # Any user may raise it; a lower value than the parent's needs CAP_SYS_RESOURCE.
         pathlib.Path("/proc/self/oom_score_adj").write_text(str(request["oom_score_adj"]), encoding="ascii")
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
-    if request["die_with_parent"]:
-        # Without cgroups the process could not be found again once the zygote is gone.
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     null_fd = os.open(os.devnull, os.O_RDONLY)
     for target, source in ((0, null_fd), (1, output_fd), (2, output_fd)):
         os.dup2(source, target)
     os.closerange(3, status_fd)
     os.closerange(status_fd + 1, 4096)
+    if request["user"] is not None:
+        user = users.Ids(**request["user"])
+        # So that it can open /dev/stdout, as runc does.
+        os.fchown(1, user.uid, -1)
+        users.become(user)
+    if request["die_with_parent"]:
+        # Without cgroups, the process could not be found again after the end of the zygote. A change of user resets it.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _run_workload(arguments: list[str], variables: Mapping[str, str]) -> NoReturn:
@@ -90,7 +108,7 @@ def _run_workload(arguments: list[str], variables: Mapping[str, str]) -> NoRetur
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
     except BaseException:
-        # The last frame of this process: what went wrong belongs in the container's log.
+        # The last frame of this process: write the error to the container's log.
         traceback.print_exc()
     finally:
         sys.stdout.flush()

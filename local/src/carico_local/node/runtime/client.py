@@ -1,4 +1,4 @@
-"""Containers as a node's process sees them: started and ended through the zygote, in cgroups of their own."""
+"""The node's client of the zygote: starts and ends containers, each in its own cgroup."""
 
 import asyncio
 import contextlib
@@ -17,19 +17,19 @@ from carico_core.runtime.process import settings
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import sweep
 from carico_local.node.runtime import records as files
-from carico_local.node.runtime import zygote
+from carico_local.node.runtime import users, zygote
 
-# A minute: an interpreter starts in a tenth of a second, or in ten where many nodes start at once.
+# One minute in total: an interpreter starts in 0.1 s, or in 10 s where many nodes start at once.
 _CONNECT_TRIES = 2400
 _CONNECT_PAUSE_S = 0.025
-# It ends within milliseconds of being asked to; one that does not is killed.
+# The zygote normally ends within milliseconds of a request; after this time it is killed.
 _END_MOST_S = 15.0
 _log = logs.get("node.runtime")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """How a container ended."""
+    """The exit of a container."""
 
     code: int
     signal: int
@@ -39,8 +39,8 @@ class Exit:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """What is to be run, and where."""
+class ContainerCommand:
+    """What a container runs, and where."""
 
     id: str
     argv: Sequence[str]
@@ -48,16 +48,20 @@ class Command:
     cwd: str
     directory: pathlib.Path
     group: groups.Group | None
-    # How soon it is ended where memory runs out, -1000 to 1000.
+    # The kernel's preference for killing it when memory runs out, -1000 to 1000.
     oom_score_adj: int = 0
+    # None: the user of the node.
+    user: users.Ids | None = None
+    # Directories that the container's process creates, as its own user, where they do not exist.
+    folders: Sequence[str] = ()
 
 
 class StartFailed(Exception):
-    """A container's command could not be run; the text says why."""
+    """A container's command could not be run; the message gives the reason."""
 
 
 class Runtime:
-    """The zygote's client. `on_lost` containers (the zygote was killed) end with an unknown exit code."""
+    """The zygote's client. If the zygote is killed, its containers end with an unknown exit code."""
 
     def __init__(self, root: pathlib.Path, *, runtime_group: groups.Group | None) -> None:
         self._root = root
@@ -72,7 +76,7 @@ class Runtime:
         self._orphans: set[str] = set()
 
     async def connect(self) -> frozenset[str]:
-        """Return the ids of the containers that the node's zygote runs; one is started where there is none."""
+        """Connect to the node's zygote, starting one if needed; return the ids of the containers that it runs."""
         with contextlib.suppress(OSError):
             return await self._attach()
         await asyncio.to_thread(self._spawn)
@@ -99,7 +103,7 @@ class Runtime:
     async def _attach(self) -> frozenset[str]:
         directory_fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            # Through the descriptor: a Unix socket's path may have 108 bytes, the directory's may be longer.
+            # Through the descriptor: a Unix socket's path is limited to 108 bytes, and the directory's may be longer.
             path = f"/proc/self/fd/{directory_fd}/{zygote.SOCKET}"
             reader, self._writer = await asyncio.open_unix_connection(path)
         finally:
@@ -129,7 +133,7 @@ class Runtime:
             case "start_failed" if name in self._starting:
                 self._starting.pop(name).set_exception(StartFailed(event["message"]))
             case "exited" if name in self._exits:
-                # Kept until it is waited for: a short command ends before anyone asks.
+                # Kept until `wait` asks for it: a short command ends before.
                 if not self._exits[name].done():
                     self._exits[name].set_result(exit_of(event))
 
@@ -138,7 +142,7 @@ class Runtime:
             self._writer.close()
         self._writer = None
         if self._running is not None and not self._running.done():
-            self._running.set_exception(ConnectionResetError("the container runtime ended before it said what runs"))
+            self._running.set_exception(ConnectionResetError("the container runtime ended before it listed anything"))
         for starting in self._starting.values():
             if not starting.done():
                 starting.set_exception(StartFailed("the container runtime ended while the container was starting"))
@@ -151,13 +155,13 @@ class Runtime:
         if self._writer is not None:
             self._writer.write(json.dumps(request).encode() + b"\n")
 
-    async def start(self, command: Command) -> int:
-        """Return when the container's process began, in Unix nanoseconds. Raises `StartFailed`."""
+    async def start(self, command: ContainerCommand) -> int:
+        """Start the container; return its start time in Unix nanoseconds. Raises `StartFailed`."""
         async with self._lock:
             if self._writer is None:
                 await self.connect()
         if self._writer is None:
-            raise StartFailed("the container runtime ended as it was reached")
+            raise StartFailed("the container runtime ended right after connecting")
         loop = asyncio.get_running_loop()
         started: asyncio.Future[int] = loop.create_future()
         self._starting[command.id] = started
@@ -172,11 +176,13 @@ class Runtime:
             procs=[] if command.group is None else list(command.group.procs_files),
             die_with_parent=command.group is None,
             oom_score_adj=command.oom_score_adj,
+            user=None if command.user is None else dataclasses.asdict(command.user),
+            folders=list(command.folders),
         )
         return await started
 
     async def wait(self, container_id: str, *, directory: pathlib.Path, group: groups.Group | None) -> Exit | None:
-        """Return how a container ended, once nothing of it runs any more; None where its end was not seen."""
+        """Wait until nothing of the container runs; return its exit, None where it was not seen."""
         found = self._exits.get(container_id)
         ended = None if found is None else await asyncio.shield(found)
         self._exits.pop(container_id, None)
@@ -185,7 +191,7 @@ class Runtime:
         return await self.finish(ended, group)
 
     async def _wait_orphan(self, container_id: str, directory: pathlib.Path) -> Exit | None:
-        """Return the recorded exit, if any, of a container whose zygote is no more, once its process has ended."""
+        """Wait for the process of a container whose zygote is gone; return the recorded exit, if any."""
         started = files.read_json(directory / files.STARTED)
         self._orphans.add(container_id)
         try:
@@ -197,7 +203,7 @@ class Runtime:
         return None if exited is None else exit_of(exited)
 
     async def finish(self, ended: Exit | None, group: groups.Group | None) -> Exit | None:
-        """Return the exit, marked if memory ran out; kill what the container left running, and remove its cgroup."""
+        """Kill what the container left running and remove its cgroup; return the exit, marked if memory ran out."""
         if group is None:
             return ended
         oom_killed = ended is not None and ended.signal == signal.SIGKILL and group.oom_kills() > 0
@@ -206,7 +212,7 @@ class Runtime:
         return ended if ended is None else dataclasses.replace(ended, oom_killed=oom_killed)
 
     def signal(self, container_id: str, number: int, *, group: groups.Group | None) -> None:
-        """Signal the container's main process; SIGKILL goes to all of its processes."""
+        """Send a signal to the container's main process; SIGKILL goes to all of its processes."""
         whole = number == signal.SIGKILL
         if group is not None and whole:
             group.kill()
@@ -216,7 +222,7 @@ class Runtime:
             self._send(op="signal", id=container_id, signal=number, group=whole)
 
     async def close(self, *, quit_runtime: bool) -> None:
-        """Disconnect; with `quit_runtime` the zygote ends too."""
+        """Disconnect; with `quit_runtime`, end the zygote too."""
         self._closing = True
         if self._writer is None:
             if self._process is not None:
@@ -241,12 +247,12 @@ class Runtime:
 
 
 def exit_of(record: Mapping[str, Any]) -> Exit:
-    """Return the exit that an event or an `exit.json` holds."""
+    """Return the exit described by an event or an `exit.json`."""
     return Exit(code=record["code"], signal=record["signal"], finished_ns=record["wall_ns"])
 
 
 def is_alive(started: Mapping[str, Any]) -> bool:
-    """Return True while the process of a `started.json` runs: same id and same start time."""
+    """Return True while the process recorded in a `started.json` runs: same id and same start time."""
     ticks = sweep.start_ticks(started["pid"])
     return ticks is not None and ticks == started["start_ticks"]
 
@@ -267,7 +273,7 @@ async def _wait_gone(pid: int) -> None:
 
 
 def _zygote_environment() -> dict[str, str]:
-    # An image keeps its bytecode apart; a zygote that does not know where starts a second later.
+    # The image keeps its bytecode in a separate directory; without it a zygote starts a second later.
     kept = {} if sys.pycache_prefix is None else {"PYTHONPYCACHEPREFIX": sys.pycache_prefix}
     if (run := settings.environment().get(sweep.RUN_VARIABLE)) is not None:
         kept[sweep.RUNTIME_VARIABLE] = run
@@ -283,18 +289,12 @@ def _zygote_environment() -> dict[str, str]:
 
 
 def container_path() -> str:
-    """Return PATH of containers: the project's environment first, so that the workloads are found."""
+    """Return the PATH of containers: the project's environment first, so that the workloads are found."""
     return f"{sys.prefix}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def ensure_root(root: pathlib.Path) -> files.Records:
-    """Return the node's records; the directory is made where absent."""
-    root.mkdir(parents=True, exist_ok=True)
-    return files.Records(root.resolve())
-
-
 def kill_recorded(started: Mapping[str, Any]) -> None:
-    """Kill the process of a `started.json`, if it is still the one that was recorded."""
+    """Kill the process recorded in a `started.json`, if it still runs."""
     if is_alive(started):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(started["pid"], signal.SIGKILL)

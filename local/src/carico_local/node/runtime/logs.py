@@ -1,4 +1,4 @@
-"""Log files of containers in the CRI format: one line each with its time, stream and whether it is whole."""
+"""Log files of containers in the CRI format: each line with its time, its stream, and whether it is complete."""
 
 import dataclasses
 import datetime
@@ -24,7 +24,7 @@ def format_time(wall_ns: int) -> str:
 
 
 class LogFile:
-    """An append-only log that moves to `<path>.1` when it has grown to `rotate_bytes`."""
+    """An append-only log that is renamed to `<path>.1` when it reaches `rotate_bytes`."""
 
     def __init__(self, path: pathlib.Path, *, rotate_bytes: int = ROTATE_BYTES) -> None:
         self._path = path
@@ -33,7 +33,7 @@ class LogFile:
         self._rest = b""
 
     def write(self, data: bytes, *, wall_ns: int) -> None:
-        """Write whole lines; keep a part of one until its end comes or it is too long."""
+        """Write complete lines; keep a partial one until its end arrives or it is too long."""
         *whole, self._rest = (self._rest + data).split(b"\n")
         entries = [entry for line in whole for entry in _cut(line)]
         while len(self._rest) >= LINE_BYTES:
@@ -42,7 +42,7 @@ class LogFile:
         self._append(entries, wall_ns)
 
     def close(self, *, wall_ns: int) -> None:
-        """Write what is left without a line end as a last line, and close."""
+        """Write the remaining partial line, and close."""
         if self._rest:
             self._append([(self._rest, b"F")], wall_ns)
             self._rest = b""
@@ -54,9 +54,10 @@ class LogFile:
         stamp = format_time(wall_ns).encode()
         os.write(self._fd, b"".join(stamp + b" stdout " + tag + b" " + line + b"\n" for line, tag in entries))
         if os.fstat(self._fd).st_size >= self._rotate_bytes:
-            os.close(self._fd)
             self._path.replace(self._path.with_name(self._path.name + ".1"))
-            self._fd = self._open()
+            # Opened before the old one is closed: on a full disk opening fails, and the old one must stay usable.
+            old_fd, self._fd = self._fd, self._open()
+            os.close(old_fd)
 
     def _open(self) -> int:
         return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -70,7 +71,7 @@ def _cut(line: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def tail(path: pathlib.Path, *, limit_bytes: int) -> str:
-    """Return the end of what a log holds, without times: at most `limit_bytes`, whole lines."""
+    """Return the last text of a log without times, at most `limit_bytes`."""
     with path.open("rb") as log:
         log.seek(max(0, os.fstat(log.fileno()).st_size - 2 * limit_bytes))
         lines = log.read().splitlines()
@@ -80,7 +81,7 @@ def tail(path: pathlib.Path, *, limit_bytes: int) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One line of a log file. `whole` False: the line goes on in the next entry."""
+    """One line of a log file. `whole` False: the line continues in the next entry."""
 
     stamp: str
     text: bytes
@@ -100,7 +101,7 @@ class Entry:
 
 
 def parse(data: bytes) -> list[Entry]:
-    """Return the entries of whole lines of a log file; what is not an entry is passed over."""
+    """Return the entries of complete lines of a log file; malformed lines are skipped."""
     entries = []
     for line in data.splitlines():
         parts = line.split(b" ", 3)
@@ -118,7 +119,7 @@ def last_lines(entries: list[Entry], count: int) -> list[Entry]:
 
 
 class Reader:
-    """Read a log file in whole lines, from where the last read stopped; an absent file is empty."""
+    """Read a log file in complete lines, continuing after the last read; an absent file is empty."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
@@ -126,7 +127,7 @@ class Reader:
         self._rest = b""
 
     def read(self, limit_bytes: int = -1) -> bytes:
-        """Return whole lines that were not read yet."""
+        """Return the complete lines that were not read yet."""
         if self._file is None:
             return b""
         data = self._rest + self._file.read(limit_bytes)
@@ -135,7 +136,7 @@ class Reader:
         return data[:end]
 
     def is_rotated(self) -> bool:
-        """Return True where the path is another file now, or a file at last."""
+        """Return True where the path is a new file now."""
         try:
             now = self._path.stat().st_ino
         except FileNotFoundError:

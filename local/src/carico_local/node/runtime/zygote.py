@@ -1,9 +1,10 @@
-"""The parent of a node's containers: a small single-threaded process that forks them, reaps them and keeps their logs.
+"""The parent of a node's containers: a small single-threaded process that forks them, reaps them and writes their logs.
 
-It has the workloads and numpy imported before it forks, so that an interpreter's start does not read as contention
-on the node, and it outlives the node's process as a containerd shim outlives the kubelet. JSON lines on the socket
-`runtime.sock` in the node's directory: requests `start`, `signal`, `list`, `quit`; events `started`, `start_failed`,
-`exited`, `running`. What happened is also in files (`started.json`, `exit.json`), for a node process that was away.
+It has imported the workloads and numpy before it forks, so that the start of an interpreter does not look like
+contention on the node. It outlives the node's process, as a containerd shim outlives the kubelet. On the socket
+`runtime.sock` in the node's directory it exchanges lines of JSON: requests `start`, `signal`, `list`, `quit`; events
+`started`, `start_failed`, `exited`, `running`. It also writes files (`started.json`, `exit.json`) for a node process
+that was not running at the time.
 """
 
 import contextlib
@@ -27,14 +28,15 @@ from carico_local.node.runtime import logs as container_logs
 from carico_local.node.runtime import records as files
 
 SOCKET = "runtime.sock"
-# Without a client and without containers it ends after this long, so that a node that never returns leaves nothing.
+# Without a client and without containers it ends after this time, so that a node that never returns leaves nothing.
 IDLE_S = 60.0
+_RETRY_S = 1.0
 _READ_BYTES = 65536
 
 
 @dataclasses.dataclass(slots=True)
 class Container:
-    """One process that was forked for a container."""
+    """A process that was forked for a container."""
 
     id: str
     pid: int
@@ -42,12 +44,12 @@ class Container:
     log: container_logs.LogFile
     output_fd: int
     status_fd: int | None
-    # True without a cgroup, whose removal would end what the main process leaves behind.
+    # True without a cgroup: then the process group has to be killed, since there is no cgroup to remove.
     owns_group: bool
 
 
 class Zygote:
-    """The event loop; everything happens in its one thread, so that it may fork at any time."""
+    """The event loop. It has one thread only, so that it may fork at any time."""
 
     def __init__(self, root: pathlib.Path, clock: clocks.Clock) -> None:
         self._root = root
@@ -57,31 +59,35 @@ class Zygote:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._peer: socket.socket | None = None
         self._pending = b""
+        # Records that a full disk did not take.
+        self._unwritten: dict[pathlib.Path, dict[str, Any]] = {}
         self._quit = False
 
     def run(self) -> None:
-        """Serve until asked to quit, or idle for long."""
+        """Serve until asked to quit, or idle for too long."""
         self._listen()
         wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._selector.register(wake_read, selectors.EVENT_READ, lambda: os.read(wake_read, 512))
-        # Objects of before the fork are never collected in a child: its memory stays shared with ours.
+        # A child never collects objects from before the fork, so their memory stays shared.
         gc.collect()
         gc.freeze()
         idle_since_s = self._clock.monotonic_s()
         while not self._quit:
-            for key, _ in self._selector.select(timeout=IDLE_S / 4):
-                # What one event does may have closed the file of another.
+            for key, _ in self._selector.select(timeout=_RETRY_S if self._unwritten else IDLE_S / 4):
+                # Handling one event may have closed the file of another.
                 if key.fd in self._selector.get_map():
                     key.data()
             self._reap()
+            for path in list(self._unwritten):
+                self._record(path, self._unwritten.pop(path))
             if self._peer is not None or self._containers:
                 idle_since_s = self._clock.monotonic_s()
             self._quit = self._quit or self._clock.monotonic_s() - idle_since_s > IDLE_S
 
     def _listen(self) -> None:
-        # A relative name: the path of a Unix socket is limited to 108 bytes, that of a directory is not.
+        # A relative name: the path of a Unix socket is limited to 108 bytes.
         os.chdir(self._root)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(SOCKET)
@@ -94,7 +100,7 @@ class Zygote:
     def _accept(self) -> None:
         peer, _ = self._listener.accept()
         self._drop_peer()
-        # The node reads at once or has gone: the loop must not hang on it.
+        # A node that does not read at once is gone: the loop must not block on it.
         peer.settimeout(5.0)
         self._peer = peer
         self._pending = b""
@@ -117,9 +123,9 @@ class Zygote:
             return
         *lines, self._pending = (self._pending + data).split(b"\n")
         for line in lines:
-            self._obey(json.loads(line))
+            self._handle(json.loads(line))
 
-    def _obey(self, request: Mapping[str, Any]) -> None:
+    def _handle(self, request: Mapping[str, Any]) -> None:
         match request["op"]:
             case "start":
                 self._start(request)
@@ -131,11 +137,11 @@ class Zygote:
                     with contextlib.suppress(ProcessLookupError):
                         send(container.pid, request["signal"])
             case "list":
-                self._tell(event="running", ids=sorted(self._containers))
+                self._send(event="running", ids=sorted(self._containers))
             case "quit":
                 self._quit = True
 
-    def _tell(self, **event: Any) -> None:
+    def _send(self, **event: Any) -> None:
         if self._peer is None:
             return
         try:
@@ -143,8 +149,22 @@ class Zygote:
         except OSError:
             self._drop_peer()
 
+    def _record(self, path: pathlib.Path, document: dict[str, Any]) -> None:
+        """Write a record, or keep it until the disk has room: a runtime that ended would take all containers along."""
+        try:
+            files.write_json(path, document)
+        except OSError:
+            # The directory of a Pod that was removed does not come back.
+            if path.parent.exists():
+                self._unwritten[path] = document
+
     def _start(self, request: Mapping[str, Any]) -> None:
         directory = pathlib.Path(request["directory"])
+        try:
+            log = container_logs.LogFile(directory / files.LOG)
+        except OSError as error:
+            self._send(event="start_failed", id=request["id"], message=f"{error.filename}: {error.strerror}")
+            return
         output_read, output_write = os.pipe2(os.O_CLOEXEC)
         status_read, status_write = os.pipe2(os.O_CLOEXEC)
         for descriptor in (output_read, status_read):
@@ -158,7 +178,7 @@ class Zygote:
             id=request["id"],
             pid=pid,
             directory=directory,
-            log=container_logs.LogFile(directory / files.LOG),
+            log=log,
             output_fd=output_read,
             status_fd=status_read,
             owns_group=request["die_with_parent"],
@@ -168,7 +188,7 @@ class Zygote:
         self._selector.register(status_read, selectors.EVENT_READ, lambda: self._read_status(container))
 
     def _read_status(self, container: Container) -> None:
-        """Report whether the command could be run: the status pipe closes at exec, or carries the reason why not."""
+        """Report whether the command could be run: the status pipe closes at exec, or contains the reason."""
         if container.status_fd is None:
             return
         try:
@@ -179,16 +199,16 @@ class Zygote:
         os.close(container.status_fd)
         container.status_fd = None
         if reason:
-            files.write_json(container.directory / files.FAILED, {"message": reason})
-            self._tell(event="start_failed", id=container.id, message=reason)
+            self._record(container.directory / files.FAILED, {"message": reason})
+            self._send(event="start_failed", id=container.id, message=reason)
             return
         started = {
             "pid": container.pid,
             "start_ticks": sweep.start_ticks(container.pid),
             "wall_ns": self._clock.wall_ns(),
         }
-        files.write_json(container.directory / files.STARTED, started)
-        self._tell(event="started", id=container.id, **started)
+        self._record(container.directory / files.STARTED, started)
+        self._send(event="started", id=container.id, **started)
 
     def _copy_output(self, container: Container) -> bool:
         """Return True where there was something to copy."""
@@ -218,16 +238,16 @@ class Zygote:
         for container in list(self._containers.values()):
             pid, status = os.waitpid(container.pid, os.WNOHANG)
             if pid:
-                self._bury(container, status)
+                self._finish(container, status)
 
-    def _bury(self, container: Container, status: int) -> None:
+    def _finish(self, container: Container, status: int) -> None:
         wall_ns = self._clock.wall_ns()
         del self._containers[container.id]
         if container.owns_group:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(container.pid, signal.SIGKILL)
         self._read_status(container)
-        # At most one pipe's worth: descendants that hold the pipe open and still write must not hold us up.
+        # At most one pipe buffer: descendants that keep the pipe open and still write must not block the loop.
         for _ in range(2):
             if container.output_fd < 0 or not self._copy_output(container):
                 break
@@ -236,13 +256,13 @@ class Zygote:
             container.log.close(wall_ns=wall_ns)
         code = os.waitstatus_to_exitcode(status)
         exited = {"code": code if code >= 0 else 128 - code, "signal": max(0, -code), "wall_ns": wall_ns}
-        files.write_json(container.directory / files.EXITED, exited)
-        self._tell(event="exited", id=container.id, **exited)
+        self._record(container.directory / files.EXITED, exited)
+        self._send(event="exited", id=container.id, **exited)
 
 
 def serve(root: pathlib.Path) -> None:
-    """Be the parent of all containers, until asked to quit or idle for long."""
-    # Ctrl-C is for the node's supervisor to act on; containers end in the node's order.
+    """Run the zygote of a node's directory until asked to quit or idle for too long."""
+    # The supervisor handles Ctrl-C, and containers end in the node's order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Zygote(root, clocks.SystemClock()).run()
 

@@ -1,10 +1,10 @@
-"""What a node runs of a container: command, environment, limits, probes, hooks; and what it does not support."""
+"""A container as a node runs it: command, environment, limits, probes, hooks; and what the node does not support."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from carico_core.domain import quantity
+from carico_core.domain import amounts
 from carico_local.node.containers import handlers
 from carico_local.node.spec import sources
 
@@ -12,13 +12,13 @@ Object = Mapping[str, Any]
 _PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 _HOOKS = ("postStart", "preStop")
 _VARIABLE_SOURCES = frozenset({"fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef"})
-# What a variable comes from, if not a literal; a text is a field of the Pod.
+# The source of a variable that is not a literal; a string is a field of the Pod.
 Source = str | sources.ResourceRef | sources.KeyRef
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """What is asked of a container, and how often."""
+    """A handler, how often it runs, and its thresholds."""
 
     handler: handlers.Handler
     initial_delay_s: float
@@ -30,13 +30,13 @@ class Probe:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSpec:
-    """One container: its command, environment (literal, or from elsewhere), limits and requests (cores, bytes)."""
+    """One container. `env`: name, literal value, other source; one of the latter is None."""
 
     name: str
     image: str
     command: tuple[str, ...]
     env: tuple[tuple[str, str | None, Source | None], ...]
-    # Objects whose keys are variables too, before `env`.
+    # Objects whose keys all become variables, before `env`.
     env_from: tuple[sources.WholeRef, ...]
     cwd: str
     limit_cores: float | None
@@ -50,17 +50,25 @@ class ContainerSpec:
     post_start: handlers.Handler | None
     pre_stop: handlers.Handler | None
     mounts: tuple[sources.Mount, ...]
-    # An init container that runs next to the others, as long as they do.
+    # An init container that keeps running next to the others.
     is_sidecar: bool
+    # From the container's securityContext, or else the Pod's.
+    run_as_user: int | None
+    run_as_group: int | None
 
     @property
     def reads_objects(self) -> bool:
-        """True where its variables come from ConfigMaps or Secrets, some of them."""
+        """True where at least one variable comes from a ConfigMap or Secret."""
         return bool(self.env_from) or any(isinstance(source, sources.KeyRef) for _, _, source in self.env)
 
 
-def parse(item: Object, items: Mapping[str, Object], volumes: frozenset[str]) -> ContainerSpec:
-    """Return a container of the API; `items`: all of the Pod's by name, `volumes`: the names of those it may mount."""
+def parse(item: Object, items: Mapping[str, Object], volumes: frozenset[str], security: Object) -> ContainerSpec:
+    """Parse a container.
+
+    `items`: all containers of the Pod by name, `volumes`: names of the volumes that it may mount, `security`: the Pod's
+    securityContext.
+    """
+    security = {**security, **(item.get("securityContext") or {})}
     limits = (item.get("resources") or {}).get("limits") or {}
     requests = {**limits, **((item.get("resources") or {}).get("requests") or {})}
     lifecycle = item.get("lifecycle") or {}
@@ -72,10 +80,10 @@ def parse(item: Object, items: Mapping[str, Object], volumes: frozenset[str]) ->
         env=tuple(_variables(item, items)),
         env_from=sources.whole_refs(item),
         cwd=item.get("workingDir") or "/",
-        limit_cores=quantity.parse_quantity(limits["cpu"]) if "cpu" in limits else None,
-        limit_bytes=round(quantity.parse_quantity(limits["memory"])) if "memory" in limits else None,
-        request_cores=quantity.parse_quantity(requests.get("cpu", 0)),
-        request_bytes=quantity.parse_quantity(requests.get("memory", 0)),
+        limit_cores=amounts.parse_quantity(limits["cpu"]) if "cpu" in limits else None,
+        limit_bytes=round(amounts.parse_quantity(limits["memory"])) if "memory" in limits else None,
+        request_cores=amounts.parse_quantity(requests.get("cpu", 0)),
+        request_bytes=amounts.parse_quantity(requests.get("memory", 0)),
         log_as_message=item.get("terminationMessagePolicy") == "FallbackToLogsOnError",
         startup=_probe(item, "startupProbe"),
         readiness=_probe(item, "readinessProbe"),
@@ -84,6 +92,8 @@ def parse(item: Object, items: Mapping[str, Object], volumes: frozenset[str]) ->
         pre_stop=handlers.parse(lifecycle.get("preStop"), ports),
         mounts=sources.mounts(item, volumes),
         is_sidecar=False,
+        run_as_user=security.get("runAsUser"),
+        run_as_group=security.get("runAsGroup"),
     )
 
 
@@ -121,13 +131,13 @@ def _probe(item: Object, key: str) -> Probe | None:
 
 
 def unsupported(item: Object, volumes: frozenset[str]) -> Iterator[str]:
-    """Yield a clause for each thing that the container asks for and an emulated node does not support.
+    """Yield a clause for each feature that the container uses and an emulated node does not support.
 
-    `volumes`: the names of those that it may mount.
+    `volumes`: names of the volumes that it may mount.
     """
     name = item["name"]
     if not item.get("command"):
-        yield f"container {name!r} has no command (no image is pulled here, so no entrypoint is known)"
+        yield f"container {name!r} has no command (emulated nodes pull no images, so its entrypoint is unknown)"
     for entry in item.get("env") or ():
         source = entry.get("valueFrom") or {}
         field = (source.get("fieldRef") or {}).get("fieldPath")
@@ -145,6 +155,8 @@ def unsupported(item: Object, volumes: frozenset[str]) -> Iterator[str]:
             continue
         if mount.get("readOnly"):
             yield f"container {name!r} mounts volume {mount['name']!r} read-only"
+        if ".." in str(mount.get("subPath") or "").split("/"):
+            yield f"container {name!r} mounts volume {mount['name']!r} with '..' in subPath"
         if mount.get("subPathExpr"):
             yield f"container {name!r} mounts volume {mount['name']!r} with subPathExpr"
     if item.get("volumeDevices"):

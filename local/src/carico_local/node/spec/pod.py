@@ -1,9 +1,10 @@
-"""What a node runs of a Pod: its containers, how it ends, and what an emulated node does not support."""
+"""A Pod as a node runs it: its containers, how it ends, and what an emulated node does not support."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from carico_core.domain import names
 from carico_core.wire.kubernetes import pod_requests
 from carico_local import qos
 from carico_local.node.spec import container as container_spec
@@ -12,7 +13,7 @@ Object = Mapping[str, Any]
 
 # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination
 GRACE_S = 30.0
-# The API server mounts its token by itself; commands that do not use it need not miss it.
+# The API server adds this volume for the service account's token; it is not mounted here.
 _TOKEN_VOLUME = "kube-api-access"
 
 
@@ -34,9 +35,9 @@ class PodSpec:
     init_containers: tuple[container_spec.ContainerSpec, ...]
     qos_class: str
     request_cores: float
-    # What the Pod asks for and an emulated node does not support: a clause each.
+    # A clause for each feature that the Pod uses and an emulated node does not support.
     unsupported: tuple[str, ...]
-    # Seconds from the start of the Pod after which it is ended, finished or not.
+    # Seconds after its start when the Pod is ended, finished or not.
     deadline_s: float | None
 
     @property
@@ -46,17 +47,22 @@ class PodSpec:
 
     @property
     def metadata(self) -> Object:
-        """What its containers may ask for of the API object's metadata."""
+        """The metadata that variables may refer to."""
         return {
             "namespace": self.namespace, "name": self.name, "uid": self.uid,
             "labels": self.labels, "annotations": self.annotations,
         }  # fmt: skip
 
+    @property
+    def every_container(self) -> tuple[container_spec.ContainerSpec, ...]:
+        """Init containers, then the others."""
+        return (*self.init_containers, *self.containers)
+
     def oom_score_adj(self, container: container_spec.ContainerSpec, *, node_bytes: float) -> int:
-        """Return how soon a container's processes are ended where memory runs out, see `qos`."""
+        """Return the oom_score_adj of a container's processes, see `qos`."""
         asked = container.request_bytes
         if container.is_sidecar:
-            # Not sooner than those that it serves.
+            # Not killed before the containers that it serves.
             asked = max(asked, min(each.request_bytes for each in self.containers))
         return qos.oom_score_adj(self.qos_class, request_bytes=asked, node_bytes=node_bytes)
 
@@ -74,7 +80,7 @@ class PodSpec:
 
 
 def parse(pod: Object) -> PodSpec:
-    """Return the Pod of an API object. Raises `ValueError` where it cannot be read."""
+    """Return the Pod of an API object. Raises `ValueError` for a malformed one."""
     try:
         return _parse(pod)
     except (KeyError, TypeError, AttributeError) as error:
@@ -87,10 +93,11 @@ def _parse(pod: Object) -> PodSpec:
     items = {item["name"]: item for item in every}
     declared = [each for each in spec.get("volumes") or () if not str(each.get("name", "")).startswith(_TOKEN_VOLUME)]
     mountable = frozenset(str(each.get("name", "")) for each in declared)
-    containers = tuple(container_spec.parse(item, items, mountable) for item in spec["containers"])
+    security = spec.get("securityContext") or {}
+    containers = tuple(container_spec.parse(item, items, mountable, security) for item in spec["containers"])
     init_containers = tuple(
         dataclasses.replace(
-            container_spec.parse(item, items, mountable), is_sidecar=item.get("restartPolicy") == "Always"
+            container_spec.parse(item, items, mountable, security), is_sidecar=item.get("restartPolicy") == "Always"
         )
         for item in spec.get("initContainers") or ()
     )
@@ -119,13 +126,15 @@ def _parse(pod: Object) -> PodSpec:
 
 def _unsupported_volumes(declared: Iterable[Object]) -> Iterator[str]:
     for volume in declared:
-        if "emptyDir" not in volume:
+        if not names.is_label(str(volume.get("name", ""))):
+            yield f"volume {volume.get('name', '')!r} has an invalid name"
+        elif "emptyDir" not in volume:
             kind = next((key for key in volume if key != "name"), "no known kind")
-            yield f"volume {volume.get('name', '')!r} is of the kind {kind}, not emptyDir"
+            yield f"volume {volume.get('name', '')!r} is of kind {kind}, not emptyDir"
 
 
 def _grace_s(metadata: Object, spec: Object) -> float:
-    """Return seconds from SIGTERM to SIGKILL: the deletion's, else the Pod's; at least 1, as the kubelet has it."""
+    """Return seconds from SIGTERM to SIGKILL: the deletion's, else the Pod's; at least 1, as in a kubelet."""
     for value in (metadata.get("deletionGracePeriodSeconds"), spec.get("terminationGracePeriodSeconds")):
         if value is not None:
             return max(1.0, float(value))
@@ -133,6 +142,6 @@ def _grace_s(metadata: Object, spec: Object) -> float:
 
 
 def deadline_s(pod: Object) -> float | None:
-    """Return seconds that a Pod may be active on its node; None: no limit. Users may shorten it at any time."""
+    """Return the seconds that a Pod may be active on its node; None: no limit. Users may shorten it at any time."""
     seconds = pod["spec"].get("activeDeadlineSeconds")
     return None if seconds is None else float(seconds)

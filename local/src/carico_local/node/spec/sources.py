@@ -1,4 +1,4 @@
-"""Where a container's variables and paths come from, if not from literals: fields, resources, objects, volumes."""
+"""Sources of a container's variables other than literals (fields, resources, objects), and its volume mounts."""
 
 import dataclasses
 import math
@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from carico_core.domain import quantity
+from carico_core.domain import amounts
 
 Object = Mapping[str, Any]
 
-# As a kubelet names them where one is missing.
+# A kubelet's names of the kinds in its "not found" errors.
 CONFIG_MAP, SECRET = "configmap", "secret"
 _KEYS = {"configMapKeyRef": CONFIG_MAP, "secretKeyRef": SECRET}
 _WHOLE = {"configMapRef": CONFIG_MAP, "secretRef": SECRET}
@@ -23,7 +23,7 @@ _FIELDS = _METADATA_FIELDS | {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceRef:
-    """An amount of a container's resources in a variable. `stated` None: a limit that is not set."""
+    """A variable with an amount of a container's resources. `stated` None: a limit that is not set."""
 
     resource: str
     stated: float | None
@@ -32,7 +32,7 @@ class ResourceRef:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRef:
-    """The value of one key of a ConfigMap or a Secret in a variable."""
+    """A variable with the value of one key of a ConfigMap or Secret."""
 
     kind: str
     name: str
@@ -42,7 +42,7 @@ class KeyRef:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WholeRef:
-    """Each key of a ConfigMap or a Secret as a variable, named `prefix` and the key."""
+    """Variables for all keys of a ConfigMap or Secret, each named `prefix` plus the key."""
 
     kind: str
     name: str
@@ -52,7 +52,7 @@ class WholeRef:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """A volume of the Pod at a path of the container."""
+    """A volume of the Pod at a path in the container."""
 
     volume: str
     path: str
@@ -60,7 +60,7 @@ class Mount:
 
 
 def is_known_field(path: str) -> bool:
-    """Return True for a field of the Pod that a variable may refer to."""
+    """Return True where a variable may refer to this field of the Pod."""
     return path in _FIELDS or _LABEL_FIELD.fullmatch(path) is not None
 
 
@@ -76,7 +76,7 @@ def metadata_field(path: str, metadata: Object) -> str | None:
 
 
 def key_ref(source: Object) -> KeyRef | None:
-    """Return the key of an object that a variable's `valueFrom` speaks of; None where it speaks of something else."""
+    """Return the key of an object that a `valueFrom` refers to; None where it refers to something else."""
     for field, kind in _KEYS.items():
         if wanted := source.get(field):
             return KeyRef(
@@ -86,7 +86,7 @@ def key_ref(source: Object) -> KeyRef | None:
 
 
 def whole_refs(item: Object) -> tuple[WholeRef, ...]:
-    """Return the objects that are all variables of a container, in order."""
+    """Return the objects in a container's `envFrom`, in order."""
     return tuple(
         WholeRef(
             kind=kind, name=entry[field].get("name") or "", prefix=entry.get("prefix") or "",
@@ -99,32 +99,32 @@ def whole_refs(item: Object) -> tuple[WholeRef, ...]:
 
 
 def resource_ref(reference: Object, items: Mapping[str, Object], own: str) -> ResourceRef:
-    """Return what a resourceFieldRef of container `own` speaks of; `items` are the Pod's containers by name."""
+    """Return the amount that a resourceFieldRef of container `own` refers to; `items`: the Pod's containers by name."""
     kind, _, resource = reference["resource"].partition(".")
     resources = (items.get(reference.get("containerName") or own) or {}).get("resources") or {}
     text = (resources.get(kind) or {}).get(resource)
     if kind == "requests" and text is None:
         text = (resources.get("limits") or {}).get(resource, "0")
-    divisor = quantity.parse_quantity(str(reference.get("divisor") or "1")) or 1.0
+    divisor = amounts.parse_quantity(str(reference.get("divisor") or "1")) or 1.0
     return ResourceRef(
-        resource=resource, stated=None if text is None else quantity.parse_quantity(text), divisor=divisor
+        resource=resource, stated=None if text is None else amounts.parse_quantity(text), divisor=divisor
     )  # fmt: skip
 
 
 def amount(ref: ResourceRef, node: Mapping[str, float]) -> str:
-    """Return the amount in divisors, rounded up; a limit that is not set is what the node has, as the kubelet has it.
+    """Return the amount in divisors, rounded up; a limit that is not set is the node's capacity, as in a kubelet.
 
     >>> amount(ResourceRef(resource="cpu", stated=1.5, divisor=1.0), {}), amount(
     ...     ResourceRef(resource="memory", stated=None, divisor=2.0**20), {"memory": 2.0**30})
     ('2', '1024')
     """
     value = node.get(ref.resource, 0.0) if ref.stated is None else ref.stated
-    # A little slack, for floats: 0.3 / 0.1.
+    # Tolerance for rounding errors such as 0.3 / 0.1.
     return str(math.ceil(value / ref.divisor - 1e-6))
 
 
 def mounts(item: Object, volumes: frozenset[str]) -> tuple[Mount, ...]:
-    """Return where a container has the Pod's own volumes, the deepest path first."""
+    """Return the mounts of the Pod's own volumes in a container, the longest path first."""
     found = [
         Mount(volume=each["name"], path=each["mountPath"].rstrip("/"), sub_path=each.get("subPath") or "")
         for each in item.get("volumeMounts") or ()
@@ -134,9 +134,9 @@ def mounts(item: Object, volumes: frozenset[str]) -> tuple[Mount, ...]:
 
 
 def moved(text: str, places: Mapping[str, str]) -> str:
-    """Return `text` with each path of a mount, `places` by path, replaced by the folder it stands for.
+    """Return `text` with each mount path replaced by its directory on this machine; `places`: directory by path.
 
-    There are no image filesystems here to mount anything into, so what a command names is changed instead.
+    There is no image file system to mount volumes into, so the command's arguments are changed instead.
 
     >>> moved("echo a > /cache/b; ls /cached /cache", {"/cache": "/n/v"})
     'echo a > /n/v/b; ls /cached /n/v'

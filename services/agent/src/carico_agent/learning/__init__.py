@@ -1,6 +1,6 @@
-"""From samples to an estimate. Pure, but for what is logged of a dropped model.
+"""From samples to an estimate. Pure, except for logs of dropped models.
 
 - `pipeline`: filter, batch, local model, merge with the cluster's, signal, estimator. Begin here.
-- `local_model`: the node's own model. `cluster_model`: what is taken in of the cluster's.
-- `configuration`: the settings as these want them.
+- `local_model`: the node's own model. `cluster_model`: accepts or drops models of the cluster.
+- `configuration`: their configuration, from the settings.
 """

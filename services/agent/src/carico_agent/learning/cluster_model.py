@@ -1,4 +1,4 @@
-"""The model of the cluster as an agent takes it in: what is newest and plausible is followed, the rest counted."""
+"""Accept the cluster's newest plausible model for the pipeline; count and log what is dropped."""
 
 from carico_agent.learning import pipeline
 from carico_agent.reporting import instruments
@@ -11,7 +11,7 @@ from carico_core.wire import messages as wire
 
 
 class Intake:
-    """Has a pipeline follow the newest model. `lease_s`: how long a replica counts after its last message."""
+    """Passes the newest model to a pipeline. `lease_s`: how long a replica is alive after its last message."""
 
     def __init__(
         self, learning: pipeline.Pipeline, counted: instruments.Instruments, *,
@@ -23,15 +23,15 @@ class Intake:
         self._clock = clock
         self._log = log
         self._at_s: float | None = None
-        # That which is followed; None before the first.
+        # The model in use; None before the first.
         self.newest: messages.GlobalModel | None = None
 
     def age_s(self) -> float | None:
-        """Return how long ago the newest model came; None before the first."""
+        """Return how long ago the newest model arrived; None before the first."""
         return None if self._at_s is None else self._clock.monotonic_s() - self._at_s
 
     def take(self, payload: bytes) -> None:
-        """Follow the model, or drop and count a message that cannot be used."""
+        """Use the model, or drop and count a message that cannot be used."""
         try:
             model = wire.decode_model(payload)
         except errors.MessageError as error:
@@ -50,20 +50,6 @@ class Intake:
             self.newest = model
             self._at_s = now_s
             self._counted.models.inc()
-
-    def take_stored(self, payload: bytes | None) -> None:
-        """Follow the model stored on the bus, unless it is too old to be of use."""
-        if payload is None:
-            return
-        try:
-            age_s = (self._clock.wall_ns() - wire.decode_model(payload).ts_ns) / 1e9
-        except errors.MessageError as error:
-            self._drop(error.reason, str(error))
-            return
-        if abs(age_s) <= self._pipeline.config.model_max_age_s:
-            self.take(payload)
-        else:
-            self._drop(errors.Drop.TOO_OLD, f"stored {age_s:.0f} s ago")
 
     def _drop(self, reason: errors.Drop, detail: str) -> None:
         self._counted.model_drops.labels(reason.value).inc()

@@ -1,4 +1,4 @@
-"""The settings and what telemetry found, as the numerics' configuration."""
+"""The configuration of the numerics, from the settings and telemetry's facts."""
 
 import numpy as np
 
@@ -6,13 +6,13 @@ from carico_agent import settings
 from carico_agent.learning import local_model, pipeline
 from carico_agent.telemetry import panel
 from carico_core.domain import errors
-from carico_core.numerics import signal
-from carico_core.numerics.estimators import base, registry
+from carico_core.numerics import estimators, signal
+from carico_core.numerics.estimators import base
 from carico_core.wire import freshness
 
 
 def node_config(chosen: settings.AgentSettings, facts: panel.Facts) -> base.EstimatorConfig:
-    """Return what the estimator needs to know of the node."""
+    """Return the node's facts for the estimator."""
     ceilings = {"cpu": chosen.ceiling_cpu, "memory": chosen.ceiling_memory}
     return base.EstimatorConfig(
         dims=facts.dims,
@@ -26,22 +26,22 @@ def node_config(chosen: settings.AgentSettings, facts: panel.Facts) -> base.Esti
 
 
 def signal_mode(chosen: settings.AgentSettings) -> signal.SignalMode:
-    """Return the signal's direction; `auto` goes by the estimator."""
+    """Return the signal's mode; `auto` depends on the estimator."""
     if chosen.signal_mode == "auto":
-        # On an idle node sigma1u1 is almost infinite; a scalar mode would take that for the scale of all to come.
-        return "trace" if chosen.estimator in registry.SCALAR else "sigma1u1"
+        # On an idle node sigma1u1 is almost infinite, and a scalar estimator would use that as its scale.
+        return "trace" if chosen.estimator in estimators.SCALAR else "sigma1u1"
     return "trace" if chosen.signal_mode == "trace" else "sigma1u1"
 
 
 def model_kind(named: str) -> local_model.Kind:
-    """Return the kind of model of this name, one of those that the setting lets through."""
+    """Return the kind of model for this setting."""
     if named == "svd":
         return "svd"
     return "fpca" if named == "fpca" else "gram"
 
 
 def pipeline_config(chosen: settings.AgentSettings, node: base.EstimatorConfig) -> pipeline.PipelineConfig:
-    """Return the pipeline as the settings want it; raises `SettingsError` for a rank that the model cannot have."""
+    """Return the pipeline's configuration. Raises `SettingsError` for a rank that the model cannot have."""
     try:
         local_model.make(model_kind(chosen.model), rank=chosen.model_rank, dimensions=len(node.dims))
     except ValueError as error:

@@ -1,9 +1,9 @@
-"""A node's own model of its usage, from batch to batch: every direction, FSVD with fewer, or PRONTO's."""
+"""A node's own model of its usage, updated by batches: all directions, FSVD with fewer, or PRONTO's."""
 
 from typing import Literal, Protocol, TypeAlias
 
 from carico_core.domain import messages
-from carico_core.domain import subspace as records
+from carico_core.numerics import arrays as records
 from carico_core.numerics import fpca, spikes, subspace
 
 Kind: TypeAlias = Literal["gram", "svd", "fpca"]
@@ -24,7 +24,7 @@ class LocalModel(Protocol):
 
 
 class Gram:
-    """Every direction, by Gram matrices: exact, and one product a batch."""
+    """All directions, by Gram matrices: exact, with one product per batch."""
 
     rejecting = False
 
@@ -43,7 +43,7 @@ class Gram:
 
 
 class Svd:
-    """The first `rank` directions, by SVD: FSVD as the dissertation has it, for r < d. What is cut off is gone."""
+    """The first `rank` directions, by SVD: the dissertation's FSVD, for r < d. The rest is discarded."""
 
     rejecting = False
 
@@ -66,7 +66,7 @@ class Svd:
 
 
 class Fpca:
-    """PRONTO's: the first directions of what varies around the mean, and its Reject-Job over them."""
+    """PRONTO's: the first directions of the variation around the mean, with its Reject-Job signal."""
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
@@ -75,7 +75,7 @@ class Fpca:
         self.rejecting = False
 
     def see(self, usage: messages.Array) -> None:
-        """Ask Reject-Job about one more usage (d,); it says nothing before there are `rank` directions."""
+        """Update Reject-Job with one more usage (d,), once there are `rank` directions."""
         if self._held is not None and self._held.model.rank == self._rank:
             self.rejecting = self._reject.observe(usage, self._held).rejected
 
@@ -89,7 +89,7 @@ class Fpca:
 
 
 def make(kind: Kind, *, rank: int | None, dimensions: int) -> LocalModel:
-    """Return a fresh model; raises ValueError for a rank that is none of the model's."""
+    """Return a new model. Raises ValueError for a rank that the model cannot have."""
     directions = dimensions if rank is None else rank
     if not 1 <= directions <= dimensions:
         raise ValueError(f"model rank: expected 1 to {dimensions}, as many as there are dimensions, got {directions}")

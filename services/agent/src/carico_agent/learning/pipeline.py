@@ -12,41 +12,41 @@ import numpy as np
 
 from carico_agent.learning import local_model
 from carico_core.domain import messages
-from carico_core.numerics import ewma, signal, subspace
-from carico_core.numerics.estimators import base, registry
+from carico_core.numerics import estimators, ewma, signal, subspace
+from carico_core.numerics.estimators import base
 
-# Time between two samples, and samples in one update: what the filters' constants belong to (the author's agent).
+# Time between two samples, and samples per update, which the filters' constants depend on (the author's agent).
 SAMPLE_S = 0.1
 BATCH = 10
-# Samples between updates while an estimator is eager: of 100 Pods on a cold cluster the last one starts some 0.3 s
+# Samples between updates while an estimator is eager: with two, the last of 100 Pods on a cold cluster starts 0.3 s
 # earlier than with three.
 EAGER_SAMPLES = 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineConfig:
-    """A node's facts and the user's choices; weights are shares of 1."""
+    """A node's facts and the user's settings; weights are shares of 1."""
 
     estimator: str
     node: base.EstimatorConfig
-    # Weight of the newest batch in the local model. The author's code halves both sides each second.
+    # Weight of the newest batch in the local model. The author's code gives both sides a half, each second.
     batch_weight: float = 0.5
-    # How the local model is kept, and its directions; None: as many as there are dimensions.
+    # The kind of local model, and its directions; None: as many as there are dimensions.
     model: local_model.Kind = "gram"
     model_rank: int | None = None
-    # Weight of the local model where it is merged with the cluster's for the signal (logged: a half).
+    # Weight of the local model when it is merged with the cluster's for the signal (in the author's logs: a half).
     local_weight: float = 0.5
     filter: ewma.EmaConstants = ewma.LOGGED
-    # A model of the cluster older than this is no longer merged: three leases.
+    # An older model of the cluster is not merged: three leases.
     model_max_age_s: float = 30.0
     # The estimator's own constants; None: its defaults.
     constants: object | None = None
 
 
 class Sample(NamedTuple):
-    """One reading with when it was taken and how many Pods were counted then.
+    """One reading, with its time and the Pod count at that time.
 
-    A NamedTuple, as `State`: a frozen dataclass takes twice as long to make.
+    A NamedTuple, like `State`: a frozen dataclass takes twice as long to create.
     """
 
     values: messages.Array
@@ -58,7 +58,7 @@ class Sample(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the pipeline knows after an update: the estimate and what it was made from."""
+    """The result of an update: the estimate, and what it was made from."""
 
     estimate: base.CapacityEstimate
     usage: messages.Array
@@ -69,7 +69,7 @@ class State(NamedTuple):
     sampled_at_ns: int
     # Whether the cluster's model was part of the signal.
     federated: bool
-    # Filtered usage minus what baseline, cost and Pods predict, per dimension, in shares; the filters' surprise.
+    # Filtered usage minus the prediction by baseline, cost and Pods, per dimension, in shares.
     innovation: dict[str, float]
 
 
@@ -77,11 +77,11 @@ class Pipeline:
     """The learning half of an agent."""
 
     def __init__(self, config: PipelineConfig) -> None:
-        """Raise `ValueError` where the estimator is not known, or the model has no such rank."""
+        """Raise `ValueError` if the estimator is unknown, or the model cannot have the rank."""
         self._config = config
         self._filter = ewma.DynamicEma(config.filter)
-        self._estimator = registry.create(config.estimator, config.node, config.constants)
-        # Asked once: looking for a protocol's methods takes longer than most of what is done with the answer.
+        self._estimator = estimators.create(config.estimator, config.node, config.constants)
+        # Checked once: isinstance with a protocol takes longer than most of the work.
         self._by_class = self._estimator if isinstance(self._estimator, base.ByClass) else None
         self._batch = np.zeros((len(config.node.dims), BATCH))
         self._filled = 0
@@ -94,7 +94,7 @@ class Pipeline:
         self._last: Sample | None = None
         self._usage: messages.Array | None = None
         self._direction = np.zeros(len(config.node.dims))
-        # Whether it points anywhere: an array takes longer to be asked than all that is done with the answer.
+        # Whether the direction is not zero, kept because checking an array takes longer than using the result.
         self._is_pointing = False
         self._federated = False
         self._estimated: base.CapacityEstimate | None = None
@@ -103,7 +103,7 @@ class Pipeline:
 
     @property
     def config(self) -> PipelineConfig:
-        """The configuration it runs with."""
+        """The configuration."""
         return self._config
 
     @property
@@ -113,7 +113,7 @@ class Pipeline:
 
     @property
     def samples_to_update(self) -> int:
-        """The fewest samples after which an update may be due, as long as no Pod starts or ends."""
+        """The minimum number of samples until an update may be due, if no Pod starts or ends."""
         left = BATCH - self._filled
         if self._by_class is None:
             return left
@@ -122,7 +122,7 @@ class Pipeline:
         return max(1, min(left, EAGER_SAMPLES - self._filled)) if self._by_class.eager else left
 
     def sample(self, sample: Sample) -> bool:
-        """Return True where an update is due: this sample fills a batch, or the estimator is eager."""
+        """Take one sample; return whether an update is due: a batch is full, or the estimator is eager."""
         self._usage = self._filter.update(sample.values)
         self._estimator.tick(sample.values, self._filter.last_gain, sample.pods, sample.dt_s)
         self._model.see(self._usage)
@@ -134,7 +134,7 @@ class Pipeline:
         return self._filled == BATCH or self._is_eager()
 
     def follow(self, model: messages.GlobalModel, *, now_s: float) -> bool:
-        """Return True where the cluster's model covers this node's dimensions and is used from now on."""
+        """Use the cluster's model from now on, if it has this node's dimensions; return whether it has."""
         dims = self._config.node.dims
         if not set(dims) <= set(model.dims):
             return False
@@ -147,7 +147,7 @@ class Pipeline:
         return True
 
     def pods_changed(self, running: Mapping[str, str]) -> None:
-        """Report which Pods run (UID to class) to an estimator that keeps classes apart."""
+        """Pass the running Pods (UID to class) to an estimator that distinguishes classes."""
         if self._by_class is not None:
             self._by_class.follow(running)
 
@@ -155,7 +155,7 @@ class Pipeline:
         """Return the state after learning from the batch so far; None before the first sample."""
         if self._last is None or self._filled == 0:
             return None
-        # A part of a batch has that part of the weight.
+        # A partial batch has the corresponding part of the weight.
         weight = 1.0 - (1.0 - self._config.batch_weight) ** (self._filled / BATCH)
         self._local = self._model.take(self._batch[:, : self._filled], weight)
         self._point(self._last.at_s)
@@ -167,7 +167,7 @@ class Pipeline:
         return self._state(observation, self._estimated)
 
     def estimate(self, *, pods: int, churning: bool) -> State | None:
-        """Return the state for another Pod count, nothing learnt: for a publish at once.
+        """Return the state for another Pod count without learning, to publish it at once.
 
         None before the first update.
         """
@@ -179,7 +179,7 @@ class Pipeline:
     def _is_eager(self) -> bool:
         if self._by_class is None:
             return False
-        # From its agent's first reading on a node takes Pods.
+        # A node takes Pods from its agent's first reading on.
         return self.samples == 1 or (self._filled >= EAGER_SAMPLES and self._by_class.eager)
 
     def _point(self, now_s: float) -> None:
@@ -197,18 +197,18 @@ class Pipeline:
         node = self._config.node
         level, _ = signal.capacity_signal(self._usage, self._direction, ceiling=node.ceiling, cap=base.CAPACITY_CAP)
         if self._model.rejecting:
-            # PRONTO's Reject-Job: no job here now.
+            # PRONTO's Reject-Job: accept no job now.
             level = 0.0
         return base.Observation(
             dt_s=dt_s,
             y=self._usage,
             gains=self._filter.last_gain,
             pods=pods,
-            # A model without any usage points nowhere: the scalar estimators must not learn the cap as a baseline.
+            # A model without usage has no direction: the scalar estimators must not learn the cap as a baseline.
             signal=level if self._is_pointing else math.nan,
             direction=self._direction,
             churning=churning,
-            # What the cluster carried long ago, as an agent cut off from the bus knows it, is no measure.
+            # The cluster's peak does not count if it is old, as on an agent without connection to the bus.
             peak_pods_per_core=max(self._cluster_peak if self._federated else 0.0, self.peak_pods_per_core),
         )
 

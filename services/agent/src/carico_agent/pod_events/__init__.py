@@ -1,7 +1,6 @@
-"""Which Pods run on this node.
+"""Which Pods run on this node, from one of several sources.
 
-- `pod_states`: what every adapter keeps, and `adapter`, what they share.
+- `pod_states`: the state of each Pod. `adapter`: what all adapters share.
 - Adapters: `cgroup` (with `inotify`), `containerd` (with `containerd_client`, `containerd_wire`), `kubernetes`, `none`.
-- `classes`: which class each Pod is of, by the Kubernetes API (`node_pods` follows it). `workloads`: without the Pods
-  that belong to the node.
+- `classes`: the class of each Pod, from the Kubernetes API.
 """

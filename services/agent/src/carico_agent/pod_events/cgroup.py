@@ -1,12 +1,12 @@
-"""Pod events from the Pods' cgroups: any runtime, no socket, no right at the API.
+"""Pod events from the Pods' cgroups: for any runtime, without a socket or rights at the API.
 
-A Pod is created when its folder appears, runs while its group holds a process (`populated` in cgroup.events), and has
-ended when it holds none any more. Where the runtime is containerd, the process of the sandbox stays on for seconds: the
-group of a Pod's first container is the sandbox's, and is left out. The kernel reports each change by inotify; where
-only v1 trees are mounted, or inotify is used up, folders are looked at ten times a second.
+A Pod is created when its folder appears, runs while its cgroup contains a process (`populated` in cgroup.events), and
+has ended when it no longer does. With containerd, the sandbox's process stays for seconds: the cgroup of a Pod's first
+container is the sandbox's, and is ignored. The kernel reports changes through inotify; if only v1 trees are mounted, or
+no inotify watches are left, folders are scanned ten times a second.
 
-Limit: a cgroup does not say who owns its Pod, so DaemonSet-owned and static Pods count as workload here. Use the
-`kubernetes` adapter where they come and go; standing ones add a constant that the baseline absorbs.
+Limitation: a cgroup does not show the owner of its Pod, so Pods of DaemonSets and static Pods count as workload. Use
+the `kubernetes` adapter if they come and go; permanent ones add a constant that the baseline absorbs.
 """
 
 import asyncio
@@ -18,35 +18,37 @@ from collections.abc import Callable
 
 from carico_agent import settings
 from carico_agent.pod_events import adapter, inotify
-from carico_agent.telemetry import cgroup_tree, kernel_file, port
+from carico_agent.telemetry import port
+from carico_agent.telemetry.cgroups import hierarchy
+from carico_agent.telemetry.proc import kernel_file
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 
-# Ten looks a second, as telemetry itself.
+# As often as telemetry.
 POLL_S = 0.1
-# Besides inotify, whose overflows are handled at once, looks are for the unforeseen; each costs
-# milliseconds. Where watches are refused, looks are all there is for those Pods.
-FULL_LOOK_S = 30.0
-UNWATCHED_LOOK_S = 1.0
-# A container's group: its id (cgroupfs driver), or a scope of it (systemd driver).
+# With inotify, whose overflows are handled at once, scans are a safety net; each takes milliseconds. If a watch is
+# refused, scans are the only way to notice those Pods.
+FULL_SCAN_S = 30.0
+UNWATCHED_SCAN_S = 1.0
+# A container's cgroup: named by its id (cgroupfs driver), or a scope with it (systemd driver).
 _CONTAINERD = re.compile(r"[0-9a-f]{64}|cri-containerd-[0-9a-f]{64}\.scope")
 
 
 def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> "CgroupPods":
-    """Return the adapter for these settings: Pods below the node's cgroup, or below the host's roots."""
-    discover = functools.partial(cgroup_tree.discover, pathlib.Path(chosen.proc) / "mounts", below=chosen.cgroup_root)
+    """Return the adapter for these settings, for Pods below the node's cgroup, or below the host's roots."""
+    discover = functools.partial(hierarchy.discover, pathlib.Path(chosen.proc) / "mounts", below=chosen.cgroup_root)
     return CgroupPods(chosen.cgroup, clock=clock, discover=discover)
 
 
 class CgroupPods(adapter.Adapter):
-    """See `carico_agent.ports.PodEvents`."""
+    """Implements `carico_agent.ports.PodEvents`."""
 
     def __init__(
         self,
         cgroup: str,
         *,
         clock: clocks.Clock,
-        discover: Callable[[], cgroup_tree.Tree] = cgroup_tree.discover,
+        discover: Callable[[], hierarchy.Tree] = hierarchy.discover,
     ) -> None:
         super().__init__("cgroup", clock=clock)
         self._cgroup = cgroup
@@ -54,10 +56,10 @@ class CgroupPods(adapter.Adapter):
         self._limited = logs.RateLimited(self._log, clock=clock)
         self._notify: inotify.Inotify | None = None
         self._watches: inotify.Watches | None = None
-        # What the look under way has found worth watching.
+        # The paths to watch, as found by the current scan.
         self._wanted: set[pathlib.Path] = set()
         self._root = pathlib.Path()
-        # Whether a watch was refused in the last look, or the root is gone.
+        # Whether a watch was refused in the last scan, or the root is gone.
         self._unwatched = False
         self._wake = asyncio.Event()
 
@@ -71,7 +73,7 @@ class CgroupPods(adapter.Adapter):
                 self._watches = inotify.Watches(self._notify)
                 loop.add_reader(self._notify.fileno(), self._on_readable)
             while True:
-                self._try_to_look()
+                self._try_to_scan()
                 self._wake.clear()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._pause_s()):
@@ -85,29 +87,29 @@ class CgroupPods(adapter.Adapter):
     def _pause_s(self) -> float:
         if self._notify is None:
             return POLL_S
-        return UNWATCHED_LOOK_S if self._unwatched else FULL_LOOK_S
+        return UNWATCHED_SCAN_S if self._unwatched else FULL_SCAN_S
 
     async def _find_root(self) -> pathlib.Path:
-        """Return the folder that Pods' folders are below; waits for it, as the node may start after its agent."""
-        said = False
+        """Wait for the folder that contains the Pods' folders, and return it: a node may start after its agent."""
+        is_logged = False
         while True:
             try:
                 group = self._discover().group(self._cgroup)
                 return group.unified or next(iter(group.v1.values()))
             except port.Absent as error:
-                if not said:
+                if not is_logged:
                     self._log.info("waiting for the node's cgroup", why=str(error))
-                    said = True
+                    is_logged = True
                 await asyncio.sleep(POLL_S)
 
     def _open_notify(self, root: pathlib.Path) -> inotify.Inotify | None:
         if not (root / "cgroup.events").exists() and not (root / "cgroup.controllers").exists():
-            self._log.info("no unified tree: Pods are looked for ten times a second")
+            self._log.info("no unified tree: cgroups are scanned ten times a second")
             return None
         try:
             return inotify.Inotify()
         except OSError as error:
-            self._log.warning("Pods are looked for ten times a second", why=str(error))
+            self._log.warning("no inotify: cgroups are scanned ten times a second", why=str(error))
             return None
 
     def _on_readable(self) -> None:
@@ -116,17 +118,17 @@ class CgroupPods(adapter.Adapter):
         for watch, mask, name in self._notify.read():
             path = self._watches.path(watch)
             if mask & inotify.IN_Q_OVERFLOW:
-                self._log.warning("events were lost: looking at all Pods")
-                self._try_to_look()
+                self._log.warning("events were lost: all cgroups are scanned")
+                self._try_to_scan()
             elif mask & inotify.IN_IGNORED:
                 if self._watches.ended(watch) == self._root:
-                    # The node's group was removed; it may be made again.
+                    # The node's cgroup was removed; it may be created again.
                     self._wake.set()
             elif path is not None:
                 try:
                     self._on_event(path, mask, name)
                 except OSError:
-                    # The look says why, and is made again until it sees what this event was about.
+                    # A scan logs the reason, and is repeated until it succeeds.
                     self._wake.set()
 
     def _on_event(self, path: pathlib.Path, mask: int, name: str) -> None:
@@ -134,34 +136,34 @@ class CgroupPods(adapter.Adapter):
             self._watches.drop_below(path / name)
         pod = _pod_of(path)
         if path == self._root.parent:
-            # The node's group was removed, or made again: the kernel reports it for the folder above only.
+            # The node's cgroup was removed or created: the kernel reports this for the parent folder only.
             if name == self._root.name:
                 self._wake.set()
         elif pod is not None:
-            # Of the Pod itself: a container's group came or went, or a `populated` changed.
+            # An event of the Pod: a container's cgroup was created or removed, or `populated` changed.
             self._on_pod(*pod)
         elif mask & inotify.IN_CREATE:
             self._on_folder(path / name)
         elif mask & inotify.IN_DELETE:
             self._on_removed(name)
 
-    def _try_to_look(self) -> None:
-        """Looks, or leaves the Pods as they were: that nothing can be opened does not end any of them."""
+    def _try_to_scan(self) -> None:
+        """Scan, or keep the Pods if files cannot be opened: that does not mean that a Pod has ended."""
         try:
-            self._look(self._root)
+            self._scan(self._root)
         except OSError as error:
             self._unwatched = True
-            self._limited.warning("look", "Pods cannot be looked at: they are those of before", why=str(error))
+            self._limited.warning("scan", "cgroups cannot be scanned: the last known Pods are used", why=str(error))
 
-    def _look(self, root: pathlib.Path) -> None:
-        """Look at every Pod below `root`, and watch what is not watched yet."""
+    def _scan(self, root: pathlib.Path) -> None:
+        """Scan every Pod below `root`, and watch what is not watched yet."""
         self._unwatched = False
         self._wanted = set()
         self._watch(root.parent, inotify.IN_CREATE | inotify.IN_DELETE)
         self._watch(root, inotify.IN_CREATE | inotify.IN_DELETE)
         found: set[str] = set()
-        for folder in self._folders(root, cgroup_tree.POD_DEPTH):
-            uid = cgroup_tree.pod_uid(folder.name)
+        for folder in self._folders(root, hierarchy.POD_DEPTH):
+            uid = hierarchy.pod_uid(folder.name)
             if uid is not None:
                 found.add(uid)
                 self._on_pod(uid, folder)
@@ -171,10 +173,10 @@ class CgroupPods(adapter.Adapter):
             self._watches.keep(self._wanted)
 
     def _folders(self, root: pathlib.Path, depth: int) -> list[pathlib.Path]:
-        """Return the Pods' folders; those on the way to them are watched."""
+        """Return the Pods' folders; watch the folders in between."""
         found = []
-        for child in cgroup_tree.folders(root):
-            if cgroup_tree.pod_uid(child.name) is not None:
+        for child in hierarchy.folders(root):
+            if hierarchy.pod_uid(child.name) is not None:
                 found.append(child)
             elif depth > 1:
                 self._watch(child, inotify.IN_CREATE | inotify.IN_DELETE)
@@ -182,23 +184,23 @@ class CgroupPods(adapter.Adapter):
         return found
 
     def _on_folder(self, folder: pathlib.Path) -> None:
-        uid = cgroup_tree.pod_uid(folder.name)
+        uid = hierarchy.pod_uid(folder.name)
         if uid is not None:
             self._on_pod(uid, folder)
             return
         if not folder.is_dir():
             return
         self._watch(folder, inotify.IN_CREATE | inotify.IN_DELETE)
-        for child in self._folders(folder, cgroup_tree.POD_DEPTH - 1):
+        for child in self._folders(folder, hierarchy.POD_DEPTH - 1):
             self._on_folder(child)
 
     def _on_pod(self, uid: str, folder: pathlib.Path) -> None:
         if folder.is_dir():
             self._states.created(uid, self._clock.monotonic_s())
-        # Watch first, then read: a change between the two is reported, one before is read.
+        # Watch first, then read, so that no change is missed.
         self._watch(folder, inotify.IN_CREATE | inotify.IN_DELETE)
         self._watch(folder / "cgroup.events", inotify.IN_MODIFY)
-        containers = cgroup_tree.folders(folder)
+        containers = hierarchy.folders(folder)
         sandbox = _sandbox(containers)
         for container in containers if sandbox is not None else ():
             self._watch(container / "cgroup.events", inotify.IN_MODIFY)
@@ -212,7 +214,7 @@ class CgroupPods(adapter.Adapter):
             self._states.ended(uid, self._clock.monotonic_s())
 
     def _on_removed(self, name: str) -> None:
-        uid = cgroup_tree.pod_uid(name)
+        uid = hierarchy.pod_uid(name)
         if uid is not None:
             self._states.removed(uid, self._clock.monotonic_s())
 
@@ -223,27 +225,27 @@ class CgroupPods(adapter.Adapter):
         try:
             self._watches.add(path, mask)
         except FileNotFoundError:
-            # Gone meanwhile; of no matter unless it is where Pods appear.
+            # It disappeared, which matters only for the folder in which Pods appear.
             self._unwatched = self._unwatched or path == self._root
         except OSError as error:
-            # Out of watches (fs.inotify.max_user_watches): the full looks still find everything.
+            # No watches are left (fs.inotify.max_user_watches): scans still find everything.
             self._unwatched = True
             self._limited.warning("watch", "cgroups are not watched", path=str(path), why=str(error))
 
 
 def _pod_of(path: pathlib.Path) -> tuple[str, pathlib.Path] | None:
-    """UID and folder of the Pod that a watched path is of: its folder, or a cgroup.events in it or one below."""
+    """Return UID and folder of the Pod that a watched path belongs to, if any."""
     for folder in (path, path.parent, path.parent.parent):
-        uid = cgroup_tree.pod_uid(folder.name)
+        uid = hierarchy.pod_uid(folder.name)
         if uid is not None:
             return uid, folder
     return None
 
 
 def _sandbox(containers: list[pathlib.Path]) -> pathlib.Path | None:
-    """Return the group of a Pod's sandbox among its containers'; None where the runtime has none.
+    """Return the cgroup of a Pod's sandbox; None if the runtime has none.
 
-    containerd names groups by ids, and a Pod's sandbox is made before its containers.
+    containerd names cgroups by ids, and creates a Pod's sandbox before its containers.
     """
     oldest: tuple[int, pathlib.Path] | None = None
     for container in containers:
@@ -255,35 +257,33 @@ def _sandbox(containers: list[pathlib.Path]) -> pathlib.Path | None:
 
 
 def _age_order(group: pathlib.Path) -> int:
-    """Return what is smaller for the older of two groups: kernfs counts inodes up (other file systems use
-    theirs again).
-    """
+    """Return a number that is smaller for the older of two cgroups: kernfs numbers inodes in order."""
     return group.stat().st_ino
 
 
 def _populated(folder: pathlib.Path) -> bool | None:
-    """Return whether the group or one below it holds a process.
+    """Return whether the cgroup or one below it contains a process; None if it is gone.
 
-    None where it is gone. Raises `OSError` as `folders`.
+    Raises `OSError` as `hierarchy.folders` does.
     """
     try:
         events = (folder / "cgroup.events").read_text(encoding="ascii")
     except FileNotFoundError:
         return _holds_process(folder)
     except OSError as error:
-        if kernel_file.is_spent(error):
+        if kernel_file.is_exhausted(error):
             raise
         return None
     return "populated 1" in events
 
 
 def _holds_process(folder: pathlib.Path) -> bool | None:
-    """Return the same by cgroup.procs, for v1 trees."""
+    """Return the same for v1 trees, from cgroup.procs."""
     try:
         if (folder / "cgroup.procs").read_bytes().strip():
             return True
-        return any(_holds_process(child) for child in cgroup_tree.folders(folder))
+        return any(_holds_process(child) for child in hierarchy.folders(folder))
     except OSError as error:
-        if kernel_file.is_spent(error):
+        if kernel_file.is_exhausted(error):
             raise
         return None

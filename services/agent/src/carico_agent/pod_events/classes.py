@@ -1,22 +1,22 @@
-"""What each Pod on this node is, as the Kubernetes API shows it: other adapters see UIDs.
+"""The class of each Pod on this node, from the Kubernetes API: other sources only show UIDs.
 
-A Pod is bound half a second before its container starts, so that its class is known by then; one that is not yet
-known counts as of the general class, and moves to its own as soon as the API shows it.
+A Pod is bound half a second before its container starts, so its class is usually known by then. Until it is, the Pod
+counts in the general class.
 """
 
 from collections.abc import Callable, Set
 from typing import Any
 
 from carico_agent import settings
-from carico_agent.pod_events import node_pods
-from carico_core.domain import messages, pod_class
+from carico_agent.pod_events import kubernetes
+from carico_core.domain import messages, names
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.observe import client_metrics, logs
 from carico_core.runtime.observe import metrics as metric
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
 
-# Of a mirror Pod: the UID that the runtime knows the static Pod by.
+# On a mirror Pod: the UID of the static Pod in the runtime.
 # https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-hash
 STATIC_UID_ANNOTATION = "kubernetes.io/config.hash"
 
@@ -24,39 +24,39 @@ STATIC_UID_ANNOTATION = "kubernetes.io/config.hash"
 def open_classes(chosen: settings.AgentSettings, *, clock: clocks.Clock, metrics: metric.Metrics) -> "PodClasses":
     """Return the classes of the Pods bound to the agent's Node."""
     asked = client_metrics.KubeMetrics(metrics).asked
-    connect = node_pods.connector(chosen, clock=clock, observe=asked)
+    connect = kubernetes.connector(chosen, clock=clock, observe=asked)
     return PodClasses(chosen.node, connect=connect, baseline_namespaces=frozenset(chosen.baseline_namespaces))
 
 
 class PodClasses:
-    """See `carico_agent.ports.PodClasses`."""
+    """Implements `carico_agent.ports.PodClasses`."""
 
     def __init__(
-        self, node: str, *, connect: node_pods.Connect, baseline_namespaces: Set[str] = frozenset()
+        self, node: str, *, connect: kubernetes.Connect, baseline_namespaces: Set[str] = frozenset()
     ) -> None:  # fmt: skip
         self._node = node
         self._baseline_namespaces = baseline_namespaces
         self._connect = connect
-        # None for a Pod that is baseline, and no workload.
+        # UID -> class; None for a Pod of the baseline.
         self._classes: dict[str, str | None] = {}
         self._callbacks: list[Callable[[], None]] = []
         self._log = logs.get("classes")
 
     def of(self, uid: str) -> str:
-        """Return the class of a Pod; the general one where the API has not shown it."""
+        """Return the class of a Pod; the general class if the API has not shown it."""
         return self._classes.get(uid) or messages.ANY_CLASS
 
     def is_baseline(self, uid: str) -> bool:
-        """Return True if the API shows that the Pod belongs to its node."""
+        """Return whether the API shows that the Pod belongs to its node."""
         return uid in self._classes and self._classes[uid] is None
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """`callback` is called in the loop's thread after each Pod whose class becomes known."""
+        """Call `callback` in the loop's thread whenever the class of a Pod becomes known."""
         self._callbacks.append(callback)
 
     async def run(self) -> None:
-        """Keep the classes up to date until cancelled; while the API is away they stay. Raises `KubeconfigError`."""
-        await node_pods.follow(self._node, self._connect, self._take)
+        """Keep the classes up to date until cancelled; they stay while the API is away. Raises `KubeconfigError`."""
+        await kubernetes.follow(self._node, self._connect, self._take)
 
     def _take(self, event: api_client.MirrorEvent) -> None:
         match event:
@@ -65,33 +65,33 @@ class PodClasses:
                 for pod in objects:
                     self._note(pod)
                 if self._classes != known:
-                    self._tell()
+                    self._notify()
             case api_client.Changed(type="DELETED", object=pod):
                 self._classes.pop(_uid_on_node(pod), None)
             case api_client.Changed(object=pod):
                 if self._note(pod):
-                    self._tell()
+                    self._notify()
 
     def _note(self, pod: dict[str, Any]) -> bool:
-        """Return True where the Pod's class is news."""
+        """Return whether the Pod's class is new."""
         try:
             found = api_objects.parse_pod(pod)
         except ValueError as error:
-            self._log.warning("a Pod of the API cannot be read", why=str(error))
+            self._log.warning("a Pod from the API cannot be parsed", why=str(error))
             return False
         is_own = api_objects.belongs_to_node(pod, self._baseline_namespaces)
-        uid, name = _uid_on_node(pod), None if is_own else pod_class.class_of(found)
-        is_news = uid not in self._classes or self._classes[uid] != name
+        uid, name = _uid_on_node(pod), None if is_own else names.class_of(found)
+        is_new = uid not in self._classes or self._classes[uid] != name
         self._classes[uid] = name
-        return is_news
+        return is_new
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for callback in self._callbacks:
             callback()
 
 
 def _uid_on_node(pod: dict[str, Any]) -> str:
-    """Return the UID that the runtime of the node knows the Pod by."""
+    """Return the UID of the Pod in the node's runtime."""
     metadata = pod["metadata"]
     annotations = metadata.get("annotations") or {}
     return str(annotations.get(STATIC_UID_ANNOTATION) or metadata.get("uid", ""))

@@ -1,11 +1,11 @@
-"""Pod events from containerd's stream of events: they come with the runtime's own work, before any other sign of it.
+"""Pod events from containerd's stream of events, which arrive earlier than from any other source.
 
 A Pod is created with its sandbox's container, runs while the task of one of its workload containers runs, and has
-ended when none does: its sandbox stays on for two seconds (published logs: 1.9 s, median). What runs already is listed
-when the stream stands, and again after each reconnect.
+ended when none does: its sandbox stays for two seconds (published logs: 1.9 s, median). Containers that already run are
+listed when the stream is open, and again after each reconnect.
 
-Limit: containerd does not say who owns a Pod, so DaemonSet-owned and static Pods count as workload here, as they do by
-cgroups.
+Limitation: containerd does not show the owner of a Pod, so Pods of DaemonSets and static Pods count as workload, as in
+`cgroup`.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from carico_core.domain import errors
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 
-# containerd does not say when a subscription stands, so what came about while it was made is looked for once more.
+# containerd does not report when a subscription is active, so containers are listed once more after this time.
 SETTLE_S = 1.0
-# Events are queued and none is lost; looks are for the unforeseen, and show a containerd that hangs.
-LOOK_EVERY_S = 60.0
+# Events are queued and none is lost; lists are a safety net, and detect a containerd that hangs.
+LIST_EVERY_S = 60.0
 # A containerd that restarts is back within seconds.
 RETRY_FIRST_S, RETRY_MOST_S = 0.1, 5.0
 
@@ -32,14 +32,14 @@ NextEvent = Callable[[], Awaitable[wire.Event | None]]
 
 
 class Api(Protocol):
-    """What the adapter needs of a connection."""
+    """The part of a connection that the adapter uses."""
 
     def subscribe(self) -> AbstractAsyncContextManager[NextEvent]:
-        """Return a function that waits for the next event; None for one that does not matter."""
+        """Return a function that waits for the next event; it returns None for an irrelevant one."""
         ...
 
     async def container(self, name: str) -> wire.Container | None:
-        """One container; None where it is gone."""
+        """Return one container; None if it is gone."""
         ...
 
     async def containers(self) -> list[wire.Container]:
@@ -68,76 +68,76 @@ def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> "Contai
         ) from None
     socket = chosen.containerd_socket
     if not os.access(socket, os.R_OK | os.W_OK):
-        why = "no right to it" if os.path.exists(socket) else "no such file"
+        why = "permission denied" if os.path.exists(socket) else "no such file"
         raise errors.EnvironmentUnfit(
-            f"--pod-events containerd needs containerd's socket {socket}: {why}; name it with --containerd-socket "
-            "(CARICO_AGENT_CONTAINERD_SOCKET), or choose --pod-events cgroup"
+            f"--pod-events containerd needs containerd's socket {socket}: {why}; give its path with "
+            "--containerd-socket (CARICO_AGENT_CONTAINERD_SOCKET), or choose --pod-events cgroup"
         )
     return ContainerdPods(connect=lambda: client.connect(socket), away=client.Away, clock=clock)
 
 
 class ContainerdPods(adapter.Adapter):
-    """See `carico_agent.ports.PodEvents`."""
+    """Implements `carico_agent.ports.PodEvents`."""
 
     def __init__(self, *, connect: Connect, away: type[errors.CaricoError], clock: clocks.Clock) -> None:
-        """`away`: what a connection raises that may come back."""
+        """`away`: the error of a connection that may work again later."""
         super().__init__("containerd", clock=clock)
         self._connect = connect
         self._away = away
         self._containers: dict[str, wire.Container] = {}
-        # Per Pod the workload containers whose task runs.
+        # Per Pod, the workload containers whose task runs.
         self._tasks: dict[str, set[str]] = {}
         self._retry_s = RETRY_FIRST_S
         self._limited = logs.RateLimited(self._log, clock=clock)
 
     async def run(self) -> None:
-        """Keep `current` up to date until cancelled. Raises `EnvironmentUnfit` where the socket is not containerd's."""
+        """Keep `current` up to date until cancelled. Raises `EnvironmentUnfit` if the socket is not containerd's."""
         while True:
             try:
                 async with self._connect() as api, api.subscribe() as next_event:
                     await self._follow(api, next_event)
             except (self._away, wire.Malformed) as error:
-                self._limited.warning("away", "containerd is away: Pods are those of before", why=str(error))
+                self._limited.warning("away", "containerd is away: the last known Pods are used", why=str(error))
             await asyncio.sleep(self._retry_s)
             self._retry_s = min(2.0 * self._retry_s, RETRY_MOST_S)
 
     async def _follow(self, api: Api, next_event: NextEvent) -> None:
-        """Take in events until cancelled. Those that come during a look wait for its end: they are newer,
-        or repeat it.
-        """
+        """Take in events until cancelled. Events during a list wait for its end: they are newer, or repeat it."""
         loop = asyncio.get_running_loop()
-        await self._look(api)
+        await self._list(api)
         self._retry_s = RETRY_FIRST_S
-        look_at_s = loop.time() + SETTLE_S
-        # A look must not interrupt a read: half a message would be lost.
+        list_at_s = loop.time() + SETTLE_S
+        # A list must not interrupt a read: half a message would be lost.
         reading = asyncio.ensure_future(next_event())
         try:
             while True:
-                await asyncio.wait({reading}, timeout=max(0.0, look_at_s - loop.time()))
+                await asyncio.wait({reading}, timeout=max(0.0, list_at_s - loop.time()))
                 if reading.done():
                     try:
                         await self._take(api, reading.result())
                     except wire.Malformed as error:
-                        self._limited.warning("malformed", "an event cannot be read: looking instead", why=str(error))
-                        look_at_s = loop.time()
+                        self._limited.warning(
+                            "malformed", "an event cannot be parsed: containers are listed instead", why=str(error)
+                        )
+                        list_at_s = loop.time()
                     reading = asyncio.ensure_future(next_event())
-                if loop.time() >= look_at_s:
-                    await self._look(api)
-                    look_at_s = loop.time() + LOOK_EVERY_S
+                if loop.time() >= list_at_s:
+                    await self._list(api)
+                    list_at_s = loop.time() + LIST_EVERY_S
         finally:
             reading.cancel()
             await asyncio.wait({reading})
             if not reading.cancelled():
-                reading.exception()  # it is away: said by the call that found out
+                reading.exception()  # containerd is away; the failed call reports it
 
-    async def _look(self, api: Api) -> None:
-        """Bring the states in line with the containers and tasks that containerd lists."""
+    async def _list(self, api: Api) -> None:
+        """Update the states by the containers and tasks that containerd lists."""
         containers = {container.id: container for container in await api.containers()}
         running = await api.running()
         uids = {container.pod_uid for container in containers.values() if container.pod_uid is not None}
         creating, tasks = set(uids), dict[str, set[str]]()
         for container in containers.values():
-            # A sandbox waits for its first container: a Pod that has one and does not run has seen it end.
+            # Only a Pod without containers is being created: one whose containers do not run has ended.
             if not container.is_sandbox or container.id not in running:
                 creating.discard(container.pod_uid or "")
             if container.pod_uid is not None and not container.is_sandbox and container.id in running:
@@ -177,10 +177,7 @@ class ContainerdPods(adapter.Adapter):
                 self._on_deleted(container, uid, now_s)
 
     async def _container(self, api: Api, event: wire.Event) -> wire.Container | None:
-        """Return whose event it is. Events name containers alone.
-
-        Their labels are asked for once, while they are there.
-        """
+        """Return the container of an event. Events only have ids, so its labels are requested once, while it exists."""
         if event.kind is wire.Kind.DELETED:
             return self._containers.pop(event.container, None)
         if event.container not in self._containers and event.kind in (wire.Kind.CREATED, wire.Kind.STARTED):
@@ -204,7 +201,7 @@ class ContainerdPods(adapter.Adapter):
             self._states.ended(uid, now_s)
 
     def _on_task_deleted(self, container: wire.Container, uid: str, now_s: float) -> None:
-        # Also of a task whose exit was not reported.
+        # Also for a task whose exit was not reported.
         self._forget_task(container, uid)
         if uid in self._tasks:
             return

@@ -1,6 +1,6 @@
 """containerd's gRPC API over its unix socket, by grpclib. The only importer of grpclib.
 
-gRPC in pure Python (grpclib on h2) adds 4 MB to an agent, grpcio four times that; a node has a few events a second.
+gRPC in pure Python (grpclib on h2) adds 4 MB to an agent, grpcio four times as much, and a node has few events.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ CONTAINER = "/containerd.services.containers.v1.Containers/Get"
 CONTAINERS = "/containerd.services.containers.v1.Containers/ListStream"
 TASKS = "/containerd.services.tasks.v1.Tasks/List"
 _METADATA = {"containerd-namespace": wire.NAMESPACE}
-# A busy containerd lists its tasks by asking each shim, a second at most for one that hangs.
+# To list tasks, containerd queries each shim, for at most a second if one hangs.
 ANSWER_WITHIN_S = 10.0
 
 Cardinality = grpclib.const.Cardinality
@@ -31,11 +31,11 @@ Stream = grpclib.client.Stream[bytes, bytes]
 
 
 class Away(errors.CaricoError):
-    """containerd cannot be reached or has ended the connection; trying again may help."""
+    """containerd cannot be reached or has closed the connection; retrying may help."""
 
 
 class Raw(grpclib.encoding.base.CodecBase):
-    """Messages pass as the bytes they are."""
+    """A codec that leaves messages as bytes."""
 
     __content_subtype__ = "proto"
 
@@ -49,21 +49,21 @@ class Raw(grpclib.encoding.base.CodecBase):
 
 
 class Client:
-    """Calls of one connection. Every one raises `Away`, `EnvironmentUnfit` or `Malformed`."""
+    """The calls of one connection. They raise `Away`, `EnvironmentUnfit` or `Malformed`."""
 
     def __init__(self, channel: grpclib.client.Channel) -> None:
         self._channel = channel
 
     @contextlib.asynccontextmanager
     async def subscribe(self) -> AsyncIterator[Callable[[], Awaitable[wire.Event | None]]]:
-        """Return a function that waits for the next event; None for one that does not matter."""
+        """Return a function that waits for the next event; it returns None for an irrelevant one."""
         async with self._open(EVENTS, Cardinality.UNARY_STREAM) as stream:
             with _translated():
                 await stream.send_message(wire.encode_subscribe(), end=True)
             yield lambda: _next_event(stream)
 
     async def container(self, name: str) -> wire.Container | None:
-        """One container; None where it is gone."""
+        """Return one container; None if it is gone."""
         with _translated():
             try:
                 async with self._call(CONTAINER, wire.encode_get(name), Cardinality.UNARY_UNARY) as stream:
@@ -77,7 +77,7 @@ class Client:
         """Return the containers of Pods."""
         with _translated():
             async with self._call(CONTAINERS, wire.encode_list(), Cardinality.UNARY_STREAM) as stream:
-                # One at a time: a container brings its whole OCI specification along.
+                # One at a time: each message contains the whole OCI specification.
                 return [wire.parse_container(message) async for message in stream]
 
     async def running(self) -> frozenset[str]:
@@ -110,7 +110,7 @@ async def _next_event(stream: Stream) -> wire.Event | None:
     with _translated():
         message = await stream.recv_message()
     if message is None:
-        raise Away("containerd has ended its stream of events")
+        raise Away("containerd has closed its stream of events")
     return wire.parse_envelope(message)
 
 
@@ -124,7 +124,7 @@ def _translated() -> Iterator[None]:
         grpclib.exceptions.ProtocolError,
         h2.exceptions.H2Error,
         OSError,  # and TimeoutError
-        AssertionError,  # grpclib's word for a message that was cut
+        AssertionError,  # grpclib raises it for a truncated message
     ) as error:
         raise _translation(error) from error
 

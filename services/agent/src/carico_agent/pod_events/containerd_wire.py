@@ -1,7 +1,7 @@
 """The few messages of containerd's gRPC services that the agent needs, as bytes to records and back.
 
-Written by hand: a protobuf runtime would cost an agent megabytes for a dozen fields. Fields that are not known are
-skipped, as protobuf wants it. https://github.com/containerd/containerd/tree/main/api
+Written by hand: a protobuf runtime would cost an agent megabytes for a dozen fields. Unknown fields are skipped, as
+protobuf requires. https://github.com/containerd/containerd/tree/main/api
 """
 
 import dataclasses
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from carico_core.domain import errors
 from carico_core.wire import protobuf
 
-# containerd's namespace of the kubelet's containers, and the labels that its CRI plugin gives them. The kind is the
-# label `io.cri-containerd.kind`; the other name is the one of CRI's annotation, which some tools set as a label.
+# containerd's namespace for the kubelet's containers, and the labels that its CRI plugin sets. The kind is the label
+# `io.cri-containerd.kind`; the other name is that of CRI's annotation, which some tools set as a label.
 NAMESPACE = "k8s.io"
 POD_UID_LABEL = "io.kubernetes.pod.uid"
 KIND_LABELS = ("io.cri-containerd.kind", "io.kubernetes.cri.container-type")
@@ -23,7 +23,7 @@ _RUNNING_STATES = frozenset({2, 4, 5})
 
 
 class Malformed(errors.CaricoError):
-    """A message that is not what containerd's definitions say."""
+    """A message that does not match containerd's definitions."""
 
     def __init__(self, what: str, data: bytes) -> None:
         self.what = what
@@ -31,7 +31,7 @@ class Malformed(errors.CaricoError):
 
 
 class Kind(enum.StrEnum):
-    """What happened to a container, by containerd's topic."""
+    """What happened to a container; the value is containerd's topic."""
 
     CREATED = "/containers/create"
     STARTED = "/tasks/start"
@@ -61,7 +61,7 @@ class Event:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """A container. pod_uid: None where it is no Pod's."""
+    """A container. pod_uid: None if it does not belong to a Pod."""
 
     id: str
     pod_uid: str | None
@@ -69,22 +69,22 @@ class Container:
 
 
 def encode_subscribe() -> bytes:
-    """SubscribeRequest for the events of `Kind`."""
+    """Return a SubscribeRequest for the events of `Kind`."""
     return b"".join(protobuf.encode_text(1, f'namespace=="{NAMESPACE}",topic=="{kind}"') for kind in Kind)
 
 
 def encode_list() -> bytes:
-    """ListContainersRequest for the containers of Pods."""
+    """Return a ListContainersRequest for the containers of Pods."""
     return protobuf.encode_text(1, f'labels."{POD_UID_LABEL}"')
 
 
 def encode_get(container: str) -> bytes:
-    """GetContainerRequest."""
+    """Return a GetContainerRequest."""
     return protobuf.encode_text(1, container)
 
 
 def parse_envelope(data: bytes) -> Event | None:
-    """Return the event of an Envelope; None where it is of no kind that matters, or of a process that `exec` started.
+    """Return the event in an Envelope; None for an irrelevant kind, or a process that `exec` started.
 
     Raises `Malformed`.
     """
@@ -136,7 +136,7 @@ def parse_running(data: bytes) -> frozenset[str]:
 
 
 def fields(data: bytes, *, what: str) -> Iterator[tuple[int, int | bytes]]:
-    """Return (number, value) of each field of a protobuf message; fixed-size ones as their bytes.
+    """Yield (number, value) of each field of a protobuf message; fixed-size ones as bytes.
 
     >>> list(fields(bytes([0x08, 0x96, 0x01, 0x12, 0x02]) + b"ab", what="a message"))
     [(1, 150), (2, b'ab')]

@@ -1,4 +1,4 @@
-"""Changes of files and folders as the kernel reports them: inotify(7), by the C library."""
+"""Changes of files and folders, reported by the kernel: inotify(7), through the C library."""
 
 import ctypes
 import os
@@ -16,7 +16,7 @@ _READ_BYTES = 65536
 
 
 class Inotify:
-    """One inotify descriptor; `fileno` is readable when something changed. Raises `OSError` where there is none."""
+    """One inotify descriptor; `fileno` is readable when something changed. Raises `OSError` if it is not available."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -29,7 +29,7 @@ class Inotify:
         return self._fd
 
     def add(self, path: pathlib.Path, mask: int) -> int:
-        """Return the watch's number. Raises `OSError` where the path is gone or no watch is left."""
+        """Return the watch's number. Raises `OSError` if the path is gone or no watch is left."""
         found = int(self._libc.inotify_add_watch(self._fd, os.fsencode(path), mask))
         if found < 0:
             number = ctypes.get_errno()
@@ -37,11 +37,11 @@ class Inotify:
         return found
 
     def remove(self, watch: int) -> None:
-        """Remove the watch. One that the kernel has ended by itself is passed over."""
+        """Remove the watch; ignore one that the kernel has already removed."""
         self._libc.inotify_rm_watch(self._fd, watch)
 
     def read(self) -> Iterator[tuple[int, int, str]]:
-        """Return (watch, mask, name) of what has changed."""
+        """Yield (watch, mask, name) of each change."""
         while True:
             try:
                 found = os.read(self._fd, _READ_BYTES)
@@ -60,11 +60,11 @@ class Inotify:
 
 
 class Watches:
-    """The watches of one descriptor by the path they were made for.
+    """The watches of one descriptor, by path.
 
-    Files and folders of cgroups keep their watches after they are removed: kernfs says nothing of it (measured on
-    Linux 6.18: 2 watches stay of each Pod). They count against fs.inotify.max_user_watches, which root shares with the
-    kubelet, until they are removed here.
+    Watches of cgroup files and folders stay after these are removed, and kernfs does not report it (measured on Linux
+    6.18: 2 watches per Pod). They count against fs.inotify.max_user_watches, which root shares with the kubelet, until
+    they are removed here.
     """
 
     def __init__(self, notify: Inotify) -> None:
@@ -76,18 +76,18 @@ class Watches:
         return len(self._paths)
 
     def path(self, watch: int) -> pathlib.Path | None:
-        """Return what the watch is of; None where it has ended."""
+        """Return the path of the watch; None if it has ended."""
         return self._paths.get(watch)
 
     def add(self, path: pathlib.Path, mask: int) -> None:
-        """Watch the path. Raises `OSError` where it is gone, or no watch is left."""
+        """Watch the path. Raises `OSError` if it is gone, or no watch is left."""
         try:
             watch = self._notify.add(path, mask)
         except FileNotFoundError:
             self.drop(path)
             raise
         if self._numbers.get(path) != watch:
-            # Another file of this name was watched before.
+            # Another file with this name was watched before.
             self.drop(path)
         self._numbers[path], self._paths[watch] = watch, path
 
@@ -104,12 +104,12 @@ class Watches:
             self.drop(path)
 
     def keep(self, wanted: set[pathlib.Path]) -> None:
-        """Stop watching all paths but these."""
+        """Stop watching all other paths."""
         for path in self._numbers.keys() - wanted:
             self.drop(path)
 
     def ended(self, watch: int) -> pathlib.Path | None:
-        """Return what the watch was of, where the kernel has ended it by itself."""
+        """Forget a watch that the kernel has removed, and return its path."""
         path = self._paths.pop(watch, None)
         if path is not None:
             del self._numbers[path]

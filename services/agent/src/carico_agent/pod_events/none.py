@@ -1,4 +1,4 @@
-"""Pod events of a node whose Pods are not counted: telemetry and the model go on, the cost of a Pod is not learnt."""
+"""No Pod events: telemetry and the model work, but Pods are not counted and their cost is not learnt."""
 
 import asyncio
 import dataclasses

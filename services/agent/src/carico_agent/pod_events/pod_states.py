@@ -1,4 +1,9 @@
-"""Which Pods run, which ended in the last minute, and whether the runtime is at work: what every adapter keeps."""
+"""The states of a node's Pods: which run, which ended in the last minute, and whether the runtime is working.
+
+    created -> started -> ended -> removing -> removed      settled: ended, but the sandbox stays; it may start again
+
+A Pod may skip states that its adapter did not see. `PodStates` accepts every event and ignores repetitions.
+"""
 
 import dataclasses
 import math
@@ -6,42 +11,42 @@ from collections.abc import Callable, Set
 
 from carico_core.domain import recording
 
-# Spec of the messages: a capacity covers those that ended in the last 60 s.
+# An advertisement covers the Pods that ended in the last 60 s.
 ENDED_KEPT_S = 60.0
-# The runtime's own work outlasts the events: 100 ms after a start, 300 ms after a removal (published agent's hold).
+# The runtime's work lasts longer than the events: 100 ms after a start, 300 ms after a removal (published agent).
 HOLD_AFTER_START_S = 0.1
 HOLD_AFTER_REMOVAL_S = 0.3
-# A container that is created and never starts holds no longer than this.
+# Maximum hold for a container that is created and never starts.
 HOLD_MOST_S = 30.0
-# Newest kept; the Pod limit of a node and those that ended within a minute on it stay below.
+# Only the newest are kept; a Pod limit and the Pods that end within a minute are fewer.
 ENDED_MOST = 4096
-# In place of when its removal began: what is left of the Pod is not being touched.
+# Instead of the time when the removal began: the rest of the Pod is not being removed now.
 _AT_REST = -math.inf
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PodSet:
-    """The Pods of a node at one moment: see `carico_agent.ports.PodSet`."""
+    """Implements `carico_agent.ports.PodSet`: the Pods of a node at one moment."""
 
     running: frozenset[str]
-    # In order: of more than there is room for, the last are kept.
+    # Oldest first: if there are too many, the last ones are kept.
     ended: Set[str]
     holding: bool
-    # Those that belong to the node: covered, and not counted.
+    # Pods that belong to the node: covered, but not counted.
     baseline: frozenset[str] = frozenset()
 
 
-# Told of each event that changed something: its kind, the Pod, when.
+# Called with each event that changed something: its kind, the Pod, the time.
 Witness = Callable[[recording.EventKind, str, float], None]
 
 
 class PodStates:
-    """Takes in what an adapter sees; `now_s` is monotonic. Calls back after each change of what runs."""
+    """Takes in the events of an adapter; `now_s` is monotonic. Calls back after each change of the running Pods."""
 
     def __init__(self) -> None:
         self._running: set[str] = set()
         self._ended_s: dict[str, float] = {}
-        # Pods between create and start, and between exit and removal, and since when.
+        # Pods between creation and start, and between end and removal: UID -> since when.
         self._creating_s: dict[str, float] = {}
         self._removing_s: dict[str, float] = {}
         self._hold_until_s = 0.0
@@ -49,11 +54,11 @@ class PodStates:
         self._witnesses: list[Witness] = []
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """`callback` is called after each change of what runs."""
+        """Call `callback` after each change of the running Pods."""
         self._callbacks.append(callback)
 
     def on_event(self, witness: Witness) -> None:
-        """Call `witness` with each event; states that take in the same ones are equal."""
+        """Call `witness` with each event; states that take in the same events are equal."""
         self._witnesses.append(witness)
 
     def current(self, now_s: float) -> PodSet:
@@ -68,23 +73,23 @@ class PodStates:
         )
 
     def _ends(self) -> Set[str]:
-        """Return those that are gone, oldest first; then those that have ended and are still on the node, likewise.
+        """Return removed Pods, oldest first, then those that have ended and are still on the node, in the same order.
 
-        Of the latter also one that ended long ago, as between two restarts. They come last, as they are kept first: a
-        Pod that stands at the API and that no message covers makes its node suspect. None of them runs: a Pod that
-        starts is in neither table.
+        The latter may have ended long ago, as between two restarts. They come last because the last ones are kept: a
+        Pod that the API shows and no message covers makes its node suspect. None of them runs: a Pod that starts is
+        removed from both tables.
         """
         removing = self._removing_s
         return dict.fromkeys([*[uid for uid in self._ended_s if uid not in removing], *removing]).keys()
 
     def created(self, uid: str, now_s: float) -> None:
-        """The runtime makes the Pod's container."""
-        if uid not in self._running and uid not in self._creating_s and not self._ended_lately(uid, now_s):
+        """Take in that the runtime creates the Pod's container."""
+        if uid not in self._running and uid not in self._creating_s and not self._ended_recently(uid, now_s):
             self._creating_s[uid] = now_s
             self._note(recording.EventKind.CREATED, uid, now_s)
 
     def started(self, uid: str, now_s: float) -> None:
-        """The Pod's process runs."""
+        """Take in that the Pod's process runs."""
         self._creating_s.pop(uid, None)
         self._removing_s.pop(uid, None)
         if uid in self._running:
@@ -93,12 +98,12 @@ class PodStates:
         self._note(recording.EventKind.STARTED, uid, now_s)
         self._ended_s.pop(uid, None)
         self._hold_until_s = max(self._hold_until_s, now_s + HOLD_AFTER_START_S)
-        self._tell()
+        self._notify()
 
     def ended(self, uid: str, now_s: float) -> None:
-        """The Pod's processes have exited: it counts no more, though its sandbox may stay for seconds.
+        """Take in that the Pod's processes have exited. It no longer counts, though its sandbox may stay for seconds.
 
-        One that has not started yet is still being created.
+        A Pod that has not started yet is still being created.
         """
         if uid not in self._running:
             return
@@ -106,41 +111,41 @@ class PodStates:
         self._note(recording.EventKind.ENDED, uid, now_s)
         self._note_end(uid, now_s)
         self._removing_s[uid] = now_s
-        self._tell()
+        self._notify()
 
     def removing(self, uid: str, now_s: float) -> None:
-        """The runtime takes down what is left of a Pod that does not run, such as its sandbox."""
+        """Take in that the runtime removes the rest of a Pod that does not run, such as its sandbox."""
         if uid not in self._running and self._removing_s.get(uid, _AT_REST) == _AT_REST:
             self._removing_s[uid] = now_s
             self._note(recording.EventKind.REMOVING, uid, now_s)
 
     def settled(self, uid: str, now_s: float) -> None:
-        """The runtime is done with what has ended of a Pod, and its sandbox stays: for seconds, or until a restart."""
+        """Take in that the runtime is done with an ended Pod whose sandbox stays, for seconds or until a restart."""
         if self._removing_s.get(uid, _AT_REST) != _AT_REST:
             self._removing_s[uid] = _AT_REST
             self._note(recording.EventKind.SETTLED, uid, now_s)
             self._hold_until_s = max(self._hold_until_s, now_s + HOLD_AFTER_REMOVAL_S)
 
     def removed(self, uid: str, now_s: float) -> None:
-        """Take in that nothing is left of the Pod on the node."""
+        """Take in that nothing of the Pod is left on the node."""
         was_running = uid in self._running
         was_known = was_running or uid in self._creating_s or uid in self._removing_s
-        ended_lately = self._ended_lately(uid, now_s)
-        if was_known or not ended_lately:
+        ended_recently = self._ended_recently(uid, now_s)
+        if was_known or not ended_recently:
             self._note(recording.EventKind.REMOVED, uid, now_s)
         self._creating_s.pop(uid, None)
         self._removing_s.pop(uid, None)
         self._running.discard(uid)
-        if not ended_lately:
-            # Also one that came and went between two looks.
+        if not ended_recently:
+            # Also a Pod that existed only between two scans.
             self._note_end(uid, now_s)
         if was_known:
             self._hold_until_s = max(self._hold_until_s, now_s + HOLD_AFTER_REMOVAL_S)
         if was_running:
-            self._tell()
+            self._notify()
 
     def take(self, event: recording.PodEvent) -> None:
-        """Take in what other states reported."""
+        """Take in a recorded event."""
         verbs = {
             recording.EventKind.CREATED: self.created,
             recording.EventKind.STARTED: self.started,
@@ -155,12 +160,12 @@ class PodStates:
         """Return the Pods that have not been removed yet."""
         return frozenset(self._running | self._creating_s.keys() | self._removing_s.keys())
 
-    def _ended_lately(self, uid: str, now_s: float) -> bool:
-        # Also where no one asked since then, so that old ones are still kept.
+    def _ended_recently(self, uid: str, now_s: float) -> bool:
+        # `current` may not have been called for long, so old entries may still be there.
         return now_s - self._ended_s.get(uid, -math.inf) < ENDED_KEPT_S
 
     def _note_end(self, uid: str, now_s: float) -> None:
-        # Once more in the order of their ends.
+        # Insert it at the end again: the order is that of the ends.
         self._ended_s.pop(uid, None)
         self._ended_s[uid] = now_s
         while len(self._ended_s) > ENDED_MOST:
@@ -175,6 +180,6 @@ class PodStates:
         for witness in self._witnesses:
             witness(kind, uid, now_s)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for callback in self._callbacks:
             callback()

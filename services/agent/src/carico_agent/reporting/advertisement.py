@@ -9,14 +9,14 @@ from carico_core.domain import messages
 from carico_core.numerics import subspace
 from carico_core.numerics.estimators import base
 
-# Pods that ended recently and are covered, at most, beyond the Pod limit (messages.md).
+# Maximum number of covered Pods beyond the Pod limit, for those that ended recently.
 COVERS_MARGIN = 256
-# To ask the enumeration itself takes longer than all else of a field.
+# A lookup in the enumeration itself takes longer than the rest of a field.
 _MODES: dict[str, messages.Mode] = {mode.value: mode for mode in messages.Mode}
 
 
 class Stamp(NamedTuple):
-    """Who says it, and when."""
+    """The origin of a message: node, start, number and time."""
 
     node: str
     boot: str
@@ -27,7 +27,7 @@ class Stamp(NamedTuple):
 def capacity(
     stamp: Stamp, state: pipeline.State, *, dims: tuple[str, ...], covers: frozenset[str]
 ) -> messages.Advertisement:
-    """Return what the node states to the scheduler."""
+    """Return the advertisement for the scheduler."""
     estimate = state.estimate
     return messages.Advertisement(
         node=stamp.node,
@@ -54,10 +54,10 @@ def capacity(
 
 
 def covers(pods: ports.PodSet, *, pod_limit: int) -> frozenset[str]:
-    """Return the UIDs of the Pods that are accounted for: those that run, and the newest of those that ended.
+    """Return the UIDs of the Pods that are accounted for: those that run, and those that ended most recently.
 
-    Pods of the baseline are among them: what they use is measured, and if the scheduler takes one for a workload, its
-    reservation ends as that of any other.
+    Pods of the baseline are included: their usage is measured, and if the scheduler considers one a workload, its
+    reservation ends like any other.
     """
     most = pod_limit + COVERS_MARGIN
     running = [*pods.running, *pods.baseline][:most]
@@ -114,7 +114,7 @@ def _evidence(state: pipeline.State) -> dict[str, messages.ClassEvidence]:
 
 
 def _pods_of(name: str, estimate: base.CapacityEstimate, pods: int) -> int:
-    """Return the running Pods of a class; all of them where the estimator knows no classes."""
+    """Return the running Pods of a class; all Pods if the estimator does not distinguish classes."""
     return pods if estimate.class_pods is None else estimate.class_pods.get(name, 0)
 
 

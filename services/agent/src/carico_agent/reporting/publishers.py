@@ -1,18 +1,21 @@
-"""Sending: capacity as it changes, the local model to the aggregators. The newest replaces what was not sent yet."""
+"""Send capacity whenever it changes, and the local model to the aggregators; only the newest of each is sent.
+
+Both are plain publishes without acknowledgements: the next report is newer, and follows within a second.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 from carico_agent import app, ports
 from carico_core.domain import errors
-from carico_core.wire import subjects
+from carico_core.wire import codec, subjects
 
-# Starts and ends of one moment share one message: a burst of Pods must not be a burst of messages.
+# Starts and ends within this time share one message: a burst of Pods must not cause a burst of messages.
 COALESCE_S = 0.005
 
 
 class Publishers:
-    """Two senders, so that an aggregator's slow queue does not hold up the capacity."""
+    """Two senders, one for each kind of report."""
 
     def __init__(self, agent: app.Agent, bus: ports.Publisher, *, node: str) -> None:
         self._agent = agent
@@ -33,19 +36,25 @@ class Publishers:
         await self._whenever(self._capacity_due, "capacity", self._send_capacity)
 
     async def send_subspaces(self) -> None:
-        """Enqueue each due local model until cancelled."""
+        """Publish each due local model until cancelled."""
         await self._whenever(self._subspace_due, "subspace", self._send_subspace)
 
     async def _send_capacity(self) -> None:
         payload = self._agent.next_capacity()
         if payload is not None:
-            await self._bus.publish(self._capacity_subject, payload)
+            await self._send(self._capacity_subject, payload)
             await asyncio.sleep(COALESCE_S)
 
     async def _send_subspace(self) -> None:
         found = self._agent.next_subspace()
         if found is not None:
-            await self._bus.enqueue(self._subspace_subject, found[0], msg_id=found[1])
+            await self._send(self._subspace_subject, found)
+
+    async def _send(self, subject: str, payload: bytes) -> None:
+        if len(payload) > codec.PAYLOAD_MAX_BYTES:
+            # NATS would close the connection of an agent that sends more, and readers accept no more.
+            raise errors.BusUnavailable(f"{subject}: {len(payload)} bytes, more than {codec.PAYLOAD_MAX_BYTES}")
+        await self._bus.publish(subject, payload)
 
     async def _whenever(self, due: asyncio.Event, kind: str, send: Callable[[], Awaitable[None]]) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""The agent's part of a Pod's trace: its container was made, and the scheduler was notified that it counts."""
+"""The agent's part of a Pod's trace: its container was created, and the scheduler was notified that it counts."""
 
 import collections
 from collections.abc import Set
@@ -8,22 +8,22 @@ from carico_core.domain import recording
 from carico_core.runtime.observe import tracing
 from carico_core.runtime.process import clock as clocks
 
-# Pods that are followed at a time: more than a node runs; the oldest gives way.
+# Maximum number of Pods traced at a time, more than a node runs; the oldest is evicted.
 OPEN_MOST = 1024
 
 
 class Tracer(Protocol):
-    """Where steps go."""
+    """Receives steps."""
 
     def follows(self, uid: str) -> bool:
         """Return True for Pods that are traced."""
 
     def add(self, step: tracing.Step) -> None:
-        """Take in a step that is over."""
+        """Add a completed step."""
 
 
 class PodTraces:
-    """Follows each Pod from its container's creation to the first advertisement that covers it."""
+    """Traces each Pod from its container's creation to the first advertisement that covers it."""
 
     def __init__(self, tracer: Tracer, *, node: str, clock: clocks.Clock) -> None:
         self._tracer = tracer
@@ -39,7 +39,7 @@ class PodTraces:
         if kind is recording.EventKind.CREATED:
             _keep(self._creating_s, uid, at_s)
         elif kind is recording.EventKind.STARTED:
-            # Where its creation was not seen, it began and ended in the same instant.
+            # If its creation was not seen, the step starts and ends at the same time.
             self._add("start", uid, self._creating_s.pop(uid, at_s), at_s, {})
             _keep(self._started_s, uid, at_s)
         elif kind is recording.EventKind.REMOVED:

@@ -1,4 +1,4 @@
-"""An agent's state as people see it when they ask a node. Pure."""
+"""An agent's state for people, in answers and logs. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from carico_agent.telemetry import panel
 
 
 def of_source(facts: panel.Facts, *, ceiling: Sequence[float]) -> dict[str, Any]:
-    """Return what the node is and where its figures come from."""
+    """Return facts about the node and the source of its figures."""
     return {
         "source": facts.source,
         "notes": list(facts.notes),
@@ -19,7 +19,7 @@ def of_source(facts: panel.Facts, *, ceiling: Sequence[float]) -> dict[str, Any]
 
 
 def log_line(state: pipeline.State) -> dict[str, Any]:
-    """One update as it stands in the log."""
+    """Return the fields of an update's log line."""
     estimate = state.estimate
     return {
         "capacity": round(estimate.capacity, 2),
@@ -34,7 +34,7 @@ def log_line(state: pipeline.State) -> dict[str, Any]:
 
 
 def history_row(state: pipeline.State) -> tuple[Any, ...]:
-    """One second of the history, in the order of the columns of `of_history`."""
+    """Return one second of the history, in the order of the columns of `of_history`."""
     estimate = state.estimate
     row = (state.sampled_at_ns, estimate.capacity, estimate.capacity_sd, state.signal, state.pods)
     return (*row, *(round(usage, 4) for usage in state.usage.tolist()))
@@ -46,7 +46,7 @@ def of_history(rows: Iterable[tuple[Any, ...]], dims: tuple[str, ...]) -> dict[s
 
 
 def of_state(state: pipeline.State, dims: tuple[str, ...]) -> dict[str, Any]:
-    """Return what is advertised now, and every number it rests on."""
+    """Return what is advertised now, and all numbers behind it."""
     estimate = state.estimate
     return {
         "capacity": estimate.capacity,

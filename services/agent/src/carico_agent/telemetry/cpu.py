@@ -1,17 +1,18 @@
-"""The dimension "cpu": utilisation and pressure together, one straight line to twice the cores."""
+"""The dimension "cpu": the mean of utilisation and pressure, which is linear up to two tasks per core."""
 
-from carico_agent.telemetry import contention, pod_throttling, port
+from carico_agent.telemetry import contention, port
+from carico_agent.telemetry.cgroups import pod_throttling
 from carico_core.runtime.process import clock as clocks
 
 
 class Cpu:
-    """cpu = (utilisation + pressure) / 2; utilisation alone where the kernel has no PSI.
+    """cpu = (utilisation + pressure) / 2; only utilisation if the kernel has no PSI.
 
-    `shared`: the node is a share of a machine whose CPUs others may take (a cgroup, a process tree). Its tasks may then
-    all wait while it runs on less than its quota; by the plain mean such a starved node would read two thirds full
-    however many Pods it holds, and be given more (measured: 54 Pods on four cores). Where tasks wait, the CPUs there
-    are, are in use: utilisation counts as at least the pressure. A host's CPUs are its own, and one busy CPU of eight
-    may be pressed without the host being full, so there the plain mean stands.
+    `shared`: the node is a part of a machine (a cgroup, a process tree), whose CPUs other work may use. Then all its
+    tasks may wait while it uses less than its quota. By the plain mean such a starved node would read two thirds full,
+    however many Pods it has, and receive more (measured: 54 Pods on four cores). If tasks wait, all available CPUs are
+    in use, so utilisation counts as at least the pressure. A host's CPUs are its own, and tasks may wait for one busy
+    CPU of eight while the host is not full, so there the plain mean is used.
     """
 
     def __init__(
@@ -36,20 +37,20 @@ class Cpu:
 
     @property
     def has_pressure(self) -> bool:
-        """Whether pressure is part of it."""
+        """Whether pressure is measured."""
         return self._pressure is not None
 
     @property
     def tasks_per_core(self) -> float:
-        """Runnable tasks a core at a share of 1: two with pressure, one where utilisation alone is seen."""
+        """Runnable tasks per core at a share of 1: two with pressure, one with utilisation only."""
         return 2.0 if self.has_pressure else 1.0
 
     def pods_changed(self) -> None:
-        """Look for limits again at the next read."""
+        """Check the Pods' limits again at the next read."""
         self._scanned_s = None
 
     def read(self) -> float | None:
-        """Return the share since the last read; `parts` holds what it is made of."""
+        """Return the share since the last read; `parts` holds the raw shares behind it."""
         utilisation = self._utilisation.read()
         pressure = None if self._pressure is None else self._pressure.read()
         now_s = self._clock.monotonic_s()

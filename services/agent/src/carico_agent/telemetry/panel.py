@@ -1,4 +1,4 @@
-"""Every source of one node, read together: one reading per sample, or a reason why there is none."""
+"""All sources of one node, read together: one reading per sample, or the reason why there is none."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from carico_core.domain import messages
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reading:
-    """One sample. values: (d,) shares in the order of the panel's dims; parts: what they are made of."""
+    """One sample. values: (d,) shares in the order of the panel's dims; parts: the raw shares behind them."""
 
     values: messages.Array
     parts: Mapping[str, float]
@@ -20,7 +20,7 @@ class Reading:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What the node is. scale: what a share of 1 is per dimension (tasks, bytes). notes: degradations, said once."""
+    """Facts about the node. scale: physical amount of a share of 1 (tasks, bytes). notes: what is degraded."""
 
     dims: tuple[str, ...]
     scale: tuple[float, ...]
@@ -30,7 +30,7 @@ class Facts:
 
 
 class Panel:
-    """The gauges of a node. All are read at every sample, so that their intervals stay those of the samples."""
+    """The gauges of a node. All are read at every sample, so that their intervals are those of the samples."""
 
     def __init__(self, facts: Facts, gauges: Mapping[str, port.Gauge]) -> None:
         self.facts = facts
@@ -38,12 +38,12 @@ class Panel:
         self._cpu = next((gauge for gauge in self._gauges if isinstance(gauge, cpus.Cpu)), None)
 
     def pods_changed(self) -> None:
-        """Have sources that depend on which Pods run look again."""
+        """Make sources that depend on which Pods run check again."""
         if self._cpu is not None:
             self._cpu.pods_changed()
 
     def read(self) -> Reading | None:
-        """One sample; None where a gauge has none yet. Raises `Broken` after all gauges were read."""
+        """Return one sample; None if a gauge has none yet. Raises `Broken` after all gauges were read."""
         values: list[float] = []
         broken: port.Broken | None = None
         for gauge in self._gauges:

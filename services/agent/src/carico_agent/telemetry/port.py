@@ -1,4 +1,4 @@
-"""What a source of telemetry is: it is read at every sample and says what share of the node was in use since."""
+"""What a source of telemetry is: at every sample it returns the share of the node in use since the last one."""
 
 from typing import Protocol
 
@@ -6,7 +6,7 @@ from carico_core.domain import errors
 
 
 class Absent(errors.CaricoError):
-    """This machine does not have it: a kernel without PSI, a group that was never made, no right to read."""
+    """This machine does not have the source: no PSI in the kernel, no such cgroup, no right to read it."""
 
     def __init__(self, what: str, why: str) -> None:
         self.what = what
@@ -15,7 +15,7 @@ class Absent(errors.CaricoError):
 
 
 class Broken(errors.CaricoError):
-    """It is there and cannot be understood: a truncated file, a group that went away. The sample is skipped."""
+    """The source exists but cannot be read: a truncated file, a cgroup that was removed. The sample is skipped."""
 
     def __init__(self, what: str, got: object) -> None:
         self.what = what
@@ -27,7 +27,7 @@ class Gauge(Protocol):
     """One share of a node, 0 (free) to 1 (exhausted)."""
 
     def read(self) -> float | None:
-        """Return the share since the last read; None where there is no sample (first read, a counter that went back).
+        """Return the share since the last read; None without a sample (first read, or a counter that decreased).
 
         Raises `Broken`.
         """
@@ -35,14 +35,14 @@ class Gauge(Protocol):
 
 
 class Utilisation(Gauge, Protocol):
-    """A share of CPU time; `cores` says how many real CPUs a share of 1 is."""
+    """A share of CPU time; a share of 1 is `cores` real CPUs."""
 
     @property
     def cores(self) -> float: ...
 
 
 class Dimension(Gauge, Protocol):
-    """The gauge of a dimension other than CPU and memory; `full` says what a share of 1 is, in physical units."""
+    """The gauge of a dimension other than CPU and memory; a share of 1 is `full`, in physical units."""
 
     @property
     def full(self) -> float: ...

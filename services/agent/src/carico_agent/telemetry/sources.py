@@ -1,4 +1,4 @@
-"""The panel of a node, from the settings: host, one cgroup, or the node's processes."""
+"""Open the panel of a node from the settings: of the host, one cgroup, or the node's processes."""
 
 import dataclasses
 import enum
@@ -6,22 +6,11 @@ import os
 import pathlib
 from collections.abc import Callable, Mapping
 
-from carico_agent.telemetry import (
-    cgroup_cpu,
-    cgroup_memory,
-    cgroup_tree,
-    disk,
-    gpu,
-    meminfo,
-    network,
-    panel,
-    pod_throttling,
-    port,
-    pressure,
-    proc_stat,
-    process_accounting,
-)
 from carico_agent.telemetry import cpu as cpus
+from carico_agent.telemetry import panel, port
+from carico_agent.telemetry.cgroups import cpu_time, hierarchy, pod_throttling, working_set
+from carico_agent.telemetry.devices import disk, gpu, network
+from carico_agent.telemetry.proc import host_cpu, meminfo, pressure, process_accounting
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 
@@ -29,7 +18,7 @@ PROCESS_FALLBACK = "process-accounting"
 
 
 class Scope(enum.StrEnum):
-    """What the node is: the host, one cgroup, the descendants of one process, or what this agent's own Pod runs on."""
+    """What is measured as the node. NODE: whatever this agent's own Pod runs on, the host or one cgroup."""
 
     HOST = "host"
     CGROUP = "cgroup"
@@ -39,7 +28,7 @@ class Scope(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The node as the settings describe it; None: take what the machine says."""
+    """The node as the settings describe it; None: as the machine reports it."""
 
     scope: Scope
     dims: tuple[str, ...] = ("cpu", "memory")
@@ -59,15 +48,15 @@ class Wanted:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What an optional dimension is opened with. notes: what it does without is added."""
+    """What an optional dimension is opened with. notes: degradations are added here."""
 
     wanted: Wanted
     clock: clocks.Clock
-    group: cgroup_tree.Group | None
+    group: hierarchy.Group | None
     notes: list[str]
 
 
-# Optional dimensions: each is off unless named in the settings.
+# Optional dimensions: each is off unless the settings name it.
 OPTIONAL: Mapping[str, Callable[[Place], port.Dimension]] = {
     "disk": lambda at: disk.open_disk(at.wanted.proc, clock=at.clock, group=at.group, notes=at.notes),
     "network": lambda at: network.open_network(
@@ -84,10 +73,10 @@ DIMS = ("cpu", "memory", *OPTIONAL)
 
 
 def open_panel(wanted: Wanted, *, clock: clocks.Clock) -> panel.Panel:
-    """Return the panel of a node. Raises `Absent` where what is needed is not there (yet).
+    """Return the panel of a node. Raises `Absent` if a required source does not exist (yet).
 
-    An optional dimension that cannot be measured raises `EnvironmentUnfit`: the user has to choose. A cgroup that
-    cannot be read falls back to the node's processes where `root_pid` names them.
+    Raises `EnvironmentUnfit` if an optional dimension cannot be measured: the user has to choose. If the cgroup cannot
+    be read and `root_pid` is given, the node's processes are measured instead.
     """
     if wanted.scope is Scope.HOST:
         return _host(wanted, clock)
@@ -98,12 +87,12 @@ def open_panel(wanted: Wanted, *, clock: clocks.Clock) -> panel.Panel:
     except port.Absent as error:
         if wanted.root_pid is None:
             raise
-        return _processes(wanted, clock, notes=(f"{PROCESS_FALLBACK} in place of the cgroup: {error}",))
+        return _processes(wanted, clock, notes=(f"{PROCESS_FALLBACK} instead of the cgroup: {error}",))
 
 
 def _host(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
     notes: list[str] = []
-    utilisation = proc_stat.HostUtilisation(wanted.proc)
+    utilisation = host_cpu.HostUtilisation(wanted.proc)
     cpu = cpus.Cpu(
         utilisation,
         _pressure(wanted.proc / "pressure" / "cpu", clock, notes),
@@ -125,10 +114,10 @@ def _host(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
 
 def _cgroup(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
     notes: list[str] = []
-    lineage = cgroup_tree.discover(wanted.proc / "mounts", below=wanted.cgroup_root).lineage(wanted.cgroup)
+    lineage = hierarchy.discover(wanted.proc / "mounts", below=wanted.cgroup_root).lineage(wanted.cgroup)
     group = lineage[0]
     most_cores = None if wanted.cores is None else wanted.cores * wanted.core_scale
-    utilisation = cgroup_cpu.CgroupUtilisation(lineage, clock=clock, most_cores=most_cores)
+    utilisation = cpu_time.CgroupUtilisation(lineage, clock=clock, most_cores=most_cores)
     cpu = cpus.Cpu(
         utilisation,
         _pressure(group.pressure, clock, notes),
@@ -140,11 +129,11 @@ def _cgroup(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
     host_bytes = meminfo.total_bytes(wanted.proc)
     memory_bytes, holder = wanted.memory_bytes, group
     if memory_bytes is None:
-        memory_bytes, holder = cgroup_memory.bound(lineage, host_bytes=host_bytes)
+        memory_bytes, holder = working_set.bound(lineage, host_bytes=host_bytes)
     return _panel(
         wanted,
         cpu,
-        cgroup_memory.CgroupMemory(holder, limit_bytes=memory_bytes),
+        working_set.CgroupMemory(holder, limit_bytes=memory_bytes),
         cores=wanted.cores or utilisation.cores / wanted.core_scale,
         memory_bytes=memory_bytes,
         source=f"cgroup-{group.layout}",
@@ -155,8 +144,8 @@ def _cgroup(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
 
 def _processes(wanted: Wanted, clock: clocks.Clock, notes: tuple[str, ...]) -> panel.Panel:
     if wanted.root_pid is None:
-        raise port.Absent(PROCESS_FALLBACK, "no process is named as the node's root")
-    said = list(notes)
+        raise port.Absent(PROCESS_FALLBACK, "--root-pid is not set")
+    noted = list(notes)
     table = process_accounting.ProcessTable(wanted.root_pid, clock=clock, proc=wanted.proc)
     cores = wanted.cores or float(os.cpu_count() or 1)
     utilisation = process_accounting.ProcessUtilisation(table, quota_cores=cores * wanted.core_scale, clock=clock)
@@ -169,8 +158,8 @@ def _processes(wanted: Wanted, clock: clocks.Clock, notes: tuple[str, ...]) -> p
         cores=cores,
         memory_bytes=memory_bytes,
         source=PROCESS_FALLBACK,
-        further=_further(wanted, clock, said),
-        notes=said,
+        further=_further(wanted, clock, noted),
+        notes=noted,
     )
 
 
@@ -198,9 +187,9 @@ def _panel(
 
 
 def _further(
-    wanted: Wanted, clock: clocks.Clock, notes: list[str], *, group: cgroup_tree.Group | None = None
+    wanted: Wanted, clock: clocks.Clock, notes: list[str], *, group: hierarchy.Group | None = None
 ) -> dict[str, port.Dimension]:
-    """Return the optional dimensions that are named. Raises `EnvironmentUnfit` where one cannot be measured here."""
+    """Return the named optional dimensions. Raises `EnvironmentUnfit` if one cannot be measured here."""
     place = Place(wanted=wanted, clock=clock, group=group, notes=notes)
     opened: dict[str, port.Dimension] = {}
     for dim in wanted.dims:
@@ -210,10 +199,10 @@ def _further(
             opened[dim] = OPTIONAL[dim](place)
         except (port.Absent, port.Broken) as error:
             raise errors.EnvironmentUnfit(
-                f"dimension {dim} cannot be measured: {error}; or take it out of --dims (CARICO_AGENT_DIMS)"
+                f"dimension {dim} cannot be measured: {error}; or remove it from --dims (CARICO_AGENT_DIMS)"
             ) from error
         if wanted.scope is not Scope.HOST and (dim != "disk" or group is None):
-            notes.append(f"{dim} is the whole machine's, which others than this node use too")
+            notes.append(f"{dim} is measured for the whole machine, which other work uses too")
     return opened
 
 
@@ -223,20 +212,20 @@ def _pressure(path: pathlib.Path | None, clock: clocks.Clock, notes: list[str]) 
             raise port.Absent("cpu.pressure", "no unified cgroup hierarchy is mounted")
         return pressure.Pressure(path, clock=clock)
     except port.Absent as error:
-        notes.append(f"no CPU pressure, utilisation alone is used: {error}")
+        notes.append(f"no CPU pressure, only utilisation is used: {error}")
         return None
 
 
 def _host_throttling(wanted: Wanted, notes: list[str]) -> pod_throttling.PodThrottling | None:
     try:
-        tree = cgroup_tree.discover(wanted.proc / "mounts", below=wanted.cgroup_root)
+        tree = hierarchy.discover(wanted.proc / "mounts", below=wanted.cgroup_root)
         lineage = tree.lineage(wanted.cgroup or ".")
     except port.Absent:
         return None
     # The root of a host's tree has no quota.
-    if (cores := cgroup_cpu.quota_cores(lineage[-1])) is not None:
+    if (cores := cpu_time.quota_cores(lineage[-1])) is not None:
         notes.append(
-            f"the whole machine is measured from a container of {cores:g} CPUs: if that is the node, give "
+            f"the whole machine is measured from a container with {cores:g} CPUs: if the container is the node, give "
             "--scope cgroup --cgroup ."
         )
     return None if lineage[0].cpu is None else pod_throttling.PodThrottling(lineage[0].cpu)

@@ -1,7 +1,7 @@
 """How many more Pods of a kind fit, on each node and in all, and what stops the next one.
 
-Where only the node itself bears on the answer it is counted per node; where other Pods or volumes do (spread,
-anti-affinity, ports), the cycle itself places Pods of the kind, one after the other, in a draft that nothing comes of.
+If the answer depends only on each node, Pods are counted per node. If it depends on other Pods or volumes (spread,
+anti-affinity, ports), the cycle itself places Pods of the kind one by one, in a draft that is discarded.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
 
-# Nodes looked at before binds and decisions have their turn again: some milliseconds.
+# Nodes counted before the loop yields to binds and decisions: some milliseconds.
 _NODES_AT_ONCE = 100
-# Pods placed in a draft, times nodes: some tens of milliseconds, which decisions wait for.
+# Maximum Pods placed in a draft times nodes: some tens of milliseconds, during which decisions wait.
 _WORK_MOST = 200_000
 _PLACED_LEAST, _PLACED_MOST = 16, 512
-# Classes named in an overview, and nodes asked for each of them what is scarce.
+# Classes in an overview, and nodes sampled for each of them for what is scarce.
 _KINDS_MOST, _ASKED_MOST = 8, 30
 _BOUNDED = frozenset({decision.Reason.CAPACITY, decision.Reason.REQUESTS})
 
@@ -47,7 +47,7 @@ class _Found:
 
 
 async def answer(known: knowns.Known, asked: Mapping[str, Any], clock: clocks.Clock) -> dict[str, Any]:
-    """Return per node and in all how many more Pods of a kind fit, as JSON. Raises `BadQuestion`."""
+    """Return per node and in total how many more Pods of a kind fit, as JSON. Raises `BadQuestion`."""
     limit, kind = questions.limit_of(asked), kinds.kind_of(known, asked)
     scores = known.cycle.explain(known.view(clock.monotonic_s()), kind.demand)
     is_capped = False
@@ -57,7 +57,7 @@ async def answer(known: knowns.Known, asked: Mapping[str, Any], clock: clocks.Cl
         found = await _counted(known, kind, scores, clock)
     return {
         **_summary(kind, found, limit, known.lease_s),
-        # True: counting was given up there; more may fit.
+        # True if counting stopped at a limit: more may fit.
         "at_least": is_capped,
         "threshold": scores.view.policy.threshold,
         "kinds": overview(known, clock.monotonic_s()) if kind.is_typical else None,
@@ -65,14 +65,14 @@ async def answer(known: knowns.Known, asked: Mapping[str, Any], clock: clocks.Cl
 
 
 def overview(known: knowns.Known, now_s: float) -> list[dict[str, Any]]:
-    """Return how many fit of each class that runs most and of an unmeasured one, and what stops the next one.
+    """Return for the most frequent classes and an unmeasured one how many Pods fit, and what stops the next one.
 
-    It works on whole columns, as it reads every node for each class; what stops the next Pod is asked of some nodes.
+    It counts on whole columns, since it reads every node for each class; what stops the next Pod comes from a sample.
     """
     running: collections.Counter[str] = collections.Counter()
     for each in known.state.heard.values():
-        for name, said in (each.advertisement.classes or {}).items():
-            running[name] += said.pods
+        for name, capacity in (each.advertisement.classes or {}).items():
+            running[name] += capacity.pods
     for general in (messages.ANY_CLASS, messages.NEW_CLASS):
         running.pop(general, None)
     found = []
@@ -87,7 +87,7 @@ def overview(known: knowns.Known, now_s: float) -> list[dict[str, Any]]:
 
 
 def _stops_of_some(scores: cycles.Scores) -> str | None:
-    """Return what stops the next Pod on most of some nodes; None if there are no nodes."""
+    """Return what stops the next Pod most often in a sample of the nodes; None if there are no nodes."""
     slots = scores.view.present.nonzero()[0]
     rows = [scores.view.row(slot) for slot in slots[:: max(len(slots) // _ASKED_MOST, 1)].tolist()]
     asked = [_count_of_class(scores, row).stopped_by for row in rows]
@@ -117,7 +117,7 @@ def _is_by_peers(scores: cycles.Scores) -> bool:
 
 
 async def _counted(known: knowns.Known, kind: kinds.Kind, scores: cycles.Scores, clock: clocks.Clock) -> list[_Found]:
-    """Return every node by itself. Decisions are made between groups of nodes: each is as of when it is counted."""
+    """Count each node alone. Decisions run between groups of nodes, so each node is counted as of its group."""
     found: list[_Found] = []
     names = known.state.fleet.names()
     for begin in range(0, len(names), _NODES_AT_ONCE):
@@ -130,7 +130,7 @@ async def _counted(known: knowns.Known, kind: kinds.Kind, scores: cycles.Scores,
 
 
 def _count(known: knowns.Known, kind: kinds.Kind, scores: cycles.Scores, row: snapshot.NodeRow) -> _Found:
-    """Return one node: the tightest of its bounds, or why it is refused."""
+    """Count one node: by the tightest of its bounds, or 0 with why it is refused."""
     if not kind.is_typical:
         return _count_of_class(scores, row)
     threshold = scores.view.policy.threshold
@@ -151,7 +151,7 @@ def _count_of_class(scores: cycles.Scores, row: snapshot.NodeRow) -> _Found:
 
 
 def _rejection(scores: cycles.Scores, row: snapshot.NodeRow) -> decision.Rejection | None:
-    """Return why the node is refused; its score says whether it is, and quicker."""
+    """Return why the node is refused; its score shows faster whether it is."""
     return None if scores.values[row.slot] > scoring.REFUSED else scores.rejection(row)
 
 
@@ -162,7 +162,7 @@ def _tightest(bounds: list[room.Bound], threshold: float) -> room.Bound:
 def _found(
     scores: cycles.Scores, row: snapshot.NodeRow, fits: int, rejection: decision.Rejection | None, tightest: room.Bound
 ) -> _Found:  # fmt: skip
-    """Name the dimension or cap in place of the stages that say less: capacity, requests."""
+    """Return the count of one node; name the dimension or cap where the stage (capacity, requests) is less specific."""
     by_stage = rejection is not None and rejection.reason not in _BOUNDED
     return _Found(
         node=row.node.name,
@@ -183,7 +183,7 @@ class _Endless:
         self._is_done = False
 
     def take(self, now_s: float) -> queues.Waiting | None:
-        """Return one more, or None after the last."""
+        """Return one more Pod, or None after the last."""
         if self._is_done:
             return None
         self._made += 1
@@ -191,12 +191,12 @@ class _Endless:
         return queues.Waiting(pod=pod, demand=self._kind.demand, since_s=now_s)
 
     def park(self, waiting: queues.Waiting) -> None:
-        """Stop: it fits nowhere, and so does the next."""
+        """Stop: it fits nowhere, nor will the next."""
         self._is_done = True
 
 
 def _placed(known: knowns.Known, kind: kinds.Kind, scores: cycles.Scores) -> tuple[list[_Found], bool]:
-    """Return every node after the cycle has placed Pods of the kind for as long as it could; True if it could go on."""
+    """Place Pods of the kind while they fit, and count them per node; return True if more may fit."""
     view = scores.view
     most = min(max(_WORK_MOST // max(view.count, 1), _PLACED_LEAST), _PLACED_MOST)
     outcome = known.cycle.run(view, _Endless(kind), most=most)
@@ -215,7 +215,7 @@ def _placed(known: knowns.Known, kind: kinds.Kind, scores: cycles.Scores) -> tup
 
 
 def _after(row: snapshot.NodeRow, demand: demands.Demand, pods: int) -> snapshot.NodeRow:
-    """Return the node with so many more Pods of this demand."""
+    """Return the node with this many more Pods of the demand."""
     for _ in range(pods):
         row = row.with_pod(demand)
     return row

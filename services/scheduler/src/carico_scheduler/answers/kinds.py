@@ -1,10 +1,10 @@
-"""The kind of Pod that is asked about: one that is described, one like another, one of a class, the typical one."""
+"""The kind of Pod that is asked about: a described one, one like another Pod, one of a class, or the typical one."""
 
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from carico_core.domain import cluster, messages, pod_class
+from carico_core.domain import cluster, messages, names
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.answers import questions
@@ -19,19 +19,19 @@ class Kind:
 
     pod: cluster.Pod
     demand: demands.Demand
-    # What was asked for, in words; the class by which its cost is known, and whether any node has measured it.
+    # The question in words; the class that determines its cost, and whether any node has measured that class.
     of: str
     pod_class: str
     is_measured: bool
-    # The Pod that advertised capacities are in, in place of one of a class.
+    # True for the typical Pod, the unit of advertised capacity, instead of a Pod of a class.
     is_typical: bool = False
 
 
 def kind_of(known: knowns.Known, asked: Mapping[str, Any]) -> Kind:
-    """Return the kind of {"pod": object}, {"like": "namespace/name"} or {"class": name}; the typical one of {}."""
+    """Return the kind for {"pod": object}, {"like": "namespace/name"} or {"class": name}; the typical one for {}."""
     given = [name for name in ("pod", "like", "class") if asked.get(name) is not None]
     if len(given) > 1:
-        raise questions.BadQuestion(f"got {' and '.join(given)}, expected one of them at most")
+        raise questions.BadQuestion(f"got {' and '.join(given)}, expected at most one of them")
     if not given:
         found = kind(known, typical(messages.ANY_CLASS), "a typical Pod", messages.ANY_CLASS)
         return dataclasses.replace(found, is_typical=True)
@@ -40,25 +40,25 @@ def kind_of(known: knowns.Known, asked: Mapping[str, Any]) -> Kind:
         return kind(known, typical(name), f"a Pod of class {name}", name)
     pod = _like(known, questions.text_of(asked, "like")) if given == ["like"] else _parsed(asked["pod"])
     of = f"a Pod like {pod.key}" if given == ["like"] else f"the Pod {pod.key} as described"
-    return kind(known, pod._replace(node_name=None), of, pod_class.class_of(pod))
+    return kind(known, pod._replace(node_name=None), of, names.class_of(pod))
 
 
 def kind(known: knowns.Known, pod: cluster.Pod, of: str, named: str) -> Kind:
-    """Return the kind of this Pod, `of` in words, whose cost is that of the class `named`."""
+    """Return the kind of this Pod, described by `of`, with the cost of the class `named`."""
     measured = known.measured(named)
     demand = dataclasses.replace(known.state.demand_of(pod), pod_class=measured)
     return Kind(pod=pod, demand=demand, of=of, pod_class=named, is_measured=measured == named)
 
 
 def typical(named: str) -> cluster.Pod:
-    """Return a Pod that asks for nothing."""
+    """Return a Pod without constraints or requests."""
     return _parsed({"metadata": {"name": "typical"}, "spec": {"containers": [{"name": "main", "image": named}]}})
 
 
 def _parsed(described: object) -> cluster.Pod:
-    """Return the Pod of an object of the API, or of its spec alone. Raises `BadQuestion`."""
+    """Return the Pod of an API object, or of a spec alone. Raises `BadQuestion`."""
     if not isinstance(described, dict):
-        raise questions.BadQuestion(f'"pod": got {type(described).__name__}, expected a Pod as Kubernetes has it')
+        raise questions.BadQuestion(f'"pod": got {type(described).__name__}, expected a Kubernetes Pod')
     whole = described if "spec" in described else {"spec": described}
     metadata = whole.get("metadata")
     stamped = {
@@ -72,26 +72,26 @@ def _parsed(described: object) -> cluster.Pod:
 
 
 def _like(known: knowns.Known, named: str) -> cluster.Pod:
-    """Return the Pod of a name, with a namespace before it or not. Raises `BadQuestion`."""
+    """Return the Pod with this name, with or without a namespace. Raises `BadQuestion`."""
     key = named if "/" in named else f"default/{named}"
     pods = known.state.pods()
     found = next((each for each in pods if each.key == key), None)
     if found is None:
         near = questions.nearest(key, (each.key for each in pods))
-        raise questions.BadQuestion(f'"like": got {key}, expected a Pod that waits or runs{_hint(near)}')
+        raise questions.BadQuestion(f'"like": got {key}, expected a waiting or running Pod{_hint(near)}')
     return found
 
 
 def _class(known: knowns.Known, named: str) -> str:
-    """Return the class of a name, or of its last part where only one has that. Raises `BadQuestion`."""
+    """Return the class with this name, or with this last part if that is unique. Raises `BadQuestion`."""
     classes = known.classes()
     found = [each for each in classes if each == named] or [each for each in classes if each.endswith(f"/{named}")]
     if len(found) == 1:
         return found[0]
     near = sorted(found) if found else questions.nearest(named, classes) or sorted(classes)[: questions.NEAREST_MOST]
-    wanted = "one of those by its whole name" if found else "a class that a node has measured"
+    wanted = "the full name of one class" if found else "a class that a node has measured"
     raise questions.BadQuestion(f'"class": got {named!r}, expected {wanted}{_hint(near)}')
 
 
 def _hint(near: list[str]) -> str:
-    return f" (there is {', '.join(near[: questions.NEAREST_MOST])})" if near else ""
+    return f" (known: {', '.join(near[: questions.NEAREST_MOST])})" if near else ""

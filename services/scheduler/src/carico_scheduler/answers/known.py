@@ -12,7 +12,7 @@ from carico_scheduler.report import decisions
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The scheduler's live state, its records, and a cycle of our own, whose kept masks are no one else's."""
+    """The scheduler's live state, its records, and a cycle of its own, so that queries do not displace cached masks."""
 
     state: state.State
     log: decisions.Log
@@ -20,7 +20,7 @@ class Known:
     lease_s: float
 
     def advertisement(self, node: str) -> messages.Advertisement | None:
-        """Return what a node advertised last; None if nothing was heard of it."""
+        """Return the newest advertisement of a node; None if there is none."""
         heard = self.state.heard.get(node)
         return None if heard is None else heard.advertisement
 
@@ -30,9 +30,9 @@ class Known:
         return record is not None and record.is_placed and not record.is_bound
 
     def measured(self, pod_class: str) -> str:
-        """Return the class, where some node names it; else the one that stands for all that no node names.
+        """Return the class if some node names it, else the class that stands for all others.
 
-        What is free for a class is kept between cycles, and followed at each change: questions about made-up classes
+        The free room of a class is cached between cycles and updated at each change: questions about invented classes
         must not add to that.
         """
         return pod_class if self.is_named(pod_class) else messages.ANY_CLASS
@@ -46,7 +46,7 @@ class Known:
         return {name for each in self._named() for name in each} - {messages.ANY_CLASS, messages.NEW_CLASS}
 
     def view(self, now_s: float) -> snapshot.Snapshot:
-        """Return the fleet as it is; valid until its next change."""
+        """Return a snapshot of the fleet, valid until its next change."""
         return self.state.fleet.snapshot(now_s)
 
     def _named(self) -> Iterator[Mapping[str, messages.ClassCapacity]]:

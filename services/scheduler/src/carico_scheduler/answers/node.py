@@ -1,28 +1,28 @@
-"""Why a node's capacity is what it is: what it advertises, who holds room, and every bound on what is believed."""
+"""Why a node's capacity is what it is: what it advertises, which Pods have reserved room, and every bound."""
 
 import collections
 import math
 from collections.abc import Mapping
 from typing import Any
 
-from carico_core.domain import decision, messages, pod_class
+from carico_core.domain import decision, messages, names
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.answers import questions, room, standing
 from carico_scheduler.decide import cycle as cycles
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 
-# Asked about for all but what is free: constraints and requests it has none.
+# A Pod without constraints or requests: what stops it, stops any Pod.
 _TYPICAL = demands.Demand(pod_class=messages.ANY_CLASS)
 
 
 def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[str, Any]:
-    """Return everything that bears on the capacity of the node of {"node"}, as JSON. Raises `BadQuestion`."""
+    """Return everything that determines the capacity of the node of {"node"}, as JSON. Raises `BadQuestion`."""
     name, limit = questions.text_of(asked, "node"), questions.limit_of(asked)
     slot = known.state.fleet.slot_of(name)
     if slot is None:
-        said = known.advertisement(name)
-        why = "it advertises, but the API shows no such Node" if said else "the API shows no such Node"
+        advertised = known.advertisement(name)
+        why = "it advertises, but the API shows no such Node" if advertised else "the API shows no such Node"
         near = questions.nearest(name, known.state.fleet.names())
         return {"node": name, "known": False, "why": why, "nearest": near}
     view = known.view(now_s)
@@ -43,7 +43,7 @@ def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[
 
 
 def standing_of(row: snapshot.NodeRow) -> dict[str, bool]:
-    """Return whether the API lets the node have Pods at all, as JSON."""
+    """Return whether the node may get Pods by its API object, as JSON."""
     return {"ready": row.node.ready, "schedulable": not row.node.unschedulable and not row.node.deleting}
 
 
@@ -57,32 +57,32 @@ def _of_api(row: snapshot.NodeRow) -> dict[str, Any]:
     }
 
 
-def _of_advertisement(said: messages.Advertisement | None) -> dict[str, Any]:
-    if said is None:
+def _of_advertisement(advertised: messages.Advertisement | None) -> dict[str, Any]:
+    if advertised is None:
         return {"advertisement": None}
     return {
         "advertisement": {
-            "boot": said.boot,
-            "capacity": said.capacity,
-            "capacity_sd": said.capacity_sd,
-            "mode": said.mode.value,
-            "bottleneck": said.bottleneck,
-            "signal": said.signal,
-            "pods": said.pods,
-            "limit": said.limit,
-            "covers": len(said.covers),
-            "parts": dict(said.parts),
-            "direction": dict(said.direction),
+            "boot": advertised.boot,
+            "capacity": advertised.capacity,
+            "capacity_sd": advertised.capacity_sd,
+            "mode": advertised.mode.value,
+            "bottleneck": advertised.bottleneck,
+            "signal": advertised.signal,
+            "pods": advertised.pods,
+            "limit": advertised.limit,
+            "covers": len(advertised.covers),
+            "parts": dict(advertised.parts),
+            "direction": dict(advertised.direction),
         }
     }
 
 
 def _of_room(scores: cycles.Scores, row: snapshot.NodeRow, bounds: list[room.Bound]) -> dict[str, Any]:
-    """Return what is free for the typical Pod, what bounds it, and why the node takes none, if it does not."""
+    """Return what is free for the typical Pod, its bounds, and why the node takes none, if so."""
     tightest, threshold = bounds[0], scores.view.policy.threshold
     rejection = scores.rejection(row)
     if rejection is not None and rejection.reason is decision.Reason.CAPACITY:
-        # That is by the cost of an unmeasured class; the question is about the typical Pod.
+        # This refusal is for an unmeasured class; the question is about the typical Pod.
         rejection = None
     if rejection is None and room.typical_count(row, bounds, threshold) == 0:
         detail = f"{tightest.what}: {tightest.detail}"
@@ -98,7 +98,7 @@ def _of_room(scores: cycles.Scores, row: snapshot.NodeRow, bounds: list[room.Bou
 
 
 def _of_trust(row: snapshot.NodeRow, view: snapshot.Snapshot) -> dict[str, Any]:
-    """Return the longest that a Pod given to the node has stayed out of its advertisements, and what is allowed."""
+    """Return how long a Pod on the node has been missing from its advertisements, and how long it may be."""
     uncovered_s = view.now_s - row.uncovered_since_s
     return {
         "trust": {
@@ -111,15 +111,15 @@ def _of_trust(row: snapshot.NodeRow, view: snapshot.Snapshot) -> dict[str, Any]:
 
 
 def _of_pods(known: knowns.Known, name: str, now_s: float, limit: int) -> dict[str, Any]:
-    """Return who holds room that the node does not account for yet, and all Pods by class."""
+    """Return the Pods that the node does not account for yet, and all Pods by class."""
     by_class: collections.Counter[str] = collections.Counter()
     baseline = 0
     for pod in known.state.fleet.pod_counts.on(name):
         if known.state.baseline.includes(pod):
             baseline += 1
         else:
-            by_class[pod_class.class_of(pod)] += 1
-    held = [(claim, since_s) for claim, since_s in known.state.ledger.reservations() if claim.node == name]
+            by_class[names.class_of(pod)] += 1
+    held = [(claim, since_s) for claim, since_s in known.state.reservations.reserved() if claim.node == name]
     return {
         "placed": sum(by_class.values()) + baseline,
         "baseline_pods": baseline,
@@ -134,21 +134,21 @@ def _of_pods(known: knowns.Known, name: str, now_s: float, limit: int) -> dict[s
     }  # fmt: skip
 
 
-def _dimensions(row: snapshot.NodeRow, said: messages.Advertisement | None) -> list[dict[str, Any]]:
-    """Return per dimension: usage, baseline, cost of a Pod as learnt, headroom, and what reserved Pods take of it."""
+def _dimensions(row: snapshot.NodeRow, advertised: messages.Advertisement | None) -> list[dict[str, Any]]:
+    """Return per dimension: usage, baseline, learnt cost of a Pod, headroom, and what reserved Pods take of it."""
     offer = row.room.offer
-    if said is None or offer is None:
+    if advertised is None or offer is None:
         return []
     offered = dict(zip(offer.dimensions, zip(offer.headroom, row.room.taken, strict=True), strict=True))
     found = []
-    for name in dict.fromkeys([*said.usage, *offer.dimensions]):
+    for name in dict.fromkeys([*advertised.usage, *offer.dimensions]):
         free, taken = offered.get(name, (None, None))
         found.append(
             {
                 "name": name,
-                "usage": said.usage.get(name),
-                "baseline": _estimate(said.baseline.get(name)),
-                "cost": _estimate(said.cost.get(name)),
+                "usage": advertised.usage.get(name),
+                "baseline": _estimate(advertised.baseline.get(name)),
+                "cost": _estimate(advertised.cost.get(name)),
                 "headroom": free,
                 "reserved": taken,
             }
@@ -160,16 +160,16 @@ def _estimate(found: messages.Estimate | None) -> dict[str, float] | None:
     return None if found is None else {"mean": found.mean, "sd": found.sd}
 
 
-def _classes(row: snapshot.NodeRow, said: messages.Advertisement | None, limit: int) -> list[dict[str, Any]]:
-    """Return for each class that the node names the cautious cost of a Pod, how many fit, and what bounds them."""
-    if said is None or said.classes is None:
+def _classes(row: snapshot.NodeRow, advertised: messages.Advertisement | None, limit: int) -> list[dict[str, Any]]:
+    """Return for each class that the node names the cautious cost of a Pod, how many fit, and the tightest bound."""
+    if advertised is None or advertised.classes is None:
         return []
     found = []
-    for name, each in list(said.classes.items())[:limit]:
+    for name, each in list(advertised.classes.items())[:limit]:
         bounds = room.bounds(row, demands.Demand(pod_class=name))
         found.append(
             {
-                # "?": any class that is not measured; "*": all classes, where the agent keeps one cost for all.
+                # "?": any unmeasured class; "*": all classes, if the agent keeps one cost for all.
                 "class": name,
                 "pods": each.pods,
                 "cost_plus": dict(each.cost_plus),

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from carico_core.domain import cluster, decision, pod_class
+from carico_core.domain import cluster, decision, names
 from carico_core.wire import messages as wire
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.answers import questions, standing
@@ -15,11 +15,11 @@ from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.report import explain
 
-_UNRECORDED = "bound, and no record of it is kept here: it is older than those, or was not placed by CARICO"
+_UNRECORDED = "bound, but without a decision record here: it was bound earlier, or not by CARICO"
 
 
 class Standing(enum.StrEnum):
-    """Where a Pod is on its way. ELSEWHERE: it names another scheduler. ENDED: it is no longer to be placed."""
+    """How far a Pod's scheduling has got. ELSEWHERE: it names another scheduler. ENDED: it will not be placed."""
 
     BOUND = "bound"
     BINDING = "binding"
@@ -31,7 +31,7 @@ class Standing(enum.StrEnum):
 
 
 def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[str, Any]:
-    """Return everything that bears on the Pod of {"namespace", "pod"}, as JSON. Raises `BadQuestion`."""
+    """Return everything that determines the placement of {"namespace", "pod"}, as JSON. Raises `BadQuestion`."""
     namespace, name = questions.pod_of(asked)
     limit = questions.limit_of(asked)
     record = known.log.latest(namespace, name)
@@ -39,7 +39,7 @@ def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[
     if pod is None:
         return {"namespace": namespace, "pod": name, **_absent(known, namespace, name, record)}
     if record is not None and record.uid != pod.uid:
-        # Of an earlier Pod of this name.
+        # It is about an earlier Pod of this name.
         record = None
     kept = known.state.records.find(pod.uid)
     found, waiting = _standing(known, pod), None if kept is None else kept.waiting
@@ -54,14 +54,14 @@ def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[
 
 
 def _absent(known: knowns.Known, namespace: str, name: str, record: decision.Decision | None) -> dict[str, Any]:
-    """Return what is said of a Pod that the API does not show, or shows as ended."""
+    """Return the answer about a Pod that the API does not show, or that has ended."""
     if record is not None:
-        why = "it has ended or was removed; the record is of its last decision"
+        why = "it has ended or was removed; the record shows its last decision"
         return {"state": Standing.ENDED.value, "node": record.node, "why": why, **_of_record(record)}
     pods = known.state.pods()
     elsewhere = [each.namespace for each in pods if each.name == name]
     near = questions.nearest(name, (each.name for each in pods if each.namespace == namespace))
-    why = "no Pod of this name is to be placed or runs, and no decision about it is remembered"
+    why = "no Pod of this name waits or runs, and no decision about one is remembered"
     return {
         "state": Standing.UNKNOWN.value, "node": None, "why": why, "nearest": near,
         "namespaces": elsewhere[: questions.NEAREST_MOST], **_of_record(None),
@@ -91,14 +91,14 @@ def _of_pod(known: knowns.Known, pod: cluster.Pod, found: Standing) -> dict[str,
         "uid": pod.uid,
         "state": found.value,
         "node": claim.node if claim is not None else pod.node_name,
-        # None: it has no node, or the API shows no such Node.
+        # None if it has no node, or the API shows no such Node.
         "node_ready": None if slot is None else known.state.fleet.row(slot).node.ready,
         "phase": pod.phase,
-        "class": pod_class.class_of(pod),
+        "class": names.class_of(pod),
         "scheduler": pod.scheduler_name,
         "priority": pod.priority,
-        # False: its node does not account for it yet, and it is reserved.
-        "covered": None if claim is None or claim.is_baseline else not known.state.ledger.is_reserved(claim),
+        # False: its node does not account for it yet, so it is reserved.
+        "covered": None if claim is None or claim.is_baseline else not known.state.reservations.is_reserved(claim),
     }
 
 
@@ -106,7 +106,7 @@ def _why(
     known: knowns.Known, pod: cluster.Pod, found: Standing, record: decision.Decision | None, scores: cycles.Scores,
     waiting: queues.Waiting | None,
 ) -> str:  # fmt: skip
-    """Return one line that says why."""
+    """Return the reason in one line."""
     match found:
         case Standing.BOUND:
             return record.message if record is not None else _UNRECORDED
@@ -114,22 +114,20 @@ def _why(
             return "a node is chosen; the API has not confirmed it yet"
         case Standing.ELSEWHERE:
             named = f"schedulerName: {cluster.SCHEDULER_NAME}"
-            return (
-                f"it is for scheduler {pod.scheduler_name!r}; a Pod that is created with `{named}` is placed by CARICO"
-            )
+            return f"it names scheduler {pod.scheduler_name!r}; CARICO places Pods that are created with `{named}`"
         case Standing.GATED:
-            return f"not looked at before its scheduling gates are gone: {', '.join(pod.scheduling_gates)}"
+            return f"not scheduled until its scheduling gates are removed: {', '.join(pod.scheduling_gates)}"
         case Standing.ENDED:
             return "it is being deleted"
     if not standing.feasible(scores):
         return explain.why_unplaced(scores.refused, scores.view.count, explain.candidates_of(scores, scores.seen()))
     if waiting is not None and known.state.queue.due_s(pod.uid) is not None:
-        return "there is room for it; it rests after a bind that failed"
-    return "there is room for it: it is next, or was too late for this cycle"
+        return "there is room for it; it waits for a backoff after a failed bind"
+    return "there is room for it: it is placed in the next cycle"
 
 
 def _of_record(record: decision.Decision | None) -> dict[str, Any]:
-    """Return the record, and what the chosen node had advertised."""
+    """Return the decision record, and what the chosen node had advertised."""
     if record is None:
         return {"decision": None, "acted_on": None}
     chosen = next((each for each in record.candidates if each.node == record.node), None)
@@ -149,13 +147,13 @@ def _of_wait(known: knowns.Known, waiting: queues.Waiting | None, now_s: float) 
     return {
         "attempts": waiting.attempts,
         "waited_s": questions.finite(max(now_s - waiting.since_s, 0.0)),
-        # None: as soon as something changes that could help it.
+        # None: as soon as a change could help it.
         "next_try_s": None if due_s is None else questions.finite(max(due_s - now_s, 0.0)),
     }
 
 
 def _of_nodes(scores: cycles.Scores, limit: int, lease_s: float) -> dict[str, Any]:
-    """Return every node's score or refusal for this Pod; for one more like it if it has its node."""
+    """Return every node's score or refusal for this Pod, or for one more like it if it is already placed."""
     view: snapshot.Snapshot = scores.view
     return {
         "threshold": view.policy.threshold,

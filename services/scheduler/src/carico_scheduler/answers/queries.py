@@ -1,6 +1,6 @@
-"""What the scheduler answers when asked on the bus: JSON in, JSON out. Queries only; nothing changes by them.
+"""The scheduler's queries on the bus: JSON in, JSON out, without effect on the state.
 
-Only who leads answers: a standby knows of no decision, and its reservations may be behind.
+Only the leader answers: a standby knows no decisions, and its reservations may be behind.
 """
 
 import dataclasses
@@ -19,13 +19,13 @@ Handler: TypeAlias = Callable[[bytes], Awaitable[bytes]]
 
 
 class NotLeading(errors.CaricoError):
-    """A question that came just as another scheduler took over."""
+    """A query that arrived just as another scheduler took over."""
 
     def __init__(self, leader: str) -> None:
-        super().__init__(f"this scheduler is a standby and does not answer: {leader} leads; ask again")
+        super().__init__(f"this scheduler is a standby and does not answer; {leader} leads: ask again")
 
 
-async def _not_at_all() -> None:
+async def _never_silent() -> None:
     pass
 
 
@@ -35,12 +35,12 @@ class Answers:
 
     known: known.Known
     clock: clocks.Clock
-    # Who leads, where it is another; None where this one does.
+    # Returns who leads, if it is another scheduler; None if this one does.
     led_by: Callable[[], str | None] = lambda: None
-    # What is lacking of the API: what is said rests on what was last seen of it.
+    # Returns why collections of the API are not known: answers then rest on their last known state.
     away: Callable[[], Mapping[str, str]] = dict
-    # How long the API has said nothing, where it does not answer any more.
-    silent_s: Callable[[], Awaitable[float | None]] = _not_at_all
+    # Returns for how long the API has been silent; None while it answers.
+    silent_s: Callable[[], Awaitable[float | None]] = _never_silent
 
     def endpoints(self) -> dict[str, Handler]:
         """Return the handlers by verb."""
@@ -55,7 +55,7 @@ class Answers:
         return {verb: self._leading(handler) for verb, handler in verbs.items()}
 
     async def pod_explain(self, payload: bytes) -> bytes:
-        """Return why the Pod of {"namespace", "pod"} is where it is, or waits, with every node ("limit" of them)."""
+        """Return why the Pod of {"namespace", "pod"} is where it is, or waits, with up to "limit" nodes."""
         return await self._dump(pod.answer(self.known, questions.parse(payload), self.clock.monotonic_s()))
 
     async def node_explain(self, payload: bytes) -> bytes:
@@ -75,7 +75,7 @@ class Answers:
         return b'{"found":true,"decision":' + wire.encode_decision(found) + b"}"
 
     async def reservations_list(self, payload: bytes) -> bytes:
-        """Return every Pod that is placed and that its node does not account for yet, by node."""
+        """Return every placed Pod that its node does not account for yet, by node."""
         now_s = self.clock.monotonic_s()
         rows = [
             {
@@ -85,12 +85,12 @@ class Answers:
                 "age_s": round(now_s - since_s, 3),
                 "binding": self.known.is_binding(claim.uid),
             }
-            for claim, since_s in self.known.state.ledger.reservations()
+            for claim, since_s in self.known.state.reservations.reserved()
         ]
         return orjson.dumps({"reservations": rows})
 
     async def capacity_list(self, payload: bytes) -> bytes:
-        """Return every node with what it advertises, what is reserved, and what is free by the cycle's rules."""
+        """Return for every node what it advertises, what is reserved, and what is free by the cycle's rules."""
         view = self.known.state.fleet.snapshot(self.clock.monotonic_s())
         rows: list[dict[str, Any]] = []
         for name in sorted(self.known.state.fleet.names()):
@@ -116,7 +116,7 @@ class Answers:
         return orjson.dumps({"nodes": rows})
 
     def _leading(self, handler: Handler) -> Handler:
-        """Return the handler, for as long as this one leads."""
+        """Return the handler, which raises `NotLeading` while another scheduler leads."""
 
         async def answer(payload: bytes) -> bytes:
             leader = self.led_by()

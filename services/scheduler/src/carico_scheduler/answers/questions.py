@@ -1,4 +1,4 @@
-"""Questions as they come from the bus: JSON objects, read with the path of what is wrong in them."""
+"""Queries as they arrive from the bus: JSON objects; errors name the wrong field."""
 
 import difflib
 import heapq
@@ -11,20 +11,20 @@ import orjson
 
 from carico_core.domain import errors
 
-# Rows of an answer: a page of text by default; at most what fits into one message of the bus (1 MiB) by far.
+# Rows of an answer: by default a page of text; the maximum is far below one bus message (1 MiB).
 LIMIT = 100
 LIMIT_MOST = 1000
 NEAREST_MOST = 5
-# Names that are compared letter by letter; of more, those that begin as the one asked for.
+# Names that are compared letter by letter: those with the longest common prefix.
 _COMPARED_MOST = 200
 
 
 class BadQuestion(errors.CaricoError):
-    """A question that lacks what it needs; the answer says what."""
+    """A query that is malformed; the message states what was expected."""
 
 
 def parse(payload: bytes) -> dict[str, Any]:
-    """Return the question. Raises `BadQuestion`."""
+    """Return the parsed query. Raises `BadQuestion`."""
     try:
         asked = orjson.loads(payload or b"{}")
     except orjson.JSONDecodeError as error:
@@ -35,7 +35,7 @@ def parse(payload: bytes) -> dict[str, Any]:
 
 
 def pod_of(asked: Mapping[str, Any]) -> tuple[str, str]:
-    """Return namespace and name of the Pod that is asked about. Raises `BadQuestion`."""
+    """Return namespace and name of the Pod in question. Raises `BadQuestion`."""
     namespace, pod = asked.get("namespace", "default"), asked.get("pod")
     if not isinstance(namespace, str) or not isinstance(pod, str):
         raise BadQuestion('expected {"namespace": "default", "pod": "NAME"}')
@@ -43,7 +43,7 @@ def pod_of(asked: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def text_of(asked: Mapping[str, Any], name: str) -> str:
-    """Return a field that must be there. Raises `BadQuestion`."""
+    """Return a required field. Raises `BadQuestion`."""
     found = asked.get(name)
     if not isinstance(found, str) or not found:
         raise BadQuestion(f'expected {{"{name}": "NAME"}}')
@@ -51,7 +51,7 @@ def text_of(asked: Mapping[str, Any], name: str) -> str:
 
 
 def limit_of(asked: Mapping[str, Any]) -> int:
-    """Return how many rows are wanted. Raises `BadQuestion`."""
+    """Return the maximum number of rows. Raises `BadQuestion`."""
     found = asked.get("limit", LIMIT)
     if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= LIMIT_MOST:
         raise BadQuestion(f'"limit": got {found!r}, expected 0 to {LIMIT_MOST}')
@@ -59,7 +59,7 @@ def limit_of(asked: Mapping[str, Any]) -> int:
 
 
 def nearest(name: str, names: Iterable[str]) -> list[str]:
-    """Return the names most like one that is not among them, best first.
+    """Return the names most similar to one that is not among them, best first.
 
     >>> nearest("helo-1", ["hello-1", "web"])
     ['hello-1']
@@ -69,10 +69,10 @@ def nearest(name: str, names: Iterable[str]) -> list[str]:
 
 
 def _shared(one: str, other: str) -> int:
-    """Return how many letters both begin with."""
+    """Return the length of the common prefix."""
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def finite(value: float) -> float | None:
-    """Return the number as JSON has it: None if it is not finite."""
+    """Return the number for JSON: rounded, and None if it is not finite."""
     return round(value, 4) if math.isfinite(value) else None

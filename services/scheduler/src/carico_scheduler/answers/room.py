@@ -1,4 +1,4 @@
-"""What bounds the Pods of one kind that a node takes: each bound in Pods, with its reason in words, tightest first."""
+"""The bounds on Pods of one kind that a node takes: each in Pods, with its reason in words, tightest first."""
 
 import dataclasses
 import functools
@@ -10,9 +10,9 @@ from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.rules.filters import requests
 
-# Sums of floats: a node with room for exactly one more must not be found to have room for none.
+# For rounding in sums of floats: a node with room for exactly one more Pod must not be counted as full.
 SLACK = 1e-9
-# What a bound is called besides a dimension ("cpu") or a requested resource ("requests.cpu").
+# Names of bounds, in addition to dimensions ("cpu") and requested resources ("requests.cpu").
 CAPACITY, LIMIT, POD_LIMIT, PODS_PER_CORE = "capacity", "limit", "pod_limit", "pods_per_core"
 
 # Resources of Kubernetes that are counted in bytes: https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/
@@ -22,15 +22,15 @@ _pods = functools.partial(amounts.plural, what="Pod")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """One bound: `pods` more of the kind. `is_believed`: it counts down to the threshold of the policy, not to 0.
+    """One bound: `pods` more of the kind. `has_threshold`: the policy's threshold applies, as to advertised capacity.
 
-    `say` makes its words, of which few are ever shown.
+    `say` formats its words, of which few are ever shown.
     """
 
     what: str
     pods: float
     say: Callable[[], str]
-    is_believed: bool = True
+    has_threshold: bool = True
 
     @property
     def detail(self) -> str:
@@ -38,12 +38,12 @@ class Bound:
         return self.say()
 
     def count(self, threshold: float) -> int:
-        """Return whole Pods that this bound allows.
+        """Return how many whole Pods this bound allows.
 
         >>> Bound(what="cpu", pods=2.5, say=str).count(1.0), Bound(what="cpu", pods=0.9, say=str).count(1.0)
         (2, 0)
         """
-        least = threshold if self.is_believed else 1.0
+        least = threshold if self.has_threshold else 1.0
         return max(math.floor(self.pods - least + SLACK) + 1, 0)
 
     def row(self) -> dict[str, object]:
@@ -56,14 +56,14 @@ def bounds(row: snapshot.NodeRow, demand: demands.Demand) -> list[Bound]:
     return _sorted([*_dimensions(row, demand.pod_class), *_caps(row), *_requests(row, demand)])
 
 
-def typical_bounds(row: snapshot.NodeRow, said: messages.Advertisement | None) -> list[Bound]:
-    """Return the bounds on typical Pods, in which capacity is advertised: a mixture of what runs in the cluster."""
+def typical_bounds(row: snapshot.NodeRow, advertised: messages.Advertisement | None) -> list[Bound]:
+    """Return the bounds on typical Pods, the unit of advertised capacity: a mixture of the Pods in the cluster."""
     found = _caps(row)
-    if said is not None and row.is_advertised:
+    if advertised is not None and row.is_advertised:
         reserved = f", {row.reserved} reserved" if row.reserved else ""
         found.append(
             Bound(
-                what=said.bottleneck or CAPACITY, pods=row.capacity - row.reserved,
+                what=advertised.bottleneck or CAPACITY, pods=row.capacity - row.reserved,
                 say=lambda: f"capacity {round(row.capacity, 2):g} advertised{reserved}",
             )
         )  # fmt: skip
@@ -71,7 +71,7 @@ def typical_bounds(row: snapshot.NodeRow, said: messages.Advertisement | None) -
 
 
 def typical_count(row: snapshot.NodeRow, bounds: list[Bound], threshold: float) -> int:
-    """Return whole typical Pods that fit; an empty node takes one if its own capacity allows (`headroom.NodeRoom`)."""
+    """Return how many typical Pods fit; an empty node takes one if its capacity allows it (`headroom.NodeRoom`)."""
     is_empty = row.pods == 0 and row.reserved == 0
     least = int(is_empty and row.typical_free() >= threshold)
     return max(min(each.count(threshold) for each in bounds), least)
@@ -82,7 +82,7 @@ def _sorted(found: list[Bound]) -> list[Bound]:
 
 
 def _dimensions(row: snapshot.NodeRow, pod_class: str) -> list[Bound]:
-    """Return what is free per dimension over what one Pod costs there."""
+    """Return the bound of each dimension: what is free over what one Pod costs."""
     room, offer = row.room, row.room.offer
     if offer is None:
         return []
@@ -96,7 +96,7 @@ def _dimensions(row: snapshot.NodeRow, pod_class: str) -> list[Bound]:
 
 
 def _say_dimension(name: str, free: float, reserved: float, cost: float) -> str:
-    """Return what is free, and what a Pod costs of it.
+    """Return the words of a dimension: what is free, and what a Pod costs.
 
     >>> _say_dimension("cpu", 2.75, 1.31, 1.31), _say_dimension("memory", 9.5e9, 0.0, 4.33e8)
     ('2.75 tasks free, 1.31 of it reserved, 1.31 a Pod', '9.5 GB free, 433 MB a Pod')
@@ -106,13 +106,13 @@ def _say_dimension(name: str, free: float, reserved: float, cost: float) -> str:
 
 
 def _in_one_unit(first: str, *more: str) -> list[str]:
-    """Return the amounts; the unit of the first is not said again."""
+    """Return the amounts, with the unit only at the first."""
     unit = first.partition(" ")[2]
     return [first, *(each.removesuffix(f" {unit}") for each in more)]
 
 
 def _caps(row: snapshot.NodeRow) -> list[Bound]:
-    """Return what bounds a node whatever it advertises."""
+    """Return the bounds that do not depend on headroom."""
     room, cores = row.room, row.node.allocatable_cores
     found = [
         Bound(
@@ -139,11 +139,11 @@ def _caps(row: snapshot.NodeRow) -> list[Bound]:
 
 
 def _requests(row: snapshot.NodeRow, demand: demands.Demand) -> list[Bound]:
-    """Return what is not requested yet, over what one Pod requests."""
+    """Return the bound of each requested resource: what is unrequested over what one Pod requests."""
     asked = [(name, amount, float(requests.left(row, name))) for name, amount in demand.requests]
     return [
         Bound(
-            what=f"requests.{name}", pods=left / amount, is_believed=False,
+            what=f"requests.{name}", pods=left / amount, has_threshold=False,
             say=functools.partial(_say_request, name, left, amount),
         )
         for name, amount, left in asked
@@ -151,7 +151,7 @@ def _requests(row: snapshot.NodeRow, demand: demands.Demand) -> list[Bound]:
 
 
 def _say_request(name: str, left: float, amount: float) -> str:
-    """Return what is not requested yet, and what a Pod requests of it.
+    """Return the words of a resource: what is unrequested, and what a Pod requests.
 
     >>> _say_request("cpu", 1.5, 0.25), _say_request("ephemeral-storage", 3.2e10, 1e9)
     ('1.5 cores not requested yet, 0.25 a Pod', '32.0 GB not requested yet, 1.0 a Pod')

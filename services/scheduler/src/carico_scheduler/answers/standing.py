@@ -1,4 +1,4 @@
-"""The nodes for one demand at this moment: best first, those refused last, each with its reason."""
+"""The nodes for one demand at this moment: best first, refused ones last, each with its reason."""
 
 import math
 
@@ -15,10 +15,10 @@ from carico_scheduler.rules import preferences
 
 
 def best_first(scores: cycles.Scores) -> list[int]:
-    """Return the slots of all nodes: by score, and where they are refused by what is free."""
+    """Return the slots of all nodes, by score, and refused ones by what is free."""
     view = scores.view
     slots = view.present.nonzero()[0]
-    # -inf where nothing is advertised: a refused node that says nothing comes last.
+    # -inf for nodes that do not advertise, which come last among the refused.
     free = view.free(scores.demand.pod_class)[slots]
     order = np.lexsort((-free, -scores.values[slots]))
     found: list[int] = slots[order].tolist()
@@ -47,22 +47,22 @@ def candidates(scores: cycles.Scores, limit: int, lease_s: float) -> list[dict[s
 
 def candidate(scores: cycles.Scores, row: snapshot.NodeRow, score: float, lease_s: float) -> dict[str, object]:
     """Return one node as JSON: how many Pods of this kind it takes, and why it is refused."""
-    said = explain.candidate_of(scores, row, score)
+    found = explain.candidate_of(scores, row, score)
     free = row.free(scores.demand.pod_class)
     return {
-        "node": said.node,
+        "node": found.node,
         **heard(row, scores.view.now_s, lease_s),
-        "capacity": None if said.capacity is None else questions.finite(said.capacity),
+        "capacity": None if found.capacity is None else questions.finite(found.capacity),
         "reserved": row.reserved,
         "free": questions.finite(free),
-        "rejected_by": refused(said.rejection),
+        "rejected_by": refused(found.rejection),
         "score": None,
         "parts": None,
     }
 
 
 def heard(row: snapshot.NodeRow, now_s: float, lease_s: float) -> dict[str, object]:
-    """Return how old the node's advertisement is."""
+    """Return the age of the node's advertisement, as JSON."""
     age_s = now_s - row.sampled_s
     return {
         "freshness": freshness.classify(age_s, lease_s=lease_s).value,
@@ -72,16 +72,16 @@ def heard(row: snapshot.NodeRow, now_s: float, lease_s: float) -> dict[str, obje
 
 
 def refused(found: decision.Rejection | None) -> dict[str, str] | None:
-    """Return a refusal as JSON: the stage, what that means, and the detail; None if there is none."""
+    """Return a refusal as JSON: the stage, its meaning, and the detail; None if there is none."""
     if found is None:
         return None
     return {"stage": found.reason.value, "means": explain.phrase(found.reason), "detail": found.detail}
 
 
 def _parts(scores: cycles.Scores, row: snapshot.NodeRow, met: dict[str, snapshot.Floats]) -> dict[str, object]:
-    """Return what the score is made of: that of room, and from 0 to 1 how far each kind of preference is met."""
+    """Return the parts of a score: that of room, and how far each kind of preference is met, from 0 to 1."""
     room = float(scores.stages.scorer.score(row, scores.demand))
     return {
         "room": questions.finite(room),
-        "wishes": {kind: questions.finite(float(values[row.slot])) for kind, values in met.items()},
+        "preferences": {kind: questions.finite(float(values[row.slot])) for kind, values in met.items()},
     }

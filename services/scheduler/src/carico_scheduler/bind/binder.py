@@ -1,10 +1,10 @@
-"""Binds Pods to the nodes chosen for them: several at a time, each exactly once, and none in doubt for good.
+"""Binds Pods to the nodes chosen for them: several at a time, each exactly once, and none in doubt forever.
 
-The API decides: a bind names the Pod's UID, and a second one is refused. Where an answer is missing or says conflict,
-the API is asked for the Pod until it answers or the watch shows the outcome; meanwhile its reservation stays and no
-other node is tried. A bind in doubt takes one of the places for binds under way and stops no other.
+The API decides: a bind names the Pod's UID, and a second one is refused. If an answer is missing or reports a conflict,
+the API is asked for the Pod until it answers or the watch shows the outcome; meanwhile the reservation stays and no
+other node is tried. A bind in doubt occupies one of the places for binds under way and stops no other bind.
 
-A bind belongs to the term of leadership in which it was decided: it is not sent in another.
+A bind belongs to the term of leadership in which it was decided: it is not sent in another term.
 """
 
 import asyncio
@@ -25,19 +25,19 @@ from carico_scheduler.report import decisions
 Step: TypeAlias = Callable[[], Awaitable[None]]
 ASK_FIRST_S = 0.1
 ASK_MOST_S = 2.0
-# Longer than a watch can be silent without being noticed (45 s): had the bind landed, the watch would have shown it.
+# Longer than a watch can be silent unnoticed (45 s): if the bind had succeeded, the watch would have shown it.
 ASK_WITHIN_S = 60.0
 
 
 class Fate(enum.StrEnum):
-    """How a bind came out."""
+    """The outcome of a bind."""
 
     BOUND = "bound"
-    # Bound by someone else; `Result.pod` is the Pod.
+    # Bound to another node, by another scheduler; `Result.pod` is the Pod.
     ELSEWHERE = "elsewhere"
-    # Not bound: it may wait again.
+    # Not bound: it waits again.
     UNBOUND = "unbound"
-    # Deleted, or replaced by another Pod of its name.
+    # Not found, or replaced by another Pod of its name: it waits again until the watch shows that it is gone.
     GONE = "gone"
     # The watch showed the outcome before the API answered.
     SETTLED = "settled"
@@ -46,11 +46,11 @@ class Fate(enum.StrEnum):
 
 
 class Withheld(errors.CaricoError):
-    """A bind that was not sent: the term of leadership in which it was decided is over."""
+    """A bind that was not sent: its term of leadership is over."""
 
 
 class Settled(errors.CaricoError):
-    """A bind that was not sent: the Pod is bound or gone."""
+    """A bind that was not sent: the Pod is already bound or gone."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,13 +66,13 @@ class Bind:
     facts: decisions.Facts
     # Called once with the outcome.
     on_result: Callable[["Result"], None]
-    # Has to have returned before the bind is sent; where it raises, the Pod is not bound.
+    # Must return before the bind is sent; if it raises, the Pod is not bound.
     prepare: Step | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Result:
-    """The outcome of one bind. `pod` is the Pod where the API was asked for it."""
+    """The outcome of one bind. `pod` is the Pod as the API returned it, if it was asked."""
 
     bind: Bind
     fate: Fate
@@ -83,12 +83,12 @@ class Result:
 
     @property
     def uid(self) -> str:
-        """The UID of the Pod that was to be bound."""
+        """The UID of the Pod."""
         return self.bind.pod.uid
 
     @property
     def node(self) -> str:
-        """The node that it was to be bound to."""
+        """The node that was chosen."""
         return self.bind.node
 
 
@@ -96,10 +96,10 @@ class Pods(Protocol):
     """The records of the Pods."""
 
     def send(self, uid: str, attempt: int) -> bool:
-        """Note that the bind is about to be sent. False where it must not be."""
+        """Note that the bind is about to be sent. Return False if it must not be."""
 
     def is_open(self, uid: str, attempt: int) -> bool:
-        """True while it is not known what became of this decision."""
+        """Return True while the outcome of this decision is not known."""
 
 
 class Binder:
@@ -125,20 +125,20 @@ class Binder:
         self._timeout_s = timeout_s
         self._term = term
         self._tasks: set[asyncio.Task[None]] = set()
-        # Those of them that wait for what must come before the bind; they may wait for minutes, and take no place.
+        # Those of them that are in `prepare`, possibly for minutes; they occupy no place.
         self._preparing: set[asyncio.Task[None]] = set()
-        # Binds that the API has not answered.
+        # Binds without an answer from the API.
         self._doubtful: set[Bind] = set()
         self._fault: BaseException | None = None
 
     @property
     def fault(self) -> BaseException | None:
-        """What `on_result` raised, the first time it did; None so far. The outcome of its bind is lost then."""
+        """The first exception of `on_result`, after which the outcome of its bind is lost; None if there was none."""
         return self._fault
 
     @property
     def room(self) -> int:
-        """How many binds may be begun now."""
+        """How many binds may be started now."""
         return self._most - len(self._tasks) + len(self._preparing)
 
     @property
@@ -147,17 +147,22 @@ class Binder:
         return len(self._tasks)
 
     @property
+    def is_idle(self) -> bool:
+        """True while no bind has been sent whose outcome is not known."""
+        return len(self._tasks) == len(self._preparing)
+
+    @property
     def doubtful_count(self) -> int:
-        """Binds whose outcome is not known because the API does not answer."""
+        """Binds whose outcome is unknown because the API does not answer."""
         return len(self._doubtful)
 
     @property
     def is_stalled(self) -> bool:
-        """True where binds without an answer have taken every place: no other can begin."""
+        """True if binds without an answer occupy every place, so that no other can start."""
         return len(self._doubtful) >= self._most
 
     def start(self, bind: Bind) -> None:
-        """Begin a bind, once its `prepare` has returned."""
+        """Start a bind, which is sent once its `prepare` has returned."""
         task = asyncio.create_task(self._bind(bind), name=f"bind {bind.pod.key}")
         self._tasks.add(task)
         if bind.prepare is not None:
@@ -167,7 +172,7 @@ class Binder:
     async def drain(self, timeout_s: float) -> int:
         """Wait for the binds under way; return how many were still in doubt after `timeout_s`."""
         for task in list(self._preparing):
-            # Nothing is in doubt about them: no bind was sent.
+            # They are not in doubt: no bind was sent.
             self._tasks.discard(task)
             task.cancel()
         if self._tasks:
@@ -179,7 +184,7 @@ class Binder:
         return len(left)
 
     def _end(self, task: asyncio.Task[None]) -> None:
-        """Keep what a task raised: the tasks are not awaited, and it would be lost with its Pod."""
+        """Keep the exception of a task: the tasks are not awaited, so it would be lost with its Pod."""
         self._tasks.discard(task)
         self._preparing.discard(task)
         if not task.cancelled() and self._fault is None:
@@ -195,11 +200,11 @@ class Binder:
                 if current is not None:
                     self._preparing.discard(current)
             result = await self._attempt(bind)
-        except Exception as error:  # the boundary of one Pod: whatever happened, it is not lost
+        except Exception as error:  # the boundary of one Pod: whatever happened, the Pod is not lost
             result = _result(bind, Fate.UNBOUND, detail=f"{type(error).__name__}: {error}")
         finally:
             self._doubtful.discard(bind)
-        # Makes room before the outcome is reported, so that its receiver finds it.
+        # Free the place before the outcome is reported, so that its receiver can use it.
         if current is not None:
             self._tasks.discard(current)
             self._preparing.discard(current)
@@ -231,12 +236,12 @@ class Binder:
         if self._term() != bind.term:
             raise Withheld("not sent: another scheduler may lead by now")
         if not self._pods.send(bind.pod.uid, bind.attempt):
-            raise Settled("not sent: the watch showed the Pod bound, or gone")
+            raise Settled("not sent: the watch showed that the Pod is bound or gone")
 
     async def _ask(self, bind: Bind, *, detail: str, is_conflict: bool) -> Result:
-        """Ask the API what has become of the Pod, until it answers or the watch shows it.
+        """Ask the API for the Pod until it answers or the watch shows the outcome.
 
-        Where the API answers others but not this, it is given up after a while: the watch shows the Pod without a node.
+        If the watch works and only this request fails, give up after a while: the watch shows the Pod without a node.
         """
         backoff = list_watch.Backoff(first_s=ASK_FIRST_S, most_s=ASK_MOST_S, rng=self._rng)
         until_s = self._clock.monotonic_s() + ASK_WITHIN_S
@@ -249,7 +254,7 @@ class Binder:
             except (errors.ApiError, errors.ApiUnavailable) as error:
                 self._doubtful.add(bind)
                 if self._clock.monotonic_s() >= until_s and self._term() is not None:
-                    return _result(bind, Fate.UNBOUND, detail=f"{detail}; and then: {error}", is_conflict=is_conflict)
+                    return _result(bind, Fate.UNBOUND, detail=f"{detail}; then: {error}", is_conflict=is_conflict)
                 await asyncio.sleep(backoff.next_s())
                 continue
             return _read(bind, found, detail=detail, is_conflict=is_conflict)
@@ -257,7 +262,7 @@ class Binder:
 
 
 def _read(bind: Bind, found: Any, *, detail: str, is_conflict: bool) -> Result:
-    """Return the outcome that the API's answer shows."""
+    """Return the outcome that the API's Pod shows."""
     now = api_objects.parse_pod(found)
     if now.uid != bind.pod.uid:
         return _result(bind, Fate.GONE, detail=detail, is_conflict=is_conflict)

@@ -1,4 +1,4 @@
-"""What came of each bind: brings the state up to date, and reports it."""
+"""Takes in the outcome of each bind: updates the state, and reports it."""
 
 import dataclasses
 
@@ -25,7 +25,7 @@ class Outcomes:
         notices: notices.Notices,
         traces: pod_traces.PodTraces | None,
     ) -> None:
-        """`traces` None: nothing is traced."""
+        """`traces` is None if Pods are not traced."""
         self._state = into
         self._clock = clock
         self._log = log
@@ -36,13 +36,15 @@ class Outcomes:
         self._line = logs.get("scheduler")
 
     def take(self, result: binders.Result) -> None:
-        """Take in how a bind came out; an outcome that cannot be taken in is counted, and its Pod is not lost."""
+        """Take in the outcome of a bind; if that fails it is counted, and the Pod is not lost."""
         try:
             self._take_in(result)
         except Exception as error:  # the boundary of one Pod
             self._metrics.lost_outcomes.inc()
-            self._line.error("outcome of a bind not taken in", uid=result.uid, node=result.node, error=repr(error))
-            # Changes nothing where the state was brought up to date before this failed.
+            self._line.error(
+                "outcome of a bind could not be handled", uid=result.uid, node=result.node, error=repr(error)
+            )
+            # Changes nothing if the state was updated before the failure.
             settle(self._state, dataclasses.replace(result, pod=None), self._clock.monotonic_s())
 
     def _take_in(self, result: binders.Result) -> None:
@@ -52,17 +54,17 @@ class Outcomes:
         fate = settle(self._state, result, self._clock.monotonic_s())
         self._metrics.binds.labels(fate.value).inc()
         if fate is binders.Fate.WITHHELD:
-            # Nothing happened, and another scheduler decides about the Pod: there is nothing to report.
+            # Nothing was sent, and another scheduler decides about the Pod: nothing to report.
             return
         outcome, message = outcome_of(fate, is_conflict=result.is_conflict), self._message(result, fate, facts)
         self._metrics.bind_s.observe(result.took_s)
         self._metrics.decisions.labels(outcome.value).inc()
         if self._traces is not None:
-            self._traces.came_out(result, outcome)
+            self._traces.bound(result, outcome)
         self._report(result, dataclasses.replace(facts, outcome=outcome, message=message))
 
     def _report(self, result: binders.Result, facts: decisions.Facts) -> None:
-        """Record the outcome of a bind, with an Event where the Pod was bound, or waits although there is room."""
+        """Record the outcome of a bind; write an Event if the Pod is bound, or waits although there is room."""
         waiting = result.bind.waiting
         is_bound = facts.outcome is decision.Outcome.BOUND
         self._log.record(waiting, dataclasses.replace(facts, node=facts.node if is_bound else None))
@@ -70,23 +72,23 @@ class Outcomes:
         if is_bound:
             self._metrics.waited_s.observe(max(now_s - waiting.since_s, 0.0))
             self._events.scheduled(waiting.pod, explain.event_text(waiting.pod, result.node))
-        elif waiting.pod.uid in self._state.queue:
-            self._notices.tell(waiting, "bind", facts.message, now_s)
+        elif facts.outcome is not decision.Outcome.DROPPED and waiting.pod.uid in self._state.queue:
+            self._notices.notify(waiting, "bind", facts.message, now_s)
 
     def _message(self, result: binders.Result, fate: binders.Fate, facts: decisions.Facts) -> str:
         match fate:
             case binders.Fate.BOUND:
                 return facts.message
             case binders.Fate.ELSEWHERE:
-                return f"bound elsewhere meanwhile: {result.detail}"
+                return f"bound to another node meanwhile: {result.detail}"
             case binders.Fate.GONE:
-                return f"the Pod has gone: {result.detail}"
+                return f"the Pod is gone: {result.detail}"
         self._line.warning("bind failed", uid=result.uid, node=result.node, detail=result.detail)
         return f"not bound to {result.node}: {result.detail}"
 
 
 def outcome_of(fate: binders.Fate, *, is_conflict: bool) -> decision.Outcome:
-    """Return what a record calls a bind that came out so; `is_conflict`: the API refused it as one.
+    """Return the outcome that a decision record states; `is_conflict`: the API refused the bind with a conflict.
 
     >>> outcome_of(binders.Fate.UNBOUND, is_conflict=False).value
     'bind_failed'
@@ -102,7 +104,7 @@ def outcome_of(fate: binders.Fate, *, is_conflict: bool) -> decision.Outcome:
 
 
 def settle(into: state.State, result: binders.Result, now_s: float) -> binders.Fate:
-    """Bring the state up to date with a bind's outcome, and return it: as the watch has shown it, where it was first.
+    """Update the state with a bind's outcome, and return it; if the watch showed the outcome first, return that one.
 
     The outcome of a decision that is no longer the Pod's newest changes nothing.
     """
@@ -116,7 +118,8 @@ def settle(into: state.State, result: binders.Result, now_s: float) -> binders.F
         case binders.Fate.ELSEWHERE:
             return fate
         case binders.Fate.GONE:
-            into.remove_pod(uid)
+            # Only the watch ends a record: a 404 may also come from a proxy, or from an API server that is starting.
+            into.refuse(uid, attempt, now_s)
             return fate
     if into.is_open(uid, attempt):
         into.refuse(uid, attempt, now_s)

@@ -1,7 +1,7 @@
-"""Has a Pod's unbound claims bound for the node that was chosen, before the Pod is.
+"""Gets a Pod's unbound claims bound for the chosen node before the Pod is bound.
 
-As kube-scheduler does: a volume that is there is kept for the claim, a volume that is to be made is asked for by the
-annotation selected-node, and the controllers do the rest. The Pod's reservation stands meanwhile.
+As in kube-scheduler: an existing volume is kept for the claim, a new one is requested with the annotation
+selected-node, and the controllers do the rest. Meanwhile the Pod keeps its reservation.
 """
 
 import asyncio
@@ -13,20 +13,20 @@ from carico_core.domain import storage as objects
 from carico_core.runtime.kube import api_actions
 from carico_core.wire.kubernetes import storage as kubernetes_storage
 from carico_scheduler.nodes import fleet as fleets
-from carico_scheduler.nodes import snapshot, storage, volumes
+from carico_scheduler.nodes import snapshot, storage, volume_placement
 
 # kube-scheduler's bindTimeoutSeconds: https://kubernetes.io/docs/reference/config-api/kube-scheduler-config.v1/
 TIMEOUT_S = 600.0
-# A change of a claim or volume is noticed at once, the end of the Pod or of the term within this.
-LOOK_EVERY_S = 5.0
+# A change of a claim or volume is noticed at once, the end of the Pod or of the term within this time.
+CHECK_EVERY_S = 5.0
 
 
 class NotBound(errors.CaricoError):
-    """A Pod's claims that could not be bound for the node chosen: the Pod is decided on again."""
+    """A Pod's claims could not be bound for the chosen node: the Pod is decided on again."""
 
 
 class VolumeBinding:
-    """Binds claims through the API; the mirror is in `fleet`, and `notify` is called when it has changed."""
+    """Binds claims through the API; `fleet` mirrors them, and `notify` is called when the mirror has changed."""
 
     def __init__(self, api: api_actions.Api, fleet: fleets.Fleet) -> None:
         self._api = api
@@ -35,20 +35,20 @@ class VolumeBinding:
         self._changed = asyncio.Event()
 
     def notify(self) -> None:
-        """Something about claims or volumes has changed."""
+        """Note that a claim, volume or storage class has changed."""
         self._changed.set()
         self._changed = asyncio.Event()
 
     def preparation(
         self, pod: cluster.Pod, row: snapshot.NodeRow, *, may_write: Callable[[], bool]
     ) -> Callable[[], Awaitable[None]] | None:
-        """Return what has to happen before the Pod is bound to the node of `row`; None: nothing.
+        """Return what must complete before the Pod is bound to the node of `row`; None if nothing must.
 
-        What is planned for it is promised from now on, so that no other Pod is. `may_write` is asked before each write.
+        From now on the volumes of the plan are kept for the Pod. `may_write` is asked before each write.
         """
         if pod.constraints is None or self._known.are_bound(pod.constraints.volume_claims):
             return None
-        plan = volumes.plan(self._fleet.snapshot(0.0), pod.constraints.volume_claims, row.slot)
+        plan = volume_placement.plan(self._fleet.snapshot(0.0), pod.constraints.volume_claims, row.slot)
         if plan is not None:
             self._known.promise(plan, row.node.name)
         return lambda: self.bind(pod, row.node.name, plan, may_write=may_write)
@@ -84,7 +84,7 @@ class VolumeBinding:
 
     async def _patch(self, path: str, body: dict[str, object], may_write: Callable[[], bool]) -> None:
         if not may_write():
-            raise NotBound("not asked for: the Pod is gone or bound, or another scheduler may lead by now")
+            raise NotBound("not requested: the Pod is gone or bound, or another scheduler may lead by now")
         await self._api.request("PATCH", path, body=body, content_type=api_actions.MERGE_PATCH)
 
     async def _until_bound(
@@ -96,12 +96,12 @@ class VolumeBinding:
                 if self._is_asked(claim, node):
                     asked.add(claim.uid)
                 elif claim.uid in asked:
-                    # So a provisioner says that it cannot make the volume there.
-                    raise NotBound(f"PersistentVolumeClaim {claim.name} is no longer to be made on {node}")
+                    # By removing the annotation a provisioner reports that it cannot create the volume there.
+                    raise NotBound(f"the volume of PersistentVolumeClaim {claim.name} cannot be created on {node}")
             if not may_write():
-                raise NotBound("no longer waited for: the Pod is gone or bound, or another scheduler may lead by now")
+                raise NotBound("no longer needed: the Pod is gone or bound, or another scheduler may lead by now")
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EVERY_S):
+                async with asyncio.timeout(CHECK_EVERY_S):
                     await self._changed.wait()
 
     def _is_asked(self, claim: objects.VolumeClaim, node: str) -> bool:

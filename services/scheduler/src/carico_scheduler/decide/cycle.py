@@ -1,8 +1,8 @@
 """One scheduling cycle: from a snapshot and the queue to placements. No clock, no input or output.
 
-Per demand, the filters' masks become one array of scores with -inf where a node is refused; a decision is then the
-largest score. What Nodes themselves state is cached from cycle to cycle. Within a cycle each placement is reserved in
-the draft, so that the next decision sees it.
+Per demand, the filters' masks become one array of scores, -inf for a refused node; the decision is the largest score.
+The masks over Node objects are cached from cycle to cycle. Within a cycle each placement is reserved in the draft, so
+that the next decision sees it.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ class Placement:
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
-class Outcome:
+class CycleResult:
     """What one cycle decided, in order."""
 
     placed: list[Placement] = dataclasses.field(default_factory=list)
@@ -64,9 +64,9 @@ class Cycle:
 
     def run(
         self, view: snapshot.Snapshot, source: Source, *, most: int, held: Iterable[tuple[int, demands.Demand]] = ()
-    ) -> Outcome:
-        """Decide on Pods of `source` until `most` are placed or none is left; `held` is promised to other Pods."""
-        outcome = Outcome()
+    ) -> CycleResult:
+        """Decide on Pods of `source` until `most` are placed or none is left; `held` is room held for other Pods."""
+        outcome = CycleResult()
         draft = scoring.Draft(view)
         for slot, demand in held:
             draft.hold(slot, demand)
@@ -96,7 +96,7 @@ class Cycle:
         return placement
 
     def _stages(self, view: snapshot.Snapshot) -> registry.Stages:
-        """Return those by capacity, or those without it if no node advertises and the policy says so."""
+        """Return the stages by capacity, or those by requests if no node advertises and the policy allows it."""
         return self._without if view.goes_by_requests else self._by_capacity
 
 
@@ -111,7 +111,7 @@ class _Scorer:
         self._stages = stages
         self._masks = cached
         self._by_demand: dict[demands.Demand, Scores] = {}
-        # Of the filters that placements and demands do not change.
+        # Answers of the filters that depend on neither placements nor demands.
         self._shared: dict[decision.Reason, protocol.Passes] = {}
 
     def scores(self, demand: demands.Demand) -> Scores:
@@ -128,7 +128,7 @@ class _Scorer:
             each.take(waiting.pod, row.slot, after)
 
     def _plain(self, demand: demands.Demand) -> scoring.Scores:
-        """Return the scores by what each node allows by itself."""
+        """Return the scores from each node alone."""
         view, by_node = self._view, self._masks.of(demand, self._view, self._stages)
         mask, refused = by_node.mask, dict(by_node.refused)
         for each in self._stages.by_room:
@@ -138,7 +138,7 @@ class _Scorer:
             demand=demand, view=view, stages=self._stages, mask=by_node, values=values, refused=refused,
             draft=self.draft,
         )  # fmt: skip
-        # Pods of other demands may have been placed in this cycle already.
+        # Pods with other demands may already have been placed in this cycle.
         for slot, row in self.draft.changed.items():
             found.update(slot, row)
         return found
@@ -151,7 +151,7 @@ class _Scorer:
         return self._shared[each.reason]
 
     def _with_peers(self, plain: scoring.Scores) -> Scores:
-        """Return the scores with what other Pods, volumes and preferences change; the same if that is nothing."""
+        """Add what other Pods, volumes and preferences change; return the same scores if they change nothing."""
         view, demand = self._view, plain.demand
         if not (demand.looks_at_peers or view.disliking.any()):
             return plain

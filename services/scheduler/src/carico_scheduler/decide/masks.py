@@ -1,4 +1,4 @@
-"""Which nodes pass the filters over what Nodes state, for one demand; cached until a Node changes."""
+"""Which nodes pass the filters over Node objects, for one demand; cached until a Node changes."""
 
 import dataclasses
 
@@ -15,14 +15,14 @@ class NodeMask:
     """The nodes that pass, as of one version of the snapshot's nodes."""
 
     mask: snapshot.Bools
-    # Per slot the index of the first filter that refuses it, or -1; and nodes refused by reason.
+    # Per slot the index of the first filter that refuses it, or -1; and the number of refused nodes by reason.
     refused_by: npt.NDArray[np.int8]
     refused: dict[str, int]
     version: int
 
 
 class NodeMasks:
-    """The masks of the demands used last."""
+    """The masks of the most recently used demands."""
 
     def __init__(self) -> None:
         self._cached: lru.Lru[demands.Demand, NodeMask] = lru.Lru()

@@ -1,4 +1,4 @@
-"""The scores for a demand that depends on other Pods, volumes or preferences: a placement may change every node's."""
+"""The scores for a demand that depends on other Pods, volumes or preferences: a placement may change all of them."""
 
 import numpy as np
 
@@ -10,9 +10,9 @@ from carico_scheduler.rules import preferences, protocol, registry
 
 
 class PeerScores:
-    """The scores of all nodes for one demand during one cycle: what each node allows by itself, and what others do.
+    """The scores of all nodes for one demand during one cycle: from each node alone, and from other Pods.
 
-    They are computed as a whole when next asked for after a change, which costs some passes over all nodes; plain
+    After a change all of them are computed again when next asked for. That costs some passes over all nodes; plain
     scores cost one.
     """
 
@@ -48,12 +48,12 @@ class PeerScores:
 
     @property
     def values(self) -> snapshot.Floats:
-        """A score per slot, -inf if the node is refused."""
+        """The score per slot, -inf for a refused node."""
         return self._settled().values
 
     @property
     def refused(self) -> dict[str, int]:
-        """Nodes refused, by reason."""
+        """The number of refused nodes by reason."""
         return self._settled().refused
 
     def best(self, uid: str) -> int:
@@ -88,7 +88,7 @@ class PeerScores:
         self._whole = None
 
     def _settled(self) -> scoring.Scores:
-        """Return the scores after all that was added."""
+        """Return the scores after all placements so far."""
         if self._whole is None:
             self._whole = self._settle()
         return self._whole

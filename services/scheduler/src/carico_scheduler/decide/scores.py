@@ -14,7 +14,7 @@ from carico_scheduler.pods import demand as demands
 from carico_scheduler.rules import protocol, registry
 
 REFUSED = -math.inf
-# Nodes that a decision record names.
+# Maximum nodes in a decision record.
 SEEN_MAX = 8
 _SHORTLIST = 72
 
@@ -23,7 +23,7 @@ _SHORTLIST = 72
 class Seen:
     """The best nodes as they were when a decision was made, and their scores (-inf: refused), best first.
 
-    A row of None is as in the snapshot.
+    A row is None if it is the same as in the snapshot.
     """
 
     slots: list[int]
@@ -50,7 +50,7 @@ class Draft:
         return after
 
     def hold(self, slot: int, demand: demands.Demand) -> None:
-        """Take the room of one more Pod on a node, which may still be placed elsewhere."""
+        """Reserve room on a node for a Pod of kube-scheduler, which may still place it elsewhere."""
         self.changed[slot] = self.row(slot).with_pod(demand)
 
 
@@ -65,7 +65,7 @@ class Scores:
         self.view = view
         self.stages = stages
         self.mask = mask
-        # By slot; -inf: refused.
+        # By slot; -inf for a refused node.
         self.values = values
         self.refused = refused
         self.draft = draft
@@ -73,7 +73,7 @@ class Scores:
         self._updates = 0
 
     def best(self, uid: str) -> int:
-        """Return the slot of the highest score, or NO_NODE; among equals one by the Pod's UID: a replay agrees."""
+        """Return the slot of the highest score, or NO_NODE; the UID chooses among equals, so that a replay agrees."""
         if not len(self.values):
             return snapshot.NO_NODE
         highest = self.values[self.values.argmax()]
@@ -85,7 +85,7 @@ class Scores:
         return int(equals[zlib.crc32(uid.encode()) % len(equals)])
 
     def seen(self) -> Seen:
-        """Return the best SEEN_MAX nodes, those refused last."""
+        """Return the best SEEN_MAX nodes, refused ones last."""
         if self._shortlist is None or self._updates > _SHORTLIST - SEEN_MAX:
             self._shortlist, self._updates = self._best_slots(), 0
         slots = self._shortlist
@@ -96,17 +96,17 @@ class Scores:
         return Seen(slots=best, scores=values[order].tolist(), rows=[changed.get(slot) for slot in best])
 
     def _best_slots(self) -> snapshot.Ints:
-        """Return some of the best nodes, enough for several decisions.
+        """Return a shortlist of the best nodes, enough for several decisions.
 
-        Scores only fall within a cycle, and one node's at a time: as long as fewer than _SHORTLIST - SEEN_MAX have
-        fallen, the best are still among these.
+        Within a cycle scores only fall, one node at a time: while fewer than _SHORTLIST - SEEN_MAX have fallen, the
+        best nodes are still in the list.
         """
-        # Among the feasible alone: selection slows down tenfold on thousands of equal values.
+        # Only among feasible nodes: selection is ten times slower with thousands of equal values.
         feasible = (self.values > REFUSED).nonzero()[0]
         feasible = feasible[_highest(self.values[feasible], _SHORTLIST)]
         if len(feasible) == _SHORTLIST:
             return feasible
-        # Of those refused, the ones with most room say most.
+        # Of the refused nodes, those with most room are the most informative.
         refused = (self.view.present & (self.values == REFUSED)).nonzero()[0]
         free = self.view.free(self.demand.pod_class)
         nearest = refused[_highest(free[refused], _SHORTLIST - len(feasible))]
@@ -124,7 +124,7 @@ class Scores:
         for each in self.stages.by_pods:
             if not each.passes(row, self.demand):
                 self.values[slot] = REFUSED
-                # A new table: the placements made before keep theirs.
+                # A new dict: earlier placements keep theirs.
                 self.refused = self.refused | {each.reason.value: self.refused.get(each.reason.value, 0) + 1}
                 return
         self.values[slot] = self.stages.scorer.score(row, self.demand)
@@ -141,7 +141,7 @@ class Scores:
 def rejection_by(
     filters: Iterable[protocol.RoomFilter], row: snapshot.NodeRow, demand: demands.Demand
 ) -> decision.Rejection | None:
-    """Return the refusal of the first of these filters that refuses; None if none does."""
+    """Return the refusal of the first filter that refuses; None if none does."""
     for each in filters:
         if not each.passes(row, demand):
             return decision.Rejection(reason=each.reason, detail=each.why(row, demand))
@@ -151,7 +151,7 @@ def rejection_by(
 def narrowed(
     nodes: snapshot.Bools, passes: protocol.Passes, reason: decision.Reason, refused: dict[str, int]
 ) -> snapshot.Bools:
-    """Return those of the nodes that pass; count the others in `refused`."""
+    """Return the nodes that pass; count the others in `refused`."""
     if passes is True:
         return nodes
     left: snapshot.Bools = nodes & passes

@@ -1,4 +1,4 @@
-"""Binds that kube-scheduler asks for: reserved like our own, sent by the same kind of binder, answered when settled."""
+"""Binds that kube-scheduler asks for: reserved like our own, sent by the same kind of binder, answered once known."""
 
 import asyncio
 import dataclasses
@@ -17,7 +17,7 @@ from carico_scheduler.report import decisions
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A bind that kube-scheduler asks for: it has waited since `since_s`, and is sent in leadership term `term`."""
+    """A bind that kube-scheduler asks for, sent only in leadership term `term`; the Pod has waited since `since_s`."""
 
     pod: cluster.Pod
     node: str
@@ -42,7 +42,7 @@ class Binds:
         self._line = logs.get("extender")
 
     async def bind(self, asked: Asked) -> str:
-        """Return "" once the Pod is bound to the node; else why it is not."""
+        """Bind the Pod; return "" once it is bound to the node, else why it is not."""
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         def on_result(result: binders.Result) -> None:
@@ -59,11 +59,11 @@ class Binds:
             on_result=on_result,
         )  # fmt: skip
         self._binder.start(bind)
-        # The caller may give up waiting: the bind goes on, and its outcome is taken in.
+        # The caller may stop waiting: the bind continues, and its outcome is taken in.
         return await asyncio.shield(answer)
 
     def _take(self, result: binders.Result) -> str:
-        """Take in how a bind came out; return "" where the Pod is bound to the node, else why it is not."""
+        """Take in the outcome of a bind; return "" if the Pod is bound to the node, else why it is not."""
         facts = result.bind.facts
         fate = outcomes.settle(self._state, result, self._clock.monotonic_s())
         error = "" if fate is binders.Fate.BOUND else f"not bound to {result.node}: {result.detail or fate.value}"

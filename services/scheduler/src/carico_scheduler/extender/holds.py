@@ -1,8 +1,8 @@
 """Room that is promised to Pods between kube-scheduler's filter and its bind.
 
-kube-scheduler does not say which of the nodes it was given it will take; until it does, the Pod is held on each of
-them, so that no other Pod is promised the same room. That is never too little, and too much only for as long as the
-answer takes: it decides about one Pod at a time and asks for the bind a moment after the filter.
+A filter passes several nodes, and kube-scheduler does not report which one it chose before its bind. Until then room is
+held for the Pod on each of them, so that no other Pod is promised the same room. That reserves too much only for a
+moment: kube-scheduler decides about one Pod at a time and asks for the bind right after the filter.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from carico_scheduler.pods import demand as demands
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Hold:
-    """One Pod's hold. `since_s` is monotonic."""
+    """The hold of one Pod. `since_s` is monotonic."""
 
     pod: cluster.Pod
     demand: demands.Demand
@@ -37,11 +37,11 @@ class Holds:
         return iter(list(self._holds.values()))
 
     def find(self, uid: str) -> Hold | None:
-        """The hold of a Pod, or None."""
+        """Return the hold of a Pod, or None."""
         return self._holds.get(uid)
 
     def put(self, pod: cluster.Pod, demand: demands.Demand, nodes: Iterable[str], now_s: float) -> None:
-        """Hold room for a Pod on each of `nodes`, in place of what was held for it before."""
+        """Hold room for a Pod on each of `nodes`, in place of its earlier hold."""
         self.drop(pod.uid)
         hold = Hold(pod=pod, demand=demand, nodes=tuple(nodes), since_s=now_s)
         if not hold.nodes:
@@ -51,7 +51,7 @@ class Holds:
             self._by_node.setdefault(node, {})[pod.uid] = demand
 
     def drop(self, uid: str) -> bool:
-        """True where room was held for the Pod; it is free again, or reserved where the Pod went."""
+        """End the hold of a Pod; return True if there was one."""
         hold = self._holds.pop(uid, None)
         if hold is None:
             return False
@@ -63,18 +63,18 @@ class Holds:
         return True
 
     def drop_old(self, now_s: float) -> int:
-        """How many holds have lasted too long: kube-scheduler has given those Pods up, or looks at them again."""
+        """End holds that have lasted too long, and return how many: kube-scheduler gave up or will try again."""
         old = [uid for uid, hold in self._holds.items() if now_s - hold.since_s > self._hold_s]
         for uid in old:
             self.drop(uid)
         return len(old)
 
     def on(self, node: str, *, but: str) -> list[demands.Demand]:
-        """What is held on a node for other Pods than `but`."""
+        """Return what is held on a node for Pods other than `but`."""
         return [demand for uid, demand in self._by_node.get(node, {}).items() if uid != but]
 
     def youngest_s(self, *, but: str) -> float | None:
-        """When the newest hold of another Pod than `but` was made; None where there is none."""
+        """Return when the newest hold of a Pod other than `but` was made; None if there is none."""
         return max((hold.since_s for uid, hold in self._holds.items() if uid != but), default=None)
 
 
@@ -88,14 +88,14 @@ class Waits:
         return len(self._since_s)
 
     def note(self, uid: str, now_s: float) -> None:
-        """A Pod is asked for; the first time counts."""
+        """Note that kube-scheduler asks for a Pod; the first time counts."""
         self._since_s.setdefault(uid, now_s)
 
     def since_s(self, uid: str, now_s: float) -> float:
-        """Since when it has asked for the Pod; `now_s` where it never has."""
+        """Return since when it has been asking for the Pod; `now_s` if it never has."""
         return self._since_s.get(uid, now_s)
 
     def drop_ended(self, waits: Callable[[str], bool], *, before_s: float) -> None:
-        """Forget Pods that wait no more, except those of after `before_s`: the watch may be behind."""
+        """Forget Pods that no longer wait, except those asked for after `before_s`: the watch may be behind."""
         for uid in [uid for uid, since_s in self._since_s.items() if since_s < before_s and not waits(uid)]:
             del self._since_s[uid]

@@ -1,7 +1,7 @@
-"""Which of the nodes that kube-scheduler offers have room by what they advertise, and how they rank. Pure.
+"""Which of the nodes that kube-scheduler offers have room by their advertisements, and how they rank. Pure.
 
-Only what CARICO alone knows is looked at: advertised capacity less reservations, and whether an advertisement can be
-believed. Taints, affinity, requests and all else are kube-scheduler's own plugins', which have passed these nodes.
+Only what CARICO alone knows is evaluated: advertised capacity less reservations, and whether an advertisement can be
+trusted. Taints, affinity, requests and the rest belong to kube-scheduler's own plugins, which have passed these nodes.
 """
 
 import dataclasses
@@ -21,15 +21,15 @@ from carico_scheduler.pods import demand as demands
 from carico_scheduler.report import explain
 from carico_scheduler.rules import admission, scorers
 
-# kube-scheduler counts nodes by reason, and writes an Event and the Pod's condition again whenever the words differ: no
-# numbers in them, and who says so.
-_SAID_BY = "CARICO: "
+# kube-scheduler counts nodes by reason, and writes the Event and the Pod's condition again whenever the text changes: a
+# reason has no numbers, and names its source.
+_PREFIX = "CARICO: "
 UNKNOWN = "the scheduler has not seen this node at the API yet"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A verdict, why in full by node, and whether a node was refused only for what is held for other Pods."""
+    """A verdict, the full reasons by node, and whether a node was refused only because of holds for other Pods."""
 
     verdict: messages.Verdict
     details: Mapping[str, str]
@@ -45,10 +45,10 @@ class Judge:
         self._scorer = scorers.scorer_of(fleet.policy.score)
 
     def judge(self, names: Sequence[str], demand: demands.Demand, *, uid: str, now_s: float) -> Judged:
-        """The verdict on nodes for one Pod; what is held for itself does not stand in its way."""
+        """Return the verdict on nodes for one Pod; its own hold does not count against it."""
         view = self._fleet.snapshot(now_s)
         if view.goes_by_requests:
-            # As kube-scheduler has done.
+            # kube-scheduler has already checked the requests.
             verdict = messages.Verdict(passed=tuple(names), refused={}, lasting={})
             return Judged(verdict=verdict, details={}, is_held_up=False)
         mask = self._mask(view, demand)
@@ -61,7 +61,7 @@ class Judge:
             slot = self._fleet.slot_of(name)
             held = self._holds.on(name, but=uid)
             if slot is None:
-                refused[name] = _SAID_BY + UNKNOWN
+                refused[name] = _PREFIX + UNKNOWN
                 details[name] = UNKNOWN
             elif mask[slot] and not held:
                 passed.append(name)
@@ -72,17 +72,17 @@ class Judge:
                     continue
                 is_held_up = is_held_up or bool(mask[slot])
                 kind = refused if found.reason is decision.Reason.CAPACITY else lasting
-                kind[name] = _SAID_BY + explain.phrase(found.reason)
+                kind[name] = _PREFIX + explain.phrase(found.reason)
                 details[name] = f"{found.reason.value}: {found.detail}"
         verdict = messages.Verdict(passed=tuple(passed), refused=refused, lasting=lasting)
         return Judged(verdict=verdict, details=details, is_held_up=is_held_up)
 
     def why_not(self, name: str, demand: demands.Demand, *, uid: str, now_s: float) -> str | None:
-        """Why a node has no room for a Pod; None where it has."""
+        """Return why a node has no room for a Pod; None if it has."""
         return self.judge((name,), demand, uid=uid, now_s=now_s).details.get(name)
 
     def rank(self, names: Sequence[str], demand: demands.Demand, *, uid: str, now_s: float) -> list[int]:
-        """0 to 10 for each node: its score as a share of the best one's."""
+        """Return 0 to 10 for each node: its score as a share of the best node's."""
         view = self._fleet.snapshot(now_s)
         column = np.asarray(self._scorer.score(view, demand))
         scores = [self._score(name, column, demand, view, uid) for name in names]
@@ -109,5 +109,5 @@ class Judge:
 
 
 def _with(row: snapshot.NodeRow, held: list[demands.Demand]) -> snapshot.NodeRow:
-    """The row with what is held on it."""
+    """Return the row with the holds on it counted."""
     return functools.reduce(snapshot.NodeRow.with_pod, held, row)

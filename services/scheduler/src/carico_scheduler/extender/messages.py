@@ -1,6 +1,6 @@
 """What kube-scheduler sends to an extender and reads from it: JSON of k8s.io/kube-scheduler/extender/v1.
 
-The fields are spelled as Go spells them; its decoder takes any case, its encoder writes this one.
+Fields are spelled as Go's encoder writes them; its decoder accepts any case.
 """
 
 import dataclasses
@@ -12,19 +12,19 @@ import orjson
 from carico_core.domain import cluster, errors
 from carico_core.wire.kubernetes import api_objects
 
-# MinExtenderPriority and MaxExtenderPriority.
+# MaxExtenderPriority.
 SCORE_MOST = 10
 
 
 class BadRequest(errors.CaricoError):
-    """A request that is not of the protocol."""
+    """A request that does not follow the protocol."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Args:
     """ExtenderArgs: a Pod and the nodes that have passed so far, in kube-scheduler's order.
 
-    `objects` are the whole Nodes, where kube-scheduler is configured with nodeCacheCapable false.
+    `objects` are the whole Nodes, if kube-scheduler is configured with nodeCacheCapable false.
     """
 
     pod: cluster.Pod
@@ -44,7 +44,7 @@ class BindArgs:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Which nodes pass, and why the others do not. `lasting`: refusals that evicting a Pod would not change."""
+    """Which nodes pass, and why the others do not. `lasting`: refusals that evicting Pods would not change."""
 
     passed: tuple[str, ...]
     refused: Mapping[str, str]
@@ -52,7 +52,7 @@ class Verdict:
 
 
 def decode_args(payload: bytes) -> Args:
-    """The arguments of filter and prioritize. Raises `BadRequest`."""
+    """Return the arguments of filter and prioritize. Raises `BadRequest`."""
     body = _object(payload)
     try:
         pod = api_objects.parse_pod(body["Pod"])
@@ -66,7 +66,7 @@ def decode_args(payload: bytes) -> Args:
 
 
 def decode_bind_args(payload: bytes) -> BindArgs:
-    """The arguments of bind. Raises `BadRequest`."""
+    """Return the arguments of bind. Raises `BadRequest`."""
     body = _object(payload)
     fields = [body.get(name) for name in ("PodNamespace", "PodName", "PodUID", "Node")]
     if not all(isinstance(field, str) and field for field in fields):
@@ -76,7 +76,7 @@ def decode_bind_args(payload: bytes) -> BindArgs:
 
 
 def encode_verdict(verdict: Verdict, asked: Args) -> bytes:
-    """An ExtenderFilterResult, with names or whole Nodes as they were asked."""
+    """Return an ExtenderFilterResult, with names or whole Nodes as in the request."""
     answer: dict[str, Any] = {
         "FailedNodes": dict(verdict.refused),
         "FailedAndUnresolvableNodes": dict(verdict.lasting),
@@ -90,17 +90,17 @@ def encode_verdict(verdict: Verdict, asked: Args) -> bytes:
 
 
 def encode_filter_error(error: str) -> bytes:
-    """An ExtenderFilterResult that says why there is none."""
+    """Return an ExtenderFilterResult with an error."""
     return orjson.dumps({"Error": error})
 
 
 def encode_scores(names: Sequence[str], scores: Sequence[int]) -> bytes:
-    """A HostPriorityList."""
+    """Return a HostPriorityList."""
     return orjson.dumps([{"Host": name, "Score": score} for name, score in zip(names, scores, strict=True)])
 
 
 def encode_bind_result(error: str) -> bytes:
-    """An ExtenderBindingResult; an empty text is success."""
+    """Return an ExtenderBindingResult; an empty error means success."""
     return orjson.dumps({"Error": error})
 
 

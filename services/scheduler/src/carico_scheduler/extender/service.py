@@ -1,4 +1,4 @@
-"""The three verbs of the extender over the scheduler's own state: what both give away comes out of one ledger."""
+"""The three verbs of the extender, over the scheduler's own state: both reserve in the same place."""
 
 import asyncio
 import dataclasses
@@ -11,25 +11,24 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler import state as states
 from carico_scheduler.bind import binder as binders
-from carico_scheduler.extender import binding, judge, messages
+from carico_scheduler.extender import binding, extender_settings, judge, messages
 from carico_scheduler.extender import holds as holding
-from carico_scheduler.extender import settings as setting
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.report import decisions, explain, instruments
 
-# Between two looks at whether the binds of earlier Pods have come.
-LOOK_EVERY_S = 0.003
-# A Pod that was bound here is shown within milliseconds; after this the API is asked for it.
+# How often a filter checks whether the binds of earlier Pods have arrived.
+CHECK_EVERY_S = 0.003
+# The watch shows a Pod within milliseconds of its bind; after this time the API is asked for the Pod.
 UNSHOWN_S = 10.0
 
 
-class StandsBy(errors.CaricoError):
-    """Another scheduler leads, or this one lacks the API's lists."""
+class NotServing(errors.CaricoError):
+    """Another scheduler leads, or this one does not have the API's lists."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What an extender is made of; `wake` lets our own queue look again."""
+class ExtenderParts:
+    """The parts of an extender; `wake` makes our own queue try its Pods again."""
 
     state: states.State
     kube: api_actions.BindApi
@@ -38,7 +37,7 @@ class Parts:
     log: decisions.Log
     metrics: instruments.Instruments
     bind_timeout_s: float
-    # The term in which this scheduler leads; None: it may not answer.
+    # Returns the term in which this scheduler leads; None if it must not answer.
     term: Callable[[], int | None]
     wake: Callable[[], None]
 
@@ -46,7 +45,9 @@ class Parts:
 class Extender:
     """Answers filter, prioritize and bind."""
 
-    def __init__(self, wanted: setting.ExtenderSettings, parts: Parts, binder: binders.Binder) -> None:
+    def __init__(
+        self, wanted: extender_settings.ExtenderSettings, parts: ExtenderParts, binder: binders.Binder
+    ) -> None:
         self._wanted = wanted
         self._state = parts.state
         self._api = parts.kube
@@ -62,7 +63,7 @@ class Extender:
         self._judge = judge.Judge(parts.state.fleet, self.holds)
 
     async def filter(self, payload: bytes) -> bytes:
-        """An ExtenderFilterResult; room is held for the Pod on every node that passes."""
+        """Return an ExtenderFilterResult, and hold room for the Pod on every node that passes."""
         self._check_term()
         asked = messages.decode_args(payload)
         pod = asked.pod
@@ -79,7 +80,7 @@ class Extender:
         return messages.encode_verdict(found.verdict, asked)
 
     async def prioritize(self, payload: bytes) -> bytes:
-        """A HostPriorityList."""
+        """Return a HostPriorityList."""
         self._check_term()
         asked = messages.decode_args(payload)
         if self._state.baseline.includes(asked.pod):
@@ -94,7 +95,7 @@ class Extender:
         asked = messages.decode_bind_args(payload)
         record = self._state.records.find(asked.uid)
         if record is not None and record.is_bound and record.claim is not None and record.claim.node == asked.node:
-            # Asked again: the first answer was lost.
+            # A repeated request: the first answer was lost.
             return messages.encode_bind_result("")
         settled = self._why_settled(asked.uid)
         if settled is not None:
@@ -105,16 +106,16 @@ class Extender:
                 pod = await self._read_pod(asked)
             except (errors.ApiError, errors.ApiUnavailable, ValueError) as error:
                 return messages.encode_bind_result(f"the Pod cannot be read: {error}")
-            # Meanwhile it may have been shown, or asked for twice, and another scheduler may have taken over.
+            # Meanwhile the watch may have shown it, it may have been asked for twice, or another scheduler may lead.
             settled = self._why_settled(asked.uid)
             if settled is not None:
                 return messages.encode_bind_result(settled)
             if self._term() != term:
-                raise StandsBy("another scheduler may lead by now: ask the one that leads, or again")
+                raise NotServing("another scheduler may lead by now: ask the leader, or try again")
         return messages.encode_bind_result(await self._bind(pod, asked.node, term))
 
     async def verify_unshown(self) -> None:
-        """Ask the API for Pods that were bound here and that the watch still does not show: they may be gone.
+        """Ask the API for Pods that were bound here and that the watch has not shown: they may be gone.
 
         A list does not show that: it may be older than such a Pod.
         """
@@ -127,17 +128,17 @@ class Extender:
             try:
                 found = api_objects.parse_pod(await self._api.request("GET", path))
             except errors.NotFound:
-                self._state.remove_pod(pod.uid)
+                self._state.forget_pod(pod.uid)
             except (errors.ApiError, errors.ApiUnavailable, ValueError):
                 continue
             else:
                 if found.uid != pod.uid:
-                    self._state.remove_pod(pod.uid)
+                    self._state.forget_pod(pod.uid)
                 else:
                     self._state.see_pod(found, self._clock.monotonic_s())
 
     def tidy(self) -> None:
-        """End holds whose Pods are bound, gone or given up."""
+        """End holds whose Pods are bound or gone, or that have lasted too long."""
         dropped = self.holds.drop_old(self._clock.monotonic_s())
         for hold in self.holds:
             uid = hold.pod.uid
@@ -148,11 +149,11 @@ class Extender:
             self._wake()
 
     def forget(self) -> None:
-        """Forget since when Pods have waited that are bound or gone."""
+        """Forget the waiting times of Pods that are bound or gone."""
         self.waits.drop_ended(self._waits, before_s=self._clock.monotonic_s() - self._wanted.hold_s)
 
     def held(self) -> Iterator[tuple[str, demands.Demand]]:
-        """(node, demand) of everything held, for our own decisions."""
+        """Yield (node, demand) of everything held, for our own decisions."""
         for hold in self.holds:
             for node in hold.nodes:
                 yield node, hold.demand
@@ -166,15 +167,15 @@ class Extender:
         self.holds.drop(pod.uid)
         self._wake()
         if why_not is not None:
-            return f"{node} has no room any more: {why_not}"
-        # From here to the claim nothing else runs: there is no moment in which the Pod does not count.
+            return f"{node} no longer has room: {why_not}"
+        # Nothing else runs from here until the claim is made, so there is no moment in which the Pod does not count.
         since_s = self.waits.since_s(pod.uid, now_s)
         return await self.binds.bind(
             binding.Asked(pod=pod, node=node, facts=self._facts(node, demand, now_s), since_s=since_s, term=term)
         )
 
     async def _judged(self, asked: messages.Args, demand: demands.Demand) -> judge.Judged:
-        """The verdict; where only other Pods' holds stand in the way, once their binds have had time to come."""
+        """Return the verdict; if only holds of other Pods refuse a node, first give their binds time to arrive."""
         uid = asked.pod.uid
         while True:
             self.tidy()
@@ -183,19 +184,19 @@ class Extender:
             youngest_s = self.holds.youngest_s(but=uid)
             if not found.is_held_up or youngest_s is None or now_s - youngest_s >= self._wanted.wait_s:
                 return found
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_EVERY_S)
 
     def _known_pod(self, uid: str) -> cluster.Pod | None:
-        """Return the Pod as the watch has it, or as the filter was given it."""
+        """Return the Pod as the watch shows it, or as it was in the filter's request."""
         hold = self.holds.find(uid)
         return self._state.pod(uid) or (None if hold is None else hold.pod)
 
     async def _read_pod(self, asked: messages.BindArgs) -> cluster.Pod:
-        """Return the Pod as the API has it."""
+        """Return the Pod as the API shows it. Raises `ValueError` if another Pod has its name now."""
         path = api_actions.pod_path(asked.namespace, asked.name)
         found = api_objects.parse_pod(await self._api.request("GET", path))
         if found.uid != asked.uid:
-            raise ValueError(f"{found.key} is another Pod now, of UID {found.uid}")
+            raise ValueError(f"{found.key} is another Pod now, with UID {found.uid}")
         return found
 
     def _facts(self, node: str, demand: demands.Demand, now_s: float) -> decisions.Facts:
@@ -213,7 +214,7 @@ class Extender:
         )
 
     def _why_settled(self, uid: str) -> str | None:
-        """Return why there is nothing to decide about a Pod; None where there is."""
+        """Return why there is nothing left to decide about a Pod; None if there is."""
         record = self._state.records.find(uid)
         if record is None:
             return "the Pod is gone" if self._state.records.is_gone(uid) else None
@@ -227,8 +228,8 @@ class Extender:
         return record is not None and not record.is_placed
 
     def _check_term(self) -> int:
-        """Return the term of leadership. Raises `StandsBy`."""
+        """Return the term of leadership. Raises `NotServing`."""
         term = self._term()
         if term is None:
-            raise StandsBy("this scheduler stands by, or the API does not answer it: ask the one that leads, or again")
+            raise NotServing("this scheduler is a standby, or the API does not answer it: ask the leader, or try again")
         return term

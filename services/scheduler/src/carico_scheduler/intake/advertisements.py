@@ -1,6 +1,6 @@
-"""Advertisements from bytes to records: only the newest of each node is kept, and decoded when the cycle wants it.
+"""Advertisements from bytes to records: only the newest of each node is kept, and decoded when the cycle needs it.
 
-The bus's callback stores bytes and nothing else: a burst of a thousand advertisements of one node costs one decoding.
+The bus callback only stores bytes: a burst of a thousand advertisements of one node is decoded once.
 """
 
 from collections.abc import Callable
@@ -9,9 +9,9 @@ from typing import Generic, TypeVar
 from carico_core.domain import errors, messages
 from carico_core.wire import freshness
 from carico_core.wire import messages as wire
-from carico_scheduler import state
+from carico_scheduler import node_state
 
-# Subjects held between two drains: more than the largest cluster has nodes (Kubernetes supports 5,000).
+# Subjects kept between two drains: more than the largest cluster has nodes (Kubernetes supports 5,000).
 _PENDING_MAX = 50_000
 TOO_MANY = "too_many"
 # A message as it arrives.
@@ -19,7 +19,7 @@ _P = TypeVar("_P")
 
 
 class Newest(Generic[_P]):
-    """Messages in, advertisements out; what is dropped is counted by reason."""
+    """The newest message of each subject, decoded into advertisements; drops are counted by reason."""
 
     def __init__(
         self, *, lease_s: float, on_drop: Callable[[str, str, str], None],
@@ -27,7 +27,7 @@ class Newest(Generic[_P]):
     ) -> None:  # fmt: skip
         """`on_drop(subject, reason, detail)` is called for every message dropped.
 
-        `parse(subject, payload)`: the advertisement in a message; raises `MessageError`.
+        `parse(subject, payload)` returns the advertisement in a message, or raises `MessageError`.
         """
         self._lease_s = lease_s
         self._read = parse
@@ -40,15 +40,15 @@ class Newest(Generic[_P]):
         return len(self._pending)
 
     def store(self, subject: str, payload: _P, arrival_s: float) -> None:
-        """Keeps the newest message of a subject; `arrival_s` is monotonic."""
+        """Keep the newest message of a subject; `arrival_s` is monotonic."""
         if len(self._pending) >= _PENDING_MAX and subject not in self._pending:
             self._on_drop(subject, TOO_MANY, f"more than {_PENDING_MAX} subjects")
             return
         self._pending[subject] = (payload, arrival_s)
 
-    def drain(self, most: int = 1000) -> list[state.Heard]:
-        """Up to `most` new advertisements, oldest arrival first."""
-        heard: list[state.Heard] = []
+    def drain(self, most: int = 1000) -> list[node_state.Heard]:
+        """Return up to `most` new advertisements, oldest arrival first."""
+        heard: list[node_state.Heard] = []
         while self._pending and len(heard) < most:
             subject = next(iter(self._pending))
             payload, arrival_s = self._pending.pop(subject)
@@ -57,10 +57,10 @@ class Newest(Generic[_P]):
                 heard.append(one)
         return heard
 
-    def recall(self, subject: str, payload: _P, *, now_s: float, wall_ns: int) -> state.Heard | None:
-        """An advertisement that the bus had stored, aged by the wall clock: how long it lay there is not known.
+    def recall(self, subject: str, payload: _P, *, now_s: float, wall_ns: int) -> node_state.Heard | None:
+        """Return an advertisement that the bus had stored, its age taken from the wall clock; None if it is dropped.
 
-        None where the node has been heard since, which is no loss and not counted as one.
+        It is also None if a newer one of the node has arrived; that is not counted as a drop.
         """
         advertisement = self._parse(subject, payload)
         if advertisement is None or self._refusal(advertisement, now_s) is not None:
@@ -68,7 +68,7 @@ class Newest(Generic[_P]):
         age_s = max(0, wall_ns - advertisement.sampled_at_ns) / 1e9
         return self._young(subject, advertisement, now_s - age_s, age_s)
 
-    def _decode(self, subject: str, payload: _P, arrival_s: float) -> state.Heard | None:
+    def _decode(self, subject: str, payload: _P, arrival_s: float) -> node_state.Heard | None:
         advertisement = self._parse(subject, payload)
         if advertisement is None:
             return None
@@ -93,23 +93,23 @@ class Newest(Generic[_P]):
             return None
 
     def _refusal(self, advertisement: messages.Advertisement, now_s: float) -> errors.Drop | None:
-        """Why it is no newer than what the node said before; None where it is."""
+        """Return why it is no newer than the node's previous advertisement; None if it is newer."""
         return self._guard.accept(advertisement.node, advertisement.boot, advertisement.seq, now_s)
 
     def _young(
         self, subject: str, advertisement: messages.Advertisement, sampled_s: float, age_s: float
-    ) -> state.Heard | None:
+    ) -> node_state.Heard | None:
         if age_s > self._lease_s:
             self._on_drop(subject, errors.Drop.TOO_OLD.value, f"{age_s:.1f} s old, lease {self._lease_s:g} s")
             return None
-        return state.Heard(advertisement=advertisement, sampled_s=sampled_s)
+        return node_state.Heard(advertisement=advertisement, sampled_s=sampled_s)
 
 
 class Advertisements(Newest[bytes]):
-    """Bytes in, decoded advertisements out."""
+    """Advertisements as bytes from the bus."""
 
     def __init__(self, *, lease_s: float, on_drop: Callable[[str, str, str], None]) -> None:
-        """As of `Newest`."""
+        """See `Newest`."""
         super().__init__(lease_s=lease_s, on_drop=on_drop, parse=_from_bytes)
 
 

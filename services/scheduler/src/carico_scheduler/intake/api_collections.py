@@ -1,4 +1,4 @@
-"""The collections of the API that are mirrored, and where their objects go in the state."""
+"""The collections of the API that are mirrored, and how their objects enter the state."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
@@ -21,22 +21,22 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Collection:
-    """One collection of the API, and where its objects go. `kind` names it in logs and metrics."""
+    """One collection of the API, and what takes its objects. `kind` names it in logs and metrics."""
 
     path: str
     kind: str
     parse: Callable[[Object], Any]
     put_all: Callable[[Iterable[Any]], None]
     put: Callable[[Any], None]
-    # Takes the metadata of an object that has gone.
+    # Takes the metadata of an object that was deleted.
     remove: Callable[[Object], None]
-    # None: no decision is made while it is not known. Else called with why it is not known, or None once it is, and
-    # only Pods that need it wait; an API that does not serve the collection has none of its objects.
+    # None: no decision is made while the collection is not known. Otherwise it is called with why it is not known, or
+    # with None once it is, and only Pods that need it wait; an API that does not serve it has none of its objects.
     lacks: Callable[[str | None], None] | None = None
 
 
 def all_of(state: states.State, clock: clocks.Clock) -> list[Collection]:
-    """Every collection that a scheduler follows."""
+    """Return every collection that a scheduler follows."""
     return [
         _pods(state, clock), _nodes(state), _namespaces(state, clock), _daemon_sets(state, clock), *_storage(state)
     ]  # fmt: skip
@@ -84,7 +84,7 @@ def _daemon_sets(state: states.State, clock: clocks.Clock) -> Collection:
         put_all=lambda found: state.put_daemon_sets(found, clock.monotonic_s()),
         put=lambda found: state.put_daemon_set(found, clock.monotonic_s()),
         remove=lambda metadata: state.remove_daemon_set(str(metadata.get("uid", "")), clock.monotonic_s()),
-        # While they are not known, their Pods are workloads: refused where there is no room, and reserved.
+        # While DaemonSets are not known, their Pods are workloads: refused without room, and reserved.
         lacks=lambda why: None,
     )
 
@@ -105,7 +105,7 @@ def _storage(state: states.State) -> list[Collection]:
 def _table(
     state: states.State, path: str, kind: str, parse_one: Callable[[Object], T], table: storage.Table[T]
 ) -> Collection:
-    """A collection whose objects are looked up by namespace and name."""
+    """Return a collection whose objects are looked up by namespace and name."""
     name = path.rpartition("/")[2]
 
     def put_all(objects: Iterable[Any]) -> None:

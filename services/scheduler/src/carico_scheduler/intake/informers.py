@@ -1,44 +1,52 @@
-"""Keeps the state in step with the API: one list and watch per collection, and what each of them lacks."""
+"""Keeps the state in step with the API: one list and watch per collection, and why a collection is not known.
+
+`ApiProbe` distinguishes an API that does not answer from a quiet one.
+"""
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 from carico_core.domain import errors
+from carico_core.runtime.kube import api_actions, list_watch
 from carico_core.runtime.kube import api_client as kubes
-from carico_core.runtime.kube import list_watch
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_scheduler import state
 from carico_scheduler.intake import api_collections
 from carico_scheduler.report import instruments
 
-# An API that does not serve a collection is asked again this seldom: it may learn to.
-ASK_AGAIN_S = 60.0
+# How often a collection is tried again that the API does not serve: an upgrade may add it.
+RETRY_S = 60.0
 _NOT_LISTED = "not listed yet"
-# Nothing is decided by what is older, whatever its connection still looks like: as long as client-go takes to notice a
-# stopped server. Mirrors themselves give one up after 43 s (`list_watch.FRESH_OPTIONS`).
+# Nothing is decided on a mirror that is older, even if its connection looks alive: client-go takes as long to notice a
+# stopped server. A mirror gives its connection up after 43 s (`list_watch.FRESH_OPTIONS`).
 STALE_S = 45.0
+# An API that sent something this recently is not probed. `/version` is answered at once, from memory, to any client.
+QUIET_S = 2.0
+ANSWER_S = 1.0
+_PROBED = "/version"
 
 
-class Kube(Protocol):
-    """What is needed of the Kubernetes API."""
+class ListerWatcher(Protocol):
+    """The part of the Kubernetes API that informers use."""
 
     def mirror(
         self, path: str, *, params: Mapping[str, str] | None = None, read: Callable[[Any], Any] | None = None,
         freshness: list_watch.Freshness | None = None,
     ) -> AsyncGenerator[kubes.MirrorEvent, None]:  # fmt: skip
-        """List and watch for ever; `read` is applied to each object of a list, `freshness` kept up to date."""
+        """List and watch forever; apply `read` to each object of a list, and keep `freshness` up to date."""
 
 
 class Informers:
-    """The mirrors of one scheduler; `wake` is called after every event of any of them."""
+    """The informers of one scheduler; `wake` is called after every event of any of them."""
 
     def __init__(
         self,
-        kube: Kube,
+        kube: ListerWatcher,
         *,
         into: state.State,
         clock: clocks.Clock,
@@ -52,23 +60,23 @@ class Informers:
         self._line = logs.get("scheduler")
         self._odd_line = logs.RateLimited(self._line, clock=clock)
         self._collections = api_collections.all_of(into, clock)
-        # When one of them last brought something.
+        # When one of them last received something.
         self.heard_s = clock.monotonic_s()
         self._lacking: dict[str, str] = {}
         self._freshness = {each.path: list_watch.Freshness(clock) for each in self._collections}
-        # Those without which nothing can be decided.
+        # The collections without which nothing can be decided.
         self._needed = [self._freshness[each.path] for each in self._collections if each.lacks is None]
         for each in self._collections:
             self._note_lack(each, _NOT_LISTED)
 
     @property
     def is_current(self) -> bool:
-        """True where decisions may be made: as `away` is empty, at a fraction of the cost, as each bind asks for it."""
+        """True if decisions may be made: equals `not away` at a fraction of the cost, since each bind asks for it."""
         return not self._lacking and all((each.age_s() or 0.0) <= STALE_S for each in self._needed)
 
     @property
     def away(self) -> dict[str, str]:
-        """What each mirror lacks without which nothing can be decided; empty: decisions may be made."""
+        """Why collections are not known without which nothing can be decided; empty if decisions may be made."""
         lacking = dict(self._lacking)
         for each in self._collections:
             age_s = self._freshness[each.path].age_s()
@@ -77,7 +85,7 @@ class Informers:
         return lacking
 
     def works(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """One work without end per collection, by the collection's name."""
+        """Return an endless coroutine per collection, by the collection's name."""
         return {each.path.rpartition("/")[2]: self._follow(each) for each in self._collections}
 
     async def _follow(self, collection: api_collections.Collection) -> None:
@@ -89,7 +97,7 @@ class Informers:
                     self._take(collection, event)
                     if collection.lacks is not None and _is_not_served(event):
                         break
-            await asyncio.sleep(ASK_AGAIN_S)
+            await asyncio.sleep(RETRY_S)
 
     def _take(self, collection: api_collections.Collection, event: kubes.MirrorEvent) -> None:
         if not isinstance(event, kubes.Away):
@@ -109,13 +117,13 @@ class Informers:
         self._wake()
 
     def _parsed(self, collection: api_collections.Collection, obj: api_collections.Object) -> Any:
-        """The object as a record; None where it cannot be read: one odd object must not stop the scheduler."""
+        """Return the object as a record; None if it cannot be parsed: one bad object must not stop the scheduler."""
         try:
             return collection.parse(obj)
         except ValueError as error:
             kind = collection.kind
             self._metrics.bad_objects.labels(kind).inc()
-            self._odd_line.warning((kind, str(error)), "object cannot be read", kind=kind, error=str(error))
+            self._odd_line.warning((kind, str(error)), "object cannot be parsed", kind=kind, error=str(error))
             return None
 
     def _note_listed(self, collection: api_collections.Collection, count: int) -> None:
@@ -125,13 +133,13 @@ class Informers:
             self._line.info("listed", path=collection.path, objects=count)
 
     def _note_away(self, collection: api_collections.Collection, error: errors.CaricoError) -> None:
-        """Notes that a mirror cannot be relied on, or that there is nothing to mirror."""
+        """Note that a collection is not up to date, or that the API does not serve it."""
         if collection.lacks is not None and isinstance(error, errors.NotFound):
             self._line.info("not served by this API", path=collection.path)
             collection.put_all([])
             collection.lacks(None)
             return
-        self._line.warning("API away", path=collection.path, error=str(error))
+        self._line.warning("API unavailable", path=collection.path, error=str(error))
         if collection.lacks is None or isinstance(error, errors.Forbidden):
             self._note_lack(collection, f"the API does not answer: {error}")
 
@@ -144,3 +152,30 @@ class Informers:
 
 def _is_not_served(event: kubes.MirrorEvent) -> bool:
     return isinstance(event, kubes.Away) and isinstance(event.error, errors.NotFound)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ApiProbe:
+    """Finds out whether an API from which nothing comes is still there.
+
+    A watch shows when it last received something, but not whether there was nothing to receive: the watches of a frozen
+    API stay open and silent for minutes, as those of a quiet one do. So the API is sent a request. `heard_s`: when
+    anything last came from the API, on the monotonic clock; answers to renewals of the Lease count as well.
+    """
+
+    api: api_actions.Api
+    heard_s: Callable[[], float]
+    clock: clocks.Clock
+
+    async def silent_s(self) -> float | None:
+        """Return for how long nothing has come from an API that does not answer within a second; None if it does."""
+        if self.clock.monotonic_s() - self.heard_s() <= QUIET_S:
+            return None
+        try:
+            await self.api.request("GET", _PROBED, timeout_s=ANSWER_S)
+        except errors.ApiUnavailable:
+            return self.clock.monotonic_s() - self.heard_s()
+        except errors.ApiError:
+            # A refusal is an answer.
+            return None
+        return None

@@ -1,7 +1,7 @@
-"""Leadership: which of several schedulers decides and binds, by a Lease, as client-go elects leaders.
+"""Leadership: one of several schedulers decides and binds, elected by a Lease as client-go elects leaders.
 
 - `status`: whether this scheduler leads.
-- `elector`: runs for the Lease, by the rules of `candidate`, kept where `leases` says.
+- `elector`: runs for the Lease at the Kubernetes API, by the rules of `candidate`.
 - `handover`: what a new leader waits for before its first decision.
-- `settings`: identity and times of the election.
+- `leader_settings`: identity and times of the election.
 """

@@ -1,13 +1,13 @@
-"""One candidate for a Lease: what it may believe and what it should write. No clock, no input or output.
+"""One candidate for a Lease: whether it leads, and what it should write. No clock, no input or output.
 
-The rules are client-go's (k8s.io/client-go/tools/leaderelection), with two differences that only add safety: a term is
-counted from before the request that renewed it was sent, not from its answer; and a Lease that was deleted under its
-holder is waited out like one that is held.
+The rules are those of client-go (k8s.io/client-go/tools/leaderelection), with two differences that only add safety: a
+term is counted from the moment before the renewal was sent, not from its answer; and if someone deletes a held Lease,
+the other candidates wait as long as if it were still held.
 
-At most one candidate leads at a time. The holder stops `renew_s` after it sent its last renewal that was accepted; the
-others saw that renewal later than it was sent, and wait `duration_s` from then. No two clocks are ever compared, only
-lengths of time, so clocks may be apart by any amount and only their rates matter: with every rate within 1 - r to 1 + r
-of the truth, it holds while renew_s / (1 - r) <= duration_s / (1 + r) (`Terms.drift`).
+At most one candidate leads at a time. The holder stops `renew_s` after it sent its last accepted renewal; the others
+saw that renewal later than it was sent, and wait `duration_s` from then. No two clocks are ever compared, only lengths
+of time: clocks may differ by any amount, and only their rates matter. If every rate is within 1 - r to 1 + r of the
+true one, this holds while renew_s / (1 - r) <= duration_s / (1 + r) (`Terms.drift`).
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ class Terms:
 
     @property
     def drift(self) -> float:
-        """The largest error of a clock's rate that two leaders at a time are ruled out for.
+        """The largest error of a clock's rate with which there are never two leaders at a time.
 
         >>> Terms(duration_s=15, renew_s=10.0, retry_s=2.0).drift
         0.2
@@ -42,7 +42,7 @@ class Candidate:
         self.terms = terms
         self._namespace = namespace
         self._name = name
-        # As last read or written; kept while the API has none, since its holder may not know yet.
+        # As last read or written; kept if the Lease is deleted, since its holder may not know yet.
         self._record: leases.Lease | None = None
         self._observed_s = -math.inf
         self._is_known = False
@@ -55,7 +55,7 @@ class Candidate:
 
     @property
     def holder(self) -> str:
-        """The holder of the Lease when it was last seen; empty for none."""
+        """The holder of the Lease when it was last seen; empty if it has none."""
         return "" if self._record is None else self._record.holder
 
     @property
@@ -65,24 +65,24 @@ class Candidate:
 
     @property
     def must_read(self) -> bool:
-        """True where the version of the Lease is not known, so that nothing can be written."""
+        """True if the version of the Lease is not known, so that it must be read before it is written."""
         return not self._is_known
 
     def see(self, found: leases.Lease | None, now_s: float) -> None:
-        """Take in the Lease as it was read; the wait for its end starts again where it has changed."""
+        """Take in the Lease as it was read; if it has changed, the wait for its end starts again."""
         self._is_known = True
         self._is_missing = found is None
         if found is None:
             return
-        if self._record is None or _said(found) != _said(self._record):
+        if self._record is None or _election_fields(found) != _election_fields(self._record):
             self._observed_s = now_s
         if found.holder != self.identity:
-            # It was taken by hand: no wait was kept for us.
+            # Someone edited the Lease, so the new holder did not wait for our term to end.
             self._until_s = -math.inf
         self._record = found
 
     def proposal(self, now_s: float, wall_ns: int) -> leases.Lease | None:
-        """The Lease to write now; None while another holds it, or it has to be read first."""
+        """Return the Lease to write now; None while another holds it, or while it must be read first."""
         record = self._record
         if not self._is_known or self._is_held(now_s):
             return None
@@ -100,28 +100,28 @@ class Candidate:
         )
 
     def accept(self, written: leases.Lease, *, sent_s: float, now_s: float) -> None:
-        """A proposal was accepted: this candidate leads, as from `sent_s`, when it was sent."""
+        """Take in that a proposal was accepted: this candidate leads, counted from `sent_s`, when it was sent."""
         self._record = written
         self._observed_s = now_s
         self._is_known, self._is_missing = True, False
         self._until_s = sent_s + self.terms.renew_s
 
     def doubt(self) -> None:
-        """A write was refused, or got no answer and may have been taken: the Lease has to be read."""
+        """Note that a write was refused, or may have been accepted without an answer: the Lease must be read."""
         self._is_known = False
 
     def next_s(self, now_s: float) -> float:
-        """When to act next: the holder renews every `retry_s`, the others look twice as often, and as the Lease ends.
+        """Return when to act next: the holder renews every `retry_s`; others read twice as often and at the end.
 
-        They look often so that a Lease that was given up is taken over at once; to look is one read of one object.
+        They read often so that they take over a released Lease soon; each read is of one object.
         """
         if self.holder == self.identity:
             return now_s + self.terms.retry_s
-        look_s = now_s + self.terms.retry_s / 2.0
-        return min(look_s, self._ends_s) if self._ends_s > now_s else look_s
+        read_s = now_s + self.terms.retry_s / 2.0
+        return min(read_s, self._ends_s) if self._ends_s > now_s else read_s
 
     def resignation(self, wall_ns: int) -> leases.Lease | None:
-        """The Lease to write so that others need not wait for its end; None where it is not held. Ends the term."""
+        """End the term; return the Lease to write so that others take over at once, or None if it is not held."""
         self._until_s = -math.inf
         record = self._record
         if record is None or record.holder != self.identity or not self._is_known or self._is_missing:
@@ -133,10 +133,10 @@ class Candidate:
         return self._observed_s + (0 if self._record is None else self._record.duration_s)
 
     def _is_held(self, now_s: float) -> bool:
-        """True where another is to be taken for the leader."""
+        """True while another candidate must be assumed to lead."""
         return self.holder not in ("", self.identity) and now_s < self._ends_s
 
 
-def _said(lease: leases.Lease) -> tuple[str, int, int, int, int]:
-    """What a holder says: another version alone (a label, say) is no renewal."""
+def _election_fields(lease: leases.Lease) -> tuple[str, int, int, int, int]:
+    """Return the fields that a renewal changes: a new version alone (a label, for example) is no renewal."""
     return lease.holder, lease.duration_s, lease.acquired_at_ns, lease.renewed_at_ns, lease.transitions

@@ -1,4 +1,4 @@
-"""Whether this scheduler leads: by an election, or because it is the only one."""
+"""Whether this scheduler leads: by election, or because it is the only one."""
 
 import asyncio
 import contextlib
@@ -9,71 +9,70 @@ from collections.abc import Awaitable
 
 from carico_core.runtime.kube import api_actions, cluster_access
 from carico_core.runtime.process import clock as clocks
-from carico_scheduler.leadership import candidate, elector, leases
-from carico_scheduler.leadership import settings as setting
+from carico_scheduler.leadership import candidate, elector, leader_settings
 
-# Outside of a Pod; where kube-scheduler keeps its own.
+# Outside a Pod: where kube-scheduler keeps its own Lease.
 NAMESPACE = "kube-system"
 
 
 class Leadership:
-    """The one place that says who leads."""
+    """Who leads, and since which term."""
 
     def __init__(
-        self, wanted: setting.LeaderSettings, *, boot: str, api: api_actions.Api, clock: clocks.Clock,
+        self, wanted: leader_settings.LeaderSettings, *, boot: str, api: api_actions.Api, clock: clocks.Clock,
         duties: elector.Duties,
     ) -> None:  # fmt: skip
-        """`boot` sets this start apart from earlier ones."""
+        """`boot` distinguishes this start from earlier ones."""
         self._on_change = duties.on_change
         self._changed = asyncio.Event()
         duties = dataclasses.replace(duties, on_change=self._change)
         self._elector = elector_of(wanted, boot=boot, api=api, clock=clock, duties=duties) if wanted.election else None
 
     def leads(self) -> bool:
-        """True while this one may bind, as at this very moment."""
+        """Return True while this scheduler may bind, by the clock at this very moment."""
         return self._elector is None or self._elector.is_leading
 
     def term(self) -> int | None:
-        """Return the number of the term in which this one leads, None while it does not; 0 without an election."""
+        """Return the number of the term in which this scheduler leads, None while it does not; 0 without election."""
         return 0 if self._elector is None else self._elector.term
 
     def leader(self) -> str:
-        """Who leads, in words."""
+        """Return who leads, in words."""
         if self._elector is None:
-            return "this one, without election"
-        return f"{self._elector.holder or 'nobody'}{' (this one)' if self._elector.is_leading else ''}"
+            return "this scheduler, without election"
+        return f"{self._elector.holder or 'none'}{' (this scheduler)' if self._elector.is_leading else ''}"
 
     def trouble(self) -> str | None:
-        """Why this one could not take over, were it asked to; None where it could, or leads."""
+        """Return why this scheduler could not take over; None if it could, or leads."""
         return None if self._elector is None or self._elector.is_leading else self._elector.trouble
 
     @property
     def heard_s(self) -> float:
-        """When the API last answered about the Lease, on the monotonic clock; -inf: never, or without an election."""
+        """When the API last answered about the Lease, on the monotonic clock; -inf if never, or without an election."""
         return -math.inf if self._elector is None else self._elector.heard_s
 
     def works(self) -> dict[str, Awaitable[object]]:
-        """What runs for as long as the service does."""
+        """Return what must run for as long as the service does."""
         if self._elector is None:
             self._change(True)
             return {}
-        return {"campaign": self._elector.campaign_forever(), "office": self._elector.take_office_forever()}
+        return {"campaign": self._elector.campaign_forever(), "terms": self._elector.follow_terms_forever()}
 
     async def until(self, *, leads: bool) -> None:
-        """Wait until this one leads, or does not."""
+        """Wait until this scheduler leads, or until it does not."""
         while self.leads() is not leads:
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(elector.LOOK_EVERY_S):
+                async with asyncio.timeout(elector.CHECK_EVERY_S):
                     await self._changed.wait()
 
     def stand_down(self) -> None:
-        """Stop leading; no other scheduler can lead yet."""
+        """Stop leading; the Lease stays held, so that no other scheduler leads yet."""
         if self._elector is not None:
             self._elector.stand_down()
 
-    async def give_up(self) -> None:
-        """Give up the Lease, so that another may lead at once. No bind may be under way any more."""
+    async def release(self) -> None:
+        """Release the Lease so that a standby takes over at once. No bind may be under way."""
         if self._elector is not None:
             await self._elector.release()
 
@@ -83,14 +82,19 @@ class Leadership:
 
 
 def elector_of(
-    wanted: setting.LeaderSettings, *, boot: str, api: api_actions.Api, clock: clocks.Clock, duties: elector.Duties
+    wanted: leader_settings.LeaderSettings,
+    *,
+    boot: str,
+    api: api_actions.Api,
+    clock: clocks.Clock,
+    duties: elector.Duties,
 ) -> elector.Elector:
-    """An elector that runs for the Lease of these settings."""
+    """Return an elector that runs for the Lease of these settings."""
     namespace = wanted.namespace or cluster_access.own_namespace() or NAMESPACE
-    # As client-go's users name themselves. A fixed name would let a restart go on with the term of a process that may
-    # still run; waiting out its Lease is the price.
+    # Named as the users of client-go are. With a fixed name a restarted scheduler would continue the term of a process
+    # that may still run; instead it waits out that Lease.
     identity = wanted.identity or f"{socket.gethostname()}_{boot}"
-    # Two tries within a term, as kube-scheduler has it.
-    where = leases.ApiLeases(api, namespace=namespace, name=wanted.name, timeout_s=wanted.renew_s / 2.0)
+    # Two tries within a term, as in kube-scheduler.
+    leases = elector.ApiLeases(api, namespace=namespace, name=wanted.name, timeout_s=wanted.renew_s / 2.0)
     running = candidate.Candidate(identity=identity, namespace=namespace, name=wanted.name, terms=wanted.terms)
-    return elector.Elector(running, where, clock=clock, duties=duties)
+    return elector.Elector(running, leases, clock=clock, duties=duties)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from carico_scheduler.nodes import headroom
 
-# Of a node that states no cores, and of an empty slot: scores are divided by cores.
+# For a node that states no cores, and for an empty slot: scores are divided by cores.
 LEAST_CORES = 1e-9
 # name -> (dtype, value of an empty slot)
 _FIELDS: dict[str, tuple[npt.DTypeLike, float]] = {
@@ -41,7 +41,7 @@ class Columns:
 
     def __init__(self) -> None:
         self.count = 0
-        # Read dozens of times at each event of a node: a plain dict is quicker than a method.
+        # Read dozens of times at each event of a node: a plain dict is faster than a method.
         self.by_field: dict[str, npt.NDArray[Any]] = {name: _empty(name, _FIRST_SLOTS) for name in _FIELDS}
 
     def add_slot(self) -> int:

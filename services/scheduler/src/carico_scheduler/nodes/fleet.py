@@ -1,7 +1,7 @@
-"""All nodes in columns: what the API says of them, what they advertise, and what is reserved on them.
+"""All nodes in columns: what the API shows of them, what they advertise, and what is reserved on them.
 
-The only writer of the columns. What a decision needs of a node is kept here as it changes, so that a decision at 10,000
-nodes is a few operations on whole columns.
+The only writer of the columns. They are kept up to date as nodes change, so that a decision on 10,000 nodes is a few
+operations on whole columns.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from carico_core.domain import cluster, messages, taints
+from carico_core.domain import cluster, messages
 from carico_scheduler.nodes import columns, headroom, lru, node_labels, storage
 from carico_scheduler.nodes import snapshot as snapshots
 from carico_scheduler.pods import pod_counts, reservations
@@ -32,7 +32,7 @@ class Fleet:
         self._classes: list[Mapping[str, int]] = []
         # None: to be computed when next asked for.
         self._rooms: list[headroom.NodeRoom | None] = []
-        # What is requested of resources other than cores and memory, and what is left of each by slot.
+        # What is requested of resources other than CPU and memory, and what is left of each by slot.
         self._used_others: list[Mapping[str, float]] = []
         self._left: lru.BySlot[str] = lru.BySlot()
         self.labels = node_labels.NodeLabels(self._nodes)
@@ -44,7 +44,7 @@ class Fleet:
         self._vacant: list[int] = []
         self._nodes_version = 0
         self._views: dict[str, npt.NDArray[Any]] | None = None
-        # For reading single rows: all it holds are views.
+        # For reading single rows; it only holds views.
         self._live: snapshots.Snapshot | None = None
 
     def __len__(self) -> int:
@@ -55,11 +55,11 @@ class Fleet:
         return list(self._slots)
 
     def slot_of(self, name: str) -> int | None:
-        """Return the slot of a node, or None if the API has shown no such node."""
+        """Return the slot of a node, or None if the API has not shown it."""
         return self._slots.get(name)
 
     def snapshot(self, now_s: float) -> snapshots.Snapshot:
-        """Return the fleet as it is; valid until its next change."""
+        """Return a snapshot of the fleet, valid until its next change."""
         if self._views is None:
             self._views = self._columns.views()
         return snapshots.Snapshot(
@@ -77,14 +77,14 @@ class Fleet:
         )
 
     def put_node(self, node: cluster.Node, load: reservations.Load) -> bool:
-        """Return True if the node is new or a fact that placement depends on has changed."""
+        """Take in a Node; return True if it is new, or a field has changed that placement depends on."""
         slot = self._slots.get(node.name)
         old = None if slot is None else self._nodes[slot]
         if slot is None:
             slot = self._occupy(node.name)
             self.pod_counts.recount(node.name, slot)
         self._nodes[slot] = node
-        if old is not None and _facts(old) == _facts(node):
+        if old is not None and _without_version(old) == _without_version(node):
             return False
         self._write_node(slot, node)
         self._write_load(slot, load)
@@ -93,7 +93,7 @@ class Fleet:
         return True
 
     def remove_node(self, name: str) -> bool:
-        """Return True if there was such a node; its slot becomes vacant."""
+        """Remove a node, whose slot becomes vacant; return True if it was there."""
         slot = self._slots.pop(name, None)
         if slot is None:
             return False
@@ -109,7 +109,7 @@ class Fleet:
         return True
 
     def put_load(self, name: str, load: reservations.Load) -> None:
-        """Take in what the Pods placed on a node add up to."""
+        """Take in the sum of the claims on a node."""
         slot = self._slots.get(name)
         if slot is not None:
             self._write_load(slot, load)
@@ -132,7 +132,7 @@ class Fleet:
     def free(self, pod_class: str) -> npt.NDArray[np.float64]:
         """Return how many more Pods of a class each slot takes, reservations subtracted; -inf if nothing is advertised.
 
-        Kept between calls: only slots that have changed since are worked out.
+        Cached: only slots that have changed since are computed again.
         """
         fill = functools.partial(self._fill_free, pod_class)
         return self._free.answer(pod_class, self._columns.count, nothing=-math.inf, fill=fill)
@@ -142,7 +142,7 @@ class Fleet:
             values[slot] = self.room(slot).free(pod_class)
 
     def room(self, slot: int) -> headroom.NodeRoom:
-        """Return what a node has for more Pods. Cached until the next change of the slot."""
+        """Return the room of a node. Cached until the next change of the slot."""
         cached = self._rooms[slot]
         if cached is None:
             cached = self._rooms[slot] = self._room(slot)
@@ -162,18 +162,18 @@ class Fleet:
         )
 
     def left(self, resource: str) -> npt.NDArray[np.float64]:
-        """Return what each slot has left of a resource other than cores and memory; cached as `free` is."""
+        """Return what each slot has left of a resource other than CPU and memory; cached like `free`."""
         fill = functools.partial(self._fill_left, resource)
         return self._left.answer(resource, self._columns.count, nothing=0.0, fill=fill)
 
     def _fill_left(self, resource: str, values: npt.NDArray[np.float64], slots: Collection[int]) -> None:
         for slot in slots:
             node = self._nodes[slot]
-            all_of_it = 0.0 if node is None else node.allocatable_others.get(resource, 0.0)
-            values[slot] = all_of_it - self._used_others[slot].get(resource, 0.0)
+            whole = 0.0 if node is None else node.allocatable_others.get(resource, 0.0)
+            values[slot] = whole - self._used_others[slot].get(resource, 0.0)
 
     def row(self, slot: int, now_s: float = math.nan) -> snapshots.NodeRow:
-        """Return one node; valid until the fleet's next change. Without `now_s` its ages are not known."""
+        """Return one node, valid until the fleet's next change. Without `now_s` its ages are unknown (NaN)."""
         if self._live is None:
             self._live = self.snapshot(math.nan)
         return self._live.row(slot, now_s)
@@ -200,7 +200,7 @@ class Fleet:
         c["schedulable"][slot] = not node.unschedulable and not node.deleting
         c["deleting"][slot] = node.deleting
         c["tainted"][slot] = bool(node.taints)
-        c["disliking"][slot] = taints.is_disliking(node)
+        c["disliking"][slot] = cluster.has_prefer_no_schedule(node)
         c["allocatable_cores"][slot] = max(node.allocatable_cores, columns.LEAST_CORES)
         c["allocatable_bytes"][slot] = node.allocatable_bytes
         c["pod_limit"][slot] = node.pod_limit
@@ -217,17 +217,17 @@ class Fleet:
         self._used_others[slot] = load.used_others
 
     def _settle(self, slot: int) -> None:
-        """Drop what was computed of a slot: it has changed."""
+        """Drop what was computed for a slot: it has changed."""
         self._rooms[slot] = None
         self._free.touch(slot)
         self._left.touch(slot)
 
     def _note_node(self, slot: int) -> None:
-        """Note that the Node on a slot has changed, come or gone."""
+        """Note that the Node of a slot was added, changed or removed."""
         self._nodes_version += 1
         self.labels.touch(slot)
 
 
-def _facts(node: cluster.Node) -> cluster.Node:
-    """Return the node without what changes at every heartbeat."""
+def _without_version(node: cluster.Node) -> cluster.Node:
+    """Return the node without its resourceVersion, which changes at every heartbeat."""
     return dataclasses.replace(node, resource_version="")

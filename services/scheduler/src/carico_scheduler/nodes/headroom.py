@@ -1,7 +1,7 @@
 """How many more Pods a node takes: one rule for all estimators of the agent.
 
-An advertisement of our own estimators states headroom H_i and, per class of Pods, the cautious cost c+_i of one more
-Pod per dimension; one of the paper's states a capacity in Pods only, which is the same rule in a single dimension with
+CARICO's own estimators advertise headroom H_i per dimension and, per class of Pods, the cautious cost c+_i of one more
+Pod. The paper's estimators advertise only a capacity in Pods, which is the same rule in a single dimension with
 H = capacity and c+ = 1. Both are decided by
 
     free = min_i (H_i - sum of reserved c+_i) / c+_i
@@ -14,10 +14,10 @@ from typing import NamedTuple, TypeAlias
 
 from carico_core.domain import messages
 
-# Dimensions looked at per node. Known ones are cpu, memory, disk, network and two of a GPU; one is the paper's "pods".
+# Maximum dimensions per node. Known are cpu, memory, disk, network, two for a GPU, and the paper's "pods".
 DIMENSIONS_MAX = 8
 UNLIMITED = math.inf
-# The one dimension of an advertisement that states a capacity alone.
+# The only dimension of an advertisement that states just a capacity.
 PODS = "pods"
 Vector: TypeAlias = tuple[float, ...]
 
@@ -33,7 +33,7 @@ class Offer(NamedTuple):
     other: Vector
 
     def cost(self, pod_class: str) -> Vector:
-        """Return c+ of one more Pod of this class."""
+        """Return c+, the cautious cost of one more Pod of this class."""
         return self.costs.get(pod_class, self.other)
 
     def reserved(self, classes: Mapping[str, int]) -> Vector:
@@ -48,19 +48,19 @@ class Offer(NamedTuple):
 
 
 class NodeRoom(NamedTuple):
-    """What a node has for more Pods by its newest advertisement. `free` is the one rule of admission by capacity.
+    """The room of a node for more Pods by its newest advertisement. `free` is the only rule of admission by capacity.
 
-    Besides the dimensions, three caps hold whatever a node advertises (spec 9), in Pods: what the kubelet's Pod limit
-    and max_pods_per_core leave, and the most Pods that the node allows for now (spec 7, step 11).
+    In addition to the dimensions, three caps apply, in Pods (spec 9): what the kubelet's Pod limit and
+    max_pods_per_core leave, and the maximum that the node allows for now (spec 7, step 11).
 
-    A named tuple, as one is made for each advertisement: a frozen dataclass takes several times as long.
+    A named tuple, since one is created for each advertisement: a frozen dataclass takes several times as long.
     """
 
     offer: Offer | None
     # What the reserved Pods will take of the offer.
     taken: Vector
-    # An empty node takes one Pod, as far as its own capacity says so (step 12): a cautious cost above a whole node's
-    # headroom must not starve a Pod for ever.
+    # An empty node takes one Pod if its own capacity allows it (step 12): a cautious cost above a whole node's headroom
+    # must not starve a Pod forever.
     least: float
     pod_limit: float
     pods_per_core: float
@@ -79,7 +79,7 @@ class NodeRoom(NamedTuple):
         return self.capped(min(self.by_dimension(self.offer.cost(pod_class))))
 
     def by_dimension(self, cost: Vector) -> list[float]:
-        """Return the Pods of this cost that each dimension has room for, in the order of the offer's dimensions."""
+        """Return how many Pods of this cost each dimension has room for, in the order of the offer's dimensions."""
         if self.offer is None:
             return []
         # (H_i - sum of reserved c+_i) / c+_i
@@ -88,7 +88,7 @@ class NodeRoom(NamedTuple):
 
     def capped(self, left: float) -> float:
         """Return `left` within the caps."""
-        # Comparisons, as min() and max() take twice as long, and every decision comes here.
+        # Comparisons instead of min() and max(), which take twice as long: every decision runs this.
         _, _, least, pod_limit, pods_per_core, limit = self
         if left < least:
             left = least
@@ -99,7 +99,7 @@ class NodeRoom(NamedTuple):
         return left if left < limit else limit
 
     def with_pod(self, pod_class: str) -> "NodeRoom":
-        """Return the room that is left with one more reserved Pod of a class."""
+        """Return the room that remains with one more reserved Pod of a class."""
         taken = self.taken if self.offer is None else tuple(map(operator.add, self.taken, self.offer.cost(pod_class)))
         return NodeRoom(
             self.offer, taken, -math.inf, self.pod_limit - 1.0, self.pods_per_core - 1.0, self.limit - 1.0
@@ -107,7 +107,7 @@ class NodeRoom(NamedTuple):
 
 
 def offer_of(advertisement: messages.Advertisement) -> Offer:
-    """Return what an advertisement offers; `capacity` at a cost of 1 a Pod where it states no headroom or no costs."""
+    """Return what an advertisement offers; without headroom or costs that is `capacity` at a cost of 1 per Pod."""
     room, classes = advertisement.headroom, advertisement.classes or {}
     largest = _largest(classes)
     if room is None or not largest:
@@ -116,7 +116,7 @@ def offer_of(advertisement: messages.Advertisement) -> Offer:
     costs = {key: tuple([each.cost_plus.get(name, 0.0) for name in names]) for key, each in classes.items()}
     other = costs.get(messages.ANY_CLASS, costs.get(messages.NEW_CLASS))
     if other is None:
-        # Neither general: the largest of all classes, dimension by dimension.
+        # Without a general class: the largest cost of all classes, dimension by dimension.
         other = tuple(map(max, *costs.values())) if len(costs) > 1 else next(iter(costs.values()))
     return Offer(
         dimensions=tuple(names), headroom=tuple([room[name] for name in names]), costs=costs, other=other
@@ -124,7 +124,7 @@ def offer_of(advertisement: messages.Advertisement) -> Offer:
 
 
 def _largest(classes: Mapping[str, messages.ClassCapacity]) -> dict[str, float]:
-    """Return the largest cost of any class, per dimension that costs some class something."""
+    """Return the largest cost of any class, for each dimension in which some class has a cost."""
     largest: dict[str, float] = {}
     for each in classes.values():
         for name, cost in each.cost_plus.items():
@@ -134,7 +134,7 @@ def _largest(classes: Mapping[str, messages.ClassCapacity]) -> dict[str, float]:
 
 
 def _dimensions(headroom: Mapping[str, float], largest: Mapping[str, float]) -> list[str]:
-    """Return the dimensions with a headroom and some cost; of too many, those with least room for the largest cost."""
+    """Return the dimensions with a headroom and a cost; if too many, those with least room for the largest cost."""
     names = [name for name in headroom if name in largest]
     if len(names) <= DIMENSIONS_MAX:
         return names

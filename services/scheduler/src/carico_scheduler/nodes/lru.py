@@ -10,15 +10,15 @@ import numpy.typing as npt
 K = TypeVar("K")
 V = TypeVar("V")
 
-# The least and the most answers that are cached, and the slots that all of them may hold together: 32 MB of floats. A
-# class or demand is one template of Pods, or one Job if Jobs are created one by one.
+# The least and the most answers that are cached, and the total of their slots: 32 MB of floats. A class or demand
+# stands for one Pod template, or for one Job if Jobs are created one by one.
 KEPT_LEAST = 256
 KEPT_MOST = 1024
 SLOTS_MOST = 4_000_000
 
 
 def room_for(slots: int) -> int:
-    """Return how many answers of one value per slot are kept.
+    """Return how many answers with one value per slot are cached.
 
     >>> room_for(20), room_for(10_000), room_for(100_000)
     (1024, 400, 256)
@@ -27,7 +27,7 @@ def room_for(slots: int) -> int:
 
 
 class Lru(Generic[K, V]):
-    """Answers by key. Past the bound the one used longest ago is dropped, not all: those in use stay."""
+    """Answers by key. Beyond the limit the least recently used are dropped."""
 
     def __init__(self) -> None:
         self._kept: collections.OrderedDict[K, V] = collections.OrderedDict()
@@ -46,7 +46,7 @@ class Lru(Generic[K, V]):
         return self._kept.values()
 
     def peek(self, key: K) -> V:
-        """Return the answer of a key that is cached; this does not count as use."""
+        """Return the answer of a cached key; this does not count as use."""
         return self._kept[key]
 
     def get(self, key: K) -> V | None:
@@ -57,7 +57,7 @@ class Lru(Generic[K, V]):
         return found
 
     def put(self, key: K, answer: V, *, most: int) -> V:
-        """Cache `answer` and return it; of more than `most`, those used longest ago are dropped."""
+        """Cache `answer` and return it; beyond `most` answers, drop the least recently used."""
         self._kept[key] = answer
         self._kept.move_to_end(key)
         while len(self._kept) > most:
@@ -73,17 +73,17 @@ Fill: TypeAlias = Callable[[npt.NDArray[Any], Collection[int]], None]
 
 
 class BySlot(Lru[K, tuple[npt.NDArray[Any], set[int]]]):
-    """Answers of one value per slot of nodes, each with the slots whose value is out of date."""
+    """Answers with one value per slot, each with the slots whose value is out of date."""
 
     def touch(self, slot: int) -> None:
-        """Note that something about the node of a slot has changed: every answer about it is out of date."""
+        """Note that the node of a slot has changed: every answer is out of date there."""
         for _, stale in self.values():
             stale.add(slot)
 
     def answer(self, key: K, slots: int, *, nothing: float, fill: Fill) -> npt.NDArray[Any]:
-        """Return the values of all slots, not to be written to: `fill` has set those that are new or were out of date.
+        """Return the values of all slots, read-only, after `fill` has set those that are new or out of date.
 
-        `nothing` is the value of a new slot until then.
+        `nothing` is the initial value of a new slot.
         """
         values, stale = self.get(key) or (np.full(0, nothing), set())
         if len(values) < slots:

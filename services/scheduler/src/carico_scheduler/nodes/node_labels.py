@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from carico_core.domain import cluster, constraints, selectors, taints
+from carico_core.domain import cluster, constraints, selectors
 from carico_scheduler.nodes import lru
 
 NO_DOMAIN = -1
-# In place of the number of a value that no node has.
+# The number of a value that no node has.
 _NOWHERE = -2
-# Values of a label for each slot, above which they are numbered again: most are then of nodes that have gone.
+# With more values of a label per slot than this they are numbered again: most then belong to nodes that are gone.
 _VALUES_A_SLOT = 2
 _VALUES_LEAST = 64
 
@@ -43,7 +43,7 @@ class Domains:
         return mask
 
     def sums(self, per_slot: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        """Return per domain the sum over its nodes; one entry more, for nodes without one, is 0."""
+        """Return the sum over the nodes of each domain; an additional last entry, for nodes without a domain, is 0."""
         known = self.known
         return np.bincount(self.of[known], weights=per_slot[known], minlength=self.count + 1).astype(np.float64)
 
@@ -57,11 +57,11 @@ class NodeLabels:
         self._numbers: dict[str, dict[str, int]] = {}
 
     def touch(self, slot: int) -> None:
-        """Note that the node of a slot has changed, come or gone."""
+        """Note that the node of a slot was added, changed or removed."""
         self._kept.touch(slot)
 
     def matching(self, terms: selectors.NodeTerms) -> npt.NDArray[np.bool_]:
-        """Return a mask, True for the nodes that meet one of the terms."""
+        """Return a mask, True for the nodes that match one of the terms."""
         return self._answer(
             ("matching", terms),
             False,
@@ -69,15 +69,15 @@ class NodeLabels:
         )
 
     def where(self, terms: selectors.NodeTerms) -> npt.NDArray[np.bool_]:
-        """Return the same as `matching` for rare terms: not cached, and quick if a term names values of a label."""
+        """Return the same as `matching`, for rare terms: not cached, and fast if a term names values of a label."""
         mask = np.zeros(len(self._nodes), dtype=np.bool_)
         for term in terms:
-            for slot in self._worth_a_look(term):
+            for slot in self._may_match(term):
                 node = self._nodes[slot]
                 mask[slot] = mask[slot] or (node is not None and term.matches(node.name, node.labels))
         return mask
 
-    def _worth_a_look(self, term: selectors.NodeTerm) -> Sequence[int]:
+    def _may_match(self, term: selectors.NodeTerm) -> Sequence[int]:
         """Return the slots that may match the term."""
         named = next((each for each in term.labels if each.operator == selectors.IN), None)
         if named is None:
@@ -86,15 +86,19 @@ class NodeLabels:
         return found
 
     def tolerated(self, tolerations: tuple[cluster.Toleration, ...]) -> npt.NDArray[np.bool_]:
-        """Return a mask, True for the nodes whose taints keep no Pod of these tolerations away."""
-        return self._answer(("tolerated", tolerations), False, lambda node: taints.refusing(node, tolerations) is None)
+        """Return a mask, True for the nodes whose NoSchedule and NoExecute taints are all tolerated."""
+        return self._answer(
+            ("tolerated", tolerations), False, lambda node: cluster.refusing_taint(node, tolerations) is None
+        )
 
     def disliked(self, tolerations: tuple[cluster.Toleration, ...]) -> npt.NDArray[np.float64]:
-        """Return per node how many PreferNoSchedule taints are not tolerated."""
-        return self._answer(("disliked", tolerations), 0.0, lambda node: float(taints.disliked(node, tolerations)))
+        """Return per slot how many PreferNoSchedule taints are not tolerated."""
+        return self._answer(
+            ("disliked", tolerations), 0.0, lambda node: float(cluster.count_prefer_no_schedule(node, tolerations))
+        )
 
     def preferred(self, preferences: tuple[constraints.NodePreference, ...]) -> npt.NDArray[np.float64]:
-        """Return per node the weights of the preferred terms that it meets."""
+        """Return per slot the sum of the weights of the preferred terms that the node matches."""
         return self._answer(
             ("preferred", preferences),
             0.0,
@@ -104,7 +108,7 @@ class NodeLabels:
     def domains(self, key: str) -> Domains:
         """Return the values of a label over all nodes."""
         if ("domains", key) not in self._kept:
-            # Numbers are kept as long as the answer that uses them.
+            # Numbers are kept only as long as the answer that uses them.
             self._numbers = {each: of for each, of in self._numbers.items() if ("domains", each) in self._kept}
         elif len(self._numbers[key]) > max(_VALUES_A_SLOT * len(self._nodes), _VALUES_LEAST):
             self._kept.drop(("domains", key))

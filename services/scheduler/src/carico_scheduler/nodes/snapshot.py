@@ -1,8 +1,8 @@
 """The cluster as one scheduling cycle sees it: read-only columns, one row per node.
 
 A snapshot copies nothing: its arrays are read-only views of the fleet's columns, valid until the fleet's next change.
-A cycle runs to its end without giving way to other tasks, so the columns cannot change under it; what the cycle itself
-adds is kept apart, as changed rows (`scores.Draft`). At 10,000 nodes a copy of the columns would cost more than a
+A cycle runs to its end without yielding to other tasks, so the columns cannot change during it; what the cycle itself
+places is kept apart, as changed rows (`scores.Draft`). At 10,000 nodes a copy of the columns would cost more than a
 decision.
 """
 
@@ -30,11 +30,11 @@ _NO_OTHERS: Mapping[str, float] = {}
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Snapshot:
-    """Columns by node slot. NaN and infinities as said; every array has one entry per slot."""
+    """Columns with one entry per slot; comments state where NaN and infinities occur."""
 
     now_s: float
     policy: policies.Policy
-    # Changes of what Nodes state (labels, taints, conditions) so far.
+    # Number of changes of Nodes (labels, taints, conditions) so far.
     nodes_version: int
     nodes: Sequence[cluster.Node | None]
     present: Bools
@@ -48,7 +48,7 @@ class Snapshot:
     allocatable_cores: Floats
     allocatable_bytes: Floats
     pod_limit: Ints
-    # All Pods on the node that have not ended, bound or about to be; and those of them that are not baseline.
+    # All Pods on the node that have not ended, bound or assumed; and those of them that are not baseline.
     placed: Ints
     workloads: Ints
     used_cores: Floats
@@ -58,16 +58,16 @@ class Snapshot:
     pods: Ints
     limit: Floats
     seq: Ints
-    # When the newest sample of the advertisement was taken, on the receiver's clock; -inf if there is none.
+    # When the newest sample of the advertisement was taken, on our monotonic clock; -inf if there is none.
     sampled_s: Floats
     reserved: Ints
     # Since when the longest uncovered Pod is uncovered; +inf if all are covered.
     uncovered_since_s: Floats
-    # What each slot has for more Pods.
+    # Returns the room of a slot.
     room: Callable[[int], headroom.NodeRoom]
-    # How many more Pods of a class each slot takes; -inf if nothing is advertised.
+    # Returns how many more Pods of a class each slot takes; -inf if nothing is advertised.
     free: Callable[[str], Floats]
-    # What is left of another resource, by its name.
+    # Returns what is left of a resource other than CPU and memory, by its name.
     left: Callable[[str], Floats]
     labels: node_labels.NodeLabels
     pod_counts: counting.PodCounts
@@ -80,13 +80,13 @@ class Snapshot:
 
     @property
     def goes_by_requests(self) -> bool:
-        """True if no advertisement is usable, and the policy says to place by requests then."""
+        """True if no advertisement is usable, and the policy is to place by requests then."""
         if self.policy.fallback is policies.Fallback.WAIT:
             return False
         return not bool((self.present & (self.sampled_s >= self.now_s - self.policy.ageing_s)).any())
 
     def row(self, slot: int, now_s: float | None = None) -> "NodeRow":
-        """Return one node; `now_s` in place of the snapshot's."""
+        """Return one node, at `now_s` instead of the snapshot's time."""
         node = self.nodes[slot]
         assert node is not None, f"slot {slot} holds no node"
         return NodeRow(
@@ -97,8 +97,8 @@ class Snapshot:
 class NodeRow(NamedTuple):
     """One node of a snapshot, with the Pods that a cycle has reserved on it since. Valid as long as the snapshot.
 
-    Its fields have the names of the snapshot's columns, so that a stage is written once for both (`Nodes`). They are
-    read when asked for: most rows are asked for few of them.
+    Its properties have the names of the snapshot's columns, so that a stage is written once for both (`Nodes`). They
+    are read on access, since most rows are asked for few of them.
     """
 
     view: Snapshot
@@ -134,12 +134,12 @@ class NodeRow(NamedTuple):
 
     @property
     def pod_limit(self) -> int:
-        """The most Pods that the kubelet takes."""
+        """The maximum Pods that the kubelet takes."""
         return self.view.pod_limit.item(self.slot)
 
     @property
     def placed(self) -> int:
-        """All Pods on the node that have not ended, bound or about to be."""
+        """The Pods on the node that have not ended, bound or assumed."""
         return self.view.placed.item(self.slot) + self.more
 
     @property
@@ -169,12 +169,12 @@ class NodeRow(NamedTuple):
 
     @property
     def limit(self) -> float:
-        """The most Pods that the node allows for now; +inf without a limit."""
+        """The maximum Pods that the node allows for now; +inf without a limit."""
         return self.view.limit.item(self.slot)
 
     @property
     def seq(self) -> int:
-        """The number of the advertisement."""
+        """The sequence number of the advertisement."""
         return self.view.seq.item(self.slot)
 
     @property
@@ -197,11 +197,11 @@ class NodeRow(NamedTuple):
         return self.room.free(pod_class)
 
     def typical_free(self) -> float:
-        """Return the same for the typical Pod, in which nodes advertise their capacity: for people."""
+        """Return the same for the typical Pod, the unit of advertised capacity, for display."""
         return self.room.capped(self.capacity - self.reserved) if self.room.offer is not None else -math.inf
 
     def left(self, resource: str) -> float:
-        """Return what is left of a resource other than cores and memory."""
+        """Return what is left of a resource other than CPU and memory."""
         return self.view.left(resource).item(self.slot) - self.more_others.get(resource, 0.0)
 
     def with_pod(self, demand: demands.Demand) -> "NodeRow":
@@ -215,5 +215,5 @@ class NodeRow(NamedTuple):
         )  # fmt: skip
 
 
-# All nodes of a snapshot, or one of them: what a stage states of either.
+# All nodes of a snapshot, or one of them: a stage takes either.
 Nodes: TypeAlias = Snapshot | NodeRow

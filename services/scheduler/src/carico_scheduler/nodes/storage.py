@@ -1,4 +1,4 @@
-"""PersistentVolumeClaims, volumes and attachments as the API shows them, and which volume is promised to a claim."""
+"""PersistentVolumeClaims, volumes and attachments as the API shows them, and which volume is kept for a claim."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -39,14 +39,14 @@ class Table(Generic[T]):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What has to be done before a Pod is bound to a node: volumes to keep for claims, and claims to make one for."""
+    """What must be done before a Pod is bound to a node: volumes to keep for claims, and claims to provision."""
 
     keep: tuple[tuple[storage.Volume, storage.VolumeClaim], ...] = ()
     make: tuple[storage.VolumeClaim, ...] = ()
 
 
 class Storage:
-    """The storage of one cluster, as mirrored; empty where the API serves none."""
+    """The mirrored storage objects of one cluster; empty if the API serves none."""
 
     def __init__(self) -> None:
         self.volume_claims: Table[storage.VolumeClaim] = Table()
@@ -56,63 +56,63 @@ class Storage:
         self.attachments: Table[storage.Attachment] = Table()
         self.drivers: Table[storage.CsiDriver] = Table()
         self.capacities: Table[storage.Capacity] = Table()
-        # Collection -> why it cannot be known.
+        # Collection -> why it is not known.
         self._lacking: dict[str, str] = {}
-        # Volume name -> UID of the claim, and UID of the claim -> node: decided on, and not yet shown by the API.
+        # Volume name -> UID of the claim, and UID of the claim -> node: decided, and not shown by the API yet.
         self._kept: dict[str, str] = {}
         self._chosen: dict[str, str] = {}
 
     def lacking(self) -> str | None:
-        """Return what keeps Pods with claims waiting because it cannot be known; None: nothing."""
+        """Return which collection is not known, so that Pods with claims must wait; None if all are known."""
         return next((f"{what}: {why}" for what, why in self._lacking.items()), None)
 
     def note_lacking(self, what: str, why: str | None) -> None:
-        """Note why a collection cannot be known; None: it is."""
+        """Note why a collection is not known; None: it is."""
         if why is None:
             self._lacking.pop(what, None)
         else:
             self._lacking[what] = why
 
     def selected_node(self, claim: storage.VolumeClaim) -> str:
-        """Return the node that a claim's volume is being made for, "" where none is chosen."""
+        """Return the node for which a claim's volume is being provisioned; "" if none is chosen."""
         return claim.selected_node or self._chosen.get(claim.uid, "")
 
     def is_kept_for(self, volume: storage.Volume, claim: storage.VolumeClaim) -> bool:
-        """Return True if the volume names the claim already, or was promised to it."""
+        """Return True if the volume already names the claim, or is kept for it."""
         if volume.claim is None:
             return self._kept.get(volume.name) == claim.uid
         named = (volume.claim.namespace, volume.claim.name) == (claim.namespace, claim.name)
         return named and volume.claim.uid in ("", claim.uid)
 
     def is_free(self, volume: storage.Volume) -> bool:
-        """Return True if the volume names no claim and was promised to none."""
+        """Return True if the volume names no claim and is kept for none."""
         return volume.claim is None and volume.name not in self._kept
 
     def promise(self, plan: Plan, node: str) -> None:
-        """Note what was decided for a Pod on `node`, until `release`."""
+        """Keep the plan's volumes for a Pod on `node`, until `release`."""
         for volume, claim in plan.keep:
             self._kept[volume.name] = claim.uid
         for claim in plan.make:
             self._chosen[claim.uid] = node
 
     def release(self, plan: Plan) -> None:
-        """Forget what was decided: it came to nothing, or the API shows it now."""
+        """Forget a plan: it failed, or the API shows its result now."""
         for volume, _ in plan.keep:
             self._kept.pop(volume.name, None)
         for claim in plan.make:
             self._chosen.pop(claim.uid, None)
 
     def waits_for(self, uses: Iterable[constraints.VolumeClaimUse]) -> str | None:
-        """Return why no node will do for a Pod with these claims, whatever the node; None if one might."""
+        """Return why a Pod with these claims must wait whatever the node; None if a node may be found."""
         lacking = self.lacking()
         if lacking is not None:
             return lacking
         return next(filter(None, map(self._waits_for, uses)), None)
 
     def unbound(self, uses: Iterable[constraints.VolumeClaimUse]) -> list[storage.VolumeClaim]:
-        """Return the claims whose volume is chosen with the node, those that ask for least first.
+        """Return the claims whose volume is chosen together with the node, smallest first.
 
-        A claim that a Pod names twice comes twice, and so wants two volumes: as with kube-scheduler.
+        A claim that a Pod names twice is listed twice and so needs two volumes, as in kube-scheduler.
         """
         return sorted((claim for claim in self._claims(uses) if not claim.is_bound), key=lambda claim: claim.size_bytes)
 
@@ -122,12 +122,12 @@ class Storage:
         return [volume for volume in volumes if volume is not None]
 
     def are_bound(self, uses: Iterable[constraints.VolumeClaimUse]) -> bool:
-        """Return True if every claim is there and bound."""
+        """Return True if every claim exists and is bound."""
         uses = tuple(uses)
         return len(claims := list(self._claims(uses))) == len(uses) and all(claim.is_bound for claim in claims)
 
     def candidates(self, claim: storage.VolumeClaim) -> list[storage.Volume]:
-        """Return the volumes that suit an unbound claim, the smallest first; one that is kept for it comes alone."""
+        """Return the volumes that fit an unbound claim, smallest first; only the kept one if there is one."""
         fitting = [volume for volume in self.volumes.all() if _fits(claim, volume)]
         kept = [volume for volume in fitting if self.is_kept_for(volume, claim)]
         if kept:
@@ -143,7 +143,7 @@ class Storage:
         return sorted(free, key=lambda volume: volume.size_bytes)
 
     def can_make(self, claim: storage.VolumeClaim) -> storage.StorageClass | None:
-        """Return the class that makes volumes for the claim; None if none does."""
+        """Return the StorageClass that provisions volumes for the claim; None if none does."""
         found = self.classes.find(claim.storage_class)
         if found is None or found.provisioner in ("", storage.NO_PROVISIONER):
             return None
@@ -158,7 +158,7 @@ class Storage:
         if claim is None:
             return f"{named} not found" + (": waits for its controller" if use.owner_uid is not None else "")
         if use.owner_uid is not None and claim.owner_uid != use.owner_uid:
-            return f"{named} was not made for this Pod"
+            return f"{named} was not created for this Pod"
         if claim.is_lost:
             return f"{named} has lost its PersistentVolume {claim.volume}"
         if claim.deleting:
@@ -173,7 +173,7 @@ class Storage:
 
 
 def _fits(claim: storage.VolumeClaim, volume: storage.Volume) -> bool:
-    """Return True if the volume is what the claim asks for, free or not."""
+    """Return True if the volume has the properties that the claim asks for, free or not."""
     return (
         volume.storage_class == claim.storage_class
         and volume.size_bytes >= claim.size_bytes

@@ -1,8 +1,8 @@
-"""What a Pod asks of a node, apart from who it is: Pods with equal demands are decided on together."""
+"""What a Pod asks of a node, apart from its identity: Pods with equal demands are decided on together."""
 
 import dataclasses
 
-from carico_core.domain import cluster, pod_class
+from carico_core.domain import cluster, names
 from carico_core.domain import constraints as limits
 
 
@@ -20,9 +20,9 @@ class Demand:
     unsupported: tuple[str, ...] = ()
     pod_class: str = ""
     constraints: limits.Constraints | None = None
-    # Required anti-affinity terms, of any Pod known, that mean this Pod.
+    # Required anti-affinity terms of known Pods that select this Pod.
     repelled_by: tuple[limits.PodTerm, ...] = ()
-    # Asked for several times per decision, and constraints are deep.
+    # Cached: it is needed several times per decision, and constraints are deep.
     _hash: int = dataclasses.field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
@@ -34,7 +34,7 @@ class Demand:
 
     @property
     def requests(self) -> tuple[tuple[str, float], ...]:
-        """What it requests of each resource, by name; resources that it does not request are left out."""
+        """The amount requested of each resource, by name; resources that it does not request are left out."""
         if self.request_cores <= 0.0 and self.request_bytes <= 0.0:
             return self.request_others
         own = (("cpu", self.request_cores), ("memory", self.request_bytes))
@@ -42,12 +42,12 @@ class Demand:
 
     @property
     def looks_at_peers(self) -> bool:
-        """True where other Pods, or volumes, decide with."""
+        """True if the answer depends on other Pods or on volumes."""
         return self.constraints is not None or bool(self.repelled_by)
 
     @property
     def follows_peers(self) -> bool:
-        """True where a Pod that is placed elsewhere may open a node to this one: its peer, or one of its group."""
+        """True if placing another Pod (a peer, or one of its spread group) may open a node to this one."""
         return self.constraints is not None and bool(self.constraints.affinity or self.constraints.spreads)
 
 
@@ -55,7 +55,7 @@ _HASHED = tuple(each.name for each in dataclasses.fields(Demand) if each.compare
 
 
 def demand_of(pod: cluster.Pod, repelled_by: tuple[limits.PodTerm, ...] = ()) -> Demand:
-    """The demand of `pod`; equal for all Pods of one template."""
+    """Return the demand of `pod`; equal for all Pods of one template."""
     return Demand(
         node_name=pod.node_name,
         node_selector=tuple(sorted(pod.node_selector.items())),
@@ -64,7 +64,7 @@ def demand_of(pod: cluster.Pod, repelled_by: tuple[limits.PodTerm, ...] = ()) ->
         request_bytes=pod.request_bytes,
         request_others=pod.request_others,
         unsupported=pod.unsupported,
-        pod_class=pod_class.class_of(pod),
+        pod_class=names.class_of(pod),
         constraints=pod.constraints,
         repelled_by=repelled_by,
     )

@@ -1,10 +1,13 @@
-"""Which Pods are on which node, and counts of those that a Pod's constraints ask about, kept per node as Pods move.
+"""Which Pods are on which node, and counts per node of the Pods that a Pod's constraints ask about.
 
-A question is asked by a demand with inter-Pod affinity, topology spread, host ports or shared volumes. The first time,
-every Pod is looked at; from then on the count follows each Pod that is placed, changed or gone. Without questions a
-Pod costs an entry in two tables.
+Demands with inter-Pod affinity, topology spread, host ports or shared volumes ask such questions. The first time a
+question is asked, every Pod is counted; from then on the count is updated with each Pod that is placed, changed or
+gone. Without questions a Pod costs an entry in two tables.
+
+`AntiAffinityIndex` answers the reverse: which known Pods may keep a given Pod away.
 """
 
+import collections
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol, TypeAlias
@@ -19,57 +22,57 @@ Labels: TypeAlias = Mapping[str, str]
 _NO_LABELS: Labels = {}
 
 
-def means(term: constraints.PodTerm, namespace: str, namespace_labels: Labels, labels: Labels) -> bool:
-    """True where a term of a Pod that is to be placed means a Pod of this namespace and these labels.
+def selects(term: constraints.PodTerm, namespace: str, namespace_labels: Labels, labels: Labels) -> bool:
+    """Return True if a term of a Pod that is to be placed selects a Pod of this namespace and these labels.
 
-    As kube-scheduler 1.36 reads it: a namespace selector that is met without any label (DoesNotExist, NotIn) means all
-    namespaces, as the copy in which it writes the selector out is lost
-    (mergeAffinityTermNamespacesIfNotEmpty in plugins/interpodaffinity). Terms of placed Pods are read to the letter.
+    As in kube-scheduler 1.36: a namespace selector that matches a namespace without labels (DoesNotExist, NotIn)
+    selects all namespaces, since kube-scheduler discards the copy in which it resolves the selector
+    (mergeAffinityTermNamespacesIfNotEmpty in plugins/interpodaffinity). Terms of placed Pods are evaluated literally.
     """
     return term.matches(namespace, namespace_labels, labels) or term.matches(namespace, _NO_LABELS, labels)
 
 
 class Question(Protocol):
-    """What is asked of each Pod; equal questions are asked once."""
+    """A condition by which Pods are counted; equal questions share one count."""
 
     def counts(self, pod: cluster.Pod, namespace_labels: Labels) -> bool:
-        """True where this Pod is to be counted."""
+        """Return True if this Pod is counted."""
 
     def __hash__(self) -> int:
-        """As equality."""
+        """Return the same hash for equal questions."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Matching:
-    """Pods that every one of these terms, of a Pod that is to be placed, means."""
+    """Pods that match all of these terms of a Pod that is to be placed."""
 
     terms: tuple[constraints.PodTerm, ...]
 
     def counts(self, pod: cluster.Pod, namespace_labels: Labels) -> bool:
-        """True where all terms match."""
-        return all(means(term, pod.namespace, namespace_labels, pod.labels) for term in self.terms)
+        """Return True if all terms match."""
+        return all(selects(term, pod.namespace, namespace_labels, pod.labels) for term in self.terms)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Repelling:
-    """Pods that require not to be near Pods of this term."""
+    """Pods that have this required anti-affinity term."""
 
     term: constraints.PodTerm
 
     def counts(self, pod: cluster.Pod, namespace_labels: Labels) -> bool:
-        """True where the Pod has the term."""
+        """Return True if the Pod has the term."""
         return pod.constraints is not None and self.term in pod.constraints.anti_affinity
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Spreading:
-    """Pods of a namespace that count for a spread constraint; one that is being deleted no longer does."""
+    """Pods of a namespace that count for a spread constraint, without those being deleted."""
 
     namespace: str
     selector: selectors.Selector
 
     def counts(self, pod: cluster.Pod, namespace_labels: Labels) -> bool:
-        """True where the selector matches; an empty one counts nothing, as in Kubernetes."""
+        """Return True if the selector matches; an empty one counts no Pod, as in Kubernetes."""
         if not self.selector or pod.namespace != self.namespace or pod.deleting:
             return False
         return selectors.matches(self.selector, pod.labels)
@@ -77,13 +80,13 @@ class Spreading:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Occupying:
-    """Pods that hold a host port, or a disk, which conflicts with one of these."""
+    """Pods that hold a host port or a disk that conflicts with one of these."""
 
     ports: tuple[constraints.HostPort, ...] = ()
     disks: tuple[constraints.Disk, ...] = ()
 
     def counts(self, pod: cluster.Pod, namespace_labels: Labels) -> bool:
-        """True where any conflicts."""
+        """Return True if any conflicts."""
         held = pod.constraints
         if held is None:
             return False
@@ -94,17 +97,17 @@ class Occupying:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Using:
-    """Pods that use this claim by name; a volume made for one Pod has no other user."""
+    """Pods that use this claim by its name; a claim created for one Pod has no other user."""
 
     claim: constraints.VolumeClaimUse
 
     def counts(self, pod: cluster.Pod, namespace_labels: Labels) -> bool:
-        """True where the claim is among the Pod's."""
+        """Return True if the Pod uses the claim."""
         return pod.constraints is not None and self.claim in pod.constraints.volume_claims
 
 
 class PodCounts:
-    """The placed Pods by node, assumed ones included. `slot_of` returns a node's slot, None where it is not known."""
+    """The placed Pods by node, including assumed ones. `slot_of` returns a node's slot, or None if it is not known."""
 
     def __init__(self, slot_of: Callable[[str], int | None]) -> None:
         self._slot_of = slot_of
@@ -112,16 +115,16 @@ class PodCounts:
         self._by_node: dict[str, dict[str, cluster.Pod]] = {}
         self._answers: lru.Lru[Question, npt.NDArray[np.int64]] = lru.Lru()
         self._namespaces: dict[str, Labels] = {}
-        # Why the labels of namespaces are not known; None: they are.
+        # Why the labels of namespaces are not known; None if they are.
         self.lacking: str | None = None
 
     @property
     def is_asked(self) -> bool:
-        """True where any count is kept: a Pod that moves may change an answer."""
+        """True if any count is kept, which a Pod that moves may change."""
         return len(self._answers) > 0
 
     def put(self, pod: cluster.Pod, node: str) -> bool:
-        """True where a Pod came, moved or changed in what constraints ask about."""
+        """Place a Pod; return True if it is new, moved, or changed in what constraints ask about."""
         old = self._placed.get(pod.uid)
         if old is not None:
             if old[1] == node and _looks_alike(old[0], pod):
@@ -134,7 +137,7 @@ class PodCounts:
         return True
 
     def remove(self, uid: str) -> bool:
-        """True where the Pod was placed; it is no longer."""
+        """Remove a Pod; return True if it was placed."""
         old = self._placed.pop(uid, None)
         if old is None:
             return False
@@ -143,24 +146,24 @@ class PodCounts:
         return True
 
     def on(self, node: str) -> Collection[cluster.Pod]:
-        """The Pods on a node."""
+        """Return the Pods on a node."""
         found = self._by_node.get(node)
         return found.values() if found is not None else ()
 
     def per_slot(self, question: Question, slots: int) -> npt.NDArray[np.int64]:
-        """How many Pods of each slot the question counts; not to be written to."""
+        """Return per slot how many Pods the question counts; read-only."""
         answer = self._answers.get(question)
         if answer is None or len(answer) < slots:
-            # Pods may have been on a new slot's node before the API showed the node.
+            # There may have been Pods on a node before the API showed the node.
             answer = self._answers.put(question, self._whole(question, slots), most=lru.room_for(slots))
         return answer[:slots]
 
     def is_counted(self, question: Question, pod: cluster.Pod) -> bool:
-        """True where the question counts this Pod, wherever it is."""
+        """Return True if the question counts this Pod, on any node."""
         return question.counts(pod, self.namespace_labels(pod.namespace))
 
     def namespace_labels(self, namespace: str) -> Labels:
-        """The labels of a namespace; none where it is not known."""
+        """Return the labels of a namespace; none if it is not known."""
         return self._namespaces.get(namespace, _NO_LABELS)
 
     @property
@@ -169,7 +172,7 @@ class PodCounts:
         return self._namespaces
 
     def put_namespaces(self, labels: Mapping[str, Labels]) -> bool:
-        """True where the labels of some namespace changed; counts that may rest on them start over."""
+        """Take in the labels of all namespaces; return True, and drop all counts, if any has changed."""
         if labels == self._namespaces:
             return False
         self._namespaces = dict(labels)
@@ -177,16 +180,16 @@ class PodCounts:
         return True
 
     def is_unsure_of(self, terms: Iterable[constraints.PodTerm]) -> bool:
-        """True where one of the terms selects namespaces by labels that are not known."""
+        """Return True if one of the terms selects namespaces by labels that are not known."""
         return self.lacking is not None and any(term.namespace_selector for term in terms)
 
     def recount(self, node: str, slot: int) -> None:
-        """Recount a slot: its node came or went."""
-        is_there = self._slot_of(node) == slot
+        """Count a slot again: its node was added or removed."""
+        is_present = self._slot_of(node) == slot
         for question in self._answers:
             answer = self._answers.peek(question)
             if slot < len(answer):
-                answer[slot] = self._sum(question, self.on(node)) if is_there else 0
+                answer[slot] = self._sum(question, self.on(node)) if is_present else 0
 
     def _whole(self, question: Question, slots: int) -> npt.NDArray[np.int64]:
         answer = np.zeros(slots, dtype=np.int64)
@@ -207,7 +210,7 @@ class PodCounts:
             return
         for question in self._answers:
             answer = self._answers.peek(question)
-            # A slot past the end is counted when the answer is next asked for.
+            # A slot past the end is counted when the question is next asked.
             if slot < len(answer) and self.is_counted(question, pod):
                 answer[slot] += sign
 
@@ -219,5 +222,45 @@ class PodCounts:
 
 
 def _looks_alike(old: cluster.Pod, new: cluster.Pod) -> bool:
-    """True where no question separates them; what else a Pod states of itself cannot change once it is placed."""
+    """Return True if every question counts both or neither; the rest of a placed Pod's fields cannot change."""
     return old.labels == new.labels and old.deleting == new.deleting
+
+
+class AntiAffinityIndex:
+    """The required anti-affinity terms of all known Pods, with how many Pods have each.
+
+    A Pod's labels matter only to the terms of other Pods. So a demand holds the terms that select the Pod, not its
+    labels: Pods whose labels differ only where no term asks are decided on together.
+    """
+
+    def __init__(self, known: PodCounts) -> None:
+        self._pod_counts = known
+        self._terms: collections.Counter[constraints.PodTerm] = collections.Counter()
+
+    def add(self, pod: cluster.Pod) -> bool:
+        """Add a Pod; return True if it has a term that is new, so that demands may change."""
+        brings_new = False
+        for term in (pod.constraints or constraints.NONE).anti_affinity:
+            brings_new = brings_new or term not in self._terms
+            self._terms[term] += 1
+        return brings_new
+
+    def remove(self, pod: cluster.Pod) -> None:
+        """Remove a Pod; demands with a term that no Pod has any more stay correct."""
+        for term in (pod.constraints or constraints.NONE).anti_affinity:
+            self._terms[term] -= 1
+            if self._terms[term] <= 0:
+                del self._terms[term]
+
+    def of(self, pod: cluster.Pod) -> tuple[constraints.PodTerm, ...]:
+        """Return the terms that select this Pod, in the order in which they were added."""
+        if not self._terms:
+            return ()
+        labels = self._pod_counts.namespace_labels(pod.namespace)
+        return tuple(term for term in self._terms if self._selects(term, pod, labels))
+
+    def _selects(self, term: constraints.PodTerm, pod: cluster.Pod, labels: Labels) -> bool:
+        if self._pod_counts.is_unsure_of((term,)):
+            # Rather keep two Pods apart without need than place them together in error.
+            return selectors.matches(term.selector, pod.labels)
+        return term.matches(pod.namespace, labels, pod.labels)

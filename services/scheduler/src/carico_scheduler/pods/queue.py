@@ -1,8 +1,8 @@
 """The Pods that wait for a node: highest priority first, then oldest.
 
-Pods of one demand wait in one lane. Where one of them finds no node, none of the lane can, so the lane is parked and
-costs nothing until something happens that could help it (`unpark`). A Pod whose bind failed waits out a backoff of
-its own before it returns to its lane.
+Pods with equal demands wait in one lane. If one of them finds no node, none of the lane can, so the lane is parked and
+costs nothing until a change that could help it (`unpark`). A Pod whose bind failed waits for a backoff of its own
+before it returns to its lane.
 """
 
 import dataclasses
@@ -16,23 +16,23 @@ from carico_scheduler.pods import demand as demands
 
 BACKOFF_FIRST_S = 0.1
 BACKOFF_MAX_S = 10.0
-# Keys of Pods that wait no more are swept out of a lane where they are more than half of it, and more than this: a
-# sweep costs as much as the lane is long, so that each forgotten Pod pays for two keys at most.
+# Keys of Pods that no longer wait are swept out of a lane once they are more than half of it and more than this many. A
+# sweep costs as much as the lane is long, so each forgotten Pod pays for two keys at most.
 SWEEP_ABOVE = 64
 _Key = tuple[int, float, str]
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class Waiting:
-    """One Pod in the queue and what is kept of its attempts. Monotonic seconds."""
+    """One Pod in the queue, with its attempts and reports. Monotonic seconds."""
 
     pod: cluster.Pod
     demand: demands.Demand
     since_s: float
     attempts: int = 0
-    # What was reported of it: reasons and when, by subject (`notices`); and when it was last considered.
-    told: dict[str, tuple[frozenset[str], float]] = dataclasses.field(default_factory=dict)
-    looked_s: float = -math.inf
+    # The last report about it, reasons and time, by subject (`notices`); and when it was last considered for one.
+    reported: dict[str, tuple[frozenset[str], float]] = dataclasses.field(default_factory=dict)
+    considered_s: float = -math.inf
 
     @property
     def key(self) -> _Key:
@@ -45,18 +45,18 @@ class _Lane:
     demand: demands.Demand
     heap: list[_Key] = dataclasses.field(default_factory=list)
     is_parked: bool = False
-    # At least as many as keys in the heap whose Pods wait no more, or wait elsewhere.
+    # At least the number of keys in the heap whose Pods no longer wait in this lane.
     dead: int = 0
 
 
 def backoff_s(attempts: int, rng: random.Random) -> float:
-    """How long a Pod waits after its n-th failed bind: 100 ms doubling to 10 s, less up to a half at random."""
+    """Return how long a Pod waits after its n-th failed bind: 100 ms doubling to 10 s, less up to half at random."""
     full = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(max(attempts - 1, 0), 16))
     return full * (1.0 - 0.5 * rng.random())
 
 
 class Queue:
-    """Waiting Pods by UID. A Pod is in it at most once; `take` hands it out, `park` or `retry` gives it back."""
+    """Waiting Pods by UID. A Pod is in it at most once; `take` removes it, `park` or `retry` returns it."""
 
     def __init__(
         self, rng: random.Random, demand_of: Callable[[cluster.Pod], demands.Demand] = demands.demand_of
@@ -65,12 +65,12 @@ class Queue:
         self._demand_of = demand_of
         self._waiting: dict[str, Waiting] = {}
         self._lanes: dict[demands.Demand, _Lane] = {}
-        # Heads of open lanes, oldest entries may be out of date: checked when taken.
+        # Heads of open lanes. Entries may be out of date, which `take` checks.
         self._open: list[tuple[_Key, int]] = []
         self._by_id: dict[int, _Lane] = {}
-        # The classes of parked lanes, kept as each advertisement asks for them; None: to be computed again.
+        # The classes of parked lanes, cached since each advertisement asks for them; None: to be computed again.
         self._parked: frozenset[str] | None = None
-        self._resting: list[tuple[float, str]] = []
+        self._backing_off: list[tuple[float, str]] = []
         self._due: dict[str, float] = {}
 
     def __len__(self) -> int:
@@ -83,26 +83,26 @@ class Queue:
         return iter(list(self._waiting.values()))
 
     def parked_classes(self) -> frozenset[str]:
-        """The classes of the Pods for which there was no node when they were last looked at."""
+        """Return the classes of the parked Pods: those that found no node when last tried."""
         if self._parked is None:
             self._parked = frozenset(lane.demand.pod_class for lane in self._lanes.values() if lane.is_parked)
         return self._parked
 
     def find(self, uid: str) -> Waiting | None:
-        """The Pod as it waits; None where it does not."""
+        """Return the waiting Pod; None if it does not wait."""
         return self._waiting.get(uid)
 
     def due_s(self, uid: str) -> float | None:
-        """Until when (monotonic) the Pod rests after a bind that failed; None where it does not rest."""
+        """Return when the Pod's backoff after a failed bind ends (monotonic); None if it has none."""
         return self._due.get(uid)
 
     def parked(self) -> list[Waiting]:
-        """The Pods for which there was no node when they were last looked at, in no order."""
+        """Return the parked Pods, in no order."""
         demands_parked = {lane.demand for lane in self._lanes.values() if lane.is_parked}
         return [each for each in self._waiting.values() if each.demand in demands_parked] if demands_parked else []
 
     def offer(self, pod: cluster.Pod, now_s: float) -> bool:
-        """True where the Pod was not waiting with this demand and priority yet; otherwise it is brought up to date."""
+        """Add or update a Pod; return True if it did not wait with this demand and priority yet."""
         waiting = self._waiting.get(pod.uid)
         demand = self._demand_of(pod)
         if waiting is None:
@@ -117,7 +117,7 @@ class Queue:
         return changed
 
     def forget(self, uid: str) -> bool:
-        """True where the Pod was waiting; it waits no more."""
+        """Remove a Pod; return True if it was waiting."""
         self._due.pop(uid, None)
         waiting = self._waiting.pop(uid, None)
         if waiting is not None:
@@ -125,12 +125,12 @@ class Queue:
         return waiting is not None
 
     def may_take(self, now_s: float) -> bool:
-        """False where `take` would return None: all wait for something."""
-        return bool(self._open) or (bool(self._resting) and self._resting[0][0] <= now_s)
+        """Return False if `take` would return None: all Pods are parked or in backoff."""
+        return bool(self._open) or (bool(self._backing_off) and self._backing_off[0][0] <= now_s)
 
     def take(self, now_s: float) -> Waiting | None:
-        """The next Pod to decide on, taken out of the queue; None where all wait for something."""
-        self._wake_rested(now_s)
+        """Remove and return the next Pod to decide on; None if all are parked or in backoff."""
+        self._end_backoffs(now_s)
         while self._open:
             key, lane_id = heapq.heappop(self._open)
             lane = self._by_id.get(lane_id)
@@ -148,25 +148,25 @@ class Queue:
         return None
 
     def park(self, waiting: Waiting) -> None:
-        """Give a Pod back for which there is no node now, and parks its lane with it."""
+        """Return a Pod to the queue that found no node, and park its lane."""
         self._waiting[waiting.pod.uid] = waiting
         self._enter_lane(waiting).is_parked = True
         self._parked = None
 
     def retry(self, waiting: Waiting, now_s: float) -> float:
-        """Give a Pod back whose bind failed; the seconds it rests first."""
+        """Return a Pod to the queue whose bind failed; return the seconds of its backoff."""
         rest_s = backoff_s(waiting.attempts, self._rng)
         self._waiting[waiting.pod.uid] = waiting
         self._due[waiting.pod.uid] = now_s + rest_s
-        heapq.heappush(self._resting, (now_s + rest_s, waiting.pod.uid))
+        heapq.heappush(self._backing_off, (now_s + rest_s, waiting.pod.uid))
         return rest_s
 
     def unpark(self) -> None:
-        """Open every lane: something has happened that could help."""
+        """Open every lane: something has changed that could help."""
         self.unpark_if(lambda _: True)
 
     def unpark_if(self, could_help: Callable[[demands.Demand], bool]) -> None:
-        """Open the parked lanes of the demands that something has happened for; drops lanes that are empty."""
+        """Open the parked lanes of the demands that a change could help; drop empty lanes."""
         for lane in list(self._lanes.values()):
             if not lane.heap:
                 self._drop_lane(lane)
@@ -174,10 +174,10 @@ class Queue:
                 self._unpark_lane(lane)
 
     def next_due_s(self) -> float | None:
-        """When the next resting Pod may be tried again (monotonic), or None."""
-        while self._resting and self._due.get(self._resting[0][1]) != self._resting[0][0]:
-            heapq.heappop(self._resting)
-        return self._resting[0][0] if self._resting else None
+        """Return when the next backoff ends (monotonic), or None."""
+        while self._backing_off and self._due.get(self._backing_off[0][1]) != self._backing_off[0][0]:
+            heapq.heappop(self._backing_off)
+        return self._backing_off[0][0] if self._backing_off else None
 
     def _insert(self, waiting: Waiting) -> None:
         self._waiting[waiting.pod.uid] = waiting
@@ -186,7 +186,7 @@ class Queue:
             self._show(lane)
 
     def _enter_lane(self, waiting: Waiting) -> _Lane:
-        """The lane of the Pod's demand, with the Pod in it."""
+        """Add the Pod to the lane of its demand, and return the lane."""
         lane = self._lanes.get(waiting.demand)
         if lane is None:
             lane = self._lanes[waiting.demand] = _Lane(demand=waiting.demand)
@@ -195,17 +195,17 @@ class Queue:
         return lane
 
     def _count_dead(self, demand: demands.Demand) -> None:
-        """Note that a Pod has left the lane of `demand`, and sweeps the lane where it is mostly such keys."""
+        """Note that a Pod has left the lane of `demand`; sweep the lane if most of its keys are dead."""
         lane = self._lanes.get(demand)
         if lane is None:
             return
         lane.dead += 1
-        # Behind a head that waits for ever nothing else would ever take them out.
+        # Nothing else removes keys behind a head that never leaves.
         if lane.dead >= len(lane.heap) or (lane.dead > SWEEP_ABOVE and 2 * lane.dead > len(lane.heap)):
             self._sweep(lane)
 
     def _sweep(self, lane: _Lane) -> None:
-        """Leave each Pod that waits in the lane once, and drops the lane where none does."""
+        """Keep each waiting Pod in the lane once; drop the lane if there is none."""
         lane.heap = sorted({key for key in lane.heap if self._valid(lane, key) is not None})
         lane.dead = 0
         if lane.heap:
@@ -224,27 +224,27 @@ class Queue:
         self._show(lane)
 
     def _show(self, lane: _Lane) -> None:
-        """Enter the lane's head among the open ones."""
+        """Add the lane's head to the open heads."""
         if lane.heap and not lane.is_parked:
             heapq.heappush(self._open, (lane.heap[0], id(lane)))
             if len(self._open) > SWEEP_ABOVE and len(self._open) > 2 * len(self._lanes):
                 self._sweep_open()
 
     def _sweep_open(self) -> None:
-        """Leave the head of each open lane once: where nothing is taken, as on a standby, heads only ever come."""
+        """Keep the head of each open lane once: a standby takes nothing, so its heads would only accumulate."""
         self._open = [(lane.heap[0], id(lane)) for lane in self._lanes.values() if lane.heap and not lane.is_parked]
         heapq.heapify(self._open)
 
     def _valid(self, lane: _Lane, key: _Key) -> Waiting | None:
-        """The Pod of a lane's entry, unless the entry is out of date or the Pod rests."""
+        """Return the Pod of a lane's entry; None if the entry is out of date or the Pod is in backoff."""
         waiting = self._waiting.get(key[2])
         if waiting is None or waiting.demand != lane.demand or waiting.key != key or key[2] in self._due:
             return None
         return waiting
 
-    def _wake_rested(self, now_s: float) -> None:
-        while self._resting and self._resting[0][0] <= now_s:
-            due_s, uid = heapq.heappop(self._resting)
+    def _end_backoffs(self, now_s: float) -> None:
+        while self._backing_off and self._backing_off[0][0] <= now_s:
+            due_s, uid = heapq.heappop(self._backing_off)
             if self._due.get(uid) == due_s:
                 del self._due[uid]
                 self._insert(self._waiting[uid])

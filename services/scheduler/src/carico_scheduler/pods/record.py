@@ -13,18 +13,18 @@
 
        every state ----> GONE: deleted, ended, or replaced by another Pod of its name
 
-- UNSEEN: a new record, as of a Pod that kube-scheduler asks for before the watch shows it.
-- OTHERS: has no node, and is not ours to place now: another scheduler's, gated, or being deleted.
-- WAITING: in the queue, or taken from it by the cycle that runs.
-- ASSUMED: counts on the node that was chosen; the bind is not sent yet.
-- BINDING: the bind is sent; what became of it is not known.
-- BOUND: the API has said that it is bound, by its answer or by the watch. It counts until it is GONE.
+- UNSEEN: a new record, for example of a Pod that kube-scheduler asks for before the watch shows it.
+- OTHERS: has no node, and is not ours to place now: it names another scheduler, is gated, or is being deleted.
+- WAITING: in the queue, or taken from it by the running cycle.
+- ASSUMED: counts on the chosen node; the bind has not been sent yet.
+- BINDING: the bind has been sent; its outcome is not known.
+- BOUND: the API has shown that it is bound, by its answer or by the watch. It counts until it is GONE.
 - COVERED: bound, and the newest advertisement of its node accounts for it.
-- GONE: only its UID is remembered, so that a late event does not bring it back.
+- GONE: only its UID is remembered, so that a late event does not restore it.
 
 From ASSUMED to COVERED a Pod has exactly one claim, so that it counts once and on one node. `attempt` numbers its
-decisions: the outcome of an earlier one changes nothing. A node nominated ahead of a decision, or a claim shared with
-another scheduler, would be further states between WAITING and ASSUMED.
+decisions: the outcome of an earlier one changes nothing. A nominated node, or a claim shared with another scheduler,
+would be further states between WAITING and ASSUMED.
 """
 
 import collections
@@ -35,12 +35,12 @@ from collections.abc import Iterator
 from carico_core.domain import cluster, errors
 from carico_scheduler.pods import queue, reservations
 
-# UIDs of Pods that are gone. Events that are late by more Pods than this come of a list, which is true by itself.
+# UIDs of Pods that are gone. An event that is late by more Pods than this follows a new list, which is current.
 GONE_KEPT = 4096
 
 
 class PodState(enum.IntEnum):
-    """Where a Pod stands. Integers, since a step is looked up at each event of each Pod."""
+    """The state of a Pod. Integers, since a step is looked up at each event of each Pod."""
 
     UNSEEN = 0
     OTHERS = 1
@@ -70,7 +70,7 @@ _STEPS: tuple[frozenset[PodState], ...] = (
 
 
 class ImpossibleStep(errors.CaricoError):
-    """A change of a Pod's state that cannot happen: a defect of the scheduler."""
+    """A change of a Pod's state that must not happen: a defect of the scheduler."""
 
     def __init__(self, uid: str, before: PodState, after: PodState) -> None:
         self.uid, self.before, self.after = uid, before, after
@@ -85,9 +85,9 @@ class Record:
     state: PodState = UNSEEN
     # As the API last showed it; None while only its UID is known.
     pod: cluster.Pod | None = None
-    # True once the watch has shown it. Only of such a Pod a list that lacks it says that it is gone.
+    # True once the watch has shown it. Only such a Pod is gone if it is missing from a list.
     is_shown: bool = False
-    # Where it counts; None in the states in which it counts nowhere.
+    # Where it counts; None in states in which it does not count.
     claim: reservations.Claim | None = None
     # Its place in the queue, kept until it is bound.
     waiting: queue.Waiting | None = None
@@ -101,7 +101,7 @@ class Record:
 
     @property
     def is_bound(self) -> bool:
-        """True where the API has said that it is bound."""
+        """True if the API has shown that it is bound."""
         return self.state is BOUND or self.state is COVERED
 
     def step(self, after: PodState) -> PodState:
@@ -133,11 +133,11 @@ class Records:
         return self._records.get(uid)
 
     def is_gone(self, uid: str) -> bool:
-        """True where the Pod is known to be gone for good."""
+        """Return True if the Pod is known to be gone for good."""
         return uid in self._gone
 
     def add(self, uid: str) -> Record:
-        """Return the record of a Pod, made UNSEEN where there is none."""
+        """Return the record of a Pod; create one, UNSEEN, if there is none."""
         record = self._records.get(uid)
         if record is None:
             record = self._records[uid] = self._unshown[uid] = Record(uid=uid)
@@ -154,17 +154,27 @@ class Records:
         return list(self._unshown.values())
 
     def drop(self, record: Record) -> None:
-        """Forget a Pod, which may be shown again."""
+        """Forget a Pod that may be shown again."""
         del self._records[record.uid]
         self._unshown.pop(record.uid, None)
 
     def bury(self, uid: str) -> None:
-        """Remember that a Pod is gone; the oldest such UID is forgotten beyond the bound."""
+        """Remember that a Pod is gone; forget the oldest UID beyond the limit."""
         self._gone[uid] = None
         self._gone.move_to_end(uid)
         if len(self._gone) > GONE_KEPT:
             self._gone.popitem(last=False)
 
     def unbury(self, uid: str) -> None:
-        """Forget that a Pod is gone: a list shows it, as after a restore of etcd from a backup."""
+        """Forget that a Pod is gone: a list shows it, for example after etcd was restored from a backup."""
         self._gone.pop(uid, None)
+
+
+def is_ours(pod: cluster.Pod) -> bool:
+    """Return True if the Pod waits for us: it names CARICO, is not gated, and is not being deleted."""
+    return (
+        pod.scheduler_name == cluster.SCHEDULER_NAME
+        and pod.node_name is None
+        and not pod.deleting
+        and not pod.scheduling_gates
+    )

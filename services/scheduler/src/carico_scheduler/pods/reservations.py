@@ -1,9 +1,9 @@
 """Which Pods count on which node, and which of them no advertisement covers yet.
 
-A Pod counts from the decision that chose its node (or from the moment the API shows it bound, by any scheduler)
-until it has ended. While the node's newest advertisement does not cover it, it is reserved: the node does not know
-it yet. An advertisement of a new boot decides again. Pods of the baseline (DaemonSets, static Pods) take room under
-the Pod limit and requests, but are never reserved.
+A Pod counts from the decision that chose its node, or from the moment the API shows that any scheduler bound it, until
+it has ended. While the node's newest advertisement does not cover it, it is reserved: the node does not account for it
+yet. After a restart of the agent its first advertisement decides again. Baseline Pods (DaemonSets, static Pods) count
+for the Pod limit and requests, but are never reserved.
 """
 
 import math
@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable, Mapping, Set
 from typing import Any, NamedTuple, TypeVar
 
-from carico_core.domain import cluster, pod_class
+from carico_core.domain import cluster, names
 from carico_scheduler.rules import policy as policies
 
 _V = TypeVar("_V")
@@ -20,10 +20,11 @@ _EMPTY: Mapping[str, Any] = types.MappingProxyType({})
 
 
 class Claim(NamedTuple):
-    """A Pod's hold on a node. Monotonic seconds: `since_s` when it was placed; `left_pending_s` when the API first
-    showed that its containers were made, +inf before: a Pod that waits for its image says nothing about the node.
+    """A Pod's claim on a node.
 
-    Named tuples, this and `Load`, as each event of a Pod makes some: a frozen dataclass takes twice as long.
+    Monotonic seconds: `since_s`: when it was placed. `left_pending_s`: when the API first showed that its containers
+    were created, +inf before: that a Pod waits for its image is not the node's fault. `Claim` and `Load` are named
+    tuples since each event of a Pod creates some: frozen dataclasses take twice as long.
     """
 
     uid: str
@@ -40,7 +41,7 @@ class Claim(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What the claims on one node add up to."""
+    """The sum of the claims on one node."""
 
     placed: int = 0
     workloads: int = 0
@@ -50,7 +51,7 @@ class Load(NamedTuple):
     reserved: int = 0
     # The reserved Pods by class.
     classes: Mapping[str, int] = _EMPTY
-    # Since when a Pod whose containers were made is in no advertisement.
+    # Since when a Pod whose containers were created is in no advertisement.
     uncovered_since_s: float = math.inf
 
 
@@ -64,7 +65,7 @@ def claim_of(pod: cluster.Pod, *, node: str, now_s: float, is_baseline: bool = F
         size_bytes=pod.request_bytes,
         others=pod.request_others,
         is_baseline=is_baseline,
-        pod_class=pod_class.class_of(pod),
+        pod_class=names.class_of(pod),
         is_pending=pod.phase == "Pending",
         since_s=now_s,
         left_pending_s=math.inf if pod.phase == "Pending" else now_s,
@@ -79,11 +80,11 @@ class Reservations:
         self._by_node: dict[str, dict[str, Claim]] = {}
         self._covers: dict[str, Set[str]] = {}
         self._reserved: dict[str, dict[str, float]] = {}
-        # Kept, as every cycle's line says it.
+        # Kept up to date, since every cycle logs it.
         self._reserved_count = 0
-        # Called with each Pod that its node comes to account for, and since when it was reserved.
+        # Called with the UID of each Pod that is newly covered, and since when it was reserved.
         self.on_covered: Callable[[str, float], None] = lambda uid, since_s: None
-        # Called with each Pod that its node no longer accounts for.
+        # Called with the UID of each Pod that is no longer covered.
         self.on_uncovered: Callable[[str], None] = lambda uid: None
 
     def __len__(self) -> int:
@@ -91,14 +92,14 @@ class Reservations:
 
     @property
     def reserved_count(self) -> int:
-        """Reservations in all."""
+        """The number of reserved Pods on all nodes."""
         return self._reserved_count
 
     def is_reserved(self, claim: Claim) -> bool:
-        """True where the Pod's node does not account for it yet."""
+        """Return True if the Pod's node does not account for it yet."""
         return claim.uid in self._reserved.get(claim.node, _EMPTY)
 
-    def reservations(self) -> list[tuple[Claim, float]]:
+    def reserved(self) -> list[tuple[Claim, float]]:
         """Return every reserved claim and since when it is uncovered."""
         return [
             (self._by_node[node][uid], since_s)
@@ -107,17 +108,17 @@ class Reservations:
         ]
 
     def oldest_pending_s(self) -> float:
-        """Return since when the Pod is reserved that waits longest to be started; +inf where none does.
+        """Return since when the Pod is reserved that has waited longest to be started; +inf if none waits.
 
-        One that runs where nothing is advertised stays reserved, and waits for nothing.
+        A running Pod on a node that does not advertise stays reserved, but does not wait.
         """
-        waiting = (since_s for claim, since_s in self.reservations() if claim.is_pending)
+        waiting = (since_s for claim, since_s in self.reserved() if claim.is_pending)
         return min(waiting, default=math.inf)
 
     def place(self, claim: Claim, old: Claim | None = None) -> Claim:
-        """Enter a claim in place of the Pod's `old` one, and return it as entered: on the same node it keeps its time.
+        """Enter a claim in place of the Pod's `old` one; on the same node it keeps its times.
 
-        What is returned is `old` itself where nothing has changed.
+        Return the claim as entered: `old` itself if nothing has changed.
         """
         if old is not None and old.node == claim.node:
             claim = claim._replace(since_s=old.since_s, left_pending_s=min(old.left_pending_s, claim.left_pending_s))
@@ -135,7 +136,7 @@ class Reservations:
         self._reserved_count -= _discard(self._reserved, claim.node, claim.uid)
 
     def cover(self, node: str, covers: Set[str], now_s: float) -> bool:
-        """True where the newest advertisement of `node`, covering these UIDs, changed what is reserved there."""
+        """Take in which UIDs the newest advertisement of `node` covers; return True if what is reserved changed."""
         self._covers[node] = covers
         claims = self._by_node.get(node)
         if not claims or self._release is policies.Release.PAPER:
@@ -144,7 +145,7 @@ class Reservations:
         uncovered = [uid for uid in claims if uid not in covers and not claims[uid].is_baseline]
         if not uncovered and not before:
             return False
-        # A Pod that was covered and no longer is (a new boot of the agent) is reserved as from now.
+        # A Pod that was covered and no longer is (the agent restarted) is reserved from now on.
         after = {uid: before[uid] if before and uid in before else now_s for uid in uncovered}
         if after == before:
             return False
@@ -162,7 +163,7 @@ class Reservations:
         return True
 
     def forget_node(self, node: str) -> None:
-        """Drop what `node` advertised; the claims on it stay until their Pods end."""
+        """Forget the advertisement of `node`; the claims on it stay until their Pods end."""
         self._covers.pop(node, None)
         for claim in self._by_node.get(node, {}).values():
             self._mark(claim)
@@ -170,11 +171,11 @@ class Reservations:
                 self.on_uncovered(claim.uid)
 
     def load(self, node: str) -> Load:
-        """What the claims on `node` add up to."""
+        """Return the sum of the claims on `node`."""
         claims = self._by_node.get(node)
         if not claims:
             return Load()
-        # One loop over each, as this is worked out at every event of a Pod on the node.
+        # One loop for all sums, since this runs at every event of a Pod on the node.
         workloads, cores, size_bytes = 0, 0.0, 0.0
         others: dict[str, float] = {}
         for claim in claims.values():
@@ -202,7 +203,7 @@ class Reservations:
         )
 
     def _mark(self, claim: Claim) -> None:
-        """File the claim as reserved or as covered."""
+        """Mark the claim as reserved or as covered."""
         if self._release is policies.Release.PAPER:
             is_reserved = claim.is_pending
         else:
@@ -216,7 +217,7 @@ class Reservations:
 
 
 def is_lighter(new: Claim, old: Claim) -> bool:
-    """True where `new` in the place of `old` leaves room that `old` took, reservations apart."""
+    """Return True if replacing `old` by `new` frees room, apart from reservations."""
     return (
         new.node != old.node
         or new.cores < old.cores
@@ -228,7 +229,7 @@ def is_lighter(new: Claim, old: Claim) -> bool:
 
 
 def _discard(table: dict[str, dict[str, _V]], node: str, uid: str) -> bool:
-    """True where there was a table[node][uid]; it is removed, and table[node] with its last."""
+    """Remove table[node][uid], and table[node] with its last entry; return True if it existed."""
     inner = table.get(node)
     if inner is None or uid not in inner:
         return False

@@ -1,4 +1,4 @@
-"""Decision records: made, remembered for queries, and published while the bus can be reached."""
+"""Decision records: created, remembered for queries, and published while the bus is available."""
 
 import asyncio
 import collections
@@ -12,15 +12,15 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler.pods import queue as queues
 
-# Newest decision per Pod, for `decision.get`; the stream on the bus holds more, and longer.
+# Newest decision per Pod, for `decision.get`; the stream on the bus keeps more of them, for longer.
 REMEMBERED_MAX = 20_000
-# Records kept while the bus is away. The oldest is dropped: records are for people, and nothing depends on them.
+# Records kept while the bus is unavailable. Beyond that the oldest is dropped: no decision depends on records.
 UNPUBLISHED_MAX = 4096
 RETRY_S = 0.5
 
 
 class Publisher(Protocol):
-    """What is needed of the bus."""
+    """The part of the bus that publishes."""
 
     async def publish(self, subject: str, payload: bytes) -> None:
         """Publish a message. Raises `BusUnavailable`."""
@@ -28,7 +28,7 @@ class Publisher(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a record says of one attempt, apart from the Pod and the time."""
+    """The content of a record about one attempt, apart from the Pod and the time."""
 
     outcome: decision.Outcome
     node: str | None
@@ -62,7 +62,7 @@ class Log:
         self._more = asyncio.Event()
 
     def record(self, waiting: queues.Waiting, facts: Facts) -> decision.Decision:
-        """Return a new record of an attempt to place a Pod, remembered and on its way to the bus."""
+        """Create a record of an attempt to place a Pod, remember it and queue it for the bus; return it."""
         self._seq += 1
         pod = waiting.pod
         made = decision.Decision(
@@ -103,14 +103,14 @@ class Log:
         return len(self._unpublished)
 
     async def publish_forever(self, bus: Publisher) -> None:
-        """Publish records as they are made until cancelled; keep them while the bus is away."""
+        """Publish records as they are created, until cancelled; keep them while the bus is unavailable."""
         while True:
             await self._more.wait()
             if not await self.publish_some(bus):
                 await asyncio.sleep(RETRY_S)
 
     async def publish_some(self, bus: Publisher) -> bool:
-        """Return True if nothing is left to publish; False if the bus is away."""
+        """Publish the waiting records; return False if the bus is unavailable."""
         while self._unpublished:
             made = self._unpublished[0]
             try:

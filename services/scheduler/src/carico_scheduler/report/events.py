@@ -1,4 +1,4 @@
-"""Kubernetes Events about Pods, written without delaying binds: bounded, paced, dropped if there are too many."""
+"""Kubernetes Events about Pods, written without delaying binds: queued up to a limit, paced, dropped beyond it."""
 
 import asyncio
 import dataclasses
@@ -14,7 +14,7 @@ FAILED = "FailedScheduling"
 
 
 class Recorder(Protocol):
-    """What writes an Event."""
+    """The part of the Kubernetes API that writes Events."""
 
     async def record(self, pod: cluster.Pod, *, reason: str, action: str, note: str, warning: bool = False) -> None:
         """Write an Event. Raises `ApiError` or `ApiUnavailable`."""
@@ -31,25 +31,25 @@ class Note:
 
 
 class Writer:
-    """One Event at a time, at most so many a second; when the line is full the newest is dropped and counted."""
+    """Writes one Event at a time, at a limited rate; when the queue is full the newest is dropped and counted."""
 
     def __init__(self, recorder: Recorder, *, pace: tasks.Pace, on_drop: Callable[[str], None]) -> None:
-        """Set up a writer; `on_drop(why)` is called for each Event that is not written."""
+        """`on_drop(why)` is called for each Event that is not written."""
         self._recorder = recorder
         self._pace = pace
         self._on_drop = on_drop
         self._notes: asyncio.Queue[Note] = asyncio.Queue(WAITING_MAX)
 
     def scheduled(self, pod: cluster.Pod, text: str) -> None:
-        """Say where a Pod was put."""
+        """Queue an Event that a Pod was bound."""
         self._put(Note(pod=pod, reason=SCHEDULED, text=text, is_warning=False))
 
     def failed(self, pod: cluster.Pod, text: str) -> None:
-        """Say why a Pod waits."""
+        """Queue an Event about why a Pod waits."""
         self._put(Note(pod=pod, reason=FAILED, text=text, is_warning=True))
 
     async def write_forever(self) -> None:
-        """Write Events in the order they were given until cancelled."""
+        """Write Events in the order they were queued, until cancelled."""
         while True:
             note = await self._notes.get()
             await self._pace.wait()

@@ -14,7 +14,7 @@ _PHRASES = {
     decision.Reason.UNSCHEDULABLE: "cordoned or being deleted",
     decision.Reason.NOT_READY: "not ready",
     decision.Reason.TAINT: "tainted",
-    decision.Reason.NODE_SELECTOR: "without the labels wanted",
+    decision.Reason.NODE_SELECTOR: "without the required labels",
     decision.Reason.NODE_AFFINITY: "not matched by the Pod's node affinity",
     decision.Reason.REQUESTS: "short of requested resources",
     decision.Reason.POD_LIMIT: "at the Pod limit",
@@ -22,21 +22,21 @@ _PHRASES = {
     decision.Reason.STALE: "with a stale advertisement",
     decision.Reason.SUSPECT: "suspect",
     decision.Reason.CAPACITY: "at capacity",
-    decision.Reason.POD_AFFINITY: "not near the Pods wanted",
-    decision.Reason.POD_ANTI_AFFINITY: "near Pods to keep apart from",
+    decision.Reason.POD_AFFINITY: "not near the required Pods",
+    decision.Reason.POD_ANTI_AFFINITY: "near Pods that must be apart",
     decision.Reason.TOPOLOGY_SPREAD: "against the topology spread",
     decision.Reason.HOST_PORTS: "with a host port taken",
     decision.Reason.DISK: "with a disk in use",
-    decision.Reason.VOLUME: "without the volumes wanted",
+    decision.Reason.VOLUME: "without the required volumes",
     decision.Reason.VOLUME_LIMIT: "at the volume limit",
-    decision.Reason.UNSUPPORTED: "refused as the Pod's constraints are not supported",
+    decision.Reason.UNSUPPORTED: "refused because of unsupported constraints",
 }
 # Events are at most 1 kB.
 _DETAIL_MAX = 160
 
 
 def why_unplaced(refused: Mapping[str, int], nodes: int, examples: tuple[decision.Candidate, ...]) -> str:
-    """Return one line in the manner of kube-scheduler: how many nodes fit, and by reason why the others do not.
+    """Return one line in the style of kube-scheduler: how many nodes fit, and why the others do not, by reason.
 
     >>> why_unplaced({"not_ready": 2}, 2, ())
     '0/2 nodes fit: 2 not ready'
@@ -52,7 +52,7 @@ def why_unplaced(refused: Mapping[str, int], nodes: int, examples: tuple[decisio
 
 
 def phrase(reason: decision.Reason) -> str:
-    """Return what a node is that was refused for this reason.
+    """Return a phrase about a node that was refused for this reason.
 
     >>> phrase(decision.Reason.CAPACITY)
     'at capacity'
@@ -61,7 +61,7 @@ def phrase(reason: decision.Reason) -> str:
 
 
 def why_placed(node: str, free: float | None, threshold: float) -> str:
-    """Return one line about the node chosen."""
+    """Return one line about the chosen node."""
     if free is None:
         return f"{node} chosen by requests: no node advertises"
     return f"{node} had room for {free:.1f} Pods (threshold {threshold:g})"
@@ -70,7 +70,7 @@ def why_placed(node: str, free: float | None, threshold: float) -> str:
 def candidates_of(
     scores: cycle.Scores, seen: scoring.Seen, chosen: tuple[snapshot.NodeRow, float] | None = None
 ) -> tuple[decision.Candidate, ...]:
-    """Return the chosen node first, then the best of the rest, as they were when it was decided."""
+    """Return the chosen node first, then the best of the rest, as they were at the decision."""
     found = [] if chosen is None else [candidate_of(scores, *chosen)]
     for slot, score, row in zip(seen.slots, seen.scores, seen.rows, strict=True):
         if chosen is None or slot != chosen[0].slot:
@@ -79,7 +79,7 @@ def candidates_of(
 
 
 def candidate_of(scores: cycle.Scores, row: snapshot.NodeRow, score: float) -> decision.Candidate:
-    """Return a node as a record, with its score or why it is refused."""
+    """Return a node as a candidate, with its score or why it is refused."""
     pod_class = scores.demand.pod_class
     if math.isfinite(score):
         return record_of(row, pod_class, score=score)
@@ -89,7 +89,7 @@ def candidate_of(scores: cycle.Scores, row: snapshot.NodeRow, score: float) -> d
 def record_of(
     row: snapshot.NodeRow, pod_class: str, *, score: float | None = None, rejection: decision.Rejection | None = None
 ) -> decision.Candidate:
-    """Return a node as a record. `capacity` is how many Pods of the class it takes, before reservations."""
+    """Return a node as a candidate. `capacity`: how many Pods of the class it takes, before reservations."""
     sampled_s, reserved = row.sampled_s, row.reserved
     is_advertised = sampled_s > -math.inf
     return decision.Candidate(
@@ -104,12 +104,12 @@ def record_of(
 
 
 def event_text(pod: cluster.Pod, node: str) -> str:
-    """Return the note of a Scheduled Event, as kube-scheduler writes it."""
+    """Return the note of a Scheduled Event, the same as kube-scheduler's."""
     return f"Successfully assigned {pod.key} to {node}"
 
 
 def facts_of(placement: cycle.Placement, decided_us: float) -> decisions.Facts:
-    """Return what the record will say of a placement."""
+    """Return the content of the record of a placement."""
     scores, row = placement.scores, placement.row
     threshold = scores.view.policy.threshold
     return decisions.Facts(

@@ -1,4 +1,4 @@
-"""The metrics of the scheduler: what is counted, and its meaning."""
+"""The metrics of the scheduler."""
 
 from carico_core.runtime.observe import metrics
 from carico_core.wire import freshness
@@ -11,9 +11,9 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 _CYCLE_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1)
 _WAIT_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _AGE_SECONDS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0)
-# A node that tells at once covers a Pod within its container's start; one that does not is suspect after 30 s.
+# A node usually covers a Pod as soon as its container starts; one that does not is suspect after 30 s.
 _COVER_SECONDS = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 300.0)
-# Around the aim of 50 us a decision.
+# Around the target of 50 us per decision.
 _DECISION_SECONDS = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1)
 
 
@@ -23,53 +23,59 @@ class Instruments:
     def __init__(self, registry: metrics.Metrics) -> None:
         self.decisions = registry.counter("decisions", "Attempts to place a Pod, by outcome", ["outcome"])
         self.rejections = registry.counter("rejections", "Nodes refused in decisions that were recorded", ["reason"])
-        self.binds = registry.counter("binds", "Binds by how they came out", ["fate"])
-        self.bind_s = registry.histogram("bind_seconds", "Time from decision to the bind's outcome", buckets=_SECONDS)
-        self.waited_s = registry.histogram("waited_seconds", "Time a Pod waited until bound", buckets=_WAIT_SECONDS)
-        self.cycle_s = registry.histogram("cycle_seconds", "Time of one cycle", buckets=_CYCLE_SECONDS)
+        self.binds = registry.counter("binds", "Binds, by outcome", ["fate"])
+        self.bind_s = registry.histogram("bind_seconds", "Time from sending a bind to its outcome", buckets=_SECONDS)
+        self.waited_s = registry.histogram(
+            "waited_seconds", "Time that a Pod waited until it was bound", buckets=_WAIT_SECONDS
+        )
+        self.cycle_s = registry.histogram("cycle_seconds", "Duration of a scheduling cycle", buckets=_CYCLE_SECONDS)
         self.decision_s = registry.histogram(
-            "decision_seconds", "Time of a decision: that of its cycle by the Pods in it", buckets=_DECISION_SECONDS
+            "decision_seconds", "Time per decision: the cycle's duration divided by its Pods", buckets=_DECISION_SECONDS
         )
         self.covered_s = registry.histogram(
             "covered_seconds", "Time from a Pod's reservation until its node accounted for it", buckets=_COVER_SECONDS
         )
         self.age_s = registry.histogram(
-            "advertisement_age_seconds", "Age of the advertisement a Pod was placed by", buckets=_AGE_SECONDS
+            "advertisement_age_seconds", "Age of the advertisement by which a Pod was placed", buckets=_AGE_SECONDS
         )
-        self.advertisements = registry.counter("advertisements", "Advertisements taken in")
+        self.advertisements = registry.counter("advertisements", "Advertisements received")
         self.drops = registry.counter("dropped_messages", "Messages dropped, by reason", ["reason"])
         self.lost_events = registry.counter("lost_events", "Kubernetes Events not written, by reason", ["reason"])
         self.lost_records = registry.counter("lost_decision_records", "Decision records that were not published")
-        self.lost_outcomes = registry.counter("lost_bind_outcomes", "Outcomes of binds that could not be taken in")
-        self.missed_wakes = registry.counter("missed_wakes", "Times a waiting Pod fitted and nothing had said so")
-        self.bad_objects = registry.counter("bad_objects", "Objects of the API that could not be read", ["kind"])
+        self.lost_outcomes = registry.counter("lost_bind_outcomes", "Outcomes of binds that could not be handled")
+        self.missed_wakes = registry.counter(
+            "missed_wakes", "Times that a parked Pod fitted a node without having been woken"
+        )
+        self.bad_objects = registry.counter("bad_objects", "API objects that could not be parsed", ["kind"])
         self.waiting = registry.gauge("waiting_pods", "Pods in the queue")
-        self.parked = registry.gauge("parked_pods", "Pods in the queue for which there is no node now")
-        self.oldest_s = registry.gauge("oldest_waiting_seconds", "How long the Pod that waits longest has waited")
+        self.parked = registry.gauge("parked_pods", "Pods in the queue that fit no node now")
+        self.oldest_s = registry.gauge("oldest_waiting_seconds", "Waiting time of the Pod that has waited longest")
         self.doubtful = registry.gauge("doubtful_binds", "Binds whose outcome is not known yet")
-        self.unpublished = registry.gauge("unpublished_decision_records", "Decision records that wait for the bus")
+        self.unpublished = registry.gauge("unpublished_decision_records", "Decision records waiting to be published")
         self.capacity = registry.gauge(
             "capacity_pods", "Advertised capacity of nodes that are fresh, ready and not cordoned"
         )
-        self.free = registry.gauge("free_pods", "The same, less the Pods reserved there")
-        self.binding = registry.gauge("binding_pods", "Pods whose bind is under way")
+        self.free = registry.gauge("free_pods", "Free capacity of the same nodes: capacity less reserved Pods")
+        self.binding = registry.gauge("binding_pods", "Binds under way")
         self.reserved = registry.gauge("reservations", "Pods placed that no advertisement covers yet")
         self.oldest_reservation_s = registry.gauge(
-            "oldest_reservation_seconds", "How long the Pod has been placed that waits longest for its node to start it"
+            "oldest_reservation_seconds", "Age of the oldest reservation whose Pod has not started"
         )
         self.nodes = registry.gauge("nodes", "Nodes by the age of their advertisement", ["freshness"])
         self.leading = registry.gauge("leading", "1 if this scheduler leads and binds, 0 if it is a standby")
         self.terms = registry.counter("terms", "Times this scheduler began to lead")
-        self.waited_for = registry.counter("handover_pods", "Binds of the leader before that a new one waited to see")
+        self.waited_for = registry.counter(
+            "handover_pods", "Binds of the previous leader that a new leader waited to see"
+        )
         self.extender_requests = registry.counter(
-            "extender_requests", "Requests of kube-scheduler, by verb and HTTP status", ["verb", "status"]
+            "extender_requests", "Requests from kube-scheduler, by verb and HTTP status", ["verb", "status"]
         )
         self.extender_s = registry.histogram(
             "extender_seconds", "Time to answer kube-scheduler", buckets=_SECONDS, labels=["verb"]
         )
         self.extender_binds = registry.counter("extender_binds", "Binds for kube-scheduler, by outcome", ["fate"])
         self.extender_holds = registry.gauge("extender_holds", "Pods between kube-scheduler's filter and its bind")
-        self.suspects = registry.gauge("suspect_nodes", "Nodes that do not account for a Pod they were given")
+        self.suspects = registry.gauge("suspect_nodes", "Nodes that do not account for a Pod that was placed on them")
 
     def count_rejections(self, facts: decisions.Facts) -> None:
         """Count the nodes that a recorded decision refused."""
@@ -77,18 +83,18 @@ class Instruments:
             self.rejections.labels(reason).inc(count)
 
     def count_queue(self, queue: queues.Queue, now_s: float) -> None:
-        """Set the gauges of the Pods that wait."""
+        """Set the gauges of waiting Pods."""
         self.waiting.set(len(queue))
         self.parked.set(len(queue.parked()))
         self.oldest_s.set(max((now_s - each.since_s for each in queue), default=0.0))
 
-    def count_reservations(self, ledger: reservations.Reservations, now_s: float) -> None:
-        """Set the gauges of Pods that are placed and not accounted for."""
-        self.reserved.set(ledger.reserved_count)
-        self.oldest_reservation_s.set(max(now_s - ledger.oldest_pending_s(), 0.0))
+    def count_reservations(self, found: reservations.Reservations, now_s: float) -> None:
+        """Set the gauges of reserved Pods."""
+        self.reserved.set(found.reserved_count)
+        self.oldest_reservation_s.set(max(now_s - found.oldest_pending_s(), 0.0))
 
     def count_nodes(self, view: snapshot.Snapshot) -> None:
-        """Set the gauges of nodes by freshness, of suspect ones, and of the room there is."""
+        """Set the gauges of nodes by freshness, of suspect nodes, and of capacity."""
         age_s = view.now_s - view.sampled_s
         absent = age_s > view.policy.lease_s
         stale = ~absent & (age_s > freshness.AGEING_S)

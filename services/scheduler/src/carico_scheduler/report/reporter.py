@@ -1,7 +1,7 @@
-"""Reports why Pods wait: a decision record and an Event each, and no more often than something changes.
+"""Reports why Pods wait, with a decision record and an Event each.
 
-A record is written when the set of reasons for a Pod changes, and not again while it stays: the stream of decisions
-holds so many, and repetitions would push the placements out of it. An Event is repeated (`notices`).
+A record is written only when the set of reasons for a Pod changes: the stream of decisions is limited, and repetitions
+would displace placements. Events are repeated (`notices`).
 """
 
 import math
@@ -14,9 +14,9 @@ from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.report import decisions, explain, notices
 
-# Pods reported in one round: with thousands waiting, the rounds take turns.
+# Maximum Pods reported in one round; with thousands waiting, rounds take turns.
 PODS_A_ROUND = 64
-# Demands scored in one round, for the same reason: each reads every node, on the loop that also binds.
+# Maximum demands scored in one round: each reads every node, on the event loop that also binds.
 DEMANDS_A_ROUND = 32
 
 
@@ -29,15 +29,15 @@ class Reporter:
         self._notices = notices
 
     def round(self, queue: queues.Queue, view: snapshot.Snapshot) -> bool:
-        """Return True if a Pod that was thought to fit nowhere does: the caller opens the queue again.
+        """Report the waiting Pods whose turn it is.
 
-        It reports waiting Pods whose turn it is.
+        Return True if a parked Pod fits a node after all: the caller then opens the queue again.
         """
         found: dict[demands.Demand, decisions.Facts | None] = {}
-        told = 0
-        # The Pod whose turn was longest ago comes first; one that never had a turn before all others.
-        for waiting in sorted(queue.parked(), key=operator.attrgetter("looked_s")):
-            if told >= PODS_A_ROUND:
+        reported = 0
+        # The Pod whose turn was longest ago comes first; those that never had a turn come before all others.
+        for waiting in sorted(queue.parked(), key=operator.attrgetter("considered_s")):
+            if reported >= PODS_A_ROUND:
                 break
             if waiting.demand not in found:
                 if len(found) >= DEMANDS_A_ROUND:
@@ -45,7 +45,7 @@ class Reporter:
                 found[waiting.demand] = self._why_unplaced(waiting.demand, view)
             facts = found[waiting.demand]
             if facts is not None:
-                told += self._tell(waiting, facts, view.now_s)
+                reported += self._report(waiting, facts, view.now_s)
         return None in found.values()
 
     def _why_unplaced(self, demand: demands.Demand, view: snapshot.Snapshot) -> decisions.Facts | None:
@@ -63,11 +63,11 @@ class Reporter:
             message=explain.why_unplaced(scores.refused, view.count, candidates),
         )
 
-    def _tell(self, waiting: queues.Waiting, facts: decisions.Facts, now_s: float) -> bool:
-        """Return True if something was reported."""
-        waiting.looked_s = now_s
+    def _report(self, waiting: queues.Waiting, facts: decisions.Facts, now_s: float) -> bool:
+        """Report one Pod; return True if a report was due."""
+        waiting.considered_s = now_s
         reasons = frozenset(facts.refused)
         is_new = notices.is_due(waiting, "record", now_s, reasons=reasons, again_s=math.inf)
         if is_new:
             self._log.record(waiting, facts)
-        return self._notices.tell(waiting, "room", facts.message, now_s, reasons) or is_new
+        return self._notices.notify(waiting, "room", facts.message, now_s, reasons) or is_new

@@ -1,7 +1,7 @@
 """Rules: which nodes may take a Pod, and which of them is best. Pure.
 
 - `protocol`: what a stage implements. `registry`: the stages in their order; to add one, write its file and list it.
-- `admission`: the filters by what a node's agent says, the same question for Pods that wait, and who is exempt.
+- `admission`: the filters by what a node's agent advertises, the same rule for parked Pods, and which Pods are exempt.
 - `filters`: a file for each filter by what a Node and a Pod state.
 - `peers`: a file for each filter that depends on where other Pods and volumes are.
 - `scorers`: how nodes with room are ranked. `preferences`: preferred affinity, spreading and taints, as one score.

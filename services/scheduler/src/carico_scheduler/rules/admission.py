@@ -1,7 +1,7 @@
-"""The rule of admission: whether what a node's agent says lets a Pod of a class in.
+"""The rule of admission: whether a node admits a Pod of a class by what its agent advertises.
 
-The four filters are the whole of it, for a decision, its words, a question about capacity, and a Pod that waits:
-`admits` asks the same filters. `Baseline` says which Pods are exempt.
+The four filters are the whole rule, for decisions, explanations, questions about capacity, and parked Pods (`admits`).
+`Baseline` knows which Pods are exempt.
 """
 
 import math
@@ -17,7 +17,7 @@ _ANY = demands.Demand()
 
 
 class Advertised:
-    """There is an advertisement younger than its lease."""
+    """The node has an advertisement younger than the lease."""
 
     reason = decision.Reason.NO_ADVERTISEMENT
     by_pods = False
@@ -27,7 +27,7 @@ class Advertised:
         return nodes.sampled_s >= nodes.now_s - nodes.policy.lease_s
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
-        """Say for how long there is none."""
+        """State for how long there has been none."""
         if not row.is_advertised:
             return "no advertisement seen: is its agent running?"
         return f"no advertisement for {row.now_s - row.sampled_s:.0f} s: is its agent running?"
@@ -59,12 +59,12 @@ class Trusted:
         return nodes.uncovered_since_s >= nodes.now_s - nodes.policy.suspect_after_s
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
-        """Say for how long a Pod is uncovered."""
+        """State for how long a Pod has been uncovered."""
         return f"a Pod placed {row.now_s - row.uncovered_since_s:.0f} s ago is still not in its advertisements"
 
 
 class Capacity:
-    """free >= threshold: what is advertised less what is reserved, within the caps (`headroom.NodeRoom`)."""
+    """free >= threshold: advertised capacity less reservations, within the caps (`headroom.NodeRoom`)."""
 
     reason = decision.Reason.CAPACITY
     by_pods = True
@@ -86,17 +86,17 @@ FILTERS: tuple[protocol.RoomFilter, ...] = (*BELIEVED, Capacity())
 
 
 def has_room(nodes: snapshot.Nodes, pod_class: str) -> protocol.Passes:
-    """Return which nodes, or whether one node, has room for a Pod of a class."""
+    """Return which nodes have room for a Pod of a class, or whether one node has."""
     return nodes.free(pod_class) >= nodes.policy.threshold
 
 
 def admits(row: snapshot.NodeRow, pod_classes: Set[str]) -> Set[str]:
-    """Return those of the classes of which the node takes a Pod now."""
+    """Return the classes of which the node admits a Pod now."""
     offer = row.room.offer
     if not pod_classes or offer is None or not all(each.passes(row, _ANY) for each in BELIEVED):
         return _NO_CLASSES
     found = {each for each in pod_classes & offer.costs.keys() if has_room(row, each)}
-    # Classes that the node does not name have one cost and so one answer, however many wait.
+    # Classes that the node does not name have the same cost, so one answer holds for all of them.
     others = pod_classes - offer.costs.keys()
     return found | others if others and has_room(row, next(iter(others))) else found
 
@@ -104,9 +104,9 @@ def admits(row: snapshot.NodeRow, pod_classes: Set[str]) -> Set[str]:
 class Baseline:
     """Which Pods belong to their node: they take room, and are neither refused nor reserved.
 
-    By what the API server vouches for, and nothing that whoever creates a Pod may write on it (ADR 31): Pods whose
-    controller is a DaemonSet that exists, by its UID, in the Pod's namespace; the API's copies of static Pods
-    (`api_objects.is_mirror`); Pods of the namespaces that the operator names.
+    It uses only what the API server guarantees, and nothing that the creator of a Pod can write on it (ADR 31): Pods
+    whose controller is an existing DaemonSet, by its UID, in the Pod's namespace; the API's mirror Pods of static Pods
+    (`api_objects.is_mirror`); Pods in the namespaces that the operator names.
     """
 
     def __init__(self, namespaces: Set[str]) -> None:
@@ -114,24 +114,24 @@ class Baseline:
         self._daemon_sets: dict[str, str] = {}
 
     def includes(self, pod: cluster.Pod) -> bool:
-        """Return whether a Pod belongs to its node."""
+        """Return True if a Pod belongs to its node."""
         if pod.is_mirror or pod.namespace in self._namespaces:
             return True
         owner = pod.owner
         return owner is not None and pod.claims_daemon_set and self._daemon_sets.get(owner.uid) == pod.namespace
 
     def put_all(self, found: Iterable[cluster.DaemonSet]) -> bool:
-        """Take in the list of all DaemonSets. True if it changed."""
+        """Take in the list of all DaemonSets; return True if it has changed."""
         listed = {each.uid: each.namespace for each in found}
         changed, self._daemon_sets = listed != self._daemon_sets, listed
         return changed
 
     def put(self, found: cluster.DaemonSet) -> bool:
-        """Take in a DaemonSet. True if it is new."""
+        """Take in a DaemonSet; return True if it is new."""
         is_new = found.uid not in self._daemon_sets
         self._daemon_sets[found.uid] = found.namespace
         return is_new
 
     def remove(self, uid: str) -> bool:
-        """Forget a DaemonSet. True if it was known."""
+        """Forget a DaemonSet; return True if it was known."""
         return self._daemon_sets.pop(uid, None) is not None

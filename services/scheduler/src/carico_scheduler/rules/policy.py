@@ -1,4 +1,4 @@
-"""The rules of a scheduling cycle that an operator may set."""
+"""The rules of a scheduling cycle that an operator can set."""
 
 import dataclasses
 import enum
@@ -15,7 +15,7 @@ class ScoreMode(enum.StrEnum):
 
 
 class Release(enum.StrEnum):
-    """When a reservation ends: as an advertisement covers the Pod, or (paper) as the Pod leaves Pending."""
+    """When a reservation ends: when an advertisement covers the Pod, or (paper) when the Pod leaves Pending."""
 
     COVERS = "covers"
     PAPER = "paper"
@@ -41,5 +41,5 @@ class Policy:
     ageing_s: float = freshness.AGEING_S
     lease_s: float = 10.0
     suspect_after_s: float = 30.0
-    # Namespaces whose Pods belong to their node: they pass everywhere, and are never reserved (`admission.Baseline`).
+    # Namespaces whose Pods belong to their node: they are never refused or reserved (`admission.Baseline`).
     baseline_namespaces: frozenset[str] = frozenset({"kube-system", "carico"})

@@ -1,4 +1,4 @@
-"""How far nodes meet what a Pod prefers, and what that is worth compared with room.
+"""How far nodes meet a Pod's preferences, and how much that counts compared with room.
 
 Preferences are preferred node affinity, preferred inter-Pod affinity and anti-affinity, PreferNoSchedule taints that
 are not tolerated, and topology spread with ScheduleAnyway. docs/scheduling.md has the rule and an example.
@@ -14,10 +14,10 @@ from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import pod_counts
 from carico_scheduler.rules.peers import spread
 
-# The most that preferences take off a node's score: one that meets none counts as half as good, so it must have twice
-# the room of one that meets all to be chosen over it.
+# The largest share by which preferences lower a node's score: a node that meets none must have twice the room of one
+# that meets all to be chosen instead.
 LEAN = 0.5
-# How kinds of preferences weigh against each other, as in kube-scheduler's default profile:
+# The relative weights of the kinds of preferences, as in kube-scheduler's default profile:
 # https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/scheduler/apis/config/v1/default_plugins.go
 _TAINTS, _NODES, _PODS, _SPREAD = 3.0, 2.0, 2.0, 2.0
 
@@ -27,14 +27,14 @@ class Preference(Protocol):
 
     @property
     def kind(self) -> str:
-        """What is preferred, in a word."""
+        """The kind of preference, in a word."""
 
     @property
     def weight(self) -> float:
-        """How much it counts compared with other kinds."""
+        """Its weight relative to other kinds."""
 
     def met(self, feasible: snapshot.Bools) -> snapshot.Floats:
-        """Return from 0 to 1 per slot, among the feasible nodes, how far the preference is met."""
+        """Return per slot, from 0 to 1 relative to the feasible nodes, how far the preference is met."""
 
     def add(self, pod: cluster.Pod, slot: int) -> None:
         """Count a Pod that this cycle has placed."""
@@ -47,15 +47,15 @@ class Preferences:
         self._preferences = preferences
 
     def lean(self, scores: snapshot.Floats, feasible: snapshot.Bools) -> snapshot.Floats:
-        """Return the scores less what preferences take off."""
+        """Return the scores, lowered where preferences are not met."""
         total = sum(preference.weight for preference in self._preferences)
         met = sum((each.weight * each.met(feasible) for each in self._preferences), np.zeros(len(scores))) / total
-        # score - LEAN (1 - met) |score|: a score below zero, of a node that is overdrawn, falls as well.
+        # score - LEAN (1 - met) |score|: the negative score of an overdrawn node falls as well.
         leaned: snapshot.Floats = scores - LEAN * (1.0 - met) * np.abs(scores)
         return leaned
 
     def parts(self, feasible: snapshot.Bools) -> dict[str, snapshot.Floats]:
-        """Return by kind, from 0 to 1 per slot, how far it is met among the feasible nodes."""
+        """Return by kind how far it is met per slot, from 0 to 1 relative to the feasible nodes."""
         return {preference.kind: preference.met(feasible) for preference in self._preferences}
 
     def add(self, pod: cluster.Pod, slot: int) -> None:
@@ -65,7 +65,7 @@ class Preferences:
 
 
 def preferences_of(view: snapshot.Snapshot, demand: demands.Demand) -> Preferences | None:
-    """Return the preferences of a demand; None if it has none, or no node has what they are about."""
+    """Return the preferences of a demand; None if it has none, and no node has a PreferNoSchedule taint."""
     preferences: list[Preference] = []
     if view.disliking.any():
         preferences.append(_ByNode("taints", _TAINTS, -view.labels.disliked(demand.tolerations)))
@@ -75,12 +75,12 @@ def preferences_of(view: snapshot.Snapshot, demand: demands.Demand) -> Preferenc
     if limits is not None and limits.pod_preferences:
         preferences.append(_NearOrApart(view, limits.pod_preferences))
     if limits is not None and limits.soft_spreads:
-        preferences.append(_Spread(view, demand, limits.soft_spreads))
+        preferences.append(_SoftSpread(view, demand, limits.soft_spreads))
     return Preferences(preferences) if preferences else None
 
 
 def _scaled(values: snapshot.Floats, feasible: snapshot.Bools) -> snapshot.Floats:
-    """Return the values from 0, for the least among feasible nodes, to 1, for the most; 1 where all are alike."""
+    """Scale the values so that feasible nodes have 0 (least) to 1 (most); return all 1 if they are equal."""
     some = values[feasible]
     least, most = (some.min(), some.max()) if len(some) else (0.0, 0.0)
     if most <= least:
@@ -98,7 +98,7 @@ class _ByNode:
         return _scaled(self._values, feasible)
 
     def add(self, pod: cluster.Pod, slot: int) -> None:
-        """Do nothing: where Pods are does not matter."""
+        """Do nothing: it does not depend on other Pods."""
 
 
 class _NearOrApart:
@@ -128,7 +128,7 @@ class _NearOrApart:
                 pods[domain] += 1
 
 
-class _Spread:
+class _SoftSpread:
     kind = "spread"
     weight = _SPREAD
 
@@ -141,7 +141,7 @@ class _Spread:
     def met(self, feasible: snapshot.Bools) -> snapshot.Floats:
         crowd, has_all = np.zeros(len(feasible)), np.ones(len(feasible), dtype=np.bool_)
         for group in self._groups:
-            # The more domains a label has, the more one Pod more or less in one of them says.
+            # The more domains a label has, the more significant one Pod more or less in a domain is.
             crowd += group.pods[group.domains.of] * np.log(int(group.is_domain.sum()) + 2)
             has_all &= group.domains.known
         # A node without the labels meets nothing, as in kube-scheduler.

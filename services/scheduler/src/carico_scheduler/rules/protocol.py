@@ -1,4 +1,4 @@
-"""What a stage implements. Each states its condition once, over all nodes; its words only format what it compared."""
+"""What a stage implements. Each states its condition once, over all nodes; `why` only formats what it compared."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
@@ -7,12 +7,12 @@ from carico_core.domain import cluster, decision
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 
-# Of all nodes a mask by slot, True if the node passes, or one answer for all of them; of one node its answer.
+# For all nodes a mask by slot, True if the node passes, or one answer for all of them; for one node its answer.
 Passes: TypeAlias = snapshot.Bools | bool
 
 
 class NodeFilter(Protocol):
-    """Refuses nodes by what they state of themselves: labels, taints, conditions. Its answer is cached by demand."""
+    """Refuses nodes by the fields of Node objects: labels, taints, conditions. Its answer is cached by demand."""
 
     @property
     def reason(self) -> decision.Reason:
@@ -22,11 +22,11 @@ class NodeFilter(Protocol):
         """Return which nodes pass."""
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
-        """Return why a node does not pass, in words a person can act on."""
+        """Return why a node does not pass, in words that an operator can act on."""
 
 
 class RoomFilter(Protocol):
-    """Refuses nodes by what changes as Pods and advertisements come: requests, counts, capacity."""
+    """Refuses nodes by what changes with Pods and advertisements: requests, counts, capacity."""
 
     @property
     def reason(self) -> decision.Reason:
@@ -40,7 +40,7 @@ class RoomFilter(Protocol):
         """Return which of all nodes pass, or whether one node does."""
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
-        """Return why a node does not pass, in words a person can act on."""
+        """Return why a node does not pass, in words that an operator can act on."""
 
 
 class Condition(NamedTuple):
@@ -51,10 +51,10 @@ class Condition(NamedTuple):
 
 
 class Peers(Protocol):
-    """How the Pods that are placed, or volumes, bear on one demand; kept up to date through one cycle."""
+    """How placed Pods or volumes affect one demand; kept up to date through one cycle."""
 
     def conditions(self) -> Sequence[Condition]:
-        """Return what a node has to meet; it is computed again after each `add`."""
+        """Return the conditions that a node must meet; computed again after each `add`."""
 
     def add(self, pod: cluster.Pod, slot: int) -> None:
         """Count a Pod that this cycle has placed."""
@@ -68,7 +68,7 @@ class PeerFilter(Protocol):
         """Why it refuses."""
 
     def peers(self, view: snapshot.Snapshot, demand: demands.Demand) -> Peers | None:
-        """Return what bears on one demand; None if nothing does."""
+        """Return what affects one demand; None if nothing does."""
 
 
 class Scorer(Protocol):

@@ -1,4 +1,4 @@
-"""The stages in their order: cheap and lasting reasons first, so that each node is refused for the plainest one."""
+"""The stages in their order: cheap and lasting reasons first, so that each node is refused for the simplest one."""
 
 import dataclasses
 
@@ -39,11 +39,11 @@ _BY_PEERS: tuple[protocol.PeerFilter, ...] = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
-    """The filters by kind, in the order in which they are asked, and the scorer."""
+    """The filters by kind, in the order in which they are evaluated, and the scorer."""
 
     by_node: tuple[protocol.NodeFilter, ...]
     by_room: tuple[protocol.RoomFilter, ...]
-    # Those of them that a placement may change.
+    # Those of `by_room` whose answer a placement may change.
     by_pods: tuple[protocol.RoomFilter, ...]
     by_peers: tuple[protocol.PeerFilter, ...]
     scorer: protocol.Scorer
@@ -55,7 +55,7 @@ def by_capacity(policy: policies.Policy) -> Stages:
 
 
 def without_capacity() -> Stages:
-    """Return the stages for when no node advertises and the policy says to go by requests."""
+    """Return the stages for placing by requests while no node advertises."""
     return _stages(_BY_ROOM, scorers.RequestsScore())
 
 

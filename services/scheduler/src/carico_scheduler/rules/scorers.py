@@ -9,18 +9,18 @@ from carico_scheduler.pods import demand as demands
 from carico_scheduler.rules import policy as policies
 from carico_scheduler.rules import protocol
 
-# Where whole Pods are shared out by size, counting half of the next one favours neither large nor small (the method of
-# Sainte-Lague): counting none of it gives the small nodes more than their share, counting all of it less.
+# When whole Pods are apportioned by size, counting half of the next one favours neither large nor small nodes (the
+# Sainte-Lague method): counting none of it gives small nodes more than their share, counting all of it less.
 _OF_THE_NEXT_POD = 0.5
-# What a Pod without requests counts as, as in kube-scheduler's scoring: 100 millicores.
+# What a Pod without requests counts in kube-scheduler's scoring: 100 millicores.
 # https://github.com/kubernetes/kubernetes/blob/v1.30.0/pkg/scheduler/util/pod_resources.go
 _UNSTATED_CORES = 0.1
 
 
 class PerCoreScore:
-    """(capacity - reserved - 1/2) / cores: the node with most room for its size, the new Pod half counted.
+    """(capacity - reserved - 1/2) / cores: the node with most room for its size, with half of the new Pod counted.
 
-    Of nodes with equally many cores the one with most room, as by the absolute score.
+    Among nodes with equally many cores it is the node with most room, as with the absolute score.
     """
 
     def score(self, nodes: snapshot.Nodes, demand: demands.Demand) -> snapshot.Floats | float:
@@ -37,9 +37,9 @@ class AbsoluteScore:
 
 
 class RelativeScore:
-    """(capacity - reserved) / (capacity + pods): the emptiest node, so that big nodes are not filled first.
+    """(capacity - reserved) / (capacity + pods): the emptiest node, so that large nodes are not filled first.
 
-    capacity = free + reserved: what the node takes in addition to the `pods` it accounts for.
+    capacity = free + reserved: the Pods that the node takes in addition to the `pods` that it accounts for.
     """
 
     def score(self, nodes: snapshot.Nodes, demand: demands.Demand) -> snapshot.Floats | float:
@@ -51,7 +51,7 @@ class RelativeScore:
 
 
 class RequestsScore:
-    """The unrequested share of a node's cores; a Pod counts at least 0.1 cores. For while no node advertises."""
+    """The unrequested share of a node's cores; each Pod counts at least 0.1 cores. Used while no node advertises."""
 
     def score(self, nodes: snapshot.Nodes, demand: demands.Demand) -> snapshot.Floats | float:
         """See `protocol.Scorer`."""

@@ -3,7 +3,6 @@
 import * as signals from "./signals.js";
 
 const NEWEST = 200;
-const END_OF_BATCH = 204;
 
 // Schedulers share the queries, and a standby says so: a retry reaches the leader.
 const TIMES = 6;
@@ -29,18 +28,14 @@ export async function pod(bus, namespace, name) {
   return { explained, decision: explained.decision ? signals.toDecision(explained.decision) : null };
 }
 
-// The newest decisions that the stream keeps, oldest first: https://github.com/nats-io/nats-architecture-and-design ADR-31.
+// The newest decision of each Pod that the stream keeps, oldest first.
 export async function recentDecisions(bus) {
-  const [last] = await bus.requestAll(signals.DECISIONS_GET, { last_by_subj: "carico.v1.decision.>" }, () => true);
-  if (last.status >= 400) return [];
-  const newest = Number(last.headers.get("Nats-Sequence"));
-  const wanted = { seq: Math.max(1, newest - NEWEST + 1), batch: NEWEST, next_by_subj: "carico.v1.decision.>" };
-  const found = await bus.requestAll(signals.DECISIONS_GET, wanted, (m) => m.status === END_OF_BATCH || m.status >= 400);
-  return found.filter((m) => m.status === 0).map((m) => signals.decodeDecision(m.payload));
+  const answer = signals.parse(await bus.request(signals.query("aggregator", "kept.decisions"), { limit: NEWEST }));
+  return answer.kept.map(([, text]) => signals.decodeDecision(text));
 }
 
 // The latest model; null if there is none.
 export async function model(bus) {
-  const [found] = await bus.requestAll(signals.MODEL_GET, {}, () => true);
-  return found.status >= 400 ? null : signals.decodeModel(found.payload);
+  const [found] = await bus.requestAll(signals.query("aggregator", "kept.model"), {}, () => true);
+  return found.payload.length === 0 ? null : signals.decodeModel(found.payload);
 }

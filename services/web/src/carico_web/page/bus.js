@@ -15,11 +15,11 @@ const NO_RESPONDERS = 503;
 export class NoAnswer extends Error {}
 
 export class Bus {
-  // `identify(nonce)` returns the identity for CONNECT; `tell(state)` gets {kind: connecting|live|away, why, retryMs}.
-  constructor({ address, identify, tell, Socket = globalThis.WebSocket }) {
+  // `identify(nonce)` returns the identity for CONNECT; `notify(state)` receives {kind: connecting|live|away, why, retryMs}.
+  constructor({ address, identify, notify, Socket = globalThis.WebSocket }) {
     this.address = address;
     this.identify = identify;
-    this.tell = tell;
+    this.notify = notify;
     this.Socket = Socket;
     this.subscriptions = new Map();
     this.answers = new Map();
@@ -72,7 +72,7 @@ export class Bus {
   open() {
     this.retry = null;
     this.error = "";
-    this.tell({ kind: this.failures === 0 ? "connecting" : "away", why: this.why, retryMs: 0 });
+    this.notify({ kind: this.failures === 0 ? "connecting" : "away", why: this.why, retryMs: 0 });
     let socket;
     try {
       socket = new this.Socket(this.address);
@@ -127,7 +127,7 @@ export class Bus {
     this.unanswered = 0;
     for (const [sid, { subject }] of this.subscriptions) socket.send(protocol.formatSubscribe(subject, sid));
     this.pinger = setInterval(() => this.ping(socket), PING_EVERY_MS);
-    this.tell({ kind: "live", why: "", retryMs: 0 });
+    this.notify({ kind: "live", why: "", retryMs: 0 });
   }
 
   ping(socket) {
@@ -165,7 +165,7 @@ export class Bus {
     this.failures += 1;
     this.why = why;
     this.retry = setTimeout(() => this.open(), pause);
-    this.tell({ kind: "away", why, retryMs: pause });
+    this.notify({ kind: "away", why, retryMs: pause });
   }
 
   // ---- messages

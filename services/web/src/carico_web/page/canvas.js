@@ -7,7 +7,7 @@ export class Sheet {
     this.context = canvas.getContext("2d");
     this.width = canvas.clientWidth;
     new ResizeObserver(() => {
-      // For a moment without a place (seen while a browser takes a picture of a whole page) the last one holds.
+      // Without a layout (as while a browser captures a whole page) the last width stays.
       if (canvas.clientWidth === this.width || canvas.clientWidth === 0) return;
       this.width = canvas.clientWidth;
       resized();
@@ -34,7 +34,7 @@ export function font(size, weight = 400) {
   return `${weight} ${size}px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif`;
 }
 
-// A level line across, and what it stands for before it.
+// A horizontal line, with its value to the left.
 export function level(context, theme, { left, right, y, alpha, text }) {
   context.strokeStyle = theme.faint;
   context.globalAlpha = alpha;
@@ -50,7 +50,7 @@ export function level(context, theme, { left, right, y, alpha, text }) {
   context.fillText(text, left - 6, y);
 }
 
-// Text that fits into `width`, its middle left out: the ends of names tell them apart.
+// Text shortened in the middle to fit into `width`: names differ at their ends.
 export function fitted(context, text, width) {
   if (context.measureText(text).width <= width) return text;
   for (let keep = text.length - 1; keep > 2; keep -= 1) {

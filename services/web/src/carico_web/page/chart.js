@@ -6,9 +6,9 @@ import * as format from "./format.js";
 
 const HEIGHT = 150;
 const PAD = { left: 46, right: 8, top: 8, bottom: 18 };
-// A hole in the data longer than this is drawn as one.
+// A longer interval without data is drawn as a gap.
 const GAP_MS = 5000;
-// A page just opened shows its first minute wide, and no empty past.
+// A new page shows its first minute at full width, without an empty past.
 const SHORTEST_MS = 60_000;
 
 export class Chart {

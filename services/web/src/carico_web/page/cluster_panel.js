@@ -1,4 +1,4 @@
-// The details of the cluster as a whole: what stands there while nothing is opened.
+// The details of the whole cluster, shown while nothing is opened.
 
 import { Chart, roundTop } from "./chart.js";
 import { el } from "./dom.js";
@@ -87,7 +87,7 @@ export function keyline(place, dims, theme) {
   }));
 }
 
-// What runs as an area, what the nodes say they could carry in all as a line with its uncertainty.
+// Running Pods as an area; with the advertised room as a line, with its uncertainty.
 export function drawTruth(chart, ring, [pods, capacity, sd], { nowMs, theme, words, limit }) {
   const [n, c, s] = [pods, capacity, sd].map((column) => ring.columns[column]);
   let most = limit || 0;

@@ -1,4 +1,4 @@
-// Elements made of plain text: nothing that comes off the bus is ever read as HTML.
+// Elements from plain text: data from the bus is never parsed as HTML.
 
 export const byId = (id) => document.getElementById(id);
 
@@ -27,6 +27,6 @@ export function table(caption, head, rows) {
 
 export function say(id, text) {
   const found = byId(id);
-  // Untouched where nothing changed: no layout, and nothing read out again.
+  // Unchanged text is not set again, so that there is no layout and screen readers stay silent.
   if (found.textContent !== text) found.textContent = text;
 }

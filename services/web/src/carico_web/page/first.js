@@ -1,13 +1,13 @@
-// Before the first paint: the theme that was chosen here before, and a watch over the parts that are still to come.
+// Before the first paint: apply the stored theme, and notice parts of the page that do not load.
 (function () {
   var AGAIN_MS = 2000;
   try {
     var chosen = localStorage.getItem("carico-theme");
     if (chosen === "dark" || chosen === "light") document.documentElement.dataset.theme = chosen;
   } catch (error) {
-    // Storage is refused: the system's own choice holds.
+    // Storage is not available: the system's theme applies.
   }
-  // A network that changes ends what is being fetched, and a page that lacks a module would stay dead without a word.
+  // If the network changes, downloads fail, and a page without one of its modules would not work and not report it.
   addEventListener("error", function (event) {
     var tag = event.target && event.target.tagName;
     if (tag !== "SCRIPT" && tag !== "LINK") return;

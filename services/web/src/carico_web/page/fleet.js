@@ -8,7 +8,7 @@ const RING = Math.ceil((HISTORY_S * 1000) / APART_MS);
 // carico_core.wire.freshness.
 const FRESH_S = 2.5;
 const AGEING_S = 5;
-// A node that has been away for so long is taken off the map.
+// A node that was absent for this long is removed from the map.
 const FORGOTTEN_LEASES = 30;
 
 const compare = new Intl.Collator("en", { numeric: true }).compare;
@@ -30,7 +30,7 @@ export class Fleet {
     this.dropped = 0;
   }
 
-  // The node, or null where the advertisement is not newer than what is known.
+  // The node, or null if the advertisement is not newer.
   take(ad, nowMs) {
     let node = this.nodes.get(ad.node);
     if (node && !isNewer(ad, node, nowMs, this.leaseS)) return null;
@@ -56,7 +56,7 @@ export class Fleet {
     return this.ordered;
   }
 
-  // Once a second: what age makes of each node, and the cluster's sums. True where the set of nodes changed.
+  // Once a second: the state of each node by age, and the cluster's sums. True if the set of nodes changed.
   tick(nowMs) {
     const before = this.nodes.size;
     for (const node of this.nodes.values()) {

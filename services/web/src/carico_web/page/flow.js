@@ -1,4 +1,4 @@
-// Decisions as they arrive: a dot each by the Pod's waiting time, and the newest as text.
+// Decisions as they arrive: one dot each, by the Pod's waiting time, and the newest ones as text.
 
 import { font, level, Sheet } from "./canvas.js";
 import { el } from "./dom.js";
@@ -34,7 +34,7 @@ export class Flow {
     });
   }
 
-  // True where the decision is new.
+  // True if the decision is new.
   take(decision) {
     if (this.seen.has(decision.id)) return false;
     this.seen.add(decision.id);
@@ -129,7 +129,7 @@ export class Flow {
     if (found) this.open(found);
   }
 
-  // The newest rows; those that stand already stay the same elements, so that focus and a click are not lost.
+  // The newest rows. Existing rows keep their elements, so that focus and clicks are not lost.
   drawList() {
     const newest = this.decisions.slice(-ROWS).reverse();
     const known = new Map(Array.from(this.list.children, (row) => [row.dataset.id, row]));
@@ -156,7 +156,7 @@ export class Flow {
   }
 }
 
-// What is below the lowest line is drawn on it, and so is what is above the highest.
+// Values outside of the axis are drawn on its lowest or highest line.
 function tickOf(waited) {
   const mark = { [WAITED.least]: "≤ ", [WAITED.most]: "≥ " }[waited] || "";
   return mark + format.seconds(waited);

@@ -1,10 +1,10 @@
-// Numbers and units as people read them; words of docs/glossary.md. The one place where numbers become words.
+// Numbers with units for people, with the terms of docs/glossary.md. Only this module formats numbers.
 
-// Made once: making one takes longer than all that it formats.
+// Created once: creating one takes longer than all formatting.
 const TIME = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const WHOLE = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
 const PREFIXES = ["", "k", "M", "G", "T"];
-// What dimensions are counted in, as carico_core.domain.amounts has it; all others are shares of the whole.
+// Units of dimensions, as in carico_core.domain.amounts; all others are shares.
 const COUNTED = { cpu: "tasks", gpu: "GPUs" };
 const SIZED = { memory: "B", gpu_memory: "B", network: "B/s" };
 
@@ -13,7 +13,7 @@ export function percent(share) {
   return `${fixed(value, value === 0 || Math.abs(value) >= 9.95 ? 0 : 1)} %`;
 }
 
-// Of things that can be counted: 12,345.
+// A count with separators: 12,345.
 export function whole(number) {
   return fixed(number, 0);
 }
@@ -22,7 +22,7 @@ export function count(number, one, many = `${one}s`) {
   return `${whole(number)} ${number === 1 ? one : many}`;
 }
 
-// So many Pods, of which parts count.
+// A fractional number of Pods.
 export function pods(number) {
   return fixed(number, Number.isInteger(number) || Math.abs(number) >= 99.95 ? 0 : 1);
 }
@@ -50,7 +50,7 @@ export function quantity(dim, value) {
   return `${fixed(value / size, size === 1 || Math.abs(value) / size >= 99.95 ? 0 : 1)} ${prefix}${SIZED[dim]}`;
 }
 
-// A mean and its standard deviation in one unit, to the digits that such a deviation leaves.
+// A mean and its standard deviation in one unit, without digits that the deviation makes meaningless.
 export function estimate(dim, found) {
   if (found === null) return "not known yet";
   const { mean, sd } = found;
@@ -72,7 +72,7 @@ export function times(factor) {
   return `${fixed(factor, factor >= 9.95 ? 0 : 2)} times`;
 }
 
-// A rank of nodes: without a unit, and only its order counts.
+// A score of nodes: it has no unit, only its order counts.
 export function score(value) {
   return fixed(value, 2);
 }
@@ -106,7 +106,7 @@ function scale(number) {
   return { size, prefix: PREFIXES[step] };
 }
 
-// So many digits behind the point; no minus before what is shown as zero.
+// A number with this many decimals; a zero has no minus.
 function fixed(value, digits) {
   const text = digits === 0 ? WHOLE.format(Math.abs(value)) : Math.abs(value).toFixed(digits);
   return value < 0 && /[1-9]/.test(text) ? `−${text}` : text;

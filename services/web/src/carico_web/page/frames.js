@@ -1,4 +1,4 @@
-// Drawing when something changed, each part no oftener than it needs, one part a frame: no frame is long.
+// Draws what changed: each part at its own maximum rate, and one part per frame, so that frames are short.
 
 export class Frames {
   constructor() {

@@ -1,4 +1,4 @@
-// The cluster as a heat map: a cell a node; few nodes get cells with words, thousands get squares.
+// The cluster as a heat map with a cell per node: cells with text for few nodes, squares for thousands.
 
 import { font, fitted, Sheet } from "./canvas.js";
 import { fullest } from "./fleet.js";
@@ -30,7 +30,7 @@ export class HeatMap {
     return [[FULLEST, "Fullest"], ...this.fleet.dims.map((dim) => [dim, format.dimension(dim)]), [ROOM, "Pods of room"]];
   }
 
-  // 0 to 1, and the words of it.
+  // A value from 0 to 1, and its text.
   value(node) {
     const { ad } = node;
     if (this.metric === ROOM) {
@@ -83,7 +83,7 @@ export class HeatMap {
     if (isMoving) this.frames.touch("map");
   }
 
-  // All squares of one colour at once: a thousand fills of their own take most of a frame.
+  // All squares of one colour at once: a thousand separate fills take most of a frame.
   squares(context, nodes, at, grid) {
     const byStep = new Map();
     for (const node of nodes) {
@@ -136,7 +136,7 @@ export class HeatMap {
     context.fillText(fitted(context, `${format.count(ad.pods, "Pod")}${room}`, inner), x + 10, y + 72);
   }
 
-  // A Pod has just been placed here. True while it is to be drawn again; where no motion is wanted, the ring stands still.
+  // A ring for a Pod that was just placed. True while it needs further frames; it is static if the user prefers no motion.
   pulse(context, node, x, y, grid, now) {
     const age = now - node.placedMs;
     if (!(age < PULSE_MS)) return false;

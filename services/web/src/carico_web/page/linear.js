@@ -1,4 +1,4 @@
-// The little linear algebra of the model: small symmetric matrices.
+// Linear algebra of the model: small symmetric matrices.
 
 // Eigenvalues and vectors, largest first, by Jacobi's rotations.
 export function eigen(matrix) {
@@ -42,7 +42,7 @@ export function norm(vector) {
   return Math.sqrt(vector.reduce((sum, x) => sum + x * x, 0));
 }
 
-// Degrees between two directions, 0 to 180; null where one of them is none.
+// Degrees between two directions, 0 to 180; null if one is zero.
 export function angle(a, b) {
   const size = norm(a) * norm(b);
   if (!(size > 1e-12)) return null;

@@ -33,7 +33,7 @@ class Page {
     });
     this.flow = new Flow(byId("flow"), byId("flow-list"), { theme: this.theme, frames: this.frames, open: (decision) => this.openDecision(decision) });
     this.model = new ModelView(byId("fan"), byId("strips"), this);
-    this.bus = new Bus({ address: access.address(settings), identify: (nonce) => access.identify(settings, nonce), tell: (state) => this.told(state) });
+    this.bus = new Bus({ address: access.address(settings), identify: (nonce) => access.identify(settings, nonce), notify: (state) => this.connectionChanged(state) });
     this.decided = new Map();
     this.drawn();
     this.listen();
@@ -48,7 +48,7 @@ class Page {
     }
   }
 
-  // ---- what is drawn, and how often at most
+  // ---- what is drawn, and the maximum rate
 
   drawn() {
     this.frames.add("map", 100, (now) => this.map.draw(now));
@@ -60,7 +60,7 @@ class Page {
     this.frames.add("summary", 250, () => drawSummary(this));
   }
 
-  // ---- what comes off the bus
+  // ---- messages from the bus
 
   listen() {
     this.bus.subscribe(signals.CAPACITY_ALL, (m) => this.advertised(signals.decodeAdvertisement(m.subject, m.payload)));
@@ -94,7 +94,7 @@ class Page {
     this.frames.touch("strips");
   }
 
-  told(state) {
+  connectionChanged(state) {
     const words = { live: "live", connecting: "connecting", away: "away" };
     byId("bus-state").dataset.kind = state.kind;
     byId("bus-state").lastElementChild.textContent = words[state.kind];
@@ -105,7 +105,7 @@ class Page {
     } else if (state.kind === "away") {
       // Once, as a time of day: a line that changed every second would be read out every second.
       this.awaySince ||= ` since ${format.clock(Date.now())}`;
-      const shown = this.fleet.nodes.size > 0 ? " What is shown is the last that was heard." : "";
+      const shown = this.fleet.nodes.size > 0 ? " The page shows the last known state." : "";
       banner(`The bus does not answer at ${this.bus.address}${this.awaySince}${state.why ? ` (${state.why})` : ""}: retrying.${shown}`);
     }
     this.frames.touch("summary");
@@ -128,7 +128,7 @@ class Page {
     for (const part of ["map", "flow", "panel", "summary", "fan", "strips"]) this.frames.touch(part);
   }
 
-  // ---- what is said of the page itself
+  // ---- the page itself
 
   themed() {
     const isDark = this.theme?.name === "dark";

@@ -6,7 +6,7 @@ import * as linear from "./linear.js";
 
 const FAN_HEIGHT = 190;
 const ROW = 34;
-// The screen's angle of the fan's edges; what they mean grows with the nodes' spread.
+// The angle of the fan's edges on the screen; its meaning depends on the nodes' spread.
 const EDGE = Math.PI / 3;
 const SPREADS = [5, 15, 30, 60, 90, 180];
 
@@ -25,7 +25,7 @@ export class ModelView {
     this.main = linear.mainDirection(model.gram);
   }
 
-  // A node's direction in the model's dimensions; null where it is not known.
+  // A node's direction in the model's dimensions; null if it is unknown.
   direction(node) {
     if (!this.model || node.state === "absent") return null;
     const found = this.model.dims.map((dim) => {
@@ -116,7 +116,7 @@ export class ModelView {
 
   drawStrips() {
     const dims = this.model?.dims || [];
-    // Below the fan, as on a phone, they need not be as high as it is.
+    // Below the fan, as on a phone, they can be lower.
     const least = this.strips.canvas.offsetTop === this.fan.canvas.offsetTop ? FAN_HEIGHT : 0;
     const context = this.strips.begin(Math.max(least, 30 + ROW * Math.max(1, dims.length)));
     const width = this.strips.width;
@@ -146,7 +146,7 @@ export class ModelView {
     context.fillStyle = this.theme.lines[1];
     context.globalAlpha = nodes.length > 200 ? 0.25 : 0.6;
     for (const [node, direction] of nodes) {
-      // Spread over a few pixels by the node's place, so that equal ones do not hide each other.
+      // Offset by a few pixels per node, so that equal values do not hide each other.
       const jitter = nodes.length > 1 ? ((node.index * 7) % 13) - 6 : 0;
       context.fillRect(x(direction[i]) - 1.5, y + jitter - 1.5, 3, 3);
     }
@@ -184,7 +184,7 @@ export class ModelView {
   }
 }
 
-// What 95 % of the nodes keep within; the others stand at the edge.
+// The range of 95 % of the nodes; the others are drawn at the edge.
 function spreadOf(shown) {
   const angles = shown.map(({ angle }) => Math.abs(angle)).sort((a, b) => a - b);
   const most = angles[Math.floor(0.95 * (angles.length - 1))] || 0;

@@ -1,5 +1,5 @@
 // The value of msgpack bytes, as far as CARICO's messages use it: https://github.com/msgpack/msgpack/blob/master/spec.md
-// Integers of 64 bits become numbers: times in ns lose what nobody reads.
+// 64-bit integers become numbers: times in ns lose digits that are not shown.
 
 const decoder = new TextDecoder();
 // carico_core.wire.codec refuses longer ones too.

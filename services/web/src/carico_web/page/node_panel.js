@@ -108,7 +108,7 @@ function sentence({ ad, state }, age) {
   const room = `Room for ${format.podsAbout(ad.capacity, ad.sd)} more Pods`;
   const by = ad.bottleneck ? `; ${format.dimension(ad.bottleneck)} sets it` : "";
   const limit = ad.limit === null ? "" : `, ${format.whole(ad.limit)} at most for now`;
-  const old = state === "fresh" ? "" : ` It said so ${format.seconds(age)} ago.`;
+  const old = state === "fresh" ? "" : ` Reported ${format.seconds(age)} ago.`;
   return `${format.count(ad.pods, "Pod")} ${ad.pods === 1 ? "runs" : "run"} here. ${room}${by}${limit}; ${MODES[ad.mode] || ad.mode}.${old}`;
 }
 

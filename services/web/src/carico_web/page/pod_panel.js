@@ -6,7 +6,7 @@ import { outcome } from "./flow.js";
 import * as format from "./format.js";
 
 export class PodPanel {
-  // `decision`: the record that was clicked, or null where only the name is known.
+  // `decision`: the record that was clicked, or null if only the name is known.
   constructor(page, namespace, name, decision) {
     this.page = page;
     this.now = el("div", { class: "asked", "aria-live": "polite" }, el("p", { class: "soft" }, "asking the scheduler ..."));

@@ -1,11 +1,11 @@
 // NATS' client protocol, the part that a reader needs: https://docs.nats.io/reference/reference-protocols/nats-protocol
-// Bytes in, calls out; no socket and no clock here.
+// Bytes in, calls out; without socket or clock.
 
 const decoder = new TextDecoder();
 const encoder = new TextEncoder();
 const CR = 13;
 const LF = 10;
-// What is kept of a line or message that is not complete; the server's max_payload is 2 MiB.
+// Maximum size of an incomplete line or message; the server's max_payload is 2 MiB.
 const PENDING_MOST_BYTES = 4 * 1024 * 1024;
 
 export class ProtocolError extends Error {}

@@ -9,7 +9,7 @@ export class Ring {
     this.next = 0;
   }
 
-  // One row; in place of the newest, where that is not `apartMs` old yet, so that the ring always spans its time.
+  // Adds a row; it replaces the newest one if that is younger than `apartMs`, so that the ring always spans its time.
   push(timeMs, values, apartMs) {
     const last = (this.next + this.length - 1) % this.length;
     let at = this.next;
@@ -26,7 +26,7 @@ export class Ring {
     return this.size === 0 ? Infinity : this.times[(this.next + this.length - this.size) % this.length];
   }
 
-  // Calls back with (time, index) from the oldest on; `columns[i][index]` are the values.
+  // Calls back with (time, index), oldest first; `columns[i][index]` are the values.
   forEach(visit) {
     const first = (this.next + this.length - this.size) % this.length;
     for (let i = 0; i < this.size; i += 1) {

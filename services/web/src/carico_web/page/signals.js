@@ -8,8 +8,6 @@ const decoder = new TextDecoder();
 export const CAPACITY_ALL = "carico.v1.capacity.*";
 export const DECISION_ALL = "carico.v1.decision.*.*";
 export const MODEL = "carico.v1.model";
-export const DECISIONS_GET = "$JS.API.DIRECT.GET.CARICO_DECISIONS";
-export const MODEL_GET = "$JS.API.DIRECT.GET.KV_carico_model.$KV.carico_model.global";
 
 export function query(service, verb) {
   return `carico.v1.query.${service}.${verb}`;
@@ -25,7 +23,7 @@ export function decodeAdvertisement(subject, payload) {
     node,
     boot: String(m.boot),
     seq: finite(m.seq),
-    // (ts - sampled_at): how old it was when it was sent. The receiver adds the time since it came.
+    // (ts - sampled_at): its age when it was sent. The receiver adds the time since its arrival.
     ageAtSending: Math.max(0, (finite(m.ts) - finite(m.sampled_at)) / 1e9),
     capacity: finite(m.capacity),
     sd: finite(m.capacity_sd),

@@ -7,7 +7,7 @@ const HEAT = {
 };
 const STOPS = [0, 0.3, 0.58, 0.82, 1];
 const STEPS = 64;
-// How much of its colour a cell keeps whose node is ageing.
+// The share of its colour that the cell of an ageing node keeps.
 const AGED = 0.55;
 const INKS = ["#000000", "#ffffff"];
 
@@ -25,7 +25,7 @@ export class Theme {
     try {
       localStorage.setItem(KEY, next);
     } catch {
-      // Storage is refused: chosen for this visit only.
+      // Storage is not available: the choice is for this visit only.
     }
     this.read();
   }

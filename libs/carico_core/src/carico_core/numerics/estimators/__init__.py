@@ -1,14 +1,40 @@
-"""How a node's capacity is estimated. Begin with `base` and `footprint`.
+"""How a node's capacity is estimated, and the estimators by name. Begin with `base` and `footprint`.
 
-- `base`: what every estimator is given and gives back. `registry`: the estimators by name.
-- `footprint`, the default: costs per class of Pods and dimension. From top to bottom: `footprint` puts the steps
-  together; `population` is the Pods of the node, as they are and as telemetry shows them; `class_costs` learns what a
-  Pod of each class takes in one dimension (`cost_filter`: the Kalman filters, `growth`: by age, `dimension`: what is
-  believed before anything is measured); `cluster_evidence` is what other nodes have measured; `admission` says how
-  many more fit. `footprint_constants` has its numbers.
+- `base`: what every estimator receives and returns.
+- `footprint`, the default: costs per class of Pods and dimension. From top to bottom: `footprint` combines the steps;
+  `population` keeps the Pods of the node, as they are and as telemetry shows them; `class_costs` learns the cost of a
+  Pod of each class in one dimension (`cost_filter`: the Kalman filters, `growth`: cost by age, `dimension`: what is
+  assumed before anything is measured); `cluster_evidence` is what other nodes have measured; `admission` computes how
+  many more Pods fit. `footprint_constants` has its numbers.
 - `scalar`, with `delta`, `dual` and `joint`: the dissertation's filters on the capacity signal.
+
+A new estimator is a file like `dual`, and a line in `ESTIMATORS`.
 """
 
-from carico_core.numerics.estimators.registry import ESTIMATORS, create
+from collections.abc import Callable
 
-__all__ = ["ESTIMATORS", "create"]
+from carico_core.numerics.estimators import base, delta, dual, footprint, joint
+
+# Each takes the node's facts and, optionally, its own constants.
+ESTIMATORS: dict[str, Callable[..., base.Estimator]] = {
+    "delta": delta.Delta,
+    "dual": dual.Dual,
+    "joint": joint.Joint,
+    "footprint": footprint.Footprint,
+}
+
+# Best over all scenarios of the twin (docs/evaluation.md).
+DEFAULT = "footprint"
+# Removed estimators, with their replacements.
+GONE = {"vector": "it was footprint without classes of Pods: use footprint with CARICO_AGENT_POD_CLASSES=none"}
+# The paper's estimators: they learn from the scalar signal, which starts and stops of containers disturb.
+SCALAR = frozenset({"delta", "dual", "joint"})
+
+
+def create(name: str, config: base.EstimatorConfig, constants: object | None = None) -> base.Estimator:
+    """Return a new estimator. Raises ValueError with the known names if `name` is unknown."""
+    if name in GONE:
+        raise ValueError(f"estimator: {name!r} was removed: {GONE[name]}")
+    if name not in ESTIMATORS:
+        raise ValueError(f"estimator: expected one of {', '.join(sorted(ESTIMATORS))}, got {name!r}")
+    return ESTIMATORS[name](config) if constants is None else ESTIMATORS[name](config, constants)

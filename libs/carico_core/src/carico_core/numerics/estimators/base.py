@@ -1,7 +1,7 @@
-"""What every estimator is given and gives back.
+"""What every estimator receives and returns.
 
-Units: y is usage in [0, 1]; physical units are y times the full scale S of the dimension (tasks for "cpu", bytes for
-"memory"). Pods counted here are workload Pods: DaemonSet-owned and static ones are part of the baseline.
+Units: y is usage in [0, 1]; in physical units it is y times the full scale S of the dimension (tasks for "cpu", bytes
+for "memory"). Only workload Pods are counted: those of DaemonSets and static ones belong to the baseline.
 """
 
 import math
@@ -18,19 +18,19 @@ Spread: TypeAlias = tuple[float, float]
 # A mean and its variance.
 Evidence: TypeAlias = tuple[float, float]
 
-# CPU: chosen on the twin over all scenarios (ADR 49). Memory cannot be squeezed: .95 leaves a twentieth before the
-# kernel ends a process. Dimensions not measured take less.
+# CPU: chosen on the twin over all scenarios (ADR 49). Memory cannot be shared in time: .95 leaves a twentieth before
+# the kernel kills a process. For other dimensions, for which no measurements exist, it is lower.
 DEFAULT_CEILING: Mapping[str, float] = {"cpu": 0.77, "memory": 0.95}
 OTHER_CEILING = 0.9
 # The kubelet's default maxPods.
 DEFAULT_POD_LIMIT = 110
-# In Pods. An idle cluster's footprint is almost nothing and its signal almost infinite: no node runs more than this.
+# In Pods. On an idle cluster the footprint is almost 0 and the signal almost infinite; no node runs more than this.
 CAPACITY_CAP = 1000.0
-# From this usage on a reading says "at least": the filtered maximum of a full node stays just below 1 (spec 7, 4).
+# From this usage on, a reading means "at least": the filtered usage of a full node stays just below 1 (spec 7, 4).
 CENSORED_FROM = 0.97
-# The class of an estimator that does not keep classes apart.
+# The one class of estimators that do not distinguish classes.
 ALL_PODS = messages.ANY_CLASS
-# A node asleep for longer learns nothing from the gap.
+# After a longer gap (a suspended node) nothing is learnt from it.
 MAX_INTERVAL_S = 60.0
 # The one dimension of the scalar estimators.
 SIGNAL = "signal"
@@ -45,9 +45,9 @@ def default_ceiling(dims: tuple[str, ...]) -> arrays.Array:
 class EstimatorConfig:
     """A node's fixed facts and the user's settings.
 
-    scale: (d,) what usage 1.0 is: 2 x cores runnable tasks for "cpu", bytes for "memory". cores: live cores.
-    ceiling: (d,) usage up to which Pods are admitted.
-    signal_mode: `sigma1u1` or `trace`, the signal that the scalar estimators are fed with.
+    scale: (d,) the physical amount of usage 1.0: 2 x cores runnable tasks for "cpu", bytes for "memory". cores: live
+    cores. ceiling: (d,) usage up to which Pods are admitted.
+    signal_mode: `sigma1u1` or `trace`, the signal that the scalar estimators learn from.
     """
 
     dims: tuple[str, ...]
@@ -56,7 +56,7 @@ class EstimatorConfig:
     ceiling: arrays.Array
     pod_limit: int = DEFAULT_POD_LIMIT
     signal_mode: signal.SignalMode = "sigma1u1"
-    # A node's largest load counts half after this time: one of long ago says little of today's.
+    # After this time a node's largest load counts half: an old maximum says little about the current load.
     peak_half_life_s: float = 600.0
 
     def __post_init__(self) -> None:
@@ -75,13 +75,13 @@ class EstimatorConfig:
 
 
 class Observation(NamedTuple):
-    """What a node sees at one moment.
+    """What a node observes at one moment.
 
-    A NamedTuple, as `CapacityEstimate`: a frozen dataclass takes twice as long to make.
+    A NamedTuple, like `CapacityEstimate`: a frozen dataclass takes twice as long to create.
     y: (d,) filtered usage. gains: (d,) the filter's gains at the last sample. pods: workload Pods now.
-    signal: the capacity signal, eq. 3.3 on the merged model. direction: (d,) what it divides by.
-    churning: a container is being created or taken down. peak_pods_per_core: the largest filtered count per core
-    any node of the cluster reported, 0 where unknown. dt_s: time since the last update.
+    signal: the capacity signal, eq. 3.3 on the merged model. direction: (d,) its divisor.
+    churning: a container is being created or removed. peak_pods_per_core: the largest filtered count per core that
+    any node of the cluster reported, 0 if unknown. dt_s: time since the last update.
     """
 
     dt_s: float
@@ -95,13 +95,13 @@ class Observation(NamedTuple):
 
 
 class CapacityEstimate(NamedTuple):
-    """How many more Pods fit, and what that rests on. Every number is finite; capacity is never negative.
+    """How many more Pods fit, and the numbers behind it. Every number is finite; capacity is never negative.
 
-    mode: which equation made it. baseline, cost: per dimension, of the node without workload and of one Pod.
-    headroom: per dimension what is free below the ceiling (negative above it). cost_plus: per class and dimension a
-    Pod's cost plus its risk. limit: most Pods for now. evidence: per class and dimension what this node alone has
-    measured. class_pods: running Pods by class. In physical units; the scalar estimators have one dimension
-    "signal", without unit, and no headroom.
+    mode: which equation made it. baseline, cost: per dimension, usage without workload and cost of one Pod.
+    headroom: per dimension, the room below the ceiling (negative above it). cost_plus: per class and dimension, a
+    Pod's cost plus its risk. limit: maximum number of Pods for now. evidence: per class and dimension, what this node
+    alone has measured. class_pods: running Pods by class. All in physical units; the scalar estimators have one
+    dimension "signal", without unit, and no headroom.
     """
 
     capacity: float
@@ -119,10 +119,10 @@ class CapacityEstimate(NamedTuple):
 
 
 class Estimator(Protocol):
-    """Learns a node's baseline and the cost of a Pod. Without a clock: time comes with each call."""
+    """Learns a node's baseline and the cost of a Pod. It has no clock: each call brings the time."""
 
     def tick(self, sample_y: arrays.Array, gains: arrays.Array, pods: int, dt_s: float) -> None:
-        """Take the Pod count through the telemetry's filter at each sample, where the estimator needs it."""
+        """Filter the Pod count as telemetry is filtered, at each sample, if the estimator needs that."""
         ...
 
     def update(self, observation: Observation) -> CapacityEstimate:
@@ -130,39 +130,37 @@ class Estimator(Protocol):
         ...
 
     def estimate(self, observation: Observation) -> CapacityEstimate:
-        """Return the estimate for this observation without learning from it: for a publish when a Pod starts or
-        ends.
-        """
+        """Return the estimate for this observation without learning from it, to publish when a Pod starts or ends."""
         ...
 
 
 @runtime_checkable
 class ByClass(Protocol):
-    """What an estimator that keeps classes of Pods apart is given besides."""
+    """What an estimator that distinguishes classes of Pods receives in addition."""
 
     @property
     def eager(self) -> bool:
-        """Whether an update is worth its while after a few samples: so little is known that each says much."""
+        """Whether an update pays off after a few samples, because little is known yet."""
         ...
 
     def follow(self, running: Mapping[str, str]) -> None:
-        """Take in which workload Pods run now (UID to class), at each change."""
+        """Take in which workload Pods run now (UID to class), after each change."""
         ...
 
     def use(self, model: messages.GlobalModel) -> None:
-        """Take in what the cluster has measured of each class."""
+        """Use what the cluster has measured about each class."""
         ...
 
 
 def usage(y: arrays.Array) -> tuple[list[float], bool]:
-    """Return (usages held to [0, 1], whether all were finite). What is not a number counts as full: never as room."""
+    """Return (usages clipped to [0, 1], whether all were finite); one that is not finite counts as full."""
     values: list[float] = y.tolist()
     whole = all(map(math.isfinite, values))
     return [min(max(value, 0.0), 1.0) if math.isfinite(value) else 1.0 for value in values], whole
 
 
 def steps(gains: arrays.Array, dimensions: int) -> list[float] | None:
-    """Return the filter's gains, one for each dimension, held to [0, 1]; None where they are no such gains."""
+    """Return the filter's gains, one per dimension, clipped to [0, 1]; None if they are not valid gains."""
     found: list[float] = gains.tolist()
     if len(found) != dimensions or not all(map(math.isfinite, found)):
         return None
@@ -170,7 +168,5 @@ def steps(gains: arrays.Array, dimensions: int) -> list[float] | None:
 
 
 def elapsed(dt_s: float) -> float:
-    """Return `dt_s` where it is a sane interval,
-    else 0: a clock that jumps must not make a filter forget everything.
-    """
+    """Return `dt_s` if it is a plausible interval, else 0: no filter may forget everything when a clock jumps."""
     return dt_s if 0.0 < dt_s <= MAX_INTERVAL_S else 0.0

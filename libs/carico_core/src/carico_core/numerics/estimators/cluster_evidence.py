@@ -1,29 +1,29 @@
-"""What the cluster has measured of each class, and what of it this node contributed."""
+"""What the cluster has measured about each class, and this node's own part in it."""
 
 from collections.abc import Mapping
 
-from carico_core.domain import fusion, messages
+from carico_core.domain import messages
 from carico_core.numerics.estimators import base
 
 # By class and dimension.
 Own = Mapping[str, Mapping[str, base.Evidence]]
 Fused = Mapping[str, messages.ClassEvidence]
-# After this time (s) no model has what a node said before: as long as a lease.
+# After this time (s), as long as a lease, no model contains what a node reported before.
 _ECHO_S = 10.0
-# Of the cluster's weight, a node's own share may be this much: beyond it rounding and a message's delay decide.
+# Maximum share of a node in the cluster's weight: above it, rounding and message delays dominate the rest.
 _MOST_TAKEN = 0.95
 
 
 class ClusterEvidence:
-    """The cluster's classes by its newest model, and this node's part in that."""
+    """The classes in the newest model of the cluster, and this node's part in it."""
 
     __slots__ = ("_between_nodes", "_most_classes", "_own", "classes", "pods")
 
     def __init__(self, *, between_nodes: float, most_classes: int) -> None:
-        """`between_nodes`: how far a class's cost differs from node to node (share). `most_classes`: kept."""
+        """`between_nodes`: how much a class's cost differs between nodes (share). `most_classes`: how many to keep."""
         self._between_nodes = between_nodes
         self._most_classes = most_classes
-        # By class and dimension what it was surest of, and how long ago (s) it last stated that.
+        # By class and dimension: the surest evidence of this node, and how long ago (s) it last reported that.
         self._own: dict[tuple[str, str], tuple[base.Evidence, float]] = {}
         # The cluster's largest classes, and how many Pods of each class run in it.
         self.classes: list[str] = []
@@ -35,10 +35,10 @@ class ClusterEvidence:
         self.classes = sorted(fused, key=lambda name: (-fused[name].pods, name))[: self._most_classes]
 
     def contribute(self, own: Own, dt_s: float) -> None:
-        """Take in what the node states it has measured itself, `dt_s` after it last did.
+        """Take in what the node reports as its own measurements, `dt_s` after the last call.
 
-        What it says no more, or was surer of, counts for as long as the cluster's model may still have it: else the
-        node would hear itself, and take that for others.
+        Evidence that it no longer reports, or was surer of, counts as long as the cluster's model may contain it.
+        Otherwise the node would take its own report for that of others.
         """
         stated = {(name, dim): (each, 0.0) for name, dims in own.items() for dim, each in dims.items()}
         for key, (before, since_s) in self._own.items():
@@ -48,13 +48,13 @@ class ClusterEvidence:
         self._own = stated
 
     def of_others(self, fused: Fused, dim: str) -> dict[str, base.Evidence]:
-        """Return (mean, variance) by class without this node's part in it; only of what other nodes have measured."""
+        """Return (mean, variance) by class without this node's part, for classes that other nodes have measured."""
         found = ((name, self._without_own(name, dim, each)) for name, each in fused.items())
         return {name: evidence for name, evidence in found if evidence is not None}
 
-    def _part(self, said: base.Evidence) -> float:
-        """One over the weight that evidence has in the model."""
-        return said[1] + (self._between_nodes * said[0]) ** 2
+    def _part(self, evidence: base.Evidence) -> float:
+        """Return the inverse of the evidence's weight in the model."""
+        return evidence[1] + (self._between_nodes * evidence[0]) ** 2
 
     def _without_own(self, name: str, dim: str, fused: messages.ClassEvidence) -> base.Evidence | None:
         if dim not in fused.cost:
@@ -65,17 +65,17 @@ class ClusterEvidence:
 
 
 def without(fused: base.Evidence, own: base.Evidence | None, share: float) -> base.Evidence | None:
-    """Return a fused (mean, variance) with one part taken out.
+    """Return a fused (mean, variance) without one part; None if nothing is left.
 
-    None where nothing is left. Weights 1 / (v + (share c)^2).
+    Weights are 1 / (v + (share c)^2).
     """
     mean, variance = fused
     if own is None:
         return fused
     part = own[1] + (share * own[0]) ** 2
-    if part < fusion.EXACT_BELOW:
+    if part < messages.EXACT_BELOW:
         return None
-    # Of the whole weight 1 / variance, the part's share.
+    # The part's share of the whole weight 1 / variance.
     taken = variance / part
     if not taken <= _MOST_TAKEN:
         return None

@@ -11,7 +11,7 @@ from carico_core.numerics.estimators import base
 
 
 class CostFilters:
-    """k beliefs of the same costs, which learn from the same readings: as one array each step costs half as much.
+    """k beliefs of the same costs that learn from the same readings; as one array, each step takes half the time.
 
     mean (k, m) and covariance (k, m, m) of the parts of all costs.
     """
@@ -23,9 +23,9 @@ class CostFilters:
         self.covariance: arrays.Array = np.zeros((beliefs, 0, 0))
 
     def step(self, design: arrays.Array, level: float, variance: float, *, at_least: bool) -> None:
-        """Kalman update by one reading; Joseph form, multiplied out, so that it takes m x m steps and not m^3.
+        """Update by one reading; Joseph form, multiplied out, so that it takes m^2 operations and not m^3.
 
-        at_least: the costs add up to `level` or more, which says nothing to a belief that expects as much.
+        at_least: the costs add up to `level` or more, which adds nothing to a belief that expects as much.
         """
         # e = Y - x' c
         mean, covariance = self.mean, self.covariance
@@ -48,22 +48,22 @@ class CostFilters:
         covariance -= crossed.transpose(0, 2, 1)
         covariance += spread[:, np.newaxis, np.newaxis] * (rows * gain[:, np.newaxis])
         if surprised is not None:
-            # They were copies.
+            # Indexing made copies.
             self.mean[surprised], self.covariance[surprised] = mean, covariance
 
     def drift(
         self, share: float, shows: npt.NDArray[np.bool_] | None, dt_s: float, *, kept_below: float = math.inf
     ) -> None:
-        """Let each cost that shows (None: all) have changed by that share of itself a root second.
+        """Add process noise: a cost that shows (None: all) drifts by this share of itself per root second.
 
-        A variance that is not above `kept_below` does not grow beyond it.
+        A variance that is at most `kept_below` does not grow above it.
         """
         # P_kk <- P_kk + (0.02 c_k)^2 a second, where the class shows
         noise = (share * self.mean) ** 2 * dt_s
         if shows is not None:
             noise *= shows
         beliefs, size = self.mean.shape
-        # A view: these arrays are written in place and stay as they were made.
+        # A view: these arrays are contiguous and written in place.
         variances = self.covariance.reshape(beliefs, size * size)[:, :: size + 1]
         if kept_below == math.inf:
             variances += noise
@@ -73,7 +73,7 @@ class CostFilters:
         variances[:] = grown
 
     def narrow(self, belief: int, within: float, most: float) -> None:
-        """Hold the variances of one belief that are not above `within` to `most`; what goes together still does."""
+        """Reduce the variances of one belief that are at most `within` to at most `most`; correlations stay."""
         covariance = self.covariance[belief]
         variances = covariance.diagonal().copy()
         is_above = (variances > most) & (variances <= within)
@@ -81,15 +81,15 @@ class CostFilters:
             return
         shrunk = np.where(is_above, np.sqrt(most / np.maximum(variances, most)), 1.0)
         covariance *= shrunk[:, np.newaxis] * shrunk
-        # To the bit, whatever the roots were rounded to.
+        # Exactly, whatever the roots were rounded to.
         np.fill_diagonal(covariance, np.where(is_above, most, variances))
 
     def clip(self, most: float) -> None:
-        """Hold every mean between 0 and `most`."""
+        """Clip every mean to [0, `most`]."""
         np.minimum(np.maximum(self.mean, 0.0), most, out=self.mean)
 
     def resize(self, keep: Sequence[int], new: Sequence[Sequence[base.Evidence]]) -> None:
-        """Keep those rows, then new ones of each belief, independent of all others."""
+        """Keep those rows, and append new ones to each belief, independent of all others."""
         kept, mean, covariance = len(keep), self.mean, self.covariance
         size = kept + len(new[0])
         self.mean, self.covariance = np.zeros((len(new), size)), np.zeros((len(new), size, size))
@@ -99,7 +99,7 @@ class CostFilters:
             self.begin(belief, range(kept, size), begun)
 
     def begin(self, belief: int, rows: Sequence[int], new: Sequence[base.Evidence]) -> None:
-        """Begin those rows of one belief again, independent of all others."""
+        """Reset those rows of one belief to `new`, independent of all others."""
         covariance = self.covariance[belief]
         for row, (value, variance) in zip(rows, new, strict=True):
             self.mean[belief, row] = value

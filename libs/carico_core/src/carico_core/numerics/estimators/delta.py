@@ -1,9 +1,9 @@
-"""`delta`: one Kalman filter on the cost alone, from how far the signal falls when Pods start.
+"""`delta`: one Kalman filter on the cost alone, which learns from the fall of the signal when Pods start.
 
-`change of signal = -cost x change of pods` (dissertation 4.2.4). A level that moves slowly does not disturb it, since
-only changes count. It knows no baseline: during churn the last signal that could be trusted and the Pods of that
-moment stand in, and a full node offers nothing. Known weakness: the filtered signal still falls when a start is first
-read, so costs come out low (0.12 where two Pods took 0.19 each in the author's log); nothing later corrects that.
+`change of signal = -cost x change of pods` (dissertation 4.2.4). A slowly moving level does not disturb it, since only
+changes count. It has no baseline: during churn it uses the last signal that could be trusted, with the Pods of that
+moment, and a full node offers nothing. Known weakness: the filtered signal is still falling when a start is first read,
+so costs come out low (0.12 when two Pods took 0.19 each in the author's log), and nothing corrects that later.
 """
 
 import math
@@ -17,8 +17,8 @@ from carico_core.numerics.estimators import base, scalar
 class DeltaConstants(scalar.Constants):
     """Start value and noises of the cost.
 
-    least_drop: a smaller fall of the signal (or a rise) when Pods start says nothing about them. one_sided: a fall to
-    0 counts as "at least this far"; the logged build took it as it reads, and so learnt too little on a full node.
+    least_drop: a smaller fall of the signal (or a rise) when Pods start is ignored. one_sided: a fall to 0 counts as
+    "at least this far"; the logged build took it literally, and so learnt too little on a full node.
     """
 
     cost_variance: float = field(default=0.1, metadata=scalar.VARIANCE)
@@ -28,18 +28,18 @@ class DeltaConstants(scalar.Constants):
     one_sided: bool = True
 
 
-# The author's published source (generator.go) and the header of the log of 2025-05-21; no decay shows there.
+# From the author's published source (generator.go) and the header of the log of 2025-05-21, which show no decay.
 LOGGED = DeltaConstants(one_sided=False)
-# The same numbers: no better ones have been measured.
+# The same numbers: no better ones are known.
 DEFAULT = DeltaConstants()
 
 
 class Delta(scalar.Scalar[DeltaConstants]):
-    """The cost, and the last signal that could be trusted with the Pods of that moment."""
+    """Learns the cost; keeps the last signal that could be trusted, and the Pods of that moment."""
 
     __slots__ = ("_anchor", "_cost", "_last")
 
-    # The baseline that stands in is not measured again while the signal is 0.
+    # The substitute for a baseline is not measured again while the signal is 0.
     predicts_when_full = False
 
     def __init__(self, config: base.EstimatorConfig, constants: DeltaConstants = DEFAULT) -> None:
@@ -65,13 +65,13 @@ class Delta(scalar.Scalar[DeltaConstants]):
         self._last = (level, pods)
         if level > 0.0:
             self._anchor = self._last
-        # False too before the first signal, where there is no drop yet.
+        # Also False before the first signal, when there is no drop yet.
         if not (came > 0.0 and drop > constants.least_drop):
             return
         # dz = -cost dn: h = -dn;  e = dz - h c
         innovation = came * self._cost.mean - drop
         if constants.one_sided and level <= 0.0 and innovation >= 0.0:
-            # It fell by at least this much, as was expected.
+            # It fell by at least this much, as expected.
             return
         self._seen_pods = True
         self._cost = kalman.update(self._cost, innovation=innovation, h=-came, r=constants.measurement_noise)

@@ -1,4 +1,4 @@
-"""What a dimension is on a node, and what is believed of a class's cost there before the node has measured it.
+"""Facts about a dimension of a node, and the prior cost of a class there, before the node has measured it.
 
 Physical units throughout.
 """
@@ -17,7 +17,7 @@ OTHER_NOISE = 0.03
 
 
 class Facts(NamedTuple):
-    """What a dimension is on this node: scale S, ceiling (share), least cost S / Pod limit, R, and the cores."""
+    """A dimension of this node: scale S, ceiling (share), least cost S / Pod limit, reading variance R, cores."""
 
     scale: float
     ceiling: float
@@ -25,31 +25,28 @@ class Facts(NamedTuple):
     reading_variance: float
     cores: float
 
-    def held_to_range(self, cost: float) -> float:
-        """Return a Pod's cost between what could never fill the node (S / Pod limit) and a full node,
-        more than which cannot
-        be read.
-        """
+    def clipped(self, cost: float) -> float:
+        """Return a Pod's cost, clipped to the range from S / Pod limit (which never fills the node) to a full node."""
         return min(max(cost, self.least_cost), self.scale)
 
     def unknown_cost(self, empty: float) -> float:
-        """Return the cost of a Pod of an unmeasured class, on a node that uses `empty` without workload."""
+        """Return the cost of a Pod of an unmeasured class, on a node whose usage without workload is `empty`."""
         # c0 = (ceiling S - Y) / cores
-        return self.held_to_range((self.ceiling * self.scale - empty) / self.cores)
+        return self.clipped((self.ceiling * self.scale - empty) / self.cores)
 
     def spread(self, baseline: kalman.Belief | None) -> base.Spread:
-        """Return the mean and standard deviation of a baseline; (0, S) of one that was never read."""
+        """Return the mean and standard deviation of a baseline; (0, S) if it was never read."""
         return (0.0, self.scale) if baseline is None else (baseline.mean, math.sqrt(baseline.variance))
 
     def followed(
         self, baseline: kalman.Belief | None, level: float, *, gain_per_s: float, dt_s: float
     ) -> kalman.Belief:
-        """Return the baseline after a reading without workload; the first one is taken as it is."""
+        """Return the baseline after a reading without workload; the first reading becomes the baseline."""
         if baseline is None:
             return kalman.Belief(level, self.reading_variance)
         gain = 1.0 - (1.0 - gain_per_s) ** dt_s
         change = level - baseline.mean
-        # b <- b + 0.1 (Y - b) a second, and the mean square of what it missed likewise
+        # b <- b + 0.1 (Y - b) per second, and the mean square of the error in the same way
         return kalman.Belief(
             baseline.mean + gain * change, baseline.variance + gain * (change * change - baseline.variance)
         )
@@ -69,12 +66,12 @@ def facts_of(config: base.EstimatorConfig) -> list[Facts]:
     ]
 
 
-# Spread left to a part of the profile that peers have measured as a whole, as a share of the cost.
+# Standard deviation of a part of the profile if peers have measured the whole, as a share of the cost.
 _KNOWN_PART = 0.1
 
 
 class Priors:
-    """Of one dimension, in physical units; `floor`: its baseline as far as it is known, which the guess goes by."""
+    """Prior costs in one dimension, in physical units. `floor`: its baseline as far as known, which they depend on."""
 
     __slots__ = ("_constants", "_facts", "_parts", "_peers", "_unknown", "floor")
 
@@ -82,40 +79,41 @@ class Priors:
         self._facts = facts
         self._constants = constants
         self._parts = parts
-        # What the other nodes measured: class -> (mean, variance between nodes included) of a Pod's whole cost.
+        # What the other nodes measured: class -> (mean, variance including that between nodes) of a Pod's whole cost.
         self._peers: dict[str, base.Evidence] = {}
-        self.rest_on(0.0)
+        self.set_baseline(0.0)
 
-    def rest_on(self, floor: float) -> None:
-        """Take this for the baseline from now on."""
+    def set_baseline(self, floor: float) -> None:
+        """Use this baseline from now on."""
         self.floor = floor
         # c0, sd 0.7 c0
         cost = self._facts.unknown_cost(floor)
         self._unknown: base.Evidence = (cost, (self._constants.unknown_sd * cost) ** 2)
 
-    def hear(self, peers: Mapping[str, base.Evidence]) -> None:
+    def use_peers(self, peers: Mapping[str, base.Evidence]) -> None:
         """Take in what the other nodes measured (mean, variance)."""
         share = self._constants.between_nodes
         # v_g + (0.2 c_g)^2
         self._peers = {name: (mean, variance + (share * mean) ** 2) for name, (mean, variance) in peers.items()}
 
-    def heard(self, name: str) -> base.Evidence | None:
-        """Return (mean, variance) of a class as its peers have it; None where they have not measured it."""
+    def by_peers(self, name: str) -> base.Evidence | None:
+        """Return (mean, variance) of a class as peers measured it; None if they have not."""
         return self._peers.get(name)
 
     def whole(self, name: str) -> base.Evidence:
-        """Return (mean, variance) of what a Pod of a class takes, as peers have it, or as unknown."""
+        """Return (mean, variance) of the cost of a Pod of a class, as peers measured it, or as unknown."""
         if name not in self._peers:
             return self._unknown
         mean, variance = self._peers[name]
-        return self._facts.held_to_range(mean), variance
+        return self._facts.clipped(mean), variance
 
     def by_part(self, name: str) -> list[base.Evidence]:
-        """Return (mean, variance) of each part of a class that begins here."""
+        """Return (mean, variance) of each part of a class that is new on this node."""
         if name not in self._peers:
             return [self._unknown] + [(0.0, self.unknown_part())] * (self._parts - 1)
         mean, variance = self.whole(name)
-        # Peers state the whole: taken as there at once, which is cautious, until this node has seen how it comes.
+        # Peers report the whole cost. It counts from the start, which is cautious, until this node has measured the
+        # growth.
         return [(mean, variance)] + [(0.0, (_KNOWN_PART * mean) ** 2)] * (self._parts - 1)
 
     def unknown_part(self) -> float:

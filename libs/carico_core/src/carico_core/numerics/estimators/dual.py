@@ -12,10 +12,10 @@ from carico_core.numerics.estimators import base, scalar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DualConstants(scalar.Constants):
-    """Start values and noises, those of the cost as in scalar.Constants.
+    """Start values and noises; those of the cost are in scalar.Constants.
 
-    skip_saturated: True leaves out every reading of 0, as the paper's text says; the logged build, and the default,
-    treat 0 as "at most 0".
+    skip_saturated: True skips every reading of 0, as the paper's text says; the logged build, and the default, treat 0
+    as "at most 0".
     """
 
     baseline_variance: float = field(default=0.01, metadata=scalar.VARIANCE)
@@ -30,7 +30,7 @@ LOGGED = DualConstants()
 
 
 class Dual(scalar.Scalar[DualConstants]):
-    """Baseline first, then cost with the new baseline; neither learns during churn."""
+    """Updates the baseline first, then the cost with the new baseline; neither learns during churn."""
 
     __slots__ = ("_baseline", "_cost")
 
@@ -47,7 +47,7 @@ class Dual(scalar.Scalar[DualConstants]):
     def _learn(self, level: float, pods: float) -> None:
         constants = self._constants
         predicted = self._baseline.mean - self._cost.mean * pods
-        # A signal of 0 stands for anything at or below 0: where the prediction is there too, it says nothing.
+        # A signal of 0 means "0 or below": if the prediction is there too, it adds no information.
         if level <= 0.0 and (constants.skip_saturated or predicted <= 0.0):
             return
         # z = baseline - cost n, with cost held: h = 1

@@ -1,6 +1,6 @@
-"""`footprint`: what a Pod of each class costs in every dimension, when it ends, and how it grows (ours, the default).
+"""`footprint`, the default: the cost of a Pod per class and dimension, with its growth and lifetime.
 
-The steps are those of the design, section 7.
+Step numbers refer to the design, section 7.
 """
 
 import math
@@ -19,9 +19,9 @@ from carico_core.numerics.estimators import (
     population,
 )
 
-# Classes advertised besides, that other nodes have measured: those with most Pods.
+# Classes that only other nodes have measured and that are advertised as well: at most this many, by number of Pods.
 CLASSES_STATED = 48
-# From this age on a running Pod is evidence of what its class holds: five segments of its profile lie behind it.
+# From this age on, a running Pod is evidence for its class: it has passed five segments of its profile.
 STOOD_S = 16.0
 
 
@@ -44,7 +44,7 @@ class Footprint:
             class_costs.ClassCosts(facts, constants.per_dimension, grows=dim in admission.STOCKS)
             for dim, facts in zip(config.dims, dimension.facts_of(config), strict=True)
         ]
-        # The dimension whose filter Pods are counted by: the quickest to show them.
+        # The dimension whose filter counts Pods: the one that shows them first.
         self._counted_in = config.dims.index("cpu") if "cpu" in config.dims else 0
         self._full = admission.FullShare(len(config.dims), full_from=base.CENSORED_FROM)
         growing = [index for index, each in enumerate(self._costs) if each.grows]
@@ -60,32 +60,32 @@ class Footprint:
         )
 
     def follow(self, running: Mapping[str, str]) -> None:
-        """Which workload Pods run now (UID to class), at each change."""
+        """Take in which workload Pods run now (UID to class), after each change."""
         self._pods.follow(running)
         self._hold()
         self._trial.changed()
 
     @property
     def eager(self) -> bool:
-        """Whether one class alone has run here, and for so short a time that a few samples say much."""
+        """Whether only one class has run here, for so short a time that a few samples add much."""
         return self._pods.eager
 
     def _hold(self) -> None:
-        """Keep the costs of the classes that are held."""
+        """Keep the costs of the population's classes."""
         names = sorted(self._pods.classes)
         for each in self._costs:
             each.hold(names)
 
     def use(self, model: messages.GlobalModel) -> None:
-        """What the cluster has measured, less what this node contributed to it."""
+        """Use what the cluster has measured, without this node's part."""
         self._cluster.take(model.evidence)
         if not self._constants.federated:
             return
         for dim, each in zip(self._config.dims, self._costs, strict=True):
-            each.hear(self._cluster.of_others(model.evidence, dim))
+            each.use_peers(self._cluster.of_others(model.evidence, dim))
 
     def tick(self, sample_y: arrays.Array, gains: arrays.Array, pods: int, dt_s: float) -> None:
-        """Step 1: take each class's count through each dimension's filter, at the sample's own gains."""
+        """Step 1: filter the Pod count of each class in each dimension, with the sample's own gains."""
         steps = base.steps(gains, len(self._config.dims))
         if steps is None:
             return
@@ -113,7 +113,7 @@ class Footprint:
         return estimate
 
     def estimate(self, observation: base.Observation) -> base.CapacityEstimate:
-        """Steps 7 to 12: what fits below every ceiling, per class and for the typical Pod."""
+        """Steps 7 to 12: return what fits below every ceiling, per class and for the typical Pod."""
         usages, _ = base.usage(observation.y)
         counted = self._pods.counted(observation.pods)
         dims = self._config.dims
@@ -162,7 +162,7 @@ class Footprint:
         self._peak_pods = max(self._peak_pods * keep, sum(self._pods.shown(self._counted_in).values()))
 
     def _headroom(self, index: int, usage: float, counted: Mapping[str, int], *, full: bool) -> float:
-        """H = ceiling S - now - growth."""
+        """Return H = ceiling S - now - growth."""
         each = self._costs[index]
         scale = each.facts.scale
         level = usage * scale
@@ -173,26 +173,26 @@ class Footprint:
         else:
             expected = each.expected({name: float(count) for name, count in counted.items()})
             shown = each.expected(self._pods.shown(index))
-        # now = Y + sum c (n - x): Pods not shown yet are added, those that have left but still show are taken out.
+        # now = Y + sum c (n - x): adds Pods that usage does not show yet, subtracts those that ended but still show.
         now = level + expected - shown
         if full or each.grows:
-            # A full node reads the same whatever is on it, and memory that Pods are still filling is as good as
-            # taken: the model knows better where it says more.
+            # A full node reads the same whatever runs on it, and memory that Pods are still filling is as good as
+            # used: if the model expects more, it counts.
             now = max(now, each.floor + expected)
         now = max(now, min(level, each.floor))
         headroom = self._ceilings[index] * scale - now
         for name, parts in by_part.items():
-            headroom -= each.left_to_grow(name, parts, float(counted[name]), self._pods.lives.longest_s(name))
+            headroom -= each.left_to_grow(name, parts, float(counted[name]), self._pods.lifetimes.longest_s(name))
         return headroom
 
     def _cost_plus(self, headroom: Sequence[float]) -> dict[str, list[float]]:
-        """c+ per class and dimension: of the classes held, of those that peers measured, and of a new one."""
+        """Return c+ per class and dimension: of the classes here, of those that peers measured, and of a new one."""
         held = self._pods.classes
         names = [*held, *(name for name in self._cluster.classes if name not in held), messages.NEW_CLASS]
         return {name: [self._plus(index, name, room) for index, room in enumerate(headroom)] for name in names}
 
     def _plus(self, index: int, name: str, room: float) -> float:
-        each, life_s = self._costs[index], self._pods.lives.longest_s(name)
+        each, life_s = self._costs[index], self._pods.lifetimes.longest_s(name)
         plus = each.plus(name, life_s, self._constants.risk_sd)
         half = admission.FROM * self._ceilings[index] * each.facts.scale
         if plus <= half or room < half:
@@ -201,12 +201,12 @@ class Footprint:
         is_unknown = each.is_unknown(name, runs=runs)
         if not self._trial.is_due(is_unknown=is_unknown, runs=runs):
             return plus
-        # CPU can be squeezed, and what a Pod holds cannot.
+        # CPU can be shared in time; what a Pod holds cannot.
         least = each.cost(name, life_s)[0] if each.grows and not is_unknown else 0.0
         return admission.cost_plus(plus, room=room, half=half, least=least)
 
     def _typical_cost(self, plus: Mapping[str, list[float]]) -> list[float]:
-        """c+ weighted by the running Pods of each class in the cluster; of a new class where none runs."""
+        """Return c+ weighted by the running Pods of each class in the cluster; that of a new class if none runs."""
         known = {
             name: weight
             for name, weight in (self._cluster.pods or self._pods.running).items()
@@ -230,14 +230,16 @@ class Footprint:
         )
 
     def _mean_cost(self, each: class_costs.ClassCosts, shown: Mapping[str, float], total: float) -> base.Spread:
-        """Return (mean, sd) of the cost of a Pod of those that show on this node; of a new one where none does."""
+        """Return (mean, sd) of the mean cost of the Pods that show on this node; of a new class if none shows."""
         if total <= 0.0:
             return each.cost(messages.NEW_CLASS, growth.UNKNOWN_LIFE_S)
         if len(shown) == 1:
-            # As it mostly is, at each estimate: no sums of one.
+            # The usual case, at every estimate: no sums of one term.
             (name,) = shown
-            return each.cost(name, self._pods.lives.longest_s(name))
-        parts = [(count / total, each.cost(name, self._pods.lives.longest_s(name))) for name, count in shown.items()]
+            return each.cost(name, self._pods.lifetimes.longest_s(name))
+        parts = [
+            (count / total, each.cost(name, self._pods.lifetimes.longest_s(name))) for name, count in shown.items()
+        ]
         return sum(share * cost[0] for share, cost in parts), sum(share * cost[1] for share, cost in parts)
 
     def _evidence(self) -> dict[str, dict[str, base.Evidence]]:
@@ -250,9 +252,9 @@ class Footprint:
         return found
 
     def _evidence_of(self, each: class_costs.ClassCosts, name: str) -> base.Evidence | None:
-        known = self._pods.lives
+        known = self._pods.lifetimes
         if not each.grows or known.is_known(name):
             return each.evidence(name, known.longest_s(name))
-        # Others take what is stated for all there is, and a Pod's beginning says little about its whole.
+        # Other nodes take evidence for the whole cost, and a Pod's beginning says little about that.
         oldest_s = max(known.ages_s(name), default=0.0)
         return each.standing_evidence(name, oldest_s) if oldest_s >= STOOD_S else None

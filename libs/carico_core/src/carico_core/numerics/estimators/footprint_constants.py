@@ -2,40 +2,40 @@
 
 from dataclasses import dataclass, field
 
-from carico_core.domain import fusion
+from carico_core.domain import messages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostConstants:
-    """Numbers of the design's section 7, steps 3 to 6 and 10.
+    """Numbers of the design, section 7, steps 3 to 6 and 10.
 
-    few_pods: filtered Pods below which usage is baseline. baseline_gain: per second. drift: of a cost per root second,
-    as a share of it. unknown_sd: of an unmeasured cost, as a share of it. between_nodes: difference of a class's
-    cost between nodes, as a share of it. entry_pods: filtered Pods from which a measurement is evidence for others
-    (a count only approaches 1, and a lone Pod of a short job has to get there).
-    growth_sd: of a part of the profile that is not measured, as a share of an unknown cost; 0: Pods do not grow.
+    few_pods: with fewer filtered Pods, usage is baseline. baseline_gain: per second. drift: of a cost, as a share of it
+    per root second. unknown_sd: sd of an unmeasured cost, as a share of it. between_nodes: difference of a class's
+    cost between nodes, as a share of it. entry_pods: from this many filtered Pods on, a measurement is evidence for
+    others (the filtered count only approaches 1, and a single Pod of a short job has to reach it).
+    growth_sd: sd of an unmeasured part of the profile, as a share of an unknown cost; 0: Pods do not grow.
     """
 
     few_pods: float = 0.2
     baseline_gain: float = 0.1
     drift: float = 0.02
     unknown_sd: float = 0.7
-    between_nodes: float = fusion.BETWEEN_NODES
+    between_nodes: float = messages.BETWEEN_NODES
     entry_pods: float = 0.999
     growth_sd: float = 0.5
-    # A prior this wide, in full scales, leaves the node's own evidence free of any prior.
+    # Width of a prior that has no effect, in full scales: for the node's own evidence.
     no_prior: float = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FootprintConstants:
-    """Switches and numbers other than those of each dimension.
+    """Switches and numbers that are not per dimension.
 
     by_class: False puts all Pods into one class. federated: peers' evidence is used. risk_sd: standard deviations
-    added to a cost. growth: by which factor an unmeasured load may grow at once, 0: without bound. unknown_per_core:
-    divided into the cores, the Pods a node may always run. start_lag_s: from a container's start to the first usage
-    that its telemetry can show. censored: a full node's readings say "at least" only. eager_s: how long after a class
-    has come each few samples are learnt from at once.
+    added to a cost. growth: factor by which an unmeasured load may grow at once; 0: without limit. unknown_per_core:
+    a node may always run cores / unknown_per_core Pods. start_lag_s: time from a container's start to the first usage
+    that telemetry can show. censored: readings of a full node mean "at least". eager_s: how long after the first Pod
+    of a class the estimator learns after every few samples.
     """
 
     by_class: bool = True

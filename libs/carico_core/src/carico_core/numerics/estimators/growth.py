@@ -1,11 +1,11 @@
-"""What a Pod of one class holds by its age: a broken line over segments of doubling length.
+"""What a Pod of one class holds, by age: a piecewise linear profile over segments of doubling length.
 
-Memory comes in steps and in slopes: an interpreter that loads its data in a second and then stays, a cache that fills
-for a minute. A single slope takes the step for growth without end; a broken line fits both, and its last measured
-piece says how it goes on. `Growth` reads the line from a class's rows of the cost filter.
+Memory grows in steps and in slopes: an interpreter loads its data in a second and then stays, a cache fills for a
+minute. A single slope would take a step for endless growth. A piecewise linear profile fits both, and its last measured
+segment is extrapolated. `Growth` reads the profile from a class's rows of the cost filter.
 
-Plain numbers: at eight parts numpy's overhead costs more than the arithmetic. Sums of products go from the first part
-to the last, as numpy's do up to eight (a test holds that), so that both ways give the same bits.
+Plain numbers: with eight parts, numpy's overhead exceeds the arithmetic. Sums of products run from the first part to
+the last, as numpy's do up to eight (a test checks that), so both give the same bits.
 """
 
 import functools
@@ -17,25 +17,24 @@ import numpy as np
 
 from carico_core.numerics import arrays
 
-# Of a class of which too few Pods have ended a Pod is taken to last this long (design, section 7, step 10).
+# The assumed lifetime of a Pod in a class of which too few Pods have ended (design, section 7, step 10).
 UNKNOWN_LIFE_S = 60.0
 # Ages in seconds at which segments begin; the last has no end.
 EDGES_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 WIDTHS_S = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-# What is there at once, and one part for each segment.
+# One part for what is held at once, and one for each segment.
 PARTS = 1 + len(EDGES_S)
-# And the time before the first, in which a Pod is only there.
+# With the time before the first segment, in which only the first part counts.
 _LAST_FIRST = (*zip(reversed(EDGES_S), reversed(WIDTHS_S), strict=True), (-math.inf, 1.0))
 
 
 def behind(ages_s: Iterable[float]) -> list[float]:
-    """Return how many Pods of these ages, oldest first, there are,
-    and how much of each segment lies behind them (PARTS,).
+    """Return the parts (PARTS,) of Pods of these ages, oldest first: their number, and how much of each segment passed.
 
     >>> behind([3.0, 0.5])
     [2.0, 1.5, 1.0, 0.5, 0.0, 0.0, 0.0, 0.0]
     """
-    # From the last segment on: what a Pod is in, those that are older are in as well or have behind them.
+    # From the last segment backwards: older Pods are in a Pod's segment as well, or have passed it.
     segments = iter(_LAST_FIRST)
     edge_s, width_s = next(segments)
     found: list[float] = []
@@ -55,27 +54,27 @@ def behind(ages_s: Iterable[float]) -> list[float]:
 
 
 def extrapolated(parts: Sequence[float], measured: Sequence[bool]) -> list[float]:
-    """Return the parts (PARTS,), those beyond the last measured segment by its slope; none of them where none is."""
+    """Return the parts (PARTS,), extrapolated beyond the last measured segment by its slope; 0 if none is measured."""
     last = max((index for index in range(1, PARTS) if measured[index]), default=0)
     slope = max(0.0, parts[last]) / WIDTHS_S[last - 1] if last else 0.0
     return [*parts[: last + 1], *(slope * width_s for width_s in WIDTHS_S[last:])]
 
 
-# A cost, or a part of one, counts as measured once its variance is below this share of what it began with.
+# A cost, or a part of one, counts as measured once its variance is below this share of the initial one,
 MEASURED = 0.25
-# ... and is sure enough to say how what a Pod holds goes on.
+# and is sure enough for extrapolation below this share.
 _SURE = 0.1
-# Standard deviations by which a growth that goes on must differ from none. At 1, six Pods that grow for 20 s were
-# taken before the first of them was known to grow (memory overran by 56 node-seconds); at 0, noise passes for growth,
-# and the next Pods wait for the first ones to end.
+# Extrapolated growth is reduced by this many standard deviations. At 1, six Pods that grow for 20 s were accepted
+# before the first one was known to grow (memory exceeded its limit for 56 node-seconds). At 0, noise counts as growth,
+# and the next Pods wait until the first ones end.
 _LIKELY_SD = 0.3
 
-# Pods by part: how many, and how much of each segment of their age lies behind them (PARTS,).
+# Pods by part (PARTS,): how many, and how much of each segment of age they have passed.
 Parts = Sequence[float]
 
 
 class Growth:
-    """The parts of a class as the filter has them: which are known, what a whole life takes, what is still to come."""
+    """The parts of a class in the filter: which are identified, the cost of a whole life, and what is still to come."""
 
     __slots__ = (
         "_beyond",
@@ -90,17 +89,17 @@ class Growth:
     )
 
     def __init__(self, mean: arrays.Array, covariance: arrays.Array, *, unknown_part: float) -> None:
-        """mean (PARTS,), covariance (PARTS, PARTS); unknown_part: variance of a part that is not measured."""
+        """mean (PARTS,), covariance (PARTS, PARTS). unknown_part: variance of a part that is not measured."""
         self._mean: list[float] = mean.tolist()
         self._covariance = covariance
         self._unknown_part = unknown_part
         self._variances: list[float] = covariance.diagonal().tolist()
         identified_below = MEASURED * unknown_part
-        # 1 for the parts that readings or peers have identified, 0 for the others, and the reverse.
+        # 1 for the parts that readings or peers have identified, 0 for the others; and the opposite.
         self._known = [1.0, *(1.0 if variance <= identified_below else 0.0 for variance in self._variances[1:])]
         self._unknown = [1.0 - known for known in self._known]
-        # Whether readings or peers show what such a Pod takes. The first second says nothing: a program that has
-        # not yet loaded its data looks small.
+        # Whether readings or peers show the cost of such a Pod. The first second does not: a program that has not
+        # loaded its data yet looks small.
         self.is_identified = self._known[1] > 0.0
         self._beyond: list[float] | None = None
         self._wholes: dict[float, tuple[float, float]] = {}
@@ -111,48 +110,48 @@ class Growth:
         return self._variance_of(self._known)
 
     def whole(self, life_s: float) -> tuple[float, float]:
-        """Return (mean, sd) of a Pod at that age of a life this long at which it takes most, as far as identified.
+        """Return (mean, sd) of a Pod's largest cost in a life this long, as far as identified.
 
-        Single parts may be unsure and cancel each other; their sum, which readings show, is what counts.
+        Single parts may be uncertain and cancel each other; their sum, which readings show, is what counts.
         """
         found = self._wholes.get(life_s)
         if found is None:
-            found = self._wholes[life_s] = self._worked_out(life_s)
+            found = self._wholes[life_s] = self._computed_whole(life_s)
         return found
 
     def plus(self, life_s: float, risk_sd: float) -> float:
-        """Return what a Pod takes cautiously at the end of a life this long."""
+        """Return the cautious cost of a Pod at the end of a life this long."""
         seen, spread = self.whole(life_s)
-        # What was seen, with its risk; what lies beyond goes on as it did last, as far as that is sure.
-        return seen + risk_sd * spread + dot(_times(behind_life(life_s), self._unknown), self._goes_on())
+        # What was seen, with its risk; beyond that, extrapolated as far as that is sure.
+        return seen + risk_sd * spread + dot(_times(behind_life(life_s), self._unknown), self._with_extrapolation())
 
     def expected(self, parts: Parts) -> float:
-        """sum of c_j n_j."""
+        """Return sum of c_j n_j."""
         return dot(parts, self._mean)
 
     def left(self, now: Parts, pods: float, life_s: float) -> float:
-        """Return what the running Pods, with these parts behind them, will still take, cautiously; not negative."""
+        """Return what running Pods with these parts (`now`) will still take, cautiously; at least 0."""
         rest = [pods * each - gone for each, gone in zip(behind_life(life_s), now, strict=True)]
         ahead = [0.0, *(each if each > 0.0 else 0.0 for each in rest[1:])]
         identified_ahead = _times(ahead, self._known)
         identified = 0.0
         if any(identified_ahead):
-            # It goes with its risk, as it does in c+: Pods that have just started hold little yet, and where
-            # the doubt counted for them the next one was let in as well.
+            # The risk is added, as in c+: Pods that have just started hold little yet, and without the risk one Pod too
+            # many was accepted.
             identified = max(0.0, dot(identified_ahead, self._mean) + math.sqrt(self._variance_of(identified_ahead)))
-        return identified + dot(_times(ahead, self._unknown), self._goes_on())
+        return identified + dot(_times(ahead, self._unknown), self._with_extrapolation())
 
-    def _worked_out(self, life_s: float) -> tuple[float, float]:
+    def _computed_whole(self, life_s: float) -> tuple[float, float]:
         identified = _times(self._known, self._mean)
         total, parts = max(((dot(parts, identified), parts) for parts in _stages(life_s)), key=operator.itemgetter(0))
         return max(0.0, total), math.sqrt(self._variance_of(_times(parts, self._known)))
 
-    def _goes_on(self) -> list[float]:
-        """Return the parts; those beyond the last identified one go on by its slope, as far as that is likely."""
+    def _with_extrapolation(self) -> list[float]:
+        """Return the parts, extrapolated beyond the last sure one by its likely slope."""
         found = self._beyond
         if found is None:
             variances = [variance if variance > 0.0 else 0.0 for variance in self._variances]
-            # A part just reached is identified, yet says little about its slope: the one before stands until then.
+            # A part that was just reached is identified but says little about its slope: the one before it counts.
             sure = [variance < _SURE * self._unknown_part for variance in variances]
             likely = [
                 max(mean - _LIKELY_SD * math.sqrt(variance), 0.0)
@@ -176,16 +175,16 @@ def dot(left: Parts, right: Parts) -> float:
     return float(sum(map(operator.mul, left, right)))
 
 
-# Lives of a class change as its Pods end, and no more often.
+# Lifetimes of a class change only when its Pods end.
 @functools.lru_cache(maxsize=4096)
 def behind_life(life_s: float) -> tuple[float, ...]:
-    """Return the parts that lie behind a Pod at the end of a life this long (PARTS,)."""
+    """Return the parts (PARTS,) of one Pod at the end of a life this long."""
     return tuple(behind([life_s]))
 
 
 @functools.lru_cache(maxsize=4096)
 def _stages(life_s: float) -> tuple[tuple[float, ...], ...]:
-    """Return the same at the edge of each segment before the end, and at the end."""
+    """Return the parts of one Pod at the start of each segment before the end, and at the end."""
     return (*(behind_life(edge_s) for edge_s in EDGES_S if edge_s < life_s), behind_life(life_s))
 
 

@@ -1,9 +1,9 @@
 """`joint`: one Kalman filter with the state [baseline, cost] on `signal = baseline - cost x pods`.
 
-Keeping how the two errors go together lets a later Pod count correct both: what was taken for a baseline during a
-constant load becomes cost once the load changes. The dissertation (4.2.4) gave it up for its oscillations; its
+Because it keeps the covariance of the two errors, a later Pod count corrects both: what looked like baseline during a
+constant load becomes cost once the load changes. The dissertation (4.2.4) abandoned it because of oscillations. Its
 published program computed each state from the one before the last, and its log shows the two interleaved chains
-(tests/golden). Without that the filter does not oscillate on the same log.
+(tests/golden). Without that error, the filter does not oscillate on the same log.
 """
 
 from dataclasses import dataclass, field
@@ -16,11 +16,11 @@ from carico_core.numerics.estimators import base, scalar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointConstants(scalar.Constants):
-    """Start values and noises, those of the cost as in scalar.Constants. The defaults are those of `dual`.
+    """Start values and noises; those of the cost are in scalar.Constants. The defaults are those of `dual`.
 
-    adaptive_share: by which share the cost's noise moves with each update that has Pods, so that surprises (e^2 / S)
-    make it learn faster; 0 keeps it. calm_gain, surprised_gain: the gains of one Pod that it moves towards, below and
-    above a surprise of `surprised_from`. Without Pods the noise starts again.
+    adaptive_share: how far the cost's noise moves to its target with each update that has Pods, so that surprises
+    (e^2 / S) make it learn faster; 0: not at all. calm_gain, surprised_gain: the gains of one Pod that the target aims
+    at, below and above a surprise of `surprised_from`. Without Pods the noise is reset.
     """
 
     baseline_variance: float = field(default=0.01, metadata=scalar.VARIANCE)
@@ -34,8 +34,8 @@ class JointConstants(scalar.Constants):
 
 # `dual`'s start and noises: on the author's own log they fit better than the ones published for this filter.
 DEFAULT = JointConstants()
-# The header of the author's published log of 2025-05-21. What adapts (here and in the fields' defaults) is read
-# off the noises that the log prints; tests/golden replays them.
+# From the header of the author's published log of 2025-05-21. The adaptive constants (here and in the fields' defaults)
+# follow from the noises that the log prints; tests/golden replays them.
 LOGGED = JointConstants(
     baseline_start=1.4,
     baseline_variance=1e-4,
@@ -48,7 +48,7 @@ LOGGED = JointConstants(
 
 
 class Joint(scalar.Scalar[JointConstants]):
-    """Baseline and cost together, with their covariance; nothing is learnt during churn."""
+    """Learns baseline and cost together, with their covariance; not during churn."""
 
     __slots__ = ("_cost_noise", "_covariance", "_mean")
 
@@ -71,7 +71,7 @@ class Joint(scalar.Scalar[JointConstants]):
         h = np.array([1.0, -pods])
         # e = z - h x
         innovation = level - float(h @ self._mean)
-        # A signal of 0 stands for anything at or below 0: where the prediction is there too, it says nothing.
+        # A signal of 0 means "0 or below": if the prediction is there too, it adds no information.
         if level <= 0.0 and innovation >= 0.0:
             return
         # P <- P + Q
@@ -97,14 +97,14 @@ class Joint(scalar.Scalar[JointConstants]):
 
     def _rest(self, keep: float) -> None:
         cost = scalar.forget(self._beliefs().cost, self._constants, keep)
-        # The covariance fades with what the cost remembers, which keeps the matrix non-negative.
+        # The covariance decays with the memory of the cost, which keeps the matrix positive semidefinite.
         shared = float(self._covariance[0, 1]) * keep
         self._mean = np.array([self._mean[0], cost.mean])
         self._covariance = np.array([[self._covariance[0, 0], shared], [shared, cost.variance]])
 
 
 def _sound(covariance: arrays.Array) -> arrays.Array:
-    # Symmetric, and no variance below zero, however many Pods the rounding was multiplied by.
+    # Keep it symmetric and its variances non-negative, however large a Pod count amplified the rounding.
     symmetric = 0.5 * (covariance + covariance.T)
     np.fill_diagonal(symmetric, np.maximum(symmetric.diagonal(), 0.0))
     return symmetric

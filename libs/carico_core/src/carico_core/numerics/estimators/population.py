@@ -1,4 +1,4 @@
-"""The Pods of a node by class: those that run, those that its usage shows, how old they are and how long they live."""
+"""The Pods of a node by class: those that run, those that usage shows, their ages and their lifetimes."""
 
 import bisect
 import collections
@@ -7,16 +7,17 @@ from collections.abc import Collection, Mapping, Sequence
 
 from carico_core.numerics.estimators import base, footprint_constants, growth
 
-# Distinct starts that can be on their way at once: at 10 Hz and a lag of 1.5 s there are fifteen. Later ones join
-# the last, so the state has a fixed size.
+# Distinct starts that can be pending at once: at 10 Hz and a lag of 1.5 s there are fifteen. Further ones join the
+# last, so the state has a fixed size.
 SLOTS = 16
 
 
 class FilteredCount:
-    """x_i: the Pod count behind the same lag and gains as the usage of dimension i.
+    """x_i: the Pod count with the same lag and gains as the usage of dimension i.
 
     A Pod counts from its container's start, but uses nothing until its program runs (`start_lag_s` later); an end
-    shows at once. Without this a filtered usage meets a fresh count, and costs are learnt too low in every ramp.
+    shows at once. Without this, a filtered usage would be compared with an unfiltered count, and costs would be learnt
+    too low in every ramp.
     """
 
     __slots__ = ("_clock_s", "_hidden", "_pods", "_starts", "_values", "start_lag_s")
@@ -25,18 +26,18 @@ class FilteredCount:
         self.start_lag_s = start_lag_s
         self._values = [0.0] * dimensions
         self._pods = -1.0
-        # Starts on their way, the first due first: when they are due, and how many Pods; and the Pods of all of them.
+        # Pending starts, the earliest first: when they are due, and how many Pods; and the sum of these Pods.
         self._starts: list[tuple[float, float]] = []
         self._hidden = 0.0
-        # Runs as long as there are any.
+        # Advances while starts are pending.
         self._clock_s = 0.0
 
     def value(self, index: int) -> float:
-        """x of one dimension."""
+        """Return x of one dimension."""
         return self._values[index]
 
     def tick(self, gains: list[float], pods: float, dt_s: float) -> None:
-        """Move on by one sample with the filter's gains in [0, 1]; the first count is taken as it is."""
+        """Advance by one sample with the filter's gains in [0, 1]; the first count passes unfiltered."""
         before = self._pods
         if before < 0.0:
             self._pods = pods
@@ -53,69 +54,69 @@ class FilteredCount:
             self._clock_s += dt_s
             due_s = self._clock_s + DUE_EPSILON_S
             if self._starts[0][0] <= due_s:
-                self._wait_for([start for start in self._starts if start[0] > due_s])
+                self._set_pending([start for start in self._starts if start[0] > due_s])
         grown = pods - self._pods
         self._pods = pods
         if grown > 0.0 and self.start_lag_s > 0.0:
-            self._depart(grown)
+            self._add_start(grown)
         return pods - self._hidden if pods > self._hidden else 0.0
 
-    def _depart(self, grown: float) -> None:
+    def _add_start(self, grown: float) -> None:
         starts = self._starts
         if len(starts) == SLOTS:
             grown += starts.pop()[1]
         if not starts:
             self._clock_s = 0.0
         bisect.insort(starts, (self._clock_s + self.start_lag_s, grown))
-        self._wait_for(starts)
+        self._set_pending(starts)
 
-    def _wait_for(self, starts: list[tuple[float, float]]) -> None:
+    def _set_pending(self, starts: list[tuple[float, float]]) -> None:
         self._starts = starts
         self._hidden = sum([pods for _, pods in starts], 0.0)
 
 
-# Samples come every 0.1 s give or take: half a millisecond early is on time.
+# Samples come about every 0.1 s: half a millisecond early is on time.
 DUE_EPSILON_S = 5e-4
 
 
-# Lives kept of a class, and how many make a distribution (design, section 7, step 9).
+# Lifetimes kept per class, and how many are needed (design, section 7, step 9).
 KEPT = 48
 ENOUGH = 3
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class _Ended:
-    """The last lives of a class."""
+    """The last lifetimes of a class."""
 
-    lives_s: collections.deque[float] = dataclasses.field(default_factory=lambda: collections.deque(maxlen=KEPT))
-    # The longest of them once enough are known.
+    lifetimes_s: collections.deque[float] = dataclasses.field(default_factory=lambda: collections.deque(maxlen=KEPT))
+    # The longest of them, once enough are known.
     longest_s: float | None = None
 
     def add(self, life_s: float) -> None:
-        """One more Pod has ended."""
-        self.lives_s.append(life_s)
-        if len(self.lives_s) >= ENOUGH:
-            self.longest_s = max(self.lives_s)
+        """Add the lifetime of one more Pod that has ended."""
+        self.lifetimes_s.append(life_s)
+        if len(self.lifetimes_s) >= ENOUGH:
+            self.longest_s = max(self.lifetimes_s)
 
 
 class Lifetimes:
-    """Ages of the running Pods and the last lives of each class, by the clock."""
+    """Ages of the running Pods, and the last lifetimes of each class."""
 
     __slots__ = ("_ended", "_now_s", "_running")
 
     def __init__(self) -> None:
-        # Time since the beginning; a Pod's age is the difference to that at its start.
+        # Time since the first tick; a Pod's age is the difference to the time of its start.
         self._now_s = 0.0
         # uid -> (class, time at its start)
         self._running: dict[str, tuple[str, float]] = {}
         self._ended: dict[str, _Ended] = {}
 
     def tick(self, dt_s: float) -> None:
-        """Move on by one sample."""
+        """Advance by one sample."""
         self._now_s += dt_s
 
     def follow(self, running: Mapping[str, str]) -> None:
-        """Take in which Pods run now (UID to class); those no longer among them have ended."""
+        """Take in which Pods run now (UID to class); those that are missing have ended."""
         for uid in [uid for uid in self._running if uid not in running]:
             name, started_s = self._running.pop(uid)
             self._ended.setdefault(name, _Ended()).add(self._now_s - started_s)
@@ -124,11 +125,11 @@ class Lifetimes:
             if held is None:
                 self._running[uid] = (name, self._now_s)
             elif held[0] != name:
-                # Its class has become known since.
+                # Its class has become known.
                 self._running[uid] = (name, held[1])
 
     def forget(self, name: str) -> None:
-        """Drop the lives of a class."""
+        """Forget the lifetimes of a class."""
         self._ended.pop(name, None)
 
     def counts(self) -> collections.Counter[str]:
@@ -136,80 +137,78 @@ class Lifetimes:
         return collections.Counter([name for name, _ in self._running.values()])
 
     def ages_s(self, name: str, *, since_s: float = 0.0) -> list[float]:
-        """Return the ages of the running Pods of a class, counted from so long after their starts; oldest first."""
+        """Return the ages of the running Pods of a class, oldest first, counted from `since_s` after their starts."""
         now_s = self._now_s
         return [now_s - started_s - since_s for held, started_s in self._running.values() if held == name]
 
     def is_known(self, name: str) -> bool:
-        """Return whether enough lives of a class have ended to make a distribution."""
+        """Return whether enough Pods of a class have ended to know its lifetimes."""
         ended = self._ended.get(name)
         return ended is not None and ended.longest_s is not None
 
     def longest_s(self, name: str) -> float:
-        """Return the longest of the last lives of a class; growth.UNKNOWN_LIFE_S until enough are known."""
+        """Return the longest of the last lifetimes of a class; growth.UNKNOWN_LIFE_S until enough are known."""
         ended = self._ended.get(name)
         return growth.UNKNOWN_LIFE_S if ended is None or ended.longest_s is None else ended.longest_s
 
 
-# Classes held by a node: more than it can keep apart; the one that ran least recently gives way.
+# Maximum number of classes on a node, more than it can distinguish; the least recently run one is evicted.
 CLASSES_HELD = 16
 
 
 class Population:
-    """A filtered count per class, behind the start lag."""
+    """A filtered count per class, with the start lag."""
 
     __slots__ = (
         "_classes", "_constants", "_counts", "_dimensions", "_followed", "_new_s", "_pod_limit", "_profiles",
-        "_running", "_ticked_once", "lives",
+        "_running", "_ticked_once", "lifetimes",
     )  # fmt: skip
 
     def __init__(
         self, config: base.EstimatorConfig, constants: footprint_constants.FootprintConstants, *, growing: Sequence[int]
     ) -> None:
-        """growing: the dimensions in which what a Pod takes depends on its age."""
+        """growing: the dimensions in which a Pod's cost depends on its age."""
         self._constants = constants
         self._dimensions = len(config.dims)
         self._pod_limit = config.pod_limit
-        self.lives = Lifetimes()
-        # Classes held, the one that ran least recently first.
+        self.lifetimes = Lifetimes()
+        # The least recently run class first.
         self._classes: collections.OrderedDict[str, FilteredCount] = collections.OrderedDict()
         self._counts: collections.Counter[str] = collections.Counter()
         self._running = 0
-        # Per growing dimension the Pods of each class by age, as the filter shows them.
+        # Per growing dimension, the filtered Pods of each class by age.
         self._profiles: dict[int, dict[str, list[float]]] = {index: {} for index in growing}
-        # Whether classes are known; until they are, all Pods are of one.
+        # Whether classes are known; otherwise all Pods are of one class.
         self._followed = False
         self._ticked_once = False
-        # How long ago a class came that had not run here; starts past the threshold, so it has no effect.
+        # Time since a new class appeared here; it starts past the threshold, so it has no effect at first.
         self._new_s = constants.eager_s
 
     @property
     def classes(self) -> Collection[str]:
-        """The classes held, the one that ran least recently first."""
+        """The classes, the least recently run one first."""
         return self._classes.keys()
 
     @property
     def running(self) -> Mapping[str, int]:
-        """Running Pods by class, as last heard of."""
+        """Running Pods by class, as last reported."""
         return self._counts
 
     @property
     def eager(self) -> bool:
-        """Whether one class alone has run here, and for so short a time that a few samples say much.
+        """Whether only one class has run here, for so short a time that a few samples add much.
 
-        Of two that come together a few samples cannot say which of them uses what: 12 Pods a core went to one node.
+        A few samples cannot distinguish two classes that start together: one node received 12 Pods per core.
         """
         return self._new_s < self._constants.eager_s and len(self._counts) == 1
 
     def follow(self, running: Mapping[str, str]) -> None:
-        """Which workload Pods run now (UID to class), at each change."""
+        """Take in which workload Pods run now (UID to class), after each change."""
         self._followed = True
         self._take(running if self._constants.by_class else dict.fromkeys(running, base.ALL_PODS))
 
     def count(self, pods: int) -> bool:
-        """Return whether what runs has changed: without word of classes the count is all there is,
-        every Pod of one class.
-        """
+        """Take in the Pod count; return whether it changed. Once classes are known (`follow`), it is ignored."""
         if self._followed:
             return False
         wanted = min(max(pods, 0), self._pod_limit)
@@ -219,15 +218,15 @@ class Population:
         return True
 
     def counted(self, pods: int) -> Mapping[str, int]:
-        """Return the running Pods by class, of `pods` in all where classes are not known."""
+        """Return the running Pods by class; `pods` of one class if classes are not known."""
         return self._counts if self._followed else {base.ALL_PODS: min(max(pods, 0), self._pod_limit)}
 
     def tick(self, gains: list[float], dt_s: float) -> None:
-        """Step 1: take each class's count through each dimension's filter, at the sample's own gains in [0, 1]."""
+        """Step 1: filter the Pod count of each class in each dimension, with the sample's own gains in [0, 1]."""
         for name, count in self._classes.items():
             count.tick(gains, float(self._counts[name]), dt_s)
         self._age(gains)
-        self.lives.tick(dt_s)
+        self.lifetimes.tick(dt_s)
         self._new_s += dt_s
         self._ticked_once = True
 
@@ -236,16 +235,16 @@ class Population:
         return {name: count.value(index) for name, count in self._classes.items()}
 
     def shown_by_part(self, index: int) -> dict[str, list[float]]:
-        """Return the Pods of each class as a dimension in which they grow shows them, by part."""
+        """Return the Pods of each class by part, as the usage of a growing dimension shows them."""
         return {name: [self._classes[name].value(index), *parts[1:]] for name, parts in self._profiles[index].items()}
 
     def now_by_part(self, counted: Mapping[str, int]) -> dict[str, list[float]]:
-        """Return the Pods of each class as they are, by part."""
+        """Return the Pods of each class by part, unfiltered."""
         return {name: [float(count), *self._behind(name)[1:]] for name, count in counted.items()}
 
     def _take(self, named: Mapping[str, str]) -> None:
-        self.lives.follow(named)
-        self._counts = self.lives.counts()
+        self.lifetimes.follow(named)
+        self._counts = self.lifetimes.counts()
         self._running = len(named)
         for name in self._counts:
             if name not in self._classes:
@@ -255,7 +254,7 @@ class Population:
         self._drop_least_recent()
 
     def _age(self, gains: list[float]) -> None:
-        """Take the Pods by age through the filter of each dimension that Pods hold."""
+        """Filter the Pods by age in each growing dimension."""
         for index, filtered in self._profiles.items():
             gain = gains[index]
             for name in self._classes:
@@ -265,13 +264,13 @@ class Population:
                 filtered[name] = now
 
     def _behind(self, name: str) -> list[float]:
-        """Return the running Pods of a class by age, which counts from when a program can have begun its work."""
-        return growth.behind(self.lives.ages_s(name, since_s=self._constants.start_lag_s))
+        """Return the running Pods of a class by age, counted from when their programs can have started."""
+        return growth.behind(self.lifetimes.ages_s(name, since_s=self._constants.start_lag_s))
 
     def _new_count(self) -> FilteredCount:
         made = FilteredCount(self._dimensions, start_lag_s=self._constants.start_lag_s)
         if self._ticked_once:
-            # The node is known: this class begins with none, so that its first Pods show as late as others do.
+            # The node has samples already: this class starts from 0 Pods, so its first Pods show with the usual lag.
             made.tick([1.0] * self._dimensions, 0.0, 0.0)
         return made
 
@@ -282,4 +281,4 @@ class Population:
             del self._classes[name]
             for filtered in self._profiles.values():
                 filtered.pop(name, None)
-            self.lives.forget(name)
+            self.lifetimes.forget(name)

@@ -1,7 +1,7 @@
-"""What the scalar estimators share: one signal, `signal = baseline - cost x pods`, and the capacity that follows.
+"""What the scalar estimators share: one signal, `signal = baseline - cost x pods`, and the capacity from it.
 
-They differ in how they learn baseline and cost. Common to all: the scale is fitted to the first signal, nothing is
-learnt during churn, and capacity is `signal / cost` while the signal can be trusted, else `baseline / cost - pods`.
+They differ in how they learn baseline and cost. All of them fit the scale to the first signal and learn nothing during
+churn; capacity is `signal / cost` while the signal can be trusted, else `baseline / cost - pods`.
 """
 
 import abc
@@ -13,17 +13,17 @@ from typing import ClassVar, Generic, NamedTuple, Self, TypeVar
 from carico_core.numerics import kalman
 from carico_core.numerics.estimators import base
 
-# The idle signal of the `trace` mode that the logged constants were chosen for.
+# The idle signal in `trace` mode, which the logged constants were chosen for.
 LOGGED_IDLE_SIGNAL = 1.3
-# More Pods than any node has; their square times any variance here stays far from overflow.
+# More Pods than any node has; its square times any variance here cannot overflow.
 MOST_PODS = 10**9
-# How a constant follows the signal's scale: means by it, variances by its square.
+# How constants scale with the signal: means with its factor, variances with its square.
 MEAN = {"power": 1}
 VARIANCE = {"power": 2}
 
 
 class Beliefs(NamedTuple):
-    """Baseline and cost (signal per Pod) of a node, and how far their errors go together."""
+    """Baseline and cost (signal per Pod) of a node, and the covariance of their errors."""
 
     baseline: kalman.Belief
     cost: kalman.Belief
@@ -34,11 +34,11 @@ class Beliefs(NamedTuple):
 class Constants:
     """Start values and noises, in units of the signal (cost: signal per Pod); noises are per update.
 
-    decay_per_s: how fast cost goes back to its start while no Pod runs.
+    decay_per_s: how fast the cost returns to its start value while no Pod runs.
     """
 
     baseline_start: float = field(default=LOGGED_IDLE_SIGNAL, metadata=MEAN)
-    # One Pod fills the node: a cold start that errs to the safe side.
+    # One Pod fills the node: a cold start on the safe side.
     cost_start: float = field(default=1.0, metadata=MEAN)
     cost_variance: float = field(default=0.2, metadata=VARIANCE)
     cost_noise: float = field(default=1e-3, metadata=VARIANCE)
@@ -46,7 +46,7 @@ class Constants:
     decay_per_s: float = 0.0
 
     def scaled(self, factor: float) -> Self:
-        """Return the same filter for a signal `factor` times as large: means by it, variances by its square."""
+        """Return the constants for a signal that is `factor` times as large."""
         powers = {one.name: one.metadata["power"] for one in dataclasses.fields(self) if "power" in one.metadata}
         return dataclasses.replace(
             self, **{name: getattr(self, name) * factor**power for name, power in powers.items()}
@@ -57,42 +57,42 @@ C = TypeVar("C", bound=Constants)
 
 
 class Scalar(abc.ABC, Generic[C]):
-    """An estimator of one signal; a subclass keeps the beliefs and learns them."""
+    """An estimator of one signal; subclasses keep and learn the beliefs."""
 
     __slots__ = ("_config", "_constants", "_seen_pods", "_settled_scale")
 
-    # Whether readings of 0 keep the baseline honest, so that a full node may state more than "nothing".
+    # Whether the baseline is still learnt from readings of 0, so that a full node may predict capacity from it.
     predicts_when_full: ClassVar[bool] = True
 
     def __init__(self, config: base.EstimatorConfig, constants: C) -> None:
         self._config = config
-        # The trace signal is free of scale. Any other is fitted to the first idle signal seen.
+        # The trace signal has no scale. The scale of any other is fitted to the first signal.
         self._settled_scale = config.signal_mode == "trace"
-        # Whether Pods have taught a cost yet.
+        # Whether a cost has been learnt from Pods.
         self._seen_pods = False
         self._constants = constants
         self._begin(constants)
 
     @abc.abstractmethod
     def _begin(self, constants: C) -> None:
-        """Forget everything but these start values."""
+        """Reset everything to these start values."""
 
     @abc.abstractmethod
     def _beliefs(self) -> Beliefs:
-        """Return what is believed now."""
+        """Return the current beliefs."""
 
     @abc.abstractmethod
     def _learn(self, level: float, pods: float) -> None:
-        """Take in a signal that can be trusted; 0 stands for anything at or below 0."""
+        """Learn from a signal that can be trusted; 0 means "0 or below"."""
 
     def _rest(self, keep: float) -> None:
-        """Forget part of a cost that no Pod shows, down to the share `keep`."""
+        """Decay the cost towards its start value, keeping the share `keep`, while no Pod runs."""
 
     def tick(self, sample_y: object, gains: object, pods: int, dt_s: float) -> None:
-        """Do nothing: this model pairs the filtered signal with the Pod count as it is (and so trails it in ramps)."""
+        """Do nothing: these models compare the filtered signal with the unfiltered Pod count (and lag in ramps)."""
 
     def update(self, observation: base.Observation) -> base.CapacityEstimate:
-        """Return the estimate after learning from one more signal, unless a container is starting or stopping."""
+        """Return the estimate after one more signal; learn from it unless a container is starting or stopping."""
         level = self._level(observation.signal)
         pods = _count(observation.pods)
         if math.isfinite(observation.signal) and not observation.churning:
@@ -103,7 +103,7 @@ class Scalar(abc.ABC, Generic[C]):
         return self.estimate(observation)
 
     def estimate(self, observation: base.Observation) -> base.CapacityEstimate:
-        """signal / cost while the signal can be trusted, else baseline / cost - pods."""
+        """Return signal / cost while the signal can be trusted, else baseline / cost - pods."""
         pods = _count(observation.pods)
         level = self._level(observation.signal)
         mode = self._mode(level, observation.churning)
@@ -114,7 +114,7 @@ class Scalar(abc.ABC, Generic[C]):
         else:
             capacity, spread = measured(level, beliefs.cost, most=most)
         if pods == 0.0 and level > 0.0:
-            # An empty node that has any room takes one, or a cold cluster would never learn what a Pod costs.
+            # An empty node with any room takes one Pod; otherwise a cold cluster would never learn a cost.
             capacity = max(capacity, min(1.0, most))
         baseline, cost, _ = beliefs
         return base.CapacityEstimate(
@@ -128,12 +128,12 @@ class Scalar(abc.ABC, Generic[C]):
         )
 
     def _level(self, signal: float) -> float:
-        # The agent caps its signal too; a reading that is not a number counts as full, never as room.
+        # The agent caps its signal too; a signal that is not finite counts as full, never as room.
         return min(max(signal, 0.0), base.CAPACITY_CAP) if math.isfinite(signal) else 0.0
 
     def _fit_scale(self, level: float) -> None:
-        # s = idle signal / 1.3: x0 and sqrt(P0) scale by s, Q and R by s^2 (spec 3). A node that starts with Pods
-        # has no idle signal yet: its first positive one stands in.
+        # s = idle signal / 1.3: x0 and sqrt(P0) scale by s, Q and R by s^2 (spec 3). A node that starts with Pods has
+        # no idle signal yet: its first positive signal is used instead.
         if not self._settled_scale and level > 0.0:
             self._constants = self._constants.scaled(level / LOGGED_IDLE_SIGNAL)
             self._begin(self._constants)
@@ -142,7 +142,7 @@ class Scalar(abc.ABC, Generic[C]):
     def _fitted(self, level: float) -> Beliefs:
         if self._settled_scale or level <= 0.0:
             return self._beliefs()
-        # Asked before the first update: one Pod fills the node at whatever scale the signal has.
+        # Before the first update: one Pod fills the node, whatever the scale of the signal.
         factor = level / LOGGED_IDLE_SIGNAL
         baseline, cost, covariance = self._beliefs()
         return Beliefs(_times(baseline, factor), _times(cost, factor), covariance * factor * factor)
@@ -156,7 +156,7 @@ class Scalar(abc.ABC, Generic[C]):
 
 
 def measured(level: float, cost: kalman.Belief, *, most: float) -> tuple[float, float]:
-    """Return (signal / cost, its standard deviation), both at most `most` Pods; the signal itself counts as exact."""
+    """Return (signal / cost, its standard deviation), both at most `most` Pods; the signal counts as exact."""
     if _endless(level, cost.mean, most):
         return (most if level > 0.0 else 0.0), most
     capacity = level / cost.mean
@@ -170,7 +170,7 @@ def predicted(beliefs: Beliefs, pods: float, *, most: float) -> tuple[float, flo
     room = max(0.0, baseline.mean - cost.mean * pods)
     if _endless(room, cost.mean, most):
         return (most if room > 0.0 else 0.0), most
-    # Held to what the result can be: a cost of almost nothing must not overflow its square.
+    # Clipped to the range of the result, so that the square cannot overflow if the cost is almost 0.
     fits = min(max(baseline.mean / cost.mean, 0.0), most + pods)
     # To first order: var(b / c) = (var_b - 2 (b / c) cov_bc + (b / c)^2 var_c) / c^2
     variance = baseline.variance - 2.0 * fits * covariance + fits * fits * cost.variance
@@ -178,7 +178,7 @@ def predicted(beliefs: Beliefs, pods: float, *, most: float) -> tuple[float, flo
 
 
 def forget(belief: kalman.Belief, constants: Constants, keep: float) -> kalman.Belief:
-    """Return a cost on its way back to its start, and its variance likewise: what is forgotten is no longer certain."""
+    """Return a cost that decays towards its start value, and its variance likewise."""
     # c <- c0 + (c - c0) exp(-decay dt)
     return kalman.Belief(
         constants.cost_start + (belief.mean - constants.cost_start) * keep,
@@ -187,7 +187,7 @@ def forget(belief: kalman.Belief, constants: Constants, keep: float) -> kalman.B
 
 
 def _endless(room: float, cost: float, most: float) -> bool:
-    # A cost of nothing (or less: nothing in these filters forbids it) would admit without end.
+    # A cost of 0 or less (these filters allow it) would admit without limit.
     return cost <= 0.0 or room >= most * cost
 
 

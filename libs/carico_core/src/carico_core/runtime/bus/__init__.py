@@ -8,5 +8,6 @@
     (TLS, nkeys, tokens and their renewal);
   - streams: `jetstream` (every stream, consumer and bucket), `direct_get` (reading what streams hold), `pull_consumer`
     (the work queue);
-  - messages: `responders` (answering requests), `services` (NATS's services framework).
+  - messages: `responders` (answering requests), `services` (NATS's services framework), `kept` (what streams hold, for
+    readers, who have no JetStream).
 """

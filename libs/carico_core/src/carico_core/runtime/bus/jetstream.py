@@ -12,8 +12,8 @@ from nats.js.errors import NotFoundError
 
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
+from carico_core.wire import codec, subjects
 from carico_core.wire import streams as names
-from carico_core.wire import subjects
 
 CAPACITY, SUBSPACES, DECISIONS = names.CAPACITY, names.SUBSPACES, names.DECISIONS
 MODEL_BUCKET, MODEL_KEY = names.MODEL_BUCKET, names.MODEL_KEY
@@ -24,36 +24,52 @@ DECISIONS_AGE_S = 24 * 3600.0
 DECISIONS_COUNT = 100_000
 # How long a replica has for a batch before its messages go to another.
 ACK_WAIT_S = 5.0
-# Duplicates of one subspace are refused for this long (Nats-Msg-Id); no longer than the stream keeps anything.
-_DUPLICATE_WINDOW_S = 2.0
+# Largest message of a node: no reader accepts more (`wire.codec`).
+_REPORT_BYTES = codec.PAYLOAD_MAX_BYTES
+# No service sets message ids, so that one which an agent sets suppresses nothing. The shortest that NATS allows.
+_DUPLICATE_WINDOW_S = 0.1
+# Limits on disk, a quarter of what deploy/k8s gives JetStream. One message of each of 5,000 nodes is 20 MiB at most.
+_CAPACITY_BYTES = 64 << 20
+_SUBSPACES_BYTES = 64 << 20
+_DECISIONS_BYTES = 128 << 20
+_MODEL_BYTES = 8 << 20
+# A record names eight candidates at most: 2 KiB.
+_DECISION_BYTES = 64 << 10
+# Readers accept 1 MiB; its headers come on top.
+_MODEL_MESSAGE_BYTES = (1 << 20) + (4 << 10)
 # What is compared of a stream that exists; the server adds much that is not ours to judge.
 _STREAM_FIELDS = (
-    "subjects", "retention", "storage", "discard", "max_msgs_per_subject", "max_age", "max_msgs", "allow_direct",
-    "num_replicas",
+    "subjects", "retention", "storage", "discard", "max_msgs_per_subject", "max_age", "max_msgs", "max_bytes",
+    "max_msg_size", "no_ack", "allow_direct", "num_replicas",
 )  # fmt: skip
 _CONSUMER_FIELDS = ("durable_name", "ack_policy", "ack_wait", "deliver_policy", "filter_subject")
 
 
 def streams(lease_s: float, *, copies: int = 1) -> tuple[api.StreamConfig, ...]:
-    """Return the definition of each stream; `copies`: how many servers keep it."""
+    """Return the definition of each stream; `copies`: how many servers keep it.
+
+    Agents choose the reply subjects of their reports, and NATS would publish its acknowledgement there, among the
+    services: `no_ack` on what they feed.
+    """
     return (
         api.StreamConfig(
             name=CAPACITY, description="newest advertisement of each node", subjects=[subjects.CAPACITY_ALL],
             storage=api.StorageType.FILE, retention=api.RetentionPolicy.LIMITS, discard=api.DiscardPolicy.OLD,
-            max_msgs_per_subject=1, max_age=lease_s, allow_direct=True, num_replicas=copies,
-            duplicate_window=min(_DUPLICATE_WINDOW_S, lease_s),
+            max_msgs_per_subject=1, max_age=lease_s, allow_direct=True, num_replicas=copies, no_ack=True,
+            max_bytes=_CAPACITY_BYTES, max_msg_size=_REPORT_BYTES, duplicate_window=_DUPLICATE_WINDOW_S,
         ),
         api.StreamConfig(
             name=SUBSPACES, description="newest local subspace of each node, for the aggregators",
             subjects=[subjects.SUBSPACE_ALL], storage=api.StorageType.FILE,
             retention=api.RetentionPolicy.WORK_QUEUE, discard=api.DiscardPolicy.OLD, max_msgs_per_subject=1,
-            max_age=lease_s / 3.0, duplicate_window=min(_DUPLICATE_WINDOW_S, lease_s / 3.0), num_replicas=copies,
+            max_age=lease_s / 3.0, num_replicas=copies, no_ack=True,
+            max_bytes=_SUBSPACES_BYTES, max_msg_size=_REPORT_BYTES, duplicate_window=_DUPLICATE_WINDOW_S,
         ),
         api.StreamConfig(
             name=DECISIONS, description="what the scheduler decided and why", subjects=[subjects.DECISION_ALL],
             storage=api.StorageType.FILE, retention=api.RetentionPolicy.LIMITS, discard=api.DiscardPolicy.OLD,
-            max_age=DECISIONS_AGE_S, max_msgs=DECISIONS_COUNT, allow_direct=True,
-            duplicate_window=_DUPLICATE_WINDOW_S, num_replicas=copies,
+            max_age=DECISIONS_AGE_S, max_msgs=DECISIONS_COUNT, allow_direct=True, num_replicas=copies,
+            max_bytes=_DECISIONS_BYTES, max_msg_size=_DECISION_BYTES, duplicate_window=_DUPLICATE_WINDOW_S,
         ),
     )  # fmt: skip
 
@@ -67,13 +83,18 @@ def consumer() -> api.ConsumerConfig:
     )  # fmt: skip
 
 
-async def ensure(js: JetStreamContext, *, lease_s: float, copies: int = 1) -> None:
-    """Create what is missing. Raises `StreamMismatch` where something exists with another configuration."""
+async def ensure(js: JetStreamContext, *, lease_s: float, copies: int = 1) -> list[str]:
+    """Create what is missing, and return its names.
+
+    Raises `StreamMismatch` where something exists with another configuration.
+    """
+    made = []
     for wanted in streams(lease_s, copies=copies):
         try:
             found = (await js.stream_info(str(wanted.name))).config
         except NotFoundError:
             await js.add_stream(wanted)
+            made.append(str(wanted.name))
         else:
             _compare(str(wanted.name), wanted, found, _STREAM_FIELDS)
     wanted_consumer = consumer()
@@ -81,6 +102,7 @@ async def ensure(js: JetStreamContext, *, lease_s: float, copies: int = 1) -> No
         found_consumer = (await js.consumer_info(SUBSPACES, CONSUMER)).config
     except NotFoundError:
         await js.add_consumer(SUBSPACES, wanted_consumer)
+        made.append(f"{SUBSPACES}/{CONSUMER}")
     else:
         _compare(f"{SUBSPACES} consumer {CONSUMER}", wanted_consumer, found_consumer, _CONSUMER_FIELDS)
     try:
@@ -89,8 +111,11 @@ async def ensure(js: JetStreamContext, *, lease_s: float, copies: int = 1) -> No
         bucket = api.KeyValueConfig(
             bucket=MODEL_BUCKET, description="the model of the cluster, for late joiners", history=1,
             storage=api.StorageType.FILE, direct=True, replicas=copies,
+            max_bytes=_MODEL_BYTES, max_value_size=_MODEL_MESSAGE_BYTES,
         )  # fmt: skip
         await js.create_key_value(bucket)
+        made.append(MODEL_STREAM)
+    return made
 
 
 async def backlog(js: JetStreamContext) -> buses.Backlog:

@@ -19,7 +19,6 @@ class Hub:
         self.subscriptions: list[tuple[str, buses.Handler]] = []
         self.queue: OrderedDict[str, bytes] = OrderedDict()
         self.queued = asyncio.Condition()
-        self.message_ids: set[str] = set()
         self.capacities: dict[str, bytes] = {}
         self.decisions: list[tuple[str, bytes]] = []
         self.model: bytes | None = None
@@ -69,6 +68,11 @@ class MemoryBus:
             hub.capacities[subject] = payload
         elif matches(subjects.DECISION_ALL, subject):
             hub.decisions.append((subject, payload))
+        elif matches(subjects.SUBSPACE_ALL, subject):
+            async with hub.queued:
+                hub.queue.pop(subject, None)
+                hub.queue[subject] = payload
+                hub.queued.notify_all()
         for pattern, handler in list(hub.subscriptions):
             if matches(pattern, subject):
                 handler(subject, payload)
@@ -79,20 +83,6 @@ class MemoryBus:
         entry = (subject, handler)
         self.hub.subscriptions.append(entry)
         return _Subscription(self.hub, entry)
-
-    async def enqueue(self, subject: str, payload: bytes, *, msg_id: str) -> None:
-        """Store in place of an older message of the subject."""
-        self._require(subject)
-        if not matches(subjects.SUBSPACE_ALL, subject):
-            raise errors.BusUnavailable(f"{subject}: no stream takes it")
-        hub = self.hub
-        if msg_id in hub.message_ids:
-            return
-        hub.message_ids.add(msg_id)
-        async with hub.queued:
-            hub.queue.pop(subject, None)
-            hub.queue[subject] = payload
-            hub.queued.notify_all()
 
     async def pull(self) -> AsyncGenerator[list[buses.QueueItem], None]:
         """Yield all that is queued, as soon as there is something."""

@@ -29,6 +29,7 @@ with memory_use.hidden_from_nats():
     from carico_core.runtime.bus import (
         direct_get,
         jetstream,
+        kept,
         nats_client,
         nats_server,
         pull_consumer,
@@ -97,13 +98,6 @@ class NatsBus:
             found = await self._client.subscribe_raw(subject, take)
             await self._settle()
         return _Subscription(found)
-
-    async def enqueue(self, subject: str, payload: bytes, *, msg_id: str) -> None:
-        """Store into the work queue."""
-        if not self._client.is_connected:
-            raise errors.BusUnavailable(f"not connected to NATS: {subject} was not stored")
-        with nats_server.translated(subject):
-            await self._js.publish(subject, payload, timeout=STORE_TIMEOUT_S, headers={"Nats-Msg-Id": msg_id})
 
     async def pull(self) -> AsyncGenerator[list[buses.QueueItem], None]:
         """Batches of the work queue: whatever is there, as soon as something is."""
@@ -212,16 +206,20 @@ class NatsBus:
         with contextlib.suppress(NatsError):
             await self._client.close()
 
-    async def prepare(self) -> None:
-        """Check the server and, for a role that owns streams, create them.
+    async def prepare(self) -> list[str]:
+        """Check the server and, for a role that owns streams, create those that are missing; return their names.
 
         Raises `BusTooOld`, `EnvironmentUnfit` (no JetStream), `StreamMismatch`, `BusUnavailable`.
         """
         nats_server.check(self._client)
         if not self._owns_streams:
-            return
+            return []
         with nats_server.translated("streams"):
-            await jetstream.ensure(self._js, lease_s=self._lease_s, copies=self._copies)
+            return await jetstream.ensure(self._js, lease_s=self._lease_s, copies=self._copies)
+
+    def keep_streams(self) -> None:
+        """Make streams again that are deleted from now on."""
+        self._upkeep.keep_streams(self._restart_pulls)
 
     def renew_by(self, renewal: "bus_renewal.Renewal") -> None:
         """Replace the connection before its token expires, from now on."""
@@ -239,6 +237,25 @@ class NatsBus:
         if self._client.is_connected:
             with contextlib.suppress(NatsError, TimeoutError):
                 await self._client.flush(timeout=SETTLE_TIMEOUT_S)
+
+
+class ReaderBus(NatsBus):
+    """One connection of a reader, who asks an aggregator for what streams keep."""
+
+    async def latest_capacities(self) -> list[tuple[str, bytes]]:
+        """Return each node's newest advertisement."""
+        return await kept.ask_capacities(self._ask)
+
+    async def get_model(self) -> bytes | None:
+        """Return the model kept last."""
+        return await kept.ask_model(self._ask)
+
+    async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]:
+        """Return the newest `limit` of one Pod, or the last of each of the `limit` newest Pods; oldest first."""
+        return await kept.ask_decisions(self._ask, namespace, pod, limit)
+
+    async def _ask(self, subject: str, question: bytes) -> bytes:
+        return await self.request(subject, question, timeout_s=kept.ANSWER_S)
 
 
 async def connect(
@@ -259,7 +276,8 @@ async def connect(
     make_client = functools.partial(nats_client.Client, make_tls, shows_certificate=bool(settings.tls_cert))
     client = make_client()
     await nats_server.join(client, options, watch, rng)
-    bus = NatsBus(
+    is_reader = (settings.inbox_prefix or inbox) == roles.inbox(roles.Role.READER)
+    bus = (ReaderBus if is_reader else NatsBus)(
         client, watch, name=name, lease_s=settings.lease_s, copies=settings.copies, owns_streams=owns_streams, rng=rng
     )
     try:
@@ -267,6 +285,8 @@ async def connect(
     except BaseException:
         await bus.close()
         raise
+    if owns_streams:
+        bus.keep_streams()
     if settings.token_file:
         bus.renew_by(
             bus_renewal.Renewal(

@@ -4,11 +4,12 @@ nats-py continues in plain text where a server, or a man in the middle, does not
 and it reads certificates once, though they are replaced more often than a service is started.
 """
 
+import asyncio
 import base64
 import pathlib
 import re
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from carico_core.runtime.process import memory_use
@@ -24,10 +25,16 @@ with memory_use.hidden_from_nats():
     from nats.aio.transport import TcpTransport
     from nats.errors import Error as NatsError
 
+# What the services framework asks (ADR-32).
+_SERVICES = "$SRV."
 PLAIN = "the server does not offer TLS, which the settings ask for"
 NO_CERTIFICATE = "the server asks for a client certificate: CARICO_BUS_TLS_CERT and _KEY"
-# Inboxes of clients and of servers, and what a consumer's messages are acknowledged on.
-INBOXES = (b"_INBOX.", b"$SYS._INBOX.", b"$JS.ACK.")
+# Inboxes of clients and of servers, what NATS puts in place of an inbox of another account, and what a consumer's
+# messages are acknowledged on.
+INBOXES = (b"_INBOX.", b"$SYS._INBOX.", b"_R_.", b"$JS.ACK.")
+# Questions of one kind that wait for their answer: what comes on top is dropped, and its asker asks again.
+QUESTIONS_MOST = 256
+TOO_MANY = "questions come faster than they can be answered: some are dropped"
 CLOSED = "the server closed the connection before it let us in: authorization is away, or refuses us"
 # What a connection says of itself: `hidden_from_nats` keeps nats-py from finding out.
 NATS_VERSION = memory_use.installed_version("nats-py", pathlib.Path(nats_client.__file__).parents[1])
@@ -53,6 +60,25 @@ class Client(NatsClient):
         self._shows_certificate = shows_certificate
         # By the number of their subscription.
         self._sinks: dict[int, Sink] = {}
+        # Subscriptions to questions, and whether one was dropped.
+        self._questions: dict[int, bool] = {}
+
+    async def subscribe(  # type: ignore[override]  # nats-py's further options pass through
+        self, subject: str, queue: str = "", cb: Callable[[Msg], Awaitable[None]] | None = None, **more: Any
+    ) -> Subscription:
+        """Subscribe. A bounded number of questions waits for answers, and those leave time for other work."""
+        if cb is None or not (queue or subject.startswith(_SERVICES)):
+            return await super().subscribe(subject, queue=queue, cb=cb, **more)
+        answer = cb
+
+        async def on_question(message: Msg) -> None:
+            await answer(message)
+            # nats-py takes the next one at once: a flood of questions would stop all else until its end.
+            await asyncio.sleep(0)
+
+        found = await super().subscribe(subject, queue=queue, cb=on_question, **more)
+        self._questions[found._id] = False
+        return found
 
     async def subscribe_raw(self, subject: str, sink: Sink) -> Subscription:
         """Hand each message to `sink` as it is parsed, across reconnects, without nats-py's queue and task."""
@@ -66,7 +92,11 @@ class Client(NatsClient):
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         sink = self._sinks.get(sid)
-        if sink is None:
+        if sid in self._questions and self._subs[sid].pending_msgs >= QUESTIONS_MOST:
+            if not self._questions[sid]:
+                self._questions[sid] = True
+                await self._error_cb(NatsError(TOO_MANY))
+        elif sink is None:
             # A requester chooses where the answer goes, and the responder may publish there: to an inbox and nowhere
             # else, or a reader could have our answer stored in place of a node's report.
             wanted = reply if reply and reply.startswith(INBOXES) else b""
@@ -83,6 +113,7 @@ class Client(NatsClient):
     def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
         super()._remove_sub(sid, max_msgs)
         self._sinks.pop(sid, None)
+        self._questions.pop(sid, None)
 
     @property
     def ssl_context(self) -> ssl.SSLContext:

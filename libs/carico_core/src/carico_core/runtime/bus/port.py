@@ -145,15 +145,14 @@ class Bus(Protocol):
         ...
 
     async def publish(self, subject: str, payload: bytes) -> None:
-        """Send to current subscribers. Raises `BusUnavailable`: nothing is buffered, old signals are worthless."""
+        """Send to current subscribers, and to the stream that keeps the subject, if any, without its acknowledgement.
+
+        Raises `BusUnavailable`: nothing is buffered, old signals are worthless.
+        """
         ...
 
     async def subscribe(self, subject: str, handler: Handler) -> Subscription:
         """Call `handler` for each message of `subject` (wildcards allowed) from now on, across reconnects."""
-        ...
-
-    async def enqueue(self, subject: str, payload: bytes, *, msg_id: str) -> None:
-        """Store into the work queue, in place of an older message of the subject. Raises `BusUnavailable`."""
         ...
 
     def pull(self) -> AsyncGenerator[list[QueueItem], None]:

@@ -52,8 +52,15 @@ class Handle:
         self._service = service
 
     async def close(self) -> None:
-        """Answer no more."""
-        await self._service.stop()
+        """Stop answering. Without a connection only drop the subscriptions, so that a reconnect does not renew them."""
+        try:
+            await self._service.stop()
+        except NatsError:
+            client = self._service._client
+            ended = [each._subscription for each in self._service._endpoints]
+            for each in (*ended, *self._service._subscriptions.values()):
+                if each is not None:
+                    client._remove_sub(each._id)
 
 
 def _handler(answer: buses.Endpoint):  # type: ignore[no-untyped-def]  # nats.micro has no types of its own

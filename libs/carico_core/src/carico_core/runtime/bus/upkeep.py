@@ -1,4 +1,4 @@
-"""Keeps a connection to NATS: what is repeated at each reconnect, the renewal of its token, and its end."""
+"""Keeps a connection to NATS: what each reconnect repeats, the streams, the renewal of its token, and its end."""
 
 import asyncio
 import random
@@ -9,14 +9,17 @@ from carico_core.runtime.bus import connection_options, nats_client, nats_server
 from carico_core.runtime.bus.security import renewal as bus_renewal
 
 LEAVE_TIMEOUT_S = 2.0
+# Streams are looked at this often: deleted while everyone is connected, they are back within half a lease of 10 s.
+LOOK_FIRST_S = 2.0
+LOOK_MOST_S = 4.0
 
 
 class Upkeep:
-    """The upkeep of one connection. `prepare`: checks the server, and makes what it lacks."""
+    """The upkeep of one connection. `prepare`: checks the server, makes what it lacks, and returns its names."""
 
     def __init__(
         self, client: nats_client.Client, watch: connection_options.Watch, *,
-        prepare: Callable[[], Awaitable[None]], rng: random.Random,
+        prepare: Callable[[], Awaitable[list[str]]], rng: random.Random,
     ) -> None:  # fmt: skip
         self._client = client
         self._watch = watch
@@ -27,6 +30,8 @@ class Upkeep:
         self._callbacks: list[Callable[[], None]] = []
         self._restoring: asyncio.Future[None] | None = None
         self._renewing: asyncio.Future[None] | None = None
+        self._looking: asyncio.Future[None] | None = None
+        self._on_made: Callable[[], None] = lambda: None
         watch.on_back = self._reconnected
         watch.on_end = self._ended
 
@@ -39,6 +44,11 @@ class Upkeep:
         self._renewing = asyncio.ensure_future(renewal.run())
         self._renewing.add_done_callback(self._renewal_ended)
 
+    def keep_streams(self, on_made: Callable[[], None]) -> None:
+        """Make streams again that are deleted from now on, and call `on_made` then."""
+        self._on_made = on_made
+        self._looking = asyncio.ensure_future(self._look_forever())
+
     async def wait_closed(self) -> None:
         """Return once the connection is closed for good."""
         await self._closed.wait()
@@ -46,7 +56,7 @@ class Upkeep:
     async def end(self) -> None:
         """Stop the upkeep, before the connection is closed."""
         self._watch.is_closing = True
-        tasks = [task for task in (self._restoring, self._renewing) if task is not None]
+        tasks = [task for task in (self._restoring, self._renewing, self._looking) if task is not None]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -67,10 +77,32 @@ class Upkeep:
         """Create streams that the server came back without; pulls and publishes then continue."""
         try:
             await nats_server.until_ready(
-                self._prepare, log=self._log, rng=self._rng, while_=lambda: self._client.is_connected
+                self._make, log=self._log, rng=self._rng, while_=lambda: self._client.is_connected
             )
         except errors.CaricoError as error:
             self._log.error("streams could not be checked after the reconnect", error=str(error))
+
+    async def _look_forever(self) -> None:
+        wrong = ""
+        while True:
+            await asyncio.sleep(self._rng.uniform(LOOK_FIRST_S, LOOK_MOST_S))
+            if not self._client.is_connected:
+                continue
+            try:
+                await self._make()
+                wrong = ""
+            except errors.BusUnavailable:
+                continue
+            except errors.CaricoError as error:
+                if str(error) != wrong:
+                    wrong = str(error)
+                    self._log.error("streams are not as they should be", error=wrong)
+
+    async def _make(self) -> None:
+        made = await self._prepare()
+        if made:
+            self._log.warning("streams were missing and are made again", streams=made)
+            self._on_made()
 
     def _renewal_ended(self, renewing: asyncio.Future[None]) -> None:
         # Otherwise it would go unnoticed until the token expires, hours later: end now, so that the service restarts.

@@ -1,11 +1,11 @@
-"""The Kubernetes API over HTTP and JSON: objects are plain dicts, model classes are never built.
+"""The Kubernetes API over HTTP and JSON: objects are plain dicts, without model classes.
 
-- `api_client`: `connect` and the `KubeClient` that everything else uses.
+- `api_client`: `connect`, and the `KubeClient` that everything else uses.
 - `api_actions`: what CARICO writes, typed: binds, Events, patches, Leases.
-- Mirrors: `paged_lists` reads a collection page by page, `list_watch` keeps a reader's copy of it right.
-- Access: `cluster_access` (in-cluster files or a kubeconfig), `credentials` (what a request carries, and its renewal).
-- Transport: `http_client` and `http_answer` (requests over kept connections whose dead peer is noticed),
+- Informers: `paged_lists` reads a collection page by page, `list_watch` keeps a copy of it up to date.
+- Access: `cluster_access` (in-cluster files or a kubeconfig), `credentials` (the Authorization header and its renewal).
+- Transport: `http_client` and `http_answer` (requests over persistent connections, which detect a dead peer),
   `api_errors` (answers as our errors).
-- `memory_kube`, over `memory_objects`: an API in memory with the same surface, for tests; the same contract tests run
-  on both.
+- `memory_kube`, over `memory_objects`: an API in memory with the same interface, for tests. The same contract tests
+  run on both.
 """

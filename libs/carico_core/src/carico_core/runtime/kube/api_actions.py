@@ -1,4 +1,4 @@
-"""What CARICO does to the API, typed: bind, Events, patches, Leases."""
+"""What CARICO writes to the API, typed: binds, Events, patches, Leases."""
 
 import collections
 import dataclasses
@@ -14,13 +14,13 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 EVENTS_PATH = "/apis/events.k8s.io/v1/namespaces/{namespace}/events"
 LEASES_PATH = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-# client-go's event correlator: an Event seen again within this counts up the first one (tools/events, 6 minutes).
+# As in client-go's tools/events: an Event that repeats within 6 minutes increments the count of the first one.
 SERIES_NS = 360 * 10**9
 SERIES_KEPT = 4096
 
 
 class Api(Protocol):
-    """What an action needs of a client."""
+    """The part of a client that an action uses."""
 
     async def request(
         self,
@@ -37,7 +37,7 @@ class Api(Protocol):
 
 
 class BindApi(Protocol):
-    """What a bind needs of a client: an `Api` that asks `permit` at the last moment before it sends."""
+    """The part of a client that a bind uses: an `Api` that calls `permit` right before it sends."""
 
     async def request(
         self,
@@ -50,7 +50,7 @@ class BindApi(Protocol):
         timeout_s: float = 10.0,
         permit: Callable[[], None] | None = None,
     ) -> Any:
-        """Return the decoded answer. What `permit` raises is raised, and nothing was sent."""
+        """Return the decoded answer. If `permit` raises, nothing is sent."""
         ...
 
 
@@ -66,8 +66,8 @@ async def bind(
 ) -> None:
     """Bind the Pod to the node.
 
-    Raises `Conflict` (bound already, or another Pod of that name), `NotFound`, `ApiUnavailable` (then it may be bound
-    all the same: the watch tells), and what `permit` raises: then it is not bound by this.
+    Raises `Conflict` (already bound, or another Pod with that name), `NotFound`, `ApiUnavailable` (the Pod may be bound
+    nevertheless, which the watch will show), and what `permit` raises (the bind was not sent).
     """
     body = api_objects.binding_body(namespace=namespace, name=name, uid=uid, node=node)
     path = f"{pod_path(namespace, name)}/binding"
@@ -75,12 +75,12 @@ async def bind(
 
 
 async def patch_pod_status(api: Api, *, namespace: str, name: str, uid: str, status: Mapping[str, Any]) -> None:
-    """Merge `status` into the Pod's (conditions by type). A Pod of another UID raises `Conflict`."""
+    """Merge `status` into the Pod's (conditions by type). Raises `Conflict` if the Pod has another UID."""
     body = {"metadata": {"uid": uid}, "status": status}
     try:
         await api.request("PATCH", f"{pod_path(namespace, name)}/status", body=body, content_type=STRATEGIC_PATCH)
     except errors.Invalid as error:
-        # A UID is no precondition of a patch but a field that may not change, which is another answer for the same.
+        # In a patch, the UID is not a precondition but a field that may not change, which gives a different error.
         if "metadata.uid" not in error.message:
             raise
         raise errors.Conflict(
@@ -100,7 +100,7 @@ async def patch_node(api: Api, *, node: str, patch: Mapping[str, Any]) -> Any:
 
 
 async def get_lease(api: Api, *, namespace: str, name: str, timeout_s: float = 10.0) -> kubernetes_lease.Lease | None:
-    """Return the Lease, or None where there is none. Raises `ApiUnavailable` also for one that cannot be read."""
+    """Return the Lease, or None if there is none. Raises `ApiUnavailable`, also if it cannot be read."""
     try:
         found = await api.request("GET", f"{LEASES_PATH.format(namespace=namespace)}/{name}", timeout_s=timeout_s)
     except errors.NotFound:
@@ -109,20 +109,20 @@ async def get_lease(api: Api, *, namespace: str, name: str, timeout_s: float = 1
 
 
 async def create_lease(api: Api, lease: kubernetes_lease.Lease, *, timeout_s: float = 10.0) -> kubernetes_lease.Lease:
-    """Return the Lease as created. Raises `Conflict` where there is one already."""
+    """Return the Lease as created. Raises `Conflict` if it exists already."""
     body = kubernetes_lease.lease_body(dataclasses.replace(lease, resource_version=""))
     path = LEASES_PATH.format(namespace=lease.namespace)
     return _lease(await api.request("POST", path, body=body, timeout_s=timeout_s))
 
 
 async def update_lease(api: Api, lease: kubernetes_lease.Lease, *, timeout_s: float = 10.0) -> kubernetes_lease.Lease:
-    """Return the Lease as updated. Raises `Conflict` where it is no longer of `lease.resource_version`."""
+    """Return the Lease as updated. Raises `Conflict` if `lease.resource_version` is not the current one."""
     path = f"{LEASES_PATH.format(namespace=lease.namespace)}/{lease.name}"
     return _lease(await api.request("PUT", path, body=kubernetes_lease.lease_body(lease), timeout_s=timeout_s))
 
 
 class EventRecorder:
-    """Writes Events about Pods; the same again within minutes counts the first one up in place of a new one."""
+    """Writes Events about Pods; a repetition within minutes increments the first one's count."""
 
     def __init__(self, api: Api, *, clock: clocks.Clock, controller: str, instance: str) -> None:
         self._api = api
@@ -134,7 +134,8 @@ class EventRecorder:
 
     async def record(self, pod: cluster.Pod, *, reason: str, action: str, note: str, warning: bool = False) -> None:
         """Write the Event. Raises `ApiError` or `ApiUnavailable`: the caller decides whether it may be lost."""
-        key = (pod.uid, reason, action, note)
+        # As much of the note as an Event holds: keys are bounded in bytes, too.
+        key = (pod.uid, reason, action, note[: api_objects.NOTE_LIMIT_BYTES])
         now_ns = self._clock.wall_ns()
         series = self._series.get(key)
         if series is not None and now_ns - series.last_ns < SERIES_NS and await self._count_up(pod, series, now_ns):
@@ -158,7 +159,7 @@ class EventRecorder:
             self._series.popitem(last=False)
 
     async def _count_up(self, pod: cluster.Pod, series: "_Series", now_ns: int) -> bool:
-        """False where the Event has gone meanwhile."""
+        """Return False if the Event has expired."""
         count = {"count": series.count + 1, "lastObservedTime": api_objects.format_instant(now_ns)}
         path = f"{EVENTS_PATH.format(namespace=pod.namespace)}/{series.name}"
         try:
@@ -170,14 +171,14 @@ class EventRecorder:
         return True
 
     def _name(self, pod: str, now_ns: int) -> str:
-        """<pod>.<hex>, as kubectl users know it; a generateName may not end in a dot, so the name is made here."""
+        """Return <pod>.<hex>, the usual form; it is made here, because a generateName may not end in a dot."""
         self._written += 1
         return f"{pod[:220].rstrip('.-')}.{now_ns:x}{self._written & 0xFF:02x}"
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class _Series:
-    """One Event written and how often it was seen."""
+    """An Event that was written, and how often it occurred."""
 
     name: str
     count: int

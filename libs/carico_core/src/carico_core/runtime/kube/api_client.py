@@ -1,6 +1,6 @@
-"""The Kubernetes API over raw HTTP and JSON: objects are plain dicts, model classes are never built.
+"""The Kubernetes API over raw HTTP and JSON: objects are plain dicts, without model classes.
 
-`connect` makes a `KubeClient`; `carico_core.runtime.kube.memory_kube` has the same surface in memory.
+`connect` makes a `KubeClient`; `carico_core.runtime.kube.memory_kube` has the same interface in memory.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from carico_core.runtime.process import settings, tasks
 
 REQUEST_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 5.0
-# A watch is answered at once, and then has nothing to say: a server that does not even answer is stopped.
+# A watch is answered at once, though its first event may come late: a server that does not answer is stopped.
 WATCH_START_TIMEOUT_S = 10.0
-# Answers above this are refused: the largest page of Pods is far smaller (etcd objects are at most 1.5 MiB).
+# Larger answers are refused: the largest page of Pods is far smaller (etcd objects have at most 1.5 MiB).
 BODY_LIMIT_BYTES = 256 * 2**20
 
-# Called for each request that was sent: its verb (the HTTP method, or WATCH), the answer's status (`NO_ANSWER`: none
-# came) and the seconds until then, without the wait for a slot. `client_metrics.KubeMetrics.asked` is one.
+# Called for each request that was sent: with its verb (the HTTP method, or WATCH), the answer's status (or `NO_ANSWER`)
+# and the seconds until then, without the wait for a slot. `client_metrics.KubeMetrics.asked` is one.
 Observe = Callable[[str, str, float], None]
 NO_ANSWER = "none"
 
@@ -46,50 +46,50 @@ class KubeSettings:
     context: str = settings.setting("", help="context of the kubeconfig; empty: its current one")
     in_flight: int = settings.setting(
         64,
-        help="most requests at a time, watches apart",
+        help="maximum number of concurrent requests, not counting watches",
         why="the API server's own priority levels give one client fewer seats than that",
         minimum=1,
         maximum=1024,
     )
     rate_per_s: float = settings.setting(
         0.0,
-        help="most requests a second, watches apart; 0: no limit",
+        help="maximum number of requests per second, not counting watches; 0: no limit",
         unit="1/s",
-        why="the API server limits fairly by itself; for APIs that do not",
+        why="the API server itself limits clients fairly; for APIs that do not",
         minimum=0.0,
     )
 
 
 async def connect(
     wanted: KubeSettings, *, clock: clocks.Clock, user_agent: str, environ: Mapping[str, str] | None = None,
-    observe: Observe | None = None, mirrors: list_watch.Options = list_watch.DEFAULT_OPTIONS,
+    observe: Observe | None = None, watching: list_watch.Options = list_watch.DEFAULT_OPTIONS,
 ) -> "KubeClient":  # fmt: skip
-    """Return a client of the API that `wanted` names; nothing is sent yet, so the API may start later.
+    """Return a client of the API that `wanted` names. Nothing is sent yet, so the API may start later.
 
-    `environ` may give KUBECONFIG and, in a Pod, KUBERNETES_SERVICE_HOST and _PORT; without them the service is found
-    by its DNS name. Raises `KubeconfigError`.
+    `environ` may contain KUBECONFIG and, in a Pod, KUBERNETES_SERVICE_HOST and _PORT; otherwise the DNS name of the
+    service is used. Raises `KubeconfigError`.
     """
     access = await asyncio.to_thread(
         cluster_access.load, wanted.kubeconfig, context=wanted.context, environ=environ or {}, clock=clock
     )
-    return KubeClient(access, wanted=wanted, clock=clock, user_agent=user_agent, observe=observe, mirrors=mirrors)
+    return KubeClient(access, wanted=wanted, clock=clock, user_agent=user_agent, observe=observe, watching=watching)
 
 
 class KubeClient:
-    """One API server, one session. Errors: `ApiError` and below (it answered), `ApiUnavailable` (it did not)."""
+    """One API server, one session. Raises `ApiError` and subclasses (it answered), `ApiUnavailable` (it did not)."""
 
     def __init__(
         self, access: cluster_access.Access, *, wanted: KubeSettings, clock: clocks.Clock, user_agent: str,
-        observe: Observe | None = None, mirrors: list_watch.Options = list_watch.DEFAULT_OPTIONS,
+        observe: Observe | None = None, watching: list_watch.Options = list_watch.DEFAULT_OPTIONS,
     ) -> None:  # fmt: skip
         self._access = access
-        self._mirrors = mirrors
+        self._watching = watching
         self._clock = clock
         self._observe = observe
         self._rng = random.Random(clock.wall_ns())
         self._in_flight = asyncio.Semaphore(wanted.in_flight)
         self._pace = tasks.Pace(wanted.rate_per_s, clock=clock)
-        # The short way to the server itself; a proxy is aiohttp's to talk to.
+        # Direct requests use our own client; requests through a proxy, and streams, use aiohttp.
         self._server = http_client.Server(
             access.server, tls=access.tls, server_hostname=access.server_hostname,
             headers={"User-Agent": user_agent, "Accept": "application/json"},
@@ -98,7 +98,7 @@ class KubeClient:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=access.tls or True, socket_factory=http_client.create_socket),
             headers={"User-Agent": user_agent, "Accept": "application/json"},
-            # The API's redirects and cookies are not ours to follow; the kubeconfig names the only proxy.
+            # No redirects and no cookies are followed; only the kubeconfig names a proxy.
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
         )
@@ -114,9 +114,9 @@ class KubeClient:
         timeout_s: float = REQUEST_TIMEOUT_S,
         permit: Callable[[], None] | None = None,
     ) -> Any:
-        """Return the decoded JSON of the answer. `body` is encoded as JSON; raises `ApiError` or `ApiUnavailable`.
+        """Return the decoded JSON of the answer; `body` is sent as JSON. Raises `ApiError` or `ApiUnavailable`.
 
-        `permit` is called at the last moment, after every wait for a turn: what it raises is raised, nothing was sent.
+        `permit` is called at the last moment, after every wait for a slot. If it raises, nothing is sent.
         """
         call = http_client.Call(
             method=method, path=path, params=params, data=None if body is None else orjson.dumps(body),
@@ -141,9 +141,9 @@ class KubeClient:
         *,
         idle_timeout_s: float | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of the answer as they arrive; ends where the server ends it.
+        """Yield the bytes of the answer as they arrive, until the server ends it.
 
-        Raises `ApiUnavailable` where it breaks off, or says nothing for `idle_timeout_s`.
+        Raises `ApiUnavailable` if the connection breaks, or nothing arrives for `idle_timeout_s`.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=idle_timeout_s)
         call = http_client.Call(method=method, path=path, params=params)
@@ -161,9 +161,9 @@ class KubeClient:
         read: paged_lists.Read | None = None,
         freshness: list_watch.Freshness | None = None,
     ) -> AsyncGenerator[list_watch.MirrorEvent, None]:
-        """List and watch of one collection for ever: see `kube.list_watch.mirror`."""
+        """List and watch one collection for ever: see `kube.list_watch.mirror`."""
         return list_watch.mirror(
-            self, path, params=params or {}, clock=self._clock, rng=self._rng, options=options or self._mirrors,
+            self, path, params=params or {}, clock=self._clock, rng=self._rng, options=options or self._watching,
             read=read, freshness=freshness,
         )  # fmt: skip
 
@@ -174,7 +174,7 @@ class KubeClient:
         await self._session.close()
 
     async def _directly(self, server: http_client.Server, call: http_client.Call, timeout_s: float) -> bytes:
-        """Return the body of a 2xx answer, by the short way; every other outcome is one of our errors."""
+        """Return the body of a 2xx answer to a direct request; every other outcome raises one of our errors."""
         with api_errors.translated(call.name, self._access.server), self._observed(call) as statuses:
             async with asyncio.timeout(timeout_s):
                 for attempt in (1, 2):
@@ -185,14 +185,14 @@ class KubeClient:
                     statuses.append(answer.status)
                     if answer.status != 401 or attempt == 2:
                         break
-                    # A token that was rotated meanwhile: read or make it again, once.
+                    # The token may have been rotated: renew it, once.
                     self._access.credentials.expire()
         if answer.status >= 300:
             raise api_errors.to_error(answer.status, answer.body, call.name)
         return answer.body
 
     async def _by_proxy(self, call: http_client.Call, timeout_s: float) -> bytes:
-        """Return the same, by aiohttp."""
+        """Return the body of a 2xx answer through aiohttp."""
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
         async with self._open(call, timeout) as response:
             return await _read(response, call.name)
@@ -201,7 +201,7 @@ class KubeClient:
     async def _open(
         self, call: http_client.Call, timeout: aiohttp.ClientTimeout, *, start_s: float | None = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Yield a response of status 2xx; every other outcome is one of our errors."""
+        """Yield a response with status 2xx; every other outcome raises one of our errors."""
         with api_errors.translated(call.name, self._access.server):
             with self._observed(call) as statuses:
                 async with asyncio.timeout(start_s):
@@ -246,7 +246,7 @@ class KubeClient:
 
     @contextlib.contextmanager
     def _observed(self, call: http_client.Call) -> Iterator[list[int]]:
-        """Yield a list for the statuses, of which the last counts; nothing is observed where nothing was sent."""
+        """Yield a list for the statuses, of which the last counts; report nothing if nothing was sent."""
         statuses: list[int] = []
         began_s = self._clock.monotonic_s()
         code = ""
@@ -262,10 +262,10 @@ class KubeClient:
 
 
 def _abandon(response: aiohttp.ClientResponse) -> None:
-    """Abort the connection of an answer that was not read to its end.
+    """Abort the connection of an answer that was not read completely.
 
-    Closed in order, one with TLS would stay for up to 30 s, until a server that is busy or gone has said goodbye, and
-    outlive its client.
+    An orderly close of a TLS connection waits up to 30 s for a server that is busy or gone, longer than the client may
+    exist.
     """
     connection = response.connection
     if connection is not None and connection.transport is not None:
@@ -273,13 +273,13 @@ def _abandon(response: aiohttp.ClientResponse) -> None:
 
 
 async def _read(response: aiohttp.ClientResponse, name: str) -> bytes:
-    """Return the whole body. Raises `ApiUnavailable` for one above `BODY_LIMIT_BYTES`, reading no more."""
+    """Return the whole body. Raises `ApiUnavailable` and stops reading if it exceeds `BODY_LIMIT_BYTES`."""
     chunks: list[bytes] = []
     read_bytes = 0
     async for chunk in response.content.iter_any():
         read_bytes += len(chunk)
         if read_bytes > BODY_LIMIT_BYTES:
-            # What is left unread cannot be skipped: the connection is of no more use.
+            # The rest cannot be skipped, so the connection cannot be used again.
             response.close()
             raise errors.ApiUnavailable(f"{name}: the answer is longer than {BODY_LIMIT_BYTES} bytes")
         chunks.append(chunk)

@@ -1,4 +1,4 @@
-"""What goes wrong with a request to the Kubernetes API, as errors of ours."""
+"""Failures of requests to the Kubernetes API, translated into our errors."""
 
 import contextlib
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ ERROR_OF_STATUS: dict[int, type[errors.ApiError]] = {
 
 
 def to_error(status: int, payload: bytes, request: str) -> errors.ApiError | errors.ApiUnavailable:
-    """Return the error of an answer that is not 2xx: 408, 429 and 5xx may pass, all else is the API's refusal."""
+    """Return the error of an answer that is not 2xx: 408, 429 and 5xx are temporary, all else is a refusal."""
     reason, message = "", ""
     with contextlib.suppress(orjson.JSONDecodeError):
         document = orjson.loads(payload)
@@ -48,7 +48,7 @@ def translated(request: str, server: str) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """Why, in a line. Of a connection that is refused, asyncio and aiohttp name the server again, each in its way."""
+    """Return the reason in one line, without the server, which asyncio and aiohttp repeat in different ways."""
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     if isinstance(cause, ConnectionRefusedError):
         return "connection refused"

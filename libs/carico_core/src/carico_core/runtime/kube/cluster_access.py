@@ -1,8 +1,8 @@
-"""How the Kubernetes API is reached: in-cluster files or a kubeconfig, as one `Access`.
+"""How to reach the Kubernetes API: from in-cluster files or a kubeconfig, as one `Access`.
 
-Plain kubeconfigs (token, token file, client certificate, basic auth) are read here. The `kubernetes` package costs
-some 30 MB and half a second to import, so it is imported only where a user needs an exec plugin or an auth provider;
-and yaml, a twenty-fifth of what a contained node imports, only for a kubeconfig that is not written as JSON.
+Plain kubeconfigs (token, token file, client certificate, basic auth) are read here. The `kubernetes` package takes
+30 MB and half a second to import, so it is imported only for a user with an exec plugin or an auth provider; and yaml
+(4 % of the imports of a contained node) only for a kubeconfig that is not JSON.
 """
 
 import base64
@@ -29,7 +29,7 @@ SERVICE_ACCOUNT = pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """One way to one API server."""
+    """How to reach one API server."""
 
     server: str
     tls: ssl.SSLContext | None
@@ -39,9 +39,9 @@ class Access:
 
 
 def load(kubeconfig: str, *, context: str, environ: Mapping[str, str], clock: clocks.Clock) -> Access:
-    """The access that `kubeconfig` (a path), else this Pod's service account, else $KUBECONFIG or ~/.kube/config gives.
+    """Return the access by `kubeconfig` (a path), else this Pod's service account, else $KUBECONFIG or ~/.kube/config.
 
-    Blocks: a plugin may run a process. Raises `KubeconfigError` with one line that a person can act on.
+    Blocks, as a plugin may run a process. Raises `KubeconfigError` with one line that a person can act on.
     """
     if not kubeconfig and (SERVICE_ACCOUNT / "token").is_file():
         return in_cluster(SERVICE_ACCOUNT, environ=environ, clock=clock)
@@ -57,7 +57,7 @@ def own_namespace(folder: pathlib.Path = SERVICE_ACCOUNT) -> str | None:
 
 
 def context_namespace(kubeconfig: str, *, context: str, environ: Mapping[str, str]) -> str | None:
-    """Return the namespace that the kubeconfig's context names, as kubectl takes it; None where there is none."""
+    """Return the namespace of the kubeconfig's context, as kubectl uses it; None if there is none."""
     if not kubeconfig and (SERVICE_ACCOUNT / "token").is_file():
         return own_namespace()
     path = _path(kubeconfig, environ)
@@ -90,7 +90,7 @@ def in_cluster(folder: pathlib.Path, *, environ: Mapping[str, str], clock: clock
 
 
 def from_file(path: pathlib.Path, *, context: str, clock: clocks.Clock) -> Access:
-    """Return the access that one kubeconfig file describes; `context` empty means its current one."""
+    """Return the access that a kubeconfig file describes; an empty `context` means its current one."""
     document = _read(path)
     name = context or document.get("current-context") or ""
     if not name:
@@ -186,9 +186,9 @@ def _file_credentials(
 
 
 def _split_user(server: str) -> tuple[str, dict[str, str]]:
-    """Split `http://name:password@host` into the URL without its user, and the user: kubectl sends both, too.
+    """Split `http://name:password@host` into the URL and the user, which kubectl sends too.
 
-    It is the one credential that kubectl sends over plain HTTP (client-go's clientcmd drops those of `users` there).
+    It is the only credential that kubectl sends over plain HTTP (there, client-go's clientcmd drops those of `users`).
     """
     parts = urllib.parse.urlsplit(server)
     if parts.username is None or parts.password is None:
@@ -238,7 +238,7 @@ def _tls_context(where: str, *, cafile: str | None, cadata: str | None, verify: 
 
 
 def _load_pair(path: pathlib.Path, tls: ssl.SSLContext, certificate: str, key: str) -> None:
-    # OpenSSL reads pairs from files alone; this one is readable by us only and gone at once.
+    # OpenSSL reads pairs from files only; this one is readable by us only, and deleted at once.
     with tempfile.NamedTemporaryFile("w", prefix="carico-", suffix=".pem") as pair:
         pair.write(f"{certificate}\n{key}\n")
         pair.flush()
@@ -273,7 +273,7 @@ def _from_plugin(
         raise errors.KubeconfigError(f"kubeconfig {path}: {_one_line(error)}") from error
     if not configuration.api_key and not configuration.cert_file:
         raise errors.KubeconfigError(
-            f"kubeconfig {path}: the plugin of context {name!r} gave no token and no certificate: run it by hand"
+            f"kubeconfig {path}: the plugin of context {name!r} returned no token and no certificate: run it by hand"
         )
     tls = None
     if server.startswith("https"):

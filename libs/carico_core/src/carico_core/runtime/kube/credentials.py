@@ -1,4 +1,4 @@
-"""What a request to the Kubernetes API carries to say who asks, and how it is renewed."""
+"""Credentials in requests to the Kubernetes API, and their renewal."""
 
 import asyncio
 import dataclasses
@@ -8,19 +8,19 @@ from typing import Any, Protocol
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 
-# client-go reads a token file again after this long (transport/token_source.go); kubelets rotate it at 80 % of its life
+# client-go rereads a token file after this time (transport/token_source.go); kubelets rotate it at 80 % of its life
 TOKEN_FILE_PERIOD_S = 60.0
 
 
 class Credentials(Protocol):
-    """What a request carries in its Authorization header."""
+    """The source of the Authorization header."""
 
     async def authorization(self) -> str | None:
-        """Return the header's value, or None for a client known by its certificate alone."""
+        """Return the header's value, or None for a client that only has a certificate."""
         ...
 
     def expire(self) -> None:
-        """Forget what is cached: the API answered 401."""
+        """Discard what is cached, because the API answered 401."""
         ...
 
 
@@ -48,11 +48,11 @@ class FileCredentials:
         self._read_at_s = float("-inf")
 
     async def authorization(self) -> str | None:
-        """`Bearer <token>`; the file is read again each minute, and the last token kept where that fails."""
+        """Return `Bearer <token>`. The file is read again each minute; if that fails, the last token is used."""
         now_s = self._clock.monotonic_s()
         if now_s - self._read_at_s >= TOKEN_FILE_PERIOD_S:
             try:
-                # A few hundred bytes of tmpfs: cheaper than a thread.
+                # A few hundred bytes on tmpfs: cheaper than a thread.
                 self._token = self._path.read_text().strip()
             except OSError as error:
                 if not self._token:
@@ -66,7 +66,7 @@ class FileCredentials:
 
 
 class PluginCredentials:
-    """A token that an exec plugin or auth provider makes, through the `kubernetes` package."""
+    """A token from an exec plugin or auth provider, through the `kubernetes` package."""
 
     def __init__(self, loader: Any, configuration: Any) -> None:
         self._loader = loader
@@ -75,7 +75,7 @@ class PluginCredentials:
         self._expired = False
 
     async def authorization(self) -> str | None:
-        """Return the newest token; a plugin may run a process, so it runs in a thread."""
+        """Return the newest token. A plugin may run a process, so this runs in a thread."""
         async with self._lock:
             return await asyncio.to_thread(self._refresh)
 

@@ -1,4 +1,4 @@
-"""HTTP/1.1 answers out of the bytes of a connection, as llhttp, the parser of Node.js, reads them."""
+"""HTTP/1.1 answers from the bytes of a connection, parsed by llhttp, the parser of Node.js."""
 
 import dataclasses
 
@@ -8,11 +8,11 @@ HEAD_LIMIT_BYTES = 64 * 1024
 
 
 class BadAnswer(OSError):
-    """What came is no HTTP/1.1 answer."""
+    """The bytes are not an HTTP/1.1 answer."""
 
 
 class TooLong(OSError):
-    """An answer longer than allowed."""
+    """The answer is longer than allowed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -24,10 +24,10 @@ class Answer:
 
 
 class Reader:
-    """The answers of one connection, one at a time: `feed` until it gives one. Of no more use once it has raised."""
+    """The answers of one connection, one at a time: `feed` until it returns one. Unusable after an exception."""
 
     def __init__(self, limit_bytes: int) -> None:
-        """`limit_bytes`: the longest body."""
+        """`limit_bytes`: maximum size of a body."""
         self._limit_bytes = limit_bytes
         self._parser = httptools.HttpResponseParser(self)
         self.keeps = True
@@ -41,11 +41,11 @@ class Reader:
 
     @property
     def is_untouched(self) -> bool:
-        """True where nothing of the answer has come yet."""
+        """Whether nothing of the answer has arrived yet."""
         return not self._head_bytes
 
     def feed(self, data: bytes) -> Answer | None:
-        """Return the answer, once it is whole; `keeps` tells then whether another may follow.
+        """Return the answer once it is complete; then `keeps` shows whether another one may follow.
 
         Raises `BadAnswer` and `TooLong`.
         """
@@ -65,7 +65,7 @@ class Reader:
         return answer
 
     def end(self) -> Answer | None:
-        """Return the answer, where the end of the connection is its end."""
+        """Return the answer if the end of the connection ends it."""
         self.keeps = False
         if self._is_in_head or not self._lasts_to_the_end:
             return None
@@ -74,12 +74,12 @@ class Reader:
     # What follows is called by the parser.
 
     def on_message_begin(self) -> None:
-        """Give up a connection on which more came than an answer announced: it belongs to no request."""
+        """Give up a connection with more bytes than the answer announced: they belong to no request."""
         if self._answer is not None:
             self.keeps = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Note how long the body is. What these headers may look like, the parser has seen to."""
+        """Note the length of the body. The parser has already validated the headers."""
         match name.lower():
             case b"content-length":
                 self._lasts_to_the_end = False
@@ -87,20 +87,20 @@ class Reader:
             case b"transfer-encoding":
                 self._lasts_to_the_end = False
                 if value.strip().lower() != b"chunked":
-                    raise BadAnswer(f"got transfer encoding {value[:40]!r}, which was not asked for")
+                    raise BadAnswer(f"got transfer encoding {value[:40]!r}, which was not requested")
 
     def on_headers_complete(self) -> None:
         """Note that the body follows."""
         self._is_in_head = False
 
     def on_body(self, part: bytes) -> None:
-        """Take a part of the body."""
+        """Add a part of the body."""
         self._got_bytes += len(part)
         self._check(self._got_bytes)
         self._chunks.append(part)
 
     def on_message_complete(self) -> None:
-        """Make the answer; 100 Continue and its like only announce it."""
+        """Make the answer; a 1xx status, such as 100 Continue, only announces it."""
         status = self._parser.get_status_code()
         if status < 200:
             self._is_in_head = True
@@ -114,6 +114,6 @@ class Reader:
 
 
 def _refusal(error: Exception) -> OSError:
-    """Why the parser gave up: what was raised in one of its calls, or what it found itself."""
+    """Return why the parser gave up: an exception in a callback, or its own error."""
     cause = error.__context__
-    return cause if isinstance(cause, OSError) else BadAnswer(f"no HTTP/1.1 answer: {error}")
+    return cause if isinstance(cause, OSError) else BadAnswer(f"not an HTTP/1.1 answer: {error}")

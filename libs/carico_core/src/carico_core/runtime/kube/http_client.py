@@ -1,7 +1,7 @@
-"""Requests to one HTTP/1.1 server over connections that are kept: no more of HTTP than the Kubernetes API uses.
+"""Requests to one HTTP/1.1 server over persistent connections: only the part of HTTP that the Kubernetes API uses.
 
-For the thousands of small requests of a scheduler, of which each costs aiohttp several times the CPU that it costs
-here (ADR 41). Answers are httptools' to read; streams and proxies are aiohttp's.
+It exists for the thousands of small requests of a scheduler, each of which takes several times as much CPU in aiohttp
+(ADR 41). httptools parses the answers; streams and proxies go through aiohttp.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from typing import Any, cast
 
 from carico_core.runtime.kube import http_answer as answers
 
-# Go's server closes an idle connection after minutes, proxies and other servers sooner; aiohttp's client keeps 15 s.
+# Go's server closes an idle connection after minutes, proxies and other servers earlier; aiohttp's client after 15 s.
 KEPT_S = 15.0
-# A dead peer is noticed after KEEPALIVE_IDLE_S and 3 probes, also on a watch that says nothing for minutes.
+# A dead peer is detected after KEEPALIVE_IDLE_S and 3 probes, also on a watch without events for minutes.
 KEEPALIVE_IDLE_S = 15
 KEEPALIVE_INTERVAL_S = 5
 KEEPALIVE_PROBES = 3
-# May be sent again where a kept connection ends before any of an answer came (RFC 9110, 9.2.2).
+# Methods that may be retried if a persistent connection ends before any part of an answer (RFC 9110, 9.2.2).
 _IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
 _PLAIN = re.compile(r"[A-Za-z0-9/._~-]+")
 _PATH_SAFE = "/%:@!$&'()*+,;=~"
@@ -31,7 +31,7 @@ _PATH_SAFE = "/%:@!$&'()*+,;=~"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request, apart from what is true of all."""
+    """One request, without what all requests have in common."""
 
     method: str
     path: str
@@ -42,7 +42,7 @@ class Call:
 
     @property
     def name(self) -> str:
-        """The request in words."""
+        """The request, for messages."""
         return f"{self.method} {self.path}"
 
     @property
@@ -52,7 +52,7 @@ class Call:
 
 
 class Ended(OSError):
-    """The connection ended before the answer was whole. `is_clean`: before any of it came."""
+    """The connection ended before the answer was complete. `is_clean`: before any part of it arrived."""
 
     def __init__(self, why: str, *, is_clean: bool) -> None:
         self.is_clean = is_clean
@@ -74,7 +74,7 @@ class _Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     async def ask(self, request: bytes) -> answers.Answer:
-        """Return the answer. The connection is of no more use where this raises or is cancelled."""
+        """Return the answer. The connection is unusable if this raises or is cancelled."""
         if self._transport is None or self._transport.is_closing():
             raise Ended("the server closed the connection", is_clean=True)
         waiting: asyncio.Future[answers.Answer] = asyncio.get_running_loop().create_future()
@@ -98,13 +98,13 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
-        # uvloop's are no subclasses of it.
+        # uvloop's transports are no subclasses of it.
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Hand on the answer once it is whole."""
+        """Pass on the answer once it is complete."""
         if self._waiting is None or self._waiting.done():
-            # Not an answer: a server announces in this way that it is about to close.
+            # Not an answer: some servers announce like this that they are about to close.
             self.close()
             return
         try:
@@ -117,7 +117,7 @@ class _Connection(asyncio.Protocol):
             self._waiting.set_result(answer)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """End what waits."""
+        """Complete the waiting request."""
         self._transport = None
         if self._waiting is None or self._waiting.done():
             return
@@ -130,13 +130,13 @@ class _Connection(asyncio.Protocol):
 
 
 class Server:
-    """One server, and the connections to it that are kept."""
+    """One server, and the persistent connections to it."""
 
     def __init__(
         self, url: str, *, tls: ssl.SSLContext | None, server_hostname: str | None, headers: Mapping[str, str],
         connect_timeout_s: float, limit_bytes: int, configure: Callable[[socket.socket], None] = lambda _: None,
     ) -> None:  # fmt: skip
-        """`headers` go with every request; no body may be longer than `limit_bytes`.
+        """`headers` are sent with every request; `limit_bytes` is the maximum size of a body.
 
         `configure` is called with each new connection's socket.
         """
@@ -151,20 +151,20 @@ class Server:
         self._connect_timeout_s = connect_timeout_s
         self._limit_bytes = limit_bytes
         self._configure = configure
-        # Those that may take a request, the one used last at the end.
+        # Connections without a request, the last used one at the end.
         self._idle: list[_Connection] = []
         self._sweep_due: asyncio.TimerHandle | None = None
 
     @property
     def kept_count(self) -> int:
-        """Connections that wait for a request."""
+        """The number of idle connections."""
         return sum(each.is_open for each in self._idle)
 
     async def request(
         self, method: str, path: str, *, params: Mapping[str, str] | None, headers: Mapping[str, str], body: bytes,
         permit: Callable[[], None] | None = None,
     ) -> answers.Answer:  # fmt: skip
-        """Return the answer. Raises `OSError`, and what `permit` raises, which is called right before it is sent."""
+        """Return the answer. Raises `OSError`, and what `permit` raises, which is called right before sending."""
         request = self._encode(method, path, params, headers, body)
         while True:
             kept = self._take_kept()
@@ -184,7 +184,7 @@ class Server:
             return answer
 
     def close(self) -> None:
-        """End the kept connections."""
+        """Close the idle connections."""
         if self._sweep_due is not None:
             self._sweep_due.cancel()
         for connection in self._idle:
@@ -218,7 +218,7 @@ class Server:
             self._sweep_due = loop.call_later(KEPT_S, self._sweep, loop)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close what was idle for long, and repeat while anything is kept."""
+        """Close connections that were idle for long, and repeat while any is left."""
         before_s = loop.time() - KEPT_S
         for connection in self._idle:
             if connection.idle_since_s <= before_s:
@@ -239,20 +239,20 @@ class Server:
 
 
 def _header_lines(headers: Mapping[str, str]) -> str:
-    """Return the headers as they are sent. Raises `ValueError` for a value that would not be one line."""
+    """Return the headers as they are sent. Raises `ValueError` for a value with invalid characters."""
     for name, value in headers.items():
         if not (value.isprintable() and value.isascii()):
-            raise ValueError(f"{name}: got a value with characters that no header takes")
+            raise ValueError(f"{name}: got a value with characters that a header cannot contain")
     return "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
 
 
 def _is_plain(path: str) -> bool:
-    """Return whether nothing of a path needs quoting, as in all that names allow."""
+    """Return whether no character of a path needs quoting, as in all valid names."""
     return _PLAIN.fullmatch(path) is not None
 
 
 def create_socket(address: Any) -> socket.socket:
-    """Return a socket for an address as `getaddrinfo` gives it; what aiohttp calls a socket factory."""
+    """Return a socket for an address of `getaddrinfo`: a socket factory for aiohttp."""
     family, kind, protocol, _, _ = address
     connection = socket.socket(family=family, type=kind, proto=protocol)
     keep_alive(connection)
@@ -260,7 +260,7 @@ def create_socket(address: Any) -> socket.socket:
 
 
 def keep_alive(connection: socket.socket) -> None:
-    """Have the kernel probe a silent peer from now on."""
+    """Have the kernel probe a silent peer."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)

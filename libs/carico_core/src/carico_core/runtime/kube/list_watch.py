@@ -1,4 +1,4 @@
-"""List and watch of one collection for ever, as a stream of events that keeps a reader's copy right.
+"""List and watch one collection for ever, as a stream of events that keeps a reader's copy up to date.
 
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """
@@ -18,9 +18,9 @@ from carico_core.runtime.process import clock as clocks
 
 Object = paged_lists.Object
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
-# Comes first, and after each gap.
+# The first event, and the first after each gap.
 Listed = paged_lists.Listed
-# One line of a watch is one object, and etcd takes none above 1.5 MiB.
+# One line of a watch is one object, and etcd accepts at most 1.5 MiB.
 LINE_LIMIT_BYTES = 16 * 2**20
 
 
@@ -34,7 +34,7 @@ class Changed:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Away:
-    """The API does not answer; said once, and over with the next `Listed`."""
+    """The API does not answer; reported once, until the next `Listed`."""
 
     error: errors.CaricoError
 
@@ -44,11 +44,11 @@ MirrorEvent = Listed | Changed | Away
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Times of a mirror, in seconds."""
+    """Times of a list-watch, in seconds."""
 
     # The server ends a watch after this long (times 1 to 1.25, so that clients spread); client-go: 5 to 10 minutes.
     watch_s: float = 240.0
-    # What the client waits longer than that before it calls the connection dead.
+    # How much longer the client waits before it considers the connection dead.
     grace_s: float = 15.0
     list_timeout_s: float = paged_lists.TIMEOUT_S
     backoff_first_s: float = 0.1
@@ -56,31 +56,31 @@ class Options:
 
 
 DEFAULT_OPTIONS = Options()
-# A server that is stopped keeps its TCP connections alive, so nothing but the end of a watch at its time shows that the
-# very server that the watch is on still works, also where several share an address. A watch of 20 to 25 s that is 8 s
-# late, and a second one that does not start within 10 s, make 43 s until `Away`; client-go's HTTP/2 pings take 45 s.
-# Costs a request every 22 s for each collection, so for the few that decide by what they see, not for every agent.
+# A server that is stopped keeps its TCP connections alive. Only a watch that ends on time shows that its own server
+# still works, even if several servers share an address. A watch of 20 to 25 s that is 8 s late, and a second one that
+# does not start within 10 s, make 43 s until `Away`; client-go's HTTP/2 pings take 45 s. This costs a request every 22
+# s per collection, so it is for those that decide by what they see, not for every agent.
 FRESH_OPTIONS = Options(watch_s=20.0, grace_s=8.0)
 
 
 class Freshness:
-    """The age of a mirror: the time since the server that it watches sent anything, or ended a watch at its time."""
+    """The age of a copy: the time since the watched server sent anything, or ended a watch on time."""
 
     def __init__(self, clock: clocks.Clock) -> None:
         self._clock = clock
-        self._heard_s: float | None = None
+        self._answered_s: float | None = None
 
-    def note(self, heard_s: float | None = None) -> None:
-        """Note that the server answered, now or at `heard_s`."""
-        self._heard_s = self._clock.monotonic_s() if heard_s is None else heard_s
+    def note(self, answered_s: float | None = None) -> None:
+        """Note that the server answered, now or at `answered_s`."""
+        self._answered_s = self._clock.monotonic_s() if answered_s is None else answered_s
 
     def age_s(self) -> float | None:
-        """Seconds since the server last answered; None before the first list."""
-        return None if self._heard_s is None else self._clock.monotonic_s() - self._heard_s
+        """Return the seconds since the server last answered; None before the first list."""
+        return None if self._answered_s is None else self._clock.monotonic_s() - self._answered_s
 
 
 class Backoff:
-    """Waits that double from first to most, each times 0.5 to 1, until `reset`."""
+    """Waits that double from `first_s` to `most_s`, each times a random 0.5 to 1, until `reset`."""
 
     def __init__(self, *, first_s: float, most_s: float, rng: random.Random) -> None:
         self._first_s = first_s
@@ -103,14 +103,14 @@ async def mirror(
     api: paged_lists.Api, path: str, *, params: Mapping[str, str], clock: clocks.Clock, rng: random.Random,
     options: Options, read: paged_lists.Read | None = None, freshness: Freshness | None = None,
 ) -> AsyncGenerator[MirrorEvent, None]:  # fmt: skip
-    """`Listed`, then `Changed` for each change; never ends by itself.
+    """Yield `Listed`, then `Changed` for each change; never ends by itself.
 
-    A watch that ends, or breaks once, is resumed where it stood and the reader sees nothing of it. Where the API
-    stays away, `Away` is said once, and a new list follows when it is back: a server that restarted may have another
-    past, so nothing of the old one is relied on. 410 lists again. Events that the reader has seen are not repeated.
+    A watch that ends, or breaks once, is resumed at its position without an event. If the API stays away, `Away` is
+    yielded once, and a new list when it is back: a server that restarted may have another history, so the old one is
+    not relied on. After 410 it lists again. Events that the reader has seen are not repeated.
 
-    `read` is applied to each object of a list as it comes: see `kube.paged_lists.list_all`. `freshness` is kept up to
-    date with what the watched server sends.
+    `read` is applied to each object of a list as it arrives: see `kube.paged_lists.list_all`. `freshness` is updated
+    whenever the watched server sends something.
     """
     follower = _Follower(
         api, path, params=params, clock=clock, rng=rng, options=options, read=read,
@@ -126,7 +126,7 @@ async def mirror(
 
 
 class _Follower:
-    """The position of one mirror and the rules for moving on from each kind of end."""
+    """The position of one list-watch, and the rules for continuing after each kind of end."""
 
     def __init__(
         self,
@@ -154,9 +154,9 @@ class _Follower:
         self._away = False
 
     async def list_until_listed(self) -> AsyncGenerator[MirrorEvent, None]:
-        """One `Listed`, after one `Away` where the API does not answer."""
+        """Yield one `Listed`, after one `Away` if the API does not answer."""
         while True:
-            # A list shows what was true when its first page was asked for, or later.
+            # A list shows the state at the request of its first page, or later.
             started_s = self._clock.monotonic_s()
             try:
                 listed = await paged_lists.list_all(
@@ -175,7 +175,7 @@ class _Follower:
             return
 
     async def watch(self) -> AsyncGenerator[MirrorEvent, None]:
-        """Yield the events of one watch; afterwards `position` is where to go on, or None to list again."""
+        """Yield the events of one watch; afterwards `position` is where to continue, or None to list again."""
         started_s, before = self._clock.monotonic_s(), self.position
         broken: errors.CaricoError | None = None
         try:
@@ -187,7 +187,7 @@ class _Follower:
         except (errors.ApiError, errors.ApiUnavailable) as error:
             broken = error
         settled_s = min(self._options.backoff_most_s, self._options.watch_s / 2.0)
-        # That a server was silent for long is no sign that it works.
+        # A long silence does not show that a server works.
         is_silent = isinstance(broken, errors.ApiSilent)
         if self._clock.monotonic_s() - started_s > settled_s and not is_silent:
             self._backoff.reset()
@@ -196,11 +196,11 @@ class _Follower:
             self._broken = 0
         if broken is not None:
             self._broken += 1
-        # The first break is tried again silently: one of several servers went, or this one only restarts.
+        # After the first break it retries silently: one of several servers went away, or this one only restarts.
         if broken is not None and self._broken > 1:
             self.position, self._away = None, True
             yield Away(error=broken)
-        # Every round waits, so that a server which ends each watch at once is not asked in a busy loop.
+        # Every round waits, so that a server that ends each watch at once is not requested in a busy loop.
         await asyncio.sleep(self._backoff.next_s())
 
     async def _changes(self) -> AsyncGenerator[Changed, None]:
@@ -222,10 +222,10 @@ class _Follower:
         self._freshness.note()
 
     def _take(self, event: Object) -> Changed | None:
-        """Return the change to hand on; None for a bookmark or a repetition. Moves the position."""
+        """Return the change to pass on; None for a bookmark or a repetition. Moves the position."""
         kind, subject = event["type"], event["object"]
         version = str(subject["metadata"]["resourceVersion"])
-        # DELETED is never held back: some APIs give it the version of the object's last change.
+        # DELETED is always passed on: some APIs give it the version of the object's last change.
         repeated = kind != "DELETED" and _is_not_newer(version, self.position)
         if not _is_not_newer(version, self.position):
             self.position = version
@@ -236,7 +236,7 @@ class _Follower:
 
 
 async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Yield the non-empty lines of a stream of bytes; drop a last one without its end: it may be half an object."""
+    """Yield the non-empty lines of a stream of bytes; drop an incomplete last one, which may be half an object."""
     rest = b""
     async for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")
@@ -248,7 +248,7 @@ async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
 
 
 def decode_event(line: bytes, path: str) -> Object:
-    """Return the watch event of one line; an ERROR event is raised as `Gone` or `ApiUnavailable`."""
+    """Return the watch event of one line. Raises `Gone` or `ApiUnavailable` for an ERROR event."""
     try:
         event = orjson.loads(line)
         kind, subject = event["type"], event["object"]
@@ -270,7 +270,7 @@ def _error_of(status: Object, path: str) -> errors.CaricoError:
 
 
 def _is_not_newer(version: str, than: str | None) -> bool:
-    """Return whether both are numbers and `version` is not the larger; opaque versions are taken as they come."""
+    """Return whether both are numbers and `version` is not the larger; opaque versions count as newer."""
     if than is None or not (version.isdecimal() and than.isdecimal()):
         return False
     return int(version) <= int(than)

@@ -1,8 +1,8 @@
-"""A Kubernetes API in memory with the surface of `kube.KubeClient`, and faults on demand; for unit tests.
+"""A Kubernetes API in memory with the interface of `kube.KubeClient`, and faults on demand; for unit tests.
 
-It keeps what CARICO relies on: versions, selectors, watches with bookmarks and 410, Bindings with the UID as
-precondition, patches, optimistic locking. It has no defaults, no validation, no authorisation and no kubelet:
-a deleted Pod is gone at once. The embedded API of the local cluster is the one for people.
+It implements what CARICO relies on: versions, selectors, watches with bookmarks and 410, Bindings with the UID as
+precondition, patches, optimistic locking. It has no defaults, no validation, no authorization and no kubelet: a deleted
+Pod disappears at once. For people there is the embedded API of the local cluster.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from carico_core.runtime.kube import api_actions, list_watch, memory_objects, pa
 from carico_core.runtime.process import clock as clocks
 
 Object = dict[str, Any]
-# Mirrors of tests come back quickly.
+# Tests must not wait for retries.
 OPTIONS = list_watch.Options(watch_s=5.0, backoff_first_s=0.005, backoff_most_s=0.05)
 
 
 class MemoryKube:
-    """One in-memory API and client at once; give the same instance to every part under test."""
+    """An in-memory API and its client; pass the same instance to every part under test."""
 
     def __init__(self, *, clock: clocks.Clock | None = None) -> None:
         self._clock = clock or clocks.FakeClock()
@@ -32,19 +32,19 @@ class MemoryKube:
         self._breaks = 0
         self._away = False
         self.objects = memory_objects.Objects(clock=self._clock)
-        # Every request that arrived, "METHOD path", refused ones too.
+        # Every request that arrived, "METHOD path", including refused ones.
         self.requests: list[str] = []
         self.latency_s = 0.0
 
     # Faults.
 
     def go_away(self) -> None:
-        """End requests and running watches in `ApiUnavailable` until `come_back`."""
+        """Make requests and running watches raise `ApiUnavailable` until `come_back`."""
         self._away = True
         self.break_watches()
 
     def come_back(self) -> None:
-        """Answer again, with everything that was known before."""
+        """Answer again, with all objects."""
         self._away = False
 
     def break_watches(self) -> None:
@@ -53,15 +53,15 @@ class MemoryKube:
         self.objects.wake()
 
     def compact(self) -> None:
-        """Answer 410 to watches that resume from before now, and break running ones."""
+        """Answer 410 to watches from an earlier version, and break running ones."""
         self.objects.compacted = self.objects.version
         self.break_watches()
 
     def fail_next(self, error: errors.CaricoError, *, method: str = "", path: str = "") -> None:
-        """Have the next request of that method with `path` in its path raise `error` and change nothing."""
+        """Make the next request with that method, and `path` in its path, raise `error` and change nothing."""
         self._faults.append((method, path, error))
 
-    # The surface of KubeClient.
+    # The interface of KubeClient.
 
     async def request(
         self,
@@ -74,12 +74,12 @@ class MemoryKube:
         timeout_s: float = 10.0,
         permit: Callable[[], None] | None = None,
     ) -> Any:
-        """Return the decoded answer, as `KubeClient.request` gives it."""
+        """Return the decoded answer, as `KubeClient.request` does."""
         if permit is not None:
             permit()
         await self._arrive(method, path)
         target = _parse(path)
-        # Bytes and back: what a test does to its objects later must not reach the store.
+        # Encode and decode: later changes of a test's objects must not reach the store.
         sent: Any = orjson.loads(orjson.dumps(body))
         if target.subresource == "binding":
             return self._bind(target, sent, path)
@@ -112,7 +112,7 @@ class MemoryKube:
         *,
         idle_timeout_s: float | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the lines of a watch as they come; a list in one part."""
+        """Yield the lines of a watch as they arrive; a list in one part."""
         await self._arrive(method, path)
         target, asked = _parse(path), params or {}
         if "watch" not in asked:
@@ -137,7 +137,7 @@ class MemoryKube:
             except TimeoutError:
                 yield _line("BOOKMARK", {"metadata": {"resourceVersion": str(position)}})
                 return
-        raise errors.ApiUnavailable(f"{method} {path}: the connection broke off")
+        raise errors.ApiUnavailable(f"{method} {path}: the connection broke")
 
     def mirror(
         self,
@@ -148,7 +148,7 @@ class MemoryKube:
         read: paged_lists.Read | None = None,
         freshness: list_watch.Freshness | None = None,
     ) -> AsyncGenerator[list_watch.MirrorEvent, None]:
-        """List and watch for ever, by the same code as the real client's; a server in memory does not age."""
+        """List and watch for ever, with the real client's code; `freshness` is ignored."""
         return list_watch.mirror(
             self, path, params=params or {}, clock=self._clock, rng=self._rng, options=options, read=read
         )
@@ -157,11 +157,11 @@ class MemoryKube:
         """End running watches."""
         self.break_watches()
 
-    # Behind it.
+    # The implementation.
 
     async def _arrive(self, method: str, path: str) -> None:
         self.requests.append(f"{method} {path}")
-        # At least once round the loop, as any real request.
+        # At least one iteration of the event loop, as any real request.
         await asyncio.sleep(self.latency_s)
         if self._away:
             raise errors.ApiUnavailable(f"{method} {path}: the API is away")
@@ -199,7 +199,7 @@ class MemoryKube:
 
 
 class _Target:
-    """What a path names."""
+    """The parts of a path."""
 
     def __init__(self, plural: str, namespace: str, name: str, subresource: str) -> None:
         self.plural = plural

@@ -1,4 +1,4 @@
-"""Objects of the in-memory Kubernetes API: store, history and selectors, with the rules that clients rely on."""
+"""The objects of the in-memory Kubernetes API: store, history and selectors, with the rules that clients rely on."""
 
 import asyncio
 import copy
@@ -28,13 +28,13 @@ class Change:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Selector:
-    """What a list or watch asks for: a namespace (empty: all), and pairs that labels and fields must equal."""
+    """What a list or watch selects: a namespace (empty: all), and pairs that labels and fields must equal."""
 
     namespace: str
     pairs: tuple[tuple[tuple[str, ...], str, bool], ...]
 
     def matches(self, obj: Object) -> bool:
-        """Return whether the object is asked for."""
+        """Return whether the object is selected."""
         if self.namespace and obj["metadata"].get("namespace") != self.namespace:
             return False
         return all((_field(obj, path) == value) is equal for path, value, equal in self.pairs)
@@ -52,19 +52,19 @@ def parse_selector(namespace: str, params: Mapping[str, str]) -> Selector:
 
 
 class Objects:
-    """All objects by kind, one growing version, and the history that watches read."""
+    """All objects by kind, one increasing version, and the history that watches read."""
 
     def __init__(self, *, clock: clocks.Clock) -> None:
         self.version = 1
         self.history: list[Change] = []
-        # Watches from before this version are too old.
+        # Watches from an earlier version are too old.
         self.compacted = 0
         self.changed = asyncio.Event()
         self._clock = clock
         self._kinds: dict[str, dict[Key, Object]] = {}
 
     def all(self, plural: str, selector: Selector) -> list[Object]:
-        """Copies of the objects that a selector asks for, by namespace and name."""
+        """Return copies of the selected objects, sorted by namespace and name."""
         found = sorted(self._kinds.get(plural, {}).items())
         return [copy.deepcopy(obj) for _, obj in found if selector.matches(obj)]
 
@@ -85,7 +85,7 @@ class Objects:
         key = (metadata.get("namespace", ""), metadata["name"])
         if key in self._kinds.get(plural, {}):
             raise refusal(409, "AlreadyExists", f'{plural} "{key[1]}" already exists', request)
-        # What the caller brings is kept, so that a test can name its Pods' UIDs; a real API makes its own.
+        # Given values are kept, so that a test can choose its Pods' UIDs; a real API makes its own.
         metadata.setdefault("uid", str(uuid.uuid5(uuid.NAMESPACE_OID, f"{plural}{key}{self.version}")))
         metadata.setdefault("creationTimestamp", api_objects.format_instant(self._clock.wall_ns())[:19] + "Z")
         return self._write(plural, key, None, obj)
@@ -101,7 +101,7 @@ class Objects:
         return before if obj == before else self._write(plural, key, before, obj)
 
     def delete(self, plural: str, key: Key, preconditions: Mapping[str, str], request: str) -> Object:
-        """Return the object as it was last. Raises `NotFound` and `Conflict`."""
+        """Return the last state of the object. Raises `NotFound` and `Conflict`."""
         before = self.get(plural, key, request)
         for field, wanted in preconditions.items():
             if before["metadata"].get(field) != wanted:
@@ -110,7 +110,7 @@ class Objects:
         last = copy.deepcopy(before)
         last["metadata"]["resourceVersion"] = str(self.version)
         del self._kinds[plural][key]
-        self._tell(Change(version=self.version, plural=plural, before=last, after=None))
+        self._add(Change(version=self.version, plural=plural, before=last, after=None))
         return last
 
     def _write(self, plural: str, key: Key, before: Object | None, obj: Object) -> Object:
@@ -118,21 +118,21 @@ class Objects:
         obj["metadata"]["resourceVersion"] = str(self.version)
         stored = copy.deepcopy(obj)
         self._kinds.setdefault(plural, {})[key] = stored
-        self._tell(Change(version=self.version, plural=plural, before=before, after=stored))
+        self._add(Change(version=self.version, plural=plural, before=before, after=stored))
         return obj
 
-    def _tell(self, change: Change) -> None:
+    def _add(self, change: Change) -> None:
         self.history.append(change)
         self.wake()
 
     def wake(self) -> None:
-        """Have every watch look at the history again."""
+        """Make every watch read the history again."""
         self.changed.set()
         self.changed = asyncio.Event()
 
 
 def merge(target: Object, patch: Mapping[str, Any], *, by_type: bool) -> Object:
-    """`target` with a JSON merge patch in it; `by_type` merges lists of conditions by their type, as strategic does."""
+    """Return `target` with a JSON merge patch; `by_type`: merge conditions by type, as strategic merge patches do."""
     merged = dict(target)
     for name, value in patch.items():
         if value is None:

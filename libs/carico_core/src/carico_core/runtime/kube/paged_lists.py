@@ -1,4 +1,4 @@
-"""Lists of a collection of the API, of which no more is held at a time than a page.
+"""Lists of a collection of the API, of which only one page at a time is in memory.
 
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks
 """
@@ -17,24 +17,24 @@ Object = dict[str, Any]
 Read = Callable[[Object], Any]
 PAGE_LIMIT = 500
 TIMEOUT_S = 60.0
-# What may come without an object's end in it; as much as a whole answer may be.
+# Maximum size of the bytes without the end of an object; the same as of a whole answer.
 UNSPLIT_LIMIT_BYTES = 256 * 2**20
-# The first object's beginning, up to the colon after its first name.
+# The start of the first object, up to the colon after its first name.
 _FIRST = re.compile(rb'"items"\s*:\s*\[\s*(\{\s*"[^"\\]*"\s*:)')
-# What lies between two objects is looked for again this far back, as it may have come in two parts.
+# The bytes between two objects may arrive in two parts, so the search goes this far back.
 _LOOK_BACK_BYTES = 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """All objects there are: what is not among them is gone. Each is as `read` has made it."""
+    """All objects, each as `read` returned it. An object that is not among them does not exist."""
 
     objects: list[Any]
     resource_version: str
 
 
 class Api(Protocol):
-    """What a list needs of a client."""
+    """The part of a client that a list uses."""
 
     async def request(
         self, method: str, path: str, *, params: Mapping[str, str] | None = None, timeout_s: float = 10.0
@@ -52,10 +52,10 @@ class Api(Protocol):
 async def list_all(
     api: Api, path: str, *, params: Mapping[str, str], timeout_s: float = TIMEOUT_S, read: Read | None = None
 ) -> Listed:
-    """All objects of a collection, read in pages; where the pages' snapshot expires, out of one answer as it comes.
+    """Return all objects of a collection, in pages; if the pages' snapshot expires, from one streamed answer.
 
-    `read` is applied to each object as it is decoded: as the API shows them, 30,000 Pods at a time take half a
-    gigabyte, which a process does not give back to the last of it.
+    `read` is applied to each object once it is decoded: 30,000 Pods as the API sends them take half a gigabyte, which a
+    process does not return to the system completely.
     """
     try:
         return await _in_pages(api, path, {**params, "limit": str(PAGE_LIMIT)}, timeout_s, read)
@@ -71,7 +71,7 @@ async def _in_pages(api: Api, path: str, params: Mapping[str, str], timeout_s: f
         if not part.following:
             return Listed(objects=objects, resource_version=part.version)
         params = {**params, "continue": part.following}
-        # Or it is held until the next one is decoded.
+        # Otherwise it stays in memory until the next one is decoded.
         del part
 
 
@@ -89,7 +89,7 @@ async def _as_it_comes(api: Api, path: str, params: Mapping[str, str], timeout_s
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """An answer to a list. `following` is empty where it is the last."""
+    """One page of a list. `following` is empty for the last one."""
 
     objects: list[Object]
     version: str
@@ -99,7 +99,7 @@ class _Part:
 def _part(answer: Any, path: str) -> _Part:
     try:
         metadata = answer["metadata"]
-        # A collection that is empty may be null: Go's nil slice.
+        # An empty collection may be null: Go's nil slice.
         return _Part(
             objects=_checked(answer["items"] or [], path),
             version=str(metadata["resourceVersion"]),
@@ -110,7 +110,7 @@ def _part(answer: Any, path: str) -> _Part:
 
 
 def _checked(items: list[Any], path: str) -> list[Object]:
-    """Return the items, where they are objects with metadata; readers then need to ask no more."""
+    """Return the items if all are objects with metadata, so that readers need no further checks."""
     try:
         if all(isinstance(item["metadata"], dict) for item in items):
             return items
@@ -124,11 +124,11 @@ def _no_list(path: str) -> errors.ApiUnavailable:
 
 
 class Splitter:
-    """The objects of a list out of the bytes of one answer: `feed` each part, then `end`.
+    """Splits the bytes of one answer into the objects of a list: `feed` each part, then `end`.
 
-    An object follows another where a brace, a comma and the beginning of the first object stand. That may stand inside
-    one too; but no beginning of an object is itself one, so that what can be decoded up to there is the object. Where
-    a server writes its objects differently, they come all at the end.
+    An object ends where a brace, a comma and the start of the first object follow each other. The same bytes may be
+    inside an object; but the start of an object is never an object itself, so whatever can be decoded up to there is
+    the object. If a server writes its objects differently, they are all returned at the end.
     """
 
     def __init__(self) -> None:
@@ -138,7 +138,7 @@ class Splitter:
         self._between: re.Pattern[bytes] | None = None
 
     def feed(self, chunk: bytes) -> list[Any]:
-        """Return the objects whose end, and the next one's start, have come. Raises `ApiUnavailable`."""
+        """Return the objects whose end, and the start of the next one, have arrived. Raises `ApiUnavailable`."""
         self._rest += chunk
         if self._between is None and not self._begin():
             return []
@@ -156,7 +156,7 @@ class Splitter:
         return objects
 
     def end(self) -> Any:
-        """Return the list, with what was not given before; None where the answer is not whole."""
+        """Return the list with the objects that were not returned yet; None if the answer is incomplete."""
         try:
             return orjson.loads(self._head + self._rest)
         except orjson.JSONDecodeError:

@@ -1,4 +1,4 @@
-"""Metrics of a service's connection to the bus and of its requests to the API, of the same names in every service."""
+"""Metrics of a service's bus connection and API requests, with the same names in every service."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -8,12 +8,12 @@ from carico_core.runtime.observe import metrics as metric
 if TYPE_CHECKING:
     import prometheus_client
 
-# Around the API's own aim of 1 s for one object (Kubernetes' service levels, sig-scalability); requests end after 10 s.
+# Around the API's target of 1 s for one object (service level of sig-scalability); requests time out after 10 s.
 _SECONDS = (0.001, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0)
 
 
 class Bus(Protocol):
-    """What is read of the bus."""
+    """The part of the bus that is read."""
 
     @property
     def connected(self) -> bool: ...
@@ -23,20 +23,20 @@ class Bus(Protocol):
 
 
 class BusMetrics:
-    """`carico_bus_...`; before there is a bus it counts as not connected."""
+    """`carico_bus_...`; not connected until `watch` is called."""
 
     def __init__(self, metrics: metric.Metrics) -> None:
         self._bus: Bus | None = None
         metrics.reading("bus_connected", "1 while messages can be sent to NATS", self._connected, shared=True)
         for name, meaning, labels, read in (
-            ("bus_messages", "messages over the connection to NATS", ("direction",), self._messages),
+            ("bus_messages", "messages on the connection to NATS", ("direction",), self._messages),
             ("bus_bytes", "bytes of those messages", ("direction",), self._bytes),
             ("bus_reconnects", "reconnects to NATS", (), self._reconnects),
         ):
             metrics.reading(name, meaning, read, labels=labels, kind=metric.Kind.COUNTER, shared=True)
 
     def watch(self, bus: Bus) -> None:
-        """From now on `bus` is read."""
+        """Read `bus` from now on."""
         self._bus = bus
 
     def _connected(self) -> metric.Readings:
@@ -57,18 +57,18 @@ class BusMetrics:
 
 
 class KubeMetrics:
-    """`carico_kube_...`; `asked` is what `kube.connect` tells of each request."""
+    """`carico_kube_...`; pass `asked` to `kube.connect` as the observer of requests."""
 
     def __init__(self, metrics: metric.Metrics) -> None:
         self._requests = metrics.counter(
-            "kube_requests", "requests to the Kubernetes API; WATCH: one that began; code none: no answer came",
+            "kube_requests", "requests to the Kubernetes API; WATCH: watches that started; code none: no answer",
             ("verb", "code"), shared=True,
         )  # fmt: skip
         self._request_s = metrics.histogram(
-            "kube_request_seconds", "time until the Kubernetes API had answered, waits for a turn apart",
+            "kube_request_seconds", "time until the Kubernetes API answered, not counting waits for a slot",
             buckets=_SECONDS, labels=("verb",), shared=True,
         )  # fmt: skip
-        # Looking up labels costs more than counting, and a scheduler sends thousands of requests a second.
+        # Looking up labels takes longer than counting, and a scheduler sends thousands of requests per second.
         self._counters: dict[tuple[str, str], prometheus_client.Counter] = {}
         self._histograms: dict[str, prometheus_client.Histogram] = {}
 

@@ -1,6 +1,6 @@
 """A small HTTP server for /healthz, /readyz and /metrics.
 
-On asyncio streams and not on aiohttp: every agent of the fleet carries it, and aiohttp costs 9 MB a process.
+It uses asyncio streams and not aiohttp, which takes 9 MB per process: every agent contains this server.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from carico_core.domain import errors
 from carico_core.runtime.observe import logs
 from carico_core.runtime.observe import metrics as metric
 
-# A probe sends one short GET; who sends more, or nothing, is cut off.
+# A probe sends one short GET. A client that sends more, or nothing, is disconnected.
 REQUEST_LIMIT_BYTES = 8192
 REQUEST_TIMEOUT_S = 5.0
 OFF = -1
@@ -24,9 +24,9 @@ _REASONS = {
 
 
 class Health:
-    """Named checks: None is well, a text says why not. `checks` make it ready, `alive` keep it from a restart.
+    """Named checks, which return None or the reason of a failure: `checks` of readiness, `alive` of liveness.
 
-    `notes` are facts for people, shown with the verdict of readiness.
+    `notes` are facts for people, shown by /readyz.
     """
 
     def __init__(
@@ -41,25 +41,25 @@ class Health:
         self._notes = dict(notes or {})
 
     def not_ready(self) -> dict[str, str]:
-        """Return what keeps the service from being ready: check -> why."""
+        """Return the failing readiness checks: check -> reason."""
         return _failing(self._checks)
 
     def notes(self) -> dict[str, str]:
-        """Facts for people: name -> what is so."""
-        return {name: say() for name, say in self._notes.items()}
+        """Return facts for people: name -> text."""
+        return {name: note() for name, note in self._notes.items()}
 
     def not_alive(self) -> dict[str, str]:
-        """Return what a restart should fix: check -> why."""
+        """Return the failing liveness checks, which a restart should fix: check -> reason."""
         return _failing(self._alive)
 
     def readings(self) -> metric.Readings:
-        """Return each check with 1 where it fails, for a gauge."""
+        """Return each check with 1 if it fails, for a gauge."""
         failing = {**self.not_ready(), **self.not_alive()}
         return [((name,), float(name in failing)) for name in (*self._checks, *self._alive)]
 
 
 class Connections:
-    """The connections that a small server of ours has open: it ends them with itself."""
+    """The open connections of a small server, which are closed with it."""
 
     def __init__(self) -> None:
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
@@ -69,7 +69,7 @@ class Connections:
 
     @contextlib.contextmanager
     def kept(self, writer: asyncio.StreamWriter) -> Iterator[None]:
-        """One more for as long as the block runs, in the task that `asyncio.start_server` made for it; then closed."""
+        """Register the connection of the current task (made by `asyncio.start_server`) in the block, then close it."""
         task: asyncio.Task[None] | None = asyncio.current_task()
         assert task is not None
         self._open[task] = writer
@@ -81,10 +81,10 @@ class Connections:
                 writer.close()
 
     async def end(self) -> None:
-        """End all connections: browsers and probes open some without sending a request.
+        """Close all connections: browsers and probes open some without sending a request.
 
-        `Server.wait_closed` would wait for them from Python 3.12 on: for as long as a request may take, and for ever
-        where a stopped client does not take its answer. Cancelled, each would be a traceback in 3.11.
+        From Python 3.12 on, `Server.wait_closed` would wait for them: as long as a request may take, and for ever if a
+        stopped client does not read its answer. In 3.11, cancelling each would log a traceback.
         """
         tasks = list(self._open)
         for writer in self._open.values():
@@ -105,7 +105,7 @@ class Server:
         self.port = port
 
     async def close(self) -> None:
-        """Free the port and end all connections."""
+        """Free the port and close all connections."""
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
@@ -115,9 +115,9 @@ class Server:
 
 
 async def serve(health: Health, metrics: metric.Metrics, *, host: str, port: int) -> Server:
-    """Return a running server; `port` 0 takes a free one (see `.port`), -1 serves nothing.
+    """Return a running server; `port` 0: a free one (see `.port`), -1: no server.
 
-    Adds to `metrics` what every service has (`watched`). Raises `EnvironmentUnfit` where the address cannot be used.
+    Adds the metrics that every service has (`watched`). Raises `EnvironmentUnfit` if the address cannot be used.
     """
     open_now = Connections()
     if port == OFF:
@@ -139,7 +139,7 @@ async def serve(health: Health, metrics: metric.Metrics, *, host: str, port: int
 
 
 def watched(health: Health, metrics: metric.Metrics) -> metric.LoopWatch:
-    """Return what feeds the lag of the event loop, declared in `metrics` with the checks of `health`."""
+    """Declare the metrics of failing checks and of the event loop's lag, and return what measures the lag."""
     metrics.reading(
         "check_failing", "1 for each check of /readyz and /healthz that fails", health.readings, labels=("check",),
         shared=True,
@@ -156,9 +156,9 @@ async def _exchange(
             try:
                 status, content_type, body = _answer(head, health, metrics)
             except Exception:
-                # A check or a gauge at fault: each request would leave its connection open, until no file is left.
+                # A check or a gauge failed. Without this, each request would leave its connection open.
                 logs.get("health").exception("request failed")
-                status, content_type, body = 500, "text/plain", b"the service failed: its log says why\n"
+                status, content_type, body = 500, "text/plain", b"the service failed: see its log\n"
             writer.write(
                 f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {content_type}\r\n"
                 f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
@@ -184,8 +184,8 @@ def _answer(head: bytes, health: Health, metrics: metric.Metrics) -> tuple[int, 
 
 
 def _verdict(failing: Mapping[str, str], notes: Mapping[str, str] | None = None) -> tuple[int, str, bytes]:
-    said = "".join(f"{name}: {text}\n" for name, text in (*failing.items(), *(notes or {}).items()))
-    return (503, "text/plain", said.encode()) if failing else (200, "text/plain", f"ok\n{said}".encode())
+    lines = "".join(f"{name}: {text}\n" for name, text in (*failing.items(), *(notes or {}).items()))
+    return (503, "text/plain", lines.encode()) if failing else (200, "text/plain", f"ok\n{lines}".encode())
 
 
 def _failing(checks: Mapping[str, Check]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Hashable, MutableMapping
 from typing import IO, Any, cast
 
 import orjson
@@ -15,14 +15,14 @@ with memory_use.hidden("rich", "better_exceptions", "greenlet"):
 
 Log = structlog.typing.FilteringBoundLogger
 
-# Keys that a RateLimited remembers: a flood of made-up node names must not grow it for ever.
+# Keys that a RateLimited remembers: a flood of invented node names must not grow it without limit.
 RATE_LIMIT_KEYS = 4096
 
 
 def setup(*, service: str, json: bool | None = None, level: str = "info", stream: IO[str] | None = None) -> None:
-    """Have loggers of this process, and those of libraries, write to stderr from now on.
+    """Have the loggers of this process, including those of libraries, write to stderr from now on.
 
-    `json` None: JSON unless stderr is a terminal. Raises `ValueError` where the level is not known.
+    `json` None: JSON unless stderr is a terminal. Raises `ValueError` if the level is unknown.
     """
     numeric = logging.getLevelNamesMapping().get(level.upper())
     if numeric is None:
@@ -43,43 +43,46 @@ def setup(*, service: str, json: bool | None = None, level: str = "info", stream
     )
     root = logging.getLogger()
     root.handlers[:] = [_Bridge()]
-    # Libraries say at info what only their authors need.
+    # What libraries log at info is of use to their authors only.
     root.setLevel(max(numeric, logging.WARNING))
 
 
 def get(name: str, **fields: Any) -> Log:
-    """Return a logger whose lines carry `logger=name` and `fields`; `bind()` adds more."""
+    """Return a logger whose lines contain `logger=name` and `fields`; `bind()` adds more."""
     return cast(Log, structlog.get_logger(log_name=name, **fields))
 
 
 class RateLimited:
-    """Warnings about things that others cause: each key at most once in `every_s`, with how many were left out."""
+    """Warnings that others can cause: each key at most once in `every_s`, with the number of suppressed ones.
+
+    Only the hash of a key is kept, since others choose how long a key is.
+    """
 
     def __init__(self, log: Log, *, clock: clocks.Clock, every_s: float = 60.0) -> None:
         self._log = log
         self._clock = clock
         self._every_s = every_s
-        self._said: dict[Any, tuple[float, int]] = {}
+        self._logged: dict[int, tuple[float, int]] = {}
 
-    def warning(self, key: Any, event: str, **fields: Any) -> None:
+    def warning(self, key: Hashable, event: str, **fields: Any) -> None:
         """Log `event` unless the same key was logged within `every_s`."""
-        now_s = self._clock.monotonic_s()
-        last_s, left_out = self._said.get(key, (-self._every_s, 0))
+        now_s, known = self._clock.monotonic_s(), hash(key)
+        last_s, left_out = self._logged.get(known, (-self._every_s, 0))
         if now_s - last_s < self._every_s:
-            self._said[key] = (last_s, left_out + 1)
+            self._logged[known] = (last_s, left_out + 1)
             return
-        # Newest last, so that the key dropped is the one said longest ago.
-        self._said.pop(key, None)
-        self._said[key] = (now_s, 0)
-        if len(self._said) > RATE_LIMIT_KEYS:
-            del self._said[next(iter(self._said))]
+        # Newest last, so that the least recently logged key is evicted.
+        self._logged.pop(known, None)
+        self._logged[known] = (now_s, 0)
+        if len(self._logged) > RATE_LIMIT_KEYS:
+            del self._logged[next(iter(self._logged))]
         if left_out:
             fields["left_out"] = left_out
         self._log.warning(event, **fields)
 
 
 class _Writer:
-    """A structlog sink. A reader of stderr that went away must not end a service: what cannot be written is lost."""
+    """A structlog sink. A closed stderr must not end a service: what cannot be written is lost."""
 
     def __init__(self, out: IO[str]) -> None:
         self._out = out
@@ -95,7 +98,7 @@ class _Writer:
 
 
 class _Bridge(logging.Handler):
-    """Records of the standard library's loggers, as our own lines."""
+    """Writes records of the standard library's loggers as our own lines."""
 
     def emit(self, record: logging.LogRecord) -> None:
         exc_info = record.exc_info if record.exc_info and record.exc_info[0] else None
@@ -103,7 +106,7 @@ class _Bridge(logging.Handler):
 
 
 def _named(_: Any, __: str, event: MutableMapping[str, Any]) -> dict[str, Any]:
-    # get_logger() keeps `logger` for itself, so the name travels as `log_name`.
+    # get_logger() reserves `logger`, so the name is passed as `log_name`.
     return {"logger": event.pop("log_name", ""), **event}
 
 

@@ -1,4 +1,4 @@
-"""Prometheus metrics of one process: `carico_<service>_...`, and `carico_...` for what every service has."""
+"""Prometheus metrics of one process: `carico_<service>_...`, and `carico_...` for those of every service."""
 
 import asyncio
 import dataclasses
@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable, Sequence
 
 from carico_core.runtime.process import memory_use
 
-# Its own servers, and its client of a push gateway: 1.2 MB that `health` does without.
+# prometheus_client's own servers and its push gateway client take 1.2 MB, and `health` does not need them.
 with memory_use.left_out("gzip", "http.server", "urllib.error", "urllib.request", "wsgiref.simple_server"):
     import prometheus_client
     from prometheus_client import exposition, metrics_core, process_collector, registry
 
 CONTENT_TYPE = exposition.CONTENT_TYPE_LATEST
-# Often enough to meet a stall of a second between two scrapes, seldom enough to cost nothing.
-LOOK_EVERY_S = 1.0
+# Often enough to notice a stall of a second between two scrapes, rarely enough to cost nothing.
+MEASURE_EVERY_S = 1.0
 BUCKETS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
 
 class Kind(enum.StrEnum):
-    """What a metric is to Prometheus."""
+    """The type of a metric in Prometheus."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -28,7 +28,7 @@ class Kind(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """One metric as people see it; `name` as it stands in queries (a histogram's without its endings)."""
+    """One metric in the documentation; `name` as in queries (a histogram's without its suffixes)."""
 
     name: str
     kind: Kind
@@ -42,11 +42,11 @@ Readings = Iterable[tuple[tuple[str, ...], float]]
 
 
 class Metrics:
-    """A registry of its own: two services in one process, or two tests, do not meet in a global one."""
+    """The metrics of one service, in a registry of its own: services and tests in one process do not share one."""
 
     def __init__(self, service: str) -> None:
         self._prefix = f"carico_{service.replace('-', '_')}_"
-        # When each series was made: a third of the text, for the sake of resets that Prometheus sees by itself.
+        # Creation times of series are a third of the text, and Prometheus detects resets without them.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the package leaves it without
         self.registry = registry.CollectorRegistry(auto_describe=True)
         process_collector.ProcessCollector(registry=self.registry)
@@ -55,13 +55,13 @@ class Metrics:
 
     @property
     def declared(self) -> tuple[Declared, ...]:
-        """Every metric of this registry, in the order of declaration; those of the process itself apart."""
+        """Every metric of this registry in the order of declaration, except those of the process itself."""
         return tuple(self._declared.values())
 
     def counter(
         self, name: str, meaning: str, labels: Sequence[str] = (), *, shared: bool = False
     ) -> prometheus_client.Counter:  # fmt: skip
-        """Return a counter; Prometheus adds `_total` to its name. `shared`: of the same name in every service."""
+        """Return a counter; Prometheus adds `_total` to its name. `shared`: with the same name in every service."""
         full = ("carico_" if shared else self._prefix) + name
         self._declare(f"{full}_total", Kind.COUNTER, meaning, labels)
         return prometheus_client.Counter(full, meaning, labels, registry=self.registry)
@@ -75,7 +75,7 @@ class Metrics:
     def histogram(
         self, name: str, meaning: str, *, buckets: Sequence[float], labels: Sequence[str] = (), shared: bool = False
     ) -> prometheus_client.Histogram:
-        """Return a histogram with the upper bounds of its buckets. `shared`: of the same name in every service."""
+        """Return a histogram; `buckets` are upper bounds. `shared`: with the same name in every service."""
         full = ("carico_" if shared else self._prefix) + name
         self._declare(full, Kind.HISTOGRAM, meaning, labels, buckets)
         return prometheus_client.Histogram(full, meaning, labels, buckets=tuple(buckets), registry=self.registry)
@@ -84,9 +84,9 @@ class Metrics:
         self, name: str, meaning: str, read: Callable[[], Readings], *,
         labels: Sequence[str] = (), kind: Kind = Kind.GAUGE, shared: bool = False,
     ) -> None:  # fmt: skip
-        """Declare what is asked for at each scrape, and costs nothing between two. `shared` as for histograms.
+        """Declare a metric that is read at each scrape, and costs nothing in between. `shared` as for histograms.
 
-        A reading of the same name is replaced: its source may be replaced, as a server is.
+        It replaces a reading with the same name, because its source may have been replaced, as a server is.
         """
         full = ("carico_" if shared else self._prefix) + name
         self._declare(full + ("_total" if kind is Kind.COUNTER else ""), kind, meaning, labels)
@@ -98,7 +98,7 @@ class Metrics:
         self._readings[full] = found
 
     def value(self, name: str, labels: dict[str, str] | None = None) -> float | None:
-        """Return the current value of a sample by its name without prefix; None: not known."""
+        """Return the current value of a sample by its name without prefix; None if it is unknown."""
         return self.registry.get_sample_value(self._prefix + name, labels or {})
 
     def render(self) -> bytes:
@@ -114,7 +114,7 @@ class Metrics:
 
 
 class _Reading(registry.Collector):
-    """A metric whose series are asked for at each scrape."""
+    """A metric whose series are read at each scrape."""
 
     def __init__(
         self, name: str, meaning: str, read: Callable[[], Readings], *, labels: tuple[str, ...], kind: Kind
@@ -126,11 +126,11 @@ class _Reading(registry.Collector):
         self._kind = kind
 
     def describe(self) -> Iterable[metrics_core.Metric]:
-        """Return the family without series, so that nothing is read at the registration."""
+        """Return the family without series, so that registration reads nothing."""
         return [self._family()]
 
     def collect(self) -> Iterable[metrics_core.Metric]:
-        """Return the family as it stands now."""
+        """Return the family with its current values."""
         found = self._family()
         for labels, value in self._read():
             found.add_metric(labels, value)
@@ -142,11 +142,11 @@ class _Reading(registry.Collector):
 
 
 class LoopWatch:
-    """Feeds `carico_loop_lag_seconds`."""
+    """Measures `carico_loop_lag_seconds`."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._lag_s = metrics.histogram(
-            "loop_lag_seconds", "how much later than asked for the event loop woke a task", buckets=BUCKETS_S,
+            "loop_lag_seconds", "how late the event loop woke a sleeping task", buckets=BUCKETS_S,
             shared=True,
         )  # fmt: skip
 
@@ -154,6 +154,6 @@ class LoopWatch:
         """Measure the lag once a second until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
-            due_s = loop.time() + LOOK_EVERY_S
-            await asyncio.sleep(LOOK_EVERY_S)
+            due_s = loop.time() + MEASURE_EVERY_S
+            await asyncio.sleep(MEASURE_EVERY_S)
             self._lag_s.observe(max(loop.time() - due_s, 0.0))

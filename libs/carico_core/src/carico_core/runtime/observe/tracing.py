@@ -1,8 +1,8 @@
-"""OpenTelemetry traces of Pods, one trace a Pod; off unless a collector is named. The only importer of `opentelemetry`.
+"""OpenTelemetry traces, one per Pod; off unless a collector is configured. The only importer of `opentelemetry`.
 
-The trace's ID is the Pod's UID, as both are 128 random bits, and the ID of the trace's root span follows from it. So
-every process that knows a UID adds its spans to the same trace, and no context has to travel with the Pod: the API,
-the kubelet and the container runtime, which are between the scheduler and the agent, pass none on (ADR 38).
+The trace's ID is the Pod's UID, since both are 128 random bits, and the ID of the trace's root span follows from it. So
+every process that knows a UID adds its spans to the same trace without a context. Between scheduler and agent, the API,
+the kubelet and the container runtime would not propagate one (ADR 38).
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext
 
 PATH = "/v1/traces"
-# What a stop waits for spans to go out.
+# How long a stop waits until spans are sent.
 CLOSE_WITHIN_S = 2.0
 EXPORT_WITHIN_S = 5.0
 Attributes = Mapping[str, str | int | float | bool]
@@ -29,9 +29,9 @@ Attributes = Mapping[str, str | int | float | bool]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step of a Pod's way, begun and ended on the clock of this process (monotonic seconds).
+    """One step of a Pod, with start and end on the clock of this process (monotonic seconds).
 
-    failure: why it came to nothing. is_root: the whole way, of which all other steps are parts.
+    failure: why the step failed. is_root: the whole trace, of which all other steps are parts.
     """
 
     name: str
@@ -44,12 +44,12 @@ class Step:
 
 
 class Tracer:
-    """Takes in steps that are over, and hands them on as spans; sending goes on in a thread of its own."""
+    """Turns completed steps into spans, which a separate thread sends."""
 
     def __init__(
         self, processor: "SpanProcessor", *, service: str, attributes: Attributes, clock: clocks.Clock, share: float
     ) -> None:
-        """`attributes`: what is true of all its spans. `share`: of all Pods, 0 to 1, the part that is followed."""
+        """`attributes`: of all its spans. `share`: share of all Pods that is traced, 0 to 1."""
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
@@ -58,11 +58,11 @@ class Tracer:
         self._share = share
         self._resource = Resource.create({"service.name": service, "service.namespace": "carico", **attributes})
         self._scope = InstrumentationScope("carico")
-        # The wall's clock less the monotonic one.
+        # The wall clock minus the monotonic one.
         self._offset_ns = clock.wall_ns() - _ns(clock.monotonic_s())
 
     def follows(self, uid: str) -> bool:
-        """True for the Pods that are traced: the same ones in every service of the same share."""
+        """Return True for Pods that are traced: the same ones in every service with the same share."""
         return root_id(uid) < self._share * 2.0**64
 
     def add(self, step: Step) -> None:
@@ -71,7 +71,7 @@ class Tracer:
             self._processor.on_end(self._span(step))
 
     def close(self) -> None:
-        """Send what waits, or give it up. Blocks."""
+        """Send queued spans, or discard them after a while. Blocks."""
         self._processor.force_flush(int(CLOSE_WITHIN_S * 1e3))
         self._processor.shutdown()
 
@@ -96,8 +96,9 @@ class Tracer:
         )
 
     def _wall_ns(self, at_s: float) -> int:
-        # A process that is passed over between the two clocks would say milliseconds too little, and a step would seem
-        # to begin before the one that it follows. So what is kept moves only as far as a reading proves it has to.
+        # If the process is preempted between reading the two clocks, the offset is wrong by milliseconds, and a step
+        # would seem to start before the one that it follows. So the offset changes only as far as a reading proves
+        # necessary.
         before_ns = _ns(self._clock.monotonic_s())
         wall_ns = self._clock.wall_ns()
         after_ns = _ns(self._clock.monotonic_s())
@@ -116,9 +117,9 @@ def check(url: str) -> None:
 
 
 def open_tracer(url: str, *, service: str, attributes: Attributes, clock: clocks.Clock, share: float) -> Tracer | None:
-    """Return what sends to the collector at `url` (OTLP over HTTP); None where that is empty.
+    """Return a tracer that sends to the collector at `url` (OTLP over HTTP); None if that is empty.
 
-    Raises `EnvironmentUnfit` where the packages are not installed.
+    Raises `EnvironmentUnfit` if the packages are not installed.
     """
     if not url:
         return None
@@ -130,7 +131,7 @@ def open_tracer(url: str, *, service: str, attributes: Attributes, clock: clocks
 
 
 def trace_id(uid: str) -> int:
-    """Return the ID of a Pod's trace, 128 bits: its UID, or where that is no UUID (static Pods) what is made of it.
+    """Return the ID of a Pod's trace, 128 bits: its UID, or a hash of it if it is no UUID (static Pods).
 
     >>> f"{trace_id('0e7f3c1a-0000-4000-8000-000000000001'):032x}"
     '0e7f3c1a000040008000000000000001'
@@ -143,12 +144,12 @@ def trace_id(uid: str) -> int:
 
 
 def root_id(uid: str) -> int:
-    """Return the ID of the root span of a Pod's trace, 64 bits, spread evenly."""
+    """Return the ID of the root span of a Pod's trace, 64 uniformly distributed bits."""
     return _id_of(uid)
 
 
 class _Exporter:
-    """An exporter that says once a minute that it could not send; its own lines would be three for each batch."""
+    """An exporter that logs a failure once a minute; the wrapped one would log three lines per batch."""
 
     def __init__(self, inner: Any, *, clock: clocks.Clock, url: str) -> None:
         self._inner = inner
@@ -157,7 +158,7 @@ class _Exporter:
         logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
 
     def export(self, spans: Sequence["ReadableSpan"]) -> Any:
-        """Return what the exporter says."""
+        """Send the spans and return the exporter's result."""
         result = self._inner.export(spans)
         if result.name != "SUCCESS":
             self._limited.warning("lost", "spans not sent", collector=self._url, spans=len(spans))
@@ -192,7 +193,7 @@ def _context(uid: str, span_id: int) -> "SpanContext":
 
 
 def _id_of(text: str) -> int:
-    # Zero is no valid ID.
+    # Zero is not a valid ID.
     return int.from_bytes(_digest(text)[:8], "big") or 1
 
 

@@ -4,7 +4,7 @@ import secrets
 import time
 from typing import Protocol
 
-# The low bits of a boot id that are random: two starts within 65 us of each other still differ.
+# Number of random low bits in a boot id: two starts within 65 us of each other still differ.
 BOOT_RANDOM_BITS = 16
 
 
@@ -22,30 +22,30 @@ class SystemClock:
     __slots__ = ()
 
     def monotonic_s(self) -> float:
-        """Seconds that never go backwards, from an arbitrary start."""
+        """Return seconds since an arbitrary start; they never decrease."""
         return time.monotonic()
 
     def wall_ns(self) -> int:
-        """Unix time in nanoseconds; may jump."""
+        """Return Unix time in nanoseconds; it may jump."""
         return time.time_ns()
 
 
 class BootClock(SystemClock):
-    """The machine's clocks; its monotonic time goes on while the machine is suspended.
+    """The machine's clocks; the monotonic time continues while the machine is suspended.
 
-    CLOCK_MONOTONIC stands still then, so that a scheduler that wakes up after an hour would still take itself for the
-    leader, and what its nodes said an hour ago for fresh. (https://man7.org/linux/man-pages/man2/clock_gettime.2.html)
+    CLOCK_MONOTONIC stops during suspension: a scheduler that wakes up after an hour would still consider itself the
+    leader, and its nodes' messages fresh. (https://man7.org/linux/man-pages/man2/clock_gettime.2.html)
     """
 
     __slots__ = ()
 
     def monotonic_s(self) -> float:
-        """Seconds since the machine was started, suspended ones included."""
+        """Return the seconds since the machine was booted, including suspension."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class FakeClock:
-    """A clock that stands still until `advance`; both times move together.
+    """A clock that only moves by `advance`; both times move together.
 
     >>> clock = FakeClock()
     >>> clock.advance(1.5)
@@ -60,26 +60,26 @@ class FakeClock:
         self._wall_offset_ns = wall_ns - self._monotonic_ns
 
     def monotonic_s(self) -> float:
-        """Seconds since the start it was given."""
+        """Return the seconds since the given start."""
         return self._monotonic_ns / 1e9
 
     def wall_ns(self) -> int:
-        """Unix time in nanoseconds."""
+        """Return Unix time in nanoseconds."""
         return self._monotonic_ns + self._wall_offset_ns
 
     def advance(self, seconds: float) -> None:
-        """Move both clocks forward. Raises `ValueError` where `seconds` is negative."""
+        """Move both clocks forward. Raises `ValueError` if `seconds` is negative."""
         if seconds < 0:
             raise ValueError(f"got {seconds} s, expected 0 or more: monotonic time does not go backwards")
         self._monotonic_ns += round(seconds * 1e9)
 
     def step_wall(self, seconds: float) -> None:
-        """Move the wall clock alone, as when a machine's time is set."""
+        """Move only the wall clock, as when the time of a machine is set."""
         self._wall_offset_ns += round(seconds * 1e9)
 
 
 def boot_id(clock: Clock) -> str:
-    """16 hex digits that sort by start time: the start in ns, its low 16 bits random.
+    """Return 16 hex digits that sort by start time: the start in ns, with 16 random low bits.
 
     >>> boot_id(FakeClock(wall_ns=0x17979CFE362A0000))[:12]
     '17979cfe362a'

@@ -1,4 +1,4 @@
-"""What keeps a process small and quick: modules left out, memory given back, the garbage collector run seldom."""
+"""Keep processes small and fast: do not load unused modules, return free memory, run the garbage collector rarely."""
 
 import contextlib
 import ctypes
@@ -8,18 +8,18 @@ import sys
 import types
 from collections.abc import Iterator
 
-# By default it looks once there are 700 objects more. What our services take in makes no cycles and is freed by its
-# counts; with 100,000 Pods known, looking through them for nothing took a fifth of the time of a scheduler's intake,
-# and 10 to 20 % of that of an aggregator that takes in all it can (bench/scheduler.py, bench/aggregator.py).
+# By default the collector runs after 700 new objects. Our services' data has no cycles and is freed by reference
+# counts. With 100,000 Pods, searching it in vain took a fifth of a scheduler's intake time, and 10 to 20 % of a
+# saturated aggregator's (bench/scheduler.py, bench/aggregator.py).
 _THRESHOLDS = (50_000, 50, 100)
 
 
 @contextlib.contextmanager
 def hidden(*modules: str) -> Iterator[None]:
-    """Make `modules` look as if they were not installed, within the block.
+    """Make `modules` appear not to be installed, within the block.
 
-    structlog loads rich (5.5 MB) and greenlet (.2 MB), nats-py loads aiohttp (9 MB), when they can be found, without a
-    way to say no. A module that is loaded already stays visible.
+    If they are installed, structlog always loads rich (5.5 MB) and greenlet (.2 MB), and nats-py loads aiohttp (9 MB).
+    A module that is already loaded stays visible.
     """
     absent = [module for module in modules if module not in sys.modules]
     # None in sys.modules makes an import raise ModuleNotFoundError: https://docs.python.org/3/reference/import.html
@@ -35,8 +35,8 @@ def hidden(*modules: str) -> Iterator[None]:
 def hidden_from_nats() -> Iterator[None]:
     """Keep nats-py from loading aiohttp (9 MB) and importlib.metadata, within the block.
 
-    It asks the latter for its own version alone: .8 MB, 1.9 where nothing else brings email and zipfile. What it says
-    to servers then is the version that `installed_version` finds.
+    It uses the latter only for its own version, at .8 MB (1.9 if nothing else loads email and zipfile). Instead,
+    `installed_version` finds the version that it reports to servers.
     """
     with hidden("aiohttp", "importlib.metadata"):
         yield
@@ -44,10 +44,9 @@ def hidden_from_nats() -> Iterator[None]:
 
 @contextlib.contextmanager
 def left_out(*modules: str) -> Iterator[None]:
-    """Replace `modules`, within the block, by empty ones whose classes can be derived from but not instantiated.
+    """Replace `modules`, within the block, by empty ones whose classes can be subclassed but not instantiated.
 
-    For a package that loads a whole server, or a client, besides the part that we use, and imports it at its start.
-    A module that is loaded already is the real one.
+    For packages that also import a whole server or client that we do not use. A module that is already loaded stays.
     """
     absent = [module for module in modules if module not in sys.modules]
     sys.modules.update({module: _Empty(module) for module in absent})
@@ -59,9 +58,9 @@ def left_out(*modules: str) -> Iterator[None]:
 
 
 def installed_version(distribution: str, package: pathlib.Path) -> str | None:
-    """Return the version of the distribution that a package's folder was installed from; None: its folder does not say.
+    """Return the version of the installed distribution of a package; None if it cannot be determined.
 
-    importlib.metadata, which says it too, keeps an index of all that is installed. Names of folders:
+    importlib.metadata would index everything that is installed. Names of folders:
     https://packaging.python.org/en/latest/specifications/recording-installed-packages/#the-dist-info-directory
     """
     start = f"{distribution.replace('-', '_')}-"
@@ -70,10 +69,10 @@ def installed_version(distribution: str, package: pathlib.Path) -> str | None:
 
 
 class _Empty(types.ModuleType):
-    """A module of which every name is a class that refuses to be made."""
+    """A module in which every name is a class that cannot be instantiated."""
 
     def __getattr__(self, name: str) -> type:
-        # What the import system asks for, such as __path__, is not there.
+        # Attributes of the import system, such as __path__, do not exist.
         if name.startswith("__"):
             raise AttributeError(name)
         return type(name, (), {"__module__": self.__name__, "__init__": _refuse})
@@ -84,8 +83,8 @@ def _refuse(self: object, *_: object, **__: object) -> None:
 
 
 @contextlib.contextmanager
-def seldom_looked_for() -> Iterator[None]:
-    """Have the collector run seldom within the block."""
+def rare_collections() -> Iterator[None]:
+    """Run the garbage collector rarely within the block."""
     before = gc.get_threshold()
     gc.set_threshold(*_THRESHOLDS)
     try:
@@ -95,13 +94,13 @@ def seldom_looked_for() -> Iterator[None]:
 
 
 def settle() -> bool:
-    """Return whether the C library gave free memory back; what lives now is not looked at by the collector again.
+    """Return free memory to the system, and exclude all current objects from garbage collection; return whether it did.
 
-    Modules are read into memory that is free once they are loaded, in pieces too small for glibc to return by itself:
+    Loading modules leaves free memory in pieces that glibc does not return by itself:
     https://man7.org/linux/man-pages/man3/malloc_trim.3.html. numpy has loaded ctypes anyway.
     """
     gc.collect()
     gc.freeze()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    # Other C libraries (musl) have none.
+    # Other C libraries (musl) do not have it.
     return trim is not None and bool(trim(0))

@@ -1,4 +1,4 @@
-"""Kinds of setting values: how text becomes a value, and how the expectation reads in an error line."""
+"""Kinds of setting values: how text becomes a value, and how error messages describe what is expected."""
 
 import dataclasses
 import difflib
@@ -7,7 +7,7 @@ import math
 import pathlib
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 _TRUE = frozenset({"true", "1", "yes", "on"})
@@ -28,7 +28,7 @@ class Kind:
     choices: tuple[Any, ...] | None = None
 
     def expected(self, unit: str) -> str:
-        """Return what may be given, as words: "a number from 1 to 100, in Hz"."""
+        """Return what is accepted, in words: "a number from 1 to 100, in Hz"."""
         if self.choices is not None:
             words = "one of " + ", ".join(to_text(choice) for choice in self.choices)
             return f"{words}, separated by commas" if self.many else words
@@ -40,7 +40,7 @@ class Kind:
         return words + (", or nothing" if self.optional else "")
 
     def parse(self, text: str) -> Any:
-        """Return the value. Raises `ValueError`, its text the nearest choice or empty."""
+        """Return the value. Raises `ValueError` with the nearest choice, or an empty text."""
         if self.optional and text == "":
             return None
         if self.many:
@@ -70,9 +70,9 @@ class Kind:
 def kind_of(
     hint: Any, *, minimum: float | None = None, maximum: float | None = None, choices: tuple[Any, ...] | None = None
 ) -> Kind:
-    """The kind of values of a type hint: str, int, float, bool, Path, an Enum, a Literal, X | None, tuple[X, ...].
+    """Return the kind of a type hint: str, int, float, bool, Path, an Enum, a Literal, X | None, tuple[X, ...].
 
-    Raises `TypeError` where settings cannot be of that type: a programmer's mistake.
+    Raises `TypeError` for other types: a programmer's mistake.
     """
     arguments = [argument for argument in typing.get_args(hint) if argument is not type(None)]
     origin = typing.get_origin(hint)
@@ -93,7 +93,7 @@ def kind_of(
 
 
 def to_text(value: Any) -> str:
-    """Return a value as a person would type it."""
+    """Return a value as a user would type it."""
     if value is None or value == "" or value == ():
         return "nothing"
     if isinstance(value, bool):
@@ -125,3 +125,15 @@ _PLAIN: dict[Any, tuple[str, Callable[[str], Any]]] = {
     bool: ("true or false", _switch),
     pathlib.Path: ("a path", pathlib.Path),
 }
+
+
+def flags(options: Mapping[str, object]) -> list[str]:
+    """Return settings as the command-line flags that `settings.load` reads; True is a flag without a value.
+
+    >>> flags({"memory_bytes": 1000, "leave": True})
+    ['--memory-bytes', '1000', '--leave']
+    """
+    found: list[str] = []
+    for name, value in options.items():
+        found += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return found

@@ -1,11 +1,11 @@
 """Settings of a program, read once at its start from flags and environment into a frozen dataclass.
 
-A field declares what people need to know with `setting(default, help=..., unit=..., why=...)`; `describe` turns the
-fields into the table that `--help` and the documentation show. Its `removed` names settings of earlier versions, each
-with what took its place, and `gone` likewise the choices of one setting. A field whose type is itself such a dataclass
-is a group: `bus: BusSettings` reads CARICO_BUS_URL and `--bus-url`. Of one that says `of_program` each program has its
-own: the agent's `http: HttpSettings` reads CARICO_AGENT_HTTP_PORT and `--http-port`. Flags beat the environment; what
-is not known is refused with the nearest name.
+A field declares what users need to know with `setting(default, help=..., unit=..., why=...)`; `describe` turns the
+fields into the table of `--help` and the documentation. The dataclass's `removed` names settings of earlier versions
+with their replacements; `gone` names the removed choices of one setting. A field whose type is another such dataclass
+is a group: `bus: BusSettings` reads CARICO_BUS_URL and `--bus-url`. A group with `of_program` is separate for each
+program: the agent's `http: HttpSettings` reads CARICO_AGENT_HTTP_PORT and `--http-port`. Flags override the
+environment; unknown names are refused, and the error suggests the nearest one.
 """
 
 import dataclasses
@@ -21,18 +21,18 @@ from carico_core.runtime.process import setting_values
 
 T = TypeVar("T")
 
-# What other programs of the field already read; used where our own variable is not set.
+# Variables that other programs use as well; read if our own variable is not set.
 FOREIGN_VARIABLES = {
     "CARICO_BUS_URL": "NATS_URL",
     "CARICO_KUBE_KUBECONFIG": "KUBECONFIG",
-    "CARICO_AGENT_KUBECONFIG": "KUBECONFIG",  # not in a group: an agent without Kubernetes must not load its client
+    "CARICO_AGENT_KUBECONFIG": "KUBECONFIG",  # not in a group: an agent without Kubernetes must not load the client
 }
-# The flag under which every tool of the field takes it, in place of `--kube-kubeconfig`.
+# The usual name of the flag, instead of `--kube-kubeconfig`.
 FOREIGN_FLAGS = {"CARICO_KUBE_KUBECONFIG": "kubeconfig"}
 
 
 class _Required:
-    """The default of a setting that has none."""
+    """The default of a required setting."""
 
     def __repr__(self) -> str:
         return "required"
@@ -44,7 +44,7 @@ REQUIRED: Any = _Required()
 def setting(
     default: Any = REQUIRED,
     *,
-    help: str,  # noqa: A002  # the word every reader of a settings table looks for, as in argparse
+    help: str,  # noqa: A002  # the usual word, as in argparse
     unit: str = "",
     why: str = "",
     minimum: float | None = None,
@@ -53,10 +53,10 @@ def setting(
     gone: Mapping[str, str] | None = None,
     flag: str | None = None,
 ) -> Any:
-    """Return a dataclass field with its meaning, unit, default, the reason for the default, and bounds.
+    """Return a dataclass field with meaning, unit, default, reason for the default, and bounds.
 
-    `gone`: choices of earlier versions, each with what took its place. `flag` replaces the flag that the field's name
-    makes (without leading dashes).
+    `gone`: removed choices of earlier versions, with their replacements. `flag`: replaces the flag derived from the
+    field's name (without leading dashes).
     """
     metadata = {
         "help": help,
@@ -75,7 +75,7 @@ def setting(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One setting as people see it."""
+    """One setting as users see it."""
 
     path: tuple[str, ...]
     flag: str
@@ -89,17 +89,17 @@ class Setting:
 
     @property
     def default_text(self) -> str:
-        """The default as it would be typed; "required" where there is none."""
+        """The default as a user would type it, or "required"."""
         return "required" if self.default is REQUIRED else setting_values.to_text(self.default)
 
 
 def environment() -> dict[str, str]:
-    """Return a copy of this process's environment, for mains that start other processes."""
+    """Return a copy of this process's environment, for programs that start other processes."""
     return dict(os.environ)
 
 
 def describe(cls: type[Any], *, prefix: str) -> tuple[Setting, ...]:
-    """Return every setting of a dataclass, groups flattened, in the order of declaration."""
+    """Return every setting of a dataclass, with groups flattened, in the order of declaration."""
     return tuple(_describe(cls, group=prefix, path=()))
 
 
@@ -113,8 +113,8 @@ def load(
 ) -> T:
     """Return an instance of `cls` from flags (`argv`, without the program) and environment.
 
-    `--help` prints the table and raises `SystemExit(0)`. Raises `SettingsError` with one line that says what was
-    got, what was expected and the nearest name.
+    `--help` prints the table and raises `SystemExit(0)`. Raises `SettingsError` with one line: the value, what is
+    expected, and the nearest name.
     """
     known = describe(cls, prefix=prefix)
     variables = dict(os.environ if environ is None else environ)
@@ -137,13 +137,13 @@ def _show(text: str) -> None:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        # `... --help | head`: the reader is gone, and Python would complain at its end.
+        # `... --help | head` closes the pipe, and Python would report an error when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def help_text(cls: type[Any], *, prefix: str, program: str) -> str:
-    """Return what `--help` prints: usage, and each setting with meaning, unit, bounds, default and variable."""
-    lines = [f"usage: {program} [--SETTING VALUE ...]", "", "Flags beat the environment. Settings:"]
+    """Return the output of `--help`: usage, and each setting with meaning, unit, bounds, default and variable."""
+    lines = [f"usage: {program} [--SETTING VALUE ...]", "", "Flags override the environment. Settings:"]
     for found in describe(cls, prefix=prefix):
         expected = found.value.expected(found.unit)
         lines.append(f"  {found.flag}  ({expected}; default {found.default_text}; {found.variable})")
@@ -186,7 +186,7 @@ def _default(field: "dataclasses.Field[Any]") -> Any:
 
 
 def _removed(cls: type[Any], *, group: str, path: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return what took the place of each setting of earlier versions, by its variable and by its flag."""
+    """Return the replacement of each removed setting, by its variable and by its flag."""
     found: dict[str, str] = {}
     for name, instead in getattr(cls, "removed", {}).items():
         flag = "--" + "-".join((*path, name)).replace("_", "-")
@@ -198,13 +198,13 @@ def _removed(cls: type[Any], *, group: str, path: tuple[str, ...] = ()) -> dict[
     return found
 
 
-# Text of a setting and the name under which the person gave it, for the error line.
+# The text of a setting, and the name (flag or variable) that the user gave it by, for error messages.
 _Texts = dict[tuple[str, ...], tuple[str, str]]
 
 
 def _from_environment(known: Sequence[Setting], environ: Mapping[str, str], gone: Mapping[str, str]) -> _Texts:
     by_name = {found.variable: found for found in known}
-    # CARICO_AGENT_ of CARICO_AGENT_NODE: only groups that this program reads are checked for strangers.
+    # CARICO_AGENT_ of CARICO_AGENT_NODE: unknown names are refused only in groups that this program reads.
     groups = tuple({found.variable.removesuffix(found.path[-1].upper()) for found in known})
     texts: _Texts = {}
     for ours, foreign in FOREIGN_VARIABLES.items():
@@ -245,9 +245,9 @@ def _from_flags(known: Sequence[Setting], argv: Sequence[str], gone: Mapping[str
 
 def _unknown(what: str, name: str, known: Sequence[str], gone: Mapping[str, str]) -> str:
     if name in gone:
-        return f"{name} is gone: {gone[name]}"
+        return f"{name} was removed: {gone[name]}"
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"unknown {what} {name}; {f'nearest: {near[0]}' if near else 'nothing is near it'} (see --help)"
+    return f"unknown {what} {name}; {f'nearest: {near[0]}' if near else 'no similar name exists'} (see --help)"
 
 
 def _parsed(found: Setting, text: str, given_as: str) -> Any:
@@ -255,7 +255,7 @@ def _parsed(found: Setting, text: str, given_as: str) -> Any:
         return found.value.parse(text)
     except ValueError as error:
         if text in found.gone:
-            raise errors.SettingsError(f"{given_as}: {text!r} is gone: {found.gone[text]}") from None
+            raise errors.SettingsError(f"{given_as}: {text!r} was removed: {found.gone[text]}") from None
         near = f" (nearest: {error})" if str(error) else ""
         raise errors.SettingsError(
             f"{given_as}: got {text!r}, expected {found.value.expected(found.unit)}{near}"
@@ -291,5 +291,5 @@ class LogSettings:
     """Flags --log-..."""
 
     of_program: ClassVar[bool] = True
-    level: str = setting("info", help="least level logged", choices=("debug", "info", "warning", "error"))
+    level: str = setting("info", help="minimum level of logged messages", choices=("debug", "info", "warning", "error"))
     json: bool | None = setting(None, help="JSON log lines", why="JSON unless stderr is a terminal")

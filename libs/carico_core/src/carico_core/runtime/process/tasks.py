@@ -1,4 +1,4 @@
-"""Running a service: event loop, signals, exit codes, tasks that must not end, and a rate that is kept."""
+"""How a service runs: start, event loop, signals, exit codes, tasks that must not end, and paced requests."""
 
 import asyncio
 import contextlib
@@ -6,11 +6,14 @@ import signal
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
+from typing import Protocol, TypeVar
 
 import uvloop
 
 from carico_core.domain import errors
+from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -18,7 +21,7 @@ EXIT_USER_ERROR = 2
 
 
 class TaskEnded(errors.CaricoError):
-    """A task that runs for ever has returned."""
+    """A task that should run for ever has returned."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -26,7 +29,7 @@ class TaskEnded(errors.CaricoError):
 
 
 class Stop:
-    """The request to end, as something to wait for."""
+    """A request to end that tasks can wait for."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -55,10 +58,33 @@ class Stop:
 Main = Callable[[Stop], Awaitable[None]]
 
 
-def run(main: Main, *, program: str = "carico") -> int:
-    """Return the exit code of `main`: 0 ended, 1 failed, 2 a user error (one line on stderr says what to fix).
+class Logged(Protocol):
+    """What the settings of every service contain."""
 
-    SIGTERM and SIGINT set the Stop; a second one cancels `main`.
+    @property
+    def log(self) -> settings.LogSettings:
+        """Settings of its logs."""
+
+
+_Settings = TypeVar("_Settings", bound=Logged)
+
+
+def run_service(
+    kind: type[_Settings], work: Callable[[_Settings, Stop], Awaitable[None]], *, prefix: str, program: str
+) -> int:
+    """Load a service's settings, set up its logs, run `work`, and return the exit code as `run` does."""
+    try:
+        chosen = settings.load(kind, prefix=prefix, program=program)
+    except errors.SettingsError as error:
+        return report(error, program=program)
+    logs.setup(service=program, json=chosen.log.json, level=chosen.log.level)
+    return run(lambda stop: work(chosen, stop), program=program)
+
+
+def run(main: Main, *, program: str = "carico") -> int:
+    """Run `main` and return its exit code: 0 ended, 1 failed, 2 user error (one line on stderr says what to fix).
+
+    SIGTERM and SIGINT set the Stop; a second signal cancels `main`.
     """
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -73,7 +99,7 @@ def run(main: Main, *, program: str = "carico") -> int:
 
 
 def report(error: BaseException, *, program: str) -> int:
-    """Return the exit code for an error, after saying on stderr what happened: one line if raised on purpose."""
+    """Report an error on stderr and return its exit code; errors that are raised on purpose take one line."""
     leaves = list(_leaves(error))
     user_error = next((leaf for leaf in leaves if isinstance(leaf, errors.UserError)), None)
     if user_error is not None:
@@ -98,9 +124,9 @@ async def forever(name: str, work: Awaitable[object]) -> None:
 
 
 async def until(stop: Stop, **works: Awaitable[object]) -> None:
-    """Run every task (named by its keyword) until `stop` is set; then cancel them and wait for their end.
+    """Run all tasks (named by their keywords) until `stop` is set; then cancel them and wait for their end.
 
-    A task that returns or raises ends them all: its error leaves in an ExceptionGroup.
+    A task that returns or raises ends them all: its error is raised in an ExceptionGroup.
     """
     async with asyncio.TaskGroup() as group:
         children = [group.create_task(forever(name, work), name=name) for name, work in works.items()]
@@ -139,10 +165,10 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 class Pace:
-    """Spaces requests to a rate: each takes the next slot, and waits for it."""
+    """Limits requests to a rate: each takes the next slot and waits for it."""
 
     def __init__(self, rate_per_s: float, *, clock: clocks.Clock) -> None:
-        """At 0 no request waits."""
+        """`rate_per_s` 0: no limit."""
         self._period_s = 1.0 / rate_per_s if rate_per_s > 0 else 0.0
         self._clock = clock
         self._next_s = float("-inf")

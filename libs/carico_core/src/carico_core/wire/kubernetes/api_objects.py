@@ -1,6 +1,6 @@
 """Objects of the Kubernetes API <-> `carico_core.domain.cluster`, and the bodies of what CARICO writes.
 
-Every parser raises `ValueError` alone, with the path of the bad field.
+Parsers raise only `ValueError`, with the path of the bad field.
 """
 
 import datetime
@@ -13,61 +13,70 @@ from carico_core.domain import cluster
 from carico_core.wire.kubernetes import constraints, pod_requests
 from carico_core.wire.kubernetes import object_fields as fields
 
-# The kubelet marks the API's copy of a static Pod so.
+# The kubelet's annotation of a mirror Pod.
 # https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-mirror
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 DEFAULT_SCHEDULER = "default-scheduler"
 # https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/: note is at most 1 kB.
 NOTE_LIMIT_BYTES = 1024
+# Bounds of each cache of values that Pods share: 4096 templates, whose labels rarely exceed 1000 characters.
+SHARED_MOST = 4096
+SHARED_CHARS = 2048
 
 Object = Mapping[str, Any]
+_Texts = tuple[str, ...]
 _NO_TEXTS: Mapping[str, str] = {}
 
 
 def parse_pod(obj: Object) -> cluster.Pod:
     """Return the Pod that an API object describes. Raises `ValueError` with the path of the bad field."""
-    metadata, spec = fields.mapping(obj, "metadata"), fields.mapping(obj, "spec")
-    status = fields.mapping(obj, "status")
+    metadata, spec, status = (fields.mapping(obj, key) for key in ("metadata", "spec", "status"))
+    # Whatever can be refused comes first, since nothing of a refused object may stay in the caches of shared values.
+    namespace, name, uid = (fields.required(metadata, key, "metadata.") for key in ("namespace", "name", "uid"))
+    created_at = fields.required(metadata, "creationTimestamp", "metadata.")
+    created_at_s = _instant_s(created_at, "metadata.creationTimestamp")
+    resource_version = fields.optional(metadata, "resourceVersion", "metadata.")
+    labels, owner = fields.texts(metadata, "labels", "metadata."), _controller(metadata)
+    scheduler_name = fields.optional(spec, "schedulerName", "spec.") or DEFAULT_SCHEDULER
+    node_name, node_selector = fields.optional(spec, "nodeName", "spec."), fields.texts(spec, "nodeSelector", "spec.")
+    priority, phase = fields.integer(spec, "priority", "spec."), fields.optional(status, "phase", "status.")
+    tolerations, gates = _tolerations(spec), fields.objects(spec, "schedulingGates", "spec.")
+    scheduling_gates = tuple([fields.optional(gate, "name") for gate in gates])
     containers = fields.objects(spec, "containers", "spec.")
-    owner = _controller(metadata)
+    image = fields.optional(containers[0], "image", "spec.containers[0].") if containers else ""
     requests = pod_requests.rounded(pod_requests.pod_requests(obj))
-    namespace = fields.required(metadata, "namespace", "metadata.")
-    name, uid = fields.required(metadata, "name", "metadata."), fields.required(metadata, "uid", "metadata.")
-    labels = _shared_texts(fields.texts(metadata, "labels", "metadata."))
+    mirror, not_evaluated = is_mirror(metadata, spec), unsupported(spec)
+    found = constraints.parse_constraints(spec, namespace=namespace, name=name, uid=uid, labels=labels)
     return cluster.Pod(
         namespace=sys.intern(namespace),
         name=name,
         uid=uid,
-        resource_version=fields.optional(metadata, "resourceVersion", "metadata."),
-        scheduler_name=sys.intern(fields.optional(spec, "schedulerName", "spec.") or DEFAULT_SCHEDULER),
-        node_name=sys.intern(fields.optional(spec, "nodeName", "spec.")) or None,
-        phase=sys.intern(fields.optional(status, "phase", "status.") or "Pending"),
-        priority=fields.integer(spec, "priority", "spec."),
-        created_at_s=_instant_s(
-            fields.required(metadata, "creationTimestamp", "metadata."), "metadata.creationTimestamp"
-        ),
+        resource_version=resource_version,
+        scheduler_name=sys.intern(scheduler_name),
+        node_name=sys.intern(node_name) or None,
+        phase=sys.intern(phase or "Pending"),
+        priority=priority,
+        created_at_s=created_at_s,
         deleting=metadata.get("deletionTimestamp") is not None,
-        labels=labels,
-        node_selector=_shared_texts(fields.texts(spec, "nodeSelector", "spec.")),
-        tolerations=_tolerations(spec),
-        owner=owner,
-        image=sys.intern(fields.optional(containers[0], "image", "spec.containers[0].")) if containers else "",
-        is_mirror=is_mirror(metadata, spec),
+        labels=_shared_texts(labels),
+        node_selector=_shared_texts(node_selector),
+        tolerations=_shared_tolerations(tolerations),
+        owner=_shared_owner(owner),
+        image=sys.intern(image),
+        is_mirror=mirror,
         request_cores=requests.pop("cpu", 0.0),
         request_bytes=requests.pop("memory", 0.0),
         request_others=_others(requests),
-        unsupported=unsupported(spec),
-        constraints=constraints.parse_constraints(spec, namespace=namespace, name=name, uid=uid, labels=labels),
-        scheduling_gates=tuple(
-            fields.optional(gate, "name") for gate in fields.objects(spec, "schedulingGates", "spec.")
-        ),
+        unsupported=not_evaluated,
+        constraints=found,
+        scheduling_gates=scheduling_gates,
     )
 
 
 def parse_node(obj: Object) -> cluster.Node:
     """Return the Node that an API object describes. Raises `ValueError` with the path of the bad field."""
     metadata, spec, status = fields.mapping(obj, "metadata"), fields.mapping(obj, "spec"), fields.mapping(obj, "status")
-    # A kubelet that has not reported yet leaves both empty: nothing fits, which is the truth of that moment.
+    # A kubelet that has not reported yet leaves both empty: nothing fits, which is right at that moment.
     field = "allocatable" if status.get("allocatable") else "capacity"
     amounts = pod_requests.rounded(pod_requests.amounts(status, field, "status."))
     conditions = fields.objects(status, "conditions", "status.")
@@ -82,16 +91,16 @@ def parse_node(obj: Object) -> cluster.Node:
         deleting=metadata.get("deletionTimestamp") is not None,
         allocatable_cores=amounts.pop("cpu", 0.0),
         allocatable_bytes=amounts.pop("memory", 0.0),
-        # Every kubelet states it; without, kube-scheduler puts no Pod there either.
+        # Every kubelet reports it; without it, kube-scheduler places no Pod there either.
         pod_limit=int(amounts.pop("pods", 0.0)),
         allocatable_others=amounts,
     )
 
 
 def unsupported(spec: Object) -> tuple[str, ...]:
-    """Return the names of hard constraints that a Pod states and the scheduler does not evaluate.
+    """Return the names of hard constraints of a Pod that the scheduler does not evaluate.
 
-    Besides devices: features that a node must declare (status.declaredFeatures) for a Pod that needs them.
+    Besides device claims, these are features that a node must declare (status.declaredFeatures) for such a Pod.
     """
     found = ["resourceClaims"] if spec.get("resourceClaims") else []
     if spec.get("hostNetwork") is True and spec.get("hostUsers") is False:
@@ -140,7 +149,7 @@ def event_body(
 
 
 def format_instant(at_ns: int) -> str:
-    """RFC 3339 with microseconds, as MicroTime fields are written.
+    """Return RFC 3339 with microseconds, the format of MicroTime fields.
 
     >>> format_instant(1_000)
     '1970-01-01T00:00:00.000001Z'
@@ -150,7 +159,7 @@ def format_instant(at_ns: int) -> str:
 
 
 def parse_instant(text: str) -> float:
-    """Unix seconds of an RFC 3339 time. Raises `ValueError`.
+    """Return the Unix seconds of an RFC 3339 time. Raises `ValueError`.
 
     >>> parse_instant("1970-01-01T00:00:01Z")
     1.0
@@ -170,49 +179,50 @@ def parse_daemon_set(obj: Object) -> cluster.DaemonSet:
 
 
 def is_mirror(metadata: Object, spec: Object) -> bool:
-    """Return whether a Pod is the API's copy of a static Pod: marked so, and owned by the Node that it names.
+    """Return whether it is a mirror Pod (the API's copy of a static Pod): annotated, and owned by the Node it names.
 
-    The API server takes the annotation only at creation and only on a Pod that names its node, so such a Pod was never
-    to be scheduled. NodeRestriction has a kubelet create none but its own node's, and a kubelet deletes a mirror Pod of
-    which it has no static Pod in place of running it.
+    The API server accepts the annotation only at creation, and only on a Pod that names its node, so such a Pod was
+    never to be scheduled. With NodeRestriction a kubelet can create mirror Pods of its own node only, and a kubelet
+    deletes a mirror Pod without static Pod instead of running it.
     """
     if MIRROR_ANNOTATION not in fields.mapping(metadata, "annotations", "metadata."):
         return False
     owner, node = _controller(metadata), fields.optional(spec, "nodeName", "spec.")
-    return bool(node) and owner is not None and (owner.kind, owner.name) == ("Node", node)
+    return bool(node) and owner is not None and owner[:2] == ("Node", node)
 
 
 def belongs_to_node(obj: Object, baseline_namespaces: Set[str] = frozenset()) -> bool:
-    """Return whether a Pod belongs to its node, and is not a workload, as far as the Pod's own object shows.
+    """Return whether a Pod belongs to its node and is no workload, as far as the Pod's own object shows.
 
-    That is a mirror Pod, one that names a DaemonSet as its controller, or one of a namespace that the operator names.
-    Whether the DaemonSet exists is not asked, so nothing must be admitted by this answer.
+    Such are mirror Pods, Pods that name a DaemonSet as their controller, and Pods of `baseline_namespaces`. Whether the
+    DaemonSet exists is not checked, so no Pod may be admitted because of this.
     """
     metadata = fields.mapping(obj, "metadata")
     owner = _controller(metadata)
     return (
         fields.optional(metadata, "namespace", "metadata.") in baseline_namespaces
-        or (owner is not None and owner.kind == "DaemonSet")
+        or (owner is not None and owner[0] == "DaemonSet")
         or is_mirror(metadata, fields.mapping(obj, "spec"))
     )
 
 
-def _controller(metadata: Object) -> cluster.Owner | None:
+def _controller(metadata: Object) -> _Texts | None:
+    """Return kind, name and UID of the controlling owner."""
     for index, reference in enumerate(fields.objects(metadata, "ownerReferences", "metadata.")):
         if reference.get("controller") is True:
             path = f"metadata.ownerReferences[{index}]."
             kind, name = fields.required(reference, "kind", path), fields.required(reference, "name", path)
-            return _owner(kind, name, fields.optional(reference, "uid", path))
+            return kind, name, fields.optional(reference, "uid", path)
     return None
 
 
-def _tolerations(spec: Object) -> tuple[cluster.Toleration, ...]:
+def _tolerations(spec: Object) -> tuple[_Texts, ...]:
     items = fields.objects(spec, "tolerations", "spec.")
-    return _shared_tolerations(tuple([_toleration_texts(index, item) for index, item in enumerate(items)]))
+    return tuple([_toleration(index, item) for index, item in enumerate(items)])
 
 
-def _toleration_texts(index: int, item: Object) -> tuple[str, str, str, str]:
-    """Key, operator, value and effect."""
+def _toleration(index: int, item: Object) -> _Texts:
+    """Return key, operator, value and effect."""
     get = item.get
     found = (get("key"), get("operator"), get("value"), get("effect"))
     for name, text in zip(("key", "operator", "value", "effect"), found, strict=True):
@@ -221,31 +231,51 @@ def _toleration_texts(index: int, item: Object) -> tuple[str, str, str, str]:
     return found[0] or "", found[1] or "Equal", found[2] or "", found[3] or ""
 
 
-# Thousands of Pods come from one template: what is equal is one object, which is quicker and a fraction of the memory.
-@functools.lru_cache(maxsize=4096)
-def _shared_tolerations(found: tuple[tuple[str, str, str, str], ...]) -> tuple[cluster.Toleration, ...]:
+# Thousands of Pods come from one template. Equal values become one object, which is faster and takes much less memory.
+# Each cache has at most SHARED_MOST entries of at most SHARED_CHARS characters; longer values are not shared.
+
+
+def _shared_owner(found: _Texts | None) -> cluster.Owner | None:
+    if found is None:
+        return None
+    return _owner(found) if sum(map(len, found)) <= SHARED_CHARS else _owner.__wrapped__(found)
+
+
+def _shared_tolerations(found: tuple[_Texts, ...]) -> tuple[cluster.Toleration, ...]:
+    if not found:
+        return ()
+    chars = sum([sum(map(len, texts)) for texts in found])
+    return _toleration_records(found) if chars <= SHARED_CHARS else _toleration_records.__wrapped__(found)
+
+
+def _shared_texts(found: dict[str, str]) -> Mapping[str, str]:
+    if not found:
+        return _NO_TEXTS
+    chars = sum(map(len, found)) + sum(map(len, found.values()))
+    return _as_mapping(tuple(found.items())) if chars <= SHARED_CHARS else found
+
+
+@functools.lru_cache(maxsize=SHARED_MOST)
+def _owner(found: _Texts) -> cluster.Owner:
+    kind, name, uid = found
+    return cluster.Owner(kind=kind, name=name, uid=uid)
+
+
+@functools.lru_cache(maxsize=SHARED_MOST)
+def _toleration_records(found: tuple[_Texts, ...]) -> tuple[cluster.Toleration, ...]:
     return tuple(
         cluster.Toleration(key=key, operator=operator, value=value, effect=effect)
         for key, operator, value, effect in found
     )
 
 
-@functools.lru_cache(maxsize=4096)
-def _owner(kind: str, name: str, uid: str) -> cluster.Owner:
-    return cluster.Owner(kind=kind, name=name, uid=uid)
-
-
-def _shared_texts(found: dict[str, str]) -> Mapping[str, str]:
-    return _as_mapping(tuple(found.items())) if found else _NO_TEXTS
-
-
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=SHARED_MOST)
 def _as_mapping(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     return dict(items)
 
 
 def _others(requests: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
-    """Requests of other resources, sorted by name."""
+    """Return the requests of other resources, sorted by name."""
     return tuple(sorted((name, amount) for name, amount in requests.items() if amount > 0.0)) if requests else ()
 
 

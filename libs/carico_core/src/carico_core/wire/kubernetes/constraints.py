@@ -1,6 +1,6 @@
-"""The constraints of a Pod of the API -> `carico_core.domain.constraints`."""
+"""The constraints in a Pod's API object -> `carico_core.domain.constraints`."""
 
-import functools
+import weakref
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
@@ -11,7 +11,7 @@ from carico_core.wire.kubernetes import selectors as parse
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 Labels: TypeAlias = Mapping[str, str]
-# Fields of a spec, and kinds of volumes, that are looked at below; ports of containers are another.
+# Fields of a spec, and kinds of volumes, that may hold constraints; ports of containers may, too.
 _STATED = frozenset({"affinity", "topologySpreadConstraints"})
 _VOLUMES = frozenset(
     {"persistentVolumeClaim", "ephemeral", "gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"}
@@ -21,8 +21,8 @@ _VOLUMES = frozenset(
 def parse_constraints(
     spec: fields.Object, *, namespace: str, name: str, uid: str, labels: Labels
 ) -> constraints.Constraints | None:
-    """Return what a Pod's spec requires and prefers; None where it has no constraints. Raises `ValueError`."""
-    if not _may_demand(spec):
+    """Return what a Pod's spec requires and prefers; None if it has no constraints. Raises `ValueError`."""
+    if not _may_constrain(spec):
         return None
     affinity = fields.mapping(spec, "affinity", "spec.")
     nodes, node_path = fields.mapping(affinity, "nodeAffinity", "spec.affinity."), "spec.affinity.nodeAffinity."
@@ -46,8 +46,8 @@ def parse_constraints(
     return None if found == constraints.NONE else _shared(found)
 
 
-def _may_demand(spec: fields.Object) -> bool:
-    """False for the usual Pod, of which nothing below would find anything. Raises `ValueError`."""
+def _may_constrain(spec: fields.Object) -> bool:
+    """Return False for the usual Pod, which has no constraints. Raises `ValueError`."""
     if not _STATED.isdisjoint(spec):
         return True
     containers = fields.objects(spec, "containers", "spec.") + fields.objects(spec, "initContainers", "spec.")
@@ -56,10 +56,20 @@ def _may_demand(spec: fields.Object) -> bool:
     return any(not _VOLUMES.isdisjoint(volume) for volume in fields.objects(spec, "volumes", "spec."))
 
 
-@functools.lru_cache(maxsize=4096)
+# An entry disappears with the last Pod that has the constraints: nothing that the API sent outlives its use.
+_KNOWN: "weakref.WeakKeyDictionary[constraints.Constraints, weakref.ref[constraints.Constraints]]" = (
+    weakref.WeakKeyDictionary()
+)
+
+
 def _shared(found: constraints.Constraints) -> constraints.Constraints:
-    """Return the same object for equal constraints: thousands of Pods come from one template."""
-    return found
+    """Return one object for equal constraints: thousands of Pods come from one template."""
+    reference = _KNOWN.get(found)
+    known = None if reference is None else reference()
+    if known is None:
+        _KNOWN[found] = weakref.ref(found)
+        return found
+    return known
 
 
 def _node_preferences(nodes: fields.Object, path: str) -> tuple[constraints.NodePreference, ...]:
@@ -108,10 +118,10 @@ def _pod_term(item: fields.Object, path: str, namespace: str, labels: Labels) ->
 
 
 def _with_keys(selector: selectors.Selector, keys: Iterable[str], operator: str, labels: Labels) -> selectors.Selector:
-    """Return the selector with the Pod's own values of these labels required, or excluded.
+    """Return the selector, which also requires (or excludes) the Pod's own values of these labels.
 
-    The API server writes the same into the selector as the Pod is made; what it wrote then stands, whatever the labels
-    are now. No selector matches nothing, with or without keys.
+    The API server writes the same into the selector when a Pod is created. That remains valid if the labels change
+    later. No selector matches nothing, with or without keys.
     """
     if selector is None:
         return None
@@ -147,9 +157,9 @@ def _spreads(spec: fields.Object, namespace: str, labels: Labels) -> tuple[const
 
 
 def _host_ports(spec: fields.Object) -> tuple[constraints.HostPort, ...]:
-    # On the host's network every container port is a host port, also before the API server's defaults say so.
+    # With hostNetwork every container port is a host port, even before the API server's defaults set it.
     fallback = "containerPort" if spec.get("hostNetwork") is True else "hostPort"
-    lasting = [
+    sidecars = [
         container
         for container in fields.objects(spec, "initContainers", "spec.")
         if container.get("restartPolicy") == "Always"
@@ -160,7 +170,7 @@ def _host_ports(spec: fields.Object) -> tuple[constraints.HostPort, ...]:
             protocol=fields.optional(port, "protocol") or constraints.DEFAULT_PROTOCOL,
             port=fields.integer(port, "hostPort", "ports.") or fields.integer(port, fallback, "ports."),
         ): None
-        for container in lasting + fields.objects(spec, "containers", "spec.")
+        for container in sidecars + fields.objects(spec, "containers", "spec.")
         for port in fields.objects(container, "ports")
     }
     return tuple(port for port in ports if port.port > 0)
@@ -183,7 +193,7 @@ def _volume_claims(
 
 
 def _disks(spec: fields.Object) -> tuple[constraints.Disk, ...]:
-    """Volumes of the kinds that Kubernetes lets one node have once; an EBS volume conflicts also where only read."""
+    """Return the volumes that one node can have once; EBS volumes conflict even if both only read."""
     disks = []
     for volume in fields.objects(spec, "volumes", "spec."):
         gce, ebs = fields.mapping(volume, "gcePersistentDisk"), fields.mapping(volume, "awsElasticBlockStore")

@@ -1,4 +1,4 @@
-"""coordination.k8s.io/v1 Leases <-> a record: who leads, since when, and how long that holds."""
+"""coordination.k8s.io/v1 Leases <-> a record: who leads, since when, and how long the lease is valid."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from carico_core.wire.kubernetes import api_objects
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A Lease. Times are wall-clock nanoseconds of the holder; `resource_version` guards an update."""
+    """A Lease. Times are the holder's wall clock in nanoseconds; `resource_version` guards updates."""
 
     namespace: str
     name: str

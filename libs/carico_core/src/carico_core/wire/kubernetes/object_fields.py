@@ -1,4 +1,4 @@
-"""Fields of an API object by name; what is of another type is a `ValueError` with the field's path."""
+"""Fields of an API object by name; a wrong type raises `ValueError` with the field's path."""
 
 from collections.abc import Mapping
 from typing import Any, TypeGuard
@@ -7,7 +7,7 @@ Object = Mapping[str, Any]
 
 
 def mapping(obj: Object, key: str, path: str = "") -> Object:
-    """Return the object at `key`; empty where there is none. Raises `ValueError`."""
+    """Return the object at `key`; empty if there is none. Raises `ValueError`."""
     value = obj.get(key)
     if value is None:
         return {}
@@ -17,7 +17,7 @@ def mapping(obj: Object, key: str, path: str = "") -> Object:
 
 
 def objects(obj: Object, key: str, path: str = "") -> list[Object]:
-    """Return the list of objects at `key`; empty where there is none. Raises `ValueError`."""
+    """Return the list of objects at `key`; empty if there is none. Raises `ValueError`."""
     value = obj.get(key)
     if value is None:
         return []
@@ -27,7 +27,7 @@ def objects(obj: Object, key: str, path: str = "") -> list[Object]:
 
 
 def texts(obj: Object, key: str, path: str) -> dict[str, str]:
-    """Return the texts at `key` by name; empty where there is none. Raises `ValueError`."""
+    """Return the texts at `key` by name; empty if there is none. Raises `ValueError`."""
     values = mapping(obj, key, path)
     if not values:
         return {}
@@ -35,7 +35,7 @@ def texts(obj: Object, key: str, path: str) -> dict[str, str]:
 
 
 def optional(obj: Object, key: str, path: str = "") -> str:
-    """Return the text at `key`; empty where there is none. Raises `ValueError`."""
+    """Return the text at `key`; empty if there is none. Raises `ValueError`."""
     value = obj.get(key)
     if value is None:
         return ""
@@ -45,7 +45,7 @@ def optional(obj: Object, key: str, path: str = "") -> str:
 
 
 def required(obj: Object, key: str, path: str) -> str:
-    """Return the text at `key`. Raises `ValueError` also where it is empty."""
+    """Return the text at `key`. Raises `ValueError`, also if it is empty."""
     text = optional(obj, key, path)
     if not text:
         raise ValueError(f"{path}{key}: missing")
@@ -53,7 +53,7 @@ def required(obj: Object, key: str, path: str) -> str:
 
 
 def integer(obj: Object, key: str, path: str) -> int:
-    """Return the whole number at `key`; 0 where there is none. Raises `ValueError`."""
+    """Return the integer at `key`; 0 if there is none. Raises `ValueError`."""
     value = obj.get(key)
     if value is None:
         return 0
@@ -63,7 +63,7 @@ def integer(obj: Object, key: str, path: str) -> int:
 
 
 def words(obj: Object, key: str, path: str = "") -> tuple[str, ...]:
-    """Return the list of texts at `key`; empty where there is none. Raises `ValueError`."""
+    """Return the list of texts at `key`; empty if there is none. Raises `ValueError`."""
     value = obj.get(key)
     if value is None:
         return ()
@@ -73,5 +73,5 @@ def words(obj: Object, key: str, path: str = "") -> tuple[str, ...]:
 
 
 def _is_object(value: object) -> TypeGuard[Object]:
-    # What JSON gives is a dict; to ask for the abstract class takes six times as long.
+    # JSON objects are dicts; checking for the abstract class takes six times as long.
     return type(value) is dict or isinstance(value, Mapping)

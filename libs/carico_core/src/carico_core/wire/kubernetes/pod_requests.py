@@ -1,15 +1,15 @@
-"""What a Pod of the API asks for per resource, as the Kubernetes scheduler sums it."""
+"""The requests of a Pod per resource, summed as kube-scheduler does."""
 
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from carico_core.domain import quantity
+from carico_core.domain import amounts as quantities
 from carico_core.wire.kubernetes import object_fields as fields
 
-# Resources that a Pod may state for itself in place of its containers' sum; hugepages-<size> as well.
+# Resources that a Pod may specify for itself, instead of its containers' sum; hugepages-<size> as well.
 POD_LEVEL = frozenset({"cpu", "memory"})
-# Sums of floats: less than this is rounding, and not one more unit.
+# In sums of floats, less than this is rounding, not one more unit.
 _SLACK = 1e-6
 
 Object = Mapping[str, Any]
@@ -17,11 +17,11 @@ Amounts = dict[str, float]
 
 
 def pod_requests(obj: Object) -> Amounts:
-    """Return what a Pod asks for per resource.
+    """Return what a Pod requests per resource.
 
-    The larger of (containers and sidecars together) and (each init container with the sidecars started before it),
-    then what the Pod states for itself in place of the sum, plus the runtime's overhead. A container that is being
-    resized counts as the most of what is asked, allocated and in force. Source: PodRequests in
+    That is the larger of (containers and sidecars together) and (each init container with the sidecars started before
+    it), replaced by what the Pod specifies for itself, plus the runtime's overhead. A container that is being resized
+    counts as the maximum of its requested, allocated and actual resources. Source: PodRequests in
     k8s.io/component-helpers/resource/helpers.go.
     """
     spec = fields.mapping(obj, "spec")
@@ -66,7 +66,7 @@ def amounts(obj: Object, key: str, path: str) -> Amounts:
 
 
 class _Resized:
-    """What a Pod's status says of resources in force, while they are changed in place."""
+    """The actual resources in a Pod's status, while they are resized in place."""
 
     def __init__(self, status: Object) -> None:
         reported = [
@@ -82,12 +82,12 @@ class _Resized:
         )
 
     def of(self, container: Object, asked: Amounts) -> Amounts:
-        """Return what the container counts as, where its spec asks for `asked`."""
+        """Return the requests that count for a container whose spec requests `asked`."""
         reported = self._containers.get(str(container.get("name")))
         return asked if reported is None else self._most(asked, reported, "status.containerStatuses.")
 
     def whole(self, asked: Amounts) -> Amounts:
-        """Return what the Pod counts as by its own resources."""
+        """Return the Pod-level requests that count, if its spec requests `asked`."""
         if self._status.get("resources") is None:
             return asked
         most = self._most(asked, self._status, "status.")
@@ -105,7 +105,7 @@ def _pod_level(found: Amounts) -> Amounts:
 
 
 def _container_requests(container: Object, path: str) -> Amounts:
-    """Requests, and limits where no request is stated: the API server's own default."""
+    """Return the requests; limits count where there is no request, as the API server's default."""
     resources = fields.mapping(container, "resources", path)
     return amounts(resources, "limits", f"{path}resources.") | amounts(resources, "requests", f"{path}resources.")
 
@@ -123,7 +123,7 @@ def _raise_to(total: Amounts, least: Mapping[str, float]) -> None:
 def _amount(value: object, path: str) -> float:
     if not isinstance(value, str | int | float) or isinstance(value, bool):
         raise ValueError(f"{path}: got {value!r}, expected a Kubernetes quantity such as 250m or 1Gi")
-    amount = _at(path, quantity.parse_quantity, value)
+    amount = _at(path, quantities.parse_quantity, value)
     if not math.isfinite(amount):
         raise ValueError(f"{path}: got {value!r}, expected a finite quantity")
     return amount

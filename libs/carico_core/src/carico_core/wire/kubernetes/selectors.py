@@ -5,7 +5,7 @@ from carico_core.wire.kubernetes import object_fields as fields
 
 
 def label_selector(obj: fields.Object, key: str, path: str) -> selectors.Selector:
-    """Return the LabelSelector at `key`: None where there is none, () where it is empty. Raises `ValueError`."""
+    """Return the LabelSelector at `key`: None if there is none, () if it is empty. Raises `ValueError`."""
     if obj.get(key) is None:
         return None
     found, path = fields.mapping(obj, key, path), f"{path}{key}."
@@ -37,7 +37,7 @@ def node_terms(obj: fields.Object, path: str) -> selectors.NodeTerms:
 
 
 def node_term(obj: fields.Object, path: str) -> selectors.NodeTerm:
-    """One NodeSelectorTerm. Raises `ValueError`."""
+    """Return one NodeSelectorTerm. Raises `ValueError`."""
     return selectors.NodeTerm(
         labels=requirements(obj, "matchExpressions", path), fields=requirements(obj, "matchFields", path)
     )

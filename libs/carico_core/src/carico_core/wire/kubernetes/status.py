@@ -1,4 +1,4 @@
-"""Whether a Pod's containers run, as its status says."""
+"""Whether a Pod's containers run, according to its status."""
 
 import dataclasses
 import enum
@@ -11,9 +11,9 @@ from carico_core.wire.kubernetes import object_fields as fields
 
 
 class State(enum.StrEnum):
-    """What a Pod's containers do."""
+    """The state of a Pod's containers as a whole."""
 
-    # None runs now, and one may later.
+    # None is running now, but one may later.
     WAITING = "waiting"
     RUNNING = "running"
     ENDED = "ended"
@@ -21,16 +21,16 @@ class State(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One Pod, reduced to what counting it needs."""
+    """One Pod, reduced to what is needed to count it."""
 
     uid: str
-    # True if it belongs to its node, and is not a workload.
+    # True if it belongs to its node and is no workload.
     is_baseline: bool
     state: State
 
 
 def parse_run(obj: Mapping[str, Any], baseline_namespaces: Set[str] = frozenset()) -> Run:
-    """Return what runs of the Pod that an API object describes. Raises `ValueError` with the path of the bad field."""
+    """Return whether the Pod of an API object runs. Raises `ValueError` with the path of the bad field."""
     metadata = fields.mapping(obj, "metadata")
     return Run(
         uid=fields.required(metadata, "uid", "metadata."),
@@ -43,7 +43,7 @@ def _state(status: Mapping[str, Any]) -> State:
     phase = fields.optional(status, "phase", "status.")
     if phase in cluster.TERMINAL_PHASES:
         return State.ENDED
-    # Init containers are the Pod's load as well; sidecars are among them.
+    # Init containers, among them sidecars, are load of the Pod as well.
     reported = [
         container
         for field in ("initContainerStatuses", "containerStatuses")

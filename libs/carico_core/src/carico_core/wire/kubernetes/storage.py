@@ -1,4 +1,4 @@
-"""Objects of the API's storage, and Namespaces -> `carico_core.domain.storage`; every parser raises `ValueError`."""
+"""Storage objects of the API, and Namespaces -> `carico_core.domain.storage`; parsers raise `ValueError`."""
 
 from carico_core.domain import storage
 from carico_core.wire.kubernetes import object_fields as fields
@@ -12,7 +12,7 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 _ZONES = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
 _REGIONS = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
-# Several zones in one label of a volume: https://kubernetes.io/docs/reference/labels-annotations-taints/
+# Separates several zones in one label of a volume: https://kubernetes.io/docs/reference/labels-annotations-taints/
 _ZONE_SEPARATOR = "__"
 
 
@@ -71,13 +71,13 @@ def parse_volume(obj: fields.Object) -> storage.Volume:
 
 
 def zones_of(volume: storage.Volume) -> list[tuple[tuple[str, ...], frozenset[str]]]:
-    """Where a volume's labels say that it lives: names of the node's label, either will do, and allowed values."""
+    """Return where a volume's labels place it: names of the node's label (one must match), and allowed values."""
     found: list[tuple[tuple[str, ...], frozenset[str]]] = []
     for names in (_ZONES, _REGIONS):
         for name in names:
             if name in volume.labels:
                 values = frozenset(volume.labels[name].split(_ZONE_SEPARATOR))
-                # A node may have the newer name for the older one of the volume, and not the other way round.
+                # A volume's older name also matches a node's newer one, but not the reverse.
                 found.append((names if name == names[0] else (name,), values))
     return found
 
@@ -149,12 +149,12 @@ def parse_namespace(obj: fields.Object) -> storage.Namespace:
 
 
 def selected_node_body(*, node: str, resource_version: str) -> dict[str, object]:
-    """Return a merge patch that asks for a claim's volume to be made for `node`, if the claim is still as it was."""
+    """Return a merge patch that requests a claim's volume on `node`, if the claim has not changed."""
     return {"metadata": {"annotations": {SELECTED_NODE: node}, "resourceVersion": resource_version}}
 
 
 def prebind_body(volume: storage.Volume, claim: storage.VolumeClaim) -> dict[str, object]:
-    """Return a merge patch that keeps a volume for a claim, if the volume is still as it was."""
+    """Return a merge patch that reserves a volume for a claim, if the volume has not changed."""
     reference = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",

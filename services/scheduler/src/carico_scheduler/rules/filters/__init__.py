@@ -1,1 +1,1 @@
-"""Filters over one node: the Pod's and the node's own fields, and what the node's agent states."""
+"""Filters over one node: the fields of the Pod and the Node, and what is requested there."""

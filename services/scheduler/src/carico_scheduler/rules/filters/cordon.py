@@ -1,6 +1,6 @@
 """Refuses nodes that are not ready, cordoned or being deleted."""
 
-from carico_core.domain import cluster, decision, taints
+from carico_core.domain import cluster, decision
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.rules import protocol
@@ -19,7 +19,7 @@ class Ready:
         return view.ready
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
-        """Say that the node is not ready."""
+        """State that the node is not ready."""
         return "not ready"
 
 
@@ -30,8 +30,8 @@ class Schedulable:
 
     def passes(self, view: snapshot.Snapshot, demand: demands.Demand) -> protocol.Passes:
         """See `protocol.NodeFilter`."""
-        return ~view.deleting if taints.tolerates(demand.tolerations, _CORDON) else view.schedulable
+        return ~view.deleting if cluster.tolerates(demand.tolerations, _CORDON) else view.schedulable
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
-        """Say cordoned or being deleted."""
+        """State whether it is cordoned or being deleted."""
         return "being deleted" if row.node.deleting else "cordoned"

@@ -17,7 +17,7 @@ class NodeAffinity:
         return True if terms is None else view.labels.matching(terms)
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
-        """Name what is required."""
+        """State the required terms."""
         return f"required: {' or '.join(map(str, _terms(demand) or ())) or 'nothing'}"
 
 

@@ -1,4 +1,4 @@
-"""Refuses all nodes but the one that a Pod names."""
+"""Refuses all nodes except the one that a Pod names."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from carico_scheduler.rules import protocol
 
 
 class NodeName:
-    """spec.nodeName, if it is given."""
+    """The node is the one of spec.nodeName, if that is set."""
 
     reason = decision.Reason.NODE_NAME
 
@@ -21,5 +21,5 @@ class NodeName:
         return np.fromiter(named, dtype=np.bool_, count=len(view.present))
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
-        """Say which node the Pod names."""
+        """State which node the Pod names."""
         return f"the Pod names node {demand.node_name}"

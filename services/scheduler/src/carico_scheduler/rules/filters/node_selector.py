@@ -23,7 +23,7 @@ class NodeSelector:
         return functools.reduce(np.logical_and, masks)
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
-        """State the labels wanted, and the node's."""
+        """State the required labels, and the node's."""
         wanted = ", ".join(f"{key}={value}" for key, value in demand.node_selector)
         own = ", ".join(f"{key}={row.node.labels.get(key, '(none)')}" for key, _ in demand.node_selector)
         return f"label {wanted} wanted, node has {own}"

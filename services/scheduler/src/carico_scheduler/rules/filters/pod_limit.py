@@ -7,7 +7,7 @@ from carico_scheduler.rules import protocol
 
 
 class PodLimit:
-    """Pods on the node, bound or reserved, stay within its allocatable Pods."""
+    """The Pods on the node, bound or assumed, are fewer than its allocatable Pods."""
 
     reason = decision.Reason.POD_LIMIT
     by_pods = True

@@ -1,6 +1,6 @@
-"""Refuses nodes whose allocatable resources are requested already, if the Pod states requests.
+"""Refuses nodes without enough unrequested resources for a Pod that states requests.
 
-A Pod without requests is not held against them: telemetry decides on it.
+Pods without requests always pass: telemetry decides about them.
 """
 
 from carico_core.domain import decision
@@ -8,12 +8,12 @@ from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.rules import protocol
 
-# For sums of floats in cores; a millicore is the smallest request that Kubernetes takes.
+# For rounding in sums of cores; a millicore is the smallest request that Kubernetes accepts.
 _SLACK = 1e-6
 
 
 class Requests:
-    """Allocatable less the requests of all Pods bound or reserved there, baseline included."""
+    """Allocatable less the requests of all Pods bound or assumed there, baseline included, is enough."""
 
     reason = decision.Reason.REQUESTS
     by_pods = True
@@ -27,13 +27,13 @@ class Requests:
         return found
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
-        """State what is requested and what is left of the first resource that is short."""
+        """State what is requested and what is left of the first insufficient resource."""
         name, amount = next(each for each in demand.requests if not _has_left(row, *each))
         return _say(name, amount, float(left(row, name)), _allocatable(row, name))
 
 
 def left(nodes: snapshot.Nodes, resource: str) -> snapshot.Floats | float:
-    """Return what is not requested yet of a resource."""
+    """Return the unrequested amount of a resource."""
     match resource:
         case "cpu":
             return nodes.allocatable_cores - nodes.used_cores

@@ -1,6 +1,6 @@
 """Refuses nodes with a taint that the Pod does not tolerate."""
 
-from carico_core.domain import decision, taints
+from carico_core.domain import cluster, decision
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.rules import protocol
@@ -17,7 +17,7 @@ class Taints:
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
         """Name the first taint that is not tolerated."""
-        taint = taints.refusing(row.node, demand.tolerations)
+        taint = cluster.refusing_taint(row.node, demand.tolerations)
         assert taint is not None, f"{row.node.name} was refused for a taint"
         value = f"={taint.value}" if taint.value else ""
         return f"taint {taint.key}{value}:{taint.effect} not tolerated"

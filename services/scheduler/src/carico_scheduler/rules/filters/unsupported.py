@@ -1,4 +1,4 @@
-"""Refuses every node to a Pod with constraints that this version does not evaluate: to ignore them would be wrong."""
+"""Refuses every node for a Pod with constraints that this version does not evaluate: ignoring them would be wrong."""
 
 from carico_core.domain import decision
 from carico_scheduler.nodes import snapshot
@@ -7,7 +7,7 @@ from carico_scheduler.rules import protocol
 
 
 class Unsupported:
-    """The Pod states nothing that is not supported."""
+    """The Pod has no unsupported constraints."""
 
     reason = decision.Reason.UNSUPPORTED
 

@@ -1,4 +1,4 @@
-"""Refuses nodes on which a host port, or a disk that only one node can use, is taken already."""
+"""Refuses nodes where a Pod already holds one of the host ports, or one of the disks, that the Pod needs."""
 
 from carico_core.domain import cluster, decision
 from carico_scheduler.nodes import snapshot

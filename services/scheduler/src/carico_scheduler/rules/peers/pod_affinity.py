@@ -1,4 +1,4 @@
-"""Refuses nodes that are not near the Pods that a Pod must be near: required inter-Pod affinity.
+"""Refuses nodes whose domain lacks the Pods that a Pod must be near: required inter-Pod affinity.
 
 https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity
 """
@@ -15,8 +15,8 @@ from carico_scheduler.rules import protocol
 class PodAffinity:
     """For each required term, the node's domain holds a Pod that matches all terms.
 
-    The first Pod of a group finds none: if there is none anywhere, and the Pod itself matches, any node with the labels
-    does.
+    For the first Pod of a group there is none: if no Pod matches anywhere, and the Pod itself does, any node with the
+    labels passes.
     """
 
     reason = decision.Reason.POD_AFFINITY
@@ -36,7 +36,7 @@ class _Near:
         self._domains = [view.labels.domains(term.topology_key) for term in limits.affinity]
         self._sums = [domains.sums(per_slot) for domains in self._domains]
         self._may_be_first = limits.is_own_peer and all(
-            _means_namespace(term, limits.namespace, view.pod_counts) for term in limits.affinity
+            _selects_namespace(term, limits.namespace, view.pod_counts) for term in limits.affinity
         )
 
     def conditions(self) -> list[protocol.Condition]:
@@ -58,7 +58,7 @@ class _Near:
 
 
 def namespaces_unknown(view: snapshot.Snapshot) -> protocol.Condition:
-    """Return the condition that no node meets while the labels of namespaces, which a term selects by, are unknown."""
+    """Return a condition that no node meets, for terms that select namespaces while their labels are unknown."""
     why = f"namespaces not known: {view.pod_counts.lacking}"
     return protocol.Condition(np.zeros(len(view.present), dtype=np.bool_), lambda slot: why)
 
@@ -70,12 +70,12 @@ def _has_label(term: constraints.PodTerm, domains: node_labels.Domains) -> proto
 def _has_peer(
     term: constraints.PodTerm, domains: node_labels.Domains, sums: snapshot.Floats
 ) -> protocol.Condition:  # fmt: skip
-    why = f"no Pod that its affinity asks for in the same {term.topology_key}"
-    # The last entry is that of nodes without the label: no Pod counts there.
+    why = f"no Pod that its affinity requires in the same {term.topology_key}"
+    # The last entry is for nodes without the label, where no Pod counts.
     return protocol.Condition(sums[domains.of] > 0, lambda slot: why)
 
 
-def _means_namespace(term: constraints.PodTerm, namespace: str, known: counting.PodCounts) -> bool:
+def _selects_namespace(term: constraints.PodTerm, namespace: str, known: counting.PodCounts) -> bool:
     labels = known.namespace_labels(namespace)
     return namespace in term.namespaces or any(
         selectors.matches(term.namespace_selector, each) for each in (labels, {})

@@ -1,4 +1,4 @@
-"""Refuses nodes near Pods that a Pod must not be near, or that must not have it near: required anti-affinity."""
+"""Refuses nodes whose domain has Pods that must be apart from the Pod: required anti-affinity, of either side."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from carico_scheduler.rules.peers import pod_affinity
 
 
 class PodAntiAffinity:
-    """For each required term no Pod that it matches is in the node's domain, nor one whose term matches this Pod."""
+    """No Pod in the node's domain matches a required term of this Pod, or has a required term that matches it."""
 
     reason = decision.Reason.POD_ANTI_AFFINITY
 
@@ -23,7 +23,7 @@ class PodAntiAffinity:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Rule:
-    """Pods per domain of the term's label, each of which keeps the Pod out of the domain."""
+    """The Pods per domain of the term's label that exclude the Pod from the domain."""
 
     question: pod_counts.Question
     domains: node_labels.Domains
@@ -31,7 +31,7 @@ class _Rule:
     why: str
 
     def condition(self) -> protocol.Condition:
-        # The last entry is that of nodes without the label: no Pod counts there.
+        # The last entry is for nodes without the label, where no Pod counts.
         return protocol.Condition(self.pods[self.domains.of] <= 0, lambda slot: self.why)
 
 

@@ -1,4 +1,4 @@
-"""Refuses nodes whose domain has too many Pods of a group already: topology spread with DoNotSchedule.
+"""Refuses nodes whose domain already has too many Pods of a group: topology spread with DoNotSchedule.
 
 https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/
 """
@@ -16,7 +16,7 @@ from carico_scheduler.rules.filters import node_affinity, node_selector
 
 
 class TopologySpread:
-    """Pods in the node's domain, this one included, exceed those of the emptiest domain by max_skew at most."""
+    """The Pods in the node's domain, including this one, exceed those in the emptiest domain by at most max_skew."""
 
     reason = decision.Reason.TOPOLOGY_SPREAD
 
@@ -28,7 +28,7 @@ class TopologySpread:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Group:
-    """The Pods of one constraint per domain, on nodes that count: `is_eligible` by slot, `is_domain` by domain."""
+    """The Pods of one constraint per domain, on eligible nodes: `is_eligible` by slot, `is_domain` by domain."""
 
     spread: constraints.Spread
     question: pod_counts.Question
@@ -39,7 +39,7 @@ class Group:
 
     @property
     def emptiest(self) -> float:
-        """Pods in the emptiest domain; 0 if there are fewer domains than the constraint asks for."""
+        """Pods in the emptiest domain; 0 if there are fewer domains than the constraint's minimum."""
         domains = int(self.is_domain.sum())
         return 0.0 if domains < self.spread.min_domains or not domains else float(self.pods[self.is_domain].min())
 

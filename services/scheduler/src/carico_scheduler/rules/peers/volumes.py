@@ -3,16 +3,16 @@
 import numpy as np
 
 from carico_core.domain import cluster, constraints, decision
-from carico_scheduler.nodes import snapshot, volumes
+from carico_scheduler.nodes import snapshot, volume_placement
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import pod_counts
 from carico_scheduler.rules import protocol
 
-_NONE_THERE = "no PersistentVolume for one of its PersistentVolumeClaims is there, and none can be created"
+_NONE_THERE = "one of its PersistentVolumeClaims finds no PersistentVolume there, and none can be created"
 
 
 class Volumes:
-    """Every claim is bound to a volume that the node can use, or is to be bound on the node."""
+    """Every claim is bound to a volume that the node can use, or can be bound for the node."""
 
     reason = decision.Reason.VOLUME
 
@@ -23,7 +23,7 @@ class Volumes:
 
 
 class VolumeLimits:
-    """The node's CSI drivers can attach the Pod's volumes in addition to those that are attached."""
+    """The node's CSI drivers can attach the Pod's volumes in addition to those already attached."""
 
     reason = decision.Reason.VOLUME_LIMIT
 
@@ -40,8 +40,8 @@ class _Volumes:
         self._waits_for = view.storage.waits_for(uses) or self._is_in_use()
         self._reachable = self._bindable = view.present
         if self._waits_for is None:
-            self._reachable = volumes.reachable(view, uses)
-            self._bindable = volumes.bindable(view, uses) if view.storage.unbound(uses) else view.present
+            self._reachable = volume_placement.reachable(view, uses)
+            self._bindable = volume_placement.bindable(view, uses) if view.storage.unbound(uses) else view.present
 
     def conditions(self) -> list[protocol.Condition]:
         """See `protocol.Peers`."""
@@ -54,7 +54,7 @@ class _Volumes:
         ]
 
     def add(self, pod: cluster.Pod, slot: int) -> None:
-        """Wait for the next cycle if this one has given away a volume, or the claim, that this Pod may want."""
+        """Wait for the next cycle if this one placed a Pod that took a volume or claim that this Pod may need."""
         used = (pod.constraints or constraints.NONE).volume_claims
         if not used:
             return
@@ -77,7 +77,7 @@ class _Volumes:
 class _Limits:
     def __init__(self, view: snapshot.Snapshot, uses: tuple[constraints.VolumeClaimUse, ...]) -> None:
         self._view = view
-        attached = volumes.Attached(view)
+        attached = volume_placement.Attached(view)
         asked = ((slot, attached.refuse(uses, slot)) for slot in view.present.nonzero()[0].tolist())
         self._refused = {slot: why for slot, why in asked if why is not None}
         self._mask = view.present.copy()
@@ -88,7 +88,7 @@ class _Limits:
         return [protocol.Condition(self._mask.copy(), self._refused.__getitem__)]
 
     def add(self, pod: cluster.Pod, slot: int) -> None:
-        """Leave a node out for this cycle if a Pod with volumes was placed on it."""
+        """Refuse a node for the rest of the cycle if a Pod with volumes was placed on it."""
         if (pod.constraints or constraints.NONE).volume_claims:
             self._refused[slot] = "volumes of another Pod are being attached"
             self._mask[slot] = False

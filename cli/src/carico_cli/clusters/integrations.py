@@ -1,0 +1,96 @@
+"""Connects other tools to a cluster: a shell, Prometheus, the nats CLI."""
+
+import contextlib
+import os
+import pathlib
+import pwd
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+import orjson
+
+from carico_cli.clusters import which
+from carico_cli.shell import settings
+from carico_core.domain import errors
+from carico_core.wire import messages as wire
+from carico_core.wire import roles
+from carico_local.cluster import state
+
+_DESCRIPTION = "CARICO cluster "
+
+
+@click.command("env")
+@which.name_flag
+@click.option("--nats-context", "saves", is_flag=True, help="Also save a context for the nats CLI: carico-NAME.")
+@click.pass_obj
+def env(context: settings.Context, name: str | None, saves: bool) -> None:
+    """Print CARICO_CLUSTER, NATS_URL and KUBECONFIG as export lines: eval "$(carico env)"."""
+    local = which.meant(context, which.Flags(name=name)).local_name("its address is in the environment already")
+    paths, found = state.running(context.home, local)
+    click.echo(f"export {which.CLUSTER}={shlex.quote(local)}")
+    click.echo(f"export NATS_URL={shlex.quote(found.nats_url)}")
+    click.echo(f"export KUBECONFIG={shlex.quote(str(paths.kubeconfig))}")
+    if saves:
+        saved = save_context(context.environ, local, found.nats_url)
+        click.echo(f"# from any shell, until the cluster is down: nats context select {saved}")
+
+
+@click.command("targets")
+@which.name_flag
+@click.pass_obj
+def list_targets(context: settings.Context, name: str | None) -> None:
+    """Print the services for deploy/observe/prometheus-local.yml: carico targets > deploy/observe/targets.json."""
+    local = which.meant(context, which.Flags(name=name)).local_name("its own Prometheus finds its services")
+    _, found = state.running(context.home, local)
+    click.echo(orjson.dumps(list(targets(found)), option=orjson.OPT_INDENT_2))
+
+
+def targets(found: state.ClusterState) -> Iterator[dict[str, Any]]:
+    """Yield each service that exports CARICO's metrics, as Prometheus reads it from a file (file_sd)."""
+    for service in found.services:
+        kind = service.name.partition("/")[0].partition("-")[0]
+        if service.http_port is not None and kind in ("agent", "aggregator", "scheduler", "fleet"):
+            labels = {"job": f"carico-{kind}", "service": service.name}
+            yield {"targets": [f"127.0.0.1:{service.http_port}"], "labels": labels}
+
+
+def save_context(environ: Mapping[str, str], cluster: str, url: str) -> str:
+    """Save a context of the nats CLI and return its name. Raises `SettingsError` where it cannot be written."""
+    path = _context_path(environ, cluster)
+    # A bus with rights allows the CLI's role this inbox prefix alone.
+    made = {"description": f"{_DESCRIPTION}{cluster}", "url": url, "inbox_prefix": roles.inbox(roles.Role.CLI)}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.write_bytes(orjson.dumps(made, option=orjson.OPT_INDENT_2))
+    except OSError as error:
+        raise errors.SettingsError(f"--nats-context: {path} cannot be written: {error.strerror}") from None
+    return path.stem
+
+
+def remove_context(environ: Mapping[str, str], cluster: str) -> None:
+    """Remove the context if `save_context` wrote it. The nats CLI itself unselects one that is gone."""
+    path = _context_path(environ, cluster)
+    with contextlib.suppress(OSError, orjson.JSONDecodeError):
+        found = orjson.loads(path.read_bytes())
+        if isinstance(found, dict) and str(found.get("description", "")).startswith(_DESCRIPTION):
+            path.unlink()
+
+
+def _context_path(environ: Mapping[str, str], cluster: str) -> pathlib.Path:
+    """Return where the nats CLI looks: it takes the home directory from the user database, not from HOME."""
+    config = environ.get("XDG_CONFIG_HOME")
+    folder = pathlib.Path(config) if config else pathlib.Path(pwd.getpwuid(os.getuid()).pw_dir) / ".config"
+    return folder / "nats" / "context" / f"carico-{cluster}.json"
+
+
+@click.command("decode")
+def decode() -> None:
+    """Print a message of carico.v1.model as JSON: nats sub carico.v1.model --translate "carico decode"."""
+    payload = sys.stdin.buffer.read()
+    try:
+        click.echo(wire.model_as_json(wire.decode_model(payload)))
+    except errors.MessageError as error:
+        raise errors.SettingsError(f"standard input: expected a message of carico.v1.model: {error}") from None

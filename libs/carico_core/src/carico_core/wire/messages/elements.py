@@ -1,0 +1,191 @@
+"""What several messages share: header, estimates, evidence and arrays, as schemas that bound every field.
+
+A schema says what a writer may send; the functions turn its values into records of `domain` and check what a schema
+cannot say. Lengths are bounded while bytes are decoded, so that nothing unchecked is kept.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from carico_core.domain import errors, messages
+from carico_core.wire import codec, fields, subjects
+
+Int64 = Annotated[int, Meta(ge=0, le=fields.INT64_MAX)]
+Pods = Annotated[int, Meta(ge=0, le=int(fields.PODS_MAX))]
+PodsPerCore = Annotated[float, Meta(ge=0.0, le=fields.PODS_MAX)]
+# Node and Pod names: an RFC 1123 subdomain has at most 253 characters.
+ObjectName = Annotated[str, Meta(min_length=1, max_length=253)]
+Name = Annotated[str, Meta(min_length=1, max_length=fields.NAME_MAX)]
+ClassName = Annotated[str, Meta(min_length=1, max_length=fields.CLASS_NAME_MAX)]
+Dims = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=fields.DIMS_MAX)]
+Quantity = Annotated[float, Meta(ge=0.0, le=fields.QUANTITY_MAX)]
+SignedQuantity = Annotated[float, Meta(ge=-fields.QUANTITY_MAX, le=fields.QUANTITY_MAX)]
+# The smallest number above 0.
+_POSITIVE = 5e-324
+# 16 hex digits; the length keeps `$` from letting a line feed pass.
+Boot = Annotated[str, Meta(pattern="^[0-9a-f]{16}$", max_length=16)]
+
+
+class Origin(msgspec.Struct, kw_only=True, gc=False):
+    """The origin of a message or an entry: the writer's start, its sequence number and its wall-clock time."""
+
+    boot: Boot
+    seq: Int64
+    ts: Int64
+
+
+class Message(Origin, kw_only=True, gc=False):
+    """The fields of every message."""
+
+    v: Int64
+
+
+class Estimate(msgspec.Struct, gc=False):
+    """A mean and its standard deviation."""
+
+    mean: SignedQuantity
+    sd: Quantity
+
+
+Estimates = Annotated[dict[Name, Estimate], Meta(max_length=fields.DIMS_MAX)]
+
+
+class ClassEvidence(msgspec.Struct, gc=False):
+    """What was measured about a class of Pods."""
+
+    pods: Pods
+    cost: Estimates
+    growth: Estimates | None = None
+    lifetime_s: Estimate | None = None
+
+
+Evidence = Annotated[dict[ClassName, ClassEvidence], Meta(max_length=fields.CLASSES_MAX)]
+
+
+class Array(msgspec.Struct, gc=False):
+    """A float64 array: shape, and little-endian bytes in C order."""
+
+    shape: list[int]
+    data: bytes
+
+
+def format_header(*, boot: str, seq: int, ts_ns: int) -> dict[str, object]:
+    """Return the fields that every message starts with."""
+    return {"v": messages.SCHEMA_VERSION, "boot": boot, "seq": seq, "ts": ts_ns}
+
+
+def check_version(message: Message) -> None:
+    """Raise `MessageError` if a message has another version."""
+    if message.v != messages.SCHEMA_VERSION:
+        raise codec.wrong_version(message.v)
+
+
+def check_writer(path: str, writer: str, subject: str) -> None:
+    """Raise `MessageError` if the writer is not the node or replica in the subject."""
+    try:
+        expected = subjects.node_of(subject)
+    except errors.BadName as error:
+        raise errors.MessageError(errors.Drop.BAD_NAME, path, str(error)) from None
+    if writer != expected:
+        detail = f"got {fields.shown(writer)}, expected {expected!r} as in the subject"
+        raise errors.MessageError(errors.Drop.FOREIGN_NODE, path, detail)
+
+
+def check_name(path: str, name: str, is_valid: Callable[[str], bool]) -> None:
+    """Raise `MessageError` if a text is not a valid Kubernetes name."""
+    if not is_valid(name):
+        detail = f"got {fields.shown(name)}, expected a Kubernetes name"
+        raise errors.MessageError(errors.Drop.BAD_NAME, path, detail)
+
+
+def check_printable(path: str, texts: Iterable[str]) -> None:
+    """Raise `MessageError` if one of the texts has a character that is not printable."""
+    if "".join(texts).isprintable():
+        return
+    text = next(text for text in texts if not text.isprintable())
+    detail = f"got {fields.shown(text)}, expected printable characters"
+    raise errors.MessageError(errors.Drop.OUT_OF_RANGE, path, detail)
+
+
+def read_dims(dims: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the dimensions. Raises `MessageError` if one is repeated."""
+    if len(set(dims)) != len(dims):
+        detail = f"got {fields.shown(dims)}, expected each name once"
+        raise errors.MessageError(errors.Drop.OUT_OF_RANGE, "dims", detail)
+    check_printable("dims", dims)
+    return dims
+
+
+def read_estimates(found: Mapping[str, Estimate]) -> dict[str, messages.Estimate]:
+    """Return the records of estimates."""
+    return {name: messages.Estimate(item.mean, item.sd) for name, item in found.items()}
+
+
+def read_evidence(found: Mapping[str, ClassEvidence]) -> dict[str, messages.ClassEvidence]:
+    """Return the records of evidence. Raises `MessageError`."""
+    names: list[str] = list(found)
+    records = {}
+    for name, item in found.items():
+        names += item.cost
+        growth = {}
+        if item.growth:
+            names += item.growth
+            growth = read_estimates(item.growth)
+        lifetime = None
+        if item.lifetime_s is not None:
+            lifetime = messages.Estimate(item.lifetime_s.mean, item.lifetime_s.sd)
+        records[name] = messages.ClassEvidence(
+            pods=item.pods, cost=read_estimates(item.cost), growth=growth, lifetime_s=lifetime
+        )
+    check_printable("evidence", names)
+    return records
+
+
+def read_array(path: str, found: Array, shape: list[int], minimum: float, maximum: float) -> messages.Array:
+    """Return a read-only float64 array of this shape, finite and within bounds. Raises `MessageError`."""
+    if found.shape != shape or len(found.data) != 8 * math.prod(shape):
+        detail = f"got {fields.shown(found.shape)} in {len(found.data)} bytes, expected {shape} of float64"
+        raise errors.MessageError(errors.Drop.WRONG_SHAPE, path, detail)
+    array = np.frombuffer(found.data, fields.FLOAT64)
+    # For so few numbers plain Python is several times faster than numpy's reductions. A sum is finite only if every
+    # term is (terms above 1e300 are out of range anyway).
+    numbers: list[float] = array.tolist()
+    if not math.isfinite(sum(numbers)):
+        raise errors.MessageError(errors.Drop.NON_FINITE, path, "got a number that is not finite")
+    if min(numbers) < minimum or max(numbers) > maximum:
+        detail = f"got {min(numbers):.4g} to {max(numbers):.4g}, expected {minimum:.4g} to {maximum:.4g}"
+        raise errors.MessageError(errors.Drop.OUT_OF_RANGE, path, detail)
+    return array if len(shape) == 1 else array.reshape(shape)
+
+
+def read_scale(found: Array, count: int) -> messages.Array:
+    """Return the physical amount of 1.0 in each dimension, a positive number. Raises `MessageError`."""
+    return read_array("scale", found, [count], _POSITIVE, fields.QUANTITY_MAX)
+
+
+def format_estimates(estimates: Mapping[str, messages.Estimate]) -> dict[str, object]:
+    """Return dimension name -> mean and sd."""
+    return {name: _format_estimate(estimate) for name, estimate in estimates.items()}
+
+
+def format_evidence(evidence: Mapping[str, messages.ClassEvidence]) -> dict[str, object]:
+    """Return class name -> pods, cost, growth and lifetime; unknown fields are left out."""
+    return {name: _format_class(item) for name, item in evidence.items()}
+
+
+def _format_class(item: messages.ClassEvidence) -> dict[str, object]:
+    values: dict[str, object] = {"pods": int(item.pods), "cost": format_estimates(item.cost)}
+    if item.growth:
+        values["growth"] = format_estimates(item.growth)
+    if item.lifetime_s is not None:
+        values["lifetime_s"] = _format_estimate(item.lifetime_s)
+    return values
+
+
+def _format_estimate(estimate: messages.Estimate) -> dict[str, float]:
+    return {"mean": float(estimate.mean), "sd": float(estimate.sd)}

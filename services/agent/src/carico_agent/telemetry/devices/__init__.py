@@ -1,0 +1,1 @@
+"""Optional dimensions, each from one kind of device: `disk`, `network`, `gpu` (with `gpu_memory`)."""

@@ -1,0 +1,127 @@
+"""What the scheduler knows of nodes: Nodes, advertisements and volumes, and which waiting Pods a change may help.
+
+Pure: events in, changed state out.
+"""
+
+import dataclasses
+import random
+from collections.abc import Callable, Iterable, Set
+
+from carico_core.domain import cluster, constraints, messages
+from carico_scheduler.nodes import fleet as fleets
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.pods import queue as queues
+from carico_scheduler.pods import reservations
+from carico_scheduler.rules import admission
+from carico_scheduler.rules import policy as policies
+
+# Advertisements kept for nodes that the API has not shown yet: the first lists may arrive in any order.
+_STRANGERS_MAX = 4096
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """The newest advertisement of a node, and when its newest sample was taken on our monotonic clock."""
+
+    advertisement: messages.Advertisement
+    sampled_s: float
+
+
+class NodeState:
+    """Fleet, reservations and queue, kept in step with the nodes."""
+
+    def __init__(
+        self, policy: policies.Policy, rng: random.Random, demand_of: Callable[[cluster.Pod], demands.Demand]
+    ) -> None:
+        self.fleet = fleets.Fleet(policy)
+        self.reservations = reservations.Reservations(policy.release)
+        self.queue = queues.Queue(rng, demand_of)
+        self.heard: dict[str, Heard] = {}
+        # Called when a claim, volume or storage class has changed.
+        self.on_volumes: Callable[[], None] = lambda: None
+        self._strangers: dict[str, None] = {}
+
+    def put_nodes(self, nodes: Iterable[cluster.Node]) -> None:
+        """Take in the list of all Nodes: those not in it are gone."""
+        listed = {node.name: node for node in nodes}
+        for name in [name for name in self.fleet.names() if name not in listed]:
+            self.remove_node(name)
+        for node in listed.values():
+            self.put_node(node)
+
+    def put_node(self, node: cluster.Node) -> None:
+        """Take in a Node as the API shows it."""
+        is_new = self.fleet.slot_of(node.name) is None
+        if not self.fleet.put_node(node, self.reservations.load(node.name)):
+            return
+        self._strangers.pop(node.name, None)
+        heard = self.heard.get(node.name)
+        if is_new and heard is not None:
+            self.fleet.put_advertisement(heard.advertisement, heard.sampled_s)
+        self.queue.unpark_if(self._helped_by(node.name))
+
+    def remove_node(self, name: str) -> None:
+        """Forget a Node and its advertisement; Pods that the API still shows on it keep their claims."""
+        self.fleet.remove_node(name)
+        self.heard.pop(name, None)
+        self._strangers.pop(name, None)
+        self.reservations.forget_node(name)
+        self.queue.unpark_if(self._helped_by(name))
+
+    def put_advertisement(self, heard: Heard, now_s: float) -> None:
+        """Take in a newer advertisement of a node, and release the reservations that it covers."""
+        node = heard.advertisement.node
+        self.heard[node] = heard
+        if self.fleet.slot_of(node) is None:
+            self._limit_strangers(node)
+            self.reservations.cover(node, heard.advertisement.covers, now_s)
+            return
+        # Ask only for the classes of parked Pods: this is the most expensive part of taking an advertisement in.
+        parked = self.queue.parked_classes()
+        before = self._admitted(node, parked, now_s)
+        if self.reservations.cover(node, heard.advertisement.covers, now_s):
+            self.fleet.put_load(node, self.reservations.load(node))
+        self.fleet.put_advertisement(heard.advertisement, heard.sampled_s)
+        gained = self._admitted(node, parked, now_s) - before
+        if gained:
+            # A class that had room before is parked for another reason, which no advertisement changes.
+            self.queue.unpark_if(lambda demand: demand.pod_class in gained)
+
+    def volumes_changed(self) -> None:
+        """Try Pods that wait for a claim, a volume or a storage class again: one has changed."""
+        self.queue.unpark_if(lambda demand: bool((demand.constraints or constraints.NONE).volume_claims))
+        self.on_volumes()
+
+    def _helped_by(self, node: str) -> Callable[[demands.Demand], bool]:
+        """Return which demands a change of `node` could help: room became free there, or it changed, or it is gone.
+
+        These are the demands for which the node has room by its advertisement. On a full cluster most Pods end before
+        their node advertises the room, and trying every demand on every node then would be wasted. Demands that depend
+        on other Pods may be helped on any node, even by a node that goes: it may have been the emptiest domain. With
+        the fallback to requests any change may help.
+        """
+        if not self.queue.parked_classes():
+            return lambda _: False
+        if self.fleet.policy.fallback is not policies.Fallback.WAIT:
+            return lambda _: True
+        slot = self.fleet.slot_of(node)
+        row = None if slot is None else self.fleet.row(slot)
+        return lambda demand: (
+            demand.looks_at_peers or (row is not None and bool(admission.has_room(row, demand.pod_class)))
+        )
+
+    def _admitted(self, node: str, pod_classes: Set[str], now_s: float) -> Set[str]:
+        """Return the classes of which the node admits a Pod now."""
+        slot = self.fleet.slot_of(node)
+        if slot is None or not pod_classes:
+            return frozenset()
+        return admission.admits(self.fleet.row(slot, now_s), pod_classes)
+
+    def _limit_strangers(self, node: str) -> None:
+        """Note an advertisement of a node that the API has not shown; drop the oldest beyond the limit."""
+        self._strangers[node] = None
+        if len(self._strangers) > _STRANGERS_MAX:
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            self.heard.pop(oldest, None)
+            self.reservations.forget_node(oldest)

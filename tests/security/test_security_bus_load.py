@@ -1,0 +1,164 @@
+"""Floods, and clients that do not read, or send nothing: Pods are bound meanwhile, and the services go on."""
+
+import contextlib
+import pathlib
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+import orjson
+import pytest
+
+from carico_core.wire import messages as wire
+from carico_core.wire import roles, subjects
+from tests.security import bus_site, live_site, process, raw_client
+from tests.tools import waiting
+
+# As many as are quick to make; each costs the server a signature to check.
+CONNECTIONS = 500
+MINE = subjects.capacity(live_site.ATTACKER)
+READERS_INBOX = roles.inbox(roles.Role.READER)
+# The memory limit of the Pod of NATS in deploy/k8s.
+NATS_MOST_BYTES = 512 << 20
+Attack = Callable[[threading.Event], None]
+
+
+def flood(site: live_site.LiveSite, subject: str, payload: bytes, *, headers: bytes | None = None) -> Attack:
+    """Publish as fast as the server takes it, on a connection of the attacker's agent."""
+    burst = raw_client.publish_frame(subject, payload, headers=headers)
+    burst *= max(1, 500_000 // len(burst))
+
+    def attack(ended: threading.Event) -> None:
+        while not ended.is_set():
+            with contextlib.suppress(raw_client.Closed), site.bus.raw(roles.Role.AGENT, live_site.ATTACKER) as agent:
+                agent.wait_at_most(1.0)
+                while not ended.is_set():
+                    agent.send(burst)
+
+    return attack
+
+
+def bound_meanwhile(site: live_site.LiveSite, *attacks: Attack, pods: int = 4) -> None:
+    """Bind Pods while attacks go on. A service that could not keep up reads the honest nodes' reports again at once."""
+    with live_site.attacked(*attacks):
+        for _ in range(pods):
+            site.bind()
+            assert process.rss_bytes(site.bus.nats.pid) < NATS_MOST_BYTES
+            time.sleep(0.3)
+    site.check()
+    waiting.until_now(site.hears_honest_nodes, within_s=live_site.HEARD_WITHIN_S, what=site.logs)
+
+
+@pytest.mark.parametrize("size", [1, 1_000, 60_000])
+def test_pods_are_bound_during_a_flood_of_an_agents_own_reports(site: live_site.LiveSite, size: int) -> None:
+    bound_meanwhile(site, *[flood(site, MINE, b"x" * size)] * 2)
+
+
+def test_pods_are_bound_during_a_flood_of_well_formed_reports(site: live_site.LiveSite) -> None:
+    payload = wire.encode_advertisement(site.advertisement(live_site.ATTACKER, room=0.0))
+    bound_meanwhile(site, *[flood(site, MINE, payload)] * 2)
+
+
+def test_pods_are_bound_during_a_flood_of_the_work_queue(site: live_site.LiveSite) -> None:
+    bound_meanwhile(site, *[flood(site, subjects.subspace(live_site.ATTACKER), b"x" * 30_000)] * 2)
+
+
+def unread(bus: bus_site.StaticBus, frames: bytes) -> Attack:
+    """Ask as a reader, as fast as the server takes it, and read no answer."""
+
+    def attack(ended: threading.Event) -> None:
+        while not ended.is_set():
+            with contextlib.suppress(raw_client.Closed), bus.raw(roles.Role.READER) as reader:
+                reader.subscribe(f"{READERS_INBOX}.>")
+                reader.wait_at_most(1.0)
+                while not ended.is_set():
+                    reader.send(frames)
+
+    return attack
+
+
+def test_pods_are_bound_while_readers_ask_without_end(site: live_site.LiveSite) -> None:
+    asked = {
+        subjects.query("scheduler", "capacity.list"): b"",
+        subjects.query("scheduler", "node.explain"): b'{"node":"node-b"}',
+        subjects.query("scheduler", "decision.get"): b'{"pod":"pod-0"}',
+        subjects.query("aggregator", "model.get"): b"",
+        subjects.query("aggregator", "kept.decisions"): b"{}",
+        "$SRV.PING": b"",
+        "$SRV.STATS": b"",
+    }
+    frames = b"".join(raw_client.publish_frame(*each, reply=f"{READERS_INBOX}.x") for each in asked.items())
+    bound_meanwhile(site, *[unread(site.bus, frames * 1000)] * 2, pods=8)
+
+
+def test_direct_gets_of_readers_do_not_fill_the_memory_of_nats(tmp_path: pathlib.Path) -> None:
+    asked = {"seq": 1, "next_by_subj": subjects.DECISION_ALL, "batch": 1_000_000}
+    frame = raw_client.publish_frame(
+        "$JS.API.DIRECT.GET.CARICO_DECISIONS", orjson.dumps(asked), reply=f"{READERS_INBOX}.x"
+    )
+    with bus_site.static(tmp_path) as bus, contextlib.closing(bus_site.Honest(bus)):
+        with bus.raw(roles.Role.SCHEDULER) as scheduler:
+            for number in range(30_000):
+                scheduler.send(raw_client.publish_frame(subjects.decision("default", f"p{number}"), b"x" * 1000))
+            scheduler.settle()
+        with live_site.attacked(*[unread(bus, frame * 100)] * 2):
+            deadline_s = time.monotonic() + 15.0
+            while time.monotonic() < deadline_s:
+                assert process.rss_bytes(bus.nats.pid) < NATS_MOST_BYTES
+                time.sleep(0.05)
+
+
+def test_a_payload_past_64_kib_is_refused(site: live_site.LiveSite) -> None:
+    with site.bus.raw(roles.Role.AGENT, live_site.ATTACKER) as agent:
+        agent.send(raw_client.publish_frame(MINE, b"x" * 65_537))
+        with pytest.raises(raw_client.Closed, match="Maximum Payload"):
+            agent.settle()
+
+
+def test_readers_that_do_not_read_do_not_affect_others(site: live_site.LiveSite) -> None:
+    """Each listens to all that it may, and takes nothing from its socket."""
+    payload = wire.encode_advertisement(site.advertisement(live_site.ATTACKER, room=0.0))
+    with contextlib.ExitStack() as stack:
+        for _ in range(20):
+            reader = stack.enter_context(site.bus.raw(roles.Role.READER))
+            for subject in roles.permissions(roles.Role.READER).subscribe:
+                reader.subscribe(subject)
+        with live_site.attacked(flood(site, MINE, payload)):
+            for _ in range(3):
+                site.bind()
+    site.check()
+
+
+def test_half_open_connections_do_not_affect_others(site: live_site.LiveSite) -> None:
+    with contextlib.ExitStack() as stack:
+        for number in range(CONNECTIONS):
+            idle = stack.enter_context(socket.create_connection(("127.0.0.1", site.bus.nats.port)))
+            # Some stop in the middle of a frame.
+            idle.sendall(b'CONNECT {"verbose":'[: number % 19])
+        site.bind()
+        with site.bus.raw(roles.Role.CLI) as cli:
+            cli.settle()
+    site.check()
+
+
+def test_many_connections_of_one_identity_do_not_affect_others(site: live_site.LiveSite) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(CONNECTIONS // 2):
+            for role, node in ((roles.Role.AGENT, live_site.ATTACKER), (roles.Role.READER, None)):
+                with contextlib.suppress(raw_client.Closed):
+                    stack.enter_context(site.bus.raw(role, node))
+        site.bind()
+        with site.bus.raw(roles.Role.AGENT, live_site.HONEST[0]) as agent:
+            agent.settle()
+    site.check()
+
+
+def test_endless_subscriptions_do_not_affect_others(site: live_site.LiveSite) -> None:
+    frames = b"".join(b"SUB carico.v1.model %d\r\n" % number for number in range(1, 20_000))
+    with site.bus.raw(roles.Role.AGENT, live_site.ATTACKER) as agent:
+        with contextlib.suppress(raw_client.Closed):
+            agent.send(frames)
+            agent.settle()
+        site.bind()
+    site.check()

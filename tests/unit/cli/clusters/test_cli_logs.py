@@ -1,0 +1,113 @@
+"""`carico logs` for a person: one line an event, in their own time of day."""
+
+import contextlib
+import pathlib
+import re
+
+import pytest
+
+from carico_cli.clusters import logs
+from carico_local.cluster import state
+from tests.tools import carico_cli
+
+LINE = (
+    '{"service":"carico-scheduler","logger":"scheduler","placed":1,"why":"no answer: x","path":"/a","event":"cycle",'
+    '"level":"warning","timestamp":"2026-11-21T17:23:10.877548Z"}'
+)
+
+
+def test_an_event_is_a_line_with_its_fields() -> None:
+    said = logs.readable(LINE, coloured=False)
+    assert re.fullmatch(r'\d\d:\d\d:\d\d\.877 warning scheduler: cycle  placed=1 why="no answer: x" path=/a', said)
+
+
+def test_colour_is_for_what_matters_and_only_where_wanted() -> None:
+    assert logs.readable(LINE, coloured=True).startswith("\x1b[33m")
+    assert "\x1b" not in logs.readable(LINE.replace("warning", "info"), coloured=True)
+
+
+def test_what_is_no_event_stays_as_it_is() -> None:
+    for line in ("", "[1] nats-server started", "[]", "{}", '{"a": 1}', "{"):
+        assert logs.readable(line, coloured=True) == line
+
+
+def test_nothing_of_a_line_moves_the_cursor() -> None:
+    said = logs.readable('{"event":"x","got":"\\u001b[2J"}', coloured=False)
+    assert "\x1b" not in said
+
+
+def test_who_follows_a_log_is_told_that_the_cluster_was_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    log = tmp_path / "carico" / "shop" / "logs" / "nats.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("[1] started\n")
+    monkeypatch.setattr("time.sleep", lambda _: log.unlink())
+    assert carico_cli.run(monkeypatch, "logs", "nats", "-f", "--name", "shop") == 0
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("[1] started\n", "carico: cluster 'shop' was ended and its logs were removed\n")
+
+
+def test_who_follows_a_log_is_told_that_nobody_writes_to_it_any_more(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    paths = state.Paths(tmp_path / "carico" / "shop")
+    log = paths.log("nats")
+    log.parent.mkdir(parents=True)
+    log.write_text("[1] started\n")
+    runs, looks = contextlib.ExitStack(), list[float]()
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 10:
+            runs.enter_context(state.acquire(paths))
+        elif len(looks) == 100:
+            log.write_text("[1] started\n[2] ended\n")
+            runs.close()
+
+    monkeypatch.setattr("time.sleep", sleep)
+    assert carico_cli.run(monkeypatch, "logs", "nats", "-f", "--name", "shop") == 0
+    said = capsys.readouterr()
+    assert said.out == "[1] started\n[2] ended\n"
+    assert "cluster 'shop' no longer runs" in said.err and said.err.count("\n") == 1
+    # A moment without its lock is no end: so a cluster starts.
+    assert 3.0 <= sum(looks[100:]) <= 10.0
+
+
+@pytest.mark.parametrize(("words", "instead"), [(("logs", "nats"), "docker compose logs"), (("status",), "top --once")])
+def test_who_has_the_address_of_a_cluster_elsewhere_is_told_what_shows_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...], instead: str,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("NATS_URL", raising=False)
+    assert carico_cli.run(monkeypatch, *words) == 2
+    assert capsys.readouterr().err == (
+        "carico: no cluster runs on this machine: `carico up` starts one; NATS_URL or --nats-url names one elsewhere\n"
+    )
+    monkeypatch.setenv("NATS_URL", "nats://nats-server:4222")
+    assert carico_cli.run(monkeypatch, *words) == 2
+    said = capsys.readouterr().err
+    assert instead in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        ((), "got no service, expected one of nats"),
+        (("nast",), "got service 'nast' (nearest: nats), expected one of nats"),
+        (("my-pod",), "got service 'my-pod', expected one of nats; the log of a Pod: `kubectl logs my-pod`"),
+    ],
+)
+def test_what_is_no_service_gets_those_there_are_and_a_pod_its_own_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str],
+    argv: tuple[str, ...], said: str,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    log = tmp_path / "carico" / "shop" / "logs" / "nats.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("")
+    assert carico_cli.run(monkeypatch, "logs", *argv, "--name", "shop") == 2
+    assert capsys.readouterr().err == f"carico: {said}\n"

@@ -1,0 +1,101 @@
+"""`carico status`: what its tables show of a node, and its JSON for scripts."""
+
+import asyncio
+import dataclasses
+from typing import Any
+
+import orjson
+import pytest
+
+from carico_cli.clusters import status
+from carico_cli.live import picture as pictures
+from carico_cli.live import signals
+from carico_core.domain import messages
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_local.cluster import machine, plan, processes, state
+
+MACHINE = machine.Machine(
+    cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
+)
+FOUND = state.ClusterState(
+    plan=plan.make_plan(plan.Options(name="x", nodes=2), MACHINE), phase=state.Phase.READY,
+    supervisor=processes.ProcessId(pid=1, start_ticks=1), started_ns=1, nats_url="", api_url="", services=(),
+    crashes=(), notes=(), failure=None,
+)  # fmt: skip
+
+
+def picture(capacity: float, capacity_sd: float) -> pictures.Picture:
+    """What a reader knows that has heard node-1 alone."""
+    found = signals.Signals(clock=clocks.FakeClock(), lease_s=10.0)
+    said = messages.Advertisement(
+        node="node-1", boot="0" * 16, seq=1, ts_ns=1, sampled_at_ns=1, capacity=1.0, capacity_sd=capacity_sd,
+        bottleneck="cpu", signal=0.5, baseline={}, cost={}, pods=3, covers=frozenset(),
+        mode=messages.Mode.MEASURED, usage={}, parts={}, direction={},
+    )  # fmt: skip
+    found.on_capacity(subjects.capacity("node-1"), wire.encode_advertisement(said))
+    found.on_capacity_list(orjson.dumps({"nodes": [{"node": "node-1", "reserved": 1}]}))
+    seen = found.picture(jobs=(), links=())
+    nodes = tuple(dataclasses.replace(node, advertisement=said._replace(capacity=capacity)) for node in seen.nodes)
+    return dataclasses.replace(seen, nodes=nodes)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "capacity_sd", "shown"),
+    [(2.4449, 0.4449, "2.4 ± 0.4 Pods"), (-0.04, 0.0, "0.0 ± 0.0 Pods"), (1234.5678, 12.3, "1235 ± 12 Pods")],
+)
+def test_a_capacity_has_its_unit_and_the_digits_one_reads(capacity: float, capacity_sd: float, shown: str) -> None:
+    view = {**status._services(FOUND, running=True), "nodes": status._nodes(picture(capacity, capacity_sd), FOUND)}
+    head, first, second = status._text(view, now_ns=1).splitlines()[-3:]
+    assert head.split() == ["NODE", "FRESHNESS", "PODS", "CAPACITY", "MODE", "RESERVED"]
+    assert first.split() == ["node-1", "fresh", "3", *shown.split(), "measured", "1"]
+    assert second.split() == ["node-2", "absent", "-", "-", "-", "-"]
+    # Scripts get numbers.
+    assert [view["nodes"][0][name] for name in ("capacity", "capacity_sd")] == [
+        round(capacity, 3),
+        round(capacity_sd, 3),
+    ]
+    assert view["nodes"][1]["capacity"] is None
+
+
+class Api:
+    """Two Nodes, of which one's kubelet has stopped to report; or none, where it does not answer."""
+
+    def __init__(self, *, frozen: bool = False) -> None:
+        self.frozen = frozen
+
+    async def request(self, method: str, path: str) -> Any:
+        if self.frozen:
+            await asyncio.Event().wait()
+        conditions = {"node-1": "True", "node-2": "Unknown"}
+        return {
+            "items": [
+                {"metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": status}]}}
+                for name, status in conditions.items()
+            ]
+        }
+
+
+def service(name: str) -> state.ServiceState:
+    process = processes.ProcessId(pid=7, start_ticks=1)
+    return state.ServiceState(name=name, process=process, ready=True, restarts=0, http_port=None)
+
+
+async def test_a_frozen_node_is_not_ready_although_its_process_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = dataclasses.replace(FOUND, services=tuple(map(service, ("node/node-1", "node/node-2", "agent/node-2"))))
+    view = status._services(found, running=True)
+    assert status._text(view, now_ns=1).startswith("cluster x: ready\n")
+    status._mark(view["services"], await status._unready_nodes(Api(), found))
+    said = status._text(view, now_ns=1)
+    assert said.startswith("cluster x: up, but not everything is ready\n")
+    assert [row["ready"] for row in view["services"]] == [True, False, True]
+    assert "not ready: node/node-2 (its Node is not ready" in said
+    monkeypatch.setattr(status, "_ANSWER_S", 0.01)
+    assert await status._unready_nodes(Api(frozen=True), found) == set()
+
+
+def test_a_crash_says_how_long_ago_it_was() -> None:
+    crash = state.Crash(service="nats", at_ns=10**9, how="killed by SIGKILL", last_lines=())
+    view = status._services(dataclasses.replace(FOUND, crashes=(crash,)), running=True)
+    assert status._text(view, now_ns=126 * 10**9).endswith("\ncrashed: nats (killed by SIGKILL), 2 min ago")

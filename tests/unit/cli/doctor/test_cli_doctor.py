@@ -1,0 +1,358 @@
+"""`carico doctor`: each thing that can be wrong with a cluster gives its line, and what to do."""
+
+import asyncio
+import dataclasses
+import pathlib
+import shutil
+import types
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+
+from carico_cli.clusters import which
+from carico_cli.doctor import bus as bus_checks
+from carico_cli.doctor import command, findings, kubernetes, rights
+from carico_core.domain import errors
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_client
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_core.wire.kubernetes import api_objects
+from carico_local.cluster import state
+from tests.tools import carico_cli
+from tests.unit.scheduler import objects
+
+AT = which.Address(name="x", bus=buses.BusSettings(url="nats://x:4222"), kube=api_client.KubeSettings())
+ROOT = pathlib.Path(__file__).parents[4]
+NOW_S = 1_000_000_000.0
+Level = findings.Level
+FORBIDDEN = errors.Forbidden(status=403, reason="Forbidden", message="no", request="GET /api/v1/nodes")
+
+
+class Api:
+    """An API that answers from a table; what is not in it is not found. `denied`: rights that reviews refuse."""
+
+    def __init__(self, answers: Mapping[str, Any], denied: tuple[str, ...] = ()) -> None:
+        self.answers = {"/version": {"gitVersion": "v1.36.4"}, "/api/v1/pods": {"items": []}, **answers}
+        self.denied = denied
+
+    async def request(
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None
+    ) -> Any:
+        if body is not None and rights.REVIEWS in self.answers:
+            asked = body["spec"]["resourceAttributes"]
+            return {"status": {"allowed": f"{asked['verb']} {asked['resource']}" not in self.denied}}
+        if path not in self.answers:
+            raise errors.NotFound(status=404, reason="NotFound", message="no such page", request=path)
+        if isinstance(self.answers[path], Exception):
+            raise self.answers[path]
+        return self.answers[path]
+
+
+class Bus:
+    """A bus with these advertisements kept, on which these subjects are answered."""
+
+    def __init__(self, stored: list[tuple[str, bytes]] | None, answers: Mapping[str, Any]) -> None:
+        self.stored = stored
+        self.answers = answers
+        self.closed = False
+
+    async def latest_capacities(self) -> list[tuple[str, bytes]]:
+        if self.stored is None:
+            raise errors.BusUnavailable("no stream")
+        return self.stored
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+        if subject not in self.answers:
+            raise errors.BusUnavailable(f"{subject}: no responders")
+        return orjson.dumps(self.answers[subject])
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def node(
+    name: str = "n1", *, kernel: str = "6.1.0-13-amd64", system: str = "linux", ready: str = "True"
+) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "status": {
+            "nodeInfo": {"kernelVersion": kernel, "operatingSystem": system},
+            "conditions": [{"type": "Ready", "status": ready}],
+        },
+    }
+
+
+def advertised(name: str, age_s: float = 1.0) -> tuple[str, bytes]:
+    made = objects.make_advertisement(name, ts_ns=int((NOW_S - age_s) * 1e9))
+    return subjects.capacity(name), wire.encode_advertisement(made)
+
+
+async def look(api: Api) -> dict[str, list[findings.Finding]]:
+    seen = await kubernetes.check(api, "carico", now_s=NOW_S)
+    found: dict[str, list[findings.Finding]] = {}
+    for one in seen.findings:
+        found.setdefault(one.what, []).append(one)
+    return found
+
+
+async def listen(bus: Bus, *names: str, at: which.Address = AT) -> list[findings.Finding]:
+    async def connect() -> Bus:
+        return bus
+
+    nodes = [objects.make_node(name) for name in names]
+    found = await bus_checks.check(connect, nodes, lease_s=10.0, now_s=NOW_S, at=at, namespace="carico")
+    assert bus.closed
+    return found
+
+
+@pytest.mark.parametrize(
+    ("version", "level", "said"),
+    [
+        ("v1.36.4", Level.OK, "v1.36.4"),
+        ("v1.29.9+k3s1", Level.WARN, "do not name their node before 1.30"),
+        ("v1.28.15", Level.FAIL, "too old"),
+        ("unknown", Level.WARN, "cannot be read"),
+    ],
+)
+async def test_the_version_of_kubernetes(version: str, level: findings.Level, said: str) -> None:
+    found = await look(Api({"/version": {"gitVersion": version}, "/api/v1/nodes": {"items": [node()]}}))
+    assert found["Kubernetes"][0].level is level
+    assert said in found["Kubernetes"][0].detail
+
+
+async def test_a_right_that_is_missing_is_named() -> None:
+    account = "/api/v1/namespaces/carico/serviceaccounts/carico-scheduler"
+    table = {"/api/v1/nodes": {"items": [node()]}, rights.REVIEWS: None, account: {}}
+    found = await look(Api(table, denied=("create clusterroles", "watch nodes")))
+    assert found["rights to install"][0].level is Level.WARN
+    assert "create clusterroles.rbac.authorization.k8s.io" in found["rights to install"][0].detail
+    assert found["rights of carico-scheduler"][0].level is Level.FAIL
+    assert "watch nodes" in found["rights of carico-scheduler"][0].detail
+    assert found["rights of carico-agent"][0].level is Level.SKIP
+
+
+async def test_who_may_not_list_nodes_hears_of_all_else() -> None:
+    found = await look(Api({rights.REVIEWS: None, "/api/v1/nodes": FORBIDDEN}))
+    assert found["nodes"][0].level is Level.FAIL and "list nodes" in found["nodes"][0].do
+    assert {"Kubernetes", "rights to install", "waiting Pods"} <= set(found)
+    said = {one.what: one for one in await listen(Bus([advertised("n1")], {}))}
+    assert said["agents"].level is Level.SKIP and said["agents"].detail.startswith("1 advertise")
+
+
+async def test_an_api_without_reviews_is_not_faulted() -> None:
+    found = await look(Api({"/api/v1/nodes": {"items": [node()]}}))
+    assert found["rights"][0].level is Level.SKIP
+
+
+async def test_nodes_that_cannot_be_measured_are_named() -> None:
+    nodes = [node("a"), node("b", kernel="4.18.0-553.el8"), node("c", system="windows"), node("d", ready="Unknown")]
+    with_psi = {"node": {"cpu": {"psi": {"some": {"avg10": 0.0}}}}}
+    found = await look(Api({"/api/v1/nodes": {"items": nodes}, "/api/v1/nodes/a/proxy/stats/summary": with_psi}))
+    assert [one.detail for one in found["nodes"]] == ["4, of which 3 ready", "not ready: d", "not Linux: c"]
+    assert [one.detail for one in found["PSI"]] == ["no PSI in the kernel of b (4.18.0-553.el8)"]
+    assert (await look(Api({"/api/v1/nodes": {"items": []}})))["nodes"][0].level is Level.FAIL
+
+
+async def test_pods_that_nobody_schedules_are_named() -> None:
+    pod = objects.pod_object("lost")
+    pod["metadata"] |= {"uid": "u", "creationTimestamp": "2001-01-01T00:00:00Z"}
+    table = {"/api/v1/nodes": {"items": [node()]}, "/api/v1/pods": {"items": [pod, {"metadata": {}}]}}
+    waiting = (await look(Api(table)))["waiting Pods"][0]
+    assert waiting.level is Level.WARN
+    assert "default/lost" in waiting.detail
+
+
+async def test_pods_that_their_nodes_cannot_start_are_named() -> None:
+    def bound(name: str, reason: str, **spec: Any) -> dict[str, Any]:
+        pod = objects.pod_object(name, nodeName="n1", **spec)
+        pod["metadata"]["uid"] = name
+        pod["status"]["containerStatuses"] = [{"name": "main", "state": {"waiting": {"reason": reason}}}]
+        return pod
+
+    pods = [
+        bound("pulls", "ContainerCreating"),
+        bound("lost", "ImagePullBackOff"),
+        bound("keyless", "CreateContainerConfigError"),
+        bound("foreign", "ErrImagePull", schedulerName="default-scheduler"),
+    ]
+    found = await look(Api({"/api/v1/nodes": {"items": [node()]}, "/api/v1/pods": {"items": pods}}))
+    (stuck,) = found["Pods not started"]
+    assert stuck.level is Level.WARN
+    assert stuck.detail.endswith(
+        ": default/lost on n1 (ImagePullBackOff), default/keyless on n1 (CreateContainerConfigError)"
+    )
+    assert found["waiting Pods"][0].level is Level.OK
+
+
+async def test_a_pod_that_has_been_about_to_start_for_long_is_named_too() -> None:
+    def placed(name: str, ago_s: float, **status: Any) -> dict[str, Any]:
+        pod = objects.pod_object(name, nodeName="n1")
+        pod["metadata"]["uid"] = name
+        at = api_objects.format_instant(int((NOW_S - ago_s) * 1e9))
+        pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at}]
+        pod["status"]["containerStatuses"] = [{"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}]
+        pod["status"] |= status
+        return pod
+
+    begun = [{"name": "first", "state": {"running": {}}}]
+    pods = [placed("soon", 590.0), placed("volume", 1200.0), placed("initializes", 1200.0, initContainerStatuses=begun)]
+    pods.append(placed("odd", 1200.0, conditions=[{"type": "PodScheduled", "status": "True"}]))
+    found = await look(Api({"/api/v1/nodes": {"items": [node()]}, "/api/v1/pods": {"items": pods}}))
+    (stuck,) = found["Pods not started"]
+    assert stuck.detail.endswith("start them: default/volume on n1 (ContainerCreating for 20 min)")
+
+
+async def test_all_is_well_on_the_bus() -> None:
+    answers: dict[str, Any] = {subjects.query(name, verb): {} for name, verb in bus_checks.QUESTIONS.items()}
+    found = await listen(Bus([advertised("n1")], answers), "n1")
+    assert {one.level for one in found} == {Level.OK}
+
+
+@pytest.mark.parametrize(
+    "notes", [["\x1b[2Jok"], ["a\nfail NATS: x"], ["\u202ex"], ["x" * 10_000], ["x"] * 1000, "x", [7]]
+)
+async def test_an_agent_cannot_write_to_the_terminal(notes: object) -> None:
+    answers: dict[str, Any] = {subjects.query("agent", "state.get", "n1"): {"notes": notes}}
+    found = await listen(Bus([advertised("n1")], answers), "n1")
+    assert not any(one.what == "telemetry" for one in found)
+
+
+async def test_who_is_silent_and_what_the_agents_lack_is_named() -> None:
+    answers = {subjects.query("agent", "state.get", "n1"): {"notes": ["no PSI of the CPU"]}}
+    stored = [
+        advertised("n1"),
+        advertised("n2", age_s=60.0),
+        advertised("n3", age_s=-30.0),
+        ("carico.v1.capacity.n4", b"?"),
+    ]
+    found = await listen(Bus(stored, answers), "n1", "n2", "n3", "n4")
+    by_what = {one.what: one for one in found}
+    assert by_what["agents"].detail == "no advertisement for 10 s from n2, n4"
+    assert "n3" in by_what["clocks"].detail
+    assert by_what["messages"].detail.startswith("1 stored")
+    assert by_what["telemetry"].detail == "n1: no PSI of the CPU"
+    assert by_what["scheduler"].level is Level.FAIL
+    assert by_what["aggregator"].level is Level.FAIL
+    assert all(one.do for one in found if one.level in (Level.WARN, Level.FAIL))
+    assert "DaemonSet" in by_what["agents"].do
+    here = dataclasses.replace(AT, name="shop", is_local=True)
+    found = await listen(Bus(stored, answers), "n1", "n2", at=here)
+    assert [one.do for one in found if one.what == "agents"] == ["", "`carico logs agent/n2 --name shop`"]
+
+
+async def test_a_clock_that_is_behind_and_a_store_that_is_are_not_taken_for_silence() -> None:
+    rows = [
+        {"node": "n1", "age_s": 0.4, "seq": 1}, {"node": "n2", "age_s": 900.0, "seq": 1},
+        {"node": "n3", "age_s": None, "seq": 0}, {"node": "n4", "age_s": 0.4, "seq": 400},
+        # Nothing is left of n5's, n6 has only begun, and n7's is of another version.
+        {"node": "n5", "age_s": 0.4, "seq": 400}, {"node": "n6", "age_s": 0.4, "seq": 2},
+        {"node": "n7", "age_s": 0.4, "seq": 400},
+    ]  # fmt: skip
+    answers = {subjects.query("scheduler", "capacity.list"): {"nodes": rows}}
+    stored = [advertised(name, age_s=900.0) for name in ("n1", "n2", "n4")]
+    stored.append((subjects.capacity("n7"), b"?"))
+    names = [f"n{number}" for number in range(1, 8)]
+    by_what = {one.what: one for one in await listen(Bus(stored, answers), *names)}
+    assert by_what["clocks"].detail == "behind this machine's clock: n1"
+    assert by_what["streams"].detail == "NATS no longer stores advertisements of n4, n5"
+    assert by_what["agents"].detail == "no advertisement for 10 s from n2, n3"
+    assert "restart NATS" in by_what["streams"].do
+    here = dataclasses.replace(AT, name="shop", is_local=True)
+    (streams,) = [one for one in await listen(Bus(stored, answers), "n1", "n4", at=here) if one.what == "streams"]
+    assert streams.do.startswith("`carico logs nats --name shop`")
+
+
+def test_a_full_disk_is_told_with_what_is_left_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    assert command._disk(state.Paths(tmp_path)) == []
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: types.SimpleNamespace(free=4096))
+    (said,) = command._disk(state.Paths(tmp_path))
+    assert said.level is Level.FAIL and "4.1 kB free" in said.detail and said.do.startswith("make room")
+
+
+async def test_streams_that_nobody_has_made_yet() -> None:
+    found = await listen(Bus(None, {}), "n1")
+    assert [one.what for one in found] == ["NATS", "streams"]
+
+
+async def test_a_bus_that_lets_nobody_in_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bus_checks, "CONNECT_MOST_S", 0.05)
+
+    async def connect() -> Bus:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    found = await bus_checks.check(connect, [], lease_s=10.0, now_s=NOW_S, at=AT, namespace="carico")
+    assert [one.level for one in found] == [Level.FAIL]
+    assert "nats://x:4222" in found[0].detail and "service/carico-nats" in found[0].do
+    here = dataclasses.replace(AT, name="shop", is_local=True)
+    found = await bus_checks.check(connect, [], lease_s=10.0, now_s=NOW_S, at=here, namespace="carico")
+    assert "`carico status --name shop`" in found[0].do
+
+
+def test_who_we_are_on_the_bus_is_what_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.setenv("CARICO_BUS_NKEY", str(tmp_path / "no.seed"))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    assert carico_cli.run(monkeypatch, "doctor", "--nats-url", "gopher://x") == 2
+    assert "--nats-url: got 'gopher://x'" in capsys.readouterr().err
+
+
+def test_a_kubeconfig_that_is_not_there_is_one_line_which_names_the_clusters_that_run_here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
+) -> None:
+    assert carico_cli.run(monkeypatch, "doctor", "--kubeconfig", "/nowhere/config") == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    for name, value in (("XDG_STATE_HOME", tmp_path), ("KUBECONFIG", tmp_path / "none")):
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.delenv("NATS_URL", raising=False)
+    paths = state.Paths(tmp_path / "carico" / "shop")
+    paths.root.mkdir(parents=True)
+    paths.plan.write_text("{}")
+    with state.acquire(paths):
+        assert carico_cli.run(monkeypatch, "doctor") == 2
+        assert capsys.readouterr().err.endswith("`carico doctor --name shop`\n")
+        assert carico_cli.run(monkeypatch, "doctor", "--kubeconfig", "/nowhere/config") == 2
+        assert "--name" not in capsys.readouterr().err
+
+
+def test_an_api_that_does_not_answer_is_a_finding(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Any
+) -> None:
+    config = tmp_path / "config"
+    document = {
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    config.write_bytes(orjson.dumps(document))
+    monkeypatch.delenv("NATS_URL", raising=False)
+    assert carico_cli.run(monkeypatch, "doctor", "--kubeconfig", config) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("fail  Kubernetes: ")
+    assert "skip  NATS: not checked" in said
+
+
+def test_the_rights_that_are_asked_for_are_those_that_deploy_gives() -> None:
+    rules: dict[str, list[dict[str, Any]]] = {}
+    for document in yaml.safe_load_all((ROOT / "deploy/k8s/base/rbac.yaml").read_text()):
+        if document["kind"] in ("Role", "ClusterRole"):
+            rules.setdefault(document["metadata"]["name"], []).extend(document["rules"])
+    for service, wanted in rights.SERVICES.items():
+        given = {
+            (verb, group, resource)
+            for rule in rules[service]
+            for verb in rule["verbs"]
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+        }
+        for right in wanted:
+            resource = f"{right.resource}/{right.subresource}" if right.subresource else right.resource
+            assert (right.verb, right.group, resource) in given, f"{service}: {right}"

@@ -1,0 +1,420 @@
+"""`carico explain` and `carico capacity`: what people read, in 80 columns, from what the scheduler really answers."""
+
+import contextlib
+import pathlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+
+from carico_cli.clusters import which
+from carico_cli.explain import asking, capacity, command, fit_text, node_text, pod_text, words
+from carico_core.domain import cluster, decision, errors, names
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_client, cluster_access
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import api_objects
+from carico_scheduler.answers import questions
+from tests.tools import carico_cli
+from tests.unit.scheduler import objects
+from tests.unit.scheduler.answers import answering
+
+NOW_S = answering.NOW_S
+
+
+class Api:
+    """An API with these objects, by the last of their path."""
+
+    def __init__(self, pods: Mapping[str, Any] | Exception) -> None:
+        self.pods = pods
+
+    async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> Any:
+        if isinstance(self.pods, Exception):
+            raise self.pods
+        name = path.rpartition("/")[2]
+        if name not in self.pods:
+            raise errors.NotFound(status=404, reason="NotFound", message="no such Pod", request=path)
+        return self.pods[name]
+
+
+def asker(bus: answering.DeskBus, pods: Mapping[str, Any] | Exception | Api | None = None) -> asking.Asker:
+    """Asks on this bus; a clock that runs on by itself ends each wait at once."""
+
+    @contextlib.asynccontextmanager
+    async def api() -> AsyncIterator[Api]:
+        yield pods if isinstance(pods, Api) else Api(pods or {})
+
+    at = which.Address(name="here", bus=buses.BusSettings(), kube=api_client.KubeSettings())
+    return asking.Asker(bus, at, api, Hasty())
+
+
+class Hasty(clocks.FakeClock):
+    """A clock on which every wait is over at once."""
+
+    def monotonic_s(self) -> float:
+        self.advance(asking.LEADER_MOST_S)
+        return super().monotonic_s()
+
+
+def desk_with_pods() -> answering.Desk:
+    """Two nodes, of which one is tainted; one Pod placed, one that waits for another's taint."""
+    taint = cluster.Taint(key="gpu", value="", effect="NoSchedule")
+    desk = answering.Desk(objects.make_node("node-0"), objects.make_node("node-1", taints=(taint,)))
+    costs = {"*": {"cpu": 1.0, "memory": 50e6}, "image/pi": {"cpu": 1.5, "memory": 10e6}}
+    desk.hear_cost("node-0", {"cpu": 2.0, "memory": 8e9}, costs, capacity=2.0, pods=2, limit=9)
+    desk.hear_cost("node-1", {"cpu": 8.0, "memory": 8e9}, costs, capacity=8.0)
+    desk.state.put_pod(objects.make_pod("placed"), NOW_S)
+    desk.decide()
+    desk.state.put_pod(objects.make_pod("placed", node_name="node-0", phase="Running"), NOW_S)
+    desk.state.put_pod(objects.make_pod("waits"), NOW_S - 4.0)
+    return desk
+
+
+async def told(desk: answering.Desk, name: str, **changes: Any) -> str:
+    """What `carico explain` says of a Pod."""
+    bus = answering.DeskBus(desk)
+    answer = await command.explain_pod(asker(bus, **changes), "default", name, 20)
+    return pod_text.text(answer, now_ns=desk.clock.wall_ns() + 10**9)
+
+
+def assert_fits_a_terminal(text: str) -> None:
+    too_long = [line for line in text.splitlines() if len(line) > words.WIDTH]
+    assert not too_long, too_long
+
+
+async def test_a_placed_pod_is_told_with_what_it_acted_on() -> None:
+    text = await told(desk_with_pods(), "placed")
+    assert text.startswith("Pod default/placed is on node-0 (Running)\n")
+    assert "attempt 1" in text and "it used advertisement 1 of node-0" in text
+    assert "its node's advertisements do not cover it yet" in text
+    assert "At the decision: refused: 1 by taint" in text
+    assert "Now 0 of 2 nodes can take one more Pod like it" in text
+    assert_fits_a_terminal(text)
+
+
+async def test_a_pod_on_a_node_that_is_not_ready_or_has_gone_is_told_so() -> None:
+    desk = desk_with_pods()
+    desk.state.put_node(objects.make_node("node-0", ready=False))
+    text = await told(desk, "placed")
+    assert text.splitlines()[1].startswith("  its node is not ready and does not report: `kubectl describe node")
+    assert_fits_a_terminal(text)
+    desk.state.remove_node("node-0")
+    assert (await told(desk, "placed")).splitlines()[1].startswith("  its node is gone from the API")
+
+
+async def test_a_waiting_pod_is_told_every_node_and_why() -> None:
+    text = await told(desk_with_pods(), "waits")
+    assert text.startswith("Pod default/waits waits\n")
+    assert "for 4.0 s, 0 binds tried; next try when something changes" in " ".join(text.split())
+    assert "    capacity: 0.33 free of threshold 1, 1 reserved" in text
+    assert "    taint: " in text
+    assert "What could help:\n  capacity: " in text and "\n  taint: add a toleration to the Pod" in text
+    # Without what is reserved there, node-0 would have taken it.
+    assert "\n  reserved: Pods that have not started yet reserve room on their node" in text
+    assert_fits_a_terminal(text)
+
+
+async def test_long_names_do_not_leave_the_terminal() -> None:
+    name = "ip-10-0-0-1.a-region-of-the-world.compute.internal-and-more-of-a-name-than-anybody-needs"
+    desk = answering.Desk(
+        objects.make_node(name, taints=(cluster.Taint(key="k" * 200, value="", effect="NoSchedule"),))
+    )
+    desk.hear(name)
+    desk.state.put_pod(objects.make_pod(), NOW_S)
+    assert_fits_a_terminal(await told(desk, "pod-0"))
+    answer = await asker(answering.DeskBus(desk)).ask("capacity.fit", {})
+    assert_fits_a_terminal(fit_text.text(answer))
+
+
+async def test_a_record_of_an_earlier_leader_is_read_from_the_stream() -> None:
+    desk = desk_with_pods()
+    bus = answering.DeskBus(desk)
+    bus.keep("default", "placed")
+    desk.log._latest.clear()
+    answer = await command.explain_pod(asker(bus), "default", "placed", 20)
+    assert (answer["state"], answer["why"]) == ("bound", "node-0 had room for 1.3 Pods (threshold 1)")
+    assert answer["acted_on"]["node"] == "node-0"
+
+
+def status_of(phase: str, **state: Any) -> dict[str, Any]:
+    """A Pod of the API with one container in that state."""
+    status = {"phase": phase, "containerStatuses": [{"name": "main", "state": state}]}
+    return {"metadata": {"uid": "u"}, "spec": {"nodeName": "node-0"}, "status": status}
+
+
+def test_kinds_are_written_as_kubectl_takes_them() -> None:
+    for what in (("node", "a"), ("nodes", "a"), ("node/a",), ("nodes/a",)):
+        assert command._meant(what) == (command.NODE, "a")
+    for what in (("a",), ("pod", "a"), ("pod/a",), ("pods/a",)):
+        assert command._meant(what) == (command.POD, "a")
+    assert command._meant(("space/a",)) == (command.POD, "space/a")
+
+
+async def test_a_pod_that_failed_is_told_with_its_containers_end() -> None:
+    failed = status_of("Failed", terminated={"exitCode": 3, "reason": "Error", "message": "no such\nfile"})
+    text = await told(desk_with_pods(), "bad", pods={"bad": failed})
+    assert text.startswith(
+        "Pod default/bad has ended on node-0 (Failed)\n"
+        "  container main ended with exit code 3: Error: no such file\n"
+        "  `kubectl logs bad` shows its output\n"
+    )
+    evicted = {**failed, "status": {"phase": "Failed", "reason": "OutOfmemory", "message": "not enough"}}
+    assert "\n  OutOfmemory: not enough\n" in await told(desk_with_pods(), "bad", pods={"bad": evicted})
+    well = status_of("Succeeded", terminated={"exitCode": 0, "reason": "Completed"})
+    assert "container" not in await told(desk_with_pods(), "well", pods={"well": well})
+
+
+async def test_a_pod_that_its_node_does_not_start_is_told_with_what_it_waits_for() -> None:
+    desk = desk_with_pods()
+    desk.state.put_pod(objects.make_pod("placed", node_name="node-0", phase="Pending"), NOW_S)
+    found = status_of("Pending", waiting={"reason": "ContainerCreating"})
+    found["metadata"]["uid"] = objects.make_pod("placed").uid
+    text = await told(desk, "placed", pods={"placed": found})
+    assert text.startswith("Pod default/placed is on node-0 (Pending)\n  container main waits: ContainerCreating\n")
+    assert "`kubectl describe pod placed`" in text
+    assert_fits_a_terminal(text)
+    # Of another Pod of this name it says nothing.
+    found["metadata"]["uid"] = "another"
+    assert "container" not in await told(desk, "placed", pods={"placed": found})
+
+
+async def test_a_pod_whose_record_has_gone_is_still_told_of() -> None:
+    desk = desk_with_pods()
+    desk.log._latest.clear()
+    text = await told(desk, "placed")
+    assert "without a decision record here" in " ".join(text.split())
+    ended = {"metadata": {"uid": "u"}, "spec": {"nodeName": "node-7"}, "status": {"phase": "Succeeded"}}
+    text = await told(desk, "ended", pods={"ended": ended})
+    assert text.startswith("Pod default/ended has ended on node-7 (Succeeded)")
+    assert "there is no record of a decision about it" in text
+
+
+async def test_with_no_scheduler_the_stream_and_the_api_answer() -> None:
+    bus = answering.DeskBus(desk_with_pods())
+    bus.keep("default", "placed")
+    bus.is_answered = False
+    running = {"metadata": {"uid": "uid-placed"}, "spec": {"nodeName": "node-0"}, "status": {"phase": "Running"}}
+    answer = await command.explain_pod(asker(bus, {"placed": running}), "default", "placed", 20)
+    text = pod_text.text(answer, now_ns=0)
+    assert text.startswith("Pod default/placed is on node-0 (Running)")
+    assert "no scheduler answers at here" in " ".join(text.split())
+    assert_fits_a_terminal(text)
+    with pytest.raises(asking.NoAnswer):
+        await command.explain_pod(asker(bus), "default", "nothing", 20)
+    with pytest.raises(asking.NoAnswer):
+        await command.explain_node(asker(bus), "node-0")
+
+
+async def test_with_no_scheduler_and_no_api_a_pod_is_not_said_to_have_ended() -> None:
+    bus = answering.DeskBus(desk_with_pods())
+    bus.keep("default", "placed")
+    bus.is_answered = False
+    away = errors.ApiUnavailable("GET /version: no answer in time")
+    answer = await command.explain_pod(asker(bus, away), "default", "placed", 20)
+    text = " ".join(pod_text.text(answer, now_ns=0).split())
+    assert text.startswith("Pod default/placed is on node-0 (as last decided)")
+    assert "current state unknown" in text and "no answer in time" in text
+
+
+async def test_an_api_that_does_not_answer_the_scheduler_is_said_in_a_last_line() -> None:
+    desk = desk_with_pods()
+    asked = asker(answering.DeskBus(desk))
+    assert "last answered" not in await told(desk, "waits")
+    desk.silent_s = 95.0
+    texts = [
+        await told(desk, "waits"),
+        node_text.text(await command.explain_node(asked, "node-0")),
+        fit_text.text(await asked.ask("capacity.fit", {})),
+    ]
+    for text in texts:
+        last = "the Kubernetes API last answered the scheduler 2 min ago: Pods and Nodes are"
+        assert f" {last}" in f" {' '.join(text.split())}"
+        assert text.splitlines()[-1].endswith("shown as they were then")
+        assert_fits_a_terminal(text)
+
+
+async def test_a_record_of_another_pod_of_the_name_is_not_shown() -> None:
+    bus = answering.DeskBus(desk_with_pods())
+    bus.keep("default", "placed")
+    bus.is_answered = False
+    later = {"metadata": {"uid": "another"}, "spec": {}, "status": {}}
+    answer = await command.explain_pod(asker(bus, {"placed": later}), "default", "placed", 20)
+    assert (answer["state"], answer["decision"]) == ("waiting", None)
+
+
+async def test_an_unknown_pod_is_a_mistake_with_the_nearest_names() -> None:
+    bus = answering.DeskBus(desk_with_pods())
+    with pytest.raises(errors.SettingsError, match=r"Pod default/place not found \(nearest: placed\)"):
+        await command.explain_pod(asker(bus), "default", "place", 20)
+    with pytest.raises(errors.SettingsError, match="cannot be asked: no kubeconfig"):
+        await command.explain_pod(asker(bus, errors.KubeconfigError("no kubeconfig")), "default", "place", 20)
+    with pytest.raises(errors.SettingsError, match="namespace default: -n"):
+        await command.explain_pod(asker(bus), "shop", "placed", 20)
+    with pytest.raises(errors.SettingsError, match=r"node 'node-5' \(nearest: node-1, node-0\)"):
+        await command.explain_node(asker(bus), "node-5")
+
+
+async def test_a_job_whose_pods_the_api_refuses_is_told_with_the_reason() -> None:
+    class Refusing(Api):
+        async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> Any:
+            if "/pods/" in path:
+                raise errors.NotFound(status=404, reason="NotFound", message="no such Pod", request=path)
+            return await super().request(method, path, params=params)
+
+    event = {"metadata": {}, "lastTimestamp": "2026-01-01T00:00:00Z", "message": "Error creating: no room"}
+    api = Refusing({"batch": {"metadata": {"uid": "u"}}, "events": {"items": [event]}})
+    with pytest.raises(errors.SettingsError, match=r"the API refused the Pods of the Job of that name: no room$"):
+        await command.explain_pod(asker(answering.DeskBus(desk_with_pods()), api), "default", "batch", 20)
+
+
+async def test_a_node_is_told_by_dimension_cap_and_class() -> None:
+    bus = answering.DeskBus(desk_with_pods())
+    text = node_text.text(await command.explain_node(asker(bus), "node-0"))
+    assert text.startswith("node-0 takes 1.0 more typical Pods; limited by: cpu")
+    assert "reserved: 1 Pod: default/placed" in text
+    for word in ("DIMENSION", "temporary limit: 6.0 more", "image/pi", "running: 1 of image/pi"):
+        assert word in text, text
+    for amount in ("2.00 tasks", "8.0 GB", "50.0 MB", "cpu 1.50 tasks, memory 10.0 MB"):
+        assert amount in text, text
+    assert_fits_a_terminal(text)
+    assert "takes no Pod: tainted" in node_text.text(await command.explain_node(asker(bus), "node-1"))
+
+
+async def test_what_fits_is_told_with_what_stops_it() -> None:
+    desk = desk_with_pods()
+    desk.hear_cost("node-0", {"cpu": 9.5, "memory": 8e9}, {"*": {"cpu": 1.0}}, capacity=9.5, pods=2, seq=2)
+    ask = asker(answering.DeskBus(desk))
+    text = fit_text.text(await ask.ask("capacity.fit", {}))
+    assert text.startswith("A typical Pod: 8 more fit, on 1 of 2 nodes\n")
+    assert "cpu: capacity 9.5 advertised, 1 reserved" in text
+    assert "limited by: cpu on 1, taint on 1" in text and "(any: one cost for all)" in text
+    assert_fits_a_terminal(text)
+    unknown = fit_text.text(await ask.ask("capacity.fit", {"pod": {"containers": [{"image": "new"}]}}))
+    assert "no node has measured its class yet" in unknown
+    with pytest.raises(asking.Refused, match="got default/nobody"):
+        await ask.ask("capacity.fit", {"like": "nobody"})
+
+
+async def test_like_a_pod_that_has_ended_is_asked_by_what_the_api_has_of_it() -> None:
+    ended = objects.pod_object("ended", containers=[{"name": "main", "image": "pi"}], nodeName="node-7")
+    ask = asker(answering.DeskBus(desk_with_pods()), {"ended": ended})
+    answer = await capacity._fit(ask, {"like": "ended", "limit": 10})
+    assert (answer["class"], answer["is_measured"]) == ("image/pi", True)
+    with pytest.raises(asking.Refused, match="got default/nobody"):
+        await capacity._fit(ask, {"like": "nobody"})
+
+
+async def test_a_silent_node_is_told_to_be_so() -> None:
+    bus = answering.DeskBus(answering.Desk(objects.make_node("node-0")))
+    text = node_text.text(await command.explain_node(asker(bus), "node-0"))
+    assert "its agent has advertised nothing" in text
+    assert_fits_a_terminal(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("Deployment", "ReplicaSet/shop/web"), ("Job", "Job/shop/web"), ("StatefulSet", "StatefulSet/shop/web")],
+)
+def test_a_manifest_is_the_pod_that_it_makes(kind: str, expected: str) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
+    made = capacity.pod_of(
+        {"kind": kind, "metadata": {"name": "web", "namespace": "shop"}, "spec": {"template": template}}
+    )
+    assert made is not None
+    made["metadata"] |= {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    pod = api_objects.parse_pod(made)
+    assert (names.class_of(pod), pod.labels, pod.image) == (expected, {"a": "b"}, "x")
+
+
+def test_what_makes_no_pods_is_none() -> None:
+    assert capacity.pod_of({"kind": "Service", "spec": {}}) is None
+    assert capacity.pod_of({"kind": "Deployment", "spec": {}}) is None
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["explain"], "expected POD or: node NODE"),
+        (["explain", "a", "b"], "expected POD or: node NODE"),
+        (["explain", "node"], "expected POD or: node NODE"),
+        (["explain", "UPPER"], "not a valid Kubernetes name"),
+        (["explain", "a", "-n", "b.c"], "not a valid Kubernetes name"),
+        (["explain", "a", "--name", "x", "--nats-url", "nats://127.0.0.1:1"], "got both"),
+        (["explain", "deploy/web"], "got 'deploy/web', expected a Pod or a node: `kubectl get pods`"),
+        (["explain", "job", "web"], "got 'job web', expected a Pod or a node"),
+        (
+            ["explain", "default/huge", "-n", "kube-system"],
+            "-n: got 'kube-system', but default/huge names another namespace",
+        ),
+        (["explain", "a", "--name", "gone"], "no cluster named 'gone'"),
+        (["capacity", "--like", "a", "--class", "b"], "--like and --class"),
+        (["capacity", "--file", "nowhere.yaml"], "--file nowhere.yaml: No such file"),
+        (["capacity", "--lik", "a"], "--like"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str],
+    argv: list[str], expected: str,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    code, err = carico_cli.run(monkeypatch, *argv), capsys.readouterr().err
+    assert code == 2 and expected in err, err
+    assert len(err.strip().splitlines()) == 1 and "Traceback" not in err
+
+
+def test_every_reason_has_what_could_help() -> None:
+    assert set(pod_text.BY_REASON) == set(decision.Reason)
+    told = pod_text.for_refused({"taint": 1, "capacity": 5, "of a later version": 9})
+    assert [reason for reason, _ in told] == ["capacity", "taint"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"a: [", "not valid YAML: line 1, column 5: "),
+        (b"kind: Service", "got Service, expected a Pod"),
+        (b"\x92\xff", "not UTF-8"),
+    ],
+)
+def test_manifests_that_cannot_be_used_are_told_of(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str],
+    text: bytes, expected: str,
+) -> None:  # fmt: skip
+    (tmp_path / "m.yaml").write_bytes(text)
+    assert carico_cli.run(monkeypatch, "capacity", "--file", str(tmp_path / "m.yaml")) == 2
+    assert expected in capsys.readouterr().err
+
+
+def test_as_many_rows_are_asked_for_as_the_scheduler_gives() -> None:
+    assert asking.LIMIT_MOST == questions.LIMIT_MOST
+
+
+def test_a_pod_that_no_node_can_take_does_not_read_like_one_in_the_queue() -> None:
+    rows = {"state": "waiting", "namespace": "default", "pod": "huge", "why": "", "feasible": 0, "nodes": 2,
+            "candidates": []}  # fmt: skip
+    lasting = pod_text.text({**rows, "refused": {"node_selector": 2}}, now_ns=0)
+    assert lasting.startswith("Pod default/huge waits, and no node can take it as it is\n")
+    assert pod_text.text({**rows, "refused": {"capacity": 2}}, now_ns=0).startswith("Pod default/huge waits\n")
+
+
+def test_advice_names_the_flag_of_a_cluster_of_this_machine() -> None:
+    said = dict(pod_text.for_refused({"capacity": 1}, is_local=True))["capacity"]
+    assert "`carico up --ceiling`" in said and "CARICO_AGENT" not in said
+    assert "CARICO_AGENT_CEILING_CPU" in dict(pod_text.for_refused({"capacity": 1}))["capacity"]
+
+
+def test_nodes_are_listed_in_the_order_people_count_in() -> None:
+    row = {"fits": 1, "free": 1.0, "freshness": "fresh", "stopped_by": "capacity", "detail": "full"}
+    answer = {"total": 3, "at_least": False, "of": "Pods", "is_measured": True, "stopped_by": {}, "nodes": 3,
+              "left_off": 0, "per_node": [{**row, "node": f"node-{n}"} for n in (1, 10, 2)]}  # fmt: skip
+    lines = [line for line in fit_text.text(answer).splitlines() if line.startswith("node-")]
+    assert [line.split()[0] for line in lines] == ["node-1", "node-2", "node-10"]
+
+
+def test_the_namespace_is_that_of_the_kubeconfigs_context(tmp_path: pathlib.Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("current-context: x\ncontexts: [{name: x, context: {namespace: shop}}, {name: y, context: {}}]\n")
+    environ = {"KUBECONFIG": str(config)}
+    assert cluster_access.context_namespace("", context="", environ=environ) == "shop"
+    assert cluster_access.context_namespace(str(config), context="y", environ={}) is None
+    assert cluster_access.context_namespace("/nowhere", context="", environ={}) is None

@@ -1,0 +1,285 @@
+"""Which cluster a job goes to, and how long it is waited for."""
+
+import asyncio
+import contextlib
+import dataclasses
+import pathlib
+import types
+from collections.abc import AsyncGenerator, Mapping
+from typing import cast
+
+import pytest
+
+from carico_cli.clusters import which
+from carico_cli.jobs import submit
+from carico_cli.live import connection
+from carico_cli.shell import settings
+from carico_core.domain import errors
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_client, list_watch
+from carico_core.runtime.process import clock as clocks
+from carico_local import job as jobs
+from carico_local import observer
+
+
+def context(home: pathlib.Path, **environ: str) -> settings.Context:
+    return settings.Context(home=home, environ=environ, plain=True)
+
+
+def test_without_a_local_cluster_the_environment_says_where(tmp_path: pathlib.Path) -> None:
+    environ = context(tmp_path, NATS_URL="nats://nats-server:4222", KUBECONFIG="/etc/k")
+    found = submit._address(environ, which.Flags())
+    assert (found.bus.url, found.kube.kubeconfig) == ("nats://nats-server:4222", "")
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({}, "no cluster runs on this machine"),
+        ({"NATS_URL": "nats://x:1"}, "got only a NATS address"),
+        ({"KUBECONFIG": "/etc/k"}, "no cluster runs on this machine"),
+    ],
+)
+def test_where_nothing_says_which_cluster_it_is_refused(
+    tmp_path: pathlib.Path, environ: dict[str, str], said: str
+) -> None:
+    with pytest.raises(errors.SettingsError, match=said):
+        submit._address(context(tmp_path, **environ), which.Flags())
+
+
+def test_a_container_is_run_again_where_that_is_asked_for() -> None:
+    job = jobs.Job(name="j", workload=jobs.Workload.PI, pods=1, restarts=True)
+    assert next(jobs.manifests(job))["spec"]["restartPolicy"] == "OnFailure"
+    batch = next(jobs.batch_manifests(job))["spec"]
+    assert batch["template"]["spec"]["restartPolicy"] == "OnFailure"
+    # The API server allows no limit per index together with it.
+    assert "backoffLimitPerIndex" not in batch
+
+
+@pytest.mark.parametrize(
+    ("workload", "pods", "batch", "said"),
+    [
+        ("pi", 27, False, "job j on cluster nats:4222: 27 Pods created"),
+        ("pi", 1, False, "job j on cluster nats:4222: 1 Pod created"),
+        ("pi", 27, True, "job j on cluster nats:4222: 1 Job created; the Job controller creates 27 Pods"),
+        (
+            "mixed",
+            27,
+            True,
+            "job j on cluster nats:4222: 2 Jobs created; the Job controller creates 27 Pods",
+        ),
+    ],
+)
+async def test_what_is_said_to_be_created_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    workload: str,
+    pods: int,
+    batch: bool,
+    said: str,
+) -> None:
+    made: list[str] = []
+
+    class Taker:
+        async def request(self, method: str, path: str, *, body: object = None) -> object:
+            if method == "GET" and not batch:
+                raise errors.NotFound(status=404, reason="NotFound", message="no batch", request=path)
+            if method == "POST":
+                made.append(path)
+            return {}
+
+    @contextlib.asynccontextmanager
+    async def connect_to(address: which.Address, environ: object) -> AsyncGenerator[object, None]:
+        yield types.SimpleNamespace(api=Taker())
+
+    monkeypatch.setattr(connection, "connect_to", connect_to)
+    job = jobs.Job(name="j", workload=jobs.Workload(workload), pods=pods)
+    assert await submit._submit(REMOTE, job, wait=False, why_gone=lambda _: None, shortage=str) == 0
+    assert capsys.readouterr().out == said + "\n"
+    assert f"{len(made)} {'Job' if batch else 'Pod'}" in said
+
+
+async def test_a_job_that_the_api_does_not_take_is_announced_while_it_is_submitted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(submit, "_SILENT_S", 0.0)
+    said: list[str] = []
+
+    class Full:
+        async def request(self, method: str, path: str, *, body: object = None) -> object:
+            # As on a full disk: nothing is accepted before there is room again.
+            while method == "POST" and not said:
+                await asyncio.sleep(0)
+                said.extend(capsys.readouterr().err.splitlines())
+            return {}
+
+    @contextlib.asynccontextmanager
+    async def connect_to(address: which.Address, environ: object) -> AsyncGenerator[object, None]:
+        yield types.SimpleNamespace(api=Full())
+
+    monkeypatch.setattr(connection, "connect_to", connect_to)
+    why = "the disk of /x is full"
+    assert await submit._submit(REMOTE, JOB, wait=False, why_gone=lambda _: None, shortage=lambda: why) == 0
+    assert said == ["job j: still submitting: the disk of /x is full"]
+
+
+NO_ANSWER = errors.ApiUnavailable("GET /api/v1/pods: no answer in time")
+JOB = jobs.Job(name="j", workload=jobs.Workload.PI, pods=2)
+REMOTE = which.Address(name="nats:4222", bus=buses.BusSettings(url="nats://nats:4222"), kube=api_client.KubeSettings())
+
+
+class Api:
+    """An API that sends prepared events, each at its second; `fails` is how it ends, if it does."""
+
+    def __init__(
+        self, clock: clocks.FakeClock, *events: tuple[float, list_watch.MirrorEvent], fails: Exception | None = None
+    ) -> None:
+        self._clock = clock
+        self._events = list(events)
+        self._fails = fails
+
+    async def mirror(
+        self, path: str, *, params: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[list_watch.MirrorEvent, None]:
+        """Those whose time has come, for ever."""
+        while self._events or self._fails is None:
+            if self._events and self._clock.monotonic_s() >= self._events[0][0]:
+                yield self._events.pop(0)[1]
+            await asyncio.sleep(0)
+        raise self._fails
+
+
+class Live(connection.ApiSession):
+    """A session with such an API, whose clock goes on by a second each time it is asked."""
+
+    def __init__(self, *events: tuple[float, list_watch.MirrorEvent], fails: Exception | None = None) -> None:
+        class Clock(clocks.FakeClock):
+            def monotonic_s(self) -> float:
+                self.advance(1.0)
+                return super().monotonic_s()
+
+        self.clock = Clock()
+        self.observer = observer.Observer(clock=self.clock)
+        self.api = cast(api_client.KubeClient, Api(self.clock, *events, fails=fails))
+
+
+def listed(*phases: str) -> list_watch.Listed:
+    found = [
+        {"metadata": {"name": f"j-{number}", "uid": f"u{number}", "labels": {jobs.JOB_LABEL: "j"}},
+         "spec": {}, "status": {"phase": phase}}
+        for number, phase in enumerate(phases)
+    ]  # fmt: skip
+    return list_watch.Listed(objects=found, resource_version="1")
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submit, "_PROGRESS_EVERY_S", 0.0)
+
+
+@pytest.mark.usefixtures("quick")
+async def test_who_waits_hears_that_the_local_cluster_was_ended(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = dataclasses.replace(REMOTE, name="shop", is_local=True)
+    live = Live((0.0, list_watch.Away(error=NO_ANSWER)))
+    with pytest.raises(errors.ApiUnavailable, match="job j: 0 of 2 done, and its cluster was ended"):
+        await submit._wait(live, JOB, why_gone=lambda s: submit._why_gone(context(tmp_path), gone, JOB, away_s=s))
+    assert capsys.readouterr().err == "job j: GET /api/v1/pods: no answer in time; still waiting\n"
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_cluster_elsewhere_that_is_gone_for_good_is_given_up_after_a_minute(tmp_path: pathlib.Path) -> None:
+    live = Live((0.0, listed("Succeeded", "Running")), (5.0, list_watch.Away(error=NO_ANSWER)))
+    with pytest.raises(errors.ApiUnavailable) as failed:
+        await submit._wait(live, JOB, why_gone=lambda s: submit._why_gone(context(tmp_path), REMOTE, JOB, away_s=s))
+    assert str(failed.value) == (
+        "job j: 1 of 2 done, and its cluster's API has not answered for 60 s: was the cluster ended? If not, the job "
+        "continues, and `kubectl get pods -l carico.dev/job=j` shows it"
+    )
+
+
+@pytest.mark.usefixtures("quick")
+async def test_an_api_that_is_back_within_the_minute_is_waited_for_again(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    away = list_watch.Away(error=NO_ANSWER)
+    live = Live(
+        (0.0, away), (50.0, listed("Running", "Running")), (55.0, away), (105.0, listed("Succeeded", "Succeeded"))
+    )
+    asked = await submit._wait(live, JOB, why_gone=lambda s: submit._why_gone(context(tmp_path), REMOTE, JOB, away_s=s))
+    assert asked == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "job j: GET /api/v1/pods: no answer in time; still waiting", "job j: the API is back",
+        "job j: GET /api/v1/pods: no answer in time; still waiting",
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("quick")
+async def test_who_waits_hears_once_where_a_job_stands_still(capsys: pytest.CaptureFixture[str]) -> None:
+    live = Live(
+        (0.0, listed("Pending", "Pending")), (200.0, listed("Running", "Pending")),
+        (300.0, listed("Running", "Running")), (500.0, listed("Succeeded", "Succeeded")),
+    )  # fmt: skip
+    assert await submit._wait(live, JOB, why_gone=lambda _: None) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "job j: no progress for 60 s: 2 without a node; `carico explain j-0` says why, `carico doctor` checks the "
+        "cluster; still waiting",
+        "job j: no progress for 60 s: 1 without a node; `carico explain j-1` says why, `carico doctor` checks the "
+        "cluster; still waiting",
+    ]
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_watch_that_ends_ends_the_waiting() -> None:
+    live = Live(fails=errors.KubeconfigError("the token's file is gone"))
+    with pytest.raises(errors.KubeconfigError, match="the token's file is gone"):
+        await submit._wait(live, JOB, why_gone=lambda _: None)
+
+
+class Refusing(Api):
+    """Refuses Pods of the job for as long as there is a reason; each asking sees the next of them."""
+
+    refused: list[str]
+
+    async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> object:
+        if not path.endswith("/events"):
+            return {"metadata": {"uid": "u"}}
+        message = self.refused.pop(0) if len(self.refused) > 1 else self.refused[0]
+        return {"items": [{"metadata": {}, "lastTimestamp": "2026-01-01T00:00:00Z", "message": message}]}
+
+
+@pytest.mark.usefixtures("quick")
+async def test_who_waits_hears_once_what_refuses_the_pods(capsys: pytest.CaptureFixture[str]) -> None:
+    live = Live()
+    clock, ended = cast(clocks.FakeClock, live.clock), listed("Succeeded", "Succeeded")
+    live.api = cast(api_client.KubeClient, api := Refusing(clock, (0.0, listed("Running")), (90.0, ended)))
+    quota = 'Error creating: pods "j-1-{}" is forbidden: exceeded quota: q, requested: pods=1, used: pods={}'
+    api.refused = [
+        quota.format("aa", 1),
+        quota.format("bb", 0),
+        "Error creating: guard denied it",
+        quota.format("c", 1),
+    ]
+    assert await submit._wait(live, JOB, why_gone=lambda _: None, batch=True) == 0
+    assert len(api.refused) == 1
+    there = "job j: 1 of 2 Pods do not exist, because the API refuses them"
+    assert capsys.readouterr().err.splitlines() == [
+        f"{there}: exceeded quota: q, requested: pods=1, used: pods=1; still waiting",
+        f"{there}: guard denied it; still waiting",
+    ]
+
+
+@pytest.mark.usefixtures("quick")
+async def test_who_may_not_read_events_waits_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    class Denying(Api):
+        async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> object:
+            self.asked = True
+            raise errors.Forbidden(status=403, reason="Forbidden", message="no", request=path)
+
+    live = Live()
+    clock, ended = cast(clocks.FakeClock, live.clock), listed("Failed", "Succeeded")
+    live.api = cast(api_client.KubeClient, api := Denying(clock, (0.0, listed("Running")), (20.0, ended)))
+    assert await submit._wait(live, JOB, why_gone=lambda _: None, batch=True) == 1
+    assert api.asked
+    assert "refuses" not in capsys.readouterr().err

@@ -1,0 +1,99 @@
+"""A reader of live signals: what it shows of a cluster in memory, and that an outage ends by itself."""
+
+import asyncio
+
+from carico_cli.clusters import which
+from carico_core.domain import errors
+from carico_core.runtime.kube import list_watch
+from tests.tools import waiting
+from tests.unit.cli import fake_cluster
+
+
+async def test_everything_that_is_said_is_in_the_picture() -> None:
+    cluster = fake_cluster.Cluster()
+    await cluster.serve()
+    await cluster.advertise()
+    await cluster.decide(fake_cluster.placed())
+    async with cluster.running():
+        cluster.api.events.put_nowait(list_watch.Listed(objects=[fake_cluster.pod("a")], resource_version="1"))
+        await cluster.advertise(seq=2, pods=4)
+        await waiting.until(lambda: cluster.reader.picture().jobs and cluster.reader.picture().services)
+        found = cluster.reader.picture()
+        assert [node.name for node in found.nodes] == ["node-1", "node-2", "node-3"]
+        assert {node.advertisement.pods for node in found.nodes if node.advertisement} == {4}
+        assert {node.reserved for node in found.nodes} == {1}
+        assert [one.pod for one in found.decisions] == ["hello-0"]
+        assert {one.name for one in found.services} == {"carico-scheduler", "carico-aggregator"}
+        assert found.trouble == []
+        detail = await cluster.reader.detail("node-1")
+        assert detail is not None
+        assert detail.estimator == "footprint"
+        assert await cluster.reader.detail("node-2") is None
+
+
+async def test_a_bus_that_goes_and_comes_back_is_said_and_followed_again() -> None:
+    cluster = fake_cluster.Cluster()
+    await cluster.serve()
+    await cluster.advertise()
+    async with cluster.running():
+        assert cluster.reader.picture().trouble == []
+        cluster.hub.set_away(True)
+        (line,) = cluster.reader.picture().trouble
+        assert line.startswith("NATS: 127.0.0.1:4222 is away") or "nats://127.0.0.1:4222 is away" in line
+        assert len(cluster.reader.picture().nodes) == 3
+        cluster.clock.advance(20.0)
+        assert {node.freshness.value for node in cluster.reader.picture().nodes} == {"absent"}
+        cluster.hub.set_away(False)
+        await cluster.advertise(seq=2)
+        await waiting.until(lambda: not cluster.reader.picture().trouble)
+        assert {node.freshness.value for node in cluster.reader.picture().nodes} == {"fresh"}
+        assert cluster.connected == 1
+
+
+async def test_a_cluster_that_was_taken_down_and_started_elsewhere_is_found() -> None:
+    cluster = fake_cluster.Cluster()
+    await cluster.advertise()
+    async with cluster.running():
+
+        def gone() -> which.Address:
+            raise errors.SettingsError("cluster 'test' is not running: start it with `carico up --name test`")
+
+        cluster.where = gone
+        cluster.hub.set_away(True)
+        await waiting.until(lambda: "is not running" in cluster.reader.picture().trouble[0])
+        other = fake_cluster.ADDRESS.bus.__class__(url="nats://127.0.0.1:4333")
+        cluster.where = lambda: which.Address(name="test", bus=other, kube=fake_cluster.ADDRESS.kube)
+        await waiting.until(lambda: "was restarted" in cluster.reader.picture().trouble[0])
+        cluster.hub.set_away(False)
+        await waiting.until(lambda: cluster.connected == 2)
+        await cluster.advertise(seq=2)
+        await waiting.until(lambda: not any("NATS" in line for line in cluster.reader.picture().trouble))
+        assert {node.freshness.value for node in cluster.reader.picture().nodes} == {"fresh"}
+
+
+async def test_an_api_that_takes_the_question_and_says_nothing_is_told() -> None:
+    cluster = fake_cluster.Cluster()
+    await cluster.serve()
+    await cluster.advertise()
+    reading = asyncio.ensure_future(cluster.reader.run())
+    try:
+        await waiting.until(lambda: cluster.reader.picture().services)
+        assert cluster.reader.picture().trouble == []
+        cluster.clock.advance(7.0)
+        assert "Kubernetes API: no answer for 7 s; jobs are not shown" in cluster.reader.picture().trouble
+        cluster.api.events.put_nowait(list_watch.Listed(objects=[fake_cluster.pod("a")], resource_version="1"))
+        await waiting.until(lambda: cluster.reader.picture().jobs)
+        assert not any("API" in line for line in cluster.reader.picture().trouble)
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+
+
+async def test_without_a_scheduler_the_nodes_are_shown_and_what_is_missing_is_said() -> None:
+    cluster = fake_cluster.Cluster()
+    await cluster.advertise()
+    async with cluster.running():
+        await waiting.until(lambda: any("scheduler" in line for line in cluster.reader.picture().trouble))
+        assert {node.reserved for node in cluster.reader.picture().nodes} == {None}
+        await cluster.serve()
+        await waiting.until(lambda: cluster.reader.picture().trouble == [])

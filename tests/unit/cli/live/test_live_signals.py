@@ -1,0 +1,194 @@
+"""What is heard becomes a picture; what cannot be used is counted and changes nothing."""
+
+import orjson
+import pytest
+
+from carico_cli.live import job_counts, node_answers, services, signals
+from carico_core.domain import decision, errors
+from carico_core.runtime.kube import list_watch
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire import freshness, subjects
+from carico_core.wire import messages as wire
+from carico_local import job
+from tests.unit.cli import fake_cluster
+
+
+@pytest.fixture
+def clock() -> clocks.FakeClock:
+    return clocks.FakeClock(monotonic_s=50.0)
+
+
+@pytest.fixture
+def heard(clock: clocks.FakeClock) -> signals.Signals:
+    return signals.Signals(clock=clock, lease_s=fake_cluster.LEASE_S)
+
+
+def say(heard: signals.Signals, clock: clocks.FakeClock, node: str = "node-1", seq: int = 1) -> None:
+    found = fake_cluster.advertisement(node, at_ns=clock.wall_ns(), seq=seq)
+    heard.on_capacity(subjects.capacity(node), wire.encode_advertisement(found))
+
+
+def states(heard: signals.Signals) -> list[str]:
+    return [node.freshness.value for node in heard.picture(jobs=(), links=()).nodes]
+
+
+def test_a_node_ages_and_is_forgotten_a_minute_after_its_lease(heard: signals.Signals, clock: clocks.FakeClock) -> None:
+    say(heard, clock)
+    seen = []
+    for wait_s in (0.0, 3.0, 3.0, 5.0, 58.0, 2.0):
+        clock.advance(wait_s)
+        seen.append(states(heard))
+    assert seen == [["fresh"], ["ageing"], ["stale"], ["absent"], ["absent"], []]
+
+
+def test_a_node_that_the_scheduler_lists_is_kept_though_it_says_nothing(
+    heard: signals.Signals, clock: clocks.FakeClock
+) -> None:
+    rows = [{"node": "node-10", "reserved": 2, "free": -0.5}, {"node": "node-9", "reserved": 0, "free": None}]
+    heard.on_capacity_list(orjson.dumps({"nodes": rows}))
+    say(heard, clock, "node-9")
+    clock.advance(500.0)
+    first, second = heard.picture(jobs=(), links=()).nodes
+    assert (first.name, first.reserved, first.free) == ("node-9", 0, None)
+    assert (second.name, second.reserved, second.free, second.advertisement) == ("node-10", 2, -0.5, None)
+    heard.scheduler_silent()
+    assert states(heard) == []
+
+
+def test_a_node_that_may_have_no_pods_is_not_shown_as_fresh(heard: signals.Signals, clock: clocks.FakeClock) -> None:
+    ready = [(None, None), (True, True), (True, False), (False, True), (False, False)]
+    rows = [
+        {"node": f"node-{number}", "reserved": 0, "ready": is_ready, "schedulable": is_schedulable}
+        for number, (is_ready, is_schedulable) in enumerate(ready)
+    ]
+    heard.on_capacity_list(orjson.dumps({"nodes": rows}))
+    for number in range(len(rows)):
+        say(heard, clock, f"node-{number}")
+    nodes = heard.picture(jobs=(), links=()).nodes
+    assert [node.state for node in nodes] == ["fresh", "fresh", "cordon", "unready", "unready"]
+    assert {node.freshness for node in nodes} == {freshness.Freshness.FRESH}
+
+
+@pytest.mark.parametrize("answer", [b"", b"[]", b'{"nodes":[{"node":"n"}]}', b'{"nodes":[{"node":3,"reserved":1}]}'])
+def test_an_answer_of_the_scheduler_that_cannot_be_read_is_refused(heard: signals.Signals, answer: bytes) -> None:
+    with pytest.raises(errors.MessageError):
+        heard.on_capacity_list(answer)
+
+
+def test_a_kept_advertisement_is_as_old_as_it_is(heard: signals.Signals, clock: clocks.FakeClock) -> None:
+    old = fake_cluster.advertisement(at_ns=clock.wall_ns() - 4_000_000_000)
+    heard.on_stored_capacity(subjects.capacity("node-1"), wire.encode_advertisement(old))
+    (node,) = heard.picture(jobs=(), links=()).nodes
+    assert node.age_s == pytest.approx(4.0)
+    say(heard, clock, seq=2)
+    assert states(heard) == [freshness.Freshness.FRESH.value]
+
+
+def test_what_cannot_be_used_is_counted_by_reason(heard: signals.Signals, clock: clocks.FakeClock) -> None:
+    say(heard, clock, seq=5)
+    heard.on_capacity(subjects.capacity("node-1"), b"not json")
+    heard.on_capacity(subjects.capacity("node-2"), wire.encode_advertisement(fake_cluster.advertisement(at_ns=1)))
+    heard.on_decision(subjects.decision("default", "x"), b"{}")
+    heard.on_model(subjects.MODEL, b"\xc1")
+    found = heard.picture(jobs=(), links=())
+    assert found.dropped == {"undecodable": 2, "foreign_node": 1, "missing_field": 1}
+    assert [node.name for node in found.nodes] == ["node-1"]
+
+
+def test_decisions_come_newest_first_once_each_and_only_the_last_are_kept(heard: signals.Signals) -> None:
+    kept = signals.DECISIONS_KEPT
+    for number in range(kept + 50):
+        found = fake_cluster.placed(f"pod-{number}", seq=number + 1)
+        heard.on_decision(subjects.decision("default", found.pod), wire.encode_decision(found))
+    heard.on_decision(subjects.decision("default", found.pod), wire.encode_decision(found))
+    seen = heard.picture(jobs=(), links=()).decisions
+    assert len(seen) <= kept
+    assert [one.pod for one in seen[:2]] == [f"pod-{kept + 49}", f"pod-{kept + 48}"]
+    assert len({one.id for one in seen}) == len(seen)
+
+
+def test_the_model_is_told_by_what_typical_work_uses(heard: signals.Signals, clock: clocks.FakeClock) -> None:
+    heard.on_model(subjects.MODEL, wire.encode_model(fake_cluster.model(at_ns=clock.wall_ns())))
+    clock.advance(2.0)
+    found = heard.picture(jobs=(), links=()).model
+    assert found is not None
+    assert found.contributors == 2
+    assert found.age_s == pytest.approx(2.0)
+    assert found.magnitude == pytest.approx({"cpu": 0.5, "memory": 0.1})
+
+
+def test_messages_a_second_are_counted(heard: signals.Signals, clock: clocks.FakeClock) -> None:
+    for seq in range(1, 21):
+        say(heard, clock, seq=seq)
+    clock.advance(2.0)
+    assert heard.picture(jobs=(), links=()).heard_per_s == pytest.approx(10.0)
+
+
+def test_jobs_are_counted_by_where_their_pods_are() -> None:
+    found = job_counts.JobCounts()
+    pods = [
+        fake_cluster.pod("a", phase="Pending", node=None), fake_cluster.pod("b", phase="Pending"),
+        fake_cluster.pod("c"), fake_cluster.pod("d", phase="Succeeded"), fake_cluster.pod("e", phase="Failed"),
+        fake_cluster.pod("f", job=None),
+    ]  # fmt: skip
+    foreign = fake_cluster.pod("g")
+    foreign["spec"]["schedulerName"] = "default-scheduler"
+    found.on_event(list_watch.Listed(objects=[*pods, foreign], resource_version="1"))
+    first, last = found.table()
+    assert (first.name, first.pending, first.starting, first.running, first.succeeded, first.failed) == (
+        "hello", 1, 1, 1, 1, 1,
+    )  # fmt: skip
+    assert (first.pods, first.ended) == (5, 2)
+    assert (last.name, last.running) == (job.OTHERS, 1)
+    found.on_event(list_watch.Changed(type="MODIFIED", object=fake_cluster.pod("c", phase="Succeeded")))
+    assert found.table()[0].succeeded == 2
+    for name in "abcdef":
+        found.on_event(list_watch.Changed(type="DELETED", object=fake_cluster.pod(name)))
+    assert found.table() == ()
+
+
+def test_an_api_that_is_away_keeps_the_jobs_and_says_so() -> None:
+    found = job_counts.JobCounts()
+    found.on_event(list_watch.Listed(objects=[fake_cluster.pod("a")], resource_version="1"))
+    found.on_event(list_watch.Away(error=errors.ApiUnavailable("GET /api/v1/pods: refused")))
+    assert found.trouble is not None
+    assert len(found.table()) == 1
+    found.on_event(list_watch.Listed(objects=[], resource_version="2"))
+    assert found.trouble is None
+
+
+def test_a_services_statistics_are_read_and_what_is_none_of_ours_is_left_out() -> None:
+    endpoints = [
+        {"name": "a", "num_requests": 3, "num_errors": 1, "last_error": "x", "processing_time": 3_000_000},
+        {"name": "b", "num_requests": 1, "num_errors": 0, "last_error": "", "processing_time": 1_000_000},
+    ]
+    good = {"name": "carico-scheduler", "id": "X1", "version": "", "endpoints": endpoints}
+    answers = [(0.25, orjson.dumps(good)), (0.1, b"?"), (0.1, b'{"name":"carico-scheduler"}')]
+    # Another service that answers as the scheduler.
+    forged = [(0.1, orjson.dumps({**good, "id": "X2"}))]
+    (found,) = services.parse_all({"carico-scheduler": answers, "carico-aggregator": forged})
+    assert (found.instance, found.requests, found.errors, found.last_error) == ("X1", 4, 1, "x")
+    assert found.processing_s == pytest.approx(0.001)
+    assert found.answered_s == 0.25
+
+
+def test_an_agents_answer_is_read() -> None:
+    found = node_answers.parse_detail(orjson.dumps(fake_cluster.STATE))
+    assert found.history["capacity"][:2] == (4.0, 3.95)
+    assert found.ceiling["cpu"] == 0.74
+    assert found.innovation["cpu"] == -0.01
+    assert found.notes == ("no PSI",)
+
+
+@pytest.mark.parametrize("rows", [[[1.0]], [["x"] * 7], "rows", [[None] * 7]])
+def test_an_agents_answer_with_a_broken_history_is_refused(rows: object) -> None:
+    broken = {**fake_cluster.STATE, "history": fake_cluster.HISTORY | {"rows": rows}}
+    with pytest.raises(errors.MessageError):
+        node_answers.parse_detail(orjson.dumps(broken))
+
+
+def test_a_decision_that_waits_is_kept_as_it_is(heard: signals.Signals) -> None:
+    waits = fake_cluster.placed(outcome=decision.Outcome.UNSCHEDULABLE, node=None, free=None, message="no room")
+    heard.on_decision(subjects.decision("default", waits.pod), wire.encode_decision(waits))
+    (found,) = heard.picture(jobs=(), links=()).decisions
+    assert (found.node, found.message) == (None, "no room")

@@ -1,0 +1,65 @@
+"""`--nodes` takes a number, a kind, or both; every option says what it is and what holds without it."""
+
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from carico_cli import application
+from carico_cli.shell import options
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("3", ("process", 3)),
+        ("process", ("process", None)),
+        ("process=3", ("process", 3)),
+        ("kwok", ("kwok", None)),
+        ("kwok=1000", ("kwok", 1000)),
+        ("kubelet=2", ("kubelet", 2)),
+        # Refused by the plan, with its bounds.
+        ("-5", ("process", -5)),
+    ],
+)
+def test_nodes_are_a_number_a_kind_or_both(text: str, expected: tuple[str, int | None]) -> None:
+    assert options.Nodes().convert(text, None, None) == expected
+
+
+@pytest.mark.parametrize("text", ["", "pigs", "kwok=", "=3", "kwok=many", "3=kwok", "1.5"])
+def test_anything_else_is_refused_with_what_was_expected(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="expected a number, one of process, kubelet, kwok"):
+        options.Nodes().convert(text, None, None)
+
+
+def every_option() -> Iterator[tuple[str, click.Option]]:
+    def walk(command: click.Command, name: str) -> Iterator[tuple[str, click.Option]]:
+        if isinstance(command, click.Group):
+            for each in command.list_commands(click.Context(command)):
+                found = command.get_command(click.Context(command), each)
+                assert found is not None
+                yield from walk(found, f"{name} {each}")
+        else:
+            yield from ((name, each) for each in command.params if isinstance(each, click.Option))
+
+    return walk(application.cli, application.PROGRAM)
+
+
+def test_every_option_says_what_it_is_and_what_holds_without_it() -> None:
+    seen = 0
+    for name, option in every_option():
+        seen += 1
+        said = option.help or ""
+        assert said.endswith("."), (name, option.opts, said)
+        # A path, or a name of something, does nothing where it is not given; numbers and choices have some value.
+        is_chosen = isinstance(option.type, click.Choice | options.Nodes) or option.type.name.startswith(
+            ("int", "float")
+        )
+        if is_chosen and not option.is_flag and not option.required:
+            assert option.show_default or "default" in said, (name, option.opts, said)
+    assert seen > 80
+
+
+def test_what_is_asked_for_most_is_listed_first() -> None:
+    listed = [option.name for name, option in every_option() if name == "carico up"]
+    assert listed[:2] == ["name", "nodes"]

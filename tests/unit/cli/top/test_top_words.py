@@ -1,0 +1,334 @@
+"""What `carico top` says without a screen: columns, orders, the words about a node, the picture once."""
+
+import dataclasses
+import json
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+import orjson
+import pytest
+
+from carico_cli.live import node_answers, signals
+from carico_cli.live import picture as pictures
+from carico_cli.top import columns, command, node_words, once, panels, spans, view
+from carico_core.domain import decision, errors, messages
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire import freshness, subjects
+from carico_core.wire import messages as wire
+from tests.tools import carico_cli, waiting
+from tests.unit.cli import fake_cluster
+
+
+def node(name: str = "node-1", **changed: Any) -> pictures.Node:
+    said = fake_cluster.advertisement(name, at_ns=1, **changed)
+    return pictures.Node(
+        name=name, advertisement=said, age_s=0.4, freshness=freshness.Freshness.FRESH, reserved=1, free=1.1
+    )
+
+
+SILENT = pictures.Node(
+    name="silent", advertisement=None, age_s=None, freshness=freshness.Freshness.ABSENT, reserved=None, free=None
+)
+
+
+def picture(*nodes: pictures.Node, **changed: Any) -> pictures.Picture:
+    found = pictures.Picture(
+        taken_ns=1, nodes=nodes, jobs=(), decisions=(), services=(), model=None, links=(), backlog=None,
+        heard_per_s=3.0, dropped={},
+    )  # fmt: skip
+    return dataclasses.replace(found, **changed)
+
+
+@pytest.mark.parametrize("width", [60, 80, 92, 104, 112, 120, 200])
+@pytest.mark.parametrize(
+    "shown",
+    [
+        node(), SILENT, node("ip-10-0-0-17.eu-central-1.compute.internal"),
+        node(pods=110, capacity=1000.0, capacity_sd=123.4, parts={}, usage={}),
+    ],
+    ids=["usual", "silent", "long-name", "large"],
+)  # fmt: skip
+def test_a_row_is_as_wide_as_its_titles_whatever_is_in_it(width: int, shown: pictures.Node) -> None:
+    chosen = columns.shown(width, longest=len(shown.name))
+    header = spans.plain(columns.header(chosen, sorted_by="capacity", descending=True))
+    row = spans.plain(columns.row(shown, chosen))
+    assert len(row) == len(header) <= width
+    # The name takes what it needs, where that is there, and no more.
+    others = sum(column.width + 1 for column in chosen[1:])
+    assert chosen[0].width == min(max(len("node") + 1, len(shown.name)), width - others)
+    assert width < 80 or chosen[0].width >= 12 or chosen[0].width >= len(shown.name)
+    for column in chosen[1:]:
+        assert "…" not in spans.plain(column.draw(shown))
+        assert len(spans.plain(column.draw(shown))) <= column.width
+
+
+def test_numbers_are_sorted_from_the_largest_and_what_is_not_known_comes_last() -> None:
+    nodes = [node("a", pods=1), SILENT, node("b", pods=5), node("c", pods=5)]
+    order = view.View().sorted_by_next(["node", "Pods"])
+    assert [each.name for each in order.rows(nodes)] == ["b", "c", "a", "silent"]
+    assert [each.name for each in order.reversed().rows(nodes)] == ["a", "b", "c", "silent"]
+    assert order.sorted_by_next(["node", "Pods"]) == view.View(sorted_by="node", descending=False)
+    # A column that a narrower terminal no longer shows.
+    assert order.sorted_by_next(["node", "state"]).sorted_by == "node"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("", 3), ("NODE", 2), ("absent", 1), ("cpu", 1), ("node saturated", 1), ("measured cpu", 1), ("nothing", 0)],
+)
+def test_a_filter_looks_into_name_state_mode_and_bottleneck(words: str, expected: int) -> None:
+    nodes = [node("node-1"), node("node-2", mode=messages.Mode.SATURATED, bottleneck="memory"), SILENT]
+    assert len(view.View().filtered(words).rows(nodes)) == expected
+
+
+DETAIL = node_answers.parse_detail(orjson.dumps(fake_cluster.STATE))
+
+
+def words(shown: pictures.Node, **known: Any) -> str:
+    found = node_words.lines(node_words.Known(node=shown, **known), width=100)
+    return "\n".join(map(spans.plain, found))
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, "capacity = headroom / cautious cost of a Pod = 2.75 tasks / 1.31 tasks = 2.1"),
+        ({"capacity": 0.0, "headroom": {"cpu": -0.5, "memory": 1e9}}, "cpu limits it: usage and reservations"),
+        ({"capacity": 1.0, "pods": 0, "headroom": {"cpu": -0.5, "memory": 1e9}}, "an empty node still takes one Pod"),
+        (
+            {"bottleneck": None, "capacity": 5.0, "limit": 8},
+            "capacity = limit - Pods = 8 - 3: the growth of unmeasured",
+        ),
+        ({"bottleneck": None, "capacity": 5.0, "limit": None}, "the cap on an agent's capacity does"),
+        ({"mode": messages.Mode.WARMING}, "warming: nothing measured here yet"),
+        ({"headroom": None, "classes": None, "bottleneck": "signal", "cost": {}}, "signal limits it"),
+        ({"classes": {"?": messages.ClassCapacity(cost_plus={"cpu": 2.0}, pods=0)}}, "class new: 0 Pods"),
+    ],
+)
+def test_why_a_capacity_is_what_it_is(changed: dict[str, Any], expected: str) -> None:
+    assert expected in words(node(**changed), detail=DETAIL)
+
+
+def test_every_dimension_has_its_cost_with_its_uncertainty() -> None:
+    (cpu,) = [line for line in words(node(), detail=DETAIL).splitlines() if line.startswith("cpu  ") and "%   " in line]
+    assert cpu.split() == [
+        "cpu",
+        "52%",
+        "74%",
+        "2.75",
+        "tasks",
+        "1.22",
+        "±0.09",
+        "tasks",
+        "2.1",
+        "Pods",
+        "limits",
+        "it",
+    ]
+    (memory,) = [line for line in words(node(), detail=DETAIL).splitlines() if "80 Pods" in line]
+    assert memory.split() == ["memory", "11%", "95%", "900", "MB", "9.8", "±1.5", "MB", "80", "Pods"]
+
+
+def test_a_node_that_nobody_has_heard_is_said_to_be_so() -> None:
+    assert "no advertisement: does its agent run?" in words(SILENT)
+    assert "its agent does not answer" in words(node())
+
+
+def test_what_the_scheduler_makes_of_a_node() -> None:
+    answer = {
+        "known": True, "refused_by": {"stage": "suspect", "means": "suspect", "detail": "40 s uncovered"},
+        "bounds": [{"what": "cpu", "pods": 1.05, "detail": "2.75 free, 1.31 of it reserved, 1.31 a Pod"}],
+        "trust": {"is_suspect": True}, "reserved_by": [{"pod": f"default/p{number}"} for number in range(5)],
+    }  # fmt: skip
+    said = words(node(), standing=node_answers.parse_standing(orjson.dumps(answer)))
+    for line in (
+        "takes no Pod now: suspect: 40 s uncovered", "suspect: its advertisements have not covered",
+        "scheduler: cpu allows 1.1 more: 2.75 free", "reserved by default/p0, default/p1, default/p2 and 2 more",
+    ):  # fmt: skip
+        assert line in said or line.replace("1.1", "1.0") in said
+    assert node_answers.parse_standing(b'{"known": false, "node": "x"}') is None
+    with pytest.raises(errors.MessageError):
+        node_answers.parse_standing(b'{"known": true}')
+
+
+def test_services_that_are_silent_or_late_are_named() -> None:
+    late = dataclasses.replace(node(), age_s=4.0, freshness=freshness.Freshness.AGEING)
+    said = "\n".join(map(spans.plain, panels.services(picture(late, SILENT, backlog=3, dropped={"replayed": 2}))))
+    for line in (
+        "scheduler: none answers", "aggregator: none answers", "1 advertise; median age 4.0 s", "1 not fresh",
+        "none received yet", "3 messages/s; 3 wait for the aggregators", "dropped messages: 2 replayed",
+    ):  # fmt: skip
+        assert line in said
+
+
+LONG_NODE = "ip-10-0-0-17.eu-central-1.compute.internal"
+LONG_POD = "a-team/nightly-recommendations-training-of-everything-7f9c6d5b48-x2x7k"
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_long_names_give_way_to_numbers(width: int) -> None:
+    named = dataclasses.replace(node(LONG_NODE), freshness=freshness.Freshness.STALE)
+    (head, *_) = node_words.lines(node_words.Known(node=named), width=width)
+    assert spans.plain(head).endswith("capacity 2.1 ±0.4  reserved 1  free 1.1")
+    namespace, name = LONG_POD.split("/")
+    placed = fake_cluster.placed(name, namespace=namespace, node=LONG_NODE, waited_s=61.5)
+    (line,) = panels.decisions(picture(decisions=(placed,)), width)
+    said = spans.plain(line)
+    assert len(said) <= width
+    assert said.endswith(", room for 2.1, waited 61.5 s")
+    assert (LONG_POD in said, LONG_NODE in said) == (width == 200, width == 200)
+    assert "-x2x7k" in said and "internal" in said
+    job = pictures.Job(name=name, created="", pending=1, starting=0, running=2, succeeded=3, failed=4)
+    (line,) = panels.jobs(picture(jobs=(job,)), width)
+    assert (name in spans.plain(line)) == (width == 200)
+    assert "pending 1  starting 0  running 2" in spans.plain(line)[: 80 if width == 80 else 200]
+
+
+def test_the_json_is_complete_and_the_same_for_every_node() -> None:
+    heard = signals.Signals(clock=clocks.FakeClock(wall_ns=10**18), lease_s=10.0)
+    found = fake_cluster.placed()
+    heard.on_decision(subjects.decision("default", found.pod), wire.encode_decision(found))
+    heard.on_model(subjects.MODEL, wire.encode_model(fake_cluster.model(at_ns=10**18)))
+    seen = heard.picture(jobs=(), links=(pictures.Link(name="NATS", trouble="away"),))
+    seen = dataclasses.replace(seen, nodes=(node(), SILENT))
+    shown = json.loads(orjson.dumps(once.as_json(seen, name="test")))
+    first, second = shown["nodes"]
+    assert first.keys() == second.keys()
+    assert first["cost"]["cpu"] == {"mean": 1.22, "sd": 0.09}
+    assert second["capacity"] is None
+    assert shown["decisions"][0]["node"] == "node-1"
+    assert shown["model"]["contributors"] == 2
+    assert shown["links"] == [{"name": "NATS", "trouble": "away"}]
+    assert shown["v"] == once.SCHEMA_VERSION
+
+
+def test_the_table_is_plain_text() -> None:
+    waits = fake_cluster.placed(
+        outcome=decision.Outcome.UNSCHEDULABLE, node=None, free=None, message="no\x1b[2J → room"
+    )
+    text = once.as_text(picture(node(), SILENT, decisions=(waits,)), name="test")
+    assert text.isascii()
+    assert "\x1b" not in text
+    (row,) = [line for line in text.splitlines() if line.startswith("node-1")]
+    assert row.split() == ["node-1", "95%", "9%", "11%", "3", "2.1", "0.4", "1", "fresh", "measured"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["--json"], "-o json needs --once"),
+        (["--once", "--node", "node-1"], "--node needs the live screen or --svg"),
+        (["--once", "--json", "--svg", "x.svg"], "got -o json and --svg, expected one of them"),
+        (["--every", "0"], "--every: got 0, expected 0.2 to 60 seconds"),
+        (["--every", "x"], "'x' is not a valid float"),
+        (["--nmae", "x"], "No such option '--nmae'"),
+        (["--nats-url", "nats://"], "--nats-url: got 'nats://', expected an address such as nats://127.0.0.1:4222"),
+        (["--nats-url", "http://x"], "--nats-url: got 'http://x'"),
+        (["--name", "nobody"], "no cluster named 'nobody'"),
+    ],
+)
+def test_wrong_arguments_give_one_line_and_exit_code_2(
+    argv: list[str], expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert carico_cli.run(monkeypatch, "top", *argv) == 2
+    said = capsys.readouterr().err
+    assert expected in said
+    assert said.count("\n") == 1
+
+
+def test_a_bus_that_is_not_there_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("carico_cli.live.reader.CONNECT_S", 0.3)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    assert carico_cli.run(monkeypatch, "top", "--once", "--nats-url", "nats://127.0.0.1:1") == 1
+    said = capsys.readouterr().err
+    assert "NATS: nats://127.0.0.1:1 does not answer; check the address" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("term", ["xterm", "dumb", ""])
+def test_without_a_terminal_nothing_is_drawn(term: str) -> None:
+    assert command.undrawable(term) == ""
+
+
+def test_no_command_waits_for_what_only_the_screen_needs() -> None:
+    code = "import sys, carico_cli.top.command; sys.exit('textual' in sys.modules or 'rich' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_of_an_absent_node_nothing_counts_and_nothing_shines() -> None:
+    gone = dataclasses.replace(node("node-2"), freshness=freshness.Freshness.ABSENT)
+    summary = spans.plain(panels.summary(picture(node(), gone), name="test", paused_s=None, shown=2))
+    assert "1/2 nodes fresh  3 Pods  capacity 2  reserved 2" in summary
+    styles = {style for text, style in columns.row(gone, columns.shown(80)) if text.strip() not in ("", "absent")}
+    assert styles == {"dim"}
+
+
+def test_a_node_that_is_not_ready_is_seen_wherever_nodes_are() -> None:
+    down = dataclasses.replace(node("node-2"), ready=False, schedulable=True)
+    shut = dataclasses.replace(node("node-3"), ready=True, schedulable=False)
+    seen = picture(node(), down, shut)
+    summary = spans.plain(panels.summary(seen, name="test", paused_s=None, shown=3))
+    assert "1/3 nodes fresh  9 Pods  capacity 2  reserved 3" in summary
+    assert ("unready", "red") in [(text.strip(), style) for text, style in columns.row(down, columns.shown(80))]
+    assert ("cordon", "yellow") in [(text.strip(), style) for text, style in columns.row(shut, columns.shown(80))]
+    assert "node-2   unready, 0.4 s old" in words(down)
+    text = once.as_text(seen, name="test")
+    assert [line.split()[8] for line in text.splitlines()[3:6]] == ["fresh", "unready", "cordon"]
+    assert [each["state"] for each in once.as_json(seen, name="test")["nodes"]] == ["fresh", "unready", "cordon"]
+    worst_first = view.View(sorted_by="state", descending=True)
+    assert [each.name for each in worst_first.rows(seen.nodes)] == ["node-2", "node-1", "node-3"]
+    assert [each.name for each in view.View(filter="unready").rows(seen.nodes)] == ["node-2"]
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_the_screen_becomes_a_picture_that_loads_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], no_color: str
+) -> None:
+    if no_color:
+        monkeypatch.setenv("NO_COLOR", no_color)
+    else:
+        monkeypatch.delenv("NO_COLOR", raising=False)
+    cluster = fake_cluster.Cluster()
+
+    async def listen(*_: object) -> pictures.Picture:
+        await cluster.advertise()
+        await waiting.until(lambda: cluster.reader.picture().nodes)
+        return cluster.reader.picture()
+
+    monkeypatch.setattr("carico_cli.live.reader.Reader", lambda *_, **__: cluster.reader)
+    monkeypatch.setattr(command, "_listen", listen)
+    path = tmp_path / "top.svg"
+    argv = ["--once", "--nats-url", "nats://127.0.0.1:1", "--svg", path, "--node", "node-1"]
+    assert carico_cli.run(monkeypatch, "top", *argv) == 0
+    assert str(path) in capsys.readouterr().out
+    drawn = path.read_text()
+    assert "headroom" in drawn
+    assert "url(" not in drawn.replace("url(#", "")
+    assert carico_cli.run(monkeypatch, "top", *argv[:-1], "node-9") == 2
+    assert "--node: got 'node-9', expected a node of the cluster, such as node-1" in capsys.readouterr().err
+    assert carico_cli.run(monkeypatch, "top", *argv[:-4], "--svg", tmp_path / "none" / "x.svg") == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_the_schema_is_documented_to_the_last_field() -> None:
+    text = (pathlib.Path(__file__).parents[4] / "docs/top.md").read_text()
+    service = pictures.Service(
+        name="x", instance="y", version="", answered_s=0.1, requests=1, errors=0, last_error="", processing_s=None
+    )
+    job = pictures.Job(name="j", created="", pending=0, starting=0, running=1, succeeded=0, failed=0)
+    model = pictures.Model(replica="r", contributors=1, age_s=0.0, dims=("cpu",), magnitude={"cpu": 0.5})
+    seen = once.as_json(
+        picture(
+            node(), jobs=(job,), services=(service,), model=model, decisions=(fake_cluster.placed(),),
+            links=(pictures.Link(name="NATS", trouble=None),),
+        ),
+        name="test",
+    )  # fmt: skip
+    fields = set(seen) | set(seen["model"]) | set(seen["bus"])
+    for rows in ("links", "nodes", "jobs", "decisions", "services"):
+        fields |= set(seen[rows][0])
+    assert [name for name in sorted(fields) if f"`{name}`" not in text and f"`{name}[]`" not in text] == []

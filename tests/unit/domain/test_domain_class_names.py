@@ -1,0 +1,42 @@
+"""Pods of one owner, or of one template where owners are generated, are one class."""
+
+from typing import Any
+
+import pytest
+
+from carico_core.domain import cluster, names
+from carico_core.wire import fields
+from tests.unit.scheduler import objects
+
+HASH = {"pod-template-hash": "5d4f8c7b6"}
+
+
+def owned(kind: str, name: str, **changes: Any) -> cluster.Pod:
+    return objects.make_pod(owner=cluster.Owner(kind=kind, name=name, uid="1"), **changes)
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        (owned("Job", "pi"), "Job/default/pi"),
+        (owned("ReplicaSet", "web-5d4f8c7b6", labels=HASH), "ReplicaSet/default/web"),
+        (
+            owned("ReplicaSet", "web-5d4f8c7b6", labels={"pod-template-hash": "other"}),
+            "ReplicaSet/default/web-5d4f8c7b6",
+        ),
+        (owned("Rollout", "a-long-name", labels=HASH), "Rollout/default/a-long-name"),
+        (owned("StatefulSet", "db"), "StatefulSet/default/db"),
+        (owned("Job", "backup-28391040"), "Job/default/backup"),
+        (owned("Workflow", "train-x7k2p"), "Workflow/default/train"),
+        (owned("Job", "step-10"), "Job/default/step-10"),
+        (objects.make_pod(image="registry/pi:1"), "image/registry/pi:1"),
+        (objects.make_pod(labels={"app.kubernetes.io/name": "pi"}), "app/default/pi"),
+    ],
+)
+def test_class_of(pod: cluster.Pod, expected: str) -> None:
+    assert names.class_of(pod) == expected
+
+
+def test_a_class_has_a_bounded_name() -> None:
+    assert len(names.class_of(objects.make_pod(image="x" * 5000))) == names.CLASS_MAX
+    assert names.CLASS_MAX <= fields.CLASS_NAME_MAX, "else every reader of the bus would refuse it"

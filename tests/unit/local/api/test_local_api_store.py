@@ -1,0 +1,251 @@
+"""The store and what is built right on it: durability, history, lists, node lifecycle."""
+
+import asyncio
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from carico_core.domain import errors
+from carico_core.runtime.process import clock as clocks
+from carico_local.api import cluster
+from carico_local.api.http import requests
+from carico_local.api.lifecycle import events, nodes
+from carico_local.api.model import objects, resources, statuses
+from carico_local.api.storage import selectors, store, watch
+from tests.tools import waiting
+
+
+@pytest.fixture
+def kept(tmp_path: pathlib.Path) -> Iterator[store.Store]:
+    opened = store.Store(tmp_path)
+    yield opened
+    opened.close()
+
+
+def put(kept: store.Store, name: str, storage: str = "nodes", **fields: Any) -> objects.Stored:
+    return kept.put(storage, {"metadata": {"name": name, "uid": name}, **fields})
+
+
+def view(namespace: str = "") -> watch.View:
+    return watch.View(
+        namespace=namespace,
+        selector=selectors.Selector(),
+        representation="plain",
+        render=lambda stored: stored.body,
+    )
+
+
+def test_a_reopened_store_goes_on_where_it_was(tmp_path: pathlib.Path) -> None:
+    first = store.Store(tmp_path)
+    put(first, "a")
+    gone = put(first, "b")
+    first.remove("nodes", gone.data)
+    revision = first.revision
+    first.close()
+    second = store.Store(tmp_path)
+    assert [item.data["metadata"]["name"] for item in second.select("nodes")] == ["a"]
+    assert second.revision == revision
+    assert put(second, "c").version == revision + 1
+    second.close()
+
+
+def test_two_processes_do_not_share_a_directory(tmp_path: pathlib.Path, kept: store.Store) -> None:
+    with pytest.raises(errors.SettingsError, match="in use"):
+        store.Store(tmp_path)
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "objects.sqlite3").write_bytes(b"something else" * 100)
+    with pytest.raises(errors.SettingsError, match="cannot use the data directory"):
+        store.Store(tmp_path)
+
+
+def test_a_batch_is_announced_after_its_commit(kept: store.Store) -> None:
+    told: list[str] = []
+    kept.listen(lambda change: told.append(change.key[1]))
+    with kept.batch():
+        put(kept, "a")
+        put(kept, "b")
+        assert told == []
+    assert told == ["a", "b"]
+
+
+def test_a_bounded_history_makes_old_versions_gone(kept: store.Store) -> None:
+    hub = watch.Hub(kept, history_events=2)
+    versions = [put(kept, name).version for name in "abcd"]
+    with pytest.raises(statuses.RequestFailed) as caught:
+        hub.watch("nodes", view(), versions[0])
+    assert (caught.value.code, caught.value.reason) == (410, "Expired")
+    hub.watch("nodes", view(), versions[1])
+
+
+async def test_a_reader_too_far_behind_is_ended(kept: store.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "PENDING_EVENTS", 2)
+    hub = watch.Hub(kept)
+    watcher = hub.watch("nodes", view(), kept.revision)
+    for name in "abc":
+        put(kept, name)
+    assert watcher.closed
+    assert (await watcher.wait()).count(b"\n") == 2
+
+
+async def test_each_change_is_encoded_once_for_all_watches(kept: store.Store) -> None:
+    rendered: list[int] = []
+
+    def render(stored: objects.Stored) -> bytes:
+        rendered.append(stored.version)
+        return stored.body
+
+    hub = watch.Hub(kept)
+    seen = watch.View(namespace="", selector=selectors.Selector(), representation="plain", render=render)
+    watchers = [hub.watch("nodes", seen, kept.revision) for _ in range(5)]
+    put(kept, "a")
+    told = [await asyncio.wait_for(watcher.wait(), 60) for watcher in watchers]
+    assert len(set(told)) == 1
+    assert len(rendered) == 1
+
+
+def test_an_expired_page_comes_with_a_continue_token(kept: store.Store) -> None:
+    state = cluster.assemble(kept, clocks.FakeClock())
+    for name in "abc":
+        put(kept, name)
+    first = state.lister.page(resources.NODES, "", requests.parse_list(resources.NODES, {"limit": "1"}))
+    state = cluster.assemble(kept, clocks.FakeClock())
+    with pytest.raises(statuses.RequestFailed) as caught:
+        state.lister.page(resources.NODES, "", requests.parse_list(resources.NODES, {"continue": first.token}))
+    assert caught.value.code == 410
+    rest = state.lister.page(
+        resources.NODES, "", requests.parse_list(resources.NODES, {"continue": caught.value.continue_token})
+    )
+    assert [item.data["metadata"]["name"] for item in rest.items] == ["b", "c"]
+
+
+def lease(kept: store.Store, name: str, renewed: str) -> None:
+    metadata = {"name": name, "namespace": "kube-node-lease", "uid": name}
+    kept.put("leases", {"metadata": metadata, "spec": {"renewTime": renewed}})
+
+
+def taints(kept: store.Store) -> set[tuple[str, str]]:
+    node = kept.get("nodes", ("", "n"))
+    assert node is not None
+    return {(taint["key"].rpartition("/")[2], taint["effect"]) for taint in node.data["spec"].get("taints", ())}
+
+
+async def test_a_silent_node_becomes_unreachable_and_returns(kept: store.Store) -> None:
+    clock = clocks.FakeClock()
+    lifecycle = nodes.NodeLifecycle(kept, clock, grace_s=40.0)
+    ready = {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]}
+    put(kept, "n", status=ready, spec={"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]})
+    lease(kept, "n", "1")
+    lifecycle.review()
+    assert taints(kept) == set()
+    clock.advance(39)
+    lease(kept, "n", "2")
+    lifecycle.review()
+    clock.advance(39)
+    lifecycle.review()
+    assert taints(kept) == set()
+    clock.advance(2)
+    lifecycle.review()
+    assert taints(kept) == {("unreachable", "NoSchedule"), ("unreachable", "NoExecute")}
+    node = kept.get("nodes", ("", "n"))
+    assert node is not None
+    assert {item["status"] for item in node.data["status"]["conditions"]} == {"Unknown"}
+    revision = kept.revision
+    lifecycle.review()
+    assert kept.revision == revision
+    put(kept, "n", status=ready, spec=node.data["spec"])
+    lifecycle.review()
+    assert taints(kept) == set()
+
+
+async def test_a_cordoned_node_is_tainted(kept: store.Store) -> None:
+    lifecycle = nodes.NodeLifecycle(kept, clocks.FakeClock(), grace_s=40.0)
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    put(kept, "n", status=ready, spec={"unschedulable": True})
+    lifecycle.review()
+    assert taints(kept) == {("unschedulable", "NoSchedule")}
+
+
+async def test_an_unready_node_is_tainted_and_keeps_other_taints(kept: store.Store) -> None:
+    lifecycle = nodes.NodeLifecycle(kept, clocks.FakeClock(), grace_s=40.0)
+    own = {"key": "team/gpu", "effect": "NoSchedule", "value": "yes"}
+    put(kept, "n", status={"conditions": [{"type": "Ready", "status": "False"}]}, spec={"taints": [own]})
+    lifecycle.review()
+    not_ready = {("not-ready", "NoSchedule"), ("not-ready", "NoExecute")}
+    assert taints(kept) == {("gpu", "NoSchedule"), *not_ready}
+    put(kept, "n", status={"conditions": [{"type": "Ready", "status": "True"}]}, spec={"taints": [own]})
+    lifecycle.review()
+    assert taints(kept) == {("gpu", "NoSchedule")}
+
+
+async def test_a_node_without_a_status_stays_as_admitted_until_its_grace_is_over(kept: store.Store) -> None:
+    clock = clocks.FakeClock()
+    lifecycle = nodes.NodeLifecycle(kept, clock, grace_s=40.0)
+    admitted: objects.Object = {"metadata": {"name": "n", "uid": "n"}}
+    nodes.admit(admitted)
+    nodes.admit(admitted)
+    kept.put("nodes", admitted)
+    put(kept, "bare")
+    clock.advance(1)
+    lifecycle.review()
+    clock.advance(40)
+    lifecycle.review()
+    assert taints(kept) == {("not-ready", "NoSchedule")}
+    clock.advance(1)
+    lifecycle.review()
+    assert taints(kept) == {("unreachable", "NoSchedule"), ("unreachable", "NoExecute")}
+    node = kept.get("nodes", ("", "n"))
+    assert node is not None
+    told = {item["type"]: item["reason"] for item in node.data["status"]["conditions"]}
+    assert told == dict.fromkeys(("Ready", "MemoryPressure", "DiskPressure", "PIDPressure"), "NodeStatusNeverUpdated")
+    # One of the same name that comes in its place has its own time.
+    kept.remove("nodes", node.data)
+    lifecycle.review()
+    kept.put("nodes", admitted)
+    lifecycle.review()
+    assert taints(kept) == {("not-ready", "NoSchedule")}
+
+
+async def test_a_heartbeat_without_a_lease_is_a_sign_of_life(kept: store.Store) -> None:
+    clock = clocks.FakeClock()
+    lifecycle = nodes.NodeLifecycle(kept, clock, grace_s=40.0)
+    for beat in ("1", "2", "2"):
+        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": beat}
+        put(kept, "n", status={"conditions": [{"type": "PIDPressure", "status": "False"}, ready]})
+        lifecycle.review()
+        clock.advance(39)
+    assert taints(kept) == set()
+    lifecycle.review()
+    assert taints(kept) == {("unreachable", "NoSchedule"), ("unreachable", "NoExecute")}
+    node = kept.get("nodes", ("", "n"))
+    assert node is not None
+    told = next(item for item in node.data["status"]["conditions"] if item["type"] == "Ready")
+    assert (told["status"], told["lastHeartbeatTime"]) == ("Unknown", "2")
+
+
+async def test_a_node_is_reviewed_as_soon_as_it_changes(kept: store.Store) -> None:
+    lifecycle = nodes.NodeLifecycle(kept, clocks.FakeClock(), grace_s=4000.0)
+    running = asyncio.create_task(lifecycle.run())
+    await asyncio.sleep(0)
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    put(kept, "n", status=ready, spec={"unschedulable": True})
+    await waiting.until(lambda: taints(kept) == {("unschedulable", "NoSchedule")})
+    assert not running.done()
+    running.cancel()
+    await asyncio.wait({running})
+
+
+def test_events_go_after_an_hour(kept: store.Store) -> None:
+    clock = clocks.FakeClock()
+    expiry = events.EventExpiry(kept, clock)
+    put(kept, "old", "events")
+    expiry.sweep()
+    clock.advance(3599)
+    expiry.sweep()
+    assert kept.count("events") == 1
+    clock.advance(1)
+    expiry.sweep()
+    assert kept.count("events") == 0

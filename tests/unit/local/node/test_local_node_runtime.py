@@ -1,0 +1,48 @@
+"""A container runtime that ends at any moment, on a full disk say, is restarted or reported; nothing waits for it."""
+
+import asyncio
+import pathlib
+
+import pytest
+
+from carico_local.node.runtime import client as runtime
+from carico_local.node.runtime import zygote
+
+LISTED = b'{"event": "running", "ids": ["a"]}\n'
+COMMAND = runtime.ContainerCommand(
+    id="x", argv=("true",), env={}, cwd="/", directory=pathlib.Path("/nowhere"), group=None
+)
+
+
+async def serving(folder: pathlib.Path, *answers: bytes) -> asyncio.Server:
+    """Gives one answer to each connection, and ends it."""
+    left = list(answers)
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(left.pop(0))
+        writer.close()
+
+    return await asyncio.start_unix_server(answer, folder / zygote.SOCKET)
+
+
+async def test_a_runtime_that_ends_before_it_says_what_runs_is_reached_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    made = runtime.Runtime(tmp_path, runtime_group=None)
+    monkeypatch.setattr(made, "_spawn", lambda: None)
+    server = await serving(tmp_path, b"", LISTED)
+    assert await asyncio.wait_for(made.connect(), 30.0) == {"a"}
+    server.close()
+
+
+async def test_a_start_is_not_waited_for_where_the_runtime_ends_as_it_is_reached(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    made = runtime.Runtime(tmp_path, runtime_group=None)
+
+    async def lost() -> frozenset[str]:
+        return frozenset()
+
+    monkeypatch.setattr(made, "connect", lost)
+    with pytest.raises(runtime.StartFailed, match="ended right after connecting"):
+        await asyncio.wait_for(made.start(COMMAND), 30.0)

@@ -1,0 +1,144 @@
+"""Workloads: the pace of one emulated core, the work that was asked for, what they tell."""
+
+import json
+import pathlib
+
+import pytest
+
+from carico_local.workloads import main, pacing, pi, server, train
+
+
+class FakeTimer:
+    """A CPU that gives the thread `share` of its time: work moves CPU time by `step_s`, sleeping moves the clock."""
+
+    def __init__(self, *, share: float = 1.0, step_s: float = 1e-4) -> None:
+        self.share = share
+        self.step_s = step_s
+        self.cpu = 0.0
+        self.now = 0.0
+
+    def cpu_s(self) -> float:
+        # Each look stands for a little work, so that loops get on.
+        self.work(self.step_s)
+        return self.cpu
+
+    def monotonic_s(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def work(self, seconds: float) -> None:
+        self.cpu += seconds
+        self.now += seconds / self.share
+
+
+def used_share(timer: FakeTimer, pacer: pacing.Pacer, *, until_s: float) -> float:
+    start_cpu, start = timer.cpu, timer.now
+    while timer.now - start < until_s:
+        pacer.pace()
+    return (timer.cpu - start_cpu) / (timer.now - start)
+
+
+def test_alone_a_thread_uses_its_scale_and_no_more() -> None:
+    timer = FakeTimer(step_s=2e-5)
+    assert used_share(timer, pacing.Pacer(scale=0.125, timer=timer), until_s=5.0) == pytest.approx(0.125, rel=0.02)
+
+
+def test_starved_it_takes_what_it_gets_and_never_catches_up() -> None:
+    timer = FakeTimer(share=0.05, step_s=2e-5)
+    pacer = pacing.Pacer(scale=0.125, timer=timer)
+    assert used_share(timer, pacer, until_s=5.0) == pytest.approx(0.05, rel=0.02)
+    timer.share = 1.0
+    assert used_share(timer, pacer, until_s=1.0) <= 0.125 * 1.02
+
+
+def test_a_piece_that_overran_is_paid_for_later() -> None:
+    timer = FakeTimer(step_s=0.0)
+    pacer = pacing.Pacer(scale=0.125, timer=timer)
+    timer.work(0.010)
+    pacer.pace()
+    assert timer.now >= 0.010 / 0.125 - pacing.PERIOD_S
+
+
+def test_work_ends_where_a_wake_up_costs_more_than_a_share() -> None:
+    class Costly(FakeTimer):
+        sleeps = 0
+
+        def sleep(self, seconds: float) -> None:
+            self.sleeps += 1
+            assert self.sleeps < 1000, "more is slept for than is worked"
+            super().sleep(seconds)
+            self.work(1e-3)
+
+    timer = Costly()
+    outcome = pi.compute(seconds=0.5, scale=0.125, timer=timer)
+    assert outcome.cpu_s == pytest.approx(0.5 * 0.125, rel=0.05)
+    assert timer.now == pytest.approx(0.5, rel=0.05)
+
+
+def test_digits_of_pi() -> None:
+    (digits,) = [found for found in pi.digits_of_pi(50) if found]
+    assert digits == "31415926535897932384626433832795028841971693993751"
+
+
+def test_pi_does_the_work_it_was_asked_for() -> None:
+    timer = FakeTimer()
+    outcome = pi.compute(seconds=4.0, scale=0.125, timer=timer)
+    assert outcome.cpu_s == pytest.approx(0.5, rel=0.02)
+    assert timer.now == pytest.approx(4.0, rel=0.05)
+
+
+def test_train_holds_its_bytes_and_does_its_work() -> None:
+    timer = FakeTimer()
+    outcome = train.compute(memory_bytes=2**20, seconds=2.0, passes=3, scale=0.125, timer=timer)
+    assert outcome.memory_bytes == 2**20
+    assert outcome.cpu_s == pytest.approx(0.25, rel=0.05)
+    assert timer.now == pytest.approx(2.0, rel=0.1)
+
+
+def test_the_last_line_is_also_the_termination_message(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = tmp_path / "message"
+    code = main.main(["pi", "--seconds", "0.02"], {main.SCALE_VARIABLE: "0.5", main.MESSAGE_VARIABLE: str(message)})
+    line = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert json.loads(message.read_text()) == line
+    assert line["work_s"] == 0.02
+    assert line["finished_ns"] > line["started_ns"]
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], [], ["train", "--passes", "0"], ["train", "--memory-bytes", "x"]])
+def test_mistakes_end_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main.main(arguments, {})
+    assert ended.value.code == 2
+    assert "error" in capsys.readouterr().err
+
+
+def test_a_scale_that_cannot_be_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["--scale", "2", "pi"], {}) == 2
+    assert "expected above 0 and at most 1" in capsys.readouterr().err
+
+
+def test_server_answers_itself_and_records_latencies() -> None:
+    timer = pacing.ThreadTimer()
+    running = server.Server(host="127.0.0.1", port=0, work_s=0.001, scale=0.5, timer=timer)
+    running.start()
+    left = iter([False] * 5 + [True])
+    server.probe(running, host="127.0.0.1", rate_hz=1000.0, stopped=lambda _: next(left), timer=timer)
+    running.stop()
+    found = running.recorder.latency()
+    assert (found.count, found.failed, running.answered) == (5, 0, 5)
+    assert found.min_ms is not None
+    assert found.max_ms is not None
+    assert found.min_ms <= found.max_ms
+    # The port is free again, and a probe of what is gone is counted as failed.
+    left = iter([False, True])
+    server.probe(running, host="127.0.0.1", rate_hz=1000.0, stopped=lambda _: next(left), timer=timer)
+    assert running.recorder.failed == 1
+
+
+def test_latencies_that_are_not_known_yet_are_none() -> None:
+    assert server.LatencyRecorder().latency().p99_ms is None

@@ -1,0 +1,137 @@
+"""Nothing that was refused, and nothing long, stays in memory: peers and tenants choose how much they send."""
+
+import gc
+import json
+import tracemalloc
+from collections.abc import Callable
+
+import msgpack
+import orjson
+import pytest
+
+from carico_core.domain import amounts, errors
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire import messages as wire
+from carico_core.wire.kubernetes import api_objects, lease, status, storage
+from tests.unit.wire import kinds
+
+REFUSED = 100_000
+# Of objects of the API, which a tenant must get past the API server first.
+REFUSED_OBJECTS = 20_000
+# What the allocator and the measurement itself account for, over all messages: a fraction of a byte for each.
+NOISE_BYTES = 50_000
+# Enough to fill every cache, so that only growth is measured.
+WARM_UP = 5_000
+
+
+def kept_bytes(refuse: Callable[[int], None], count: int) -> int:
+    """Return how many bytes `count` calls of `refuse`, each with another number, leave in memory."""
+    for number in range(WARM_UP):
+        refuse(number)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(WARM_UP, WARM_UP + count):
+            refuse(number)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+def one_of_each() -> list[kinds.Kind]:
+    """Return one golden message of each kind, the one with most fields."""
+    names = ("advertisement-full", "subspace", "partial", "model", "decision")
+    return [kind for kind in kinds.ALL if kind.name in names]
+
+
+@pytest.mark.parametrize("kind", one_of_each(), ids=lambda kind: kind.name)
+def test_refused_messages_with_unique_contents_leave_nothing(kind: kinds.Kind) -> None:
+    tree = json.loads(kind.encode(kind.record)) if kind.is_json else msgpack.unpackb(kind.encode(kind.record))
+    writer = next(name for name in ("replica", "pod", "node") if name in tree)
+    by_class = next((name for name in ("evidence", "classes", "refused") if name in tree), None)
+
+    def refuse(number: int) -> None:
+        unique = f"{number:08x}" * 8
+        wrong: dict[str, object] = {"boot": unique} if number % 2 else {writer: f"n{unique}", unique: unique}
+        if by_class is not None:
+            # Well-formed until the last field of all: what comes before must not be kept either.
+            wrong[by_class] = dict.fromkeys([f"class-{unique}"], 1) if number % 3 else {}
+        bad = {**tree, **wrong}
+        try:
+            kind.decode(orjson.dumps(bad) if kind.is_json else msgpack.packb(bad), subject=kind.subject)
+        except errors.MessageError:
+            return
+        # A model names no writer in its subject: any replica may send one.
+        assert kind.decode is wire.decode_model and not number % 2, "refused"
+
+    assert kept_bytes(refuse, REFUSED) < NOISE_BYTES
+
+
+def bad_pod(unique: str) -> dict[str, object]:
+    """A Pod all of whose texts are unique, and whose last container cannot be read."""
+    return {
+        "metadata": {
+            "namespace": f"n{unique}", "name": unique, "uid": unique, "creationTimestamp": "2025-01-01T00:00:00Z",
+            "labels": {unique: unique},
+            "ownerReferences": [{"controller": True, "kind": "Job", "name": unique, "uid": unique}],
+        },
+        "spec": {
+            "nodeName": unique, "schedulerName": unique, "nodeSelector": {unique: unique},
+            "tolerations": [{"key": unique, "operator": "Exists"}],
+            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": unique, "labelSelector": {"matchLabels": {unique: unique}}}
+            ]}},
+            "containers": [{"image": unique}, {"resources": {"requests": {"cpu": f"{unique}x"}}}],
+        },
+    }  # fmt: skip
+
+
+OBJECTS: dict[str, Callable[[str], object]] = {
+    "pod": lambda unique: api_objects.parse_pod(bad_pod(unique)),
+    "node": lambda unique: api_objects.parse_node(
+        {"metadata": {"name": unique, "labels": {unique: unique}}, "status": {"allocatable": {"cpu": f"{unique}x"}}}
+    ),
+    "run": lambda unique: status.parse_run({"metadata": {"uid": unique}, "status": {"phase": [unique]}}),
+    "lease": lambda unique: lease.parse_lease({"metadata": {}, "spec": {"holderIdentity": unique}}),
+    "claim": lambda unique: storage.parse_volume_claim({"metadata": {"name": unique, "namespace": ""}}),
+    "quantity": lambda unique: amounts.parse_quantity(f"{unique}x"),
+    "long quantity": lambda unique: amounts.parse_quantity("1" * 100 + str(int(unique, 16))),
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_refused_objects_of_the_api_leave_nothing(name: str) -> None:
+    parse = OBJECTS[name]
+
+    def refuse(number: int) -> None:
+        try:
+            parse(f"{number:08x}")
+        except ValueError:
+            return
+        pytest.fail(f"{name} {number} was not refused")
+
+    assert kept_bytes(refuse, REFUSED_OBJECTS) < NOISE_BYTES
+
+
+def test_long_texts_of_accepted_pods_are_not_shared_and_so_not_kept() -> None:
+    def take(number: int) -> None:
+        text = f"{number:08x}" * 512
+        pod = bad_pod(text)
+        pod["spec"] = {**pod["spec"], "containers": [{"image": text}]}  # type: ignore[dict-item]
+        assert api_objects.parse_pod(pod).labels == {text: text}
+
+    assert kept_bytes(take, 2_000) < NOISE_BYTES, "2,000 Pods with 40 kB of texts each"
+
+
+def test_what_rate_limited_warnings_keep_does_not_depend_on_the_length_of_their_keys() -> None:
+    limited = logs.RateLimited(logs.get("test"), clock=clocks.FakeClock())
+    limited._log = _Silent()  # type: ignore[assignment]
+    kept = kept_bytes(lambda number: limited.warning(("x", f"{number:08x}" * 512), "refused"), 5_000)
+    assert kept < 200 * logs.RATE_LIMIT_KEYS, "keys of 4 kB each"
+
+
+class _Silent:
+    def warning(self, event: str, **fields: object) -> None:
+        """Drop the line."""
