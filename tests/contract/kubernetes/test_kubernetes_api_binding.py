@@ -1,17 +1,26 @@
 """Binding Pods once, and deleting them gracefully."""
 
 import concurrent.futures
+import functools
+from typing import Any
 
 import pytest
 
 from tests.contract.kubernetes import shapes
 from tests.contract.kubernetes.control_planes import KubeApi
+from tests.tools import waiting
 
 
-def bound(api: KubeApi, namespace: str, node: str) -> dict[str, dict[str, str]]:
-    """A Pod with a node, as it was created."""
-    pod: dict[str, dict[str, str]] = api.request("POST", shapes.pods(namespace), shapes.pod()).body
+def bound(api: KubeApi, namespace: str, node: str, **spec: Any) -> dict[str, dict[str, str]]:
+    """A Pod with a node, as it was created.
+
+    kube-apiserver begins a delete with the Pod of its watch cache: one without a node is deleted without a grace
+    period, even though the binding is stored already. So the cache must have the binding.
+    """
+    pod: dict[str, dict[str, str]] = api.request("POST", shapes.pods(namespace), shapes.pod(**spec)).body
     assert api.request("POST", shapes.pods(namespace, "p", "binding"), shapes.binding("p", node)).code == 201
+    cached = functools.partial(api.request, "GET", shapes.pods(namespace, "p"), resourceVersion="0")
+    waiting.until_now(lambda: cached().body["spec"].get("nodeName") == node)
     return pod
 
 
@@ -114,8 +123,7 @@ def test_a_bound_pod_waits_for_its_kubelet(kube_api: KubeApi, namespace: str, no
 
 
 def test_the_specs_grace_period_is_the_default(kube_api: KubeApi, namespace: str, node: str) -> None:
-    kube_api.request("POST", shapes.pods(namespace), shapes.pod(terminationGracePeriodSeconds=7))
-    kube_api.request("POST", shapes.pods(namespace, "p", "binding"), shapes.binding("p", node))
+    bound(kube_api, namespace, node, terminationGracePeriodSeconds=7)
     going = kube_api.request("DELETE", shapes.pods(namespace, "p")).body
     assert going["metadata"]["deletionGracePeriodSeconds"] == 7
 
