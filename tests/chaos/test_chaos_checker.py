@@ -1,0 +1,277 @@
+"""The checker of the nemesis accepts a good history, and names what is wrong in each bad one."""
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from carico_core.domain import decision, messages
+from tests.chaos import checker, history
+
+LIMITS = checker.Limits()
+LATE_S = LIMITS.late_s
+LEASE_S = 6.0
+NODES = {"node-1": {"zone": "a"}, "node-2": {"zone": "b"}}
+POD_CLASS = "app/default/nemesis"
+# Every Pod of `good` is bound here, at 10, 11, ... and runs for 20 s.
+NODE = "node-1"
+OVER_S = 40.0
+
+
+def advertised(
+    seq: int, at_s: float, *, room: float, covers: frozenset[str] = frozenset(), limit: int | None = None
+) -> history.Advertised:
+    """An advertisement of NODE with room for that many Pods."""
+    said = messages.Advertisement(
+        node=NODE, boot="b", seq=seq, ts_ns=int(at_s * 1e9), sampled_at_ns=int(at_s * 1e9), capacity=room,
+        capacity_sd=0.1, bottleneck="cpu", signal=1.0, baseline={}, cost={}, pods=len(covers), covers=covers,
+        mode=messages.Mode.MEASURED, usage={}, parts={}, direction={}, headroom={"cpu": 2.0 * room, "memory": 1e12},
+        classes={POD_CLASS: messages.ClassCapacity(cost_plus={"cpu": 2.0, "memory": 1.0}, pods=len(covers))},
+        limit=limit,
+    )  # fmt: skip
+    return history.Advertised(at_s=at_s, said=said)
+
+
+def decided(index: int, *, seq: int, room: float, age_s: float = 0.5) -> decision.Decision:
+    """The record of a Pod's bind to NODE, by the advertisement `seq`."""
+    chosen = decision.Candidate(
+        node=NODE, capacity=room, reserved=0.0, age_s=age_s, seq=seq, score=1.0, rejection=None
+    )  # fmt: skip
+    return decision.Decision(
+        id=f"b-{index}", boot="b", seq=index, ts_ns=0, namespace="default", pod=f"pod-{index}", uid=f"uid-{index}",
+        outcome=decision.Outcome.BOUND, node=NODE, free=room, threshold=1.0, attempt=1, waited_s=0.1, decided_us=50.0,
+        candidates=(chosen,), refused={}, message="",
+    )  # fmt: skip
+
+
+def good(pods: int = 3) -> history.History:
+    """A history in which that many Pods run at the same time on NODE, which had room for exactly these."""
+    found = history.History(nodes=dict(NODES), pod_class=POD_CLASS)
+    found.terms = [history.Term(holder="one", at_s=8.0 + 2 * i, duration_s=LEASE_S) for i in range(10)]
+    found.advertised = [advertised(1, 9.0, room=float(pods))]
+    for i in range(pods):
+        uid, name, at_s = f"uid-{i}", f"pod-{i}", 10.0 + i
+        found.pods.append(history.Pod(uid=uid, name=name, created_s=at_s - 1, selector={"zone": "a"}))
+        found.binds.append(
+            history.Bind(scheduler="one", pod=name, uid=uid, node=NODE, sent_s=at_s, status=checker.CREATED)
+        )
+        found.decisions.append(decided(i, seq=1, room=float(pods)))
+        for after_s, node, phase in ((-1.0, None, "Pending"), (0.1, NODE, "Pending"), (20.0, NODE, "Succeeded")):
+            found.shown.append(history.Shown(uid=uid, at_s=at_s + after_s, node=node, phase=phase))
+        found.runs.append(history.Run(uid=uid, node=NODE, at_s=at_s + 0.5))
+        found.runs.append(history.Run(uid=uid, node=NODE, at_s=at_s + 20.0, is_start=False))
+    found.faults = [history.Fault(kind="kill", target="nats", began_s=15.0, ended_s=OVER_S)]
+    found.samples = [
+        history.Sample(
+            service="scheduler", instance="7", at_s=float(i), rss_bytes=60_000_000 + i, descriptors=20, threads=4
+        )
+        for i in range(120)
+    ]  # fmt: skip
+    return found
+
+
+def rules(found: history.History) -> set[str]:
+    """The rules that a history violates."""
+    return {each.rule for each in checker.check(found, LIMITS)}
+
+
+def test_a_good_history_has_no_violation() -> None:
+    assert checker.check(good(), LIMITS) == []
+
+
+def test_a_pod_that_we_deleted_may_end_at_any_moment() -> None:
+    found = good()
+    found.pods[1] = dataclasses.replace(found.pods[1], deleted_s=12.0)
+    found.runs = [run for run in found.runs if run.uid != "uid-1"]
+    found.shown[-1] = dataclasses.replace(found.shown[-1], phase="Succeeded")
+    found.shown.append(history.Shown(uid="uid-1", at_s=13.0, node=NODE, phase="Failed", is_gone=True))
+    assert checker.check(found, LIMITS) == []
+
+
+def started_twice(found: history.History) -> None:
+    found.runs.append(history.Run(uid="uid-0", node=NODE, at_s=25.0))
+
+
+def ran_uncreated(found: history.History) -> None:
+    found.runs.append(history.Run(uid="uid-9", node=NODE, at_s=25.0))
+
+
+def started_elsewhere(found: history.History) -> None:
+    found.runs[0] = dataclasses.replace(found.runs[0], node="node-2")
+
+
+def started_after_removal(found: history.History) -> None:
+    found.pods[0] = dataclasses.replace(found.pods[0], deleted_s=1.0)
+    found.shown.append(history.Shown(uid="uid-0", at_s=5.0, node=NODE, phase="Pending", is_gone=True))
+
+
+def two_nodes(found: history.History) -> None:
+    found.nodes["node-2"] = {"zone": "a"}
+    found.shown.append(history.Shown(uid="uid-0", at_s=11.0, node="node-2", phase="Pending"))
+    found.shown.append(history.Shown(uid="uid-0", at_s=30.0, node=NODE, phase="Succeeded"))
+
+
+def accepted_twice(found: history.History) -> None:
+    found.binds.append(dataclasses.replace(found.binds[-1], sent_s=12.5))
+
+
+def never_ended(found: history.History) -> None:
+    found.shown = [each for each in found.shown if (each.uid, each.phase) != ("uid-2", "Succeeded")]
+
+
+def failed(found: history.History) -> None:
+    found.shown.append(history.Shown(uid="uid-2", at_s=33.0, node=NODE, phase="Failed", reason="NodeAffinity"))
+
+
+def never_finished(found: history.History) -> None:
+    found.runs = [run for run in found.runs if run.uid != "uid-2" or run.is_start]
+
+
+def removed_unasked(found: history.History) -> None:
+    found.shown.append(history.Shown(uid="uid-2", at_s=35.0, node=NODE, phase="Succeeded", is_gone=True))
+
+
+def wrong_zone(found: history.History) -> None:
+    found.pods[0] = dataclasses.replace(found.pods[0], selector={"zone": "b"})
+
+
+def onto_a_cordoned_node(found: history.History) -> None:
+    found.cordons = [history.Cordon(node=NODE, at_s=11.5 - LIMITS.cordon_s, is_on=True)]
+
+
+def by_a_standby(found: history.History) -> None:
+    found.binds[1] = dataclasses.replace(found.binds[1], scheduler="two")
+
+
+def by_a_deposed_leader(found: history.History) -> None:
+    found.terms = [each for each in found.terms if each.at_s < 10.0]
+    found.binds[2] = dataclasses.replace(found.binds[2], sent_s=8.0 + LEASE_S + LATE_S + 0.1)
+
+
+def without_a_lease(found: history.History) -> None:
+    found.terms.clear()
+
+
+def after_an_offer(found: history.History) -> None:
+    found.terms.append(history.Term(holder="", at_s=11.9, duration_s=1.0))
+    found.terms.sort(key=lambda each: each.at_s)
+    found.binds[2] = dataclasses.replace(found.binds[2], sent_s=11.95)
+
+
+def beyond_room(found: history.History) -> None:
+    found.advertised[0] = advertised(1, 9.0, room=2.0)
+    found.decisions = [decided(i, seq=1, room=2.0) for i in range(3)]
+
+
+def beyond_growth(found: history.History) -> None:
+    found.advertised[0] = advertised(1, 9.0, room=3.0, limit=2)
+
+
+def by_an_old_advertisement(found: history.History) -> None:
+    found.decisions[0] = decided(0, seq=1, room=3.0, age_s=checker.AGE_MOST_S + 0.1)
+
+
+def without_an_advertisement(found: history.History) -> None:
+    chosen = dataclasses.replace(found.decisions[0].candidates[0], seq=None)
+    found.decisions[0] = dataclasses.replace(found.decisions[0], candidates=(chosen,))
+
+
+def too_late(found: history.History) -> None:
+    last = max(range(len(found.shown)), key=lambda index: found.shown[index].at_s)
+    found.shown[last] = dataclasses.replace(found.shown[last], at_s=OVER_S + LIMITS.settled_s + 0.1)
+
+
+def memory_that_grows(found: history.History) -> None:
+    found.samples = [
+        dataclasses.replace(each, rss_bytes=60_000_000 + int(each.at_s) * 500_000) for each in found.samples
+    ]
+
+
+def descriptors_that_leak(found: history.History) -> None:
+    found.samples = [dataclasses.replace(each, descriptors=20 + int(each.at_s)) for each in found.samples]
+
+
+def threads_that_leak(found: history.History) -> None:
+    found.samples = [dataclasses.replace(each, threads=4 + int(each.at_s)) for each in found.samples]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "rule"),
+    [
+        (started_twice, "ran once"),
+        (ran_uncreated, "ran once"),
+        (started_elsewhere, "ran once"),
+        (started_after_removal, "ran once"),
+        (two_nodes, "bound once"),
+        (accepted_twice, "bound once"),
+        (never_ended, "not lost"),
+        (failed, "not lost"),
+        (never_finished, "not lost"),
+        (removed_unasked, "not lost"),
+        (wrong_zone, "where allowed"),
+        (onto_a_cordoned_node, "where allowed"),
+        (by_a_standby, "only leaders"),
+        (by_a_deposed_leader, "only leaders"),
+        (without_a_lease, "only leaders"),
+        (after_an_offer, "only leaders"),
+        (beyond_room, "within room"),
+        (beyond_growth, "within room"),
+        (by_an_old_advertisement, "within room"),
+        (without_an_advertisement, "within room"),
+        (too_late, "settled"),
+        (memory_that_grows, "plateau"),
+        (descriptors_that_leak, "plateau"),
+        (threads_that_leak, "plateau"),
+    ],
+)
+def test_a_bad_history_is_named_by_its_rule(spoil: Callable[[history.History], None], rule: str) -> None:
+    found = good()
+    spoil(found)
+    assert rules(found) == {rule}, [str(each) for each in checker.check(found, LIMITS)]
+
+
+def test_a_pod_that_was_never_started_is_lost() -> None:
+    found = good()
+    found.runs = [run for run in found.runs if run.uid != "uid-0"]
+    assert rules(found) == {"not lost"}
+
+
+def test_a_pod_that_an_advertisement_covers_is_not_reserved_too() -> None:
+    found = good()
+    found.advertised.append(advertised(2, 11.5, room=1.0, covers=frozenset({"uid-0", "uid-1"})))
+    found.decisions[2] = decided(2, seq=2, room=1.0)
+    assert checker.check(found, LIMITS) == []
+    # With one of them missing there, it takes the last room.
+    found.advertised[-1] = advertised(2, 11.5, room=1.0, covers=frozenset({"uid-0"}))
+    assert rules(found) == {"within room"}
+
+
+def test_an_ended_pod_takes_no_room() -> None:
+    found = good()
+    found.advertised[0] = advertised(1, 9.0, room=2.0)
+    found.decisions = [decided(i, seq=1, room=2.0) for i in range(3)]
+    found.shown.append(history.Shown(uid="uid-0", at_s=11.0, node=NODE, phase="Succeeded"))
+    found.shown.sort(key=lambda each: each.at_s)
+    assert checker.check(found, LIMITS) == []
+
+
+def test_an_empty_node_takes_one_pod_that_costs_more_than_all_of_its_room() -> None:
+    said = advertised(1, 9.0, room=1.0).said
+    costly = {POD_CLASS: messages.ClassCapacity(cost_plus={"cpu": 5.0}, pods=0)}
+    assert checker.free(said._replace(classes=costly), POD_CLASS, []) == 1.0
+    assert checker.free(said._replace(classes=costly), POD_CLASS, [POD_CLASS]) < 0.0
+    assert checker.free(said._replace(classes=costly, capacity=0.4), POD_CLASS, []) == 0.4
+
+
+def test_a_cordon_that_was_removed_forbids_nothing() -> None:
+    found = good()
+    onto_a_cordoned_node(found)
+    found.cordons.append(history.Cordon(node=NODE, at_s=9.0, is_on=False))
+    assert checker.check(found, LIMITS) == []
+
+
+def test_placed_s_counts_from_the_last_fault() -> None:
+    found = good()
+    assert checker.placed_s(found) == 0.0
+    found.binds[-1] = dataclasses.replace(found.binds[-1], sent_s=OVER_S + 2.5)
+    assert checker.placed_s(found) == 2.5
