@@ -153,7 +153,8 @@ async def test_a_message_id_suppresses_nothing_of_another_node(settings_of: Sett
             await liar.client.publish(subjects.subspace("node-a"), b"a", headers=header)
         await liar.settled()
         await agent.publish(subjects.subspace("node-b"), b"b")
-        await waiting.answered(core.held, lambda held: held[streams.SUBSPACES] == 2)
+        held = await waiting.answered(core.held, lambda held: held[streams.SUBSPACES] == 2)
+    assert held[streams.CAPACITY] == 0
 
 
 async def test_a_reader_has_no_way_to_jetstream(settings_of: Settings, core: Core) -> None:

@@ -39,29 +39,35 @@ def flood(site: live_site.LiveSite, subject: str, payload: bytes, *, headers: by
     return attack
 
 
-def bound_meanwhile(site: live_site.LiveSite, *attacks: Attack, pods: int = 4) -> None:
-    """Bind Pods while attacks go on. A service that could not keep up reads the honest nodes' reports again at once."""
+def bound_meanwhile(site: live_site.LiveSite, *attacks: Attack, pods: int = 4) -> int:
+    """Bind Pods while attacks go on, and return how many were.
+
+    A service that could not keep up reads the honest nodes' reports again at once.
+    """
+    bound = 0
     with live_site.attacked(*attacks):
         for _ in range(pods):
             site.bind()
+            bound += 1
             assert process.rss_bytes(site.bus.nats.pid) < NATS_MOST_BYTES
             time.sleep(0.3)
     site.check()
     waiting.until_now(site.hears_honest_nodes, within_s=live_site.HEARD_WITHIN_S, what=site.logs)
+    return bound
 
 
 @pytest.mark.parametrize("size", [1, 1_000, 60_000])
 def test_pods_are_bound_during_a_flood_of_an_agents_own_reports(site: live_site.LiveSite, size: int) -> None:
-    bound_meanwhile(site, *[flood(site, MINE, b"x" * size)] * 2)
+    assert bound_meanwhile(site, *[flood(site, MINE, b"x" * size)] * 2) == 4
 
 
 def test_pods_are_bound_during_a_flood_of_well_formed_reports(site: live_site.LiveSite) -> None:
     payload = wire.encode_advertisement(site.advertisement(live_site.ATTACKER, room=0.0))
-    bound_meanwhile(site, *[flood(site, MINE, payload)] * 2)
+    assert bound_meanwhile(site, *[flood(site, MINE, payload)] * 2) == 4
 
 
 def test_pods_are_bound_during_a_flood_of_the_work_queue(site: live_site.LiveSite) -> None:
-    bound_meanwhile(site, *[flood(site, subjects.subspace(live_site.ATTACKER), b"x" * 30_000)] * 2)
+    assert bound_meanwhile(site, *[flood(site, subjects.subspace(live_site.ATTACKER), b"x" * 30_000)] * 2) == 4
 
 
 def unread(bus: bus_site.StaticBus, frames: bytes) -> Attack:
@@ -89,7 +95,7 @@ def test_pods_are_bound_while_readers_ask_without_end(site: live_site.LiveSite) 
         "$SRV.STATS": b"",
     }
     frames = b"".join(raw_client.publish_frame(*each, reply=f"{READERS_INBOX}.x") for each in asked.items())
-    bound_meanwhile(site, *[unread(site.bus, frames * 1000)] * 2, pods=8)
+    assert bound_meanwhile(site, *[unread(site.bus, frames * 1000)] * 2, pods=8) == 8
 
 
 def test_direct_gets_of_readers_do_not_fill_the_memory_of_nats(tmp_path: pathlib.Path) -> None:
