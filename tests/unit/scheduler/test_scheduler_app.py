@@ -195,3 +195,21 @@ def test_live_advertisements_are_heard_while_the_store_of_the_bus_is_away() -> N
         await task
 
     objects.run_fast(main())
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("carico,Default", "got 'Default', expected a DNS name"),
+        ("carico,carico", "a name is there twice"),
+        (",".join(f"s{number}" for number in range(9)), "got 9 names, expected 1 to 8"),
+    ],
+)
+def test_names_that_cannot_be_are_refused(given: str, says: str) -> None:
+    with pytest.raises(errors.SettingsError, match=says):
+        load("--names", given)
+
+
+def test_the_names_become_the_rules() -> None:
+    assert load().rules().names == {"carico"}
+    assert load("--names", "carico,default-scheduler").rules().names == {"carico", "default-scheduler"}

@@ -317,3 +317,11 @@ def test_strangers_are_bounded() -> None:
     for index in range(5000):
         hear(made, node=f"stranger-{index}")
     assert len(made.heard) <= 4097
+
+
+def test_pods_of_every_name_are_queued() -> None:
+    made = state.State(policy.Policy(names=frozenset({"carico", "default-scheduler"})), random.Random(0))
+    made.put_pod(objects.make_pod("ours"), NOW_S)
+    made.put_pod(objects.make_pod("taken-over", scheduler_name="default-scheduler"), NOW_S)
+    made.put_pod(objects.make_pod("theirs", scheduler_name="volcano"), NOW_S)
+    assert sorted(each.pod.name for each in made.queue) == ["ours", "taken-over"]

@@ -1,13 +1,15 @@
 """Checks NATS, and whether nodes, aggregator and scheduler answer on it."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from carico_cli.clusters import which
 from carico_cli.doctor import agents, findings
-from carico_cli.live import node_answers
+from carico_cli.live import node_answers, signals
 from carico_core.domain import cluster, errors
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import subjects
 
 CONNECT_MOST_S = 5.0
@@ -33,6 +35,25 @@ class Bus(Protocol):
     async def close(self) -> None:
         """Disconnect."""
         ...
+
+
+async def scheduler_names(connect: Callable[[], Awaitable[Bus]], clock: clocks.Clock) -> frozenset[str]:
+    """Return the schedulerNames whose Pods the scheduler places; where none answers, the default."""
+    found = signals.Signals(clock=clock, lease_s=math.inf)
+    try:
+        async with asyncio.timeout(CONNECT_MOST_S):
+            bus = await connect()
+    except (TimeoutError, errors.CaricoError):
+        return found.scheduler_names
+    try:
+        question = subjects.query("scheduler", QUESTIONS["scheduler"])
+        found.on_capacity_list(await bus.request(question, b"", timeout_s=ANSWER_MOST_S))
+    except (errors.BusError, errors.MessageError):
+        # `check` reports it.
+        return found.scheduler_names
+    finally:
+        await bus.close()
+    return found.scheduler_names
 
 
 async def check(

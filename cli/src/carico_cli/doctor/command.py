@@ -11,7 +11,7 @@ from carico_cli.doctor import bus, findings, kubernetes
 from carico_cli.live import connection
 from carico_cli.output import formats
 from carico_cli.shell import exits, settings
-from carico_core.domain import errors
+from carico_core.domain import cluster, errors
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
 from carico_local.cluster import machine, state
@@ -64,9 +64,12 @@ async def _examine(
 ) -> list[findings.Finding]:
     clock = clocks.SystemClock()
     seen = kubernetes.Seen(findings=[], nodes=[])
+    names = frozenset({cluster.SCHEDULER_NAME})
+    if at is not None:
+        names = await bus.scheduler_names(lambda: connection.join(at, clock, name=USER_AGENT), clock)
     api = await api_client.connect(wanted, clock=clock, user_agent=USER_AGENT, environ=context.environ)
     try:
-        seen = await kubernetes.check(api, namespace, now_s=clock.wall_ns() / 1e9)
+        seen = await kubernetes.check(api, namespace, now_s=clock.wall_ns() / 1e9, scheduler_names=names)
     except errors.ApiUnavailable as error:
         do = at.look if at is not None and at.is_local else AWAY
         seen.findings.append(findings.fail("Kubernetes", str(error), do))

@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from carico_cli.doctor import findings, rights
@@ -34,8 +34,13 @@ class Seen:
     nodes: list[cluster.Node]
 
 
-async def check(api: rights.Api, namespace: str, *, now_s: float) -> Seen:
-    """Check the API. Raises `ApiUnavailable`; `ApiError` where it does not report its version."""
+async def check(
+    api: rights.Api, namespace: str, *, now_s: float, scheduler_names: Set[str] = frozenset({cluster.SCHEDULER_NAME})
+) -> Seen:
+    """Check the API, and the Pods with one of these schedulerNames.
+
+    Raises `ApiUnavailable`; `ApiError` where it does not report its version.
+    """
     version = await api.request("GET", "/version")
     found = [_version(version)]
     found += await rights.check(api, namespace)
@@ -43,10 +48,13 @@ async def check(api: rights.Api, namespace: str, *, now_s: float) -> Seen:
         objects = (await api.request("GET", "/api/v1/nodes"))["items"]
     except errors.Forbidden as error:
         do = "use a kubeconfig whose user may list nodes: otherwise neither PSI nor agents can be checked"
-        return Seen(findings=[*found, findings.fail("nodes", str(error), do), *await _pending(api, now_s)], nodes=[])
+        return Seen(
+            findings=[*found, findings.fail("nodes", str(error), do), *await _pending(api, now_s, scheduler_names)],
+            nodes=[],
+        )
     pressure = dict(await asyncio.gather(*(_pressure(api, item) for item in objects)))
     found += _nodes(objects, pressure)
-    found += await _pending(api, now_s)
+    found += await _pending(api, now_s, scheduler_names)
     nodes = [node for item in objects if (node := _parsed(item)) is not None]
     return Seen(findings=found, nodes=nodes)
 
@@ -114,7 +122,7 @@ def _nodes(objects: list[dict[str, Any]], pressure: Mapping[str, bool | None]) -
     return found
 
 
-async def _pending(api: rights.Api, now_s: float) -> list[findings.Finding]:
+async def _pending(api: rights.Api, now_s: float, scheduler_names: Set[str]) -> list[findings.Finding]:
     """Return the findings about Pods that wait for a node, and about those that their node does not start."""
     try:
         listed = await api.request("GET", "/api/v1/pods", params={"fieldSelector": "status.phase=Pending"})
@@ -126,7 +134,7 @@ async def _pending(api: rights.Api, now_s: float) -> list[findings.Finding]:
             pod = api_objects.parse_pod(item)
         except ValueError:
             continue
-        if pod.scheduler_name != cluster.SCHEDULER_NAME or pod.scheduling_gates:
+        if pod.scheduler_name not in scheduler_names or pod.scheduling_gates:
             continue
         if pod.node_name is not None:
             stuck += [f"{pod.key} on {pod.node_name} ({why})" for why in _why_not_started(item, now_s)]
@@ -143,7 +151,7 @@ def _waiting(pods: list[str]) -> findings.Finding:
         what,
         f"waiting for more than {WAITING_LONG_S:.0f} s: {findings.names(pods)}",
         "`carico explain NAMESPACE/POD` says why, for each node, and what could help; `kubectl describe pod` shows the "
-        f"Event; if there is none, no scheduler {cluster.SCHEDULER_NAME!r} is running",
+        "Event; if there is none, no scheduler of CARICO is running",
     )
 
 

@@ -1,15 +1,16 @@
 """Pods of the Kubernetes API, counted by job as they change: a picture of 10,000 Pods costs no more than one of ten."""
 
 import collections
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Set
+from typing import Any, TypeAlias
 
 from carico_cli.live import picture as pictures
-from carico_core.domain import cluster
 from carico_core.runtime.kube import list_watch
 from carico_local import job as jobs
 
 PODS_PATH = "/api/v1/pods"
+# The schedulerName and the job of a Pod.
+_Job: TypeAlias = tuple[str, str]
 # Longer than a healthy API takes to list its Pods.
 ANSWER_S = 2.0
 # https://kubernetes.io/docs/reference/labels-annotations-taints/#batch-kubernetes-io-job-name
@@ -17,16 +18,16 @@ _BATCH_LABEL = "batch.kubernetes.io/job-name"
 
 
 class JobCounts:
-    """The Pods that CARICO places, counted by job and phase."""
+    """All Pods, counted by job and phase."""
 
     def __init__(self) -> None:
         self.trouble: str | None = None
         # When the API was asked for its Pods; None once it has answered.
         self.asked_at_s: float | None = None
         # UID -> (job, phase).
-        self._pods: dict[str, tuple[str, str]] = {}
-        self._counts: dict[str, collections.Counter[str]] = {}
-        self._created: dict[str, str] = {}
+        self._pods: dict[str, tuple[_Job, str]] = {}
+        self._counts: dict[_Job, collections.Counter[str]] = {}
+        self._created: dict[_Job, str] = {}
 
     def on_event(self, event: list_watch.MirrorEvent) -> None:
         """Take in one event of the mirror of all Pods."""
@@ -52,20 +53,25 @@ class JobCounts:
             return self.trouble
         return f"no answer for {silent_s:.0f} s; jobs are not shown"
 
-    def table(self) -> tuple[pictures.Job, ...]:
-        """Return the jobs that have Pods, newest first; Pods without a job last."""
+    def table(self, scheduler_names: Set[str]) -> tuple[pictures.Job, ...]:
+        """Return the jobs that have Pods with one of these schedulerNames, newest first; Pods without a job last."""
+        by_name: dict[str, collections.Counter[str]] = {}
+        created: dict[str, str] = {}
+        for job, counts in self._counts.items():
+            scheduler, name = job
+            if scheduler in scheduler_names:
+                by_name.setdefault(name, collections.Counter()).update(counts)
+                created[name] = min(created.get(name, self._created[job]), self._created[job])
         found = [
-            pictures.Job(name=name, created=self._created[name], **{phase: counts[phase] for phase in _PHASES})
-            for name, counts in self._counts.items()
+            pictures.Job(name=name, created=created[name], **{phase: counts[phase] for phase in _PHASES})
+            for name, counts in by_name.items()
         ]
         found.sort(key=lambda job: (job.name != jobs.OTHERS, job.created, job.name), reverse=True)
         return tuple(found)
 
     def _put(self, pod: Mapping[str, Any]) -> None:
         metadata, spec = pod["metadata"], pod.get("spec", {})
-        if spec.get("schedulerName") != cluster.SCHEDULER_NAME:
-            return
-        uid, job = str(metadata["uid"]), _job_of(metadata)
+        uid, job = str(metadata["uid"]), (str(spec.get("schedulerName", "")), _job_of(metadata))
         self._remove(uid)
         phase = _phase(spec, pod.get("status", {}))
         self._pods[uid] = (job, phase)

@@ -72,7 +72,7 @@ class Reader:
             ),
             pictures.Link(name="scheduler", trouble=self._scheduler_trouble if self._is_connected else None),
         )
-        return self._signals.picture(jobs=self._jobs.table(), links=links)
+        return self._signals.picture(jobs=self._jobs.table(self._signals.scheduler_names), links=links)
 
     async def detail(self, node: str) -> node_answers.Detail | None:
         """Ask a node's agent; None where none answers, as for nodes that kwok plays."""

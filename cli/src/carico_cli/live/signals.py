@@ -6,7 +6,7 @@ import math
 
 from carico_cli.live import picture as pictures
 from carico_cli.output import formats
-from carico_core.domain import decision, errors, messages
+from carico_core.domain import cluster, decision, errors, messages, names
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import codec, fields, freshness
 from carico_core.wire import messages as wire
@@ -18,6 +18,8 @@ FORGET_S = 60.0
 _LIST_MAX_BYTES = 64 * 2**20
 _LIST_MAX_NODES = 1_000_000
 _FREE_MAX = 1e12
+# More than a scheduler serves.
+_NAMES_MAX = 64
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,8 @@ class Signals:
         self._ages = freshness.AgeTracker()
         self._nodes: dict[str, _Heard] = {}
         self._listed: dict[str, _Listed] | None = None
+        # The schedulerNames whose Pods the scheduler places.
+        self.scheduler_names: frozenset[str] = frozenset({cluster.SCHEDULER_NAME})
         self._decisions: collections.deque[decision.Decision] = collections.deque(maxlen=DECISIONS_KEPT)
         # Decoded when a picture is taken: of a burst only the last are kept.
         self._undecoded: collections.deque[tuple[str, bytes]] = collections.deque(maxlen=DECISIONS_KEPT)
@@ -104,6 +108,9 @@ class Signals:
         message = codec.parse_json(payload, maximum_bytes=_LIST_MAX_BYTES)
         rows = message.objects("nodes", count=_LIST_MAX_NODES)
         self._listed = dict(map(_parse_row, rows))
+        # An older scheduler does not report them.
+        if message.has("names"):
+            self.scheduler_names = frozenset(message.texts("names", maximum=names.SUBDOMAIN_MAX, count=_NAMES_MAX))
 
     def on_services(self, found: list[pictures.Service], *, backlog: int | None) -> None:
         """Take in the statistics of services, and how many messages wait for the aggregators."""

@@ -95,10 +95,10 @@ class NodeState:
     def _helped_by(self, node: str) -> Callable[[demands.Demand], bool]:
         """Return which demands a change of `node` could help: room became free there, or it changed, or it is gone.
 
-        These are the demands for which the node has room by its advertisement. On a full cluster most Pods end before
-        their node advertises the room, and trying every demand on every node then would be wasted. Demands that depend
-        on other Pods may be helped on any node, even by a node that goes: it may have been the emptiest domain. With
-        the fallback to requests any change may help.
+        These are the demands for which the node has room by its advertisement, or which need none. On a full cluster
+        most Pods end before their node advertises the room, and trying every demand on every node then would be wasted.
+        Demands that depend on other Pods may be helped on any node, even by a node that goes: it may have been the
+        emptiest domain. With the fallback to requests any change may help.
         """
         if not self.queue.parked_classes():
             return lambda _: False
@@ -107,7 +107,9 @@ class NodeState:
         slot = self.fleet.slot_of(node)
         row = None if slot is None else self.fleet.row(slot)
         return lambda demand: (
-            demand.looks_at_peers or (row is not None and bool(admission.has_room(row, demand.pod_class)))
+            demand.is_baseline
+            or demand.looks_at_peers
+            or (row is not None and bool(admission.has_room(row, demand.pod_class)))
         )
 
     def _admitted(self, node: str, pod_classes: Set[str], now_s: float) -> Set[str]:

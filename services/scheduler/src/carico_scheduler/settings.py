@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import ClassVar
 
+from carico_core.domain import cluster, names
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client as kubes
 from carico_core.runtime.observe import tracing
@@ -14,6 +15,8 @@ from carico_scheduler.rules import policy as policies
 
 PREFIX = "scheduler"
 PROGRAM = "carico-scheduler"
+# Far more than anyone runs: `carico`, kube-scheduler's own, and those of schedulers that CARICO replaces.
+NAMES_MOST = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +24,10 @@ class SchedulerSettings:
     """Read once in `main`: environment CARICO_SCHEDULER_..., flags --..."""
 
     removed: ClassVar[Mapping[str, str]] = {"seed": "the clock seeds the randomness of backoffs"}
+    names: tuple[str, ...] = settings.setting(
+        (cluster.SCHEDULER_NAME,), help=f"schedulerNames whose Pods it places, at most {NAMES_MOST}",
+        why="add default-scheduler where CARICO replaces kube-scheduler",
+    )  # fmt: skip
     threshold: float = settings.setting(
         1.0, help="minimum free capacity of a node to get a Pod", unit="Pods", minimum=0.01, maximum=1000,
         why="room for one whole Pod",
@@ -69,7 +76,7 @@ class SchedulerSettings:
         20.0, help="maximum Events written", unit="1/s", minimum=0.1, maximum=10000, why="Events must not delay binds"
     )
     own_pods: bool = settings.setting(
-        True, help="bind Pods with schedulerName: carico", why="false for an extender in kube-scheduler's Pod"
+        True, help="bind the Pods that name this scheduler", why="false for an extender in kube-scheduler's Pod"
     )
     stop_timeout_s: float = settings.setting(
         5.0, help="how long a shutdown waits for binds under way", unit="s", minimum=0.0, maximum=60
@@ -90,6 +97,7 @@ class SchedulerSettings:
 
     def __post_init__(self) -> None:
         tracing.check(self.traces)
+        _check_names(self.names)
         # A bind that was permitted just before its term ended must time out before another scheduler may lead.
         if self.leader.election and self.leader.renew_s + self.bind_timeout_s > self.leader.lease_s:
             raise ValueError(
@@ -100,6 +108,7 @@ class SchedulerSettings:
     def rules(self) -> policies.Policy:
         """Return the rules of the cycle."""
         return policies.Policy(
+            names=frozenset(self.names),
             threshold=self.threshold,
             score=self.score,
             release=self.release,
@@ -109,3 +118,17 @@ class SchedulerSettings:
             suspect_after_s=self.suspect_after_s,
             baseline_namespaces=frozenset(self.baseline_namespaces),
         )
+
+
+def _check_names(given: tuple[str, ...]) -> None:
+    """Raise `ValueError` if these cannot be the schedulerNames of one scheduler."""
+    text = ",".join(given)
+    if not 0 < len(given) <= NAMES_MOST:
+        raise ValueError(f"--names: got {len(given)} names, expected 1 to {NAMES_MOST}")
+    for name in given:
+        if not names.is_subdomain(name):
+            raise ValueError(
+                f"--names {text}: got {name!r}, expected a DNS name of lowercase letters, digits, '-' and '.'"
+            )
+    if len(set(given)) < len(given):
+        raise ValueError(f"--names {text}: a name is there twice; expected each once")

@@ -42,7 +42,7 @@ class State(node_state.NodeState):
 
     def demand_of(self, pod: cluster.Pod) -> demands.Demand:
         """Return what the Pod asks of a node, including what other Pods' anti-affinity asks."""
-        return demands.demand_of(pod, self._anti_affinity.of(pod))
+        return demands.demand_of(pod, self._anti_affinity.of(pod), is_baseline=self.baseline.includes(pod))
 
     def put_pods(self, pods: Iterable[cluster.Pod], now_s: float) -> None:
         """Take in the list of all Pods: those that the watch has shown and that are not in it are gone."""
@@ -131,7 +131,7 @@ class State(node_state.NodeState):
             self._step(record, records.UNSEEN)
             self._drop(record)
             return False
-        if not records.is_ours(pod):
+        if not self._is_ours(pod):
             self._step(record, records.OTHERS)
             return False
         self._step(record, records.WAITING)
@@ -142,17 +142,17 @@ class State(node_state.NodeState):
     def put_daemon_sets(self, found: Iterable[cluster.DaemonSet], now_s: float) -> None:
         """Take in the list of all DaemonSets."""
         if self.baseline.put_all(found):
-            self._renew_claims(now_s)
+            self._renew_daemons(now_s)
 
     def put_daemon_set(self, found: cluster.DaemonSet, now_s: float) -> None:
         """Take in a DaemonSet: from now on Pods that name it belong to their node."""
         if self.baseline.put(found):
-            self._renew_claims(now_s)
+            self._renew_daemons(now_s)
 
     def remove_daemon_set(self, uid: str, now_s: float) -> None:
         """Forget a DaemonSet: from now on Pods that still name it are workloads."""
         if self.baseline.remove(uid):
-            self._renew_claims(now_s)
+            self._renew_daemons(now_s)
 
     def put_namespaces(self, labels: Mapping[str, Mapping[str, str]], now_s: float) -> None:
         """Take in the labels of all namespaces, by which some terms select Pods."""
@@ -179,11 +179,18 @@ class State(node_state.NodeState):
     def _claim_of(self, pod: cluster.Pod, node: str, now_s: float) -> reservations.Claim:
         return reservations.claim_of(pod, node=node, now_s=now_s, is_baseline=self.baseline.includes(pod))
 
-    def _renew_claims(self, now_s: float) -> None:
-        """Compute the claims of DaemonSets' Pods again: the set of DaemonSets has changed."""
+    def _is_ours(self, pod: cluster.Pod) -> bool:
+        return records.is_ours(pod, self.fleet.policy.names)
+
+    def _renew_daemons(self, now_s: float) -> None:
+        """Compute the claims and demands of DaemonSets' Pods again: the set of DaemonSets has changed."""
         for record in list(self.records):
-            if record.claim is not None and record.pod is not None and record.pod.claims_daemon_set:
+            if record.pod is None or not record.pod.claims_daemon_set:
+                continue
+            if record.claim is not None:
                 self._place(record, self._claim_of(record.pod, record.claim.node, now_s))
+            elif record.uid in self.queue:
+                self.queue.offer(record.pod, now_s)
 
     def _renew_demands(self, now_s: float) -> None:
         """Compute the demands of all waiting Pods again: there are new terms, or terms match other Pods now."""
@@ -218,7 +225,7 @@ class State(node_state.NodeState):
 
     def _enqueue(self, record: records.Record, pod: cluster.Pod, now_s: float) -> None:
         """Queue a Pod of ours that has no node, or update it there; remove it from the queue if it is not ours."""
-        wanted = records.WAITING if records.is_ours(pod) else records.OTHERS
+        wanted = records.WAITING if self._is_ours(pod) else records.OTHERS
         if record.state is not wanted:
             self._step(record, wanted)
         if wanted is records.WAITING and self.queue.offer(pod, now_s):

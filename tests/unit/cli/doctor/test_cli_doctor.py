@@ -18,6 +18,7 @@ from carico_cli.doctor import command, findings, kubernetes, rights
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_core.wire.kubernetes import api_objects
@@ -164,6 +165,26 @@ async def test_pods_that_nobody_schedules_are_named() -> None:
     waiting = (await look(Api(table)))["waiting Pods"][0]
     assert waiting.level is Level.WARN
     assert "default/lost" in waiting.detail
+
+
+async def test_pods_of_every_name_that_the_scheduler_serves_are_named() -> None:
+    async def connect() -> Bus:
+        return Bus(None, {subjects.query("scheduler", "capacity.list"): {"nodes": [], "names": ["default-scheduler"]}})
+
+    async def refuse() -> Bus:
+        raise errors.BusUnavailable("refused")
+
+    clock = clocks.FakeClock()
+    assert await bus_checks.scheduler_names(refuse, clock) == {"carico"}
+    served = await bus_checks.scheduler_names(connect, clock)
+    assert served == {"default-scheduler"}
+    pod = objects.pod_object("lost", schedulerName="default-scheduler")
+    pod["metadata"] |= {"uid": "u", "creationTimestamp": "2001-01-01T00:00:00Z"}
+    api = Api({"/api/v1/nodes": {"items": [node()]}, "/api/v1/pods": {"items": [pod]}})
+    for names, level in (({"carico"}, Level.OK), (served, Level.WARN)):
+        seen = await kubernetes.check(api, "carico", now_s=NOW_S, scheduler_names=names)
+        (waiting,) = (each for each in seen.findings if each.what == "waiting Pods")
+        assert waiting.level is level
 
 
 async def test_pods_that_their_nodes_cannot_start_are_named() -> None:

@@ -134,17 +134,18 @@ def test_jobs_are_counted_by_where_their_pods_are() -> None:
     foreign = fake_cluster.pod("g")
     foreign["spec"]["schedulerName"] = "default-scheduler"
     found.on_event(list_watch.Listed(objects=[*pods, foreign], resource_version="1"))
-    first, last = found.table()
+    first, last = found.table({"carico"})
     assert (first.name, first.pending, first.starting, first.running, first.succeeded, first.failed) == (
         "hello", 1, 1, 1, 1, 1,
     )  # fmt: skip
     assert (first.pods, first.ended) == (5, 2)
     assert (last.name, last.running) == (job.OTHERS, 1)
+    assert found.table({"carico", "default-scheduler"})[0].running == 2
     found.on_event(list_watch.Changed(type="MODIFIED", object=fake_cluster.pod("c", phase="Succeeded")))
-    assert found.table()[0].succeeded == 2
-    for name in "abcdef":
+    assert found.table({"carico"})[0].succeeded == 2
+    for name in "abcdefg":
         found.on_event(list_watch.Changed(type="DELETED", object=fake_cluster.pod(name)))
-    assert found.table() == ()
+    assert found.table({"carico"}) == ()
 
 
 def test_an_api_that_is_away_keeps_the_jobs_and_says_so() -> None:
@@ -152,7 +153,7 @@ def test_an_api_that_is_away_keeps_the_jobs_and_says_so() -> None:
     found.on_event(list_watch.Listed(objects=[fake_cluster.pod("a")], resource_version="1"))
     found.on_event(list_watch.Away(error=errors.ApiUnavailable("GET /api/v1/pods: refused")))
     assert found.trouble is not None
-    assert len(found.table()) == 1
+    assert len(found.table({"carico"})) == 1
     found.on_event(list_watch.Listed(objects=[], resource_version="2"))
     assert found.trouble is None
 

@@ -97,7 +97,17 @@ async def test_pods_that_are_not_to_be_placed_say_why() -> None:
     theirs = await desk.ask("pod.explain", pod="theirs")
     assert (theirs["state"], theirs["node"]) == ("elsewhere", None)
     assert "'default-scheduler'" in theirs["why"]
+    assert theirs["why"].endswith("created with `schedulerName: carico`")
     assert (await desk.ask("pod.explain", pod="there"))["node"] == "node-0"
+
+
+async def test_a_scheduler_of_several_names_reports_them() -> None:
+    desk = answering.Desk(rules=policy.Policy(names=frozenset({"carico", "default-scheduler"})))
+    for name in ("default-scheduler", "volcano"):
+        desk.state.put_pod(objects.make_pod(name, scheduler_name=name), NOW_S)
+    assert (await desk.ask("pod.explain", pod="default-scheduler"))["state"] == "waiting"
+    assert "or `schedulerName: default-scheduler`" in (await desk.ask("pod.explain", pod="volcano"))["why"]
+    assert (await desk.ask("capacity.list"))["names"] == ["carico", "default-scheduler"]
 
 
 async def test_an_unknown_pod_gets_the_nearest_names_and_other_namespaces() -> None:

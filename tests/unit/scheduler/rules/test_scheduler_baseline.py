@@ -86,3 +86,36 @@ def test_only_a_daemon_set_of_the_pods_namespace_and_uid_counts() -> None:
     assert not rule.includes(objects.make_pod())
     assert rule.remove("ds")
     assert not rule.remove("ds")
+
+
+def placed_on(made: state.State) -> list[str]:
+    outcome = cycle.Cycle(made.fleet.policy).run(made.fleet.snapshot(NOW_S), made.queue, most=100)
+    return [each.row.node.name for each in outcome.placed]
+
+
+def test_a_waiting_pod_of_a_daemon_set_waits_for_no_room_and_no_ready_node() -> None:
+    made = state.State(policy.Policy(names=frozenset({"default-scheduler"})), random.Random(0))
+    made.put_node(objects.make_node("node-0", ready=False))
+    made.put_pod(daemon()._replace(node_name=None), NOW_S)
+    assert placed_on(made) == [], "nothing advertises, and the DaemonSet is not known yet"
+    made.put_daemon_set(cluster.DaemonSet(namespace="default", uid="ds"), NOW_S)
+    assert placed_on(made) == ["node-0"]
+
+
+def test_a_waiting_pod_of_a_daemon_set_needs_what_it_requests() -> None:
+    made = state.State(policy.Policy(names=frozenset({"default-scheduler"})), random.Random(0))
+    made.put_daemon_set(cluster.DaemonSet(namespace="default", uid="ds"), NOW_S)
+    made.put_node(objects.make_node("node-0", allocatable_cores=1.0))
+    made.put_pod(daemon(request_cores=2.0)._replace(node_name=None), NOW_S)
+    assert placed_on(made) == []
+    made.put_node(objects.make_node("node-0", allocatable_cores=2.0, resource_version="2"))
+    assert placed_on(made) == ["node-0"], "the change of the node opens its lane"
+
+
+def test_a_waiting_pod_that_is_no_longer_of_a_daemon_set_waits_for_room() -> None:
+    made = state.State(policy.Policy(names=frozenset({"default-scheduler"})), random.Random(0))
+    made.put_daemon_set(cluster.DaemonSet(namespace="default", uid="ds"), NOW_S)
+    made.put_node(objects.make_node("node-0"))
+    made.put_pod(daemon()._replace(node_name=None), NOW_S)
+    made.remove_daemon_set("ds", NOW_S)
+    assert placed_on(made) == []

@@ -19,6 +19,11 @@ class Known:
     cycle: cycles.Cycle
     lease_s: float
 
+    @property
+    def names(self) -> list[str]:
+        """The schedulerNames whose Pods are placed."""
+        return sorted(self.state.fleet.policy.names)
+
     def advertisement(self, node: str) -> messages.Advertisement | None:
         """Return the newest advertisement of a node; None if there is none."""
         heard = self.state.heard.get(node)

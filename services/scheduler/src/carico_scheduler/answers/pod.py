@@ -69,7 +69,7 @@ def _absent(known: knowns.Known, namespace: str, name: str, record: decision.Dec
 
 
 def _standing(known: knowns.Known, pod: cluster.Pod) -> Standing:
-    if pod.scheduler_name != cluster.SCHEDULER_NAME:
+    if pod.scheduler_name not in known.names:
         return Standing.ELSEWHERE
     kept = known.state.records.find(pod.uid)
     if kept is not None and kept.is_bound:
@@ -113,8 +113,8 @@ def _why(
         case Standing.BINDING:
             return "a node is chosen; the API has not confirmed it yet"
         case Standing.ELSEWHERE:
-            named = f"schedulerName: {cluster.SCHEDULER_NAME}"
-            return f"it names scheduler {pod.scheduler_name!r}; CARICO places Pods that are created with `{named}`"
+            named = " or ".join(f"`schedulerName: {name}`" for name in known.names)
+            return f"it names scheduler {pod.scheduler_name!r}; CARICO places Pods that are created with {named}"
         case Standing.GATED:
             return f"not scheduled until its scheduling gates are removed: {', '.join(pod.scheduling_gates)}"
         case Standing.ENDED:

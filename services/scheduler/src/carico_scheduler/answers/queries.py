@@ -90,7 +90,10 @@ class Answers:
         return orjson.dumps({"reservations": rows})
 
     async def capacity_list(self, payload: bytes) -> bytes:
-        """Return for every node what it advertises, what is reserved, and what is free by the cycle's rules."""
+        """Return for every node what it advertises, what is reserved, and what is free by the cycle's rules.
+
+        Also the schedulerNames whose Pods are placed.
+        """
         view = self.known.state.fleet.snapshot(self.clock.monotonic_s())
         rows: list[dict[str, Any]] = []
         for name in sorted(self.known.state.fleet.names()):
@@ -113,7 +116,7 @@ class Answers:
                     "seq": row.seq,
                 }
             )
-        return orjson.dumps({"nodes": rows})
+        return orjson.dumps({"nodes": rows, "names": self.known.names})
 
     def _leading(self, handler: Handler) -> Handler:
         """Return the handler, which raises `NotLeading` while another scheduler leads."""

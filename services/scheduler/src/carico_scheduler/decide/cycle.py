@@ -70,7 +70,7 @@ class Cycle:
         draft = scoring.Draft(view)
         for slot, demand in held:
             draft.hold(slot, demand)
-        scorer = _Scorer(view, self._stages(view), draft, self._masks)
+        scorer = self._scorer(view, draft)
         while len(outcome.placed) < most and (waiting := source.take(view.now_s)) is not None:
             slot = scorer.scores(waiting.demand).best(waiting.pod.uid)
             if slot == snapshot.NO_NODE:
@@ -82,7 +82,7 @@ class Cycle:
 
     def explain(self, view: snapshot.Snapshot, demand: demands.Demand) -> Scores:
         """Return the scores of all nodes for one demand, with nothing placed."""
-        return _Scorer(view, self._stages(view), scoring.Draft(view), self._masks).scores(demand)
+        return self._scorer(view, scoring.Draft(view)).scores(demand)
 
     def _place(self, waiting: queues.Waiting, scorer: "_Scorer", slot: int) -> Placement:
         """Reserve the node in the draft and in all scores of the cycle."""
@@ -95,20 +95,24 @@ class Cycle:
         scorer.reserve(row, waiting)
         return placement
 
-    def _stages(self, view: snapshot.Snapshot) -> registry.Stages:
-        """Return the stages by capacity, or those by requests if no node advertises and the policy allows it."""
-        return self._without if view.goes_by_requests else self._by_capacity
+    def _scorer(self, view: snapshot.Snapshot, draft: scoring.Draft) -> "_Scorer":
+        """Return a scorer by capacity, or by requests if no node advertises and the policy allows it."""
+        stages = self._without if view.goes_by_requests else self._by_capacity
+        return _Scorer(view, stages, self._without, draft, self._masks)
 
 
 class _Scorer:
     """The scores of one cycle, by demand."""
 
     def __init__(
-        self, view: snapshot.Snapshot, stages: registry.Stages, draft: scoring.Draft, cached: masks.NodeMasks
-    ) -> None:
+        self, view: snapshot.Snapshot, stages: registry.Stages, baseline: registry.Stages, draft: scoring.Draft,
+        cached: masks.NodeMasks,
+    ) -> None:  # fmt: skip
+        """`baseline`: the stages of Pods that belong to their node."""
         self.draft = draft
         self._view = view
         self._stages = stages
+        self._baseline = baseline
         self._masks = cached
         self._by_demand: dict[demands.Demand, Scores] = {}
         # Answers of the filters that depend on neither placements nor demands.
@@ -129,13 +133,14 @@ class _Scorer:
 
     def _plain(self, demand: demands.Demand) -> scoring.Scores:
         """Return the scores from each node alone."""
-        view, by_node = self._view, self._masks.of(demand, self._view, self._stages)
+        view, stages = self._view, self._baseline if demand.is_baseline else self._stages
+        by_node = self._masks.of(demand, view, stages)
         mask, refused = by_node.mask, dict(by_node.refused)
-        for each in self._stages.by_room:
+        for each in stages.by_room:
             mask = scoring.narrowed(mask, self._passes(each, demand), each.reason, refused)
-        values = np.where(mask, self._stages.scorer.score(view, demand), scoring.REFUSED)
+        values = np.where(mask, stages.scorer.score(view, demand), scoring.REFUSED)
         found = scoring.Scores(
-            demand=demand, view=view, stages=self._stages, mask=by_node, values=values, refused=refused,
+            demand=demand, view=view, stages=stages, mask=by_node, values=values, refused=refused,
             draft=self.draft,
         )  # fmt: skip
         # Pods with other demands may already have been placed in this cycle.

@@ -22,6 +22,8 @@ class Demand:
     constraints: limits.Constraints | None = None
     # Required anti-affinity terms of known Pods that select this Pod.
     repelled_by: tuple[limits.PodTerm, ...] = ()
+    # It belongs to its node (`admission.Baseline`): it waits neither for room nor for a node that is ready.
+    is_baseline: bool = False
     # Cached: it is needed several times per decision, and constraints are deep.
     _hash: int = dataclasses.field(init=False, repr=False, compare=False, default=0)
 
@@ -54,7 +56,7 @@ class Demand:
 _HASHED = tuple(each.name for each in dataclasses.fields(Demand) if each.compare)
 
 
-def demand_of(pod: cluster.Pod, repelled_by: tuple[limits.PodTerm, ...] = ()) -> Demand:
+def demand_of(pod: cluster.Pod, repelled_by: tuple[limits.PodTerm, ...] = (), *, is_baseline: bool = False) -> Demand:
     """Return the demand of `pod`; equal for all Pods of one template."""
     return Demand(
         node_name=pod.node_name,
@@ -67,4 +69,5 @@ def demand_of(pod: cluster.Pod, repelled_by: tuple[limits.PodTerm, ...] = ()) ->
         pod_class=names.class_of(pod),
         constraints=pod.constraints,
         repelled_by=repelled_by,
+        is_baseline=is_baseline,
     )

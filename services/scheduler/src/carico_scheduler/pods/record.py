@@ -30,7 +30,7 @@ would be further states between WAITING and ASSUMED.
 import collections
 import dataclasses
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from carico_core.domain import cluster, errors
 from carico_scheduler.pods import queue, reservations
@@ -170,11 +170,6 @@ class Records:
         self._gone.pop(uid, None)
 
 
-def is_ours(pod: cluster.Pod) -> bool:
-    """Return True if the Pod waits for us: it names CARICO, is not gated, and is not being deleted."""
-    return (
-        pod.scheduler_name == cluster.SCHEDULER_NAME
-        and pod.node_name is None
-        and not pod.deleting
-        and not pod.scheduling_gates
-    )
+def is_ours(pod: cluster.Pod, names: Set[str]) -> bool:
+    """Return True if the Pod waits for us: it names this scheduler, is not gated, and is not being deleted."""
+    return pod.scheduler_name in names and pod.node_name is None and not pod.deleting and not pod.scheduling_gates

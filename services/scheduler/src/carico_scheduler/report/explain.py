@@ -60,8 +60,10 @@ def phrase(reason: decision.Reason) -> str:
     return _PHRASES[reason]
 
 
-def why_placed(node: str, free: float | None, threshold: float) -> str:
+def why_placed(node: str, free: float | None, threshold: float, *, is_baseline: bool = False) -> str:
     """Return one line about the chosen node."""
+    if is_baseline:
+        return f"{node} chosen by requests: Pods of its DaemonSet or namespace do not wait for room"
     if free is None:
         return f"{node} chosen by requests: no node advertises"
     return f"{node} had room for {free:.1f} Pods (threshold {threshold:g})"
@@ -118,6 +120,6 @@ def facts_of(placement: cycle.Placement, decided_us: float) -> decisions.Facts:
         free=placement.free,
         candidates=candidates_of(scores, placement.others, (row, placement.score)),
         refused=placement.refused,
-        message=why_placed(row.node.name, placement.free, threshold),
+        message=why_placed(row.node.name, placement.free, threshold, is_baseline=scores.demand.is_baseline),
         decided_us=decided_us,
     )

@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 
+from carico_core.domain import cluster
 from carico_core.wire import freshness
 
 
@@ -32,6 +33,8 @@ class Fallback(enum.StrEnum):
 class Policy:
     """The rules of a cycle. Ages in seconds, threshold in Pods; the defaults are those of the settings."""
 
+    # The schedulerNames whose Pods are placed.
+    names: frozenset[str] = frozenset({cluster.SCHEDULER_NAME})
     threshold: float = 1.0
     score: ScoreMode = ScoreMode.PER_CORE
     release: Release = Release.COVERS

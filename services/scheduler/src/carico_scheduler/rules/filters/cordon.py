@@ -10,13 +10,13 @@ _CORDON = cluster.Taint(key="node.kubernetes.io/unschedulable", value="", effect
 
 
 class Ready:
-    """The Ready condition is true."""
+    """The Ready condition is true; a Pod that belongs to its node may be what makes it ready, such as the network's."""
 
     reason = decision.Reason.NOT_READY
 
     def passes(self, view: snapshot.Snapshot, demand: demands.Demand) -> protocol.Passes:
         """See `protocol.NodeFilter`."""
-        return view.ready
+        return True if demand.is_baseline else view.ready
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
         """State that the node is not ready."""
