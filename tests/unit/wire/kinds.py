@@ -64,6 +64,10 @@ ALL = (
         name="model", record=records.MODEL, subject=subjects.MODEL, encode=wire.encode_model, decode=wire.decode_model,
         is_json=False, maximum_bytes=1024 * 1024,
     ),
+    Kind(
+        name="usage", record=records.USAGE, subject=subjects.usage(records.NODE), encode=wire.encode_usage,
+        decode=wire.decode_usage, is_json=True,
+    ),
     _decision("decision", records.DECISION),
     _decision("decision-waiting", records.DECISION_WAITING),
 )  # fmt: skip

@@ -6,7 +6,7 @@ import hypothesis.extra.numpy as arrays
 import numpy as np
 from hypothesis import strategies as st
 
-from carico_core.domain import messages
+from carico_core.domain import messages, usage
 from carico_core.wire.messages import subspace
 
 NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?(\.[a-z0-9]{1,5}){0,2}", fullmatch=True)
@@ -62,3 +62,29 @@ def local_subspaces(draw: Any) -> messages.LocalSubspace:
         scale=draw(arrays.arrays(np.float64, len(dims), elements=st.floats(1e-9, 1e18))),
         evidence=draw(EVIDENCE), peak_pods_per_core=draw(st.floats(0, 1e6)),
     )  # fmt: skip
+
+
+BUCKETS = st.dictionaries(
+    st.integers(0, usage.BUCKETS - 1), st.integers(1, 10**9).map(lambda count: count / 1000.0), max_size=20
+)
+AMOUNTS = st.dictionaries(st.sampled_from(usage.DIMS), st.floats(0, 1e18))
+TEMPLATES = st.builds(
+    usage.Template, image=st.from_regex(r"[0-9a-f]{16}", fullmatch=True),
+    containers=st.lists(st.sampled_from(("main", "sidecar", "proxy")), max_size=3).map(tuple), requests=AMOUNTS,
+)  # fmt: skip
+DISTRIBUTIONS = st.dictionaries(st.sampled_from(usage.DIMS), BUCKETS)
+CLASS_USAGES = st.builds(
+    usage.ClassUsage, pods=st.integers(0, 10**6), failed=st.integers(0, 10**6), running=st.integers(0, 10**6),
+    seconds=DISTRIBUTIONS, pod_means=BUCKETS, peaks=AMOUNTS, template=st.none() | TEMPLATES,
+)  # fmt: skip
+USAGE_REPORTS = st.builds(
+    usage.UsageReport, node=NAMES, boot=BOOTS, seq=COUNTS, ts_ns=COUNTS,
+    classes=st.dictionaries(CLASS_NAMES, CLASS_USAGES, max_size=3),
+)  # fmt: skip
+KEPT = st.builds(
+    usage.KeptClass, name=CLASS_NAMES, at_ns=COUNTS, first_ns=COUNTS, last_ns=COUNTS, pods=COUNTS, failed=COUNTS,
+    measured_s=st.integers(0, 10**9).map(float), seconds=DISTRIBUTIONS, pod_means=BUCKETS, peaks=AMOUNTS,
+    nodes=st.frozensets(st.integers(0, 2**32 - 1), max_size=64),
+    images=st.dictionaries(st.from_regex(r"[0-9a-f]{16}", fullmatch=True), COUNTS, max_size=8),
+    template=st.none() | TEMPLATES,
+)  # fmt: skip

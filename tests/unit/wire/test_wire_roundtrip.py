@@ -3,8 +3,9 @@
 import hypothesis
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
-from carico_core.domain import errors, messages
+from carico_core.domain import errors, messages, usage
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_core.wire.messages import model, subspace
@@ -39,6 +40,44 @@ def test_subspaces_and_what_aggregators_make_of_them(record: messages.LocalSubsp
     )
     again = wire.decode_partial(wire.encode_partial(partial), subject=subjects.partial("a"))
     assert kinds.plain(again) == kinds.plain(partial)
+
+
+@QUICKLY
+@hypothesis.given(strategies.USAGE_REPORTS)
+def test_usage_reports(record: usage.UsageReport) -> None:
+    assert wire.decode_usage(wire.encode_usage(record), subject=subjects.usage(record.node)) == record
+
+
+@QUICKLY
+@hypothesis.given(st.lists(strategies.KEPT, max_size=3))
+def test_what_is_kept_of_classes(classes: list[usage.KeptClass]) -> None:
+    assert wire.decode_kept(wire.encode_kept(classes)) == classes
+
+
+def test_a_bucket_that_is_reported_twice_is_refused() -> None:
+    payload = wire.encode_usage(records.USAGE).replace(b"[[0,1.0],[141,3.5]]", b"[[141,1.0],[141,3.5]]")
+    with pytest.raises(errors.MessageError, match=r"seconds\.cpu: got a bucket twice"):
+        wire.decode_usage(payload, subject=subjects.usage(records.NODE))
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        (b"[141,3.5]", b"[352,3.5]"),
+        (b"[141,3.5]", b"[141,-1.0]"), (b"[141,3.5]", b"[141]"), (b'"pods":2', b'"pods":-2'),
+        (b'"containers":["main"]', b'"containers":["\\u0007"]'), (b'"cpu":1.0625', b'"cpu":1e300'),
+    ],
+)  # fmt: skip
+def test_usage_outside_of_its_bounds_is_refused(good: bytes, bad: bytes) -> None:
+    payload = wire.encode_usage(records.USAGE)
+    assert good in payload
+    with pytest.raises(errors.MessageError):
+        wire.decode_usage(payload.replace(good, bad), subject=subjects.usage(records.NODE))
+
+
+def test_kept_classes_of_another_version_are_refused() -> None:
+    with pytest.raises(errors.MessageError, match="wrong_version"):
+        wire.decode_kept(b'{"v":2,"classes":[]}')
 
 
 def test_the_largest_gram_of_a_subspace_is_within_the_bounds_of_a_model() -> None:

@@ -3,5 +3,6 @@
 - `arrays`: arrays with checked shapes. `ewma`: the filter of telemetry. `kalman`: one filter step.
 - `subspace`: a node's model (FSVD as Gram matrices). `merge`: the cluster's. `signal`: the capacity signal of both.
 - `fpca`, `spikes`: PRONTO's model and Reject-Job, for comparison.
+- `distribution`: usage in buckets. `recommendation`: requests and limits from it.
 - `estimators`: the cost of a Pod, and how many more Pods a node takes.
 """

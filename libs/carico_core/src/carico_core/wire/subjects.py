@@ -1,7 +1,8 @@
 """The subjects of the bus: the one place that builds them and takes them apart.
 
     carico.v1.capacity.<node>     carico.v1.subspace.<node>     carico.v1.partial.<replica>     carico.v1.model
-    carico.v1.decision.<namespace>.<pod>                        carico.v1.query.<service>[.<node>].<verb>
+    carico.v1.usage.<node>        carico.v1.decision.<namespace>.<pod>
+    carico.v1.query.<service>[.<node>].<verb>
 
 Node and Pod names hold dots, which would split a token: they become `_` (`carico_core.domain.names`).
 """
@@ -14,6 +15,7 @@ from carico_core.domain import errors, names
 PREFIX = "carico.v1"
 _CAPACITY = f"{PREFIX}.capacity."
 _SUBSPACE = f"{PREFIX}.subspace."
+_USAGE = f"{PREFIX}.usage."
 _PARTIAL = f"{PREFIX}.partial."
 _DECISION = f"{PREFIX}.decision."
 _QUERY = f"{PREFIX}.query."
@@ -21,6 +23,7 @@ _QUERY = f"{PREFIX}.query."
 MODEL = f"{PREFIX}.model"
 CAPACITY_ALL = f"{_CAPACITY}*"
 SUBSPACE_ALL = f"{_SUBSPACE}*"
+USAGE_ALL = f"{_USAGE}*"
 PARTIAL_ALL = f"{_PARTIAL}*"
 DECISION_ALL = f"{_DECISION}*.*"
 
@@ -49,6 +52,16 @@ def capacities(node: str | None) -> str:
 def subspaces(node: str | None) -> str:
     """Return the subject that matches the local subspaces of one node or of all (None). Raises `BadName`."""
     return SUBSPACE_ALL if node is None else subspace(node)
+
+
+def usage(node: str) -> str:
+    """Return the subject on which a node reports what its Pods use. Raises `BadName`."""
+    return _USAGE + names.to_token(node)
+
+
+def usages(node: str | None) -> str:
+    """Return the subject that matches the usage reports of one node or of all (None). Raises `BadName`."""
+    return USAGE_ALL if node is None else usage(node)
 
 
 def partial(replica: str) -> str:
@@ -85,8 +98,8 @@ def query(service: str, verb: str, node: str | None = None) -> str:
 # A cluster has few nodes and each speaks every second: what was taken apart once is remembered, within bounds.
 @functools.lru_cache(maxsize=65_536)
 def node_of(subject: str) -> str:
-    """Return the node (or replica) whose capacity, subspace or partial subject this is. Raises `BadName`."""
-    for prefix in (_CAPACITY, _SUBSPACE, _PARTIAL):
+    """Return the node (or replica) whose capacity, subspace, usage or partial subject this is. Raises `BadName`."""
+    for prefix in (_CAPACITY, _SUBSPACE, _USAGE, _PARTIAL):
         if subject.startswith(prefix):
             return names.from_token(subject[len(prefix) :])
     raise errors.BadName("subject", subject)

@@ -1,4 +1,5 @@
-"""Every message of the bus, bytes to record and back: `capacity`, `subspace`, `model` (with partials), `decision`.
+"""Every message of the bus, bytes to record and back: `capacity`, `subspace`, `model` (with partials), `decision`,
+and `usage` (with what aggregators keep of it).
 
 `elements` has what several of them share. New fields are optional, readers ignore unknown fields, and a change of
 meaning is a new version: tests/fixtures/golden keeps bytes of every released version, which must still decode.
@@ -15,19 +16,24 @@ from carico_core.wire.messages.model import (
     split_partial,
 )
 from carico_core.wire.messages.subspace import decode_subspace, decode_subspaces, encode_subspace
+from carico_core.wire.messages.usage import decode_kept, decode_usage, encode_kept, encode_usage
 
 __all__ = [
     "decode_advertisement",
     "decode_decision",
+    "decode_kept",
     "decode_model",
     "decode_partial",
     "decode_subspace",
     "decode_subspaces",
+    "decode_usage",
     "encode_advertisement",
     "encode_decision",
+    "encode_kept",
     "encode_model",
     "encode_partial",
     "encode_subspace",
+    "encode_usage",
     "model_as_json",
     "split_partial",
 ]

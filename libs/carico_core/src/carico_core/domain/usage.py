@@ -1,0 +1,78 @@
+"""What the Pods of a class use, as agents report it: distributions in buckets, peaks, and the Pods' template.
+
+A distribution is a number of buckets with geometric bounds, the same everywhere, so that those of several nodes can be
+added. Bucket 0 holds amounts up to `LOWEST`; bucket i > 0 holds those above LOWEST x GROWTH^(i-1), up to
+LOWEST x GROWTH^i; the last one also holds everything above. Amounts are cores and bytes, weights are seconds.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+# A value that is read from a bucket differs from the true one by at most (GROWTH - 1) / (GROWTH + 1) = 2.4 %.
+GROWTH = 1.05
+# Up to 27,000 cores and 28 TB.
+BUCKETS = 352
+# The smallest request in use (1m), and a mebibyte.
+LOWEST: Mapping[str, float] = {"cpu": 1e-3, "memory": 2.0**20}
+DIMS = tuple(LOWEST)
+
+# Bucket -> weight; buckets without weight are left out.
+Buckets = Mapping[int, float]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """What the Pods of a class are made of. `image`: a digest of all images; `requests`: of a whole Pod."""
+
+    image: str
+    containers: tuple[str, ...]
+    requests: Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ClassUsage:
+    """What a node measured of a class since its last report. Reports add up: each second is in one of them only."""
+
+    # Pods that were measured for the first time, Pods that failed, and Pods that run now.
+    pods: int
+    failed: int
+    running: int
+    # Pod-seconds by bucket, for each of `DIMS`.
+    seconds: Mapping[str, Buckets]
+    # One for each Pod that has ended, or has run for a minute: its mean CPU.
+    pod_means: Buckets
+    # Highest amount of one Pod; memory is the working set.
+    peaks: Mapping[str, float]
+    template: Template | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class UsageReport:
+    """Subject `carico.v1.usage.<node>`."""
+
+    node: str
+    boot: str
+    seq: int
+    ts_ns: int
+    classes: Mapping[str, ClassUsage]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class KeptClass:
+    """Everything that aggregators keep of a class. Weights are as of `at_ns`; they decay from then on."""
+
+    name: str
+    at_ns: int
+    first_ns: int
+    last_ns: int
+    pods: int
+    failed: int
+    measured_s: float
+    seconds: Mapping[str, Buckets]
+    pod_means: Buckets
+    peaks: Mapping[str, float]
+    # Hashes of the names of nodes, a bounded number.
+    nodes: frozenset[int]
+    # Digest of the images -> when it was first reported, a bounded number.
+    images: Mapping[str, int]
+    template: Template | None = None

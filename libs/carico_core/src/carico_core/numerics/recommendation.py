@@ -1,0 +1,171 @@
+"""The rule that turns measured usage of a class of Pods into requests and limits. Pure.
+
+CPU can be shared in time, so its request is a percentile of usage plus a margin, and there is no limit: a limit slows
+a Pod down while the node's CPU is idle. Memory cannot: its request is the highest peak seen plus the margin, never
+below a peak, and the limit is the request, so that a Pod cannot take what others were promised.
+"""
+
+import dataclasses
+import enum
+import math
+
+from carico_core.numerics import arrays, distribution
+
+CPU, MEMORY = "cpu", "memory"
+MEBIBYTE = 2.0**20
+# Kubernetes counts CPU in thousandths of a core, and accepts no smaller request.
+CPU_UNIT = 1e-3
+# Less than this share of a millicore above a whole one is rounding of floats.
+_SLACK = 1e-6
+# Standard deviations of the interval of a percentile: 95 % of a normal distribution.
+_Z = 1.96
+# Fewer Pod-seconds than this are a first impression: five Pods of 5 s have more.
+LEAST_MEASURED_S = 10.0
+# Two kinds of Pods are recognized from this number of Pods on: of fewer, one is a fifth.
+LEAST_PODS_FOR_KINDS = 5
+
+
+class Confidence(enum.StrEnum):
+    """How sure a recommendation is: by Pods, nodes and time. The thresholds are those of `confidence`."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class Flag(enum.StrEnum):
+    """Why a recommendation must not be applied without a look at it."""
+
+    ONE_POD = "one_pod"
+    ALL_FAILED = "all_failed"
+    IMAGE_CHANGED = "image_changed"
+    TWO_KINDS = "two_kinds"
+    BRIEF = "brief"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """Percentile of CPU usage and safety margin, as shares. Raises `ValueError` for what is no share.
+
+    The defaults are those of the Vertical Pod Autoscaler's recommender (90th percentile, 15 %).
+    """
+
+    percentile: float = 0.9
+    margin: float = 0.15
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.percentile <= 1.0:
+            raise ValueError(f"percentile: got {self.percentile:g}, expected above 0, at most 1")
+        if not 0.0 <= self.margin <= 10.0:
+            raise ValueError(f"margin: got {self.margin:g}, expected 0 to 10")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Measured:
+    """What is known of a class. `seconds`: weight by bucket; `pod_means`: Pods by the bucket of their mean CPU."""
+
+    cpu: arrays.Array
+    memory: arrays.Array
+    pod_means: arrays.Array
+    memory_peak: float | None
+    pods: int
+    failed: int
+    nodes: int
+    images: int
+    measured_s: float
+    age_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """The interval that contains the percentile of the class with 95 % probability, by the number of Pods seen."""
+
+    lower: float
+    upper: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """Requests and limits in cores and bytes. A resource that has not been measured is missing."""
+
+    requests: dict[str, float]
+    limits: dict[str, float]
+    cpu_bounds: Bounds | None
+    # Probability that the next Pod's peak of memory is above the highest seen so far.
+    memory_risk: float
+    confidence: Confidence
+    flags: tuple[Flag, ...]
+    # The two levels of CPU of a class with the flag `TWO_KINDS`.
+    kinds: tuple[float, float] | None
+
+
+def recommend(measured: Measured, rule: Rule) -> Recommendation:
+    """Return what the rule gives; flags do not change the amounts."""
+    requests: dict[str, float] = {}
+    limits: dict[str, float] = {}
+    cpu = distribution.percentile(CPU, measured.cpu, rule.percentile)
+    if cpu is not None:
+        requests[CPU] = rounded_up(cpu * (1.0 + rule.margin), CPU_UNIT)
+    if measured.memory_peak is not None:
+        requests[MEMORY] = rounded_up(measured.memory_peak * (1.0 + rule.margin), MEBIBYTE)
+        limits[MEMORY] = requests[MEMORY]
+    kinds = _kinds(measured)
+    return Recommendation(
+        requests=requests,
+        limits=limits,
+        cpu_bounds=_bounds(measured, rule),
+        # Of n + 1 peaks in random order, the last is the largest with probability 1 / (n + 1).
+        memory_risk=1.0 / (measured.pods + 1.0),
+        confidence=confidence(measured),
+        flags=_flags(measured, kinds),
+        kinds=kinds,
+    )
+
+
+def confidence(measured: Measured) -> Confidence:
+    """Return how sure a recommendation is.
+
+    High: 30 Pods (the interval of a 90th percentile is then .79 to 1), 2 nodes and a day, as usage follows the time of
+    day. Medium: 5 Pods and a minute.
+    """
+    if measured.pods < 5 or measured.measured_s < 60.0:
+        return Confidence.LOW
+    is_high = measured.pods >= 30 and measured.nodes >= 2 and measured.age_s >= 24 * 3600.0
+    return Confidence.HIGH if is_high else Confidence.MEDIUM
+
+
+def rounded_up(value: float, unit: float) -> float:
+    """Return the smallest multiple of `unit`, at least one, that is not below `value`.
+
+    >>> rounded_up(0.2301, CPU_UNIT), rounded_up(0.0, CPU_UNIT)
+    (0.231, 0.001)
+    """
+    if unit >= 1.0:
+        return max(1, math.ceil(value / unit)) * unit
+    # A division gives 0.231, a product with the unit 0.23100000000000001.
+    return max(1, math.ceil(value / unit - _SLACK)) / round(1.0 / unit)
+
+
+def _bounds(measured: Measured, rule: Rule) -> Bounds | None:
+    # Samples of one Pod are not independent, so the ranks count Pods:  p +- z sqrt(p (1 - p) / n)
+    spread = _Z * math.sqrt(rule.percentile * (1.0 - rule.percentile) / max(measured.pods, 1))
+    ends = (max(0.0, rule.percentile - spread), min(1.0, rule.percentile + spread))
+    lower, upper = (distribution.percentile(CPU, measured.cpu, end) for end in ends)
+    return None if lower is None or upper is None else Bounds(lower=lower, upper=upper)
+
+
+def _kinds(measured: Measured) -> tuple[float, float] | None:
+    if measured.pods < LEAST_PODS_FOR_KINDS:
+        return None
+    return distribution.levels(CPU, measured.pod_means)
+
+
+def _flags(measured: Measured, kinds: tuple[float, float] | None) -> tuple[Flag, ...]:
+    found = {
+        Flag.ONE_POD: measured.pods <= 1,
+        Flag.ALL_FAILED: measured.pods > 0 and measured.failed >= measured.pods,
+        Flag.IMAGE_CHANGED: measured.images > 1,
+        Flag.TWO_KINDS: kinds is not None,
+        Flag.BRIEF: measured.measured_s < LEAST_MEASURED_S,
+    }
+    return tuple(flag for flag, is_set in found.items() if is_set)

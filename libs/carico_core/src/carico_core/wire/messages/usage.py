@@ -1,0 +1,195 @@
+"""What nodes measured of their Pods (`carico.v1.usage.<node>`), and what aggregators keep of it: JSON, for people.
+
+Buckets are pairs of index and weight, as `domain.usage` defines them.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from carico_core.domain import errors, usage
+from carico_core.wire import codec, fields
+from carico_core.wire.messages import elements
+
+# A container's name is an RFC 1123 label; readers need the names to write a patch.
+_CONTAINERS_MAX = 32
+_LABEL_MAX = 63
+_DIGEST_MAX = 64
+# A class keeps at most this many hashes of nodes and digests of images; above it, "64 or more".
+NODES_MAX = 64
+IMAGES_MAX = 8
+# A year of a cluster's largest class, in Pod-seconds.
+_SECONDS_MAX = 1e13
+# Buckets' weights are seconds and Pods; readers need no more digits.
+_DIGITS = 3
+
+_Index = Annotated[int, Meta(ge=0, lt=usage.BUCKETS)]
+_Weight = Annotated[float, Meta(ge=0.0, le=_SECONDS_MAX)]
+_Buckets = Annotated[list[tuple[_Index, _Weight]], Meta(max_length=usage.BUCKETS)]
+_PER_DIM = Meta(max_length=fields.DIMS_MAX)
+_Amounts = Annotated[dict[elements.Name, elements.Quantity], _PER_DIM]
+_Count = elements.Int64
+
+
+class _Template(msgspec.Struct, gc=False):
+    image: Annotated[str, Meta(max_length=_DIGEST_MAX)]
+    containers: Annotated[
+        list[Annotated[str, Meta(min_length=1, max_length=_LABEL_MAX)]], Meta(max_length=_CONTAINERS_MAX)
+    ]
+    requests: _Amounts
+
+
+class _ClassUsage(msgspec.Struct, gc=False):
+    pods: elements.Pods
+    failed: elements.Pods
+    running: elements.Pods
+    seconds: Annotated[dict[elements.Name, _Buckets], _PER_DIM]
+    pod_means: _Buckets
+    peaks: _Amounts
+    template: _Template | None = None
+
+
+class _Usage(elements.Message, kw_only=True, gc=False):
+    node: elements.ObjectName
+    classes: Annotated[dict[elements.ClassName, _ClassUsage], Meta(max_length=fields.CLASSES_MAX)]
+
+
+class _KeptClass(msgspec.Struct, kw_only=True, gc=False):
+    name: elements.ClassName
+    at: elements.Int64
+    first: elements.Int64
+    last: elements.Int64
+    pods: _Count
+    failed: _Count
+    measured_s: _Weight
+    seconds: Annotated[dict[elements.Name, _Buckets], _PER_DIM]
+    pod_means: _Buckets
+    peaks: _Amounts
+    nodes: Annotated[frozenset[_Count], Meta(max_length=NODES_MAX)]
+    images: Annotated[dict[str, elements.Int64], Meta(max_length=IMAGES_MAX)]
+    template: _Template | None = None
+
+
+class _Kept(msgspec.Struct, kw_only=True, gc=False):
+    v: elements.Int64
+    classes: list[_KeptClass]
+
+
+_REPORTS = codec.Decoder(_Usage, is_json=True)
+_KEPT = codec.Decoder(_Kept, is_json=True, maximum_bytes=codec.MODEL_MAX_BYTES)
+
+
+def encode_usage(report: usage.UsageReport) -> bytes:
+    """Return the bytes of a report."""
+    return codec.format_json(
+        {
+            "node": report.node,
+            **elements.format_header(boot=report.boot, seq=report.seq, ts_ns=report.ts_ns),
+            "classes": {name: _format_class(found) for name, found in report.classes.items()},
+        }
+    )
+
+
+def decode_usage(payload: bytes, *, subject: str) -> usage.UsageReport:
+    """Return the report in `payload`. Raises `MessageError` if anything in it is wrong."""
+    found = _REPORTS.read(payload)
+    elements.check_version(found)
+    elements.check_writer("node", found.node, subject)
+    elements.check_printable("classes", found.classes)
+    return usage.UsageReport(
+        node=found.node, boot=found.boot, seq=found.seq, ts_ns=found.ts,
+        classes={name: _read_class(f"classes[{name[:60]}]", each) for name, each in found.classes.items()},
+    )  # fmt: skip
+
+
+def encode_kept(classes: Iterable[usage.KeptClass]) -> bytes:
+    """Return the bytes of what is kept of some classes."""
+    return codec.format_json({"v": 1, "classes": [_format_kept(each) for each in classes]})
+
+
+def decode_kept(payload: bytes) -> list[usage.KeptClass]:
+    """Return the classes in `payload`. Raises `MessageError` if anything in it is wrong."""
+    found = _KEPT.read(payload)
+    if found.v != 1:
+        raise codec.wrong_version(found.v)
+    return [_read_kept(each) for each in found.classes]
+
+
+def _format_class(found: usage.ClassUsage) -> dict[str, object]:
+    return {
+        "pods": found.pods,
+        "failed": found.failed,
+        "running": found.running,
+        **_format_measured(found),
+    }
+
+
+def _format_kept(found: usage.KeptClass) -> dict[str, object]:
+    return {
+        "name": found.name, "at": found.at_ns, "first": found.first_ns, "last": found.last_ns, "pods": found.pods,
+        "failed": found.failed, "measured_s": round(found.measured_s, _DIGITS), **_format_measured(found),
+        "nodes": sorted(found.nodes), "images": dict(found.images),
+    }  # fmt: skip
+
+
+def _format_measured(found: usage.ClassUsage | usage.KeptClass) -> dict[str, object]:
+    values: dict[str, object] = {
+        "seconds": {dim: _format_buckets(each) for dim, each in found.seconds.items()},
+        "pod_means": _format_buckets(found.pod_means),
+        "peaks": dict(found.peaks),
+    }
+    if found.template is not None:
+        each = found.template
+        values["template"] = {
+            "image": each.image, "containers": list(each.containers), "requests": dict(each.requests)
+        }  # fmt: skip
+    return values
+
+
+def _format_buckets(found: usage.Buckets) -> list[tuple[int, float]]:
+    rounded = ((index, round(weight, _DIGITS)) for index, weight in sorted(found.items()))
+    return [(index, weight) for index, weight in rounded if weight > 0.0]
+
+
+def _read_class(path: str, found: _ClassUsage) -> usage.ClassUsage:
+    return usage.ClassUsage(
+        pods=found.pods, failed=found.failed, running=found.running, seconds=_read_seconds(path, found.seconds),
+        pod_means=_read_buckets(f"{path}.pod_means", found.pod_means), peaks=_known(found.peaks),
+        template=_read_template(path, found.template),
+    )  # fmt: skip
+
+
+def _read_kept(found: _KeptClass) -> usage.KeptClass:
+    elements.check_printable("classes[...].name", (found.name, *found.images))
+    path = f"classes[{found.name[:60]}]"
+    return usage.KeptClass(
+        name=found.name, at_ns=found.at, first_ns=found.first, last_ns=found.last, pods=found.pods,
+        failed=found.failed, measured_s=found.measured_s, seconds=_read_seconds(path, found.seconds),
+        pod_means=_read_buckets(f"{path}.pod_means", found.pod_means), peaks=_known(found.peaks),
+        nodes=found.nodes, images=found.images, template=_read_template(path, found.template),
+    )  # fmt: skip
+
+
+def _read_seconds(path: str, found: Mapping[str, list[tuple[int, float]]]) -> dict[str, dict[int, float]]:
+    """Return the distributions of the dimensions that this version knows; a later one may report more."""
+    return {dim: _read_buckets(f"{path}.seconds.{dim}", found[dim]) for dim in usage.DIMS if dim in found}
+
+
+def _read_buckets(path: str, found: list[tuple[int, float]]) -> dict[int, float]:
+    buckets = dict(found)
+    if len(buckets) != len(found):
+        raise errors.MessageError(errors.Drop.OUT_OF_RANGE, path, "got a bucket twice, expected each once")
+    return buckets
+
+
+def _known(found: Mapping[str, float]) -> dict[str, float]:
+    return {dim: found[dim] for dim in usage.DIMS if dim in found}
+
+
+def _read_template(path: str, found: _Template | None) -> usage.Template | None:
+    if found is None:
+        return None
+    elements.check_printable(f"{path}.template", (found.image, *found.containers))
+    return usage.Template(image=found.image, containers=tuple(found.containers), requests=_known(found.requests))
