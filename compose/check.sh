@@ -82,4 +82,17 @@ done < <(
 )
 [ "$wrong" -eq 0 ] || exit "$wrong"
 echo "ready: Docker $engine, Compose $plugin, $((memory >> 20)) MiB"
-[ "$#" -eq 0 ] || exec docker compose "$@"
+[ "$#" -gt 0 ] || exit 0
+case "$(printf " %s " "$@")" in
+  *" up "*" -d "* | *" up "*" --detach "* | *" up "*" --wait "*) ;;
+  *) exec docker compose "$@" ;;
+esac
+docker compose "$@" || exit
+of=""
+[ "${#before[@]}" -eq 0 ] || of="$(printf ' %s' "${before[@]}")"
+cat <<NEXT
+next:
+  docker compose run --rm submit pi --pods 200
+  docker compose run --rm carico top
+  docker compose$of down --volumes
+NEXT

@@ -2,7 +2,7 @@
 
 - `main`: the entry point; `application`: the list of commands, in the sections of the help
 - `shell/`: exit codes and Ctrl-C, the environment, flags that commands share
-- `clusters/`: up, down, status, logs, env, web, targets, decode, bus-config; `which` finds the cluster for all commands
+- `clusters/`: up, down, list, status, logs, env, web, targets, decode, bus-config; `which` finds a command's cluster
 - `live/`: reads a cluster's signals into an immutable picture, for every command that shows them
 - `top/`: the screen of `carico top`, and the columns and lines that other views share
 - `jobs/`: submit, demo and compare

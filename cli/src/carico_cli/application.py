@@ -3,12 +3,13 @@
 import asyncio
 import errno
 import importlib
+import importlib.util
 import os
 import sys
 
 import click
 
-from carico_cli.shell import exits, settings
+from carico_cli.shell import exits
 from carico_core.domain import errors
 from carico_core.runtime.observe import logs as log_setup
 
@@ -19,6 +20,7 @@ _SECTIONS = {
         "demo": ("jobs.demo:command", "Start a cluster, run a job, write a report, clean up."),
         "up": ("clusters.lifecycle:up", "Start a cluster in the background."),
         "down": ("clusters.lifecycle:down", "End a cluster and remove everything it left."),
+        "list": ("clusters.listing:command", "List the clusters of this machine."),
         "env": ("clusters.integrations:env", 'Print exports for a shell: eval "$(carico env)".'),
     },
     "Submit and watch": {
@@ -48,12 +50,16 @@ _SECTIONS = {
 _LISTED = {name: listed for section in _SECTIONS.values() for name, listed in section.items()}
 COMMANDS = {name: where for name, (where, _) in _LISTED.items()}
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# Packages that a container image may leave out, and with them the commands that need them.
-LEFT_OUT = ("carico_twin", "matplotlib")
+# Commands that need a package which a container image may leave out.
+NEEDS = {"evaluate": "carico_twin"}
+# Words that people bring from other tools, and what does the same here.
+_ELSEWHERE = {
+    "use": 'a cluster is chosen for each shell: eval "$(carico env --name NAME)"; `carico list` shows the clusters',
+}
 
 
 class Commands(click.Group):
-    """Import a command when it is used: `carico env` does not wait for the imports of `evaluate`."""
+    """Import a command when it is used: the help imports none, `carico env` not those of `evaluate`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names, in the order of the help."""
@@ -63,20 +69,18 @@ class Commands(click.Group):
         """Write the commands by section."""
         width = max(map(len, COMMANDS))
         for section, listed in _SECTIONS.items():
-            rows = [(name.ljust(width), what) for name, (_, what) in listed.items() if self.get_command(ctx, name)]
+            rows = [(name.ljust(width), what) for name, (_, what) in listed.items() if _is_installed(name)]
             with formatter.section(section):
                 formatter.write_dl(rows)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command of that name, or None."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in COMMANDS or not _is_installed(cmd_name):
             return None
         module, attribute = COMMANDS[cmd_name].split(":")
         try:
             command: click.Command = getattr(importlib.import_module(f"carico_cli.{module}"), attribute)
         except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] in LEFT_OUT:
-                return None
             raise errors.EnvironmentUnfit(
                 f"the Python package {error.name!r} is not installed, as after an update of CARICO: run `make install`"
             ) from error
@@ -90,7 +94,14 @@ class Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as error:
+            if error.command_name in _ELSEWHERE:
+                raise click.UsageError(f"{error.command_name!r}: {_ELSEWHERE[error.command_name]}") from None
             raise click.exceptions.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from None
+
+
+def _is_installed(name: str) -> bool:
+    """Return whether the package that a command needs is installed; importing it would make the help slow."""
+    return name not in NEEDS or importlib.util.find_spec(NEEDS[name]) is not None
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -98,6 +109,9 @@ class Commands(click.Group):
 @click.pass_context
 def cli(context: click.Context) -> None:
     """CARICO on this machine: a cluster that schedules by learned capacity, with Pods that really run."""
+    # Imported here: the help needs neither, and they take longer than all the rest.
+    from carico_cli.shell import settings
+
     # The command's own modules are imported by now.
     exits.restore_interrupts()
     context.obj = settings.read(is_terminal=sys.stdout.isatty())

@@ -63,6 +63,10 @@ def test_all_is_well(tmp_path: pathlib.Path) -> None:
 def test_with_words_it_goes_on_where_all_is_well(tmp_path: pathlib.Path) -> None:
     code, out, _ = check(tmp_path, {}, "up", "-d", "--wait")
     assert (code, out.splitlines()[1]) == (0, "docker compose up -d --wait")
+    assert out.splitlines()[2:] == [
+        "next:", "  docker compose run --rm submit pi --pods 200", "  docker compose run --rm carico top",
+        "  docker compose down --volumes",
+    ]  # fmt: skip
     code, out, _ = check(tmp_path, {"memory": str(1 << 30)}, "up", "-d", "--wait")
     assert (code, out) == (2, "")
 
@@ -110,3 +114,4 @@ def test_ports_of_a_profile_count_where_it_is_asked_for(tmp_path: pathlib.Path) 
         assert (code, "CARICO_COMPOSE_WEB_PORT" in err) == (2, True)
     code, out, _ = check(tmp_path, {}, "--profile", "web", "up", "-d", page_port=port)
     assert (code, out.splitlines()[1]) == (0, "docker compose --profile web up -d")
+    assert out.endswith("  docker compose --profile web down --volumes\n")

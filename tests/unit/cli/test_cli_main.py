@@ -152,6 +152,25 @@ def test_the_list_of_commands_says_all_of_each_in_a_line(
     assert not any(line.endswith("...") for line in lines)
 
 
+def test_the_help_imports_nothing_that_only_a_command_needs() -> None:
+    # In a process of its own: here everything is imported already.
+    code = (
+        "import sys; sys.argv[1:] = ['--help']\n"
+        "from carico_cli import main\n"
+        "try: main.main()\n"
+        "finally: print(*sorted({'numpy', 'aiohttp', 'nats', 'textual', 'yaml'} & set(sys.modules)), file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0 and "Run a cluster:" in ended.stdout
+    assert ended.stderr == "\n"
+
+
+def test_a_question_to_the_bus_alone_does_not_import_the_client_of_the_api() -> None:
+    code = "import sys, carico_cli.explain.command; print('aiohttp' in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout == "False\n"
+
+
 def test_without_a_word_the_command_explains_itself(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from carico_cli.clusters import integrations, starting, which
+from carico_cli.output import formats
 from carico_cli.shell import exits, options, settings
 from carico_local.cluster import client, state
 from carico_local.cluster import plan as plans
@@ -41,9 +42,9 @@ async def _up(context: settings.Context, wanted: plans.Options, binaries: Mappin
         if failed and launched.paths.logs.exists():
             click.echo(f"the services' logs are kept in {launched.paths.logs}", err=True)
         raise
-    others = [each for each in which.cluster_names(context.home, which.Need.RUNNING) if each != name]
-    of = f" --name {name}" if others else ""
-    click.echo(f'next: eval "$(carico env{of})", carico submit pi --pods 50{of}, carico status{of}, carico down{of}')
+    of = which.naming(context, name)
+    commands = (f'eval "$(carico env{of})"', f"carico submit pi --pods 50{of}", f"carico top{of}", f"carico down{of}")
+    click.echo(formats.next_steps(commands))
 
 
 async def _give_up(launched: client.Launched, *, keep_logs: bool) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 from typing import Any, Protocol
 
 import click
@@ -45,8 +46,7 @@ def command(context: settings.Context, name: str | None, output: formats.Output)
         # The supervisor cannot write its state either, so it does not report this.
         view["notes"].append(full)
     if running and found.phase is state.Phase.READY:
-        asyncio.run(_ask(view, found))
-        view |= asyncio.run(_live(context, paths, found, view["services"]))
+        asyncio.run(_ask(context, paths, found, view))
     if output is formats.Output.JSON:
         click.echo(formats.json_text(view))
     else:
@@ -77,7 +77,17 @@ def _services(found: state.ClusterState, *, running: bool) -> dict[str, Any]:
     }
 
 
-async def _ask(view: dict[str, Any], found: state.ClusterState) -> None:
+async def _ask(
+    context: settings.Context, paths: state.Paths, found: state.ClusterState, view: dict[str, Any]
+) -> None:  # fmt: skip
+    """Add what services, bus and API answer now."""
+    _, live = await asyncio.gather(_ask_services(view, found), _live(context, paths, found))
+    _mark(view["services"], live.unready, bus_trouble=live.bus_trouble)
+    if live.bus_trouble is None:
+        view |= {"nodes": _nodes(live.seen, found), "jobs": _jobs(live.seen)}
+
+
+async def _ask_services(view: dict[str, Any], found: state.ClusterState) -> None:
     """Ask each service whether it is ready now: the supervisor may still list a frozen one as ready."""
     # NATS has no health page; `_live` finds out whether it answers.
     ports = {each.name: each.http_port for each in found.services if each.http_port and each.name != topology.NATS}
@@ -98,25 +108,25 @@ def _unready_lines(view: dict[str, Any]) -> list[str]:
     ]
 
 
-async def _live(
-    context: settings.Context, paths: state.Paths, found: state.ClusterState, services: list[dict[str, Any]]
-) -> dict[str, Any]:  # fmt: skip
-    """Return nodes and jobs as they are now; mark services that do not answer."""
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Live:
+    """What bus and API answer. `unready`: nodes whose kubelet has stopped reporting."""
+
+    seen: pictures.Picture
+    unready: set[str]
+    bus_trouble: str | None
+
+
+async def _live(context: settings.Context, paths: state.Paths, found: state.ClusterState) -> _Live:
+    """Return nodes and jobs as they are now."""
     address = connection.local_address(paths, found)
     async with connection.api_of(
         address, clocks.SystemClock(), context.environ, name="carico-status"
-    ) as api, connection.reading(address, context.environ, name="carico-status") as read:  # fmt: skip
+    ) as api, connection.reading(
+        address, context.environ, name="carico-status", firsts=(reader.KEPT, reader.SCHEDULER, reader.PODS)
+    ) as read:  # fmt: skip
         unready, _ = await asyncio.gather(_unready_nodes(api, found), _wait_for_answers(read))
-        seen = read.picture()
-        trouble = read.bus_trouble
-    _mark(services, unready)
-    if trouble is not None:
-        # Its process exists and does not answer: it is frozen, or lacks CPU.
-        for row in services:
-            if row["name"] == topology.NATS and row["ready"]:
-                row["ready"], row["why_not"] = False, "it does not answer"
-        return {}
-    return {"nodes": _nodes(seen, found), "jobs": _jobs(seen)}
+        return _Live(seen=read.picture(), unready=unready, bus_trouble=read.bus_trouble)
 
 
 async def _wait_for_answers(read: reader.Reader) -> None:
@@ -142,11 +152,14 @@ async def _unready_nodes(api: _Api, found: state.ClusterState) -> set[str]:
     return set()
 
 
-def _mark(services: list[dict[str, Any]], unready: set[str]) -> None:
-    """Mark frozen nodes by their Node objects: a node process has no health page."""
+def _mark(services: list[dict[str, Any]], unready: set[str], *, bus_trouble: str | None) -> None:
+    """Mark frozen nodes by their Node objects, and NATS by its silence: neither has a health page."""
     for row in services:
         if row["ready"] and row["name"].removeprefix("node/") in unready:
             row["ready"], row["why_not"] = False, "its Node is not ready: it has stopped reporting to the API"
+        elif row["ready"] and row["name"] == topology.NATS and bus_trouble is not None:
+            # Its process exists and does not answer: it is frozen, or lacks CPU.
+            row["ready"], row["why_not"] = False, "it does not answer"
 
 
 def _nodes(seen: pictures.Picture, found: state.ClusterState) -> list[dict[str, Any]]:

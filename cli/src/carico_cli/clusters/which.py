@@ -6,7 +6,10 @@
    `carico doctor` uses it.
 3. The only running cluster of this machine; if none runs and the command does not need it to, the only one there is.
 
-Anything else is refused in one line that names the clusters of this machine.
+Anything else is refused in one line that names the clusters of this machine. `carico list` marks the one that is meant.
+
+There is no `carico use`, which would remember a choice for all shells: what `carico down` ends would then depend on a
+choice made in another shell, days before. A shell's own choice is visible in its environment.
 """
 
 import dataclasses
@@ -21,7 +24,7 @@ import click
 from carico_cli.shell import settings as contexts
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
-from carico_core.runtime.kube import api_client as kube
+from carico_core.runtime.kube import cluster_access as kube
 from carico_core.runtime.process import settings
 from carico_local.cluster import state
 
@@ -156,6 +159,15 @@ def cluster_names(home: pathlib.Path, need: Need) -> list[str]:
     if need in (Need.RUNNING, Need.API):
         return [name for name in state.cluster_names(home) if state.is_running(state.find(home, name))]
     return state.cluster_names(home) if need is Need.STATE else state.logged_names(home)
+
+
+def naming(context: contexts.Context, name: str) -> str:
+    """Return " --name NAME" where a command without it would mean another cluster or none; "" where it means this."""
+    try:
+        is_meant = meant(context, Flags()).name == name
+    except errors.SettingsError:
+        is_meant = False
+    return "" if is_meant else f" --name {name}"
 
 
 def local(home: pathlib.Path, name: str) -> Where:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import pathlib
 import platform
+import shlex
 from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
@@ -11,9 +12,10 @@ from typing import Any
 import click
 import orjson
 
-from carico_cli.clusters import starting
+from carico_cli.clusters import starting, which
 from carico_cli.jobs import demo_page, live_view
 from carico_cli.live import connection
+from carico_cli.output import formats
 from carico_cli.output import report as report_folder
 from carico_cli.shell import exits, options, settings
 from carico_core.domain import errors
@@ -100,11 +102,19 @@ class _Demo:
             files = {"report.json": orjson.dumps(report, option=orjson.OPT_INDENT_2)}
             report_folder.write(self._out, files | {"report.html": demo_page.page(report).encode()})
             click.echo(f"report: {self._out / 'report.json'} and {self._out / 'report.html'}")
+            click.echo(formats.next_steps(self._next_steps(keep=keep)))
             finished = True
             return _exit_code(report)
         finally:
             if not (keep and finished):
                 await exits.finished(self._end(launched), hurry=launched.kill)
+
+    def _next_steps(self, *, keep: bool) -> list[str]:
+        opened = f"xdg-open {shlex.quote(str(self._out / 'report.html'))}"
+        if not keep:
+            return [opened, "carico up"]
+        of = which.naming(self._context, self.wanted.name)
+        return [opened, f"carico explain {self._job.name}-0{of}", f"carico top{of}", f"carico down{of}"]
 
     async def _end(self, launched: client.Launched) -> None:
         await launched.stop()

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from carico_cli.clusters import which
-from carico_cli.jobs import refusals
+from carico_cli.jobs import job_summary, refusals
 from carico_cli.live import connection
+from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_core.domain import amounts, errors
 from carico_core.runtime.process import clock as clocks
@@ -60,7 +61,11 @@ def command(
     def shortage() -> str | None:
         return machine.disk_shortage(state.find(context.home, address.name).root) if address.is_local else None
 
-    return asyncio.run(_submit(address, job, wait=wait, why_gone=why_gone, shortage=shortage, environ=context.environ))
+    code = asyncio.run(_submit(address, job, wait=wait, why_gone=why_gone, shortage=shortage, environ=context.environ))
+    if not wait:
+        of = which.naming(context, address.name) if address.is_local else ""
+        click.echo(formats.next_steps((f"carico top{of}", f"carico status{of}")))
+    return code
 
 
 def _address(context: settings.Context, given: which.Flags) -> which.Address:
@@ -188,7 +193,8 @@ async def _refusal(live: connection.ApiSession, job: jobs.Job, name: str) -> str
 
 
 def _result(job: jobs.Job, pods: Sequence[facts.PodFacts]) -> int:
-    """Print which Pods did not succeed; return the exit code."""
+    """Print what became of the job, and which Pods did not succeed; return the exit code."""
+    click.echo("\n".join(job_summary.lines(job.name, pods)))
     bad = [pod for pod in pods if pod.phase != "Succeeded"]
     for line in unsuccessful(job.name, bad):
         click.echo(line, err=True)

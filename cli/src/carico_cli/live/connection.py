@@ -8,24 +8,28 @@ A command that needs both has one watch: the reader passes its events on to the 
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from carico_cli.clusters import which
 from carico_cli.live import ports, reader
 from carico_core.domain import errors
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
-from carico_core.runtime.kube import api_client
+from carico_core.runtime.kube import cluster_access
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import roles
 from carico_local import observer
 from carico_local.cluster import state
 
+if TYPE_CHECKING:
+    from carico_core.runtime.kube import api_client
+
 
 class ApiSession:
     """A cluster's API, and what was observed of its Pods."""
 
-    def __init__(self, api: api_client.KubeClient, clock: clocks.Clock) -> None:
+    def __init__(self, api: "api_client.KubeClient", clock: clocks.Clock) -> None:
         self.api = api
         self.clock = clock
         self.observer = observer.Observer(clock=clock)
@@ -33,15 +37,18 @@ class ApiSession:
 
 def local_address(paths: state.Paths, found: state.ClusterState) -> which.Address:
     """Return the address of a cluster of this machine."""
-    bus, wanted = buses.BusSettings(url=found.nats_url), api_client.KubeSettings(kubeconfig=str(paths.kubeconfig))
+    bus, wanted = buses.BusSettings(url=found.nats_url), cluster_access.KubeSettings(kubeconfig=str(paths.kubeconfig))
     return which.Address(name=paths.name, bus=bus, kube=wanted, is_local=True)
 
 
 @contextlib.asynccontextmanager
 async def api_of(
     at: which.Address, clock: clocks.Clock, environ: Mapping[str, str] | None, *, name: str
-) -> AsyncIterator[api_client.KubeClient]:  # fmt: skip
+) -> AsyncIterator["api_client.KubeClient"]:  # fmt: skip
     """Connect to the cluster's API until the block is left. Raises `KubeconfigError`."""
+    # Imported here: its HTTP client takes a fifth of the time of a command that asks only the bus.
+    from carico_core.runtime.kube import api_client
+
     api = await api_client.connect(at.kube, clock=clock, user_agent=name, environ=environ)
     try:
         yield api
@@ -59,13 +66,15 @@ async def connect_to(at: which.Address, environ: Mapping[str, str] | None = None
 
 @contextlib.asynccontextmanager
 async def reading(
-    at: which.Address, environ: Mapping[str, str], *, name: str, record: ports.Record | None = None
+    at: which.Address, environ: Mapping[str, str], *, name: str, record: ports.Record | None = None,
+    firsts: Iterable[str] = reader.FIRSTS,
 ) -> AsyncIterator[reader.Reader]:  # fmt: skip
-    """Read the cluster's signals until the block is left."""
+    """Read the cluster's signals until the block is left; `complete` is set once each of `firsts` is known."""
     clock = clocks.SystemClock()
     found = reader.Reader(
-        lambda: at, connector(clock, environ, name=name), clock=clock, lease_s=at.bus.lease_s, record=record
-    )
+        lambda: at, connector(clock, environ, name=name), clock=clock, lease_s=at.bus.lease_s, record=record,
+        firsts=firsts,
+    )  # fmt: skip
     task = asyncio.ensure_future(found.run())
     try:
         yield found

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import orjson
@@ -32,7 +32,7 @@ BACKLOG = f"$JS.API.STREAM.INFO.{streams.SUBSPACES}"
 
 
 # What a first picture waits for.
-_FIRSTS = ("kept", "scheduler", "services", "pods")
+KEPT, SCHEDULER, SERVICES, PODS = FIRSTS = ("kept", "scheduler", "services", "pods")
 
 
 class _Left(errors.CaricoError):
@@ -44,9 +44,9 @@ class Reader:
 
     def __init__(
         self, where: which.Where, connect: ports.Connect, *, clock: clocks.Clock, lease_s: float,
-        record: ports.Record | None = None,
+        record: ports.Record | None = None, firsts: Iterable[str] = FIRSTS,
     ) -> None:  # fmt: skip
-        """`record`: receives the same capacities, decisions and Pods."""
+        """`record`: receives the same capacities, decisions and Pods. `firsts`: what `complete` waits for."""
         self._record = record
         self._where = where
         self._connect = connect
@@ -59,9 +59,9 @@ class Reader:
         self._api_trouble: str | None = None
         self._scheduler_trouble: str | None = None
         self._away_since_s: float | None = None
-        # Set once each source has answered or failed to: the first picture is then complete.
+        # Set once each of `firsts` has answered or failed to: the first picture is then complete.
         self.complete = asyncio.Event()
-        self._awaited = set(_FIRSTS)
+        self._awaited = set(firsts)
 
     def picture(self) -> pictures.Picture:
         """Return the cluster as it is known now."""
@@ -145,7 +145,7 @@ class Reader:
             self._listen(bus), self._ask_scheduler(bus), self._ask_services(bus), self._stay(bus, address),
         ]  # fmt: skip
         if isinstance(api, str):
-            self._settle("pods")
+            self._settle(PODS)
         else:
             works.append(self._follow_pods(api))
         tasks = [asyncio.ensure_future(work) for work in works]
@@ -167,7 +167,7 @@ class Reader:
         await self._until_done(lambda: bus.subscribe(subjects.MODEL, self._signals.on_model))
         while True:
             await self._until_done(lambda: self._take_kept(bus))
-            self._settle("kept")
+            self._settle(KEPT)
             await came_back.wait()
             came_back.clear()
 
@@ -200,7 +200,7 @@ class Reader:
             except (errors.BusError, errors.MessageError):
                 self._signals.scheduler_silent()
                 self._scheduler_trouble = "none answers: no Pod is placed, and `reserved` is not known"
-            self._settle("scheduler")
+            self._settle(SCHEDULER)
             await asyncio.sleep(max(RESERVED_EVERY_S, RESERVED_EVERY_S_PER_NODE * len(self._signals.node_names)))
 
     async def _ask_services(self, bus: ports.Bus) -> None:
@@ -217,7 +217,7 @@ class Reader:
                 # The role reader may not ask: each try would be another refusal in the server's log.
                 asks_backlog = backlog is not None
             self._signals.on_services(found, backlog=backlog)
-            self._settle("services")
+            self._settle(SERVICES)
             await asyncio.sleep(SERVICES_EVERY_S)
 
     async def _follow_pods(self, api: ports.Api) -> None:
@@ -229,10 +229,10 @@ class Reader:
                     self._jobs.on_event(event)
                     if self._record is not None:
                         self._record.on_pods(event)
-                    self._settle("pods")
+                    self._settle(PODS)
             except errors.CaricoError as error:
                 self._jobs.trouble = f"{error}; jobs are not shown"
-                self._settle("pods")
+                self._settle(PODS)
             await asyncio.sleep(CONNECT_S)
 
     async def _stay(self, bus: ports.Bus, address: which.Address) -> None:
@@ -265,7 +265,7 @@ class Reader:
                 return
             except errors.BusUnavailable:
                 # No streams yet, or the bus is away: messages from now on arrive all the same.
-                self._settle("kept")
+                self._settle(KEPT)
                 await asyncio.sleep(AGAIN_S)
 
 

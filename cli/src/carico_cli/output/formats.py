@@ -101,6 +101,17 @@ def lines(
     return aligned(head, ([show(row[column]) for column in columns] for row in rows), left=None)
 
 
+def next_steps(commands: Iterable[str]) -> str:
+    """Return commands to run next, one a line, so that each can be copied.
+
+    >>> print(next_steps(["carico status", "carico down"]))
+    next:
+      carico status
+      carico down
+    """
+    return "\n".join(["next:", *(f"  {command}" for command in commands)])
+
+
 def shortened(text: str, width: int) -> str:
     """Return the text, without its middle where it is longer than `width`: names differ at their ends.
 

@@ -86,7 +86,7 @@ async def test_a_frozen_node_is_not_ready_although_its_process_is_there(monkeypa
     found = dataclasses.replace(FOUND, services=tuple(map(service, ("node/node-1", "node/node-2", "agent/node-2"))))
     view = status._services(found, running=True)
     assert status._text(view, now_ns=1).startswith("cluster x: ready\n")
-    status._mark(view["services"], await status._unready_nodes(Api(), found))
+    status._mark(view["services"], await status._unready_nodes(Api(), found), bus_trouble=None)
     said = status._text(view, now_ns=1)
     assert said.startswith("cluster x: up, but not everything is ready\n")
     assert [row["ready"] for row in view["services"]] == [True, False, True]

@@ -5,7 +5,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
@@ -16,7 +15,7 @@ import orjson
 from carico_core.domain import errors
 from carico_core.runtime.kube import api_errors, cluster_access, http_client, list_watch, paged_lists
 from carico_core.runtime.process import clock as clocks
-from carico_core.runtime.process import settings, tasks
+from carico_core.runtime.process import tasks
 
 REQUEST_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 5.0
@@ -34,30 +33,7 @@ MirrorEvent = list_watch.MirrorEvent
 Listed = list_watch.Listed
 Changed = list_watch.Changed
 Away = list_watch.Away
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class KubeSettings:
-    """How the Kubernetes API is used."""
-
-    kubeconfig: str = settings.setting(
-        "", help="path of a kubeconfig; empty: this Pod's service account, else ~/.kube/config"
-    )
-    context: str = settings.setting("", help="context of the kubeconfig; empty: its current one")
-    in_flight: int = settings.setting(
-        64,
-        help="maximum number of concurrent requests, not counting watches",
-        why="the API server's own priority levels give one client fewer seats than that",
-        minimum=1,
-        maximum=1024,
-    )
-    rate_per_s: float = settings.setting(
-        0.0,
-        help="maximum number of requests per second, not counting watches; 0: no limit",
-        unit="1/s",
-        why="the API server itself limits clients fairly; for APIs that do not",
-        minimum=0.0,
-    )
+KubeSettings = cluster_access.KubeSettings
 
 
 async def connect(

@@ -22,9 +22,34 @@ import orjson
 from carico_core.domain import errors
 from carico_core.runtime.kube import credentials as kube_credentials
 from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings
 
 # https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/
 SERVICE_ACCOUNT = pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class KubeSettings:
+    """How the Kubernetes API is used."""
+
+    kubeconfig: str = settings.setting(
+        "", help="path of a kubeconfig; empty: this Pod's service account, else ~/.kube/config"
+    )
+    context: str = settings.setting("", help="context of the kubeconfig; empty: its current one")
+    in_flight: int = settings.setting(
+        64,
+        help="maximum number of concurrent requests, not counting watches",
+        why="the API server's own priority levels give one client fewer seats than that",
+        minimum=1,
+        maximum=1024,
+    )
+    rate_per_s: float = settings.setting(
+        0.0,
+        help="maximum number of requests per second, not counting watches; 0: no limit",
+        unit="1/s",
+        why="the API server itself limits clients fairly; for APIs that do not",
+        minimum=0.0,
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,85 @@
+"""`carico list`: the clusters of this machine, which one a command means, and how to choose another."""
+
+import contextlib
+import pathlib
+
+import orjson
+import pytest
+
+from carico_cli.clusters import listing, which
+from carico_cli.shell import settings
+from carico_local.cluster import machine, plan, processes, state
+from tests.tools import carico_cli
+
+MACHINE = machine.Machine(
+    cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
+)
+
+
+def written(home: pathlib.Path, name: str, phase: state.Phase = state.Phase.STARTING) -> state.Paths:
+    paths = state.Paths(home / name)
+    paths.root.mkdir(parents=True)
+    paths.plan.write_text("{}")
+    found = state.ClusterState(
+        plan=plan.make_plan(plan.Options(name=name, nodes=3), MACHINE), phase=phase,
+        supervisor=processes.ProcessId(pid=1, start_ticks=1), started_ns=1_700_000_000 * 10**9, nats_url="nats://x:1",
+        api_url="http://127.0.0.1:2", services=(), crashes=(), notes=(), failure=None,
+    )  # fmt: skip
+    state.write(paths, found)
+    return paths
+
+
+@pytest.fixture
+def home(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    """Three clusters: shop-2, shop-10 and one that was left behind."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for variable in (which.CLUSTER, which.NATS_URL, which.KUBECONFIG):
+        monkeypatch.delenv(variable, raising=False)
+    for name in ("shop-10", "shop-2", "old"):
+        written(tmp_path / "carico", name)
+    return tmp_path / "carico"
+
+
+def test_the_list_shows_each_cluster_and_how_to_choose_one(
+    home: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.ExitStack() as running:
+        for name in ("shop-10", "shop-2"):
+            running.enter_context(state.acquire(state.Paths(home / name)))
+        assert carico_cli.run(monkeypatch, "list", "-o", "json") == 0
+        rows = orjson.loads(capsys.readouterr().out)
+        assert carico_cli.run(monkeypatch, "list") == 0
+        shown = capsys.readouterr().out
+        monkeypatch.setenv(which.CLUSTER, "shop-10")
+        assert carico_cli.run(monkeypatch, "list") == 0
+        chosen = capsys.readouterr().out
+    assert [(row["name"], row["state"], row["meant"]) for row in rows] == [
+        ("old", "left behind", False), ("shop-2", "starting", False), ("shop-10", "starting", False),
+    ]  # fmt: skip
+    assert rows[1]["kind"] == "process, embedded API" and rows[1]["nodes"] == 3 and rows[1]["pods"] is None
+    assert rows[1]["folder"] == str(home / "shop-2")
+    assert 'choose one for this shell: eval "$(carico env --name shop-2)"' in shown and "*" not in shown
+    assert "`carico down --name old` removes it" in shown
+    assert "* shop-10" in chosen and "choose one" not in chosen
+
+
+def test_the_only_cluster_that_runs_is_marked(home: pathlib.Path) -> None:
+    context = settings.Context(home=home, environ={}, plain=True)
+    with state.acquire(state.Paths(home / "shop-2")):
+        assert listing._meant(context) == "shop-2"
+        assert which.naming(context, "shop-2") == ""
+        # With a second one, a command without --name would be refused.
+        with state.acquire(state.Paths(home / "shop-10")):
+            assert listing._meant(context) is None
+            assert which.naming(context, "shop-2") == " --name shop-2"
+
+
+def test_a_machine_without_a_cluster_says_what_starts_one() -> None:
+    assert listing.text([], now_s=0.0) == "no cluster on this machine: `carico up` starts one"
+
+
+def test_use_is_refused_with_what_chooses_a_cluster(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert carico_cli.run(monkeypatch, "use", "shop") == 2
+    assert 'a cluster is chosen for each shell: eval "$(carico env --name NAME)"' in capsys.readouterr().err
