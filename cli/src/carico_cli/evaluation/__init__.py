@@ -2,4 +2,5 @@
 
 - `command`: runs simulated clusters; `text`: prints the results
 - `page`: the report as HTML; `plots`: its charts; `emulated`: simulated compared with emulated nodes
+- `trace`: predictors of peaks on a recorded trace
 """

@@ -10,7 +10,7 @@ import click
 import orjson
 from rich import console, progress
 
-from carico_cli.evaluation import page
+from carico_cli.evaluation import page, trace
 from carico_cli.evaluation import text as evaluate_text
 from carico_cli.output import formats
 from carico_cli.output import report as report_folder
@@ -50,14 +50,19 @@ _DEFAULT_OUT = pathlib.Path("var") / "evaluate"
     "--out", type=click.Path(path_type=pathlib.Path), default=_DEFAULT_OUT, show_default=True,
     help="Folder of the report.",
 )  # fmt: skip
+@trace.options
 @formats.flag(formats.Output.JSON)
 @click.option("--jobs", type=click.IntRange(1, 256), default=2, show_default=True, help="Processes that run at once.")
 @click.pass_obj
 def command(context: settings.Context, /, **given: Any) -> int:
     """Compare schedulers in simulated clusters, and write one page and one JSON file.
 
-    Without flags this takes about an hour. docs/evaluation.md describes what is compared, and a scenario's file.
+    Without flags this takes about an hour. docs/evaluation.md describes what is compared, and a scenario's file. With
+    --trace, no cluster is simulated: the command scores predictors of a machine's peak on a recorded trace.
     """
+    trace.check(click.get_current_context(), is_trace=given["trace"] is not None)
+    if given["trace"] is not None:
+        return trace.run(given, _bytes(given["trace"], "a CSV file", most=trace.FILE_MAX_BYTES))
     selection = _selection(given)
     tasks = study.tasks(selection)
     if not tasks:
@@ -94,15 +99,15 @@ def _selection(given: dict[str, Any]) -> study.Selection:
     )  # fmt: skip
 
 
-def _bytes(path: pathlib.Path, expected: str) -> bytes:
+def _bytes(path: pathlib.Path, expected: str, *, most: int = _FILE_MAX_BYTES) -> bytes:
     try:
         with path.open("rb") as file:
             # Read with a limit: a device has no end.
-            content = file.read(_FILE_MAX_BYTES + 1)
+            content = file.read(most + 1)
     except OSError as error:
         raise errors.SettingsError(f"{path}: cannot be read ({error.strerror}), expected {expected}") from error
-    if len(content) > _FILE_MAX_BYTES:
-        raise errors.SettingsError(f"{path}: got more than {_FILE_MAX_BYTES >> 20} MiB, expected {expected}")
+    if len(content) > most:
+        raise errors.SettingsError(f"{path}: got more than {most >> 20} MiB, expected {expected}")
     return content
 
 

@@ -5,4 +5,5 @@
 - `fpca`, `spikes`: PRONTO's model and Reject-Job, for comparison.
 - `distribution`: usage in buckets. `recommendation`: requests and limits from it.
 - `estimators`: the cost of a Pod, and how many more Pods a node takes.
+- `overcommit`: the peak of a machine's usage in the near future.
 """
