@@ -6,4 +6,5 @@
 - `distribution`: usage in buckets. `recommendation`: requests and limits from it.
 - `estimators`: the cost of a Pod, and how many more Pods a node takes.
 - `overcommit`: the peak of a machine's usage in the near future.
+- `rescheduling`: which running containers to move, and in which order.
 """

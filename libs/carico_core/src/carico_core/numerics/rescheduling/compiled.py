@@ -1,0 +1,32 @@
+"""Compilation by numba where it is installed; otherwise the same functions run in Python, some hundred times slower."""
+
+import importlib.util
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+IS_COMPILED = importlib.util.find_spec("numba") is not None
+
+
+def compiled(function: F) -> F:
+    """Compile `function` at its first call, and keep the machine code on disk (next to the module, or in ~/.cache).
+
+    numba notices a change of the function's own file only: functions that call each other belong into one module.
+    """
+    if not IS_COMPILED:
+        return function
+    import numba
+
+    try:
+        result: F = numba.njit(cache=True)(function)
+    except RuntimeError:
+        # No directory is writable, as in a container with a read-only root: compiled again by each process.
+        result = numba.njit(function)
+    return result
+
+
+def was_compiled(function: Callable[..., Any]) -> bool:
+    """Return whether this process has compiled the function, rather than loaded it from disk."""
+    stats = getattr(function, "stats", None)
+    return stats is not None and not stats.cache_hits
