@@ -62,6 +62,29 @@ async def test_a_status_is_merged_and_guarded_by_uid(site: kube_site.Site) -> No
         )
 
 
+async def test_a_status_can_assume_that_the_pod_is_not_bound(site: kube_site.Site) -> None:
+    pod = await site.create("a")
+
+    async def refuse(reason: str) -> None:
+        condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "full"}
+        await api_actions.patch_pod_status(
+            site.client, namespace=site.namespace, name="a", uid=pod["metadata"]["uid"],
+            status={"conditions": [condition]}, resource_version=pod["metadata"]["resourceVersion"],
+        )  # fmt: skip
+
+    async def scheduled() -> tuple[str, str]:
+        conditions = (await site.client.request("GET", f"{site.pods}/a"))["status"]["conditions"]
+        (found,) = (each for each in conditions if each["type"] == "PodScheduled")
+        return found["status"], found.get("reason", "")
+
+    await refuse("Unschedulable")
+    assert await scheduled() == ("False", "Unschedulable")
+    await site.bind(pod)
+    with pytest.raises(errors.Conflict):
+        await refuse("Unschedulable")
+    assert (await scheduled())[0] == "True"
+
+
 async def test_a_node_is_patched(site: kube_site.Site) -> None:
     name = f"node-{site.namespace}"
     await site.client.request("POST", "/api/v1/nodes", body={"metadata": {"name": name}})

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
@@ -309,5 +310,26 @@ def test_however_long_a_turn_takes_all_is_decoded_in_time() -> None:
         await asyncio.sleep(engine.DECODED_WITHIN_S)
         one.step()
         assert not len(one.intake)
+
+    objects.run_fast(main())
+
+
+def test_a_pod_that_waits_for_room_is_unschedulable_until_it_is_bound() -> None:
+    async def main() -> None:
+        made = world.World(room=1.0)
+        made.pod_s = (20.0, 30.0)
+        await made.start(nodes=1)
+        for index in range(3):
+            made.create_pod(f"pod-{index}")
+        await asyncio.sleep(10.0)
+        reasons = sorted(str(scheduled(pod).get("reason")) for pod in made.pods())
+        assert reasons == ["None", "Unschedulable", "Unschedulable"]
+        await made.until_ended()
+        assert {scheduled(pod)["status"] for pod in made.pods()} == {"True"}
+        await made.stop()
+
+    def scheduled(pod: dict[str, Any]) -> dict[str, Any]:
+        (found,) = (each for each in pod["status"]["conditions"] if each["type"] == "PodScheduled")
+        return dict(found)
 
     objects.run_fast(main())

@@ -106,7 +106,12 @@ class World:
 
     def start_engine(self, one: engine.Engine) -> list[asyncio.Task[None]]:
         """Runs the parts of an engine."""
-        works = [one.decide_forever(), one.report_forever(), *one.informers.works().values()]
+        works = [
+            one.decide_forever(),
+            one.report_forever(),
+            one.conditions.write_forever(),
+            *one.informers.works().values(),
+        ]
         tasks = [asyncio.create_task(work) for work in works]
         self._tasks += tasks
         return tasks
@@ -191,7 +196,7 @@ class World:
 
     def _set_phase(self, pod: dict[str, Any], phase: str) -> None:
         key = (pod["metadata"]["namespace"], pod["metadata"]["name"])
-        self.kube.objects.update("pods", key, pod | {"status": {"phase": phase}}, "test")
+        self.kube.objects.update("pods", key, pod | {"status": pod["status"] | {"phase": phase}}, "test")
 
 
 def check_nothing_left(made: World) -> None:

@@ -68,6 +68,7 @@ SERVICES = {
         Right(verb="watch", resource="nodes"),
         Right(verb="list", resource="namespaces"),
         Right(verb="create", resource="pods", subresource="binding"),
+        Right(verb="patch", resource="pods", subresource="status"),
         Right(verb="create", resource="events", group="events.k8s.io"),
         Right(verb="create", resource="leases", group="coordination.k8s.io", namespaced=True),
     ),

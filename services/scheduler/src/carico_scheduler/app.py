@@ -99,6 +99,7 @@ class Scheduler:
             policy=settings.rules(), kube=api, clock=clock, rng=random.Random(seed), log=self._log,
             events=self._events, metrics=counted, binds_in_flight=settings.binds_in_flight,
             bind_timeout_s=settings.bind_timeout_s, event_after_s=settings.event_after_s,
+            conditions_per_s=settings.conditions_per_s,
             term=lambda: self.leadership.term() if settings.own_pods else None,
             traces=None if tracer is None else traces.PodTraces(tracer, clock=clock),
         )  # fmt: skip
@@ -134,6 +135,7 @@ class Scheduler:
             "reports": self.engine.report_forever(),
             "records": self._log.publish_forever(bus),
             "events": self._events.write_forever(),
+            "conditions": self.engine.conditions.write_forever(),
             "bus": bus.wait_closed(),
         }
         works |= self.leadership.works()

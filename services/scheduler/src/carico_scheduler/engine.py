@@ -15,6 +15,7 @@ from typing import Protocol
 from carico_core.runtime.kube import api_actions, paged_lists
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import tasks
 from carico_scheduler import state
 from carico_scheduler.bind import binder as binders
 from carico_scheduler.bind import outcomes, volume_binding
@@ -22,7 +23,7 @@ from carico_scheduler.decide import cycle as cycles
 from carico_scheduler.intake import advertisements, informers
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
-from carico_scheduler.report import decisions, events, explain, instruments, notices, reporter
+from carico_scheduler.report import conditions, decisions, events, explain, instruments, notices, reporter
 from carico_scheduler.report import traces as pod_traces
 from carico_scheduler.rules import policy as policies
 
@@ -55,6 +56,7 @@ class EngineParts:
     binds_in_flight: int
     bind_timeout_s: float
     event_after_s: float
+    conditions_per_s: float = 50.0
     # Returns the term in which this scheduler leads, None while it does not. Asked before each cycle and each report of
     # waiting Pods, and at the last moment before each bind, which is sent only in the term of its decision.
     term: Callable[[], int | None] = lambda: 0
@@ -83,7 +85,14 @@ class Engine:
             timeout_s=parts.bind_timeout_s, term=self.term,
         )  # fmt: skip
         self._cycle = cycles.Cycle(parts.policy)
-        self._reporter = reporter.Reporter(cycle=self._cycle, log=parts.log, notices=notifier)
+        self.conditions = conditions.Conditions(
+            parts.kube, clock=parts.clock, pace=tasks.Pace(parts.conditions_per_s, clock=parts.clock),
+            after_s=parts.event_after_s, find=self.state.queue.find, may_write=lambda: self.term() is not None,
+            on_outcome=lambda outcome: parts.metrics.conditions.labels(outcome).inc(),
+        )  # fmt: skip
+        self._reporter = reporter.Reporter(
+            cycle=self._cycle, log=parts.log, notices=notifier, conditions=self.conditions
+        )
         self.state.on_covered = self._on_covered
         self._volumes = volume_binding.VolumeBinding(parts.kube, self.state.fleet)
         self.state.on_volumes = self._volumes.notify

@@ -69,12 +69,17 @@ class SchedulerSettings:
         minimum=0.1, maximum=60,
     )  # fmt: skip
     event_after_s: float = settings.setting(
-        3.0, help="how long a Pod waits before an Event states why", unit="s", minimum=0.0, maximum=3600,
+        3.0, help="how long a Pod waits before an Event and a condition state why", unit="s", minimum=0.0,
+        maximum=3600,
         why="short waits for room are normal; an Event for each would only load the API",
     )  # fmt: skip
     events_per_s: float = settings.setting(
         20.0, help="maximum Events written", unit="1/s", minimum=0.1, maximum=10000, why="Events must not delay binds"
     )
+    conditions_per_s: float = settings.setting(
+        50.0, help="maximum conditions (PodScheduled=False) written", unit="1/s", minimum=0.1, maximum=10000,
+        why="conditions must not delay binds; an autoscaler looks every 10 s",
+    )  # fmt: skip
     own_pods: bool = settings.setting(
         True, help="bind the Pods that name this scheduler", why="false for an extender in kube-scheduler's Pod"
     )

@@ -11,7 +11,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_scheduler.decide import cycle
 from carico_scheduler.nodes import fleet
 from carico_scheduler.pods import queue, reservations
-from carico_scheduler.report import decisions, notices, reporter
+from carico_scheduler.report import decisions, notices, reporter, verdicts
 from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
 
@@ -24,6 +24,17 @@ class Sink:
 
     def failed(self, pod: cluster.Pod, text: str) -> None:
         self.told[pod.name] += 1
+
+
+class Conditions:
+    """Keeps the newest verdict on each Pod."""
+
+    def __init__(self) -> None:
+        self.verdicts: dict[str, verdicts.Verdict] = {}
+
+    def note(self, waiting: queue.Waiting, verdict: verdicts.Verdict, text: str, reasons: frozenset[str]) -> bool:
+        self.verdicts[waiting.pod.name] = verdict
+        return False
 
 
 class Desk:
@@ -41,7 +52,8 @@ class Desk:
         self.sink = Sink()
         self.cycle = cycle.Cycle(self.fleet.policy)
         said = notices.Notices(self.sink, after_s=30.0)
-        self.reporter = reporter.Reporter(cycle=self.cycle, log=self.log, notices=said)
+        self.conditions = Conditions()
+        self.reporter = reporter.Reporter(cycle=self.cycle, log=self.log, notices=said, conditions=self.conditions)
         self.queue = queue.Queue(random.Random(0))
         for index in range(pods):
             pod = objects.make_pod(f"p{index}", owner=cluster.Owner(kind="Job", name=f"job-{index % jobs}", uid="u"))

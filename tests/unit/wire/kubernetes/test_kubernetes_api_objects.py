@@ -38,6 +38,17 @@ def pod(**spec: Any) -> dict[str, Any]:
     }
 
 
+def test_why_a_pod_is_not_scheduled_is_read_while_it_has_no_node() -> None:
+    obj = pod(containers=[container("250m", "1Gi")])
+    obj["spec"].pop("nodeName", None)
+    assert api_objects.parse_pod(obj).unscheduled_reason == ""
+    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    obj["status"] = {"phase": "Pending", "conditions": [{"type": "Ready", "status": "False", "reason": "x"}, refused]}
+    assert api_objects.parse_pod(obj).unscheduled_reason == "Unschedulable"
+    obj["spec"]["nodeName"] = "node-1"
+    assert api_objects.parse_pod(obj).unscheduled_reason == ""
+
+
 def test_a_pod() -> None:
     obj = pod(
         schedulerName="carico",

@@ -83,6 +83,8 @@ class Pod(NamedTuple):
     request_others: tuple[tuple[str, float], ...] = ()
     # None: no constraints besides those above.
     constraints: limits.Constraints | None = None
+    # The reason of its condition PodScheduled=False; empty without one.
+    unscheduled_reason: str = ""
 
     @property
     def key(self) -> str:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from carico_core.domain import cluster, decision
+from carico_scheduler.decide import masks
 from carico_scheduler.decide import scores as scoring
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
@@ -45,6 +46,11 @@ class PeerScores:
     def stages(self) -> registry.Stages:
         """The stages by which it is scored."""
         return self._plain.stages
+
+    @property
+    def mask(self) -> masks.NodeMask:
+        """The nodes that pass the filters over Node objects."""
+        return self._plain.mask
 
     @property
     def values(self) -> snapshot.Floats:

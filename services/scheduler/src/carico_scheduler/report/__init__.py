@@ -1,6 +1,7 @@
-"""Report: decisions and waiting Pods, in records, Events, metrics and traces.
+"""Report: decisions and waiting Pods, in records, Events, conditions, metrics and traces.
 
 - `explain`: decisions in words. `decisions`: decision records, remembered and published.
 - `reporter`: why Pods wait, twice a second. `notices`: when an Event about it is due. `events`: writes Events.
+- `conditions`: writes PodScheduled=False. `verdicts`: whether more nodes would help the Pod.
 - `instruments`: Prometheus metrics. `traces`: OpenTelemetry spans of a Pod.
 """

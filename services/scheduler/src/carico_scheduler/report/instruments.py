@@ -41,6 +41,9 @@ class Instruments:
         self.advertisements = registry.counter("advertisements", "Advertisements received")
         self.drops = registry.counter("dropped_messages", "Messages dropped, by reason", ["reason"])
         self.lost_events = registry.counter("lost_events", "Kubernetes Events not written, by reason", ["reason"])
+        self.conditions = registry.counter(
+            "conditions", "Conditions PodScheduled=False of waiting Pods, written or not, by outcome", ["outcome"]
+        )
         self.lost_records = registry.counter("lost_decision_records", "Decision records that were not published")
         self.lost_outcomes = registry.counter("lost_bind_outcomes", "Outcomes of binds that could not be handled")
         self.missed_wakes = registry.counter(

@@ -13,8 +13,8 @@ from carico_scheduler.pods import queue as queues
 # A Pod whose reasons alternate is reported at most this often.
 CHANGE_EVERY_S = 10.0
 EVENT_EVERY_S = 60.0
-# Why the Pod fits nowhere, as a decision record; the same, as an Event; failed binds, as an Event.
-Subject: TypeAlias = Literal["record", "room", "bind"]
+# Why the Pod fits nowhere: as a decision record, an Event, and a condition of the Pod; failed binds, as an Event.
+Subject: TypeAlias = Literal["record", "room", "condition", "bind"]
 _NEVER: tuple[frozenset[str], float] = (frozenset(), -math.inf)
 
 

@@ -74,9 +74,15 @@ async def bind(
     await api.request("POST", path, body=body, timeout_s=timeout_s, permit=permit)
 
 
-async def patch_pod_status(api: Api, *, namespace: str, name: str, uid: str, status: Mapping[str, Any]) -> None:
-    """Merge `status` into the Pod's (conditions by type). Raises `Conflict` if the Pod has another UID."""
-    body = {"metadata": {"uid": uid}, "status": status}
+async def patch_pod_status(
+    api: Api, *, namespace: str, name: str, uid: str, status: Mapping[str, Any], resource_version: str = ""
+) -> None:
+    """Merge `status` into the Pod's (conditions by type).
+
+    Raises `Conflict` if the Pod has another UID, or has changed since `resource_version` (empty: whatever its version).
+    """
+    metadata = {"uid": uid, **({"resourceVersion": resource_version} if resource_version else {})}
+    body = {"metadata": metadata, "status": status}
     try:
         await api.request("PATCH", f"{pod_path(namespace, name)}/status", body=body, content_type=STRATEGIC_PATCH)
     except errors.Invalid as error:

@@ -87,7 +87,7 @@ class Objects:
             raise refusal(409, "AlreadyExists", f'{plural} "{key[1]}" already exists', request)
         # Given values are kept, so that a test can choose its Pods' UIDs; a real API makes its own.
         metadata.setdefault("uid", str(uuid.uuid5(uuid.NAMESPACE_OID, f"{plural}{key}{self.version}")))
-        metadata.setdefault("creationTimestamp", api_objects.format_instant(self._clock.wall_ns())[:19] + "Z")
+        metadata.setdefault("creationTimestamp", api_objects.format_time(self._clock.wall_ns()))
         return self._write(plural, key, None, obj)
 
     def update(self, plural: str, key: Key, obj: Object, request: str) -> Object:

@@ -17,6 +17,8 @@ from carico_core.wire.kubernetes import object_fields as fields
 # https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-mirror
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 DEFAULT_SCHEDULER = "default-scheduler"
+# https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions
+POD_SCHEDULED = "PodScheduled"
 # https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/: note is at most 1 kB.
 NOTE_LIMIT_BYTES = 1024
 # Bounds of each cache of values that Pods share: 4096 templates, whose labels rarely exceed 1000 characters.
@@ -70,7 +72,16 @@ def parse_pod(obj: Object) -> cluster.Pod:
         unsupported=not_evaluated,
         constraints=found,
         scheduling_gates=scheduling_gates,
+        unscheduled_reason="" if node_name else _unscheduled_reason(status),
     )
+
+
+def _unscheduled_reason(status: Object) -> str:
+    """Return the reason of the condition PodScheduled=False; empty without one."""
+    for each in fields.objects(status, "conditions", "status."):
+        if each.get("type") == POD_SCHEDULED and each.get("status") == "False":
+            return sys.intern(fields.optional(each, "reason", "status.conditions[]."))
+    return ""
 
 
 def parse_node(obj: Object) -> cluster.Node:
@@ -146,6 +157,15 @@ def event_body(
         "reportingController": controller,
         "reportingInstance": instance,
     }
+
+
+def format_time(at_ns: int) -> str:
+    """Return RFC 3339 with whole seconds, the format of Time fields.
+
+    >>> format_time(1_999_999_999)
+    '1970-01-01T00:00:01Z'
+    """
+    return f"{format_instant(at_ns)[:19]}Z"
 
 
 def format_instant(at_ns: int) -> str:

@@ -1,0 +1,123 @@
+"""The condition PodScheduled=False of Pods that cannot be placed: what autoscalers and `kubectl wait` read.
+
+           capacity or a rule is the cause          nothing is known of the nodes any more
+    none ---------------------------------> Unschedulable <----------------> SchedulerError
+                                                  |                               |
+                                                  +--- bound: the API sets True --+
+
+A condition is written again only when the set of reasons changes, one at a time, at a limited rate, and never about a
+Pod that is being bound: the patch carries the Pod's resourceVersion, so that the API refuses it after a bind. As in
+kube-scheduler, it is a strategic merge patch of `status.conditions`.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from carico_core.domain import errors
+from carico_core.runtime.kube import api_actions
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import tasks
+from carico_core.wire.kubernetes import api_objects
+from carico_scheduler.pods import queue as queues
+from carico_scheduler.report import notices, verdicts
+
+# https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions, and the reasons of its constants
+# PodReasonUnschedulable, which autoscalers look for, and PodReasonSchedulerError, which they ignore.
+UNSCHEDULABLE = "Unschedulable"
+SCHEDULER_ERROR = "SchedulerError"
+# As for Events: beyond this many, what is due next is due again later.
+WAITING_MAX = 1024
+# A Pod is reported after so long although some node is still being tried or not known: a load that grows in steps is at
+# its size by then, and one node without an agent must not keep a cluster from growing.
+OPEN_FOR_S = 60.0
+# The reasons of a condition that could not be written: the next ones differ, so that it is due again after a while.
+_FAILED = frozenset({"failed"})
+
+
+class _Wish(NamedTuple):
+    """A condition to write."""
+
+    reason: str
+    text: str
+
+
+class Conditions:
+    """Writes the conditions of waiting Pods, the newest text of each."""
+
+    def __init__(
+        self, api: api_actions.Api, *, clock: clocks.Clock, pace: tasks.Pace, after_s: float,
+        find: Callable[[str], queues.Waiting | None], may_write: Callable[[], bool], on_outcome: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        """Write about Pods that have waited for at least `after_s`.
+
+        `find` returns a Pod that still waits, by UID; `may_write` is asked right before each patch; `on_outcome` is
+        called with the outcome of each patch: "written", or the name of the error.
+        """
+        self._api = api
+        self._clock = clock
+        self._pace = pace
+        self._after_s = after_s
+        self._find = find
+        self._may_write = may_write
+        self._on_outcome = on_outcome
+        self._wishes: dict[str, _Wish] = {}
+        self._more = asyncio.Event()
+
+    def note(self, waiting: queues.Waiting, verdict: verdicts.Verdict, text: str, reasons: frozenset[str]) -> bool:
+        """Queue the condition of a Pod if a change of it is due; return True if it was."""
+        now_s = self._clock.monotonic_s()
+        reason = self._reason(waiting, verdict, now_s)
+        if reason is None or len(self._wishes) >= WAITING_MAX:
+            return False
+        if not notices.is_due(waiting, "condition", now_s, reasons=reasons | {reason}, again_s=math.inf):
+            return False
+        self._wishes[waiting.pod.uid] = _Wish(reason, text)
+        self._more.set()
+        return True
+
+    async def write_forever(self) -> None:
+        """Write conditions, the oldest first, until cancelled."""
+        while True:
+            while not self._wishes:
+                self._more.clear()
+                await self._more.wait()
+            await self._pace.wait()
+            uid = next(iter(self._wishes))
+            wish, waiting = self._wishes.pop(uid), self._find(uid)
+            if waiting is not None:
+                await self._write(waiting, wish)
+
+    def _reason(self, waiting: queues.Waiting, verdict: verdicts.Verdict, now_s: float) -> str | None:
+        """Return the reason of the condition that the Pod should have; None: leave it as it is."""
+        if verdict is verdicts.Verdict.UNKNOWN:
+            return SCHEDULER_ERROR if waiting.pod.unscheduled_reason == UNSCHEDULABLE else None
+        after_s = self._after_s
+        if verdict is verdicts.Verdict.OPEN and waiting.pod.unscheduled_reason != UNSCHEDULABLE:
+            after_s = max(after_s, OPEN_FOR_S)
+        return UNSCHEDULABLE if now_s - waiting.since_s >= after_s else None
+
+    async def _write(self, waiting: queues.Waiting, wish: _Wish) -> None:
+        pod = waiting.pod
+        if not self._may_write():
+            self._put_off(waiting)
+            return
+        condition = {"type": api_objects.POD_SCHEDULED, "status": "False", "reason": wish.reason, "message": wish.text}
+        if not pod.unscheduled_reason:
+            # The time of the last change of `status`, not of the reason.
+            condition["lastTransitionTime"] = api_objects.format_time(self._clock.wall_ns())
+        try:
+            await api_actions.patch_pod_status(
+                self._api, namespace=pod.namespace, name=pod.name, uid=pod.uid, resource_version=pod.resource_version,
+                status={"conditions": [condition]},
+            )  # fmt: skip
+        except errors.CaricoError as error:
+            self._put_off(waiting)
+            self._on_outcome(type(error).__name__)
+        else:
+            self._on_outcome("written")
+
+    def _put_off(self, waiting: queues.Waiting) -> None:
+        """Make a condition that was not written due again after a while."""
+        waiting.reported["condition"] = (_FAILED, self._clock.monotonic_s())
