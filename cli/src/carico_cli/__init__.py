@@ -9,6 +9,7 @@
 - `explain/`: explain and capacity: the scheduler's answers as text
 - `doctor/`: checks a cluster
 - `recordings/`: record and replay
+- `rescheduling/`: reschedule: which running containers to move
 - `evaluation/`: evaluate: the results of simulated clusters as text, page and charts
 - `output/`: tables, pages and charts
 - `reference/`: writes the tables of docs/metrics.md, settings.md and security.md from the code

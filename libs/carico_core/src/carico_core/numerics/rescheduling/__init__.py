@@ -1,7 +1,15 @@
-"""Which running containers move: less traffic between servers and less overload, by the paper's algorithms and ours.
+"""Which running containers move: less traffic between servers and less overload.
 
+The paper's model, of traffic between containers and overload of servers:
 - `model`: containers, servers, constraints and both costs. `generator`: random problems of the paper's sizes
 - `kernel`: proposals and their effect on both costs, the inner loop
 - `exact`: every placement of a small problem. `threshold`: from over-used servers to under-used ones
+
+Services of equal containers, with a limit of moves:
+- `affinity`: services, containers, machines and the traffic between services; counts, and the share of local traffic
+- `moves`: proposals and their effect on the gain, the inner loop. `search`: annealing over them
+- `order`: single moves to the placement found, each with room for the old and the new container
+
+For both:
 - `compiled`: numba if it is installed
 """

@@ -1,0 +1,485 @@
+"""Proposals and their effect: the inner loop of the search, compiled if numba is there.
+
+A proposal is one container to another machine, or both ends of a pair to one machine. Where a machine lacks room,
+containers of little traffic are evicted from it in the same proposal, which is accepted or undone as a whole.
+
+The change of the gain is read from two tables over machines and services: `add` if one container more, `drop` if one
+fewer were there. A move of a container changes both in two rows, for the service and its partners. Random numbers come
+in blocks from outside, so that a run is the same with and without compilation.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from carico_core.numerics import arrays
+from carico_core.numerics.rescheduling import affinity
+from carico_core.numerics.rescheduling.compiled import compiled
+
+# Containers that one proposal may evict, and how many are looked at for each; machines looked at for a place.
+EVICTED = 11
+CANDIDATES = 4
+PLACES = 8
+# Random numbers of one proposal at most: kind, pair, end, two containers, machine, and those of the evictions twice.
+DRAWS = 8 + 2 * (EVICTED + 1) * (CANDIDATES + PLACES + 4)
+# Tries to find a home with room for one more of its service.
+HOMES = 4
+# Proposals by kind, cumulated: towards a partner, a pair to one machine, anywhere; the rest goes home.
+TO_PARTNER, PAIRED, ANYWHERE = 0.55, 0.65, 0.85
+# Entries of `Problem.lottery` for each pair; and the power of a pair's traffic that decides how often it is drawn.
+TICKETS = 16
+POWER = 0.5
+
+
+class Fixed(NamedTuple):
+    """The problem as the inner loop reads it.
+
+    begin (S + 1,): where the containers of each service begin. links (S + 1,): where its pairs begin in `partner`,
+    `own` and `other`: with counts x and y on a machine, a pair keeps min(own x, other y) local there. lottery (T,): a
+    pair for each ticket. floor (M + 1,): where the containers of each machine begin in `State.on`.
+    """
+
+    begin: affinity.Ints
+    service: affinity.Ints
+    request: arrays.Array
+    allowed: affinity.Bools
+    home: affinity.Ints
+    before: affinity.Ints
+    links: affinity.Ints
+    partner: affinity.Ints
+    own: arrays.Array
+    other: arrays.Array
+    pairs: affinity.Ints
+    weight: arrays.Array
+    lottery: affinity.Ints
+    floor: affinity.Ints
+
+
+class State(NamedTuple):
+    """A placement; changed by the inner loop.
+
+    where (P,): each container's machine; on: the containers of each machine; slot (P,): each one's place in it; filled
+    (M,): how many there are. counts (M, S). free (M, 2). add, drop (M, S): what the gain would become more by. extra
+    (P, 2): machine and service of which there are more than before, in no order; rank (M, S): the place in it, or -1.
+    gain (1,). tally (3,): containers moved, entries of `extra`, entries of `log`. log (L, 2): container and machine of
+    before, of the proposal that is looked at.
+    """
+
+    where: affinity.Ints
+    on: affinity.Ints
+    slot: affinity.Ints
+    filled: affinity.Ints
+    counts: affinity.Ints
+    free: arrays.Array
+    add: arrays.Array
+    drop: arrays.Array
+    extra: affinity.Ints
+    rank: affinity.Ints
+    gain: arrays.Array
+    tally: affinity.Ints
+    log: affinity.Ints
+
+
+class Terms(NamedTuple):
+    """When a proposal is accepted.
+
+    price: what a moved container costs. least: what the proposal has to bring, negative. most: containers moved, beyond
+    which it must not move more.
+    """
+
+    price: float
+    least: float
+    most: int
+
+
+class Draws(NamedTuple):
+    """Random numbers: uniform in [0, 1), exponential with mean 1, and how many of the first are used (1,)."""
+
+    uniform: arrays.Array
+    exponential: arrays.Array
+    used: affinity.Ints
+
+
+@compiled
+def _uniform(draws: Draws) -> float:
+    number = draws.used[0]
+    draws.used[0] = number + 1
+    return float(draws.uniform[number])
+
+
+@compiled
+def _retable(fixed: Fixed, state: State, machine: int, service: int, step: int) -> None:
+    """Count `step` (1 or -1) containers of a service on a machine, and update the machine's `add` and `drop`."""
+    x0 = state.counts[machine, service]
+    x = x0 + step
+    state.counts[machine, service] = x
+    more, less = 0.0, 0.0
+    for link in range(fixed.links[service], fixed.links[service + 1]):
+        partner = fixed.partner[link]
+        own, other = fixed.own[link], fixed.other[link]
+        here = state.counts[machine, partner] * other
+        now, was = min(x * own, here), min(x0 * own, here)
+        more += min((x + 1) * own, here) - now
+        less += min((x - 1) * own, here) - now
+        up, down = here + other, here - other
+        state.add[machine, partner] += (min(x * own, up) - now) - (min(x0 * own, up) - was)
+        state.drop[machine, partner] += (min(x * own, down) - now) - (min(x0 * own, down) - was)
+    state.add[machine, service] = more
+    state.drop[machine, service] = less
+
+
+@compiled
+def _note_extra(fixed: Fixed, state: State, machine: int, service: int) -> None:
+    """Keep `extra` true for one machine and service."""
+    rank, last = state.rank[machine, service], state.tally[1] - 1
+    is_extra = state.counts[machine, service] > fixed.before[machine, service]
+    if is_extra and rank < 0:
+        state.extra[last + 1, 0], state.extra[last + 1, 1] = machine, service
+        state.rank[machine, service] = last + 1
+        state.tally[1] = last + 2
+    elif not is_extra and rank >= 0:
+        other_machine, other_service = state.extra[last, 0], state.extra[last, 1]
+        state.extra[rank, 0], state.extra[rank, 1] = other_machine, other_service
+        state.rank[other_machine, other_service] = rank
+        state.rank[machine, service] = -1
+        state.tally[1] = last
+
+
+@compiled
+def farther(fixed: Fixed, state: State, service: int, source: int, target: int) -> int:
+    """Return by how many the moved containers would become more: -1, 0 or 1."""
+    leaves = state.counts[source, service] <= fixed.before[source, service]
+    returns = state.counts[target, service] < fixed.before[target, service]
+    return int(leaves) - int(returns)
+
+
+@compiled
+def change(state: State, service: int, source: int, target: int) -> float:
+    """Return what the gain would become more by."""
+    return float(state.add[target, service] + state.drop[source, service])
+
+
+@compiled
+def fits(fixed: Fixed, state: State, service: int, machine: int) -> bool:
+    """Return whether a machine has room for one more of a service."""
+    cpu = state.free[machine, 0] >= fixed.request[service, 0]
+    return bool(cpu and state.free[machine, 1] >= fixed.request[service, 1])
+
+
+@compiled
+def apply(fixed: Fixed, state: State, container: int, target: int) -> None:
+    """Move a container."""
+    service, source = fixed.service[container], state.where[container]
+    state.gain[0] += change(state, service, source, target)
+    state.tally[0] += farther(fixed, state, service, source, target)
+    last = fixed.floor[source] + state.filled[source] - 1
+    hole, moved = state.slot[container], state.on[last]
+    state.on[hole], state.slot[moved] = moved, hole
+    state.filled[source] -= 1
+    hole = fixed.floor[target] + state.filled[target]
+    state.on[hole], state.slot[container] = container, hole
+    state.filled[target] += 1
+    state.where[container] = target
+    for resource in range(2):
+        state.free[source, resource] += fixed.request[service, resource]
+        state.free[target, resource] -= fixed.request[service, resource]
+    _retable(fixed, state, source, service, -1)
+    _retable(fixed, state, target, service, 1)
+    _note_extra(fixed, state, source, service)
+    _note_extra(fixed, state, target, service)
+
+
+@compiled
+def _logged(fixed: Fixed, state: State, container: int, target: int) -> None:
+    entry = state.tally[2]
+    state.log[entry, 0], state.log[entry, 1] = container, state.where[container]
+    state.tally[2] = entry + 1
+    apply(fixed, state, container, target)
+
+
+@compiled
+def _undo(fixed: Fixed, state: State) -> None:
+    while state.tally[2] > 0:
+        entry = state.tally[2] - 1
+        state.tally[2] = entry
+        apply(fixed, state, state.log[entry, 0], state.log[entry, 1])
+
+
+@compiled
+def _home(fixed: Fixed, state: State, draws: Draws, service: int) -> int:
+    """Return a machine that has fewer of a service than before, or -1 if none was found."""
+    begin = fixed.begin[service]
+    size = fixed.begin[service + 1] - begin
+    for _ in range(HOMES):
+        machine = fixed.home[begin + int(_uniform(draws) * size)]
+        if state.counts[machine, service] < fixed.before[machine, service]:
+            return int(machine)
+    return -1
+
+
+@compiled
+def _is_silent(fixed: Fixed, service: int) -> bool:
+    """Return whether a service has no traffic."""
+    return bool(fixed.links[service] == fixed.links[service + 1])
+
+
+@compiled
+def _place(fixed: Fixed, state: State, draws: Draws, container: int, left: int) -> int:
+    """Return a machine with room for a container that has to leave its machine, or -1; `left` was freed before."""
+    service, source = fixed.service[container], state.where[container]
+    if state.counts[source, service] > fixed.before[source, service]:
+        machine = _home(fixed, state, draws, service)
+        if machine >= 0 and fits(fixed, state, service, machine):
+            return machine
+    best, best_add = -1, -1.0
+    for number in range(PLACES):
+        machine = left if number == 0 else int(_uniform(draws) * len(state.filled))
+        if machine == source or not fixed.allowed[machine, service] or not fits(fixed, state, service, machine):
+            continue
+        if state.add[machine, service] > best_add:
+            best, best_add = machine, state.add[machine, service]
+            if _is_silent(fixed, service):
+                break
+    return best
+
+
+@compiled
+def _evicted(fixed: Fixed, state: State, draws: Draws, machine: int, price: float) -> int:
+    """Return the container, of some on a machine, that loses least by leaving it, not one of this proposal; or -1."""
+    best, best_loss = -1, 0.0
+    for _ in range(CANDIDATES):
+        container = state.on[fixed.floor[machine] + int(_uniform(draws) * state.filled[machine])]
+        service = fixed.service[container]
+        gain = state.drop[machine, service]
+        if state.counts[machine, service] <= fixed.before[machine, service]:
+            gain -= price
+        is_part = False
+        for entry in range(state.tally[2]):
+            is_part = is_part or state.log[entry, 0] == container
+        if not is_part and (best < 0 or gain > best_loss):
+            best, best_loss = int(container), gain
+    return best
+
+
+@compiled
+def _worth(state: State, terms: Terms, gain: float, moved: int) -> float:
+    """Return what the proposal has brought so far."""
+    return float(state.gain[0] - gain - terms.price * (state.tally[0] - moved))
+
+
+@compiled
+def _bring(fixed: Fixed, state: State, draws: Draws, terms: Terms, container: int, target: int) -> bool:
+    """Move a container, and evict others from its target until it has room there; False if it cannot be."""
+    gain, moved = state.gain[0], state.tally[0]
+    source = state.where[container]
+    _logged(fixed, state, container, target)
+    for _ in range(EVICTED):
+        if state.free[target, 0] >= 0.0 and state.free[target, 1] >= 0.0:
+            return True
+        if _worth(state, terms, gain, moved) < terms.least:
+            return False
+        other = _evicted(fixed, state, draws, target, terms.price)
+        if other < 0:
+            return False
+        machine = _place(fixed, state, draws, other, source)
+        if machine < 0:
+            return False
+        _logged(fixed, state, other, machine)
+    return bool(state.free[target, 0] >= 0.0 and state.free[target, 1] >= 0.0)
+
+
+@compiled
+def _settle(fixed: Fixed, state: State, terms: Terms, gain: float, moved: int, is_possible: bool) -> None:
+    """Accept or undo the proposal; `gain` and `moved` were before it."""
+    is_within = state.tally[0] <= max(moved, terms.most)
+    if is_possible and is_within and _worth(state, terms, gain, moved) >= terms.least:
+        state.tally[2] = 0
+    else:
+        _undo(fixed, state)
+
+
+@compiled
+def _alone(fixed: Fixed, state: State, draws: Draws, terms: Terms, container: int, target: int) -> None:
+    """Propose one container to a machine."""
+    service, source = fixed.service[container], state.where[container]
+    if source == target or not fixed.allowed[target, service]:
+        return
+    more = farther(fixed, state, service, source, target)
+    if change(state, service, source, target) - terms.price * more < terms.least:
+        return
+    gain, moved = state.gain[0], state.tally[0]
+    if not fits(fixed, state, service, target):
+        is_possible = _bring(fixed, state, draws, terms, container, target)
+        _settle(fixed, state, terms, gain, moved, is_possible)
+    elif more <= 0 or moved < terms.most:
+        apply(fixed, state, container, target)
+
+
+@compiled
+def _both(
+    fixed: Fixed, state: State, draws: Draws, terms: Terms, first: int, second: int, target: int, weight: float
+) -> None:
+    """Propose the two ends of a pair to one machine; together they keep at most `weight` more there than each alone."""
+    worth = weight
+    for container in (first, second):
+        service, source = fixed.service[container], state.where[container]
+        if not fixed.allowed[target, service]:
+            return
+        if source != target:
+            more = farther(fixed, state, service, source, target)
+            worth += change(state, service, source, target) - terms.price * more
+    if worth < terms.least:
+        return
+    gain, moved = state.gain[0], state.tally[0]
+    lower = Terms(terms.price, terms.least - weight, terms.most)
+    is_possible = True
+    for container in (first, second):
+        if is_possible and state.where[container] != target:
+            is_possible = _bring(fixed, state, draws, lower, container, target)
+    _settle(fixed, state, terms, gain, moved, is_possible)
+
+
+@compiled
+def _one_of(fixed: Fixed, draws: Draws, service: int) -> int:
+    """Return a container of a service."""
+    begin = fixed.begin[service]
+    return int(begin + int(_uniform(draws) * (fixed.begin[service + 1] - begin)))
+
+
+@compiled
+def _one_on(fixed: Fixed, state: State, draws: Draws, service: int, machine: int) -> int:
+    """Return a container of a service that is on a machine; there must be one."""
+    begin = fixed.begin[service]
+    size = fixed.begin[service + 1] - begin
+    container = begin + int(_uniform(draws) * size)
+    while state.where[container] != machine:
+        container += 1
+        if container == begin + size:
+            container = begin
+    return int(container)
+
+
+@compiled
+def propose(fixed: Fixed, state: State, draws: Draws, price: float, heat: float, most: int) -> int:
+    """Propose moves until the random numbers are used up; return how many.
+
+    price: what a moved container costs, in units of the gain. heat: the temperature. A proposal that brings x is
+    accepted if exp(x / heat) exceeds a uniform random number; the limit for x is drawn first, so that a hopeless
+    proposal ends early. most: containers moved, beyond which no proposal may move more.
+    """
+    made = 0
+    while made < len(draws.exponential) and draws.used[0] + DRAWS <= len(draws.uniform):
+        terms = Terms(price, -heat * draws.exponential[made], most)
+        made += 1
+        kind = _uniform(draws)
+        if kind >= ANYWHERE and state.tally[1] > 0:
+            entry = int(_uniform(draws) * state.tally[1])
+            machine, service = state.extra[entry, 0], state.extra[entry, 1]
+            target = _home(fixed, state, draws, service)
+            if target >= 0:
+                _alone(fixed, state, draws, terms, _one_on(fixed, state, draws, service, machine), target)
+        elif kind >= PAIRED or len(fixed.lottery) == 0:
+            container = int(_uniform(draws) * len(state.where))
+            _alone(fixed, state, draws, terms, container, int(_uniform(draws) * len(state.filled)))
+        else:
+            pair = fixed.lottery[int(_uniform(draws) * len(fixed.lottery))]
+            end = int(_uniform(draws) * 2.0)
+            first = _one_of(fixed, draws, fixed.pairs[pair, end])
+            second = _one_of(fixed, draws, fixed.pairs[pair, 1 - end])
+            if kind < TO_PARTNER:
+                _alone(fixed, state, draws, terms, first, state.where[second])
+            else:
+                target = int(_uniform(draws) * len(state.filled))
+                _both(fixed, state, draws, terms, first, second, target, fixed.weight[pair])
+    return made
+
+
+def fix(problem: affinity.Problem) -> Fixed:
+    """Return the problem as the inner loop reads it."""
+    services, ends = len(problem.size), problem.pairs.astype(np.int64)
+    share = problem.share
+    # Both directions of each pair, in the order of their first service.
+    here, there = np.concatenate([ends, ends[:, ::-1]]).reshape(-1, 2).T
+    both = np.concatenate([share, share])
+    order = np.argsort(here, kind="stable")
+    here, there, both = here[order], there[order], both[order]
+    drawn = share**POWER
+    tickets = drawn / drawn.sum() * TICKETS * len(share) if drawn.sum() > 0.0 else drawn
+    return Fixed(
+        begin=_begins(problem.size),
+        service=problem.service,
+        request=np.array(problem.request),
+        allowed=np.array(problem.allowed),
+        home=np.array(problem.home),
+        before=affinity.counts(problem, problem.home),
+        links=_begins(np.bincount(here, minlength=services)),
+        partner=there.astype(np.int32),
+        own=both / problem.size[here],
+        other=both / problem.size[there],
+        pairs=problem.pairs.copy(),
+        weight=share / problem.size[problem.pairs].max(axis=1, initial=1),
+        lottery=np.repeat(np.arange(len(share), dtype=np.int32), np.ceil(tickets).astype(np.int64)),
+        floor=_begins(_most(problem)),
+    )
+
+
+def place(problem: affinity.Problem, fixed: Fixed, where: affinity.Ints) -> State:
+    """Return the state of a placement (P,)."""
+    machines = len(problem.capacity)
+    count = affinity.counts(problem, where)
+    by_machine = np.argsort(where, kind="stable")
+    filled = np.bincount(where, minlength=machines).astype(np.int32)
+    slot = np.empty(len(where), dtype=np.int32)
+    rank_on_machine = np.arange(len(where)) - np.repeat(_begins(filled)[:-1], filled)
+    slot[by_machine] = fixed.floor[where[by_machine]] + rank_on_machine
+    on = np.zeros(fixed.floor[-1], dtype=np.int32)
+    on[slot] = np.arange(len(where))
+    extra = np.argwhere(count > fixed.before).astype(np.int32)
+    rank = np.full(count.shape, -1, dtype=np.int32)
+    rank[extra[:, 0], extra[:, 1]] = np.arange(len(extra))
+    add, drop = _tables(problem, count)
+    moved = affinity.moved(fixed.before, count)
+    return State(
+        where=where.copy(),
+        on=on,
+        slot=slot,
+        filled=filled,
+        counts=count,
+        free=problem.capacity * (1.0 + affinity.ROUNDING) - affinity.used(problem, count),
+        add=add,
+        drop=drop,
+        extra=np.concatenate([extra, np.zeros((len(where) + 1 - len(extra), 2), dtype=np.int32)]),
+        rank=rank,
+        gain=np.array([affinity.local(problem, count)]),
+        tally=np.array([moved, len(extra), 0], dtype=np.int32),
+        log=np.zeros((2 * (EVICTED + 1), 2), dtype=np.int32),
+    )
+
+
+def _begins(sizes: npt.ArrayLike) -> affinity.Ints:
+    begins: affinity.Ints = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    return begins
+
+
+def _most(problem: affinity.Problem) -> affinity.Ints:
+    """Return the most containers (M,) that each machine can have while a proposal is looked at."""
+    most = np.full(len(problem.capacity), problem.containers)
+    for resource in range(2):
+        smallest = np.cumsum(np.sort(np.repeat(problem.request[:, resource], problem.size)))
+        most = np.minimum(most, np.searchsorted(smallest, problem.capacity[:, resource] * 1.01, side="right"))
+    bound: affinity.Ints = np.minimum(most + 2 * (EVICTED + 1), problem.containers).astype(np.int32)
+    return bound
+
+
+def _tables(problem: affinity.Problem, count: affinity.Ints) -> tuple[arrays.Array, arrays.Array]:
+    """Return `State.add` and `State.drop` for counts (M, S)."""
+    add, drop = np.zeros(count.shape), np.zeros(count.shape)
+    for (first, second), share in zip(problem.pairs, problem.share, strict=True):
+        for one, other in ((first, second), (second, first)):
+            x, step = count[:, one] * (share / problem.size[one]), share / problem.size[one]
+            y = count[:, other] * (share / problem.size[other])
+            now = np.minimum(x, y)
+            add[:, one] += np.minimum(x + step, y) - now
+            drop[:, one] += np.minimum(x - step, y) - now
+    return add, drop
