@@ -43,6 +43,8 @@ def targets() -> Iterator[str]:
         f"{_API}.STREAM.CREATE.STOLEN", f"{_API}.ACCOUNT.PURGE.CARICO", f"{_API}.META.LEADER.STEPDOWN",
         f"$JS.ACK.{consumer}.1.1.1.1700000000000000000.0", "$JS.FC.x",
         streams.MODEL_SUBJECT, f"$KV.{streams.MODEL_BUCKET}.other", subjects.MODEL, subjects.partial("replica"),
+        subjects.claim("node-b"), subjects.claimed(subjects.claim("node-b")), subjects.CLAIMS_EPOCH,
+        subjects.member("replica"),
         subjects.capacity(bus_site.VICTIM), subjects.capacity("node-new"), subjects.subspace(bus_site.VICTIM),
         subjects.decision("default", "victim"), subjects.query("scheduler", "capacity.list"),
         subjects.query("agent", "state.get", bus_site.VICTIM),

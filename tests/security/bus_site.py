@@ -37,6 +37,7 @@ BARRIERS = {
     streams.CAPACITY: subjects.capacity(VICTIM),
     streams.SUBSPACES: subjects.subspace(VICTIM),
     streams.DECISIONS: subjects.decision(*BARRIER_POD),
+    streams.CLAIMS: subjects.claim(VICTIM),
     streams.MODEL_STREAM: streams.MODEL_SUBJECT,
 }
 KIND_STATIC, KIND_CALLOUT = "static", "callout"
@@ -164,6 +165,7 @@ class Honest:
             streams.MODEL_STREAM: self._join(roles.Role.AGGREGATOR),
         }
         self._speakers[streams.SUBSPACES] = self._speakers[streams.CAPACITY]
+        self._speakers[streams.CLAIMS] = self._speakers[streams.DECISIONS]
         self._listeners: dict[str, raw_client.RawClient] = {}
         for name, role, node in (
             ("scheduler", roles.Role.SCHEDULER, None), ("aggregator", roles.Role.AGGREGATOR, None),

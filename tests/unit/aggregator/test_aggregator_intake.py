@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import structlog
 
-from carico_aggregator import app, instruments, model, replicas
+from carico_aggregator import app, instruments, model
 from carico_aggregator import settings as setting
 from carico_core.domain import errors, messages
 from carico_core.runtime.bus import memory_bus
@@ -200,14 +200,3 @@ def largest_of(replica: Replica) -> float:
     assert isinstance(replica.app.merger, model.SequentialMerger)
     (gram,) = replica.app.merger._grams.values()
     return float(gram.max())
-
-
-def test_replicas_that_are_gone_are_forgotten() -> None:
-    known = replicas.Replicas("r0", lease_s=10.0)
-    for number in range(100):
-        partial = messages.Partial(
-            replica=f"r0-{number}", boot="0" * 16, seq=1, ts_ns=0, complete=False, joining=True, entries=()
-        )
-        assert known.take(partial, float(number * 20))
-    assert known.others(99 * 20.0) == ["r0-99"]
-    assert len(known._last_seen_s) == 1

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_aggregator import evidence, members, model, replicas
+from carico_aggregator import evidence, members, model
 from carico_core.domain import messages
 from carico_core.numerics import merge as merges
 from tests.unit.aggregator import reports
@@ -212,14 +212,3 @@ def test_evidence_is_fused_by_variance_and_pods_are_summed() -> None:
     assert fused.cost["cpu"].mean == pytest.approx((first * 1.0 + second * 2.0) / (first + second))
     assert fused.cost["cpu"].sd == pytest.approx(math.sqrt(1 / (first + second)))
     assert not doubted
-
-
-def test_the_first_live_replica_by_name_leads() -> None:
-    found = replicas.Replicas("b", lease_s=LEASE_S)
-    said = messages.Partial(replica="a", boot="0" * 16, seq=1, ts_ns=1, complete=False, joining=True, entries=())
-    assert found.leader(0.0) == "b"
-    assert found.take(said, 0.0)
-    assert not found.take(said, 0.1), "the same partial again"
-    assert found.leader(9.0) == "a"
-    assert found.leader(10.1) == "b", "silent for a lease"
-    assert not found.take(dataclasses.replace(said, replica="b"), 0.0), "its own"

@@ -70,6 +70,14 @@ ALL = (
     ),
     _decision("decision", records.DECISION),
     _decision("decision-waiting", records.DECISION_WAITING),
+    Kind(
+        name="claims", record=records.CLAIMS, subject=subjects.claim(records.NODE), encode=wire.encode_claims,
+        decode=wire.decode_claims, is_json=True,
+    ),
+    Kind(
+        name="heartbeat", record=records.HEARTBEAT, subject=subjects.member(records.HEARTBEAT.replica),
+        encode=wire.encode_heartbeat, decode=wire.decode_heartbeat, is_json=True,
+    ),
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -75,7 +76,9 @@ def _near(value: Any, rng: random.Random) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float):
-        return rng.choice([-value, value + 1, value * 1e9, value / 3, float(value), int(value)])
+        return rng.choice(
+            [-value, value + 1, value * 1e9, value / 3, float(value), int(value) if math.isfinite(value) else 0]
+        )
     if isinstance(value, str):
         return rng.choice([value + "x", value[:-1], value.upper(), value * 50])
     if isinstance(value, bytes):

@@ -6,7 +6,7 @@ Several replicas share one work queue and compute the same model.
 - `trust`     bounds on the influence of one node; pure
 - `evidence`  costs of Pods by class, fused over nodes; pure
 - `model`     the model from the entries, by merge `round` or `sequential`; pure
-- `replicas`  the other replicas, who leads, and following a leader's model
+- `replicas`  following the models of another replica, which leads
 - `app`       one replica's tasks: intake, exchange, broadcast
 - `service`, `settings`, `instruments`   connecting and stopping, configuration, metrics
 """

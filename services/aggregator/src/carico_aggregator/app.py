@@ -18,6 +18,7 @@ from carico_core.runtime.bus import port as buses
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
+from carico_core.wire import replicas as live_replicas
 from carico_core.wire import subjects
 
 BROADCAST_EVERY_S = 1.0
@@ -65,7 +66,7 @@ class Aggregator:
         by_round = chosen.merge is setting.Merge.ROUND
         self.replica = replica
         self.members = members.Members(lease_s=chosen.bus.lease_s, horizon_s=chosen.horizon_s if by_round else None)
-        self.replicas = replicas.Replicas(replica, lease_s=chosen.bus.lease_s)
+        self.replicas = live_replicas.Replicas(replica, lease_s=chosen.bus.lease_s)
         self.merger: model.Merger = model.RoundMerger() if by_round else model.SequentialMerger()
         self.last: messages.GlobalModel | None = None
         self.following = replicas.Following(
@@ -156,7 +157,7 @@ class Aggregator:
         except errors.MessageError as error:
             self._counted.dropped("partial", subject, error)
             return
-        if not self.replicas.take(partial, now_s):
+        if not self.replicas.take(partial.replica, boot=partial.boot, seq=partial.seq, now_s=now_s):
             return
         if partial.joining:
             self._complete_due.set()

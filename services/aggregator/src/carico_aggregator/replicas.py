@@ -1,4 +1,4 @@
-"""The other replicas: which are alive, who leads where only one may, and the models that a follower continues from."""
+"""The models of other replicas, from which a follower continues."""
 
 from carico_aggregator import instruments, model
 from carico_core.domain import errors, messages
@@ -6,39 +6,6 @@ from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
-
-
-class Replicas:
-    """The other replicas that reported within a lease. Pure: time is an argument."""
-
-    def __init__(self, own: str, *, lease_s: float) -> None:
-        self._own = own
-        self._lease_s = lease_s
-        self._last_seen_s: dict[str, float] = {}
-        self._guard = freshness.SequenceGuard(lease_s)
-
-    def take(self, partial: messages.Partial, now_s: float) -> bool:
-        """Note a partial; return whether it is another replica's and new."""
-        if partial.replica == self._own:
-            return False
-        if self._guard.accept(partial.replica, partial.boot, partial.seq, now_s) is not None:
-            return False
-        # A replica has a new name after each start: one that is silent for a lease is forgotten.
-        self._last_seen_s = {name: at_s for name, at_s in self._last_seen_s.items() if now_s - at_s < self._lease_s}
-        self._last_seen_s[partial.replica] = now_s
-        return True
-
-    def others(self, now_s: float) -> list[str]:
-        """Return the names of the others that are alive."""
-        return sorted(name for name, seen_s in self._last_seen_s.items() if now_s - seen_s < self._lease_s)
-
-    def leader(self, now_s: float) -> str:
-        """Return the first live replica by name: all who see the same replicas choose the same one.
-
-        Two may lead for up to a lease after a partition; `sequential` then broadcasts two models in turn, and agents
-        follow the one they received last. No bind depends on it, so a lock is not worth its cost.
-        """
-        return min([self._own, *self.others(now_s)])
 
 
 class Following:

@@ -168,3 +168,49 @@ class GlobalModel:
     gram: Array
     evidence: Mapping[str, ClassEvidence]
     peak_pods_per_core: float
+
+
+class Claim(NamedTuple):
+    """Room on a node that a scheduler has claimed for a Pod before it binds it.
+
+    `cores`, `size_bytes` and `others` are the Pod's requests. `at_ns`: when it was made, by the scheduler's wall clock;
+    it tells claims of one Pod apart, and readers compare it with no clock of theirs.
+    """
+
+    uid: str
+    pod_class: str
+    cores: float
+    size_bytes: float
+    others: tuple[tuple[str, float], ...]
+    scheduler: str
+    at_ns: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class NodeClaims:
+    """All claims on one node: subject `carico.v1.claim.<node>`; stored, it comes as `carico.v1.claimed.<node>`.
+
+    `epoch` names the stream that the writer has read (`subjects.CLAIMS_EPOCH`).
+    """
+
+    node: str
+    epoch: str
+    boot: str
+    seq: int
+    ts_ns: int
+    claims: tuple[Claim, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """A scheduler that shares the work is alive, or is leaving: subject `carico.v1.member.<replica>`.
+
+    `identity` is its name in the Lease, by which others recognise a Lease that none of them holds.
+    """
+
+    replica: str
+    boot: str
+    seq: int
+    ts_ns: int
+    identity: str
+    is_leaving: bool = False

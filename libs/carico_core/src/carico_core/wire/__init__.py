@@ -2,5 +2,6 @@
 
 - `messages`: the messages of the bus. `codec`: typed decoding. `fields`: fields read one by one, and bounds.
 - `subjects`, `streams`: names on the bus. `roles`: who may use which. `freshness`: order and age of messages.
+  `replicas`: which replicas of a service are alive.
 - `kubernetes`: objects of the Kubernetes API. `recording`: files of samples and Pod events. `protobuf`: its encoding.
 """

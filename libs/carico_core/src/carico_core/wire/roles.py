@@ -176,15 +176,20 @@ def _aggregator(_: str | None) -> _Subjects:
 
 
 def _scheduler(_: str | None) -> _Subjects:
-    publish = (subjects.DECISION_ALL, f"{_API}.DIRECT.GET.{streams.CAPACITY}", *_making_of_streams())
-    return publish, (subjects.CAPACITY_ALL, *_questions("scheduler"))
+    publish = (
+        subjects.DECISION_ALL,
+        *(subjects.CLAIM_ALL, subjects.CLAIMS_EPOCH, subjects.MEMBER_ALL),
+        *(f"{_API}.DIRECT.GET.{stream}" for stream in (streams.CAPACITY, streams.CLAIMS)),
+        *_making_of_streams(),
+    )
+    return publish, (subjects.CAPACITY_ALL, subjects.CLAIMED_ALL, subjects.MEMBER_ALL, *_questions("scheduler"))
 
 
 def _reader(_: str | None) -> _Subjects:
     publish = [f"{subjects.PREFIX}.query.>"]
     for verb in _SERVICE_VERBS:
         publish += [f"$SRV.{verb}", f"$SRV.{verb}.>"]
-    return tuple(publish), (subjects.CAPACITY_ALL, subjects.DECISION_ALL, subjects.MODEL)
+    return tuple(publish), (subjects.CAPACITY_ALL, subjects.DECISION_ALL, subjects.CLAIMED_ALL, subjects.MODEL)
 
 
 def _cli(node: str | None) -> _Subjects:
@@ -194,7 +199,7 @@ def _cli(node: str | None) -> _Subjects:
         f"{_API}.CONSUMER.NAMES.*", f"{_API}.CONSUMER.LIST.*", f"{_API}.CONSUMER.INFO.*.*",
         *(f"{_API}.STREAM.MSG.GET.{stream}" for stream in streams.PUBLIC),
     )  # fmt: skip
-    return (*publish, *_direct_gets(), *looks), (*subscribe, subjects.PARTIAL_ALL)
+    return (*publish, *_direct_gets(), *looks), (*subscribe, subjects.PARTIAL_ALL, subjects.MEMBER_ALL)
 
 
 def _owner(node: str | None) -> _Subjects:
@@ -240,6 +245,7 @@ def _flows() -> Iterator[Flow]:
     yield Flow(subject=subjects.SUBSPACE_ALL, source=agents, to=(core,))
     yield Flow(subject=subjects.MODEL, source=core, to=(agents, readers))
     yield Flow(subject=subjects.DECISION_ALL, source=core, to=(readers,))
+    yield Flow(subject=subjects.CLAIMED_ALL, source=core, to=(readers,))
     yield Flow(subject=f"{subjects.PREFIX}.query.agent.*.>", source=agents, to=(core, readers), is_service=True)
     # By their name alone: what is asked of all services does not reach agents, which could answer as another.
     for subject in _named("*", "agent"):

@@ -3,6 +3,7 @@
 CAPACITY = "CARICO_CAPACITY"
 SUBSPACES = "CARICO_SUBSPACES"
 DECISIONS = "CARICO_DECISIONS"
+CLAIMS = "CARICO_CLAIMS"
 MODEL_BUCKET = "carico_model"
 MODEL_KEY = "global"
 # How a bucket's key is stored (ADR-8): named outright, so that neither put nor get asks for the bucket first.
@@ -10,6 +11,6 @@ MODEL_STREAM = f"KV_{MODEL_BUCKET}"
 MODEL_SUBJECT = f"$KV.{MODEL_BUCKET}.{MODEL_KEY}"
 CONSUMER = "aggregators"
 
-ALL = (CAPACITY, SUBSPACES, DECISIONS, MODEL_STREAM)
+ALL = (CAPACITY, SUBSPACES, DECISIONS, CLAIMS, MODEL_STREAM)
 # What people may read of: the work queue is the aggregators' alone, a reader of it would take messages from them.
 PUBLIC = (CAPACITY, DECISIONS, MODEL_STREAM)

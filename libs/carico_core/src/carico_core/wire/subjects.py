@@ -3,6 +3,7 @@
     carico.v1.capacity.<node>     carico.v1.subspace.<node>     carico.v1.partial.<replica>     carico.v1.model
     carico.v1.usage.<node>        carico.v1.decision.<namespace>.<pod>
     carico.v1.query.<service>[.<node>].<verb>
+    carico.v1.claim.<node>        carico.v1.claimed.<node>      carico.v1.epoch.claims    carico.v1.member.<replica>
 
 Node and Pod names hold dots, which would split a token: they become `_` (`carico_core.domain.names`).
 """
@@ -19,6 +20,9 @@ _USAGE = f"{PREFIX}.usage."
 _PARTIAL = f"{PREFIX}.partial."
 _DECISION = f"{PREFIX}.decision."
 _QUERY = f"{PREFIX}.query."
+_CLAIM = f"{PREFIX}.claim."
+_CLAIMED = f"{PREFIX}.claimed."
+_MEMBER = f"{PREFIX}.member."
 
 MODEL = f"{PREFIX}.model"
 CAPACITY_ALL = f"{_CAPACITY}*"
@@ -26,6 +30,12 @@ SUBSPACE_ALL = f"{_SUBSPACE}*"
 USAGE_ALL = f"{_USAGE}*"
 PARTIAL_ALL = f"{_PARTIAL}*"
 DECISION_ALL = f"{_DECISION}*.*"
+CLAIM_ALL = f"{_CLAIM}*"
+# What the stream of claims has stored. Subscribers of the claims themselves also receive what the stream refused.
+CLAIMED_ALL = f"{_CLAIMED}*"
+MEMBER_ALL = f"{_MEMBER}*"
+# Names the stream of claims from its creation to its loss: a stream that was created again has another epoch.
+CLAIMS_EPOCH = f"{PREFIX}.epoch.claims"
 
 _VERB = re.compile(r"[a-z]{1,32}(?:\.[a-z]{1,32}){0,3}")
 
@@ -69,6 +79,25 @@ def partial(replica: str) -> str:
     return _PARTIAL + names.to_token(replica, kind="replica")
 
 
+def claim(node: str) -> str:
+    """Return the subject on which schedulers claim room on a node. Raises `BadName`."""
+    return _CLAIM + names.to_token(node)
+
+
+def claimed(claim_subject: str) -> str:
+    """Return the subject on which the stored claims of a claim subject are published again.
+
+    >>> claimed("carico.v1.claim.node-1")
+    'carico.v1.claimed.node-1'
+    """
+    return _CLAIMED + claim_subject.removeprefix(_CLAIM)
+
+
+def member(replica: str) -> str:
+    """Return the subject of the heartbeats of one of several schedulers that share the work. Raises `BadName`."""
+    return _MEMBER + names.to_token(replica, kind="replica")
+
+
 def decision(namespace: str, pod: str) -> str:
     """Return the subject of the decisions about one Pod. Raises `BadName`."""
     return f"{_DECISION}{_namespace(namespace)}.{names.to_token(pod, kind='pod')}"
@@ -98,8 +127,8 @@ def query(service: str, verb: str, node: str | None = None) -> str:
 # A cluster has few nodes and each speaks every second: what was taken apart once is remembered, within bounds.
 @functools.lru_cache(maxsize=65_536)
 def node_of(subject: str) -> str:
-    """Return the node (or replica) whose capacity, subspace, usage or partial subject this is. Raises `BadName`."""
-    for prefix in (_CAPACITY, _SUBSPACE, _USAGE, _PARTIAL):
+    """Return the node or replica in a subject that ends with one. Raises `BadName`."""
+    for prefix in (_CAPACITY, _SUBSPACE, _USAGE, _PARTIAL, _CLAIM, _CLAIMED, _MEMBER):
         if subject.startswith(prefix):
             return names.from_token(subject[len(prefix) :])
     raise errors.BadName("subject", subject)

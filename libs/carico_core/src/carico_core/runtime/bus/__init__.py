@@ -7,7 +7,7 @@
     (joining a server, checking its version, translating errors), `upkeep` (what is done at each reconnect), `security`
     (TLS, nkeys, tokens and their renewal);
   - streams: `jetstream` (every stream, consumer and bucket), `direct_get` (reading what streams hold), `pull_consumer`
-    (the work queue);
+    (the work queue), `claims` (room on nodes that schedulers claim);
   - messages: `responders` (answering requests), `services` (NATS's services framework), `kept` (what streams hold, for
     readers, who have no JetStream).
 """

@@ -69,12 +69,18 @@ async def last(client: Client, stream: str, subject: str) -> Stored | None:
     return found[-1] if found else None
 
 
+async def newest(client: Client, stream: str, subject: str) -> Stored | None:
+    """Return the last message of one subject, by the right to read the whole stream. Raises nats-py's errors."""
+    found = (await _ask(client, stream, {"last_by_subj": subject})).messages
+    return found[-1] if found else None
+
+
 async def newest_of_each(client: Client, stream: str, subject: str, *, limit: int) -> list[Stored]:
     """The last message of each subject, of the `limit` subjects written last, oldest first. Raises nats-py's errors."""
-    newest = (await _ask(client, stream, {"last_by_subj": subject})).messages
+    last_of_all = await newest(client, stream, subject)
     window = _WINDOW
-    while newest:
-        first_seq = max(1, newest[0].seq - window + 1)
+    while last_of_all is not None:
+        first_seq = max(1, last_of_all.seq - window + 1)
         found: dict[str, Stored] = {}
         async for message in read(client, stream, subject, first_seq=first_seq):
             found.pop(message.subject, None)  # so that the order is that of the last messages

@@ -1,7 +1,8 @@
 """Every stream, consumer and bucket of CARICO: defined here, once, and created where missing.
 
-File storage everywhere: memory streams vanish with the server, and an ordered reader then skips what came later
-(measured). Nothing in them is irreplaceable: nodes say it again within one lease.
+File storage, since memory streams vanish with the server, and an ordered reader then skips what came later (measured);
+but claims are kept in memory: each one is needed for seconds, and schedulers notice that the stream is another one.
+Nothing in them is irreplaceable: nodes say it again within one lease.
 """
 
 from collections.abc import Iterator
@@ -15,13 +16,15 @@ from carico_core.runtime.bus import port as buses
 from carico_core.wire import codec, subjects
 from carico_core.wire import streams as names
 
-CAPACITY, SUBSPACES, DECISIONS = names.CAPACITY, names.SUBSPACES, names.DECISIONS
+CAPACITY, SUBSPACES, DECISIONS, CLAIMS = names.CAPACITY, names.SUBSPACES, names.DECISIONS, names.CLAIMS
 MODEL_BUCKET, MODEL_KEY = names.MODEL_BUCKET, names.MODEL_KEY
 MODEL_STREAM, MODEL_SUBJECT = names.MODEL_STREAM, names.MODEL_SUBJECT
 CONSUMER = names.CONSUMER
 
 DECISIONS_AGE_S = 24 * 3600.0
 DECISIONS_COUNT = 100_000
+# The claims of a node that is gone leave the stream after this time; no claim is valid for as long.
+CLAIMS_AGE_S = 3600.0
 # How long a replica has for a batch before its messages go to another.
 ACK_WAIT_S = 5.0
 # Largest message of a node: no reader accepts more (`wire.codec`).
@@ -33,14 +36,18 @@ _CAPACITY_BYTES = 64 << 20
 _SUBSPACES_BYTES = 64 << 20
 _DECISIONS_BYTES = 128 << 20
 _MODEL_BYTES = 8 << 20
+# In memory, half of what deploy/k8s gives JetStream there: 6 KiB, or 30 claims, for each of 5,000 nodes.
+_CLAIMS_BYTES = 32 << 20
 # A record names eight candidates at most: 2 KiB.
 _DECISION_BYTES = 64 << 10
+# Readers accept 64 KiB; its headers come on top.
+_CLAIMS_MESSAGE_BYTES = codec.PAYLOAD_MAX_BYTES + (4 << 10)
 # Readers accept 1 MiB; its headers come on top.
 _MODEL_MESSAGE_BYTES = (1 << 20) + (4 << 10)
 # What is compared of a stream that exists; the server adds much that is not ours to judge.
 _STREAM_FIELDS = (
     "subjects", "retention", "storage", "discard", "max_msgs_per_subject", "max_age", "max_msgs", "max_bytes",
-    "max_msg_size", "no_ack", "allow_direct", "num_replicas",
+    "max_msg_size", "no_ack", "allow_direct", "allow_atomic", "allow_msg_ttl", "num_replicas",
 )  # fmt: skip
 _CONSUMER_FIELDS = ("durable_name", "ack_policy", "ack_wait", "deliver_policy", "filter_subject")
 
@@ -70,6 +77,15 @@ def streams(lease_s: float, *, copies: int = 1) -> tuple[api.StreamConfig, ...]:
             storage=api.StorageType.FILE, retention=api.RetentionPolicy.LIMITS, discard=api.DiscardPolicy.OLD,
             max_age=DECISIONS_AGE_S, max_msgs=DECISIONS_COUNT, allow_direct=True, num_replicas=copies,
             max_bytes=_DECISIONS_BYTES, max_msg_size=_DECISION_BYTES, duplicate_window=_DUPLICATE_WINDOW_S,
+        ),
+        api.StreamConfig(
+            name=CLAIMS, description="room on nodes that schedulers have claimed",
+            subjects=[subjects.CLAIM_ALL, subjects.CLAIMS_EPOCH], storage=api.StorageType.MEMORY,
+            # A full stream refuses claims: dropping the oldest would give room away twice.
+            retention=api.RetentionPolicy.LIMITS, discard=api.DiscardPolicy.NEW, max_msgs_per_subject=1,
+            max_age=CLAIMS_AGE_S, allow_direct=True, allow_atomic=True, allow_msg_ttl=True, num_replicas=copies,
+            republish=api.RePublish(src=subjects.CLAIM_ALL, dest=subjects.claimed("{{wildcard(1)}}")),
+            max_bytes=_CLAIMS_BYTES, max_msg_size=_CLAIMS_MESSAGE_BYTES, duplicate_window=_DUPLICATE_WINDOW_S,
         ),
     )  # fmt: skip
 

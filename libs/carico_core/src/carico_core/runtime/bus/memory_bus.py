@@ -22,12 +22,20 @@ class Hub:
         self.capacities: dict[str, bytes] = {}
         self.decisions: list[tuple[str, bytes]] = []
         self.model: bytes | None = None
+        self.claims: dict[str, buses.Kept] = {}
+        self.claim_seq = itertools.count(1)
+        self.claim_followers: list[Callable[[buses.Kept], None]] = []
         self.endpoints: dict[str, buses.Endpoint] = {}
         # What serves now, by an id of its own.
         self.services: dict[str, buses.ServiceSpec] = {}
         self.buses: list[MemoryBus] = []
         self.away = False
         self.numbers = itertools.count()
+
+    def lose_claims(self) -> None:
+        """Lose what the stream of claims holds, as a server that keeps it in memory does when it restarts."""
+        self.claims.clear()
+        self.claim_seq = itertools.count(1)
 
     def set_away(self, away: bool) -> None:
         """Take the bus away from every member, or give it back."""
@@ -58,6 +66,11 @@ class MemoryBus:
     def traffic(self) -> buses.Traffic:
         """What this member has published so far; what it hears is not counted."""
         return buses.Traffic(out_messages=self._sent[0], out_bytes=self._sent[1], reconnects=self._reconnects)
+
+    @property
+    def claims(self) -> buses.Claims:
+        """The stream of claims."""
+        return _Claims(self)
 
     async def publish(self, subject: str, payload: bytes) -> None:
         """Call every handler that matches, in the order of subscription."""
@@ -106,6 +119,7 @@ class MemoryBus:
         held = {
             streams.CAPACITY: list(hub.capacities.values()), streams.SUBSPACES: list(hub.queue.values()),
             streams.DECISIONS: [payload for _, payload in hub.decisions],
+            streams.CLAIMS: [each.payload for each in hub.claims.values()],
             streams.MODEL_STREAM: [] if hub.model is None else [hub.model],
         }  # fmt: skip
         stored = tuple(
@@ -203,6 +217,61 @@ def matches(pattern: str, subject: str) -> bool:
         if index >= len(got) or token not in ("*", got[index]):
             return False
     return len(wanted) == len(got)
+
+
+class _Claims:
+    """See `port.Claims`."""
+
+    def __init__(self, bus: MemoryBus) -> None:
+        self._bus = bus
+
+    async def change(self, changes: Sequence[buses.Change]) -> list[buses.Changed]:
+        """See `port.Claims`."""
+        return [self._change(each) for each in changes]
+
+    async def newest(self, subject: str) -> buses.Kept | None:
+        """See `port.Claims`."""
+        return self._hub(subject).claims.get(subject)
+
+    async def all(self) -> list[buses.Kept]:
+        """See `port.Claims`."""
+        kept = self._hub(streams.CLAIMS).claims
+        return [each for each in kept.values() if matches(subjects.CLAIM_ALL, each.subject)]
+
+    async def follow(self, handler: Callable[[buses.Kept], None]) -> buses.Subscription:
+        """See `port.Claims`."""
+        hub = self._hub(subjects.CLAIMED_ALL)
+        hub.claim_followers.append(handler)
+        return _Following(hub, handler)
+
+    def _change(self, change: buses.Change) -> buses.Changed:
+        if not self._bus.connected:
+            return buses.Changed(detail=f"not connected: {change.subject}")
+        hub = self._bus.hub
+        newest = hub.claims.get(change.subject)
+        if change.seq != (0 if newest is None else newest.seq):
+            return buses.Changed(is_conflict=True, detail="wrong last sequence")
+        kept = buses.Kept(subject=change.subject, payload=change.payload, seq=next(hub.claim_seq))
+        hub.claims[change.subject] = kept
+        if matches(subjects.CLAIM_ALL, change.subject):
+            for follower in list(hub.claim_followers):
+                follower(kept)
+        return buses.Changed(seq=kept.seq)
+
+    def _hub(self, what: str) -> Hub:
+        if not self._bus.connected:
+            raise errors.BusUnavailable(f"not connected: {what}")
+        return self._bus.hub
+
+
+class _Following:
+    def __init__(self, hub: Hub, handler: Callable[[buses.Kept], None]) -> None:
+        self._hub = hub
+        self._handler = handler
+
+    async def unsubscribe(self) -> None:
+        if self._handler in self._hub.claim_followers:
+            self._hub.claim_followers.remove(self._handler)
 
 
 class _Subscription:

@@ -27,6 +27,7 @@ with memory_use.hidden_from_nats():
     from nats.js import JetStreamContext
 
     from carico_core.runtime.bus import (
+        claims,
         direct_get,
         jetstream,
         kept,
@@ -57,6 +58,7 @@ class NatsBus:
         self._copies = copies
         self._owns_streams = owns_streams
         self._log = logs.get("bus", connection=name)
+        self._claims = claims.NatsClaims(client, settle=self._settle, log=self._log)
         self._pullers: list[pull_consumer.Puller] = []
         self._upkeep = upkeep.Upkeep(client, watch, prepare=self.prepare, rng=rng)
         self._upkeep.on_reconnect(self._restart_pulls)
@@ -77,6 +79,11 @@ class NatsBus:
             out_bytes=stats["out_bytes"],
             reconnects=stats["reconnects"],
         )
+
+    @property
+    def claims(self) -> buses.Claims:
+        """The stream of claims."""
+        return self._claims
 
     async def publish(self, subject: str, payload: bytes) -> None:
         """Send to current subscribers."""

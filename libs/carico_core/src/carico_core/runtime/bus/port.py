@@ -131,6 +131,58 @@ class ServiceHandle(Protocol):
         ...
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """The newest message of a subject in its stream, and its number there."""
+
+    subject: str
+    payload: bytes
+    seq: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A message that is stored only if the newest one of its subject has the number `seq` (0: there is none)."""
+
+    subject: str
+    payload: bytes
+    seq: int
+    # True: it does not leave the stream by its age.
+    lasts: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """What became of a change: stored as number `seq`; refused, since there is a newer message; or not known.
+
+    A change without an answer may have been stored.
+    """
+
+    seq: int | None = None
+    is_conflict: bool = False
+    detail: str = ""
+
+
+class Claims(Protocol):
+    """The stream of claims: the newest message of each subject, changed by compare and set."""
+
+    async def change(self, changes: Sequence[Change]) -> list[Changed]:
+        """Return what became of each change; all are sent at once, and each is stored or refused alone."""
+        ...
+
+    async def newest(self, subject: str) -> Kept | None:
+        """Return the newest message of a subject; None if there is none. Raises `BusUnavailable`."""
+        ...
+
+    async def all(self) -> list[Kept]:
+        """Return the newest claims of each node. Raises `BusUnavailable`."""
+        ...
+
+    async def follow(self, handler: Callable[[Kept], None]) -> Subscription:
+        """Call `handler` with all claims that are stored from now on, and with none that was refused."""
+        ...
+
+
 class Bus(Protocol):
     """Everything an adapter does. Services declare the few methods they use as ports of their own."""
 
@@ -142,6 +194,11 @@ class Bus(Protocol):
     @property
     def traffic(self) -> Traffic:
         """What has gone over this connection so far."""
+        ...
+
+    @property
+    def claims(self) -> Claims:
+        """The stream of claims."""
         ...
 
     async def publish(self, subject: str, payload: bytes) -> None:

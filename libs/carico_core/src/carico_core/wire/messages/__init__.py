@@ -1,11 +1,14 @@
-"""Every message of the bus, bytes to record and back: `capacity`, `subspace`, `model` (with partials), `decision`,
-and `usage` (with what aggregators keep of it).
+"""Every message of the bus, bytes to record and back.
+
+`capacity`, `subspace`, `model` (with partials), `decision`, `claims` (with heartbeats), and `usage` (with what
+aggregators keep of it).
 
 `elements` has what several of them share. New fields are optional, readers ignore unknown fields, and a change of
 meaning is a new version: tests/fixtures/golden keeps bytes of every released version, which must still decode.
 """
 
 from carico_core.wire.messages.capacity import decode_advertisement, encode_advertisement
+from carico_core.wire.messages.claims import decode_claims, decode_heartbeat, encode_claims, encode_heartbeat
 from carico_core.wire.messages.decision import decode_decision, encode_decision
 from carico_core.wire.messages.model import (
     decode_model,
@@ -20,7 +23,9 @@ from carico_core.wire.messages.usage import decode_kept, decode_usage, encode_ke
 
 __all__ = [
     "decode_advertisement",
+    "decode_claims",
     "decode_decision",
+    "decode_heartbeat",
     "decode_kept",
     "decode_model",
     "decode_partial",
@@ -28,7 +33,9 @@ __all__ = [
     "decode_subspaces",
     "decode_usage",
     "encode_advertisement",
+    "encode_claims",
     "encode_decision",
+    "encode_heartbeat",
     "encode_kept",
     "encode_model",
     "encode_partial",

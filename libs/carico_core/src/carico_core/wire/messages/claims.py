@@ -1,0 +1,113 @@
+"""Claims on `carico.v1.claim.<node>`, and heartbeats of schedulers: JSON, which people can read with `nats sub`."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from carico_core.domain import errors, messages, names
+from carico_core.wire import codec, fields
+from carico_core.wire.messages import elements
+
+# A claim is about 200 bytes, so 64 KiB hold some 300. A node runs 110 to 250 Pods, and a claim leaves with its Pod.
+CLAIMS_MAX = 512
+_UID_MAX = 64
+_IDENTITY_MAX = 512
+_Uid = Annotated[str, Meta(min_length=1, max_length=_UID_MAX)]
+# Names of resources: an RFC 1123 subdomain, a slash, and a label of 63 characters.
+_Resource = Annotated[str, Meta(min_length=1, max_length=317)]
+_Replica = Annotated[str, Meta(min_length=1, max_length=253)]
+
+
+class _Claim(msgspec.Struct, kw_only=True, gc=False):
+    uid: _Uid
+    pod_class: Annotated[str, Meta(max_length=fields.CLASS_NAME_MAX)] = msgspec.field(name="class")
+    cores: elements.Quantity
+    bytes: elements.Quantity
+    others: Annotated[dict[_Resource, elements.Quantity], Meta(max_length=fields.DIMS_MAX)] = {}
+    scheduler: _Replica
+    at: elements.Int64
+
+
+class _NodeClaims(elements.Message, kw_only=True, gc=False):
+    node: elements.ObjectName
+    epoch: elements.Boot
+    claims: Annotated[list[_Claim], Meta(max_length=CLAIMS_MAX)]
+
+
+class _Heartbeat(elements.Message, kw_only=True, gc=False):
+    replica: elements.ObjectName
+    identity: Annotated[str, Meta(min_length=1, max_length=_IDENTITY_MAX)]
+    leaving: bool = False
+
+
+_CLAIMS = codec.Decoder(_NodeClaims, is_json=True)
+_HEARTBEAT = codec.Decoder(_Heartbeat, is_json=True)
+
+
+def encode_claims(found: messages.NodeClaims) -> bytes:
+    """Return the bytes of the claims on a node."""
+    return codec.format_json(
+        {
+            "node": found.node,
+            **elements.format_header(boot=found.boot, seq=found.seq, ts_ns=found.ts_ns),
+            "epoch": found.epoch,
+            "claims": [_format_claim(each) for each in found.claims],
+        }
+    )
+
+
+def decode_claims(payload: bytes, *, subject: str) -> messages.NodeClaims:
+    """Return the claims in `payload`. Raises `MessageError` if anything in it is wrong."""
+    c = _CLAIMS.read(payload)
+    elements.check_version(c)
+    elements.check_writer("node", c.node, subject)
+    for each in c.claims:
+        elements.check_printable("claims", (each.uid, each.pod_class, each.scheduler, *each.others))
+    if len({each.uid for each in c.claims}) != len(c.claims):
+        raise errors.MessageError(errors.Drop.OUT_OF_RANGE, "claims", "got a UID twice, expected each once")
+    claims = tuple([_read_claim(each) for each in c.claims])
+    return messages.NodeClaims(node=c.node, epoch=c.epoch, boot=c.boot, seq=c.seq, ts_ns=c.ts, claims=claims)
+
+
+def encode_heartbeat(heartbeat: messages.Heartbeat) -> bytes:
+    """Return the bytes of a heartbeat."""
+    return codec.format_json(
+        {
+            "replica": heartbeat.replica,
+            **elements.format_header(boot=heartbeat.boot, seq=heartbeat.seq, ts_ns=heartbeat.ts_ns),
+            "identity": heartbeat.identity,
+            "leaving": heartbeat.is_leaving,
+        }
+    )
+
+
+def decode_heartbeat(payload: bytes, *, subject: str) -> messages.Heartbeat:
+    """Return the heartbeat in `payload`. Raises `MessageError` if anything in it is wrong."""
+    h = _HEARTBEAT.read(payload)
+    elements.check_version(h)
+    elements.check_name("replica", h.replica, names.is_subdomain)
+    elements.check_writer("replica", h.replica, subject)
+    elements.check_printable("identity", (h.identity,))
+    return messages.Heartbeat(
+        replica=h.replica, boot=h.boot, seq=h.seq, ts_ns=h.ts, identity=h.identity, is_leaving=h.leaving
+    )
+
+
+def _format_claim(claim: messages.Claim) -> dict[str, object]:
+    return {
+        "uid": claim.uid,
+        "class": claim.pod_class,
+        "cores": claim.cores,
+        "bytes": claim.size_bytes,
+        "others": dict(claim.others),
+        "scheduler": claim.scheduler,
+        "at": claim.at_ns,
+    }
+
+
+def _read_claim(found: _Claim) -> messages.Claim:
+    return messages.Claim(
+        uid=found.uid, pod_class=found.pod_class, cores=found.cores, size_bytes=found.bytes,
+        others=tuple(sorted(found.others.items())), scheduler=found.scheduler, at_ns=found.at,
+    )  # fmt: skip
