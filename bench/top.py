@@ -181,6 +181,11 @@ async def _frame_ms(picture: pictures.Picture, repetitions: int) -> tuple[float,
     class Still:
         """A reader whose picture does not change."""
 
+        bus = api = None
+
+        def where(self) -> which.Address:
+            return here
+
         def picture(self) -> pictures.Picture:
             return picture
 
@@ -190,6 +195,7 @@ async def _frame_ms(picture: pictures.Picture, repetitions: int) -> tuple[float,
         async def standing(self, node: str) -> None:
             """Return no answer."""
 
+    here = which.Address(name="bench", bus=buses.BusSettings(), kube=api_client.KubeSettings())
     heard = signals.Signals(clock=clocks.SystemClock(), lease_s=10.0)
     for node in picture.nodes:
         assert node.advertisement is not None

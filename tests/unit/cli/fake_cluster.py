@@ -85,10 +85,24 @@ STATE = {
 
 
 class Api:
-    """A mirror of Pods whose events are given by hand."""
+    """A mirror of Pods whose events are given by hand, and answers by path."""
 
     def __init__(self) -> None:
         self.events: asyncio.Queue[list_watch.MirrorEvent] = asyncio.Queue()
+        self.answers: dict[str, Any] = {}
+
+    async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> Any:
+        """The answer of the path."""
+        if path not in self.answers:
+            raise errors.NotFound(status=404, reason="NotFound", message="not found", request=f"{method} {path}")
+        return self.answers[path]
+
+    async def stream(
+        self, method: str, path: str, params: Mapping[str, str] | None = None
+    ) -> AsyncIterator[bytes]:  # fmt: skip
+        """The answer of the path, a line at a time."""
+        for line in self.answers[path].splitlines(keepends=True):
+            yield line.encode()
 
     async def mirror(
         self, path: str, *, params: Mapping[str, str] | None = None

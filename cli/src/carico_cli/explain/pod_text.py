@@ -212,6 +212,20 @@ def _preferences(each: Row) -> list[str]:
     return words.paragraph(f"score: {parts['room']:.2f} for room, less for preferences ({met})", "    ")
 
 
+def events(found: Sequence[Row]) -> list[str]:
+    """Return a line for each Event, oldest first: when, what, how often."""
+    ordered = sorted(found, key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
+    return [_event(each) for each in ordered] or ["  none"]
+
+
+def _event(each: Row) -> str:
+    at = str(each.get("lastTimestamp") or each.get("eventTime") or "-")[:19]
+    count = (each.get("series") or {}).get("count") or each.get("count") or 1
+    often = f" ({count} times)" if count > 1 else ""
+    message = " ".join(str(each.get("message") or "").split())
+    return f"  {at}  {each.get('type', '-')}  {each.get('reason', '-')}{often}: {message}"
+
+
 def for_refused(refused: Mapping[str, int], *, is_local: bool = False) -> list[tuple[str, str]]:
     """Return (reason, what could help), beginning with the reason that refuses the most nodes."""
     ordered = sorted(refused.items(), key=lambda item: (-item[1], item[0]))

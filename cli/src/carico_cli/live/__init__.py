@@ -2,7 +2,8 @@
 
 - `connection`: connects to a cluster
 - `reader`: follows bus and API, reconnects, and returns the picture
-- `signals`: messages of the bus; `job_counts`: Pods of the API, counted by job; `services`: answers of services
+- `signals`: messages of the bus; `services`: answers of services
+- `pods`: Pods of the API in the order in which they are shown; `job_counts`: the same, counted by job
 - `ports`: the bus and the API as a reader needs them; `picture`: the records
 - `node_answers`: answers of agent and scheduler about one node
 """

@@ -71,9 +71,9 @@ class JobCounts:
 
     def _put(self, pod: Mapping[str, Any]) -> None:
         metadata, spec = pod["metadata"], pod.get("spec", {})
-        uid, job = str(metadata["uid"]), (str(spec.get("schedulerName", "")), _job_of(metadata))
+        uid, job = str(metadata["uid"]), (str(spec.get("schedulerName", "")), job_of(metadata))
         self._remove(uid)
-        phase = _phase(spec, pod.get("status", {}))
+        phase = phase_of(spec, pod.get("status", {}))
         self._pods[uid] = (job, phase)
         self._counts.setdefault(job, collections.Counter())[phase] += 1
         created = str(metadata.get("creationTimestamp", ""))
@@ -92,12 +92,14 @@ class JobCounts:
 _PHASES = ("pending", "starting", "running", "succeeded", "failed")
 
 
-def _job_of(metadata: Mapping[str, Any]) -> str:
+def job_of(metadata: Mapping[str, Any]) -> str:
+    """Return the job of a Pod by its labels; `jobs.OTHERS` where it has none."""
     labels = metadata.get("labels") or {}
     return str(labels.get(jobs.JOB_LABEL) or labels.get(_BATCH_LABEL) or jobs.OTHERS)
 
 
-def _phase(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
+def phase_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
+    """Return the phase of a Pod; "starting" where it is bound to a node and not running yet."""
     phase = str(status.get("phase", "Pending"))
     if phase in ("Running", "Succeeded", "Failed"):
         return phase.lower()

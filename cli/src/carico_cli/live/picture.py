@@ -1,7 +1,10 @@
 """The state of a cluster at one moment. Frozen: a picture can be kept, sorted and drawn while signals arrive."""
 
+import bisect
 import dataclasses
+import enum
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from carico_core.domain import decision, messages
 from carico_core.wire import freshness
@@ -35,6 +38,46 @@ class Node:
         if self.is_open:
             return self.freshness.value
         return UNREADY if self.ready is False else CORDONED
+
+
+class PodState(enum.StrEnum):
+    """How far a Pod has got, in the order in which Pods are shown."""
+
+    WAITING = "waiting"
+    # Its scheduling gates keep it from being placed.
+    GATED = "gated"
+    # Bound to a node, and not running yet.
+    STARTING = "starting"
+    RUNNING = "running"
+    ENDING = "ending"
+    FAILED = "failed"
+    SUCCEEDED = "succeeded"
+
+
+class Pod(NamedTuple):
+    """One Pod. Times are Unix seconds, -inf where they are not known; `why`: why it does not run, from its status.
+
+    A NamedTuple, because every event of a Pod creates one.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    scheduler: str
+    job: str
+    state: PodState
+    node: str | None
+    created_s: float
+    # Since when it is in this state.
+    since_s: float
+    priority: int
+    pod_class: str
+    why: str
+
+    @property
+    def key(self) -> str:
+        """Its name, with the namespace unless that is the default one."""
+        return self.name if self.namespace == "default" else f"{self.namespace}/{self.name}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +154,22 @@ class Picture:
     heard_per_s: float
     # Messages that could not be used, by reason.
     dropped: Mapping[str, int]
+    # Those that wait first, in the order of the scheduler's queue; then by state, the oldest first.
+    pods: tuple[Pod, ...] = ()
+    # Why Pods were not placed when they were last decided, by UID; and the last such reason by job.
+    refusals: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def waiting(self) -> int:
+        """How many Pods wait for a node."""
+        # They come first, in order of the enum's members.
+        return bisect.bisect_left(self.pods, 1, key=lambda pod: pod.state is not PodState.WAITING)
+
+    def why(self, pod: Pod) -> str:
+        """Return why a Pod does not run: its status, else its last decision, else the last one of its job."""
+        if pod.why or pod.state is not PodState.WAITING:
+            return pod.why
+        return self.refusals.get(pod.uid) or self.refusals.get(pod.job, "")
 
     def node(self, name: str) -> Node | None:
         """Return the node of that name, or None."""

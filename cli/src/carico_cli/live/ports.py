@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from carico_cli.clusters import which
 from carico_core.runtime.bus import port as buses
@@ -38,6 +38,10 @@ class Api(Protocol):
     def mirror(
         self, path: str, *, params: Mapping[str, str] | None = None
     ) -> AsyncIterator[list_watch.MirrorEvent]: ...
+
+    async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> Any: ...
+
+    def stream(self, method: str, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[bytes]: ...
 
 
 class Record(Protocol):

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from carico_cli.clusters import which
-from carico_cli.live import job_counts, node_answers, ports, services, signals
+from carico_cli.live import job_counts, node_answers, pods, ports, services, signals
 from carico_cli.live import picture as pictures
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
@@ -53,7 +53,9 @@ class Reader:
         self._clock = clock
         self._signals = signals.Signals(clock=clock, lease_s=lease_s)
         self._jobs = job_counts.JobCounts()
+        self._pods = pods.PodTable()
         self._bus: ports.Bus | None = None
+        self._api: ports.Api | None = None
         self._url = ""
         self._bus_trouble: str | None = "not connected yet"
         self._api_trouble: str | None = None
@@ -72,7 +74,22 @@ class Reader:
             ),
             pictures.Link(name="scheduler", trouble=self._scheduler_trouble if self._is_connected else None),
         )
-        return self._signals.picture(jobs=self._jobs.table(self._signals.scheduler_names), links=links)
+        names = self._signals.scheduler_names
+        return self._signals.picture(jobs=self._jobs.table(names), links=links, pods=self._pods.rows(names))
+
+    @property
+    def bus(self) -> ports.Bus | None:
+        """The bus; None while there is none."""
+        return self._bus
+
+    @property
+    def api(self) -> ports.Api | None:
+        """The Kubernetes API; None while there is none."""
+        return self._api
+
+    def where(self) -> which.Address:
+        """Return the cluster's address. Raises `SettingsError` where there is none now."""
+        return self._where()
 
     async def detail(self, node: str) -> node_answers.Detail | None:
         """Ask a node's agent; None where none answers, as for nodes that kwok plays."""
@@ -109,7 +126,7 @@ class Reader:
             except errors.CaricoError as error:
                 self._bus_trouble = str(error)
             finally:
-                self._bus = None
+                self._bus = self._api = None
             await asyncio.sleep(AGAIN_S)
 
     def _settle(self, what: str) -> None:
@@ -140,7 +157,7 @@ class Reader:
     async def _follow(self, bus: ports.Bus, api: ports.Api | str, address: which.Address) -> None:
         """Follow until cancelled. Raises `CaricoError` where the reader must reconnect."""
         self._bus, self._bus_trouble = bus, None
-        self._api_trouble = api if isinstance(api, str) else None
+        self._api_trouble, self._api = (api, None) if isinstance(api, str) else (None, api)
         works: list[Awaitable[None]] = [
             self._listen(bus), self._ask_scheduler(bus), self._ask_services(bus), self._stay(bus, address),
         ]  # fmt: skip
@@ -227,6 +244,7 @@ class Reader:
             try:
                 async for event in api.mirror(job_counts.PODS_PATH):
                     self._jobs.on_event(event)
+                    self._pods.on_event(event)
                     if self._record is not None:
                         self._record.on_pods(event)
                     self._settle(PODS)

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import itertools
 import math
 
 from carico_cli.live import picture as pictures
@@ -10,8 +11,10 @@ from carico_core.domain import cluster, decision, errors, messages, names
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import codec, fields, freshness
 from carico_core.wire import messages as wire
+from carico_local import job as jobs_of
 
 DECISIONS_KEPT = 200
+REFUSALS_KEPT = 20_000
 # After its lease a node that the scheduler does not list is kept for this long.
 FORGET_S = 60.0
 # Enough for a capacity.list of several hundred thousand nodes.
@@ -57,6 +60,8 @@ class Signals:
         self._decisions: collections.deque[decision.Decision] = collections.deque(maxlen=DECISIONS_KEPT)
         # Decoded when a picture is taken: of a burst only the last are kept.
         self._undecoded: collections.deque[tuple[str, bytes]] = collections.deque(maxlen=DECISIONS_KEPT)
+        # UID -> why a Pod was not placed when it was last decided.
+        self._refusals: dict[str, str] = {}
         self._model: tuple[messages.GlobalModel, float] | None = None
         self._services: tuple[pictures.Service, ...] = ()
         self._backlog: int | None = None
@@ -121,7 +126,9 @@ class Signals:
         """Forget reservations, because no scheduler answers."""
         self._listed = None
 
-    def picture(self, *, jobs: tuple[pictures.Job, ...], links: tuple[pictures.Link, ...]) -> pictures.Picture:
+    def picture(
+        self, *, jobs: tuple[pictures.Job, ...], links: tuple[pictures.Link, ...], pods: tuple[pictures.Pod, ...] = ()
+    ) -> pictures.Picture:
         """Return the cluster as it is known now."""
         now_s = self._clock.monotonic_s()
         self._decode_decisions()
@@ -139,7 +146,20 @@ class Signals:
             backlog=self._backlog,
             heard_per_s=self._heard_per_s,
             dropped=dict(self._dropped),
+            pods=pods,
+            refusals=self._refusals_of(pods),
         )
+
+    def _refusals_of(self, pods: tuple[pictures.Pod, ...]) -> dict[str, str]:
+        """Return why Pods were not placed: by UID, and by job the newest of its Pods that wait."""
+        if not self._refusals:
+            return {}
+        found = dict(self._refusals)
+        for pod in itertools.takewhile(lambda each: each.state is pictures.PodState.WAITING, pods):
+            said = self._refusals.get(pod.uid)
+            if said is not None and pod.job != jobs_of.OTHERS:
+                found[pod.job] = said
+        return found
 
     def _advertisement(self, subject: str, payload: bytes) -> messages.Advertisement | None:
         try:
@@ -167,6 +187,15 @@ class Signals:
             if found.id not in known:
                 known.add(found.id)
                 self._decisions.append(found)
+                self._note_refusal(found)
+
+    def _note_refusal(self, found: decision.Decision) -> None:
+        self._refusals.pop(found.uid, None)
+        if found.outcome is decision.Outcome.UNSCHEDULABLE:
+            self._refusals[found.uid] = found.message
+            if len(self._refusals) > REFUSALS_KEPT:
+                # The oldest.
+                del self._refusals[next(iter(self._refusals))]
 
     def _forget(self, now_s: float) -> None:
         listed = self._listed or {}

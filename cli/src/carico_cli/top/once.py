@@ -19,6 +19,7 @@ def as_json(picture: pictures.Picture, *, name: str) -> dict[str, Any]:
         "taken_at_ns": picture.taken_ns,
         "links": [{"name": link.name, "trouble": link.trouble} for link in picture.links],
         "nodes": [node_row(node) for node in picture.nodes],
+        "waiting_pods": picture.waiting,
         "jobs": [_job(job) for job in picture.jobs],
         "decisions": [_decision(found) for found in picture.decisions],
         "services": [_service(each) for each in picture.services],
@@ -34,7 +35,8 @@ def as_json(picture: pictures.Picture, *, name: str) -> dict[str, Any]:
 def as_text(picture: pictures.Picture, *, name: str, wide: bool = False) -> str:
     """Return the picture as tables. wide: more columns, and every known decision."""
     seen = as_json(picture, name=name)
-    lines = [f"cluster {name}"]
+    waits = f", {amounts.plural(picture.waiting, 'Pod')} waiting" if picture.waiting else ""
+    lines = [f"cluster {name}{waits}"]
     lines += [f"{link['name']}: {link['trouble']}" for link in seen["links"] if link["trouble"]]
     nodes = [
         {**node, "CPU used": _percent(node["parts"], "cpu.utilisation"), "memory": _percent(node["usage"], "memory"),

@@ -5,9 +5,10 @@ from typing import ClassVar, Protocol
 
 from textual import app, binding, events, screen, widgets, worker
 
-from carico_cli.live import node_answers
+from carico_cli.clusters import which
+from carico_cli.live import node_answers, ports
 from carico_cli.live import picture as pictures
-from carico_cli.top import node_words
+from carico_cli.top import node_words, pod_words
 from carico_cli.top import widgets as own
 
 DETAIL_EVERY_S = 2.0
@@ -19,7 +20,8 @@ HELP = """\
  s  S     sort by the next, previous column    r      reverse the order
  /        filter by words in a node's name, state, mode or bottleneck
  p space  pause, resume                        tab    decisions, jobs, services
- [  ]     scroll that panel                    q      quit, as does Ctrl-C
+ P        the Pods: those that wait first      [  ]   scroll that panel
+ q        quit, as does Ctrl-C
 
  CPU used  share of the cores that are busy
  pressure  share of the time in which work waited for a CPU
@@ -45,6 +47,14 @@ class Reader(Protocol):
 
     async def standing(self, node: str) -> node_answers.Standing | None: ...
 
+    @property
+    def bus(self) -> ports.Bus | None: ...
+
+    @property
+    def api(self) -> ports.Api | None: ...
+
+    def where(self) -> which.Address: ...
+
 
 class Owner(Protocol):
     """The cluster's screen below."""
@@ -66,13 +76,17 @@ class Help(screen.ModalScreen[None]):
 
     DEFAULT_CSS = "Help Lines { height: 1fr; }"
 
+    def __init__(self, text: str = HELP) -> None:
+        super().__init__()
+        self._lines = text.splitlines()
+
     def compose(self) -> app.ComposeResult:
         """Return the text."""
         yield own.Lines(id="help")
 
     def on_mount(self) -> None:
         """Draw it."""
-        self.query_one(own.Lines).show([((line, ""),) for line in HELP.splitlines()])
+        self.query_one(own.Lines).show([((line, ""),) for line in self._lines])
 
     def on_key(self, event: events.Key) -> None:
         """Go back on any key."""
@@ -123,7 +137,8 @@ class NodeScreen(screen.Screen[None]):
             return
         known = node_words.Known(node=node, detail=self._detail, standing=self._standing)
         trouble = [((line, "red"),) for line in self._top.shown.trouble]
-        lines.show([*trouble, *node_words.lines(known, width=self.size.width)])
+        pods = pod_words.Table(self._top.shown).of_node(self._node, self.size.width)
+        lines.show([*trouble, *node_words.lines(known, width=self.size.width), *([(), *pods] if pods else [])])
 
     def on_resize(self) -> None:
         """Cut lines to the new width."""

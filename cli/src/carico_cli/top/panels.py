@@ -33,6 +33,7 @@ def summary(picture: pictures.Picture, *, name: str, paused_s: float | None, sho
         (f" {spans.fitted(name, min(len(name), 16))} ", "reverse"),
         (f" {fresh}/{len(picture.nodes)} nodes fresh", "" if all_fresh and fresh else "yellow"),
         (f"  {sum(each.pods for each, _ in said)} Pods", ""),
+        *(((f"  {picture.waiting} waiting", "yellow"),) if picture.waiting else ()),
         (f"  capacity {sum(each.capacity for each, is_open in said if is_open):.0f}", ""),
         (f"  reserved {sum(reserved) if reserved else '-'}", ""),
     ]
@@ -88,7 +89,7 @@ def _decision(found: decision.Decision, width: int) -> spans.Line:
     clock: spans.Span = (time.strftime("%H:%M:%S ", time.localtime(found.ts_ns / 1e9)), "dim")
     if found.outcome is decision.Outcome.BOUND and found.node is not None:
         room = "" if found.free is None else f", room for {amounts.number(found.free, 1)}"
-        said = f"{room}, waited {_time(found.waited_s)}"
+        said = f"{room}, waited {spans.duration(found.waited_s)}"
         pod, node = _names(pod, spans.clean(found.node), width - len(clock[0]) - len(_ARROW) - len(said))
         return (clock, (pod, "bold"), (_ARROW, "dim"), (node, "green"), (said, ""))
     outcome = "waits" if found.outcome is decision.Outcome.UNSCHEDULABLE else found.outcome.value.replace("_", " ")
@@ -107,21 +108,6 @@ def _names(first: str, second: str, cells: int) -> tuple[str, str]:
     return spans.fitted(first, min(len(first), max(cells - kept, half))), spans.fitted(second, kept)
 
 
-def _time(seconds: float) -> str:
-    """Return a duration.
-
-    >>> _time(0.00004), _time(0.0042), _time(3.21), _time(318.0), _time(9000.0)
-    ('40 µs', '4 ms', '3.2 s', '5 min', '2.5 h')
-    """
-    if seconds < 0.0009995:
-        return f"{1e6 * seconds:.0f} µs"
-    if seconds < 0.9995:
-        return f"{1000.0 * seconds:.0f} ms"
-    if seconds < 119.5:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60.0:.0f} min" if seconds < 7170.0 else f"{seconds / 3600.0:.1f} h"
-
-
 def _service(each: pictures.Service, decided: Sequence[decision.Decision]) -> spans.Line:
     name = each.name.removeprefix("carico-")
     average = "" if each.processing_s is None else f" of {each.processing_s * 1e3:.1f} ms"
@@ -129,7 +115,7 @@ def _service(each: pictures.Service, decided: Sequence[decision.Decision]) -> sp
     # 0: it was refused for the reason for which a Pod like it had just been refused.
     took_us = [found.decided_us for found in decided if found.decided_us > 0.0]
     if name == "scheduler" and took_us:
-        words += f"; decides in {_time(statistics.median(took_us) / 1e6)}"
+        words += f"; decides in {spans.duration(statistics.median(took_us) / 1e6)}"
     instance = spans.clean(each.instance)[:INSTANCE_CELLS]
     found: list[spans.Span] = [(spans.fitted(name, 11), "bold"), (instance.ljust(INSTANCE_CELLS), "dim"), (words, "")]
     if each.errors:

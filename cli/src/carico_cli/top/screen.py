@@ -7,7 +7,7 @@ from typing import ClassVar
 from textual import app, binding, containers, events, widgets
 
 from carico_cli.shell import exits
-from carico_cli.top import overlays, panels, spans
+from carico_cli.top import overlays, panels, pods_screen, spans
 from carico_cli.top import view as views
 from carico_cli.top import widgets as own
 from carico_core.runtime.process import clock as clocks
@@ -43,6 +43,7 @@ class Top(app.App[int]):
         binding.Binding("slash", "filter", "Filter", key_display="/"),
         binding.Binding("p,space", "pause", "Pause", key_display="p"),
         binding.Binding("enter", "open", "Node", key_display="⏎"),
+        binding.Binding("P", "pods", "Pods"),
         binding.Binding("tab", "panel", "Panel", key_display="tab", priority=True),
         binding.Binding("question_mark,h", "help", "Help", key_display="?"),
         binding.Binding("q", "leave(0)", "Quit"),
@@ -108,6 +109,16 @@ class Top(app.App[int]):
         """Arrange for the new size."""
         self._draw()
 
+    def summary(self, shown: int) -> spans.Line:
+        """Return the cluster in a line. shown: how many of its nodes are shown."""
+        paused_s = None if self._paused_at_s is None else self._clock.monotonic_s() - self._paused_at_s
+        return panels.summary(self.shown, name=self._cluster, paused_s=paused_s, shown=shown)
+
+    @property
+    def clock(self) -> clocks.Clock:
+        """The clock."""
+        return self._clock
+
     def neighbour(self, name: str, by: int) -> str:
         """Return the node `by` rows below another, or `name` where there is none."""
         rows = [node.name for node in self._view.rows(self.shown.nodes)]
@@ -158,6 +169,10 @@ class Top(app.App[int]):
         if chosen is not None:
             self._open(chosen)
 
+    def action_pods(self) -> None:
+        """Show the Pods."""
+        self.push_screen(pods_screen.PodsScreen(self))
+
     def action_help(self) -> None:
         """Show the help."""
         self.push_screen(overlays.Help())
@@ -196,8 +211,9 @@ class Top(app.App[int]):
         if not self.is_paused:
             self.shown = self.reader.picture()
         self._draw()
-        if self.screen_stack and isinstance(self.screen, overlays.NodeScreen):
-            self.screen.draw()
+        for each in self.screen_stack:
+            if isinstance(each, overlays.NodeScreen | pods_screen.PodsScreen):
+                each.draw()
 
     def _arrange(self) -> None:
         """Choose the panels that fit, and their height. A change costs a layout, so it is made only if needed."""
@@ -221,10 +237,7 @@ class Top(app.App[int]):
             return
         self._arrange()
         self._nodes_table.show(self.shown, self._view)
-        paused_s = None if self._paused_at_s is None else self._clock.monotonic_s() - self._paused_at_s
-        self._summary.show(
-            [panels.summary(self.shown, name=self._cluster, paused_s=paused_s, shown=len(self._nodes_table.rows))]
-        )
+        self._summary.show([self.summary(len(self._nodes_table.rows))])
         logged = self.log_line()
         lines = [*self.shown.trouble, *([logged] if logged else [])]
         self._trouble.display = bool(lines)

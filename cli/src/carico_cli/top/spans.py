@@ -87,3 +87,18 @@ def spark(values: Sequence[float], width: int, *, most: float | None = None) -> 
     groups = [values[max(0, end - per_cell) : end] for end in range(len(values), 0, -per_cell)]
     shares = [max(group) / top if top > 0.0 else 0.0 for group in reversed(groups)]
     return "".join(_SPARKS[min(max(int(share * len(_SPARKS)), 0), len(_SPARKS) - 1)] for share in shares)
+
+
+def duration(seconds: float) -> str:
+    """Return a duration.
+
+    >>> duration(0.00004), duration(0.0042), duration(3.21), duration(318.0), duration(9000.0)
+    ('40 µs', '4 ms', '3.2 s', '5 min', '2.5 h')
+    """
+    if seconds < 0.0009995:
+        return f"{1e6 * seconds:.0f} µs"
+    if seconds < 0.9995:
+        return f"{1000.0 * seconds:.0f} ms"
+    if seconds < 119.5:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60.0:.0f} min" if seconds < 7170.0 else f"{seconds / 3600.0:.1f} h"

@@ -1,6 +1,7 @@
 """Widgets that draw lines of spans. They draw only what is visible, so that 1,000 nodes cost no more than 20."""
 
 from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -9,9 +10,10 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from carico_cli.live import picture as pictures
-from carico_cli.top import columns, spans
+from carico_cli.top import columns, pod_words, spans
 from carico_cli.top import view as views
 
+R = TypeVar("R")
 _CURSOR = Style(bgcolor="rgb(38,79,120)")
 
 
@@ -84,49 +86,61 @@ class Lines(Widget):
         return ((text, "bold"), ("─" * max(0, self.size.width - len(text)), "dim"))
 
 
-class Nodes(Widget, can_focus=True):
-    """The table of nodes with a cursor, which stays on its node when the order changes."""
+class Rows(Widget, Generic[R], can_focus=True):
+    """A table with a cursor, which stays on its row when the order changes. Only the visible rows are formatted."""
 
-    DEFAULT_CSS = "Nodes { height: 1fr; min-height: 3; }"
+    DEFAULT_CSS = "Rows { height: 1fr; min-height: 3; }"
 
-    def __init__(self, on_choose: Callable[[str], None], *, id: str | None = None) -> None:  # noqa: A002  # as above
+    def __init__(self, on_choose: Callable[[R], None], *, id: str | None = None) -> None:  # noqa: A002  # as above
         super().__init__(id=id)
         self._on_choose = on_choose
-        self._view = views.View()
-        self.rows: list[pictures.Node] = []
+        self.rows: Sequence[R] = ()
         self._cursor = 0
         self._first = 0
 
-    def show(self, picture: pictures.Picture, view: views.View) -> None:
-        """Draw this picture from now on."""
-        at = self.chosen
-        self._view = view
-        self.rows = view.rows(picture.nodes)
-        if at is not None:
-            place = next((index for index, node in enumerate(self.rows) if node.name == at), self._cursor)
-            self._cursor = place
+    def key_of(self, row: R) -> str:
+        """Return what identifies the row from one picture to the next."""
+        raise NotImplementedError
+
+    def head(self) -> spans.Line:
+        """Return the titles."""
+        raise NotImplementedError
+
+    def line(self, index: int) -> spans.Line:
+        """Return one row."""
+        raise NotImplementedError
+
+    def nothing(self) -> str:
+        """Return what is shown where there are no rows."""
+        raise NotImplementedError
+
+    def show_rows(self, rows: Sequence[R]) -> None:
+        """Draw these rows from now on."""
+        at = self.chosen_row
+        was, self.rows = self.rows, rows
+        if at is not None and rows is not was:
+            self._cursor = self._place_of(self.key_of(at))
         self.move(0)
 
-    @property
-    def chosen(self) -> str | None:
-        """The node under the cursor."""
-        return self.rows[self._cursor].name if self._cursor < len(self.rows) else None
+    def _place_of(self, key: str) -> int:
+        """Return where the row is now; it is usually still in its place."""
+        here = self._cursor
+        if here < len(self.rows) and self.key_of(self.rows[here]) == key:
+            return here
+        return next((index for index, row in enumerate(self.rows) if self.key_of(row) == key), here)
 
     @property
-    def titles(self) -> list[str]:
-        """The titles of the visible columns."""
-        return [column.title for column in self._columns()]
-
-    def _columns(self) -> tuple[columns.Column, ...]:
-        return columns.shown(self.size.width, longest=max((len(node.name) for node in self.rows), default=0))
+    def chosen_row(self) -> R | None:
+        """The row under the cursor."""
+        return self.rows[self._cursor] if self._cursor < len(self.rows) else None
 
     @property
     def page(self) -> int:
-        """How many nodes are visible at once."""
+        """How many rows are visible at once."""
         return max(1, self.size.height - 1)
 
     def move(self, by: int) -> None:
-        """Move the cursor down by so many nodes; up if negative."""
+        """Move the cursor down by so many rows; up if negative."""
         self._cursor = max(0, min(self._cursor + by, len(self.rows) - 1))
         self._first = max(min(self._first, self._cursor), self._cursor - self.page + 1, 0)
         self._first = max(0, min(self._first, len(self.rows) - self.page))
@@ -135,27 +149,24 @@ class Nodes(Widget, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """Return one line of the widget."""
         width = self.size.width
-        shown = self._columns()
         if y == 0:
-            line = columns.header(shown, sorted_by=self._view.sorted_by, descending=self._view.descending)
-            return strip(line, width)
+            return strip(self.head(), width)
         index = self._first + y - 1
         if index >= len(self.rows):
-            why = "no node matches: escape clears the filter" if self._view.filter else "no node has advertised yet"
-            return strip(((why if y == 1 and not self.rows else "", "dim"),), width)
-        return strip(columns.row(self.rows[index], shown), width, marked=index == self._cursor)
+            return strip(((self.nothing() if y == 1 and not self.rows else "", "dim"),), width)
+        return strip(self.line(index), width, marked=index == self._cursor)
 
     def on_resize(self, _: events.Resize) -> None:
         """Keep the cursor visible."""
         self.move(0)
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the node; a double click opens it."""
+        """Move the cursor to the row; a double click opens it."""
         index = self._first + event.y - 1
         if event.y == 0 or index >= len(self.rows):
             return
         if index == self._cursor and event.chain > 1:
-            self._on_choose(self.rows[index].name)
+            self._on_choose(self.rows[index])
         self.move(index - self._cursor)
 
     def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
@@ -165,3 +176,79 @@ class Nodes(Widget, can_focus=True):
     def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
         """Move the cursor with the wheel."""
         self.move(-1)
+
+
+class Nodes(Rows[pictures.Node]):
+    """The table of nodes."""
+
+    def __init__(self, on_choose: Callable[[str], None], *, id: str | None = None) -> None:  # noqa: A002  # as above
+        super().__init__(lambda node: on_choose(node.name), id=id)
+        self._view = views.View()
+
+    def show(self, picture: pictures.Picture, view: views.View) -> None:
+        """Draw this picture from now on."""
+        self._view = view
+        self.show_rows(view.rows(picture.nodes))
+
+    @property
+    def chosen(self) -> str | None:
+        """The node under the cursor."""
+        row = self.chosen_row
+        return None if row is None else row.name
+
+    @property
+    def titles(self) -> list[str]:
+        """The titles of the visible columns."""
+        return [column.title for column in self._columns()]
+
+    def _columns(self) -> tuple[columns.Column, ...]:
+        return columns.shown(self.size.width, longest=max((len(node.name) for node in self.rows), default=0))
+
+    def key_of(self, row: pictures.Node) -> str:
+        """Return the node's name."""
+        return row.name
+
+    def head(self) -> spans.Line:
+        """Return the titles."""
+        return columns.header(self._columns(), sorted_by=self._view.sorted_by, descending=self._view.descending)
+
+    def line(self, index: int) -> spans.Line:
+        """Return one node's line."""
+        return columns.row(self.rows[index], self._columns())
+
+    def nothing(self) -> str:
+        """Return why no node is shown."""
+        return "no node matches: escape clears the filter" if self._view.filter else "no node has advertised yet"
+
+
+class Pods(Rows[pictures.Pod]):
+    """The table of Pods: those that wait come first."""
+
+    def __init__(
+        self, on_choose: Callable[[pictures.Pod], None], *, id: str | None = None  # noqa: A002  # as above
+    ) -> None:  # fmt: skip
+        super().__init__(on_choose, id=id)
+        self._table: pod_words.Table | None = None
+        self._filter = ""
+
+    def show(self, table: pod_words.Table, words: str) -> None:
+        """Draw these Pods from now on; `words`: all of which a Pod must match."""
+        self._table, self._filter = table, words
+        self.show_rows(table.matching(words))
+
+    def key_of(self, row: pictures.Pod) -> str:
+        """Return the Pod's UID."""
+        return row.uid
+
+    def head(self) -> spans.Line:
+        """Return the titles."""
+        return pod_words.head(self.size.width)
+
+    def line(self, index: int) -> spans.Line:
+        """Return one Pod's line."""
+        assert self._table is not None, "rows are set together with their table"
+        return self._table.line(self.rows[index], self.size.width)
+
+    def nothing(self) -> str:
+        """Return why no Pod is shown."""
+        return "no Pod matches: escape clears the filter" if self._filter else "no Pods that CARICO places"
