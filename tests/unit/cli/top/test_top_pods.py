@@ -45,7 +45,7 @@ def test_the_table_at_80_cells() -> None:
     assert lines == [
         "Pod               state         for queue, node  why, or what its class costs",
         "job-0             waiting    10.0 s next         3 at capacity (node-2: -0.15 f…",
-        "a-name-t…oo-long  waiting    10.0 s 1 before",
+        "a-name-t…too-long waiting    10.0 s 1 before",
         "job-2             starting   10.0 s node-1       ImagePullBackOff",
         "job-3             running    10.0 s node-1       cpu 3.71 tasks, memory 11.8 MB",
         "shop/job-4        running    10.0 s gone",
