@@ -184,6 +184,16 @@ async def test_no_capacities_is_an_empty_list(join: Join) -> None:
     assert await (await join()).latest_capacities() == []
 
 
+async def test_usage_is_kept_by_key(join: Join) -> None:
+    writer = await join()
+    assert await writer.get_usage(3) is None
+    await writer.put_usage(3, b"one")
+    await writer.put_usage(3, b"two")
+    await writer.put_usage(4, b"other")
+    reader = await join()
+    assert [await reader.get_usage(key) for key in (3, 4, 5)] == [b"two", b"other", None]
+
+
 async def test_the_model_is_kept_for_late_joiners(join: Join) -> None:
     writer = await join()
     assert await writer.get_model() is None
@@ -304,7 +314,7 @@ async def test_what_is_held_and_what_is_waiting_can_be_seen(join: Join) -> None:
     await waiting.answered(held, lambda told: told[streams.CAPACITY] and told[streams.SUBSPACES])
     found = await bus.backlog()
     assert (found.pending, found.unacknowledged, found.redelivered) == (1, 0, 0)
-    empty = dict.fromkeys((streams.DECISIONS, streams.CLAIMS, streams.MODEL_STREAM), 0)
+    empty = dict.fromkeys((streams.DECISIONS, streams.CLAIMS, streams.MODEL_STREAM, streams.USAGE_STREAM), 0)
     assert await held() == {streams.CAPACITY: 1, streams.SUBSPACES: 1, **empty}
     await bus.acknowledge(await taken(bus))
     await waiting.answered(held, lambda told: told[streams.SUBSPACES] == 0)

@@ -11,7 +11,7 @@ from carico_agent import app, service, settings
 from carico_agent.pod_events import pod_states
 from carico_agent.reporting import publishers
 from carico_agent.telemetry import panel
-from carico_core.domain import messages
+from carico_core.domain import messages, usage
 from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.observe import metrics as metric
 from carico_core.runtime.process import clock as clocks
@@ -81,6 +81,12 @@ class Classes:
 
     def is_baseline(self, _uid: str) -> bool:
         return False
+
+    def template(self, _pod_class: str) -> usage.Template | None:
+        return None
+
+    def take_failed(self) -> dict[str, int]:
+        return {}
 
     def on_change(self, callback: Callable[[], None]) -> None:
         pass

@@ -6,13 +6,14 @@ import uuid
 import orjson
 import pytest
 
-from carico_agent import settings
+from carico_agent import ports, settings
 from carico_agent.reporting import advertisement
 from carico_agent.telemetry import port
-from carico_core.domain import errors
+from carico_core.domain import errors, usage
 from carico_core.numerics import estimators
 from carico_core.runtime.bus import memory_bus
-from carico_core.wire import codec
+from carico_core.wire import codec, subjects
+from carico_core.wire import messages as wire
 from tests.unit.agent import agent_site
 
 
@@ -47,6 +48,45 @@ async def test_a_pod_that_starts_or_ends_is_published_at_once(rig: agent_site.Ma
     await one.settle()
     ended = one.heard[-1]
     assert (ended.seq, ended.pods, ended.covers) == (before.seq + 2, 0, frozenset({"uid-a"}))
+
+
+class Ledger:
+    """Every Pod uses half a core."""
+
+    def __init__(self, one: agent_site.Rig) -> None:
+        self.one = one
+
+    def read(self, uid: str) -> ports.PodAmounts:
+        return ports.PodAmounts(cpu_s=0.5 * self.one.clock.monotonic_s(), memory_bytes=2.0**23)
+
+    def forget(self, uid: str) -> None:
+        pass
+
+
+async def test_what_pods_use_is_reported_by_class_and_survives_an_outage(
+    rig: agent_site.Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = rig()
+    monkeypatch.setattr(one.agent, "_ledger", Ledger(one))
+    monkeypatch.setattr(one.classes, "of", lambda uid: "Job/default/pi")
+    heard: list[usage.ClassUsage] = []
+
+    def hear(subject: str, payload: bytes) -> None:
+        heard.append(wire.decode_usage(payload, subject=subject).classes["Job/default/pi"])
+
+    one.hub.subscriptions.append((subjects.USAGE_ALL, hear))
+    one.start()
+    one.pods.become("a", "b")
+    await one.seconds(7)
+    assert [(each.pods, each.running) for each in heard] == [(2, 2)]
+    assert heard[0].peaks == {"cpu": pytest.approx(0.5), "memory": 2.0**23}
+    one.hub.set_away(True)
+    await one.seconds(10)
+    assert len(heard) == 1 and one.value("publish_errors_total", kind="usage") >= 1
+    one.hub.set_away(False)
+    await one.seconds(10)
+    measured_s = sum(sum(each.seconds["cpu"].values()) for each in heard if each.seconds)
+    assert measured_s == pytest.approx(2 * 25.0, abs=6.0)
 
 
 async def test_a_burst_of_starts_is_one_or_two_messages(rig: agent_site.Make) -> None:

@@ -141,7 +141,8 @@ async def test_a_store_that_is_not_ready_yet_does_not_subscribe_twice(
     monkeypatch.setattr(replica.app._bus, "get_model", get_model)
     await replica.app.listen()
     assert len(asked) == 4
-    assert sorted(subject for subject, _ in replica.hub.subscriptions) == sorted([subjects.PARTIAL_ALL, subjects.MODEL])
+    subscribed = sorted(subject for subject, _ in replica.hub.subscriptions)
+    assert subscribed == sorted([subjects.PARTIAL_ALL, subjects.MODEL, subjects.USAGE_ALL])
 
 
 def leaders_model(ts_ns: int, *, seq: int, of: str, largest: float = 0.5) -> messages.GlobalModel:

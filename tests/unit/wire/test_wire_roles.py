@@ -44,9 +44,9 @@ def test_no_answer_ever_reaches_the_account_of_agents() -> None:
     assert not [flow for flow in roles.FLOWS if flow.is_service and roles.Account.AGENTS in flow.to]
 
 
-def test_only_capacities_local_models_and_answers_leave_the_account_of_agents() -> None:
+def test_only_reports_and_answers_leave_the_account_of_agents() -> None:
     said = {flow.subject for flow in roles.FLOWS if flow.source is roles.Account.AGENTS and not flow.is_service}
-    assert said == {"carico.v1.capacity.*", "carico.v1.subspace.*"}
+    assert said == {"carico.v1.capacity.*", "carico.v1.subspace.*", "carico.v1.usage.*"}
     asked = {flow.subject for flow in roles.FLOWS if flow.source is roles.Account.AGENTS and flow.is_service}
     assert all("agent" in subject for subject in asked)
 

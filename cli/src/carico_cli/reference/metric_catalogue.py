@@ -36,7 +36,7 @@ def catalogue() -> Mapping[str, tuple[metric.Declared, ...]]:
     found = {name: metric.Metrics(name) for name in TITLES if name not in ("every", "kube")}
     clock = clocks.FakeClock()
     agent.Instruments(found["agent"]).read_ages(_Ages())
-    aggregator.Instruments(found["aggregator"], clock=clock)
+    aggregator.Instruments(found["aggregator"], clock=clock).read_recommended(list)
     scheduler.Instruments(found["scheduler"])
     auth.Instruments(found["auth"], clock=clock)
     web.Instruments(found["web"])

@@ -1,9 +1,9 @@
 """The interfaces between the parts of the agent."""
 
-from collections.abc import Callable, Collection, Set
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping, Set
+from typing import NamedTuple, Protocol
 
-from carico_core.domain import recording
+from carico_core.domain import recording, usage
 
 
 class PodSet(Protocol):
@@ -61,12 +61,39 @@ class PodClasses(Protocol):
         """Return True for a Pod that belongs to the node, such as a DaemonSet's; False if it is unknown."""
         ...
 
+    def template(self, pod_class: str) -> usage.Template | None:
+        """Return what the newest Pod of a class is made of; None if it is unknown."""
+        ...
+
+    def take_failed(self) -> Mapping[str, int]:
+        """Return how many Pods of each class have failed since the last call."""
+        ...
+
     def on_change(self, callback: Callable[[], None]) -> None:
         """Call `callback` in the loop's thread whenever a class becomes known."""
         ...
 
     async def run(self) -> None:
         """Keep the classes up to date until cancelled."""
+        ...
+
+
+class PodAmounts(NamedTuple):
+    """CPU time of a Pod since its cgroup was created, in seconds of a real CPU, and its working set now."""
+
+    cpu_s: float
+    memory_bytes: float
+
+
+class PodLedger(Protocol):
+    """What single Pods have used."""
+
+    def read(self, uid: str) -> PodAmounts | None:
+        """Return what a Pod has used; None if it cannot be read."""
+        ...
+
+    def forget(self, uid: str) -> None:
+        """Take in that a Pod has ended."""
         ...
 
 

@@ -95,6 +95,7 @@ class Service:
                 panel=found,
                 pods=pods if classes is None else adapter.Workloads(pods=pods, classes=classes),
                 classes=classes,
+                ledger=None if classes is None else sources.open_ledger(self._chosen.wanted(), clock=self._clock),
                 clock=self._clock,
                 metrics=self._metrics,
                 boot=self._boot,
@@ -169,6 +170,7 @@ async def use_bus(agent: app.Agent, bus: Bus, *, node: str) -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(sender.send_capacities(), name="capacity")
         group.create_task(sender.send_subspaces(), name="subspace")
+        group.create_task(sender.send_usages(), name="usage")
         group.create_task(_until_done(lambda: bus.subscribe(subjects.MODEL, agent.on_model), agent), name="model")
         group.create_task(_until_done(lambda: bus.serve(_queries(agent, node)), agent), name="queries")
         await bus.wait_closed()

@@ -5,6 +5,8 @@ Several replicas share one work queue and compute the same model.
 - `members`   the newest entry of every live node; pure
 - `trust`     bounds on the influence of one node; pure
 - `evidence`  costs of Pods by class, fused over nodes; pure
+- `usage`     what the Pods of each class use, added up over nodes; pure
+- `recommendations`   requests and limits from it; pure
 - `model`     the model from the entries, by merge `round` or `sequential`; pure
 - `replicas`  following the models of another replica, which leads
 - `app`       one replica's tasks: intake, exchange, broadcast

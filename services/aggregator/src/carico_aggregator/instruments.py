@@ -1,5 +1,8 @@
 """The aggregator's metrics: carico_aggregator_..."""
 
+import functools
+from collections.abc import Callable
+
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.observe import logs
@@ -38,7 +41,21 @@ class Instruments:
         self._given = metrics.gauge("queue_unacknowledged_messages", "reports delivered and not yet acknowledged")
         self._again = metrics.gauge("queue_redelivered_messages", "of those, delivered more than once")
         self.looks_failed = metrics.counter("stream_looks_failed", "failed reads of the streams' state")
+        self.usages = metrics.counter("usage_reports", "reports of what Pods use that were taken in")
+        self._metrics = metrics
         self._limited = logs.RateLimited(logs.get("intake"), clock=clock)
+
+    def read_recommended(self, read: Callable[[], list[tuple[str, dict[str, float]]]]) -> None:
+        """Read the recommended requests from `read` at each scrape."""
+        for name, dimension, meaning in (
+            ("recommended_cpu_cores", "cpu", "recommended CPU request of a Pod, of the classes with most Pods"),
+            (
+                "recommended_memory_bytes",
+                "memory",
+                "recommended memory request of a Pod; the 50 classes with most Pods",
+            ),
+        ):
+            self._metrics.reading(name, meaning, functools.partial(_series, read, dimension), labels=("class",))
 
     def show_backlog(self, found: buses.Backlog) -> None:
         """Set the gauges of the streams and the queue."""
@@ -55,3 +72,7 @@ class Instruments:
         self._limited.warning(
             (kind, subject, error.reason), "message dropped", subject=subject, reason=error.reason.value, why=str(error)
         )
+
+
+def _series(read: Callable[[], list[tuple[str, dict[str, float]]]], dimension: str) -> metric.Readings:
+    return [((name,), requests[dimension]) for name, requests in read() if dimension in requests]

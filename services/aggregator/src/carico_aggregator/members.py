@@ -102,6 +102,11 @@ class Members:
         """Return the age of the oldest entry; 0 without entries."""
         return max((now_s - held.heard_s for held in self._held.values()), default=0.0)
 
+    def entry(self, node: str) -> messages.Entry | None:
+        """Return a node's newest entry; its age is that of its arrival."""
+        held = self._held.get(node)
+        return None if held is None else held.entry
+
     def entries(self, now_s: float, nodes: Iterable[str] | None = None) -> tuple[messages.Entry, ...]:
         """Return the entries of `nodes` (None: all), ordered by name, with their current age."""
         wanted = sorted(self._held if nodes is None else self._held.keys() & set(nodes))

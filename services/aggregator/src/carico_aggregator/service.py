@@ -45,6 +45,7 @@ async def _run(
     watch(bus)
     counted = instruments.Instruments(series, clock=clock)
     aggregator = app.Aggregator(chosen, bus, counted, replica=replica, boot=boot, clock=clock)
+    counted.read_recommended(aggregator.recommended)
     try:
         await aggregator.listen()
         spec = buses.ServiceSpec(
@@ -59,6 +60,7 @@ async def _run(
                 "exchange": aggregator.exchange_forever(),
                 "broadcast": aggregator.broadcast_forever(),
                 "look": aggregator.look_forever(),
+                "keep": aggregator.keep_usage_forever(),
             }.items():
                 group.create_task(tasks.forever(name, work), name=name)
             await bus.wait_closed()

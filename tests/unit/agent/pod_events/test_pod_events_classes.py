@@ -62,6 +62,42 @@ async def test_the_classes_of_a_nodes_pods_follow_the_api() -> None:
         await told(watch, first, messages.ANY_CLASS)
 
 
+async def test_the_template_of_the_newest_pod_counts() -> None:
+    kube = memory_kube.MemoryKube(clock=clocks.SystemClock())
+    owner = {"kind": "Job", "name": "pi", "uid": "1", "controller": True, "apiVersion": "batch/v1"}
+    first = create(kube, "first", ownerReferences=[owner])
+    watch = watch_of(kube)
+    assert watch.template("Job/default/pi") is None
+    async with running(watch):
+        await told(watch, first, "Job/default/pi")
+        before = watch.template("Job/default/pi")
+        resources = {"requests": {"cpu": "250m", "memory": "64Mi"}}
+        made = objects.pod_object("second", containers=[{"name": "main", "image": "pi:2", "resources": resources}])
+        made["metadata"]["ownerReferences"] = [owner]
+        made["spec"]["nodeName"] = "node-0"
+        second = str(kube.objects.create("pods", made, "test")["metadata"]["uid"])
+        await told(watch, second, "Job/default/pi")
+    after = watch.template("Job/default/pi")
+    assert before is not None and after is not None
+    assert before.requests == {} and after.requests == {"cpu": 0.25, "memory": 64 * 2.0**20}
+    assert before.image != after.image
+
+
+async def test_a_pod_that_failed_is_counted_once() -> None:
+    kube = memory_kube.MemoryKube(clock=clocks.SystemClock())
+    owner = {"kind": "Job", "name": "pi", "uid": "1", "controller": True, "apiVersion": "batch/v1"}
+    create(kube, "first", ownerReferences=[owner])
+    watch = watch_of(kube)
+    async with running(watch):
+        for phase in ("Running", "Failed", "Failed"):
+            found = kube.objects.get("pods", ("default", "first"), "test")
+            kube.objects.update("pods", ("default", "first"), found | {"status": {"phase": phase}}, "test")
+        last = create(kube, "last", ownerReferences=[owner])
+        await told(watch, last, "Job/default/pi")
+        assert watch.take_failed() == {"Job/default/pi": 1}
+        assert watch.take_failed() == {}
+
+
 async def test_what_belongs_to_the_node_is_no_workload() -> None:
     kube = memory_kube.MemoryKube(clock=clocks.SystemClock())
     owner = {"kind": "DaemonSet", "name": "proxy", "uid": "1", "controller": True, "apiVersion": "apps/v1"}

@@ -157,7 +157,7 @@ _Subjects = tuple[tuple[str, ...], tuple[str, ...]]
 
 def _agent(node: str | None) -> _Subjects:
     token = "*" if node is None else names.to_token(node)
-    publish = (subjects.capacities(node), subjects.subspaces(node))
+    publish = (subjects.capacities(node), subjects.subspaces(node), subjects.usages(node))
     return publish, (subjects.MODEL, f"{subjects.PREFIX}.query.agent.{token}.>", *_service("agent"))
 
 
@@ -167,12 +167,14 @@ def _aggregator(_: str | None) -> _Subjects:
         subjects.MODEL,
         streams.MODEL_SUBJECT,
         _MODEL_GET,
+        streams.USAGE_SUBJECTS,
+        f"{_API}.DIRECT.GET.{streams.USAGE_STREAM}.{streams.USAGE_SUBJECTS}",
         *(f"{_API}.DIRECT.GET.{stream}" for stream in (streams.CAPACITY, streams.DECISIONS)),
         f"{_API}.CONSUMER.MSG.NEXT.{streams.SUBSPACES}.{streams.CONSUMER}",
         f"$JS.ACK.{streams.SUBSPACES}.{streams.CONSUMER}.>",
         *_making_of_streams(),
     )
-    return publish, (subjects.PARTIAL_ALL, subjects.MODEL, *_questions("aggregator"))
+    return publish, (subjects.PARTIAL_ALL, subjects.MODEL, subjects.USAGE_ALL, *_questions("aggregator"))
 
 
 def _scheduler(_: str | None) -> _Subjects:
@@ -206,7 +208,7 @@ def _owner(node: str | None) -> _Subjects:
     # The account holds CARICO's streams alone.
     publish, subscribe = _cli(node)
     changes = (f"{_API}.STREAM.>", f"{_API}.CONSUMER.>", "$JS.ACK.>", "$JS.FC.>")
-    return (*publish, *changes), (*subscribe, subjects.SUBSPACE_ALL, "$JS.EVENT.ADVISORY.>")
+    return (*publish, *changes), (*subscribe, subjects.SUBSPACE_ALL, subjects.USAGE_ALL, "$JS.EVENT.ADVISORY.>")
 
 
 def _auth(_: str | None) -> _Subjects:
@@ -243,6 +245,7 @@ def _flows() -> Iterator[Flow]:
     core, agents, readers = Account.CORE, Account.AGENTS, Account.READERS
     yield Flow(subject=subjects.CAPACITY_ALL, source=agents, to=(core, readers))
     yield Flow(subject=subjects.SUBSPACE_ALL, source=agents, to=(core,))
+    yield Flow(subject=subjects.USAGE_ALL, source=agents, to=(core,))
     yield Flow(subject=subjects.MODEL, source=core, to=(agents, readers))
     yield Flow(subject=subjects.DECISION_ALL, source=core, to=(readers,))
     yield Flow(subject=subjects.CLAIMED_ALL, source=core, to=(readers,))

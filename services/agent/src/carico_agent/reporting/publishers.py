@@ -1,6 +1,7 @@
-"""Send capacity whenever it changes, and the local model to the aggregators; only the newest of each is sent.
+"""Send capacity whenever it changes, and the local model and the Pods' usage to the aggregators.
 
-Both are plain publishes without acknowledgements: the next report is newer, and follows within a second.
+All are plain publishes without acknowledgements. The next capacity and the next model are newer, and follow within a
+second; a report of usage that was not sent is part of the next one.
 """
 
 import asyncio
@@ -9,22 +10,27 @@ from collections.abc import Awaitable, Callable
 from carico_agent import app, ports
 from carico_core.domain import errors
 from carico_core.wire import codec, subjects
+from carico_core.wire import messages as wire
 
 # Starts and ends within this time share one message: a burst of Pods must not cause a burst of messages.
 COALESCE_S = 0.005
 
 
 class Publishers:
-    """Two senders, one for each kind of report."""
+    """Three senders, one for each kind of report."""
 
     def __init__(self, agent: app.Agent, bus: ports.Publisher, *, node: str) -> None:
         self._agent = agent
         self._bus = bus
         self._capacity_subject = subjects.capacity(node)
         self._subspace_subject = subjects.subspace(node)
+        self._usage_subject = subjects.usage(node)
         self._capacity_due = asyncio.Event()
         self._subspace_due = asyncio.Event()
-        agent.when_due(capacity=self._capacity_due.set, subspace=self._subspace_due.set)
+        self._usage_due = asyncio.Event()
+        agent.when_due(
+            capacity=self._capacity_due.set, subspace=self._subspace_due.set, usage=self._usage_due.set
+        )  # fmt: skip
 
     def refresh(self) -> None:
         """Send everything again: after a reconnect others may have missed it."""
@@ -39,6 +45,10 @@ class Publishers:
         """Publish each due local model until cancelled."""
         await self._whenever(self._subspace_due, "subspace", self._send_subspace)
 
+    async def send_usages(self) -> None:
+        """Publish each due report of usage until cancelled."""
+        await self._whenever(self._usage_due, "usage", self._send_usage)
+
     async def _send_capacity(self) -> None:
         payload = self._agent.next_capacity()
         if payload is not None:
@@ -49,6 +59,16 @@ class Publishers:
         found = self._agent.next_subspace()
         if found is not None:
             await self._send(self._subspace_subject, found)
+
+    async def _send_usage(self) -> None:
+        report = self._agent.next_usage()
+        if report is None:
+            return
+        try:
+            await self._send(self._usage_subject, wire.encode_usage(report))
+        except errors.BusError:
+            self._agent.usage_not_sent(report)
+            raise
 
     async def _send(self, subject: str, payload: bytes) -> None:
         if len(payload) > codec.PAYLOAD_MAX_BYTES:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from carico_agent.telemetry import cpu as cpus
 from carico_agent.telemetry import panel, port
-from carico_agent.telemetry.cgroups import cpu_time, hierarchy, pod_throttling, working_set
+from carico_agent.telemetry.cgroups import cpu_time, hierarchy, pod_ledger, pod_throttling, working_set
 from carico_agent.telemetry.devices import disk, gpu, network
 from carico_agent.telemetry.proc import host_cpu, meminfo, pressure, process_accounting
 from carico_core.domain import errors
@@ -88,6 +88,17 @@ def open_panel(wanted: Wanted, *, clock: clocks.Clock) -> panel.Panel:
         if wanted.root_pid is None:
             raise
         return _processes(wanted, clock, notes=(f"{PROCESS_FALLBACK} instead of the cgroup: {error}",))
+
+
+def open_ledger(wanted: Wanted, *, clock: clocks.Clock) -> pod_ledger.PodLedger | None:
+    """Return the ledger of the node's Pods; None if it cannot be read, as without cgroups."""
+    if wanted.scope is Scope.PROCESS:
+        return None
+    try:
+        tree = hierarchy.discover(wanted.proc / "mounts", below=wanted.cgroup_root)
+        return pod_ledger.PodLedger(tree.group(wanted.cgroup or "."), clock=clock)
+    except port.Absent:
+        return None
 
 
 def _host(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:

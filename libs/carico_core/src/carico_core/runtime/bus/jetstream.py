@@ -31,13 +31,16 @@ ACK_WAIT_S = 5.0
 _REPORT_BYTES = codec.PAYLOAD_MAX_BYTES
 # No service sets message ids, so that one which an agent sets suppresses nothing. The shortest that NATS allows.
 _DUPLICATE_WINDOW_S = 0.1
-# Limits on disk, a quarter of what deploy/k8s gives JetStream. One message of each of 5,000 nodes is 20 MiB at most.
+# Limits on disk, together less than a third of what deploy/k8s gives JetStream. One message of each of 5,000 nodes is
+# 20 MiB at most.
 _CAPACITY_BYTES = 64 << 20
 _SUBSPACES_BYTES = 64 << 20
 _DECISIONS_BYTES = 128 << 20
 _MODEL_BYTES = 8 << 20
 # In memory, half of what deploy/k8s gives JetStream there: 6 KiB, or 30 claims, for each of 5,000 nodes.
 _CLAIMS_BYTES = 32 << 20
+# Sixteen keys of at most 1 MiB.
+_USAGE_BYTES = 24 << 20
 # A record names eight candidates at most: 2 KiB.
 _DECISION_BYTES = 64 << 10
 # Readers accept 64 KiB; its headers come on top.
@@ -121,17 +124,29 @@ async def ensure(js: JetStreamContext, *, lease_s: float, copies: int = 1) -> li
         made.append(f"{SUBSPACES}/{CONSUMER}")
     else:
         _compare(f"{SUBSPACES} consumer {CONSUMER}", wanted_consumer, found_consumer, _CONSUMER_FIELDS)
-    try:
-        await js.key_value(MODEL_BUCKET)
-    except NotFoundError:
-        bucket = api.KeyValueConfig(
+    for bucket in _buckets(copies):
+        try:
+            await js.key_value(bucket.bucket)
+        except NotFoundError:
+            await js.create_key_value(bucket)
+            made.append(f"KV_{bucket.bucket}")
+    return made
+
+
+def _buckets(copies: int) -> tuple[api.KeyValueConfig, ...]:
+    """Return the definition of each bucket."""
+    return (
+        api.KeyValueConfig(
             bucket=MODEL_BUCKET, description="the model of the cluster, for late joiners", history=1,
             storage=api.StorageType.FILE, direct=True, replicas=copies,
             max_bytes=_MODEL_BYTES, max_value_size=_MODEL_MESSAGE_BYTES,
-        )  # fmt: skip
-        await js.create_key_value(bucket)
-        made.append(MODEL_STREAM)
-    return made
+        ),
+        api.KeyValueConfig(
+            bucket=names.USAGE_BUCKET, description="what the Pods of each class use, for recommended requests",
+            history=1, storage=api.StorageType.FILE, direct=True, replicas=copies,
+            max_bytes=_USAGE_BYTES, max_value_size=_MODEL_MESSAGE_BYTES,
+        ),
+    )  # fmt: skip
 
 
 async def backlog(js: JetStreamContext) -> buses.Backlog:

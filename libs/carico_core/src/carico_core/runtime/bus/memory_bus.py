@@ -25,6 +25,7 @@ class Hub:
         self.claims: dict[str, buses.Kept] = {}
         self.claim_seq = itertools.count(1)
         self.claim_followers: list[Callable[[buses.Kept], None]] = []
+        self.usage: dict[int, bytes] = {}
         self.endpoints: dict[str, buses.Endpoint] = {}
         # What serves now, by an id of its own.
         self.services: dict[str, buses.ServiceSpec] = {}
@@ -121,6 +122,7 @@ class MemoryBus:
             streams.DECISIONS: [payload for _, payload in hub.decisions],
             streams.CLAIMS: [each.payload for each in hub.claims.values()],
             streams.MODEL_STREAM: [] if hub.model is None else [hub.model],
+            streams.USAGE_STREAM: list(hub.usage.values()),
         }  # fmt: skip
         stored = tuple(
             buses.Stored(stream=name, messages=len(held[name]), size_bytes=sum(map(len, held[name])))
@@ -142,6 +144,16 @@ class MemoryBus:
         """Return the model kept last."""
         self._require("the model")
         return self.hub.model
+
+    async def put_usage(self, key: int, payload: bytes) -> None:
+        """Keep what is known of the usage of some classes."""
+        self._require("usage")
+        self.hub.usage[key] = payload
+
+    async def get_usage(self, key: int) -> bytes | None:
+        """Return what was kept last under a key."""
+        self._require("usage")
+        return self.hub.usage.get(key)
 
     async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]:
         """Return the newest `limit` of one Pod, or the last of each of the `limit` newest Pods; oldest first."""

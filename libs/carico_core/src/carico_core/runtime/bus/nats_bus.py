@@ -39,7 +39,7 @@ with memory_use.hidden_from_nats():
         upkeep,
     )
     from carico_core.runtime.bus.security import renewal as bus_renewal
-from carico_core.wire import roles, subjects
+from carico_core.wire import roles, streams, subjects
 
 STORE_TIMEOUT_S = 2.0
 SETTLE_TIMEOUT_S = 2
@@ -148,6 +148,17 @@ class NatsBus:
         with nats_server.translated("the model"):
             found = await direct_get.last(self._client, jetstream.MODEL_STREAM, jetstream.MODEL_SUBJECT)
         # A key that was deleted leaves an empty message.
+        return found.payload if found is not None and found.payload else None
+
+    async def put_usage(self, key: int, payload: bytes) -> None:
+        """Keep what is known of the usage of some classes."""
+        with nats_server.translated("usage"):
+            await self._js.publish(streams.usage_subject(key), payload, timeout=STORE_TIMEOUT_S)
+
+    async def get_usage(self, key: int) -> bytes | None:
+        """Return what was kept last under a key."""
+        with nats_server.translated("usage"):
+            found = await direct_get.last(self._client, streams.USAGE_STREAM, streams.usage_subject(key))
         return found.payload if found is not None and found.payload else None
 
     async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]:

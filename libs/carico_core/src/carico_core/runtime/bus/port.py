@@ -236,6 +236,14 @@ class Bus(Protocol):
         """Return the model kept last, if any. Raises `BusUnavailable`."""
         ...
 
+    async def put_usage(self, key: int, payload: bytes) -> None:
+        """Keep what is known of the usage of some classes (`key`: 0 to USAGE_KEYS - 1). Raises `BusUnavailable`."""
+        ...
+
+    async def get_usage(self, key: int) -> bytes | None:
+        """Return what was kept last under a key, if anything. Raises `BusUnavailable`."""
+        ...
+
     async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]:
         """(subject, payload) of the newest `limit` of one Pod, or the last of each of the `limit` Pods decided on last.
 

@@ -1,0 +1,125 @@
+"""What single Pods have used: CPU time and working set, from the Pod's own cgroup.
+
+Files are opened for each read: most Pods are read every few seconds, and many live for seconds only.
+"""
+
+import os
+import pathlib
+from typing import NamedTuple
+
+from carico_agent import ports
+from carico_agent.telemetry import port
+from carico_agent.telemetry.cgroups import hierarchy
+from carico_agent.telemetry.proc import kernel_file
+from carico_core.runtime.process import clock as clocks
+
+# All Pods' folders are listed at most once in this time; a folder next to a known one is found without it.
+SCAN_S = 1.0
+# memory.stat has the most text, a page of keys.
+_READ_BYTES = 8192
+
+
+class _Shape(NamedTuple):
+    """How the folder of a Pod is named: `parent / (before + uid + after)`, with or without dashes in the UID."""
+
+    parent: str
+    before: str
+    after: str
+    has_dashes: bool
+
+
+class PodLedger:
+    """Implements `carico_agent.ports.PodLedger` for the Pods below a node's cgroup."""
+
+    def __init__(self, group: hierarchy.Group, *, clock: clocks.Clock) -> None:
+        """Raise `Absent` if CPU time or memory of its Pods cannot be read."""
+        self._clock = clock
+        if group.layout is hierarchy.Layout.V2 and group.unified is not None:
+            self._cpu, self._memory = group.unified, group.unified
+            self._names = ("cpu.stat", "memory.current", b"inactive_file")
+        elif "cpuacct" in group.v1 and "memory" in group.v1:
+            self._cpu, self._memory = group.v1["cpuacct"], group.v1["memory"]
+            self._names = ("cpuacct.usage", "memory.usage_in_bytes", b"total_inactive_file")
+        else:
+            raise port.Absent("CPU time and memory of Pods", "no cpuacct or memory controller")
+        # UID -> folder, below the node's.
+        self._folders: dict[str, str] = {}
+        self._shapes: set[_Shape] = set()
+        self._scanned_s: float | None = None
+
+    def read(self, uid: str) -> ports.PodAmounts | None:
+        """Return what the Pod has used; None if it has no cgroup (yet, or any more)."""
+        folder = self._folder(uid)
+        if folder is None:
+            return None
+        cpu_name, memory_name, inactive_key = self._names
+        try:
+            cpu = _content(self._cpu / folder / cpu_name)
+            used = kernel_file.whole(_content(self._memory / folder / memory_name), what=memory_name)
+            inactive = kernel_file.keyed(
+                _content(self._memory / folder / "memory.stat"), inactive_key, what="memory.stat"
+            )
+            return ports.PodAmounts(cpu_s=_cpu_s(cpu), memory_bytes=float(max(used - inactive, 0)))
+        except (OSError, port.Broken):
+            # The Pod has just ended, or a controller is off. If its folder has moved, it is looked for again.
+            self._folders.pop(uid, None)
+            return None
+
+    def forget(self, uid: str) -> None:
+        """Drop the folder of a Pod that has ended."""
+        self._folders.pop(uid, None)
+
+    def _folder(self, uid: str) -> str | None:
+        found = self._folders.get(uid) or self._next_to_others(uid)
+        if found is None and self._may_scan():
+            self._scan()
+            found = self._folders.get(uid)
+        if found is not None:
+            self._folders[uid] = found
+        return found
+
+    def _next_to_others(self, uid: str) -> str | None:
+        for shape in self._shapes:
+            name = uid if shape.has_dashes else uid.replace("-", "_")
+            folder = os.path.join(shape.parent, f"{shape.before}{name}{shape.after}")
+            if (self._cpu / folder).is_dir():
+                return folder
+        return None
+
+    def _may_scan(self) -> bool:
+        now_s = self._clock.monotonic_s()
+        if self._scanned_s is not None and now_s - self._scanned_s < SCAN_S:
+            return False
+        self._scanned_s = now_s
+        return True
+
+    def _scan(self) -> None:
+        self._folders = {}
+        try:
+            for folder in hierarchy.pods(self._cpu):
+                uid = hierarchy.pod_uid(folder.name)
+                if uid is not None:
+                    self._folders[uid] = str(folder.relative_to(self._cpu))
+                    self._shapes.add(_shape(folder.relative_to(self._cpu), uid))
+        except OSError:
+            return  # too many open files: those found so far
+
+
+def _shape(folder: pathlib.Path, uid: str) -> _Shape:
+    has_dashes = uid in folder.name
+    before, _, after = folder.name.partition(uid if has_dashes else uid.replace("-", "_"))
+    return _Shape(parent=str(folder.parent), before=before, after=after, has_dashes=has_dashes)
+
+
+def _cpu_s(data: bytes) -> float:
+    if data.startswith(b"usage_usec "):
+        return kernel_file.keyed(data, b"usage_usec", what="cpu.stat") * 1e-6
+    return kernel_file.whole(data, what="cpuacct.usage") * 1e-9
+
+
+def _content(path: pathlib.Path) -> bytes:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(file, _READ_BYTES, 0)
+    finally:
+        os.close(file)

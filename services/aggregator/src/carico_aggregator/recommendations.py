@@ -1,0 +1,111 @@
+"""Recommended requests and limits of every class: the rows of an answer, and those of metrics. Pure."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from carico_aggregator import usage as usages
+from carico_core.domain import errors, messages, usage
+from carico_core.numerics import distribution, recommendation
+from carico_core.wire import codec
+from carico_core.wire.messages import usage as wire
+
+# Of the rows in an answer; the rest is in the next one.
+ANSWER_BYTES = 512 << 10
+# Series of each metric: the classes with most Pods. A monitoring system pays for each series.
+METRICS_MOST = 50
+_SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+_NAME_MAX = 800
+
+
+def answer(known: usages.Usages, evidence: Mapping[str, messages.ClassEvidence], question: bytes, now_ns: int) -> bytes:
+    """Return a page of rows, ordered by class, and how many classes there are.
+
+    The question may have `percentile`, `margin` and `after`, the last class of the page before. Raises `CaricoError`.
+    """
+    asked = codec.parse_json(question or b"{}")
+    rule = _rule(asked)
+    after = asked.text("after", maximum=_NAME_MAX, free=True) if asked.has("after") else ""
+    running = known.running()
+    rows: list[dict[str, Any]] = []
+    size, is_complete = 0, True
+    for name in known.names():
+        if name <= after:
+            continue
+        if size > ANSWER_BYTES:
+            is_complete = False
+            break
+        rows.append(row(known, name, rule, running=running.get(name, 0), evidence=evidence.get(name), now_ns=now_ns))
+        # Before the next: an answer exceeds the bound by one row at most.
+        size += len(orjson.dumps(rows[-1]))
+    return orjson.dumps({"classes": rows, "learnt": len(known), "complete": is_complete})
+
+
+def row(
+    known: usages.Usages, name: str, rule: recommendation.Rule, *,
+    running: int, evidence: messages.ClassEvidence | None, now_ns: int,
+) -> dict[str, Any]:  # fmt: skip
+    """Return what is recommended for a class, and why. Raises `KeyError` for an unknown class."""
+    measured = known.measured(name, now_ns=now_ns)
+    found = recommendation.recommend(measured, rule)
+    facts = known.facts(name)
+    requested = {} if facts.template is None else dict(facts.template.requests)
+    return {
+        "class": name,
+        "requests": found.requests,
+        "limits": found.limits,
+        "confidence": found.confidence.value,
+        "flags": [flag.value for flag in found.flags],
+        "kinds": None if found.kinds is None else list(found.kinds),
+        "cpu_bounds": None if found.cpu_bounds is None else [found.cpu_bounds.lower, found.cpu_bounds.upper],
+        "memory_risk": round(found.memory_risk, 6),
+        "usage": _usage(measured, facts.peaks),
+        "further": _further(evidence),
+        "requested": requested,
+        "saves": {dim: (requested[dim] - found.requests[dim]) * running for dim in requested if dim in found.requests},
+        "containers": [] if facts.template is None else list(facts.template.containers),
+        "pods": measured.pods,
+        "failed": measured.failed,
+        "running": running,
+        "nodes": measured.nodes,
+        "nodes_at_least": measured.nodes >= wire.NODES_MAX,
+        "measured_s": round(measured.measured_s, 1),
+        "since_ns": facts.first_ns,
+        "last_ns": facts.last_ns,
+    }
+
+
+def series(known: usages.Usages, *, now_ns: int) -> Iterator[tuple[str, dict[str, float]]]:
+    """Yield the classes with most Pods and their recommended requests; those that are flagged are left out."""
+    running = known.running()
+    ordered = sorted(known.names(), key=lambda name: (-running.get(name, 0), name))
+    for name in ordered[:METRICS_MOST]:
+        found = recommendation.recommend(known.measured(name, now_ns=now_ns), recommendation.Rule())
+        if not found.flags:
+            yield name, found.requests
+
+
+def _rule(asked: Any) -> recommendation.Rule:
+    given = {name: asked.number(name, maximum=10.0) for name in ("percentile", "margin") if asked.has(name)}
+    try:
+        return recommendation.Rule(**given)
+    except ValueError as error:
+        raise errors.SettingsError(str(error)) from None
+
+
+def _usage(measured: recommendation.Measured, peaks: Mapping[str, float]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for dim, weights in ((recommendation.CPU, measured.cpu), (recommendation.MEMORY, measured.memory)):
+        mean = distribution.mean(dim, weights)
+        if mean is not None:
+            found[dim] = {"mean": mean, "peak": peaks.get(dim)} | {
+                name: distribution.percentile(dim, weights, share) for name, share in _SHARES.items()
+            }
+    return found
+
+
+def _further(evidence: messages.ClassEvidence | None) -> dict[str, dict[str, float]]:
+    """Return the learnt cost of a Pod in dimensions that are not measured by Pod, such as GPUs."""
+    cost = {} if evidence is None else evidence.cost
+    return {dim: {"mean": each.mean, "sd": each.sd} for dim, each in cost.items() if dim not in usage.DIMS}

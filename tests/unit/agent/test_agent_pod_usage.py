@@ -1,0 +1,203 @@
+"""From readings of single Pods to a report by class: what is measured, when, and Pods whose class is not known yet."""
+
+import collections
+
+import pytest
+
+from carico_agent import ports
+from carico_agent.learning import pod_usage
+from carico_core.domain import messages, usage
+from carico_core.numerics import distribution
+
+MIB = 2.0**20
+PI = "Job/default/pi"
+
+
+def amounts(cpu_s: float, mib: float = 10.0) -> ports.PodAmounts:
+    return ports.PodAmounts(cpu_s=cpu_s, memory_bytes=mib * MIB)
+
+
+def no_template(_: str) -> usage.Template | None:
+    return None
+
+
+class Node:
+    """Pods that use what the test says, read as the agent reads them."""
+
+    def __init__(self, *, scale: float = 1.0) -> None:
+        self.usage = pod_usage.PodUsage(core_scale=scale)
+        self.classes: dict[str, str] = {}
+        self.cores: dict[str, float] = {}
+        self.used_s: dict[str, float] = collections.defaultdict(float)
+        self.mib: dict[str, float] = {}
+        self.reads: dict[str, int] = collections.defaultdict(int)
+        self.now_s = 100.0
+
+    def run(self, uid: str, pod_class: str = PI, *, cores: float = 0.5, mib: float = 10.0) -> None:
+        self.classes[uid], self.cores[uid], self.mib[uid] = pod_class, cores, mib
+
+    def end(self, *uids: str) -> None:
+        for uid in uids:
+            del self.classes[uid]
+
+    def seconds(self, count: int) -> None:
+        for _ in range(count):
+            self.now_s += 1.0
+            self.usage.follow(self.classes, self.now_s)
+            self.usage.name_ended(lambda uid: messages.ANY_CLASS, self.now_s)
+            for uid in self.classes:
+                self.used_s[uid] += self.cores[uid]
+            for uid in self.usage.due(self.now_s):
+                self.reads[uid] += 1
+                self.usage.take(uid, amounts(self.used_s[uid], self.mib[uid]), self.now_s)
+
+    def report(self) -> dict[str, usage.ClassUsage]:
+        return self.usage.report(no_template)
+
+
+def test_a_pod_of_five_seconds_is_measured() -> None:
+    node = Node()
+    node.run("a", cores=0.5)
+    node.seconds(5)
+    node.end("a")
+    node.seconds(1)
+    found = node.report()[PI]
+    place = distribution.bucket("cpu", 0.5)
+    assert found.seconds["cpu"] == {place: pytest.approx(4.0)}
+    assert found.seconds["memory"] == {distribution.bucket("memory", 10 * MIB): pytest.approx(4.0)}
+    assert found.peaks == {"cpu": pytest.approx(0.5), "memory": 10 * MIB}
+    assert (found.pods, found.running, found.pod_means) == (1, 0, {place: 1.0})
+
+
+def test_a_core_of_an_emulated_node_is_a_part_of_a_real_one() -> None:
+    node = Node(scale=0.125)
+    node.run("a", cores=0.125)
+    node.seconds(3)
+    assert node.report()[PI].peaks["cpu"] == pytest.approx(1.0)
+
+
+def test_reports_add_up() -> None:
+    node = Node()
+    node.run("a")
+    node.run("b", "app/shop/web", cores=0.1)
+    total = 0.0
+    for _ in range(10):
+        node.seconds(5)
+        total += sum(sum(each.seconds.get("cpu", {}).values()) for each in node.report().values())
+    # Each Pod was read for the first time after a second; later intervals are longer and may still be open.
+    assert total <= 2 * 49.0
+    assert total >= 2 * (49.0 - pod_usage.READ_MOST_S)
+
+
+def test_a_report_that_was_not_sent_is_part_of_the_next() -> None:
+    node = Node()
+    node.run("a")
+    node.seconds(3)
+    lost = node.report()
+    node.usage.put_back(lost)
+    node.seconds(1)
+    found = node.report()[PI]
+    assert found.pods == 1 and sum(found.seconds["cpu"].values()) == pytest.approx(3.0)
+
+
+def test_a_report_with_nothing_new_names_the_pods_that_run() -> None:
+    node = Node()
+    node.run("a")
+    node.seconds(2)
+    node.report()
+    found = node.report()
+    assert found[PI].running == 1 and found[PI].seconds == {} and found[PI].pods == 0
+    node.end("a")
+    node.seconds(1)
+    node.report()
+    assert node.report() == {}
+
+
+def test_old_pods_are_read_rarely() -> None:
+    node = Node()
+    node.run("a")
+    node.seconds(600)
+    # 10 reads in the first 10 s, then at intervals that grow to 15 s:  about 27 until 150 s, and one each 15 s.
+    assert node.reads["a"] < 80
+
+
+def test_reads_of_one_update_are_bounded_and_every_pod_gets_its_turn() -> None:
+    node = Node()
+    for number in range(200):
+        node.run(f"pod-{number}")
+    node.usage.follow(node.classes, node.now_s)
+    assert len(node.usage.due(node.now_s)) == pod_usage.READS_MOST
+    node.seconds(30)
+    assert set(node.reads) == set(node.classes)
+
+
+def test_what_was_measured_before_the_class_was_known_counts_for_the_class() -> None:
+    node = Node()
+    node.run("a", messages.ANY_CLASS)
+    node.seconds(3)
+    assert node.report() == {}
+    node.classes["a"] = PI
+    node.seconds(1)
+    found = node.report()[PI]
+    assert found.pods == 1 and sum(found.seconds["cpu"].values()) == pytest.approx(3.0)
+
+
+def test_a_pod_that_ended_gets_its_class_later_or_is_dropped() -> None:
+    node = Node()
+    for uid in ("a", "b"):
+        node.run(uid, messages.ANY_CLASS)
+    node.seconds(4)
+    node.end("a", "b")
+    node.usage.follow(node.classes, node.now_s)
+    node.usage.name_ended({"a": PI, "b": messages.ANY_CLASS}.__getitem__, node.now_s)
+    assert node.report()[PI].pods == 1
+    node.usage.name_ended(lambda _: messages.ANY_CLASS, node.now_s + pod_usage.UNNAMED_S)
+    node.usage.name_ended(lambda _: PI, node.now_s + pod_usage.UNNAMED_S + 1.0)
+    assert node.report() == {}
+
+
+def test_pods_that_ended_without_a_class_are_bounded() -> None:
+    node = Node()
+    for number in range(2 * pod_usage.UNNAMED_MOST):
+        node.usage.follow({f"pod-{number}": messages.ANY_CLASS}, float(number))
+        node.usage.take(f"pod-{number}", amounts(1.0), float(number))
+    node.usage.follow({}, 1e4)
+    node.usage.name_ended(lambda _: PI, 1e4)
+    assert node.report()[PI].pods <= pod_usage.UNNAMED_MOST
+
+
+def test_a_counter_that_starts_again_is_no_usage() -> None:
+    node = Node()
+    node.run("a")
+    node.seconds(3)
+    node.used_s["a"] = 0.0
+    node.seconds(2)
+    found = node.report()[PI]
+    assert sum(found.seconds["cpu"].values()) == pytest.approx(3.0)
+    assert found.pods == 1 and found.peaks["cpu"] == pytest.approx(0.5)
+
+
+def test_a_pod_that_cannot_be_read_is_not_measured() -> None:
+    found = pod_usage.PodUsage()
+    found.follow({"a": PI}, 1.0)
+    found.take("a", None, 1.0)
+    assert found.due(1.5) == []
+    assert found.report(no_template)[PI].pods == 0
+
+
+def test_failures_are_reported_once() -> None:
+    found = pod_usage.PodUsage()
+    found.failed({PI: 2})
+    assert found.report(no_template)[PI].failed == 2
+    assert found.report(no_template) == {}
+
+
+def test_a_report_is_bounded_and_the_rest_follows() -> None:
+    found = pod_usage.PodUsage()
+    names = {f"Job/default/{'x' * 400}-{number}" for number in range(100)}
+    found.failed(dict.fromkeys(names, 1))
+    reported: list[str] = []
+    while part := found.report(no_template):
+        assert len(part) < 40
+        reported += part
+    assert sorted(reported) == sorted(names)

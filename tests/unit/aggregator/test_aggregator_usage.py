@@ -1,0 +1,233 @@
+"""What classes use, added up over nodes: order, decay, bounds, what one node may claim, and restarts."""
+
+import itertools
+
+import orjson
+import pytest
+
+from carico_aggregator import app, recommendations
+from carico_aggregator import usage as usages
+from carico_core.domain import errors, messages, usage
+from carico_core.numerics import distribution, recommendation
+from carico_core.wire import messages as wire
+from carico_core.wire import streams, subjects
+from tests.unit.aggregator import reports, test_aggregator_intake
+
+MIB = 2.0**20
+DAY_NS = 86_400 * 10**9
+PI = "Job/default/pi"
+BOOT = "0" * 16
+NOW_NS = 10**18
+Replica = test_aggregator_intake.Replica
+
+
+def used(
+    cpu: float = 0.5, *, pods: int = 1, seconds: float = 20.0, memory: float = 100 * MIB, image: str = "a" * 16,
+    failed: int = 0, running: int = 1,
+) -> usage.ClassUsage:  # fmt: skip
+    return usage.ClassUsage(
+        pods=pods, failed=failed, running=running,
+        seconds={
+            "cpu": {distribution.bucket("cpu", cpu): seconds},
+            "memory": {distribution.bucket("memory", memory): seconds},
+        },
+        pod_means={distribution.bucket("cpu", cpu): float(pods)}, peaks={"cpu": cpu, "memory": memory},
+        template=usage.Template(image=image, containers=("main",), requests={"cpu": 2.0}),
+    )  # fmt: skip
+
+
+def entry(node: str) -> messages.Entry:
+    found = reports.report(node, 1)
+    return messages.Entry(
+        node=node, boot=BOOT, seq=1, ts_ns=1, age_s=0.0, dims=found.dims, gram=found.u @ found.u.T, weight=4.0,
+        scale=found.scale, evidence={}, peak_pods_per_core=0.0,
+    )  # fmt: skip
+
+
+_seqs = itertools.count(1)
+
+
+def report(node: str = "node-1", *, pi: usage.ClassUsage) -> usage.UsageReport:
+    return of_classes(node, {PI: pi})
+
+
+def of_classes(node: str, classes: dict[str, usage.ClassUsage]) -> usage.UsageReport:
+    return usage.UsageReport(node=node, boot=BOOT, seq=next(_seqs), ts_ns=1, classes=classes)
+
+
+def take(known: usages.Usages, found: usage.UsageReport, *, now_ns: int = NOW_NS, now_s: float = 1.0) -> None:
+    known.take(found, entry(found.node), now_ns=now_ns, now_s=now_s)
+
+
+def known_of(*found: usage.UsageReport) -> usages.Usages:
+    known = usages.Usages(lease_s=10.0)
+    for each in found:
+        take(known, each)
+    return known
+
+
+def test_reports_add_up_over_nodes_in_any_order() -> None:
+    parts = [report(f"node-{number}", pi=used(0.1 * number + 0.1, pods=number + 1)) for number in range(3)]
+    ways = [known_of(*order).facts(PI) for order in itertools.permutations(parts)]
+    assert all(each == ways[0] for each in ways)
+    found = known_of(*parts).measured(PI, now_ns=NOW_NS)
+    assert (found.pods, found.nodes, found.measured_s) == (6, 3, 60.0)
+    assert found.memory_peak == 100 * MIB
+
+
+def test_a_day_later_the_old_counts_half_and_the_peak_stays() -> None:
+    known = known_of(report(pi=used(1.0, memory=900 * MIB)))
+    take(known, report(pi=used(0.1)), now_ns=NOW_NS + DAY_NS)
+    found = known.measured(PI, now_ns=NOW_NS + DAY_NS)
+    assert found.cpu[distribution.bucket("cpu", 1.0)] == 10.0
+    assert found.cpu[distribution.bucket("cpu", 0.1)] == 20.0
+    assert found.memory_peak == 900 * MIB
+
+
+def test_a_report_counts_once() -> None:
+    known, found = usages.Usages(lease_s=10.0), report(pi=used())
+    take(known, found)
+    with pytest.raises(errors.MessageError, match="replayed"):
+        take(known, found)
+    assert known.measured(PI, now_ns=NOW_NS).pods == 1
+
+
+@pytest.mark.parametrize(
+    ("claimed", "path"), [(used(cpu=50.0), r"peaks\.cpu"), (used(memory=9e9), r"peaks\.memory")]
+)  # fmt: skip
+def test_a_pod_that_is_larger_than_its_node_is_refused(claimed: usage.ClassUsage, path: str) -> None:
+    known = usages.Usages(lease_s=10.0)
+    with pytest.raises(errors.MessageError, match=path):
+        take(known, report(pi=claimed))
+    assert len(known) == 0
+
+
+def test_a_node_whose_size_is_not_known_is_refused() -> None:
+    with pytest.raises(errors.MessageError, match="has not reported yet"):
+        usages.Usages(lease_s=10.0).take(report(pi=used()), None, now_ns=1, now_s=1.0)
+
+
+def test_a_changed_image_is_flagged_for_a_day() -> None:
+    known = known_of(report(pi=used(pods=9)))
+    take(known, report(pi=used(pods=9, image="b" * 16)))
+    assert known.measured(PI, now_ns=NOW_NS).images == 2
+    assert known.measured(PI, now_ns=NOW_NS + DAY_NS).images == 1
+
+
+def test_the_pods_that_run_are_those_of_live_nodes() -> None:
+    known = known_of(report("a", pi=used(running=3)), report("b", pi=used(running=4)))
+    assert known.running() == {PI: 7}
+    # A report that leaves a class out changes nothing about it.
+    take(known, of_classes("a", {"other": used(running=1)}), now_s=1.0 + usages.RUNNING_S)
+    assert known.running() == {PI: 7, "other": 1}
+    known.expire(now_ns=NOW_NS, now_s=1.0 + usages.RUNNING_S)
+    assert known.running() == {"other": 1}
+    take(known, of_classes("a", {"other": used(running=0)}), now_s=1.0 + usages.RUNNING_S)
+    assert known.running() == {"other": 0}
+
+
+def test_classes_are_bounded_and_those_seen_last_stay() -> None:
+    known = usages.Usages(lease_s=10.0)
+    for number in range(usages.CLASSES_MOST + 3):
+        take(known, of_classes("node-1", {f"app/x/{number}": used()}), now_ns=NOW_NS + number)
+    known.expire(now_ns=NOW_NS, now_s=1.0)
+    assert len(known) == usages.CLASSES_MOST
+    assert not {"app/x/0", "app/x/1", "app/x/2"} & set(known.names())
+
+
+def test_a_class_without_pods_is_forgotten_after_eight_days() -> None:
+    known = known_of(report(pi=used()))
+    known.expire(now_ns=NOW_NS + 8 * DAY_NS - 1, now_s=1.0)
+    assert known.names() == [PI]
+    known.expire(now_ns=NOW_NS + 8 * DAY_NS, now_s=1.0)
+    assert known.names() == []
+    # Its key is written again, without it.
+    assert [each for kept in known.take_changed().values() for each in kept] == []
+
+
+def ask(known: usages.Usages, **question: object) -> "dict[str, object]":
+    found: dict[str, object] = orjson.loads(recommendations.answer(known, {}, orjson.dumps(question), NOW_NS))
+    return found
+
+
+def test_a_row_states_what_is_recommended_and_what_it_would_save() -> None:
+    evidence = {PI: messages.ClassEvidence(pods=1, cost={name: messages.Estimate(0.5, 0.1) for name in ("cpu", "gpu")})}
+    known = known_of(report(pi=used(pods=9, running=3)))
+    row = orjson.loads(recommendations.answer(known, evidence, b"", NOW_NS))["classes"][0]
+    assert row["requests"]["memory"] == row["limits"]["memory"] == 115 * MIB
+    assert row["requests"]["cpu"] == pytest.approx(0.575, rel=0.03)
+    assert row["saves"] == {"cpu": pytest.approx(3 * (2.0 - row["requests"]["cpu"]))}
+    assert (row["requested"], row["containers"], row["running"]) == ({"cpu": 2.0}, ["main"], 3)
+    assert row["further"] == {"gpu": {"mean": 0.5, "sd": 0.1}}
+    assert (row["flags"], row["confidence"]) == ([], "low")
+
+
+def test_the_rule_of_the_question_counts() -> None:
+    known = known_of(report(pi=used(pods=9)))
+    plain = ask(known, margin=0.0)["classes"][0]  # type: ignore[index]  # a list
+    assert plain["requests"]["memory"] == 100 * MIB
+    with pytest.raises(errors.CaricoError, match=r"percentile: got 1\.5"):
+        ask(known, percentile=1.5)
+    with pytest.raises(errors.CaricoError, match="margin"):
+        ask(known, margin="x")
+
+
+def test_pages_contain_every_class_once() -> None:
+    known = known_of(*(of_classes("node-1", {f"app/x/{'y' * 500}{number}": used()}) for number in range(900)))
+    found: list[str] = []
+    while True:
+        page = ask(known, after=found[-1] if found else "")
+        found += [row["class"] for row in page["classes"]]  # type: ignore[attr-defined]  # a list
+        if page["complete"]:
+            break
+    assert found == known.names()
+
+
+def test_metrics_are_of_few_classes_and_leave_out_what_is_flagged() -> None:
+    many = [of_classes("node-1", {f"app/x/{number}": used(pods=2, running=number)}) for number in range(60)]
+    known = known_of(*many, report(pi=used(pods=1, running=100)))
+    found = dict(recommendations.series(known, now_ns=NOW_NS))
+    assert len(found) == recommendations.METRICS_MOST - 1
+    assert PI not in found and "app/x/59" in found and "app/x/0" not in found
+
+
+async def test_a_replica_that_starts_continues_from_what_was_kept() -> None:
+    first = Replica()
+    node = reports.report("node-1", 1)
+    first.app.members.take([node], 0.0)
+    first.app.on_usage(subjects.usage("node-1"), wire.encode_usage(report(pi=used(pods=9))))
+    await first.app.keep_usage()
+    assert len(first.hub.usage) == 1
+    second = Replica()
+    second.hub.usage.update(first.hub.usage)
+    second.hub.usage[(next(iter(first.hub.usage)) + 1) % streams.USAGE_KEYS] = b"not JSON"
+    await second.app.listen()
+    assert second.app.usages.facts(PI) == first.app.usages.facts(PI)
+    assert second.drops("kept_usage") == {"undecodable": 1.0}
+
+
+async def test_what_cannot_be_written_is_written_later() -> None:
+    replica = Replica()
+    replica.app.members.take([reports.report("node-1", 1)], 0.0)
+    replica.app.on_usage(subjects.usage("node-1"), wire.encode_usage(report(pi=used())))
+    replica.hub.set_away(True)
+    await replica.app.keep_usage()
+    replica.hub.set_away(False)
+    await replica.app.keep_usage()
+    assert len(replica.hub.usage) == 1
+
+
+async def test_a_report_that_is_refused_is_counted() -> None:
+    replica = Replica()
+    replica.app.on_usage(subjects.usage("node-1"), b"{}")
+    replica.app.on_usage(subjects.usage("node-1"), wire.encode_usage(report(pi=used())))
+    assert replica.drops("usage") == {"missing_field": 1.0, "foreign_node": 1.0}
+    answer = app.answers(replica.app, clock=replica.clock)["recommend"]
+    assert orjson.loads(await answer(b"{}")) == {"classes": [], "learnt": 0, "complete": True}
+
+
+def test_the_metrics_show_what_is_recommended() -> None:
+    replica = Replica()
+    replica.app.members.take([reports.report("node-1", 1)], 0.0)
+    replica.app.on_usage(subjects.usage("node-1"), wire.encode_usage(report(pi=used(pods=9))))
+    assert dict(replica.app.recommended())[PI][recommendation.MEMORY] == 115 * MIB
