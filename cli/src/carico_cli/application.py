@@ -32,7 +32,7 @@ _SECTIONS = {
         "reschedule": ("rescheduling.command:command", "Plan moves of running containers."),
     },
     "Explain": {
-        "explain": ("explain.command:command", "Explain a Pod's placement, or a node's capacity."),
+        "explain": ("explain.command:command", "Explain a Pod's placement, a node's capacity, a job."),
         "capacity": ("explain.capacity:command", "Show how many more Pods fit, and what limits them."),
         "doctor": ("doctor.command:command", "Find what is wrong with a cluster."),
     },

@@ -107,6 +107,23 @@ class Asker:
         except errors.CaricoError as error:
             return f"the Kubernetes API cannot be asked: {error}"
 
+    async def nodes(self) -> list[Mapping[str, Any]]:
+        """Return the Nodes from the API; empty where it does not answer, or the user may not list them."""
+        return await self._listed("/api/v1/nodes", {})
+
+    async def events(self, namespace: str, uid: str) -> list[Mapping[str, Any]]:
+        """Return the Events about an object; empty where the API does not answer, or the user may not list them."""
+        return await self._listed(
+            f"/api/v1/namespaces/{namespace}/events", {"fieldSelector": f"involvedObject.uid={uid}"}
+        )
+
+    async def _listed(self, path: str, params: Mapping[str, str]) -> list[Mapping[str, Any]]:
+        with contextlib.suppress(errors.CaricoError, TimeoutError):
+            async with asyncio.timeout(ANSWER_MOST_S), self._api() as api:
+                found: list[Mapping[str, Any]] = (await api.request("GET", path, params=params))["items"]
+                return found
+        return []
+
     async def refusal(self, namespace: str, job: str) -> str | None:
         """Return why the API refused Pods of this Job; None where it did not, or the reason is not known."""
         with contextlib.suppress(errors.CaricoError, TimeoutError):

@@ -1,5 +1,7 @@
-"""`carico explain POD` and `carico explain node NODE`."""
+"""`carico explain POD`, `carico explain node NODE` and `carico explain job JOB`."""
 
+import asyncio
+import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,14 +9,18 @@ import click
 import orjson
 
 from carico_cli.clusters import which
-from carico_cli.explain import asking, containers, node_text, pod_text
+from carico_cli.explain import asking, containers, job_text, judgement, node_text, pod_text
+from carico_cli.jobs import refusals
+from carico_cli.live import connection, job_counts
 from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_core.domain import errors, names
 from carico_core.runtime.kube import cluster_access
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
+from carico_local import job as jobs
 
-NODE, POD = "node", "pod"
+NODE, POD, JOB = "node", "pod", "job"
 # Kinds that create Pods, with kubectl's abbreviations.
 _OTHER_KINDS = frozenset(
     kind
@@ -22,7 +28,6 @@ _OTHER_KINDS = frozenset(
         "deploy deployment deployments",
         "rs replicaset replicasets",
         "sts statefulset statefulsets",
-        "job jobs",
         "ds daemonset daemonsets",
         "cj cronjob cronjobs",
         "rc replicationcontroller replicationcontrollers",
@@ -30,23 +35,23 @@ _OTHER_KINDS = frozenset(
     for kind in names_of.split()
 )
 _OF_CONTROLLER = (
-    "got {got!r}, expected a Pod or a node: `kubectl get pods` lists the Pods that it created, "
+    "got {got!r}, expected a Pod, a node or a job: `kubectl get pods` lists the Pods that it created, "
     "`carico capacity --file` shows how many more would fit"
 )
 
 
 @click.command("explain")
-@click.argument("what", nargs=-1, metavar="POD | node NODE")
-@click.option("--namespace", "-n", help="The Pod's namespace (default: that of the kubeconfig's context).")
+@click.argument("what", nargs=-1, metavar="POD | node NODE | job JOB")
+@click.option("--namespace", "-n", help="Namespace of the Pod or job (default: that of the kubeconfig's context).")
 @which.flags
 @formats.flag(formats.Output.JSON, formats.Output.WIDE)
 @click.pass_obj
 def command(
     context: settings.Context, /, what: tuple[str, ...], namespace: str | None, output: formats.Output, **place: Any
 ) -> None:
-    """Explain why a Pod is on its node or why it waits, or why a node's capacity is what it is."""
+    """Explain why a Pod is on its node or waits, why a node's capacity is what it is, or where a job's time went."""
     kind, name = _meant(what)
-    if kind == POD:
+    if kind != NODE:
         namespace, name = _key(namespace, name)
     at = which.meant(context, which.Flags(**place)).where()()
     of_context = cluster_access.context_namespace(at.kube.kubeconfig, context=at.kube.context, environ=context.environ)
@@ -54,6 +59,10 @@ def command(
     limit = pod_text.SHOWN if output is formats.Output.TEXT else asking.LIMIT_MOST
 
     is_json, wide = output is formats.Output.JSON, output is formats.Output.WIDE
+    if kind == JOB:
+        found = asyncio.run(_explain_job(at, context, in_namespace, name))
+        click.echo(formats.json_text(found) if is_json else job_text.text(found, wide=wide))
+        return
 
     async def ask(asker: asking.Asker) -> str:
         if kind == NODE:
@@ -95,7 +104,36 @@ async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int
         raise silence or errors.SettingsError(_unknown(answer, await asker.refusal(namespace, name)))
     if answer["state"] == "bound" and answer.get("phase") in containers.EXPLAINED and "containers" not in answer:
         await _add_containers(asker, answer)
+    if answer.get("containers") and answer.get("phase") == "Pending":
+        answer["events"] = await asker.events(namespace, answer["uid"])
+    if judgement.READS_NODES & set(answer.get("refused") or ()) and answer["state"] == "waiting":
+        await _add_judgement(asker, answer)
     return answer
+
+
+async def _explain_job(
+    at: which.Address, context: settings.Context, namespace: str, name: str
+) -> dict[str, Any]:  # fmt: skip
+    """Return where a job's time went. Raises `SettingsError` where no Pod belongs to it, `ApiUnavailable`."""
+    clock = clocks.SystemClock()
+    async with connection.api_of(at, clock, context.environ, name=asking.USER_AGENT) as api:
+        pods = (await api.request("GET", f"/api/v1/namespaces/{namespace}/pods"))["items"]
+        own = [pod for pod in pods if job_counts.job_of(pod["metadata"]) == name]
+        if own:
+            return job_text.answer(name, own, now_s=clock.wall_ns() / 1e9)
+        why = await refusals.of_job(api, namespace, name)
+    known = sorted({job_counts.job_of(pod["metadata"]) for pod in pods} - {jobs.OTHERS})
+    near = difflib.get_close_matches(name, known, n=3) or known[:3]
+    hint = f" (nearest: {', '.join(near)})" if near else ""
+    refused = "" if why is None else f"; the API refuses its Pods: {why}"
+    raise errors.SettingsError(f"job {name!r}{hint}: no Pod in namespace {namespace!r} belongs to it{refused}")
+
+
+async def _add_judgement(asker: asking.Asker, answer: dict[str, Any]) -> None:
+    """Add what no node has, and which names look misspelt."""
+    pod, nodes = await asyncio.gather(asker.pod(answer["namespace"], answer["pod"]), asker.nodes())
+    if isinstance(pod, Mapping):
+        answer["judgement"] = judgement.judge(pod, nodes).as_json()
 
 
 async def _add_record(asker: asking.Asker, answer: dict[str, Any]) -> None:
@@ -158,16 +196,18 @@ def _meant(what: tuple[str, ...]) -> tuple[str, str]:
     match what:
         case (name,) if name.startswith(("node/", "nodes/")):
             return NODE, name.partition("/")[2]
+        case (name,) if name.startswith(("job/", "jobs/", "job.batch/")):
+            return JOB, name.partition("/")[2]
         case (name,) if name.partition("/")[0] in _OTHER_KINDS and "/" in name:
             raise errors.SettingsError(_OF_CONTROLLER.format(got=name))
-        case (name,) if name not in (NODE, POD):
+        case (name,) if name not in (NODE, POD, JOB):
             return POD, name.removeprefix("pod/").removeprefix("pods/")
-        case (kind, name) if kind in (NODE, POD, "pods", "nodes"):
+        case (kind, name) if kind in (NODE, POD, JOB, "pods", "nodes", "jobs"):
             return kind.removesuffix("s"), name
         case (kind, name) if kind in _OTHER_KINDS:
             raise errors.SettingsError(_OF_CONTROLLER.format(got=f"{kind} {name}"))
     got = " ".join(what) or "nothing"
-    raise errors.SettingsError(f"got {got!r}, expected POD or: node NODE")
+    raise errors.SettingsError(f"got {got!r}, expected POD, or: node NODE, or: job JOB")
 
 
 def _key(namespace: str | None, name: str) -> tuple[str | None, str]:

@@ -47,7 +47,7 @@ def sentences(answer: Mapping[str, Any]) -> list[str]:
     if answer.get("phase") == "Failed":
         more = f"`kubectl logs {key}` shows its output"
     else:
-        more = f"its node has not started it yet: `kubectl describe pod {key}` shows the node's Events"
+        more = f"its node has not started it yet: `kubectl describe pod {key}`"
     return [*map(_sentence, found), more]
 
 

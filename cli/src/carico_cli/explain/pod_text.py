@@ -44,6 +44,9 @@ BY_REASON: Mapping[str, str] = {
     _Reason.TOPOLOGY_SPREAD: "room in the domains with the fewest such Pods, the topology's label, or a larger maxSkew",
     _Reason.UNSUPPORTED: "CARICO cannot place it: create it with kube-scheduler's schedulerName",
 }
+_OF_SCHEDULERS = ("Scheduled", "FailedScheduling")
+# Events quoted for a Pod that its node does not start.
+_EVENTS_SHOWN = 3
 # Reasons that persist while Pods start and end.
 _LASTING = frozenset(
     {_Reason.TAINT, _Reason.NODE_NAME, _Reason.NODE_SELECTOR, _Reason.NODE_AFFINITY, _Reason.UNSUPPORTED}
@@ -57,8 +60,10 @@ def text(answer: Row, *, now_ns: int, wide: bool = False, is_local: bool = False
     wide: show every node of the answer. is_local: a cluster of `carico up`, so that advice names its flags.
     """
     lines = [_headline(answer), *_of_node(answer)]
+    lines += _of_judgement(answer)
     for sentence in containers.sentences(answer):
         lines += words.paragraph(sentence)
+    lines += _of_events(answer)
     lines += words.paragraph(answer["why"])
     if answer.get("class"):
         lines += words.paragraph(f"class {answer['class']}, priority {answer['priority']}")
@@ -80,6 +85,8 @@ def _headline(answer: Row) -> str:
         case "binding":
             return f"{key} is being bound to {node}"
         case "waiting":
+            if (answer.get("judgement") or {}).get("never"):
+                return f"{key} waits, and can never fit as it is"
             return f"{key} waits" + (", and no node can take it as it is" if _is_impossible(answer) else "")
         case "gated":
             return f"{key} is gated"
@@ -94,6 +101,25 @@ def _is_impossible(answer: Row) -> bool:
     """Return whether each node is refused for a reason that persists until the Pod or a node is changed."""
     refused = answer.get("refused") or {}
     return bool(refused) and not answer.get("feasible") and set(refused) <= _LASTING
+
+
+def _of_judgement(answer: Row) -> list[str]:
+    """Return what no node has, and which names are probably meant."""
+    judged = answer.get("judgement") or {}
+    never = judged.get("never") or ()
+    lines = words.paragraph(f"no node has {', nor '.join(never)}") if never else []
+    for hint in judged.get("hints") or ():
+        lines += words.paragraph(hint)
+    return lines
+
+
+def _of_events(answer: Row) -> list[str]:
+    """Return the last Events of a Pod that its node does not start."""
+    found = [each for each in answer.get("events") or () if each.get("reason") not in _OF_SCHEDULERS]
+    lines = ["  its last Events:"] if found else []
+    for line in events(found)[-_EVENTS_SHOWN:] if found else ():
+        lines += words.paragraph(line.strip(), "    ")
+    return lines
 
 
 def _of_node(answer: Row) -> list[str]:
@@ -141,7 +167,20 @@ def _of_wait(answer: Row) -> list[str]:
     tried = amounts.plural(answer["attempts"], "bind") + " tried"
     due_s = answer["next_try_s"]
     then = "next try when something changes that could help" if due_s is None else f"next try in {due_s:.1f} s"
-    return words.paragraph(f"for {words.ago(answer['waited_s'])}, {tried}; {then}")
+    before = answer.get("before")
+    # An older scheduler does not report its queue.
+    queued = "" if before is None else f"; {_before(before)}"
+    return words.paragraph(f"for {words.ago(answer['waited_s'])}{queued}; {tried}; {then}")
+
+
+def _before(count: int) -> str:
+    """Return a place in the queue.
+
+    >>> _before(0), _before(1), _before(84)
+    ('no Pod waits before it', '1 Pod waits before it', '84 Pods wait before it')
+    """
+    verb = "waits" if count == 1 else "wait"
+    return f"{amounts.plural(count, 'Pod')} {verb} before it" if count else "no Pod waits before it"
 
 
 def _of_nodes(answer: Row, *, shown: int | None, is_local: bool) -> list[str]:

@@ -64,7 +64,7 @@ def command(
     code = asyncio.run(_submit(address, job, wait=wait, why_gone=why_gone, shortage=shortage, environ=context.environ))
     if not wait:
         of = which.naming(context, address.name) if address.is_local else ""
-        click.echo(formats.next_steps((f"carico top{of}", f"carico status{of}")))
+        click.echo(formats.next_steps((f"carico top{of}", f"carico explain job {job.name}{of}")))
     return code
 
 

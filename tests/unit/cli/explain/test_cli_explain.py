@@ -105,13 +105,27 @@ async def test_a_pod_on_a_node_that_is_not_ready_or_has_gone_is_told_so() -> Non
 async def test_a_waiting_pod_is_told_every_node_and_why() -> None:
     text = await told(desk_with_pods(), "waits")
     assert text.startswith("Pod default/waits waits\n")
-    assert "for 4.0 s, 0 binds tried; next try when something changes" in " ".join(text.split())
+    assert "for 4.0 s; no Pod waits before it; 0 binds tried; next try when something changes" in " ".join(text.split())
     assert "    capacity: 0.33 free of threshold 1, 1 reserved" in text
     assert "    taint: " in text
     assert "What could help:\n  capacity: " in text and "\n  taint: add a toleration to the Pod" in text
     # Without what is reserved there, node-0 would have taken it.
     assert "\n  reserved: Pods that have not started yet reserve room on their node" in text
     assert_fits_a_terminal(text)
+
+
+async def test_a_pod_that_asks_for_what_no_node_has_is_judged_by_the_objects() -> None:
+    desk = desk_with_pods()
+    desk.state.put_pod(objects.make_pod("huge", request_cores=100.0), NOW_S)
+    spec = {"containers": [{"resources": {"requests": {"cpu": "100"}}}]}
+    nodes = [{"metadata": {"name": "node-0"}, "status": {"allocatable": {"cpu": "4"}}}]
+    pods = {"huge": {"metadata": {"name": "huge"}, "spec": spec}, "nodes": {"items": nodes}}
+    text = await told(desk, "huge", pods=pods)
+    assert text.startswith("Pod default/huge waits, and can never fit as it is\n  no node has 100 cores (node-0 has")
+    assert "1 Pod waits before it" in await told(desk, "waits")
+    assert_fits_a_terminal(text)
+    # Without the right to list Nodes the scheduler's own answer is shown.
+    assert (await told(desk, "huge", pods={"huge": pods["huge"]})).startswith("Pod default/huge waits\n")
 
 
 async def test_long_names_do_not_leave_the_terminal() -> None:
@@ -334,14 +348,14 @@ def test_what_makes_no_pods_is_none() -> None:
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        (["explain"], "expected POD or: node NODE"),
-        (["explain", "a", "b"], "expected POD or: node NODE"),
-        (["explain", "node"], "expected POD or: node NODE"),
+        (["explain"], "expected POD, or: node NODE, or: job JOB"),
+        (["explain", "a", "b"], "expected POD, or: node NODE, or: job JOB"),
+        (["explain", "node"], "expected POD, or: node NODE, or: job JOB"),
         (["explain", "UPPER"], "not a valid Kubernetes name"),
         (["explain", "a", "-n", "b.c"], "not a valid Kubernetes name"),
         (["explain", "a", "--name", "x", "--nats-url", "nats://127.0.0.1:1"], "got both"),
-        (["explain", "deploy/web"], "got 'deploy/web', expected a Pod or a node: `kubectl get pods`"),
-        (["explain", "job", "web"], "got 'job web', expected a Pod or a node"),
+        (["explain", "deploy/web"], "got 'deploy/web', expected a Pod, a node or a job: `kubectl get pods`"),
+        (["explain", "deploy", "web"], "got 'deploy web', expected a Pod, a node or a job"),
         (
             ["explain", "default/huge", "-n", "kube-system"],
             "-n: got 'kube-system', but default/huge names another namespace",

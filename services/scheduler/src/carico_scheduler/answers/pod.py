@@ -142,11 +142,13 @@ def _of_record(record: decision.Decision | None) -> dict[str, Any]:
 
 def _of_wait(known: knowns.Known, waiting: queues.Waiting | None, now_s: float) -> dict[str, Any]:
     if waiting is None:
-        return {"attempts": None, "waited_s": None, "next_try_s": None}
+        return {"attempts": None, "waited_s": None, "before": None, "next_try_s": None}
     due_s = known.state.queue.due_s(waiting.pod.uid)
     return {
         "attempts": waiting.attempts,
         "waited_s": questions.finite(max(now_s - waiting.since_s, 0.0)),
+        # Pods that are considered before it.
+        "before": sum(each.key < waiting.key for each in known.state.queue),
         # None: as soon as a change could help it.
         "next_try_s": None if due_s is None else questions.finite(max(due_s - now_s, 0.0)),
     }

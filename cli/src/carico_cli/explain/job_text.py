@@ -1,0 +1,174 @@
+"""Where a job's time went: waiting for a node, starting, running, and where; from its Pods at the API. Pure."""
+
+import collections
+import contextlib
+import dataclasses
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from carico_cli.explain import words
+from carico_cli.output import formats
+from carico_core.domain import amounts
+from carico_core.wire.kubernetes import api_objects
+from carico_local import job as jobs
+
+# Nodes shown in a text; -o wide and -o json show all.
+SHOWN = 20
+# Above this ratio of its time to its work alone, a Pod is called slow.
+_SLOW = 1.5
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Times:
+    """One Pod's times, in Unix seconds; None: not reached, or not known."""
+
+    phase: str
+    node: str | None
+    created_s: float
+    bound_s: float | None
+    started_s: float | None
+    ended_s: float | None
+    # Its work on one idle core, where the Pod states it.
+    work_s: float | None
+
+
+def answer(name: str, pods: Iterable[Mapping[str, Any]], *, now_s: float) -> dict[str, Any]:
+    """Return the job's times as JSON types. Spans of Pods that still wait or run are counted until now."""
+    found = [_times(pod) for pod in pods]
+    ends = [each.ended_s for each in found]
+    last_s = max((end for end in ends if end is not None), default=now_s) if all(ends) else now_s
+    spans: dict[str, list[float]] = {"waiting": [], "starting": [], "running": []}
+    slowness = []
+    for each in found:
+        waited_until = each.bound_s or each.started_s or each.ended_s or now_s
+        spans["waiting"].append(max(waited_until - each.created_s, 0.0))
+        if each.bound_s is not None:
+            spans["starting"].append(max((each.started_s or each.ended_s or now_s) - each.bound_s, 0.0))
+        if each.started_s is not None:
+            spans["running"].append(max((each.ended_s or now_s) - each.started_s, 0.0))
+            if each.work_s and each.ended_s is not None:
+                slowness.append(spans["running"][-1] / each.work_s)
+    return {
+        "job": name,
+        "pods": len(found),
+        "phases": dict(collections.Counter(each.phase for each in found)),
+        "ended": all(ends),
+        "job_s": round(last_s - min(each.created_s for each in found), 1),
+        "spans": {what: _spread(values) for what, values in spans.items()},
+        "slowness": round(statistics.fmean(slowness), 2) if slowness else None,
+        "nodes": [_node(node, found, now_s) for node in sorted({e.node for e in found if e.node}, key=formats.natural)],
+    }
+
+
+def text(found: Mapping[str, Any], *, wide: bool = False) -> str:
+    """Return the answer in lines of at most 80 columns."""
+    phases = ", ".join(f"{count} {phase.lower()}" for phase, count in sorted(found["phases"].items()))
+    took = f"{'in' if found['ended'] else 'so far'} {found['job_s']:.1f} s"
+    lines = words.paragraph(f"job {found['job']}: {amounts.plural(found['pods'], 'Pod')} ({phases}), {took}", "")
+    lines += words.paragraph(_verdict(found))
+    total_s = sum(each["total_s"] for each in found["spans"].values()) or 1.0
+    rows = [
+        (_SPANS[what], _seconds(each["mean_s"]), _seconds(each["most_s"]), f"{each['total_s'] / total_s:.0%}")
+        for what, each in found["spans"].items()
+    ]
+    lines += ["", *formats.aligned(("A POD WAS", "ON AVERAGE", "AT MOST", "OF ALL"), rows)]
+    nodes = found["nodes"] if wide else found["nodes"][:SHOWN]
+    if nodes:
+        head = ("NODE", "PODS", "STARTING", "RUNNING", "TIMES ITS WORK", "FAILED")
+        cells = [
+            (
+                each["node"], str(each["pods"]), _seconds(each["starting_s"]), _seconds(each["running_s"]),
+                formats.number(each["slowness"]), str(each["failed"]),
+            )
+            for each in nodes
+        ]  # fmt: skip
+        lines += ["", *formats.aligned(head, cells, width=words.WIDTH)]
+    left = len(found["nodes"]) - len(nodes)
+    return "\n".join([*lines, *([f"... and {amounts.plural(left, 'node')} more (-o wide shows all)"] if left else [])])
+
+
+_SPANS = {"waiting": "waiting for a node", "starting": "starting", "running": "running"}
+
+
+def _verdict(found: Mapping[str, Any]) -> str:
+    """Return in one sentence where most of the time went, and what would change that."""
+    most = max(found["spans"], key=lambda what: found["spans"][what]["total_s"])
+    slow = found["slowness"]
+    ran = "" if slow is None else f"; a Pod took {slow:.1f} times its work alone"
+    if most == "waiting":
+        waits = found["phases"].get("Pending", 0)
+        now = f": {waits} of its Pods still wait or start (`carico top`, P)" if waits else ""
+        return f"its Pods mostly waited for a node{ran}: more nodes or a higher ceiling shorten that{now}"
+    if most == "starting":
+        return f"its Pods mostly waited to be started by their nodes{ran}: `kubectl describe pod` shows why"
+    if slow is not None and slow > _SLOW:
+        return f"its Pods mostly ran, slowly{ran}: fewer on a node (a lower ceiling) makes each faster"
+    return f"its Pods mostly ran{ran}"
+
+
+def _node(node: str, found: Sequence[_Times], now_s: float) -> dict[str, Any]:
+    own = [each for each in found if each.node == node]
+    starting = [
+        max((each.started_s or each.ended_s or now_s) - each.bound_s, 0.0) for each in own if each.bound_s is not None
+    ]
+    running = [((each.ended_s or now_s) - each.started_s, each) for each in own if each.started_s is not None]
+    slowness = [max(took, 0.0) / each.work_s for took, each in running if each.work_s and each.ended_s is not None]
+    return {
+        "node": node,
+        "pods": len(own),
+        "failed": sum(each.phase == "Failed" for each in own),
+        "starting_s": round(statistics.fmean(starting), 2) if starting else None,
+        "running_s": round(statistics.fmean([max(took, 0.0) for took, _ in running]), 2) if running else None,
+        "slowness": round(statistics.fmean(slowness), 2) if slowness else None,
+    }
+
+
+def _spread(values: Sequence[float]) -> dict[str, float | None]:
+    if not values:
+        return {"mean_s": None, "most_s": None, "total_s": 0.0}
+    mean_s = statistics.fmean(values)
+    return {"mean_s": round(mean_s, 2), "most_s": round(max(values), 2), "total_s": round(sum(values), 2)}
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} s"
+
+
+def _times(pod: Mapping[str, Any]) -> _Times:
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    created_s = _instant(metadata.get("creationTimestamp")) or 0.0
+    bound = [each for each in status.get("conditions") or () if each.get("type") == "PodScheduled"]
+    bound_s = next((_instant(each.get("lastTransitionTime")) for each in bound if each.get("status") == "True"), None)
+    started_s, ended_s = _process(status)
+    work = str((metadata.get("annotations") or {}).get(jobs.WORK_ANNOTATION) or "").removesuffix("s")
+    return _Times(
+        phase=str(status.get("phase") or "Pending"),
+        node=(pod.get("spec") or {}).get("nodeName"),
+        created_s=created_s,
+        bound_s=bound_s,
+        started_s=started_s,
+        ended_s=ended_s,
+        work_s=float(work) if work.replace(".", "", 1).isdigit() else None,
+    )
+
+
+def _process(status: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """Return when the Pod's process began and ended: our workloads report it exactly, the API in whole seconds."""
+    states = [each.get("state") or {} for each in status.get("containerStatuses") or ()]
+    begun = [_instant((each.get("running") or each.get("terminated") or {}).get("startedAt")) for each in states]
+    ended = [_instant((each.get("terminated") or {}).get("finishedAt")) for each in states]
+    started_s = min((at for at in begun if at is not None), default=None)
+    ended_s = None if None in ended else max((at for at in ended if at is not None), default=None)
+    for each in states:
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            said = json.loads((each.get("terminated") or {}).get("message") or "")
+            return said["started_ns"] / 1e9, said["finished_ns"] / 1e9
+    return started_s, ended_s
+
+
+def _instant(text: object) -> float | None:
+    with contextlib.suppress(ValueError, TypeError):
+        return api_objects.parse_instant(text)  # type: ignore[arg-type]
+    return None

@@ -1,0 +1,104 @@
+"""`carico explain job`: where a job's time went."""
+
+import json
+from typing import Any
+
+import pytest
+
+from carico_cli.explain import command, job_text, words
+from carico_core.domain import errors
+
+AT = "2026-11-21T10:{:02}:{:02}Z"
+AT_S = 1_795_255_200.0
+
+
+def pod(
+    node: str | None, *, bound: int = 0, started: int = 0, ended: int | None = None, **status: Any
+) -> dict[str, Any]:
+    """A Pod created at 10:00:00; the other times in seconds after that."""
+
+    def at(seconds: int) -> str:
+        return AT.format(*divmod(seconds, 60))
+
+    state: dict[str, Any] = {"running": {"startedAt": at(started)}}
+    if ended is not None:
+        state = {"terminated": {"startedAt": at(started), "finishedAt": at(ended), "exitCode": 0}}
+    found: dict[str, Any] = {"phase": "Pending"}
+    if node is not None:
+        found = {
+            "phase": "Running" if ended is None else "Succeeded",
+            "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at(bound)}],
+            "containerStatuses": [{"name": "main", "state": state}],
+        }  # fmt: skip
+    return {
+        "metadata": {"name": "a", "creationTimestamp": AT.format(0, 0), "annotations": {"carico.dev/work": "5s"}},
+        "spec": {} if node is None else {"nodeName": node},
+        "status": found | status,
+    }
+
+
+def test_a_job_that_has_ended() -> None:
+    found = job_text.answer(
+        "first", [pod("node-10", bound=40, started=41, ended=51), pod("node-2", bound=0, started=1, ended=11)],
+        now_s=AT_S + 900,
+    )  # fmt: skip
+    assert (found["job_s"], found["slowness"], found["ended"]) == (51.0, 2.0, True)
+    assert found["spans"]["waiting"] == {"mean_s": 20.0, "most_s": 40.0, "total_s": 40.0}
+    assert job_text.text(found).splitlines() == [
+        "job first: 2 Pods (2 succeeded), in 51.0 s",
+        "  its Pods mostly waited for a node; a Pod took 2.0 times its work alone: more",
+        "    nodes or a higher ceiling shorten that",
+        "",
+        "A POD WAS           ON AVERAGE  AT MOST  OF ALL",
+        "waiting for a node      20.0 s   40.0 s     65%",
+        "starting                 1.0 s    1.0 s      3%",
+        "running                 10.0 s   10.0 s     32%",
+        "",
+        "NODE     PODS  STARTING  RUNNING  TIMES ITS WORK  FAILED",
+        "node-2      1     1.0 s   10.0 s            2.00       0",
+        "node-10     1     1.0 s   10.0 s            2.00       0",
+    ]
+
+
+def test_what_still_waits_or_runs_counts_until_now() -> None:
+    found = job_text.answer("first", [pod(None), pod("node-1", started=2)], now_s=AT_S + 30)
+    assert found["spans"]["waiting"]["total_s"] == 30.0 and found["spans"]["running"]["total_s"] == 28.0
+    assert (found["ended"], found["slowness"]) == (False, None)
+    text = job_text.text(found)
+    assert "(1 pending, 1 running), so far 30.0 s" in text
+    assert "1 of its Pods still wait or start" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("pods", "verdict"),
+    [
+        ([pod("n", started=0, ended=60)], "its Pods mostly ran, slowly; a Pod took 12.0 times its work alone: fewer"),
+        ([pod("n", started=0, ended=6)], "its Pods mostly ran; a Pod took 1.2 times its work alone"),
+        ([pod("n", started=50, ended=55)], "its Pods mostly waited to be started by their nodes"),
+    ],
+)
+def test_the_verdict_names_what_took_most(pods: list[dict[str, Any]], verdict: str) -> None:
+    text = job_text.text(job_text.answer("first", pods, now_s=AT_S + 900))
+    assert verdict in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= words.WIDTH
+
+
+def test_the_times_of_our_workloads_are_exact() -> None:
+    found = pod("n", started=1, ended=3)
+    message = {"workload": "pi", "started_ns": int((AT_S + 1.5) * 1e9), "finished_ns": int((AT_S + 2.25) * 1e9)}
+    found["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = json.dumps(message)
+    assert job_text.answer("j", [found], now_s=AT_S)["spans"]["running"]["total_s"] == pytest.approx(0.75, abs=0.01)
+
+
+def test_a_large_cluster_is_cut() -> None:
+    pods = [pod(f"node-{number}", started=1, ended=2) for number in range(25)]
+    found = job_text.answer("j", pods, now_s=AT_S)
+    assert job_text.text(found).endswith("... and 5 nodes more (-o wide shows all)")
+    assert "more" not in job_text.text(found, wide=True).splitlines()[-1]
+
+
+@pytest.mark.parametrize("what", [("job", "a"), ("job/a",), ("jobs", "a"), ("jobs/a",)])
+def test_a_job_is_named_as_in_kubectl(what: tuple[str, ...]) -> None:
+    assert command._meant(what) == (command.JOB, "a")
+    with pytest.raises(errors.SettingsError, match="expected POD, or: node NODE, or: job JOB"):
+        command._meant(("job",))
