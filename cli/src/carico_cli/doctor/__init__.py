@@ -1,6 +1,6 @@
 """`carico doctor`: checks what CARICO needs of a cluster, before an install and when something is wrong.
 
-- `command`: the command; `findings`: the result of a check
-- `kubernetes`: the API, nodes and waiting Pods; `rights`: RBAC
+- `command`: the command; `findings`: the result of a check; `places`: remedies that fit where the cluster runs
+- `kubernetes`: the API and its nodes; `pods`: Pods that wait or are stuck; `rights`: RBAC
 - `bus`: NATS and the services on it; `agents`: advertisements
 """

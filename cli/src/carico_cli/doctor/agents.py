@@ -1,5 +1,6 @@
 """Which nodes advertise, according to NATS and to the scheduler."""
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -7,14 +8,16 @@ from typing import NamedTuple
 
 import orjson
 
-from carico_cli.clusters import which
-from carico_cli.doctor import findings
+from carico_cli.doctor import findings, places
+from carico_cli.live import node_answers
 from carico_core.domain import errors, messages
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 
 # A clock this far off makes a node's messages look old, or from the future.
 CLOCK_MOST_S = 2.0
+# Costs are measured within seconds of a start; an agent keeps a row of history each second, for three minutes.
+LEARNS_WITHIN_S = 60
 # At most this many advertisements may arrive between the reading of NATS and the scheduler's answer.
 KEPT_WITHIN = 5
 DAEMON_SET = "does the agent's DaemonSet exist and tolerate the nodes' taints? A node without an agent gets no Pods"
@@ -90,17 +93,17 @@ def look(
     )
 
 
-def report(agents: Agents, *, lease_s: float, at: which.Address) -> list[findings.Finding]:
+def report(agents: Agents, *, lease_s: float, place: places.Place) -> list[findings.Finding]:
     """Return the findings about agents."""
     if not agents.nodes:
         return [findings.skip("agents", f"{agents.fresh} advertise; the cluster's nodes are not known")]
     speak = agents.nodes - len(agents.silent)
     return [
-        findings.ok("agents", f"{speak} nodes of {agents.nodes} advertise"),
-        *_silent(agents.silent, lease_s, at),
+        *([findings.ok("agents", f"{speak} nodes of {agents.nodes} advertise")] if speak else []),
+        *_silent(agents, lease_s, place),
         *_clocks("ahead of", agents.ahead),
         *_clocks("behind", agents.behind),
-        *_unkept(agents.unkept, at),
+        *_unkept(agents.unkept, place),
         *_unreadable(agents.unreadable),
     ]
 
@@ -113,10 +116,13 @@ def _read(subject: str, payload: bytes) -> messages.Advertisement | None:
         return None
 
 
-def _silent(names: list[str], lease_s: float, at: which.Address) -> list[findings.Finding]:
-    if not names:
+def _silent(agents: Agents, lease_s: float, place: places.Place) -> list[findings.Finding]:
+    if not agents.silent:
         return []
-    do = f"`carico logs agent/{names[0]} --name {at.name}`" if at.is_local else DAEMON_SET
+    names = agents.silent
+    do = f"{DAEMON_SET}; {place.log('agent')}" if place.kind is places.Kind.KUBERNETES else place.log("agent", names[0])
+    if len(names) == agents.nodes:
+        return [findings.fail("agents", f"none of {agents.nodes} nodes advertises: no Pod can be placed", do)]
     return [findings.warn("agents", f"no advertisement for {lease_s:.0f} s from {findings.names(names)}", do)]
 
 
@@ -127,13 +133,32 @@ def _clocks(how: str, names: list[str]) -> list[findings.Finding]:
     return [findings.warn("clocks", f"{how} this machine's clock: {findings.names(names)}", do)]
 
 
-def _unkept(names: list[str], at: which.Address) -> list[findings.Finding]:
+def _unkept(names: list[str], place: places.Place) -> list[findings.Finding]:
     if not names:
         return []
-    do = f"the log of NATS says why; restart NATS once its disk has room ({at.look})"
-    if at.is_local:
-        do = f"`carico logs nats --name {at.name}` says why; after a full disk it restarts by itself once there is room"
+    do = f"{place.log('nats')} says why; restart NATS once its disk has room"
+    if place.kind is places.Kind.LOCAL:
+        do = f"{place.log('nats')} says why; after a full disk it restarts by itself once there is room"
     return [findings.warn("streams", f"NATS no longer stores advertisements of {findings.names(names)}", do)]
+
+
+def learning(
+    answers: Mapping[str, bytes], stored: Sequence[tuple[str, bytes]], *, place: places.Place
+) -> list[findings.Finding]:  # fmt: skip
+    """Return a finding about nodes whose Pods have run for `LEARNS_WITHIN_S` and that have still measured none."""
+    said = (_read(subject, payload) for subject, payload in stored)
+    warming = {one.node for one in said if one is not None and one.mode is messages.Mode.WARMING and one.pods}
+    names = []
+    for node in sorted(warming & answers.keys()):
+        with contextlib.suppress(errors.MessageError):
+            # One row a second.
+            pods = node_answers.parse_detail(answers[node]).history.get("pods", ())[-LEARNS_WITHIN_S:]
+            names += [node] if len(pods) == LEARNS_WITHIN_S and min(pods) > 0 else []
+    if not names:
+        return []
+    detail = f"nothing is measured on {findings.names(names)}, although Pods run there for {LEARNS_WITHIN_S} s"
+    do = f"{place.log('agent', names[0])}: does it see their cgroups? Until then, capacity is a guess"
+    return [findings.warn("learning", detail, do)]
 
 
 def _unreadable(count: int) -> list[findings.Finding]:

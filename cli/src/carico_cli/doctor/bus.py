@@ -1,13 +1,15 @@
 """Checks NATS, and whether nodes, aggregator and scheduler answer on it."""
 
 import asyncio
+import contextlib
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from importlib import metadata
 from typing import Protocol
 
 from carico_cli.clusters import which
-from carico_cli.doctor import agents, findings
-from carico_cli.live import node_answers, signals
+from carico_cli.doctor import agents, findings, places
+from carico_cli.live import node_answers, services, signals
 from carico_core.domain import cluster, errors
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import subjects
@@ -16,9 +18,9 @@ CONNECT_MOST_S = 5.0
 ANSWER_MOST_S = 2.0
 # A question to each service that it answers at once.
 QUESTIONS = {"aggregator": "model.get", "scheduler": "capacity.list"}
+STATS_WITHIN_S = 0.3
 # Nodes that are asked at the same time.
 ASKED_AT_ONCE = 64
-WHO = "is the address right, and do CARICO_BUS_NKEY and CARICO_BUS_TLS_CA belong to the role cli (docs/security.md)?"
 
 
 class Bus(Protocol):
@@ -30,6 +32,10 @@ class Bus(Protocol):
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
         """Return the answer of a service."""
+        ...
+
+    async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]:
+        """Return (seconds, statistics) of each instance of a service."""
         ...
 
     async def close(self) -> None:
@@ -61,13 +67,12 @@ async def check(
     at: which.Address, namespace: str,
 ) -> list[findings.Finding]:  # fmt: skip
     """Check the bus and the services on it."""
-    what, url = "NATS", at.url
+    what, url, place = "NATS", at.url, places.Place.of(at, namespace)
     try:
         async with asyncio.timeout(CONNECT_MOST_S):
             bus = await connect()
     except TimeoutError:
-        forward = f" From outside the cluster: `kubectl -n {namespace} port-forward service/carico-nats 4222`"
-        do = at.look if at.is_local else WHO + forward
+        do = at.look if at.is_local else place.reach_bus
         return [findings.fail(what, f"cannot connect to {url} within {CONNECT_MOST_S:.0f} s", do)]
     except errors.CaricoError as error:
         return [findings.fail(what, str(error), "see docs/nats.md and docs/security.md")]
@@ -78,48 +83,73 @@ async def check(
         except errors.BusError:
             do = "start an aggregator or a scheduler: either creates them"
             return [*found, findings.warn("streams", "they do not exist yet", do)]
-        asked = {name: await _service(bus, name, verb, at=at, namespace=namespace) for name, verb in QUESTIONS.items()}
+        asked = {name: await _service(bus, name, verb, place=place) for name, verb in QUESTIONS.items()}
         names = [node.name for node in nodes]
         newest = agents.newest_of(asked["scheduler"][1])
         seen = agents.look(stored, names, newest=newest, lease_s=lease_s, now_s=now_s)
-        found += agents.report(seen, lease_s=lease_s, at=at)
+        found += agents.report(seen, lease_s=lease_s, place=place)
         found += [finding for finding, _ in asked.values()]
-        found += await _notes(bus, names)
+        found += await _versions(bus, place)
+        answers = await _states(bus, names)
+        found += _notes(answers)
+        found += agents.learning(answers, stored, place=place)
         return found
     finally:
         await bus.close()
 
 
-async def _service(
-    bus: Bus, name: str, verb: str, *, at: which.Address, namespace: str
-) -> tuple[findings.Finding, bytes]:
+async def _service(bus: Bus, name: str, verb: str, *, place: places.Place) -> tuple[findings.Finding, bytes]:
     """Ask a service; return the finding and its answer."""
     try:
         answer = await bus.request(subjects.query(name, verb), b"", timeout_s=ANSWER_MOST_S)
     except errors.BusError as error:
-        log = f"carico logs {name} --name {at.name}" if at.is_local else ""
-        do = f"`{log or f'kubectl -n {namespace} logs deployment/carico-{name}'}`; `nats service ls` lists the services"
+        do = f"{place.log(name)}; `nats service ls` lists the services"
         return findings.fail(name, f"does not answer: {error}", do), b""
     return findings.ok(name, "answers"), answer
 
 
-async def _notes(bus: Bus, nodes: list[str]) -> list[findings.Finding]:
-    """Return what telemetry the agents lack, such as PSI, from their own answers."""
+async def _versions(bus: Bus, place: places.Place) -> list[findings.Finding]:
+    """Return a finding where services, or this command, have different versions."""
+    here = metadata.version("carico-cli")
+    by_version: dict[str, list[str]] = {here: ["this command"]}
+    answers = {name: await _stats(bus, name) for name in services.ASKED}
+    for each in services.parse_all(answers):
+        by_version.setdefault(each.version or "?", []).append(f"{each.name} {each.instance[:8]}")
+    if len(by_version) == 1:
+        return [findings.ok("versions", here)] if len(by_version[here]) > 1 else []
+    shown = "; ".join(f"{version}: {findings.names(names)}" for version, names in sorted(by_version.items()))
+    return [findings.warn("versions", f"they differ: {shown}", f"run one version everywhere: {place.restart}")]
 
-    async def ask(node: str) -> tuple[str, tuple[str, ...]]:
+
+async def _stats(bus: Bus, name: str) -> list[tuple[float, bytes]]:
+    try:
+        return await bus.service_stats(name, within_s=STATS_WITHIN_S)
+    except errors.BusError:
+        return []
+
+
+async def _states(bus: Bus, nodes: list[str]) -> dict[str, bytes]:
+    """Return what each agent that answers reports of itself."""
+
+    async def ask(node: str) -> tuple[str, bytes | None]:
         try:
-            answer = await bus.request(subjects.query("agent", "state.get", node), b"", timeout_s=ANSWER_MOST_S)
-            # Printable text only: an agent could send commands to the terminal.
-            return node, node_answers.parse_notes(answer)
-        except (errors.BusError, errors.BadName, errors.MessageError):
-            return node, ()
+            return node, await bus.request(subjects.query("agent", "state.get", node), b"", timeout_s=ANSWER_MOST_S)
+        except (errors.BusError, errors.BadName):
+            return node, None
 
-    answers: list[tuple[str, tuple[str, ...]]] = []
+    answers: list[tuple[str, bytes | None]] = []
     for begin in range(0, len(nodes), ASKED_AT_ONCE):
         answers += await asyncio.gather(*map(ask, nodes[begin : begin + ASKED_AT_ONCE]))
+    return {node: answer for node, answer in answers if answer is not None}
+
+
+def _notes(answers: Mapping[str, bytes]) -> list[findings.Finding]:
+    """Return what telemetry the agents lack, such as PSI, from their own answers."""
     by_note: dict[str, list[str]] = {}
-    for node, notes in answers:
-        for note in notes:
-            by_note.setdefault(note, []).append(node)
+    for node, answer in answers.items():
+        # Printable text only: an agent could send commands to the terminal.
+        with contextlib.suppress(errors.MessageError):
+            for note in node_answers.parse_notes(answer):
+                by_note.setdefault(note, []).append(node)
     do = "the agent works without it; docs/critiques.md describes what that costs"
     return [findings.warn("telemetry", f"{findings.names(found)}: {note}", do) for note, found in by_note.items()]

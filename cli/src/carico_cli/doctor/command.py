@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from carico_cli.clusters import which
-from carico_cli.doctor import bus, findings, kubernetes
+from carico_cli.doctor import bus, findings, kubernetes, places
 from carico_cli.live import connection
 from carico_cli.output import formats
 from carico_cli.shell import exits, settings
@@ -17,6 +17,8 @@ from carico_core.runtime.process import clock as clocks
 from carico_local.cluster import machine, state
 
 USER_AGENT = "carico-doctor"
+# 2 is a user's mistake, as everywhere.
+WARNED = 3
 AWAY = "is the kubeconfig's server right and reachable from here?"
 
 
@@ -30,7 +32,9 @@ AWAY = "is the kubeconfig's server right and reachable from here?"
 def command(
     context: settings.Context, /, namespace: str, output: formats.Output, **place: Any
 ) -> int:  # fmt: skip
-    """Check a cluster: versions, rights, NATS, and PSI on each node. Exit code 1 if something will not work.
+    """Check a cluster: versions, rights, Pods, NATS, and PSI on each node.
+
+    Exit code 0: all is well; 3: there are warnings; 1: something does not work.
 
     Before an install there is no NATS: then it checks only the Kubernetes API of $KUBECONFIG or --kubeconfig.
     """
@@ -49,7 +53,8 @@ def command(
         click.echo(formats.json_text([dataclasses.asdict(one) for one in found]))
     else:
         click.echo(findings.text(found))
-    return exits.FAILED if any(one.level is findings.Level.FAIL for one in found) else 0
+    levels = {one.level for one in found}
+    return exits.FAILED if findings.Level.FAIL in levels else WARNED if findings.Level.WARN in levels else 0
 
 
 def _disk(paths: state.Paths) -> list[findings.Finding]:
@@ -69,7 +74,9 @@ async def _examine(
         names = await bus.scheduler_names(lambda: connection.join(at, clock, name=USER_AGENT), clock)
     api = await api_client.connect(wanted, clock=clock, user_agent=USER_AGENT, environ=context.environ)
     try:
-        seen = await kubernetes.check(api, namespace, now_s=clock.wall_ns() / 1e9, scheduler_names=names)
+        place = places.Place.of(at, namespace)
+        now_s = clock.wall_ns() / 1e9
+        seen = await kubernetes.check(api, namespace, now_s=now_s, scheduler_names=names, place=place)
     except errors.ApiUnavailable as error:
         do = at.look if at is not None and at.is_local else AWAY
         seen.findings.append(findings.fail("Kubernetes", str(error), do))

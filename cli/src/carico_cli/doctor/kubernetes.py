@@ -1,15 +1,12 @@
-"""Checks the Kubernetes API, its nodes, and Pods that wait for CARICO."""
+"""Checks the Kubernetes API and its nodes."""
 
 import asyncio
-import contextlib
 import dataclasses
-import math
 import re
 from collections.abc import Mapping, Set
 from typing import Any
 
-from carico_cli.doctor import findings, rights
-from carico_cli.explain import containers, words
+from carico_cli.doctor import findings, places, pods, rights
 from carico_core.domain import cluster, errors
 from carico_core.wire.kubernetes import api_objects
 
@@ -19,11 +16,6 @@ NODE_TOKENS_FROM = (1, 30)
 OLDEST = (1, 29)
 # https://docs.kernel.org/accounting/psi.html: in the kernel since 4.20; a distribution may have switched it off.
 PSI_FROM = (4, 20)
-WAITING_LONG_S = 60.0
-# Why a container waits that is about to start: its image is pulled, its volumes are mounted. A missing volume has the
-# same reason, so that after as long as the alerts wait (deploy/observe/rules) the container is reported.
-_STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
-STARTS_WITHIN_S = 600.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +27,14 @@ class Seen:
 
 
 async def check(
-    api: rights.Api, namespace: str, *, now_s: float, scheduler_names: Set[str] = frozenset({cluster.SCHEDULER_NAME})
-) -> Seen:
+    api: rights.Api, namespace: str, *, now_s: float, scheduler_names: Set[str] = frozenset({cluster.SCHEDULER_NAME}),
+    place: places.Place | None = None,
+) -> Seen:  # fmt: skip
     """Check the API, and the Pods with one of these schedulerNames.
 
     Raises `ApiUnavailable`; `ApiError` where it does not report its version.
     """
+    where = place or places.Place.of(None, namespace)
     version = await api.request("GET", "/version")
     found = [_version(version)]
     found += await rights.check(api, namespace)
@@ -48,13 +42,11 @@ async def check(
         objects = (await api.request("GET", "/api/v1/nodes"))["items"]
     except errors.Forbidden as error:
         do = "use a kubeconfig whose user may list nodes: otherwise neither PSI nor agents can be checked"
-        return Seen(
-            findings=[*found, findings.fail("nodes", str(error), do), *await _pending(api, now_s, scheduler_names)],
-            nodes=[],
-        )
+        of_pods = await pods.check(api, now_s, scheduler_names, where)
+        return Seen(findings=[*found, findings.fail("nodes", str(error), do), *of_pods], nodes=[])
     pressure = dict(await asyncio.gather(*(_pressure(api, item) for item in objects)))
     found += _nodes(objects, pressure)
-    found += await _pending(api, now_s, scheduler_names)
+    found += await pods.check(api, now_s, scheduler_names, where)
     nodes = [node for item in objects if (node := _parsed(item)) is not None]
     return Seen(findings=found, nodes=nodes)
 
@@ -120,75 +112,6 @@ def _nodes(objects: list[dict[str, Any]], pressure: Mapping[str, bool | None]) -
     elif seen:
         found.append(findings.ok("PSI", f"reported by the kubelets of {len(seen)} of {len(objects)} nodes"))
     return found
-
-
-async def _pending(api: rights.Api, now_s: float, scheduler_names: Set[str]) -> list[findings.Finding]:
-    """Return the findings about Pods that wait for a node, and about those that their node does not start."""
-    try:
-        listed = await api.request("GET", "/api/v1/pods", params={"fieldSelector": "status.phase=Pending"})
-    except errors.Forbidden as error:
-        return [findings.skip("waiting Pods", str(error))]
-    waiting, stuck = [], []
-    for item in listed["items"]:
-        try:
-            pod = api_objects.parse_pod(item)
-        except ValueError:
-            continue
-        if pod.scheduler_name not in scheduler_names or pod.scheduling_gates:
-            continue
-        if pod.node_name is not None:
-            stuck += [f"{pod.key} on {pod.node_name} ({why})" for why in _why_not_started(item, now_s)]
-        elif now_s - pod.created_at_s > WAITING_LONG_S:
-            waiting.append(pod.key)
-    return [_waiting(waiting), *_not_started(stuck)]
-
-
-def _waiting(pods: list[str]) -> findings.Finding:
-    what = "waiting Pods"
-    if not pods:
-        return findings.ok(what, f"no Pod has waited for CARICO for more than {WAITING_LONG_S:.0f} s")
-    return findings.warn(
-        what,
-        f"waiting for more than {WAITING_LONG_S:.0f} s: {findings.names(pods)}",
-        "`carico explain NAMESPACE/POD` says why, for each node, and what could help; `kubectl describe pod` shows the "
-        "Event; if there is none, no scheduler of CARICO is running",
-    )
-
-
-def _why_not_started(pod: Mapping[str, Any], now_s: float) -> list[str]:
-    """Return the first reason for which a container has not started, unless it may still be about to start."""
-    status = pod.get("status") or {}
-    waits = [fact["reason"] for fact in containers.of_status(status) if fact["state"] == "waits"]
-    stuck = [reason for reason in waits if reason not in _STARTING]
-    placed_s = _placed_s(status)
-    if stuck or not waits or _has_begun(status) or now_s - placed_s <= STARTS_WITHIN_S:
-        return stuck[:1]
-    return [f"{waits[0] or 'waiting'} for {words.ago(now_s - placed_s)}"]
-
-
-def _has_begun(status: Mapping[str, Any]) -> bool:
-    """Return whether an init container runs or has run: the containers after it wait for that."""
-    states = [each.get("state") or {} for each in status.get("initContainerStatuses") or ()]
-    return any("running" in state or "terminated" in state for state in states)
-
-
-def _placed_s(status: Mapping[str, Any]) -> float:
-    """Return when the Pod was bound, in Unix seconds; +inf where that is not known."""
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
-            with contextlib.suppress(ValueError, TypeError):
-                return api_objects.parse_instant(condition.get("lastTransitionTime"))
-    return math.inf
-
-
-def _not_started(pods: list[str]) -> list[findings.Finding]:
-    if not pods:
-        return []
-    do = (
-        "each may start at any moment, so its room stays reserved: fix its image, key or volume, or delete it; "
-        "`kubectl describe pod` shows the node's Events"
-    )
-    return [findings.warn("Pods not started", f"their nodes cannot start them: {findings.names(pods)}", do)]
 
 
 def _parsed(item: Mapping[str, Any]) -> cluster.Node | None:

@@ -1,0 +1,73 @@
+"""Where a cluster's services run, for remedies that fit there: on this machine, in compose, or in Kubernetes."""
+
+import dataclasses
+import enum
+import urllib.parse
+
+from carico_cli.clusters import which
+
+# The name of NATS in docker-compose.yml: its commands have no other address.
+_COMPOSE_HOST = "nats-server"
+_WHO = "is the address right, and do CARICO_BUS_NKEY and CARICO_BUS_TLS_CA belong to the role cli (docs/security.md)?"
+# In Kubernetes: what each service is (deploy/k8s/base).
+_KINDS = {"agent": "daemonset", "nats": "statefulset"}
+
+
+class Kind(enum.Enum):
+    """Where services run."""
+
+    LOCAL = "local"
+    COMPOSE = "compose"
+    KUBERNETES = "kubernetes"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where services run. `name`: of a local cluster; `namespace`: in Kubernetes."""
+
+    kind: Kind
+    name: str = ""
+    namespace: str = "carico"
+
+    @classmethod
+    def of(cls, at: which.Address | None, namespace: str) -> "Place":
+        """Return the place of a cluster; None: one without a known bus."""
+        if at is not None and at.is_local:
+            return cls(kind=Kind.LOCAL, name=at.name)
+        url = "" if at is None else at.url
+        host = urllib.parse.urlsplit(url if "://" in url else f"nats://{url}").hostname
+        return cls(kind=Kind.COMPOSE if host == _COMPOSE_HOST else Kind.KUBERNETES, namespace=namespace)
+
+    def log(self, service: str, node: str = "") -> str:
+        """Return the command that shows the log of nats, aggregator, scheduler or agent; `node`: of that agent."""
+        match self.kind:
+            case Kind.LOCAL:
+                return f"`carico logs {service}{f'/{node}' if node else ''} --name {self.name}`"
+            case Kind.COMPOSE:
+                # A node's container runs kubelet and agent.
+                return f"`docker compose logs {({'agent': 'node', 'nats': 'nats-server'}).get(service, service)}`"
+        return f"`kubectl -n {self.namespace} logs {_KINDS.get(service, 'deployment')}/carico-{service}`"
+
+    @property
+    def reach_bus(self) -> str:
+        """What to do where NATS does not answer at its address."""
+        if self.kind is Kind.COMPOSE:
+            return f"`docker compose ps nats-server`, {self.log('nats')}"
+        return f"{_WHO} From outside the cluster: `kubectl -n {self.namespace} port-forward service/carico-nats 4222`"
+
+    @property
+    def restart(self) -> str:
+        """How to run the same version of all services."""
+        match self.kind:
+            case Kind.LOCAL:
+                return f"`carico down --name {self.name}`, then `carico up --name {self.name}`"
+            case Kind.COMPOSE:
+                return "`docker compose up -d --wait --build`"
+        return "`kubectl apply -k deploy/k8s/overlays/...` of one version, then `kubectl rollout status`"
+
+    @property
+    def or_kube_scheduler(self) -> str:
+        """What else places Pods of kube-scheduler's name; empty where nothing is known."""
+        if self.kind is Kind.LOCAL:
+            return ", or use `carico up --control-plane real`, which also runs kube-scheduler"
+        return ", or start that scheduler" if self.kind is Kind.KUBERNETES else ""

@@ -1,0 +1,179 @@
+"""Checks the Pods: those that wait for a node, that are passed over, or that their node does not start or end."""
+
+import contextlib
+import difflib
+import math
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
+
+from carico_cli.doctor import findings, places, rights
+from carico_cli.explain import containers, words
+from carico_core.domain import cluster, errors, names
+from carico_core.wire.kubernetes import api_objects
+
+WAITING_LONG_S = 60.0
+# Why a container waits that is about to start: its image is pulled, its volumes are mounted. A missing volume has the
+# same reason, so that after as long as the alerts wait (deploy/observe/rules) the container is reported.
+_STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
+STARTS_WITHIN_S = 600.0
+# A scheduler looks at a new Pod within seconds, and writes the condition PodScheduled if it cannot place it.
+NOTICED_WITHIN_S = 30.0
+# A kubelet ends a Pod within its grace period; this long after it, the Pod is reported.
+ENDS_WITHIN_S = 60.0
+# A class is passed over if so many Pods that were created later, of other classes, were placed before its oldest Pod.
+PASSED_OVER = 5
+_PATH = "/api/v1/pods"
+
+
+async def check(
+    api: rights.Api, now_s: float, scheduler_names: Set[str], place: places.Place
+) -> list[findings.Finding]:  # fmt: skip
+    """Return the findings about Pods."""
+    try:
+        listed, running = await _listed(api, "Pending"), await _listed(api, "Running")
+    except errors.Forbidden as error:
+        return [findings.skip("waiting Pods", str(error))]
+    pending = list(_parsed(listed))
+    own = [(pod, item) for pod, item in pending if pod.scheduler_name in scheduler_names]
+    waiting = [pod for pod, _ in own if _waits(pod) and now_s - pod.created_at_s > WAITING_LONG_S]
+    stuck = [
+        f"{pod.key} on {pod.node_name} ({why})"
+        for pod, item in own
+        if pod.node_name is not None
+        for why in _why_not_started(item, now_s)
+    ]
+    return [
+        _waiting([pod.key for pod in waiting]),
+        *_passed_over(waiting, [pod for pod, _ in _parsed(running)], now_s),
+        *_not_started(stuck),
+        *_not_ended([*listed, *running], now_s),
+        *_unnoticed(pending, scheduler_names, now_s, place),
+    ]
+
+
+async def _listed(api: rights.Api, phase: str) -> list[dict[str, Any]]:
+    found = await api.request("GET", _PATH, params={"fieldSelector": f"status.phase={phase}"})
+    return [item for item in found["items"] if (item.get("status") or {}).get("phase", "Pending") == phase]
+
+
+def _parsed(items: Iterable[dict[str, Any]]) -> Iterable[tuple[cluster.Pod, dict[str, Any]]]:
+    for item in items:
+        with contextlib.suppress(ValueError):
+            yield api_objects.parse_pod(item), item
+
+
+def _waits(pod: cluster.Pod) -> bool:
+    return pod.node_name is None and not pod.scheduling_gates and not pod.deleting
+
+
+def _passed_over(
+    waiting: Sequence[cluster.Pod], running: Sequence[cluster.Pod], now_s: float
+) -> list[findings.Finding]:  # fmt: skip
+    """Return a finding for each class whose oldest Pod waits while many later Pods of other classes were placed."""
+    oldest: dict[str, cluster.Pod] = {}
+    for pod in sorted(waiting, key=lambda each: each.created_at_s):
+        oldest.setdefault(names.class_of(pod), pod)
+    found = []
+    for named, pod in oldest.items():
+        later = sum(
+            each.created_at_s > pod.created_at_s and each.priority <= pod.priority and names.class_of(each) != named
+            for each in running
+        )
+        if later >= PASSED_OVER:
+            waited = words.ago(now_s - pod.created_at_s)
+            detail = f"class {named}: {pod.key} has waited {waited}, while {later} later Pods of other classes run"
+            do = f"`carico explain {pod.key}` says what it lacks; a higher priority makes room go to it first"
+            found.append(findings.warn("fairness", detail, do))
+    return found
+
+
+def _not_ended(items: Iterable[Mapping[str, Any]], now_s: float) -> list[findings.Finding]:
+    """Return a finding about Pods whose deletion was due, and that their nodes have not ended."""
+    late = []
+    for item in items:
+        metadata = item["metadata"]
+        with contextlib.suppress(ValueError, TypeError):
+            # The API server adds the grace period to the time of the request.
+            due_s = api_objects.parse_instant(metadata.get("deletionTimestamp"))
+            if now_s - due_s > ENDS_WITHIN_S:
+                node = (item.get("spec") or {}).get("nodeName") or "no node"
+                late.append(f"{metadata.get('namespace', 'default')}/{metadata['name']} on {node}")
+    if not late:
+        return []
+    do = (
+        "is the node Ready (`kubectl get nodes`), and does a finalizer hold the Pod (`kubectl get pod POD -o yaml`)? "
+        "`kubectl delete pod POD --force` gives it up, also if its processes still run"
+    )
+    return [findings.warn("Pods not ended", f"their deletion is overdue: {findings.names(late)}", do)]
+
+
+def _unnoticed(
+    pending: Iterable[tuple[cluster.Pod, Mapping[str, Any]]],
+    scheduler_names: Set[str],
+    now_s: float,
+    place: places.Place,
+) -> list[findings.Finding]:
+    """Return a finding for each schedulerName of Pods that no scheduler has looked at."""
+    by_name: dict[str, list[str]] = {}
+    for pod, item in pending:
+        noticed = any(one.get("type") == "PodScheduled" for one in (item.get("status") or {}).get("conditions") or ())
+        if pod.scheduler_name in scheduler_names or noticed or not _waits(pod):
+            continue
+        if now_s - pod.created_at_s > NOTICED_WITHIN_S:
+            by_name.setdefault(pod.scheduler_name, []).append(pod.key)
+    found = []
+    for name, pods in by_name.items():
+        near = difflib.get_close_matches(name, scheduler_names, n=1)
+        meant = f" (did you mean {near[0]}?)" if near else ""
+        detail = f"no scheduler {name!r}{meant} has looked at {findings.names(pods)}"
+        do = f"create them again with `schedulerName: {min(scheduler_names)}`{place.or_kube_scheduler}"
+        found.append(findings.warn("schedulers", detail, do))
+    return found
+
+
+def _waiting(pods: list[str]) -> findings.Finding:
+    what = "waiting Pods"
+    if not pods:
+        return findings.ok(what, f"no Pod has waited for CARICO for more than {WAITING_LONG_S:.0f} s")
+    return findings.warn(
+        what,
+        f"waiting for more than {WAITING_LONG_S:.0f} s: {findings.names(pods)}",
+        "`carico explain NAMESPACE/POD` says why, for each node, and what could help; `kubectl describe pod` shows the "
+        "Event; if there is none, no scheduler of CARICO is running",
+    )
+
+
+def _why_not_started(pod: Mapping[str, Any], now_s: float) -> list[str]:
+    """Return the first reason for which a container has not started, unless it may still be about to start."""
+    status = pod.get("status") or {}
+    waits = [fact["reason"] for fact in containers.of_status(status) if fact["state"] == "waits"]
+    stuck = [reason for reason in waits if reason not in _STARTING]
+    placed_s = _placed_s(status)
+    if stuck or not waits or _has_begun(status) or now_s - placed_s <= STARTS_WITHIN_S:
+        return stuck[:1]
+    return [f"{waits[0] or 'waiting'} for {words.ago(now_s - placed_s)}"]
+
+
+def _has_begun(status: Mapping[str, Any]) -> bool:
+    """Return whether an init container runs or has run: the containers after it wait for that."""
+    states = [each.get("state") or {} for each in status.get("initContainerStatuses") or ()]
+    return any("running" in state or "terminated" in state for state in states)
+
+
+def _placed_s(status: Mapping[str, Any]) -> float:
+    """Return when the Pod was bound, in Unix seconds; +inf where that is not known."""
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
+            with contextlib.suppress(ValueError, TypeError):
+                return api_objects.parse_instant(condition.get("lastTransitionTime"))
+    return math.inf
+
+
+def _not_started(pods: list[str]) -> list[findings.Finding]:
+    if not pods:
+        return []
+    do = (
+        "each may start at any moment, so its room stays reserved: fix its image, key or volume, or delete it; "
+        "`kubectl describe pod` shows the node's Events"
+    )
+    return [findings.warn("Pods not started", f"their nodes cannot start them: {findings.names(pods)}", do)]

@@ -1,0 +1,147 @@
+"""Pods that are passed over, not looked at, or that do not end; and remedies that fit where a cluster runs."""
+
+import dataclasses
+from importlib import metadata
+from typing import Any
+
+import orjson
+import pytest
+
+from carico_cli.doctor import agents, findings, places, pods
+from carico_core.domain import messages
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_core.wire.kubernetes import api_objects
+from tests.unit.cli import fake_cluster
+from tests.unit.cli.doctor import test_cli_doctor as doctor
+from tests.unit.scheduler import objects
+
+NOW_S = doctor.NOW_S
+LOCAL = places.Place(kind=places.Kind.LOCAL, name="shop")
+KUBERNETES = places.Place(kind=places.Kind.KUBERNETES)
+
+
+def instant(ago_s: float) -> str:
+    return api_objects.format_instant(int((NOW_S - ago_s) * 1e9))
+
+
+def pod(name: str, ago_s: float, *, app: str = "web", phase: str = "Pending", **spec: Any) -> dict[str, Any]:
+    found = objects.pod_object(name, **spec)
+    found["metadata"] |= {
+        "uid": name, "creationTimestamp": instant(ago_s), "labels": {"app.kubernetes.io/name": app},
+    }  # fmt: skip
+    found["status"]["phase"] = phase
+    return found
+
+
+async def found_of(*items: dict[str, Any], place: places.Place = KUBERNETES) -> dict[str, findings.Finding]:
+    api = doctor.Api({"/api/v1/pods": {"items": list(items)}})
+    return {one.what: one for one in await pods.check(api, NOW_S, frozenset({"carico"}), place)}
+
+
+async def test_a_class_that_is_passed_over_is_named() -> None:
+    later = [pod(f"r-{number}", 60.0, app="small", phase="Running", nodeName="n1") for number in range(5)]
+    waits = pod("large-0", 300.0, app="large")
+    fairness = (await found_of(waits, *later))["fairness"]
+    assert fairness.detail == (
+        "class app/default/large: default/large-0 has waited 5 min, while 5 later Pods of other classes run"
+    )
+    assert "`carico explain default/large-0`" in fairness.do
+    # Four could be chance; Pods of its own class, older ones and more urgent ones do not pass it over.
+    assert "fairness" not in await found_of(waits, *later[:4])
+    for changed in (
+        [pod(f"o-{number}", 900.0, phase="Running", nodeName="n1") for number in range(9)],
+        [pod(f"l-{number}", 60.0, app="large", phase="Running", nodeName="n1") for number in range(9)],
+        [pod(f"u-{number}", 60.0, phase="Running", nodeName="n1", priority=9) for number in range(9)],
+    ):
+        assert "fairness" not in await found_of(waits, *changed)
+    assert "fairness" not in await found_of(pod("new", 30.0, app="large"), *later)
+
+
+@pytest.mark.parametrize(
+    ("place", "remedy"),
+    [
+        (LOCAL, "or use `carico up --control-plane real`, which also runs kube-scheduler"),
+        (KUBERNETES, "or start that scheduler"),
+    ],
+)
+async def test_a_scheduler_that_does_not_exist_is_named_with_what_is_meant(place: places.Place, remedy: str) -> None:
+    lost = pod("lost", 300.0, schedulerName="carcio")
+    said = (await found_of(lost, place=place))["schedulers"]
+    assert said.detail == "no scheduler 'carcio' (did you mean carico?) has looked at default/lost"
+    assert said.do.startswith("create them again with `schedulerName: carico`") and said.do.endswith(remedy)
+    noticed = pod("noticed", 300.0, schedulerName="other")
+    noticed["status"]["conditions"] = [{"type": "PodScheduled", "status": "False"}]
+    assert "schedulers" not in await found_of(noticed, pod("new", 5.0, schedulerName="other"), pod("ours", 300.0))
+
+
+async def test_pods_whose_deletion_is_overdue_are_named() -> None:
+    late = pod("late", 900.0, phase="Running", nodeName="n1")
+    late["metadata"]["deletionTimestamp"] = instant(300.0)
+    soon = pod("soon", 900.0, phase="Running", nodeName="n1")
+    soon["metadata"]["deletionTimestamp"] = instant(20.0)
+    assert (await found_of(late, soon))["Pods not ended"].detail == "their deletion is overdue: default/late on n1"
+    assert "Pods not ended" not in await found_of(soon)
+
+
+async def test_services_of_different_versions_are_named() -> None:
+    def stats(name: str, version: str) -> dict[str, Any]:
+        return {"name": name, "id": "A1", "version": version, "endpoints": []}
+
+    def bus(version: str) -> doctor.Bus:
+        both = {"carico-scheduler": [stats("carico-scheduler", version)]}
+        return doctor.Bus([], {**both, "carico-aggregator": [stats("carico-aggregator", HERE)]})
+
+    (same,) = [one for one in await doctor.listen(bus(HERE)) if one.what == "versions"]
+    assert (same.level, same.detail) == (findings.Level.OK, HERE)
+    (differ,) = [one for one in await doctor.listen(bus("9.9.9")) if one.what == "versions"]
+    assert differ.level is findings.Level.WARN
+    assert f"{HERE}: this command, carico-aggregator A1; 9.9.9: carico-scheduler A1" in differ.detail
+
+
+HERE = metadata.version("carico-cli")
+
+
+def test_a_node_that_learns_nothing_is_named() -> None:
+    def stored(node: str, **changed: Any) -> tuple[str, bytes]:
+        said = fake_cluster.advertisement(node, at_ns=1, **changed)
+        return subjects.capacity(node), wire.encode_advertisement(said)
+
+    def state(pods_of: int, rows: int = 90) -> bytes:
+        history = {"columns": ["pods"], "rows": [[pods_of]] * rows}
+        return orjson.dumps({**fake_cluster.STATE, "history": history})
+
+    warming = messages.Mode.WARMING
+    kept = [stored("n1", mode=warming), stored("n2"), stored("n3", mode=warming), stored("n4", mode=warming, pods=0)]
+    answers = {"n1": state(3), "n2": state(3), "n3": state(3, rows=20), "n4": state(0), "n5": b"?"}
+    (said,) = agents.learning(answers, kept, place=LOCAL)
+    assert said.detail == "nothing is measured on n1, although Pods run there for 60 s"
+    assert said.do.startswith("`carico logs agent/n1 --name shop`")
+    assert agents.learning({"n1": b"?"}, kept, place=LOCAL) == []
+
+
+def test_no_node_that_advertises_is_a_failure() -> None:
+    seen = agents.look([], ["n1", "n2"], newest={}, lease_s=10.0, now_s=NOW_S)
+    (said,) = agents.report(seen, lease_s=10.0, place=LOCAL)
+    assert (said.level, said.detail) == (
+        findings.Level.FAIL, "none of 2 nodes advertises: no Pod can be placed",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("url", "is_local", "logs"),
+    [
+        ("nats://127.0.0.1:4222", True, ("carico logs agent/n1 --name x", "carico logs nats --name x")),
+        ("nats://nats-server:4222", False, ("docker compose logs node", "docker compose logs nats-server")),
+        (
+            "tls://nats.example.com:4222", False,
+            ("kubectl -n carico logs daemonset/carico-agent", "kubectl -n carico logs statefulset/carico-nats"),
+        ),
+    ],
+)  # fmt: skip
+def test_a_remedy_fits_where_the_cluster_runs(url: str, is_local: bool, logs: tuple[str, str]) -> None:
+    bus = dataclasses.replace(doctor.AT.bus, url=url)
+    place = places.Place.of(dataclasses.replace(doctor.AT, bus=bus, is_local=is_local), "carico")
+    assert (place.log("agent", "n1"), place.log("nats")) == tuple(f"`{each}`" for each in logs)
+    for remedy in (place.restart, place.reach_bus):
+        assert ("docker compose" in remedy) is (place.kind is places.Kind.COMPOSE)
