@@ -7,6 +7,7 @@
 - `top/`: the screen of `carico top`, and the columns and lines that other views share
 - `jobs/`: submit, demo and compare
 - `explain/`: explain and capacity: the scheduler's answers as text
+- `recommend/`: requests and limits for what Pods really use
 - `doctor/`: checks a cluster
 - `recordings/`: record and replay
 - `rescheduling/`: reschedule: which running containers to move

@@ -34,6 +34,7 @@ _SECTIONS = {
     "Explain": {
         "explain": ("explain.command:command", "Explain a Pod's placement, a node's capacity, a job."),
         "capacity": ("explain.capacity:command", "Show how many more Pods fit, and what limits them."),
+        "recommend": ("recommend.command:command", "Show requests and limits for what Pods really use."),
         "doctor": ("doctor.command:command", "Find what is wrong with a cluster."),
     },
     "Measure": {

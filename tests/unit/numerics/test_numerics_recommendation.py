@@ -26,7 +26,8 @@ def weights(amounts: list[float], dimension: str = "cpu") -> "np.typing.NDArray[
 def measured(**changed: Any) -> recommendation.Measured:
     values: dict[str, Any] = {
         "cpu": weights([0.1] * 80 + [0.5] * 20), "memory": weights([50 * MIB] * 100, "memory"),
-        "pod_means": weights([0.2] * 40), "memory_peak": 100 * MIB, "pods": 40, "failed": 0, "nodes": 3, "images": 1,
+        "pod_means": weights([0.2] * 40), "cpu_peak": None,
+        "memory_peak": 100 * MIB, "pods": 40, "failed": 0, "nodes": 3, "images": 1,
         "measured_s": 1000.0, "age_s": 2 * DAY_S,
     }  # fmt: skip
     return recommendation.Measured(**(values | changed))
@@ -38,6 +39,11 @@ def test_cpu_is_the_percentile_plus_the_margin_and_memory_the_peak_plus_the_marg
     assert found.requests["memory"] == 115 * MIB
     assert found.limits == {"memory": 115 * MIB}
     assert (found.confidence, found.flags) == (Confidence.HIGH, ())
+
+
+def test_a_percentile_is_at_most_the_highest_amount_that_was_measured() -> None:
+    found = recommendation.recommend(measured(cpu=weights([0.5]), cpu_peak=0.5), recommendation.Rule(margin=0.0))
+    assert found.requests["cpu"] == 0.5
 
 
 def test_another_percentile_and_margin() -> None:

@@ -152,13 +152,13 @@ class Aggregator:
         """Write what has changed to the bucket, on the first live replica by name, until cancelled."""
         while True:
             await asyncio.sleep(KEEP_EVERY_S)
-            now_s = self._clock.monotonic_s()
-            self.usages.expire(now_ns=self._clock.wall_ns(), now_s=now_s)
-            if self.replicas.leader(now_s) == self.replica:
-                await self.keep_usage()
+            self.usages.expire(now_ns=self._clock.wall_ns(), now_s=self._clock.monotonic_s())
+            await self.keep_usage()
 
     async def keep_usage(self) -> None:
         """Write the keys of the bucket that have changed; those that cannot be written are due the next time."""
+        if self.replicas.leader(self._clock.monotonic_s()) != self.replica:
+            return
         for key, classes in self.usages.take_changed().items():
             payload = wire.encode_kept(classes)
             while len(payload) > codec.MODEL_MAX_BYTES:

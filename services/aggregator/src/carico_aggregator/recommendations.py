@@ -1,5 +1,6 @@
 """Recommended requests and limits of every class: the rows of an answer, and those of metrics. Pure."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -99,8 +100,10 @@ def _usage(measured: recommendation.Measured, peaks: Mapping[str, float]) -> dic
     for dim, weights in ((recommendation.CPU, measured.cpu), (recommendation.MEMORY, measured.memory)):
         mean = distribution.mean(dim, weights)
         if mean is not None:
-            found[dim] = {"mean": mean, "peak": peaks.get(dim)} | {
-                name: distribution.percentile(dim, weights, share) for name, share in _SHARES.items()
+            # A bucket may reach above the highest amount that was measured.
+            peak = peaks.get(dim, math.inf)
+            found[dim] = {"mean": min(mean, peak), "peak": peaks.get(dim)} | {
+                name: min(distribution.percentile(dim, weights, share) or 0.0, peak) for name, share in _SHARES.items()
             }
     return found
 

@@ -66,4 +66,6 @@ async def _run(
             await bus.wait_closed()
             raise errors.BusUnavailable("the connection to NATS is closed for good")
     finally:
+        # So that an update of the only replica loses nothing.
+        await aggregator.keep_usage()
         await bus.close()

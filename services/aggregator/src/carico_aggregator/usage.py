@@ -119,6 +119,7 @@ class Usages:
             cpu=found.seconds[recommendation.CPU],
             memory=found.seconds[recommendation.MEMORY],
             pod_means=found.pod_means,
+            cpu_peak=found.peaks.get(recommendation.CPU),
             memory_peak=found.peaks.get(recommendation.MEMORY),
             pods=found.pods,
             failed=found.failed,

@@ -56,6 +56,15 @@ def from_token(token: str, *, kind: str = "node") -> str:
     return name
 
 
+def template_of(name: str) -> str:
+    """Return the name without what a CronJob or `generateName` adds to it.
+
+    >>> template_of("backup-28391040"), template_of("pi-x7k2q"), template_of("pi")
+    ('backup', 'pi', 'pi')
+    """
+    return _GENERATED.sub("", name)
+
+
 def class_of(pod: cluster.Pod) -> str:
     """Return the class of a Pod: kind, namespace and name template of its controlling owner.
 
@@ -66,10 +75,8 @@ def class_of(pod: cluster.Pod) -> str:
     if owner is None:
         app = pod.labels.get(_APP)
         return (f"app/{pod.namespace}/{app}" if app else f"image/{pod.image}")[:CLASS_MAX]
-    name = owner.name
     template_hash = pod.labels.get(_TEMPLATE_HASH)
-    if template_hash and name.endswith(f"-{template_hash}"):
-        name = name[: -len(template_hash) - 1]
-    else:
-        name = _GENERATED.sub("", name)
+    ending = f"-{template_hash}"
+    is_replica_set = bool(template_hash) and owner.name.endswith(ending)
+    name = owner.name.removesuffix(ending) if is_replica_set else template_of(owner.name)
     return f"{owner.kind}/{pod.namespace}/{name}"[:CLASS_MAX]

@@ -67,6 +67,7 @@ class Measured:
     cpu: arrays.Array
     memory: arrays.Array
     pod_means: arrays.Array
+    cpu_peak: float | None
     memory_peak: float | None
     pods: int
     failed: int
@@ -103,7 +104,7 @@ def recommend(measured: Measured, rule: Rule) -> Recommendation:
     """Return what the rule gives; flags do not change the amounts."""
     requests: dict[str, float] = {}
     limits: dict[str, float] = {}
-    cpu = distribution.percentile(CPU, measured.cpu, rule.percentile)
+    cpu = _percentile(measured, rule.percentile)
     if cpu is not None:
         requests[CPU] = rounded_up(cpu * (1.0 + rule.margin), CPU_UNIT)
     if measured.memory_peak is not None:
@@ -146,11 +147,17 @@ def rounded_up(value: float, unit: float) -> float:
     return max(1, math.ceil(value / unit - _SLACK)) / round(1.0 / unit)
 
 
+def _percentile(measured: Measured, share: float) -> float | None:
+    """Return a percentile of CPU; a bucket may reach above the highest amount that was measured."""
+    found = distribution.percentile(CPU, measured.cpu, share)
+    return found if found is None or measured.cpu_peak is None else min(found, max(measured.cpu_peak, 0.0))
+
+
 def _bounds(measured: Measured, rule: Rule) -> Bounds | None:
     # Samples of one Pod are not independent, so the ranks count Pods:  p +- z sqrt(p (1 - p) / n)
     spread = _Z * math.sqrt(rule.percentile * (1.0 - rule.percentile) / max(measured.pods, 1))
     ends = (max(0.0, rule.percentile - spread), min(1.0, rule.percentile + spread))
-    lower, upper = (distribution.percentile(CPU, measured.cpu, end) for end in ends)
+    lower, upper = (_percentile(measured, end) for end in ends)
     return None if lower is None or upper is None else Bounds(lower=lower, upper=upper)
 
 

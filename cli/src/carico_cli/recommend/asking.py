@@ -1,0 +1,84 @@
+"""Asks an aggregator what it recommends, and the Kubernetes API what exists."""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import orjson
+
+from carico_cli.clusters import which
+from carico_cli.live import connection
+from carico_core.domain import errors
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire import subjects
+
+USER_AGENT = "carico-recommend"
+CONNECT_MOST_S = 5.0
+ANSWER_MOST_S = 5.0
+# Of the Kubernetes API, which is only asked for details.
+DETAIL_MOST_S = 2.0
+SUBJECT = subjects.query("aggregator", "recommend")
+
+Row = Mapping[str, Any]
+
+
+class Bus(Protocol):
+    """The bus."""
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes: ...
+
+
+class Api(Protocol):
+    """The Kubernetes API."""
+
+    async def request(self, method: str, path: str) -> Any: ...
+
+
+def ask(at: which.Address, rule: Mapping[str, float]) -> list[Row]:
+    """Return the row of every class by the rule. Raises `CaricoError`."""
+
+    async def main() -> list[Row]:
+        clock = clocks.SystemClock()
+        async with connection.bus_of(at, clock, name=USER_AGENT, within_s=CONNECT_MOST_S) as bus:
+            return await rows(bus, rule, at)
+
+    return asyncio.run(main())
+
+
+async def rows(bus: Bus, rule: Mapping[str, float], at: which.Address) -> list[Row]:
+    """Return the row of every class, by as many questions as needed. Raises `SettingsError`, `BusUnavailable`."""
+    found: list[Row] = []
+    while True:
+        question = {**rule, "after": found[-1]["class"]} if found else dict(rule)
+        try:
+            page = orjson.loads(await bus.request(SUBJECT, orjson.dumps(question), timeout_s=ANSWER_MOST_S))
+        except errors.BusUnavailable:
+            raise errors.BusUnavailable(f"no aggregator answers at {at.name}; {at.look}") from None
+        except errors.BusError as error:
+            raise errors.SettingsError(f"the aggregator refuses the question: {error}") from None
+        found += page["classes"]
+        if page["complete"] or not page["classes"]:
+            return found
+
+
+def exists(at: which.Address, environ: Mapping[str, str], path: str) -> bool | None:
+    """Return whether the API has the object at `path`; None if the API does not answer that."""
+
+    async def main() -> bool | None:
+        clock = clocks.SystemClock()
+        with contextlib.suppress(errors.CaricoError, TimeoutError, OSError):
+            async with asyncio.timeout(DETAIL_MOST_S), connection.api_of(at, clock, environ, name=USER_AGENT) as api:
+                return await has(api, path)
+        return None
+
+    return asyncio.run(main())
+
+
+async def has(api: Api, path: str) -> bool:
+    """Return whether the API has the object at `path`. Raises `CaricoError` if it does not answer that."""
+    try:
+        await api.request("GET", path)
+    except errors.NotFound:
+        return False
+    return True

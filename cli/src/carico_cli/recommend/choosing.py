@@ -1,0 +1,87 @@
+"""Which classes a namespace, a class or a workload means. Pure."""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from carico_core.domain import errors, names
+
+NEAREST_MOST = 3
+# Of difflib: with it, one wrong letter of two is still a near miss.
+_ALIKE = 0.5
+# The kind in the name of a class, by the words of kubectl: a Deployment owns its Pods through ReplicaSets, a CronJob
+# through Jobs.
+_KINDS: Mapping[str, str] = {
+    word: kind
+    for kind, words in {
+        "ReplicaSet": "deploy deployment deployments deployments.apps rs replicaset replicasets",
+        "StatefulSet": "sts statefulset statefulsets statefulsets.apps",
+        "Job": "job jobs jobs.batch cj cronjob cronjobs cronjobs.batch",
+        "ReplicationController": "rc replicationcontroller replicationcontrollers",
+        "app": "app",
+        "image": "image",
+    }.items()
+    for word in words.split()
+}
+
+Row = Mapping[str, Any]
+
+
+class ClassName(NamedTuple):
+    """The parts of a class's name: kind of the owner (or "app", "image"), namespace, name."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+def parse(pod_class: str) -> ClassName:
+    """Return the parts of the name of a class.
+
+    >>> parse("image/default/registry.example/web:1")
+    ClassName(kind='image', namespace='default', name='registry.example/web:1')
+    """
+    kind, _, rest = pod_class.partition("/")
+    namespace, _, name = rest.partition("/")
+    return ClassName(kind=kind, namespace=namespace, name=name)
+
+
+def of_class(rows: Sequence[Row], pod_class: str) -> list[Row]:
+    """Return the row of a class by its whole name. Raises `SettingsError`."""
+    found = [row for row in rows if row["class"] == pod_class]
+    if not found:
+        known = [str(row["class"]) for row in rows]
+        raise errors.SettingsError(f"--class: got {pod_class!r}, which no node has measured{_near(pod_class, known)}")
+    return found
+
+
+def of_workload(rows: Sequence[Row], workload: str) -> list[Row]:
+    """Return the rows of a workload: NAME or KIND/NAME, as kubectl takes it. Raises `SettingsError`."""
+    word, slash, name = workload.rpartition("/")
+    kind = _KINDS.get(word.lower(), word)
+    if slash and not any(parse(row["class"]).kind == kind for row in rows) and kind not in _KINDS.values():
+        expected = ", ".join(sorted({"deployment", "statefulset", "job", "cronjob", "app"}))
+        raise errors.SettingsError(f"{workload}: got kind {word!r}, expected a workload's, such as {expected}")
+    wanted = {name, names.template_of(name)}
+    found = [row for row in rows if (one := parse(row["class"])).name in wanted and (not slash or one.kind == kind)]
+    if not found:
+        known = sorted({parse(row["class"]).name for row in rows})
+        raise errors.SettingsError(f"{workload}: no node has measured a workload of this name{_near(name, known)}")
+    return found
+
+
+def of_namespace(rows: Sequence[Row], namespace: str) -> list[Row]:
+    """Return the rows of a namespace. Raises `SettingsError` for what is no namespace's name."""
+    if not names.is_label(namespace):
+        raise errors.SettingsError(f"-n: got {namespace!r}, which is not a valid Kubernetes name")
+    return [row for row in rows if parse(row["class"]).namespace == namespace]
+
+
+def namespaces(rows: Iterable[Row]) -> list[str]:
+    """Return the namespaces that have classes."""
+    return sorted({parse(row["class"]).namespace for row in rows})
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=NEAREST_MOST, cutoff=_ALIKE)
+    return f" (nearest: {', '.join(near)})" if near else ": `carico recommend` lists what has been measured"

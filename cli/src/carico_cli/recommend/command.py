@@ -1,0 +1,109 @@
+"""`carico recommend [WORKLOAD]`."""
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from carico_cli.clusters import which
+from carico_cli.output import formats
+from carico_cli.recommend import asking, choosing, manifests, text
+from carico_cli.shell import settings
+from carico_core.domain import errors
+from carico_core.runtime.process import clock as clocks
+
+NOTHING_YET = (
+    "no class of Pods has been measured yet. A class is recommended about 10 s after its first Pod starts, on nodes "
+    "with cgroups whose agents read classes (CARICO_AGENT_POD_CLASSES=kubernetes): wait, and run this again"
+)
+
+Row = Mapping[str, Any]
+# Whether something exists; None if that is not known.
+Exists = Callable[[str], bool | None]
+
+
+class Form(enum.StrEnum):
+    """A format of `-o`."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    PATCH = "patch"
+
+
+@click.command("recommend")
+@click.argument("workload", required=False, metavar="[WORKLOAD]")
+@click.option("--namespace", "-n", help="Classes of this namespace only (default: all).")
+@click.option("--class", "pod_class", help="One class by its whole name, as the table shows it.")
+@click.option(
+    "--percentile", type=click.FloatRange(0.0, 1.0, min_open=True), default=0.9, show_default=True,
+    help="Share of the time for which the CPU request suffices, before the margin.",
+)  # fmt: skip
+@click.option(
+    "--margin", type=click.FloatRange(0.0, 10.0), default=0.15, show_default=True,
+    help="Safety margin, as a share of the amount.",
+)  # fmt: skip
+@click.option("--force", is_flag=True, help="With -o patch: patch classes that are flagged, too.")
+@which.flags
+@click.option(
+    "-o", "--output", type=click.Choice([form.value for form in Form]), default=Form.TABLE.value, show_default=True,
+    help="json for scripts, yaml for a resources block, patch for kubectl commands.",
+)  # fmt: skip
+@click.pass_obj
+def command(
+    context: settings.Context, /, workload: str | None, namespace: str | None, pod_class: str | None,
+    percentile: float, margin: float, force: bool, output: str, **place: Any,
+) -> None:  # fmt: skip
+    """Show requests and limits for what Pods really use: of all classes, of one, or of WORKLOAD (NAME, KIND/NAME)."""
+    if workload is not None and pod_class is not None:
+        raise errors.SettingsError(f"{workload} and --class: got both, expected one of them")
+    at = which.meant(context, which.Flags(**place)).where()()
+    rows = asking.ask(at, {"percentile": percentile, "margin": margin})
+    if not rows:
+        raise errors.SettingsError(NOTHING_YET)
+    rows = chosen(
+        rows, workload=workload, namespace=namespace, pod_class=pod_class,
+        has_namespace=lambda name: asking.exists(at, context.environ, f"/api/v1/namespaces/{name}"),
+    )  # fmt: skip
+
+    def is_cron_job(row: Row) -> bool:
+        one = choosing.parse(row["class"])
+        path = f"/apis/batch/v1/namespaces/{one.namespace}/cronjobs/{one.name}"
+        return one.kind == "Job" and asking.exists(at, context.environ, path) is True
+
+    match Form(output):
+        case Form.JSON:
+            click.echo(formats.json_text({"rule": {"percentile": percentile, "margin": margin}, "classes": rows}))
+        case Form.YAML:
+            click.echo("\n---\n".join(manifests.yaml_text(row) for row in rows))
+        case Form.PATCH:
+            # All or none: nothing is written if one class cannot be patched.
+            patches = [manifests.patch_text(row, forced=force, is_cron_job=is_cron_job(row)) for row in rows]
+            click.echo("\n".join(patches))
+        case Form.TABLE:
+            now_ns = clocks.SystemClock().wall_ns()
+            is_one = len(rows) == 1 and (workload or pod_class)
+            click.echo(text.detail(rows[0], now_ns=now_ns) if is_one else text.table(rows, now_ns=now_ns))
+
+
+def chosen(
+    rows: Sequence[Row], *, workload: str | None, namespace: str | None, pod_class: str | None,
+    has_namespace: Exists,
+) -> list[Row]:  # fmt: skip
+    """Return the rows that the user asks for, at least one. Raises `SettingsError`."""
+    found = list(rows)
+    if namespace is not None:
+        found = choosing.of_namespace(rows, namespace)
+        if not found:
+            raise errors.SettingsError(_nothing_in(namespace, rows, has_namespace(namespace)))
+    if pod_class is not None:
+        return choosing.of_class(found, pod_class)
+    return found if workload is None else choosing.of_workload(found, workload)
+
+
+def _nothing_in(namespace: str, rows: Sequence[Row], is_there: bool | None) -> str:
+    measured = f"measured are classes of {', '.join(choosing.namespaces(rows))}"
+    if is_there is False:
+        return f"-n: got {namespace!r}, but there is no such namespace; {measured}"
+    return f"-n: no Pod of namespace {namespace!r} has been measured yet (it takes about 10 s); {measured}"

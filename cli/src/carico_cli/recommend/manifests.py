@@ -1,0 +1,94 @@
+"""Recommendations as resources blocks and as patches for kubectl. Pure."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from carico_cli.recommend import choosing
+from carico_core.domain import errors
+
+Row = Mapping[str, Any]
+MEBIBYTE = 2.0**20
+# What each flag means, and what to do about it.
+FLAGS: Mapping[str, str] = {
+    "one_pod": "measured on one Pod only: its usage may not be typical",
+    "all_failed": "every Pod has failed or ran out of memory: what is measured is less than it needs",
+    "image_changed": "the image has changed within a day: part of the figures is of the old one",
+    "two_kinds": "its Pods are of two kinds: give each kind an owner or a label of its own",
+    "brief": "measured for less than 10 Pod-seconds so far",
+}
+# Kind in the name of a class -> resource for kubectl, and where its Pod template is.
+_TEMPLATES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "ReplicaSet": ("deployment", ("spec", "template")),
+    "StatefulSet": ("statefulset", ("spec", "template")),
+    "ReplicationController": ("replicationcontroller", ("spec", "template")),
+    "Job": ("cronjob", ("spec", "jobTemplate", "spec", "template")),
+}
+
+
+def quantity(dimension: str, value: float) -> str:
+    """Return an amount as a Kubernetes quantity, rounded up.
+
+    >>> quantity("cpu", 0.575), quantity("cpu", 2.0), quantity("memory", 3 * 2.0**20), quantity("memory", 2.0**31)
+    ('575m', '2', '3Mi', '2Gi')
+    """
+    if dimension == "cpu":
+        thousandths = -int(-value * 1000.0 // 1)
+        thousandths = round(value * 1000.0) if abs(value * 1000.0 - round(value * 1000.0)) < 1e-6 else thousandths
+        return f"{thousandths // 1000}" if thousandths % 1000 == 0 and thousandths else f"{thousandths}m"
+    mebibytes = -int(-value / MEBIBYTE // 1)
+    return f"{mebibytes // 1024}Gi" if mebibytes % 1024 == 0 and mebibytes else f"{mebibytes}Mi"
+
+
+def resources(row: Row) -> dict[str, dict[str, str]]:
+    """Return the resources block of a class."""
+    return {
+        field: {dim: quantity(dim, value) for dim, value in row[field].items()}
+        for field in ("requests", "limits")
+        if row[field]
+    }
+
+
+def yaml_text(row: Row) -> str:
+    """Return a resources block, with what must be known about it as comments."""
+    lines = [f"# {row['class']}: {row['pods']} Pods on {row['nodes']} nodes, confidence {row['confidence']}"]
+    lines += [f"# FLAGGED {flag}: {FLAGS[flag]}" for flag in row["flags"]]
+    if len(row["containers"]) > 1:
+        names = ", ".join(row["containers"])
+        lines.append(f"# of the whole Pod (containers {names}): Pod-level resources, Kubernetes 1.34 or later")
+    lines.append("resources:")
+    for field, amounts in resources(row).items():
+        lines.append(f"  {field}: {{{', '.join(f'{dim}: {value}' for dim, value in amounts.items())}}}")
+    return "\n".join(lines)
+
+
+def patch_text(row: Row, *, forced: bool, is_cron_job: bool) -> str:
+    """Return the command that patches the owner's template. Raises `SettingsError` if it must not or cannot be.
+
+    `is_cron_job`: whether a CronJob of the class's name exists, which the name of a class does not show.
+    """
+    if row["flags"] and not forced:
+        why = "; ".join(FLAGS[flag] for flag in row["flags"])
+        raise errors.SettingsError(f"{row['class']}: {why}. --force writes the patch all the same")
+    one = choosing.parse(row["class"])
+    if one.kind == "Job" and not is_cron_job:
+        raise errors.SettingsError(
+            f"{row['class']}: the Pod template of a Job cannot be changed: put `-o yaml` into what creates the Job"
+        )
+    if one.kind not in _TEMPLATES or not row["containers"]:
+        raise errors.SettingsError(
+            f"{row['class']}: no known owner with a Pod template: put `-o yaml` into what creates the Pods"
+        )
+    kind, path = _TEMPLATES[one.kind]
+    block = resources(row)
+    body: Any = (
+        {"containers": [{"name": row["containers"][0], "resources": block}]}
+        if len(row["containers"]) == 1
+        else {"resources": block}
+    )
+    for step in reversed((*path, "spec")):
+        body = {step: body}
+    # The default type, a strategic merge, changes the container of that name and keeps the others.
+    written = shlex.quote(json.dumps(body, separators=(",", ":")))
+    return f"kubectl patch {kind} {one.name} --namespace {one.namespace} --patch {written}"

@@ -1,0 +1,99 @@
+"""Recommendations for people: a table of classes, or one class with its distribution. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from carico_cli.explain import words
+from carico_cli.output import formats
+from carico_cli.recommend import manifests
+from carico_core.domain import amounts
+
+Row = Mapping[str, Any]
+_SHARES = ("mean", "p50", "p90", "p95", "p99", "peak")
+_DASH = "-"
+
+
+def table(rows: Sequence[Row], *, now_ns: int) -> str:
+    """Return a line for each class, what its flags mean, and what all of it would save."""
+    head = ("CLASS", "CPU NOW", "CPU", "MEM NOW", "MEM", "PODS", "NODES", "SINCE", "SURE")
+    ordered = sorted(rows, key=lambda row: formats.natural(row["class"]))
+    lines = formats.aligned(head, [_cells(row, now_ns) for row in ordered], width=words.WIDTH)
+    lines += ["", *words.paragraph("NOW: requested today. Limits: memory as its request, CPU none.", "")]
+    lines += _savings(rows)
+    found = {flag for row in rows for flag in row["flags"]}
+    if found:
+        lines += words.paragraph("! do not apply without a look (-o patch refuses):", "")
+        for flag, meaning in manifests.FLAGS.items():
+            named = [row["class"] for row in ordered if flag in row["flags"]]
+            if flag in found:
+                lines += words.paragraph(f"{_names(named)}: {meaning}")
+    return "\n".join(lines)
+
+
+def detail(row: Row, *, now_ns: int) -> str:
+    """Return one class with its distribution."""
+    since = words.ago(max(now_ns - row["since_ns"], 0) / 1e9)
+    nodes = f"{'at least ' if row['nodes_at_least'] else ''}{amounts.plural(row['nodes'], 'node')}"
+    lines = words.paragraph(
+        f"{row['class']}: {amounts.plural(row['pods'], 'Pod')} on {nodes} since {since} ago "
+        f"({row['running']} running, {row['failed']} failed), measured for {words.ago(row['measured_s'])}; "
+        f"confidence {row['confidence']}",
+        "",
+    )
+    head = ("", "NOW", "REQUEST", "LIMIT", *(share.upper() for share in _SHARES))
+    lines += ["", *formats.aligned(head, [_dimension(row, dim) for dim in ("cpu", "memory")])]
+    lines += [f"{dim}: costs {amounts.text_with_sd(dim, **each)} a Pod" for dim, each in row["further"].items()]
+    lines.append("")
+    if row["cpu_bounds"] is not None:
+        low, high = (manifests.quantity("cpu", each) for each in row["cpu_bounds"])
+        lines += words.paragraph(f"CPU before the margin: {low} to {high} with 95 % probability, by the Pods seen", "")
+    lines += words.paragraph(
+        f"memory: the next Pod's peak is above the highest seen with probability {row['memory_risk']:.0%}", ""
+    )
+    lines += _savings([row])
+    for flag in row["flags"]:
+        kinds = row["kinds"] if flag == "two_kinds" else None
+        levels = (
+            "" if kinds is None else f" (CPU about {' and '.join(manifests.quantity('cpu', each) for each in kinds)})"
+        )
+        lines += words.paragraph(f"! {manifests.FLAGS[flag]}{levels}", "")
+    return "\n".join(lines)
+
+
+def _cells(row: Row, now_ns: int) -> tuple[str, ...]:
+    nodes = f"{row['nodes']}{'+' if row['nodes_at_least'] else ''}"
+    since = words.ago(max(now_ns - row["since_ns"], 0) / 1e9)
+    sure = f"{row['confidence']}{' !' if row['flags'] else ''}"
+    return (
+        row["class"], _amount(row["requested"], "cpu"), _amount(row["requests"], "cpu"),
+        _amount(row["requested"], "memory"), _amount(row["requests"], "memory"), str(row["pods"]), nodes, since, sure,
+    )  # fmt: skip
+
+
+def _dimension(row: Row, dim: str) -> tuple[str, ...]:
+    used = row["usage"].get(dim, {})
+    found = [_amount(row[field], dim) for field in ("requested", "requests", "limits")]
+    return (dim, *found, *(_amount(used, share, dim) for share in _SHARES))
+
+
+def _amount(found: Mapping[str, float | None], key: str, dim: str | None = None) -> str:
+    value = found.get(key)
+    return _DASH if value is None else manifests.quantity(dim or key, value)
+
+
+def _savings(rows: Sequence[Row]) -> list[str]:
+    """Return what the Pods that run now would request less, or more, of what they request today."""
+    saved: dict[str, float] = {}
+    for row in rows:
+        for dim, value in row["saves"].items():
+            saved[dim] = saved.get(dim, 0.0) + value
+    parts = []
+    for dim, value in saved.items():
+        named = "CPU" if dim == "cpu" else dim
+        parts.append(f"{manifests.quantity(dim, abs(value))} {'less' if value >= 0.0 else 'more'} {named}")
+    return words.paragraph(f"Pods that run now would request {' and '.join(parts)}.", "") if parts else []
+
+
+def _names(named: Sequence[str], most: int = 5) -> str:
+    rest = len(named) - most
+    return ", ".join(named[:most]) + (f" and {rest} more" if rest > 0 else "")

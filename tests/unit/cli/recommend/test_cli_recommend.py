@@ -1,0 +1,240 @@
+"""`carico recommend`: tables in 80 columns, resources blocks, patches, which classes are meant, and mistakes."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+
+from carico_cli.clusters import which
+from carico_cli.recommend import asking, choosing, command, manifests, text
+from carico_core.domain import errors
+from carico_core.numerics import recommendation
+from carico_core.runtime.bus import memory_bus
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_client
+from tests.tools import carico_cli
+
+MIB = 2.0**20
+NOW_NS = 10**18
+AT = which.Address(name="here", bus=buses.BusSettings(), kube=api_client.KubeSettings())
+
+
+def row(pod_class: str = "ReplicaSet/shop/web", **changed: Any) -> dict[str, Any]:
+    used = {"mean": 0.2, "p50": 0.2, "p90": 0.5, "p95": 0.5, "p99": 0.5, "peak": 0.6}
+    values: dict[str, Any] = {
+        "class": pod_class, "requests": {"cpu": 0.575, "memory": 115 * MIB}, "limits": {"memory": 115 * MIB},
+        "confidence": "medium", "flags": [], "kinds": None, "cpu_bounds": [0.4, 0.6], "memory_risk": 0.1,
+        "usage": {"cpu": used, "memory": {"mean": 50 * MIB, "peak": 100 * MIB}}, "further": {},
+        "requested": {"cpu": 2.0}, "saves": {"cpu": 4.275}, "containers": ["main"], "pods": 9, "failed": 0,
+        "running": 3, "nodes": 2, "nodes_at_least": False, "measured_s": 90.0, "since_ns": NOW_NS - 120 * 10**9,
+        "last_ns": NOW_NS,
+    }  # fmt: skip
+    return values | changed
+
+
+def test_the_table_fits_into_80_columns_and_names_what_is_flagged() -> None:
+    rows = [
+        row(), row(f"Job/default/{'long-name-' * 12}", flags=["one_pod"], requested={}, saves={}),
+        row("app/default/other", flags=["one_pod", "image_changed"]),
+    ]  # fmt: skip
+    found = text.table(rows, now_ns=NOW_NS)
+    assert max(map(len, found.splitlines())) <= 80
+    assert "ReplicaSet/shop/web" in found and "575m" in found and "115Mi" in found and "2 min" in found
+    assert "would request 8550m less CPU" in found
+    assert found.count("medium !") == 2
+    assert "the image has changed within a day" in found
+
+
+def test_the_view_of_one_class_has_its_distribution_and_the_two_kinds() -> None:
+    found = text.detail(
+        row(flags=["two_kinds"], kinds=[0.1, 1.0], further={"gpu": {"mean": 0.5, "sd": 0.1}}), now_ns=NOW_NS
+    )  # fmt: skip
+    assert max(map(len, found.splitlines())) <= 80
+    cells = [line.split() for line in found.splitlines()]
+    assert ["cpu", "2", "575m", "-", "200m", "200m", "500m", "500m", "500m", "600m"] in cells
+    assert ["memory", "-", "115Mi", "115Mi", "50Mi", "-", "-", "-", "-", "100Mi"] in cells
+    assert "CPU about 100m and 1" in " ".join(found.split()) and "GPUs" in found and "400m to 600m" in found
+
+
+def test_more_than_is_requested_today_is_said_to_be_more() -> None:
+    assert "would request 500m more CPU" in text.table([row(saves={"cpu": -0.5})], now_ns=NOW_NS)
+
+
+def test_a_resources_block_is_valid_yaml_and_says_what_is_wrong() -> None:
+    found = manifests.yaml_text(row(flags=["all_failed"]))
+    assert yaml.safe_load(found) == {
+        "resources": {"requests": {"cpu": "575m", "memory": "115Mi"}, "limits": {"memory": "115Mi"}}
+    }
+    assert "# FLAGGED all_failed: every Pod has failed" in found
+
+
+def test_every_flag_has_a_meaning() -> None:
+    assert set(manifests.FLAGS) == {flag.value for flag in recommendation.Flag}
+
+
+def patch_of(found: Mapping[str, Any], **given: bool) -> tuple[str, Any]:
+    line = manifests.patch_text(found, **{"forced": False, "is_cron_job": False} | given)
+    head, _, body = line.partition(" --patch ")
+    return head, json.loads(body.strip("'"))
+
+
+@pytest.mark.parametrize(
+    ("pod_class", "head", "path"),
+    [
+        ("ReplicaSet/shop/web", "kubectl patch deployment web --namespace shop", ("spec", "template", "spec")),
+        ("StatefulSet/a/db", "kubectl patch statefulset db --namespace a", ("spec", "template", "spec")),
+        ("Job/a/nightly", "kubectl patch cronjob nightly --namespace a",
+         ("spec", "jobTemplate", "spec", "template", "spec")),
+    ],
+)  # fmt: skip
+def test_a_patch_changes_the_template_of_the_owner(pod_class: str, head: str, path: tuple[str, ...]) -> None:
+    found, body = patch_of(row(pod_class), is_cron_job=True)
+    assert found == head
+    for step in path:
+        assert list(body) == [step]
+        body = body[step]
+    expected = {"requests": {"cpu": "575m", "memory": "115Mi"}, "limits": {"memory": "115Mi"}}
+    assert body == {"containers": [{"name": "main", "resources": expected}]}
+
+
+def test_several_containers_get_resources_of_the_whole_pod() -> None:
+    found = row(containers=["main", "proxy"])
+    body = patch_of(found)[1]["spec"]["template"]["spec"]
+    assert set(body) == {"resources"}
+    assert "Kubernetes 1.34" in manifests.yaml_text(found)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (row(flags=["one_pod"]), "measured on one Pod only.*--force"),
+        (row("Job/default/pi"), "template of a Job cannot be changed"),
+        (row("app/default/pi"), "no known owner"),
+        (row("Workflow/default/pi"), "no known owner"),
+        (row(containers=[]), "no known owner"),
+    ],
+)
+def test_what_must_not_or_cannot_be_patched_is_refused(found: Mapping[str, Any], expected: str) -> None:
+    with pytest.raises(errors.SettingsError, match=expected):
+        manifests.patch_text(found, forced=False, is_cron_job=False)
+
+
+def test_force_patches_what_is_flagged() -> None:
+    assert patch_of(row(flags=["one_pod"]), forced=True)[0].startswith("kubectl patch deployment")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(0.5751, "576m"), (0.575, "575m"), (1.1, "1100m"), (3.0, "3"), (0.0, "0m")]
+)  # fmt: skip
+def test_cores_are_rounded_up(value: float, expected: str) -> None:
+    assert manifests.quantity("cpu", value) == expected
+
+
+ROWS = [row("ReplicaSet/shop/web"), row("Job/shop/web"), row("Job/default/pi"), row("app/default/train")]
+
+
+@pytest.mark.parametrize(
+    ("workload", "expected"),
+    [
+        ("web", ["ReplicaSet/shop/web", "Job/shop/web"]),
+        ("deployment/web", ["ReplicaSet/shop/web"]),
+        ("deploy/web", ["ReplicaSet/shop/web"]),
+        ("job/web", ["Job/shop/web"]),
+        ("cj/pi-28391040", ["Job/default/pi"]),
+        ("train", ["app/default/train"]),
+    ],
+)
+def test_a_workload_is_named_as_for_kubectl(workload: str, expected: list[str]) -> None:
+    assert [each["class"] for each in choosing.of_workload(ROWS, workload)] == expected
+
+
+def choose(**given: Any) -> list[command.Row]:
+    values: dict[str, Any] = {"workload": None, "namespace": None, "pod_class": None, "has_namespace": lambda _: True}
+    return command.chosen(ROWS, **values | given)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"workload": "pj"}, r"no node has measured a workload of this name \(nearest: pi\)"),
+        ({"workload": "zzz"}, "`carico recommend` lists"),
+        ({"workload": "gadget/pi"}, "got kind 'gadget', expected a workload's"),
+        ({"pod_class": "Job/default/pj"}, r"which no node has measured \(nearest: Job/default/pi"),
+        ({"namespace": "Shop"}, "not a valid Kubernetes name"),
+        ({"namespace": "shpo", "has_namespace": lambda _: False}, "there is no such namespace; .* default, shop"),
+        ({"namespace": "empty"}, "no Pod of namespace 'empty' has been measured yet"),
+        ({"namespace": "empty", "has_namespace": lambda _: None}, "has been measured yet"),
+        ({"namespace": "shop", "workload": "pi"}, "no node has measured"),
+    ],
+)
+def test_what_is_not_there_is_named_with_a_near_miss(given: dict[str, Any], expected: str) -> None:
+    with pytest.raises(errors.SettingsError, match=expected):
+        choose(**given)
+
+
+def test_a_namespace_and_a_class_choose_rows() -> None:
+    assert [each["class"] for each in choose(namespace="shop")] == ["ReplicaSet/shop/web", "Job/shop/web"]
+    assert [each["class"] for each in choose(pod_class="Job/default/pi")] == ["Job/default/pi"]
+    assert choose() == ROWS
+
+
+async def test_pages_are_asked_for_until_all_are_there() -> None:
+    bus = memory_bus.MemoryBus()
+    asked: list[Any] = []
+
+    async def recommend(question: bytes) -> bytes:
+        asked.append(orjson.loads(question))
+        after = asked[-1].get("after", "")
+        left = [each for each in (row("a/x/1"), row("a/x/2"), row("a/x/3")) if each["class"] > after]
+        return orjson.dumps({"classes": left[:1], "learnt": 3, "complete": len(left) == 1})
+
+    await bus.serve(buses.ServiceSpec(name="carico-aggregator", description="", endpoints={"recommend": recommend}))
+    found = await asking.rows(bus, {"margin": 0.2}, AT)
+    assert [each["class"] for each in found] == ["a/x/1", "a/x/2", "a/x/3"]
+    assert asked[1] == {"margin": 0.2, "after": "a/x/1"}
+
+
+async def test_without_an_aggregator_the_error_says_where_to_look() -> None:
+    with pytest.raises(errors.BusUnavailable, match="no aggregator answers at here"):
+        await asking.rows(memory_bus.MemoryBus(), {}, AT)
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (("pi", "--class", "Job/default/pi"), "got both, expected one of them"),
+        (("--percentile", "0"), "not in the range"),
+        (("--margin", "-1"), "not in the range"),
+        (("-o", "xml"), "not one of"),
+        (("--name", "no-such-cluster"), "no-such-cluster"),
+    ],
+)
+def test_mistakes_end_with_exit_code_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], expected: str
+) -> None:
+    assert carico_cli.run(monkeypatch, "recommend", *argv) == 2
+    assert expected in capsys.readouterr().err
+
+
+def test_nothing_measured_yet_says_how_long_to_wait(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(asking, "ask", lambda at, rule: [])
+    assert carico_cli.run(monkeypatch, "recommend", "--nats-url", "nats://127.0.0.1:1") == 2
+    assert "about 10 s after its first Pod starts" in capsys.readouterr().err
+
+
+def test_the_output_is_what_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    monkeypatch.setattr(asking, "ask", lambda at, rule: [row(margin=rule["margin"])])
+    place = ("--nats-url", "nats://127.0.0.1:1")
+    assert carico_cli.run(monkeypatch, "recommend", *place, "-o", "json", "--margin", "0.5") == 0
+    assert json.loads(capsys.readouterr().out)["classes"][0]["margin"] == 0.5
+    assert carico_cli.run(monkeypatch, "recommend", *place, "-o", "patch") == 0
+    assert capsys.readouterr().out.startswith("kubectl patch deployment web")
+    assert carico_cli.run(monkeypatch, "recommend", *place, "web") == 0
+    assert "confidence medium" in capsys.readouterr().out
