@@ -13,7 +13,7 @@ import numpy as np
 
 from carico_core.numerics.rescheduling import compiled, model
 
-# A vector or matrix: an array where numba compiles the loop, nested lists otherwise.
+# A vector, or the rows of a matrix one after the other: an array if numba compiles the loop, a list otherwise.
 Numbers = Any
 
 
@@ -31,18 +31,23 @@ class Tables(NamedTuple):
     weight: Numbers
     apart_first: Numbers
     apart_other: Numbers
+    apart_weight: Numbers
 
 
 class State(NamedTuple):
     """What a move changes.
 
-    bytes_to[u][n]: traffic of container u with those on server n. clashes[u][n]: containers on n that must not share a
-    server with u. excess[n]: load above saturation. overloaded: servers with excess, of which there are COUNT; place[n]
-    is a server's index in it, -1 for none. best: the placement of least cost so far. numbers: see below.
+    bytes_to, by container and server: traffic of the container with those on the server. clashes, likewise: containers
+    on the server that must not share one with it. excess: a server's load above saturation. overloaded: the servers
+    with excess, of which there are COUNT; place: a server's index in it, -1 for none. best: the placement of least cost
+    so far. changed: the containers that have moved since then, of which there are CHANGED; since: the best, by its
+    number (BESTS), after which a container was listed. numbers: see below.
     """
 
     server: Numbers
     best: Numbers
+    changed: Numbers
+    since: Numbers
     cpu_free: Numbers
     memory_free: Numbers
     load: Numbers
@@ -54,11 +59,14 @@ class State(NamedTuple):
     numbers: Numbers
 
 
-# Indexes of State.numbers. EXCESS is the sum of `excess`. PER_BYTE and PER_LOAD are weight times normalization.
+# Indexes of State.numbers. EXCESS is the sum of `excess`; ABOVE
+# the number of servers above its average. PER_BYTE and PER_LOAD are weight times normalization.
 CNTC, COC, EXCESS, COUNT, BEST_CNTC, BEST_COC = 0, 1, 2, 3, 4, 5
 PER_BYTE, PER_LOAD, CNTC_MIN, CNTC_MAX, COC_MIN, COC_MAX = 6, 7, 8, 9, 10, 11
-TEMPERATURE, EVALUATED, DRAWN, EVALUATIONS = 12, 13, 14, 15
-_NUMBERS = 16
+TEMPERATURE, EVALUATED, DRAWN, EVALUATIONS, ABOVE, CHANGED, BESTS = 12, 13, 14, 15, 16, 17, 18
+_NUMBERS = 19
+# More than the rounding of a cost, far less than a difference that counts.
+_SLACK = 1e-9
 # A temperature ends after so many draws for each evaluation that it should have: most servers may be full.
 _DRAWS_MOST = 20.0
 # Random numbers of a proposal: container, kind, server or partner, acceptance.
@@ -68,11 +76,12 @@ DRAW_WIDTH = 4
 def tables(problem: model.Problem) -> Tables:
     """Return the constant tables of a problem without groups (`model.contracted`)."""
     first, other, weight = _adjacent(problem.pairs, problem.traffic, problem.containers)
-    apart_first, apart_other, _ = _adjacent(problem.apart, np.ones(len(problem.apart)), problem.containers)
+    apart_first, apart_other, apart_weight = _adjacent(problem.apart, np.ones(len(problem.apart)), problem.containers)
     return Tables(*(
         _plain(each) for each in (
             problem.capacity[:, 0], problem.request[:, 0], problem.request[:, 1], problem.tasks,
             np.flatnonzero(problem.movable), problem.allowed, first, other, weight, apart_first, apart_other,
+            apart_weight,
         )
     ))  # fmt: skip
 
@@ -89,12 +98,14 @@ def state(problem: model.Problem, placement: model.Ints) -> State:
     room = problem.capacity * (1.0 + model.ROUNDING)
     numbers = np.zeros(_NUMBERS)
     numbers[CNTC], numbers[COC] = model.cntc(problem, placement), model.coc(load, problem.saturation)
-    numbers[EXCESS], numbers[COUNT] = excess.sum(), len(over)
+    numbers[EXCESS], numbers[COUNT], numbers[ABOVE] = excess.sum(), len(over), (excess > excess.mean()).sum()
     for extremes in (slice(BEST_CNTC, BEST_COC + 1), slice(CNTC_MIN, COC_MAX, 2), slice(CNTC_MAX, COC_MAX + 1, 2)):
         numbers[extremes] = numbers[CNTC], numbers[COC]
     return State(*(
         _plain(each) for each in (
-            placement.astype(np.int64), placement.astype(np.int64), room[:, 0] - used[0], room[:, 1] - used[1],
+            placement.astype(np.int64), placement.astype(np.int64),
+            np.zeros(problem.containers, dtype=np.int64), np.full(problem.containers, -1.0),
+            room[:, 0] - used[0], room[:, 1] - used[1],
             load, excess, overloaded, place, _to_servers(problem, placement, problem.pairs, problem.traffic),
             _to_servers(problem, placement, problem.apart, np.ones(len(problem.apart))), numbers,
         )
@@ -107,7 +118,8 @@ def draws(random: np.random.Generator, count: int) -> Numbers:
 
 
 def _plain(array: Any) -> Numbers:
-    return np.array(array) if compiled.IS_COMPILED else array.tolist()
+    flat = array.ravel()
+    return np.array(flat) if compiled.IS_COMPILED else flat.tolist()
 
 
 def _adjacent(pairs: Any, weight: Any, count: int) -> tuple[Any, Any, Any]:
@@ -119,37 +131,42 @@ def _adjacent(pairs: Any, weight: Any, count: int) -> tuple[Any, Any, Any]:
 
 
 def _to_servers(problem: model.Problem, placement: Any, pairs: Any, weight: Any) -> Any:
-    """Return for each container and server the weight of its pairs on that server, shape (P, N)."""
+    """Return for each container and server the weight of its pairs on that server, shape (P * N,)."""
     one, other = pairs.astype(np.int64).T
     cells = np.concatenate((one * problem.servers + placement[other], other * problem.servers + placement[one]))
-    flat = np.bincount(cells, weights=np.concatenate((weight, weight)), minlength=problem.containers * problem.servers)
-    return flat.reshape(problem.containers, problem.servers)
+    return np.bincount(cells, weights=np.concatenate((weight, weight)), minlength=problem.containers * problem.servers)
 
 
 @compiled.compiled
-def fits(fixed: Tables, now: State, unit: int, target: int) -> bool:
-    """Return whether every constraint holds after a container has moved."""
-    return bool(
-        fixed.allowed[unit][target]
-        and fixed.cpu[unit] <= now.cpu_free[target]
-        and fixed.memory[unit] <= now.memory_free[target]
-        and now.clashes[unit][target] == 0.0
-    )
-
-
-@compiled.compiled
-def coc_after(fixed: Tables, now: State, source: int, target: int, at_source: float, at_target: float) -> float:
-    """Return coc with these excesses of two servers."""
-    numbers = now.numbers
-    total = numbers[EXCESS] + (at_source - now.excess[source]) + (at_target - now.excess[target])
-    average = total / len(fixed.cores)
+def coc_after(now: State, servers: int, source: int, target: int, at_source: float, at_target: float) -> float:
+    """Return coc of so many servers with these excesses of two of them."""
+    excess, numbers = now.excess, now.numbers
+    total = numbers[EXCESS] + (at_source - excess[source]) + (at_target - excess[target])
+    average = total / servers
     found: float = max(0.0, at_source - average) + max(0.0, at_target - average)
     for index in range(int(numbers[COUNT])):
         server = now.overloaded[index]
-        above = now.excess[server] - average
+        above = excess[server] - average
         if above > 0.0 and server != source and server != target:
             found += above
     return found
+
+
+@compiled.compiled
+def coc_at_least(
+    coc: float, above: float, average: float, servers: int, was: tuple[float, float], becomes: tuple[float, float]
+) -> float:
+    """Return a lower bound of coc after the excesses of two servers have changed, in constant time.
+
+    coc of the other servers is convex in the average: it is at least its tangent, whose slope is the number of servers
+    above the average. The bound is close, since one move hardly changes the average.
+    """
+    after = average + (becomes[0] - was[0] + becomes[1] - was[1]) / servers
+    for excess in was:
+        if excess > average:
+            coc -= excess - average
+            above -= 1.0
+    return max(0.0, coc - above * (after - average)) + max(0.0, becomes[0] - after) + max(0.0, becomes[1] - after)
 
 
 @compiled.compiled
@@ -158,7 +175,6 @@ def _set_load(now: State, server: int, load: float, saturation: float) -> None:
     before, after = now.excess[server], max(0.0, load - saturation)
     now.load[server] = load
     now.excess[server] = after
-    numbers[EXCESS] += after - before
     last = int(numbers[COUNT])
     if before == 0.0 and after > 0.0:
         now.overloaded[last] = server
@@ -173,11 +189,31 @@ def _set_load(now: State, server: int, load: float, saturation: float) -> None:
 
 
 @compiled.compiled
+def _set_coc(fixed: Tables, now: State) -> None:
+    # Summed again, not updated: rounding would make an excess of servers without any.
+    numbers, count = now.numbers, int(now.numbers[COUNT])
+    total, coc, above = 0.0, 0.0, 0.0
+    for index in range(count):
+        total += now.excess[now.overloaded[index]]
+    average = total / len(fixed.cores)
+    for index in range(count):
+        excess = now.excess[now.overloaded[index]]
+        if excess > average:
+            coc += excess - average
+            above += 1.0
+    numbers[EXCESS], numbers[COC], numbers[ABOVE] = total, coc, above
+
+
+@compiled.compiled
 def move(fixed: Tables, now: State, unit: int, target: int, saturation: float) -> None:
-    """Move a container, and update everything but coc."""
-    source = now.server[unit]
-    now.numbers[CNTC] += now.bytes_to[unit][source] - now.bytes_to[unit][target]
+    """Move a container, and update all tables."""
+    source, servers = now.server[unit], len(fixed.cores)
+    now.numbers[CNTC] += now.bytes_to[unit * servers + source] - now.bytes_to[unit * servers + target]
     now.server[unit] = target
+    if now.since[unit] != now.numbers[BESTS]:
+        now.since[unit] = now.numbers[BESTS]
+        now.changed[int(now.numbers[CHANGED])] = unit
+        now.numbers[CHANGED] += 1.0
     now.cpu_free[source] += fixed.cpu[unit]
     now.cpu_free[target] -= fixed.cpu[unit]
     now.memory_free[source] += fixed.memory[unit]
@@ -185,14 +221,19 @@ def move(fixed: Tables, now: State, unit: int, target: int, saturation: float) -
     tasks = fixed.tasks[unit]
     _set_load(now, source, now.load[source] - tasks / fixed.cores[source], saturation)
     _set_load(now, target, now.load[target] + tasks / fixed.cores[target], saturation)
-    for index in range(fixed.first[unit], fixed.first[unit + 1]):
-        row = now.bytes_to[fixed.other[index]]
-        row[source] -= fixed.weight[index]
-        row[target] += fixed.weight[index]
-    for index in range(fixed.apart_first[unit], fixed.apart_first[unit + 1]):
-        row = now.clashes[fixed.apart_other[index]]
-        row[source] -= 1.0
-        row[target] += 1.0
+    _set_coc(fixed, now)
+    _shift(now.bytes_to, fixed.first, fixed.other, fixed.weight, unit, source, target, servers)
+    _shift(now.clashes, fixed.apart_first, fixed.apart_other, fixed.apart_weight, unit, source, target, servers)
+
+
+@compiled.compiled
+def _shift(
+    table: Numbers, first: Numbers, other: Numbers, weight: Numbers, unit: int, source: int, target: int, servers: int
+) -> None:
+    for index in range(first[unit], first[unit + 1]):
+        row = other[index] * servers
+        table[row + source] -= weight[index]
+        table[row + target] += weight[index]
 
 
 @compiled.compiled
@@ -211,8 +252,10 @@ def _note(now: State, progressive: bool, bound: float) -> None:
     change += numbers[PER_LOAD] * (max(0.0, coc - bound) - max(0.0, numbers[BEST_COC] - bound))
     if change < 0.0:
         numbers[BEST_CNTC], numbers[BEST_COC] = cntc, coc
-        for unit in range(len(now.server)):
-            now.best[unit] = now.server[unit]
+        for index in range(int(numbers[CHANGED])):
+            now.best[now.changed[index]] = now.server[now.changed[index]]
+        numbers[CHANGED] = 0.0
+        numbers[BESTS] += 1.0
 
 
 @compiled.compiled
@@ -232,42 +275,45 @@ def advance(
     neighbours: the share of proposals to the server of a container with which the chosen one exchanges traffic. moves:
     evaluations of a temperature, 0 for no end. bound: coc up to which it costs nothing.
     """
-    numbers = now.numbers
-    for row in range(begin, len(drawn)):
-        draw = drawn[row]
+    # Local names: a field of a tuple costs numba two atomic operations each time.
+    numbers, cores, tasks, cpu, memory = now.numbers, fixed.cores, fixed.tasks, fixed.cpu, fixed.memory
+    movable, allowed, first, other = fixed.movable, fixed.allowed, fixed.first, fixed.other
+    at, cpu_free, memory_free, clashes = now.server, now.cpu_free, now.memory_free, now.clashes
+    load, excess, bytes_to, servers = now.load, now.excess, now.bytes_to, len(fixed.cores)
+    for row in range(begin, len(drawn) // DRAW_WIDTH):
         numbers[DRAWN] += 1.0
         if moves > 0 and (numbers[EVALUATED] >= moves or numbers[DRAWN] > _DRAWS_MOST * moves):
             numbers[EVALUATED], numbers[DRAWN] = 0.0, 0.0
             return row
-        unit = fixed.movable[int(draw[0] * len(fixed.movable))]
-        source, start = now.server[unit], fixed.first[unit]
-        degree = fixed.first[unit + 1] - start
-        if degree > 0 and draw[1] < neighbours:
-            target = now.server[fixed.other[start + int(draw[2] * degree)]]
+        draw = row * DRAW_WIDTH
+        unit = movable[int(drawn[draw] * len(movable))]
+        source, start = at[unit], first[unit]
+        degree = first[unit + 1] - start
+        if degree > 0 and drawn[draw + 1] < neighbours:
+            target = at[other[start + int(drawn[draw + 2] * degree)]]
         else:
-            target = int(draw[2] * len(fixed.cores))
-        if target == source or not fits(fixed, now, unit, target):
+            target = int(drawn[draw + 2] * servers)
+        cell = unit * servers + target
+        if target == source or not allowed[cell] or clashes[cell] > 0.0:
+            continue
+        if cpu[unit] > cpu_free[target] or memory[unit] > memory_free[target]:
             continue
         numbers[EVALUATED] += 1.0
         numbers[EVALUATIONS] += 1.0
         # Accepted if new - old is at most this: exp((old - new) / T) is larger than the random number.
-        most = -numbers[TEMPERATURE] * math.log(1.0 - draw[3])
-        most -= numbers[PER_BYTE] * (now.bytes_to[unit][source] - now.bytes_to[unit][target])
-        tasks = fixed.tasks[unit]
-        at_source = max(0.0, now.load[source] - tasks / fixed.cores[source] - saturation)
-        at_target = max(0.0, now.load[target] + tasks / fixed.cores[target] - saturation)
+        most = -numbers[TEMPERATURE] * math.log(1.0 - drawn[draw + 3])
+        most -= numbers[PER_BYTE] * (bytes_to[unit * servers + source] - bytes_to[cell])
+        at_source = max(0.0, load[source] - tasks[unit] / cores[source] - saturation)
+        at_target = max(0.0, load[target] + tasks[unit] / cores[target] - saturation)
         coc = numbers[COC]
-        if at_source > 0.0 or at_target > 0.0 or now.excess[source] > 0.0:
-            relief = now.excess[source] - at_source
-            if numbers[PER_LOAD] > 0.0 and bound == 0.0:
-                # At best coc falls by what leaves the source, and by what the rest gains from a higher average.
-                raised = max(0.0, at_target - now.excess[target] - relief)
-                if -numbers[PER_LOAD] * (relief + raised) > most + 1e-12:
-                    continue
-            coc = coc_after(fixed, now, source, target, at_source, at_target)
-        if numbers[PER_LOAD] * (max(0.0, coc - bound) - max(0.0, numbers[COC] - bound)) > most:
-            continue
-        move(fixed, now, unit, target, saturation)
-        numbers[COC] = coc
-        _note(now, progressive, bound)
-    return len(drawn)
+        per_load, paid = numbers[PER_LOAD], max(0.0, coc - bound)
+        if per_load >= 0.0:
+            was, becomes = (excess[source], excess[target]), (at_source, at_target)
+            least = coc_at_least(coc, numbers[ABOVE], numbers[EXCESS] / servers, servers, was, becomes)
+            if per_load * (max(0.0, least - bound) - paid) > most + _SLACK:
+                continue
+        coc = coc_after(now, servers, source, target, at_source, at_target)
+        if per_load * (max(0.0, coc - bound) - paid) <= most:
+            move(fixed, now, unit, target, saturation)
+            _note(now, progressive, bound)
+    return len(drawn) // DRAW_WIDTH
