@@ -31,8 +31,8 @@ DENIED = {
         "impersonate users", "create clusterrolebindings", "list deployments.apps",
     ),
     "carico-agent": (
-        "get pods", "create pods/binding", "list nodes", "get nodes", "list secrets", "get secrets", "create events",
-        "list pods/log", "create pods/exec",
+        "get pods", "list pods", "watch pods", "create pods/binding", "list nodes", "get nodes", "list secrets",
+        "get secrets", "create events", "list pods/log", "create pods/exec",
     ),
     "carico-aggregator": ("list pods", "list nodes", "get secrets", "create events"),
     "carico-nats": ("list pods", "get secrets", "get configmaps"),

@@ -78,6 +78,10 @@ ALL = (
         name="heartbeat", record=records.HEARTBEAT, subject=subjects.member(records.HEARTBEAT.replica),
         encode=wire.encode_heartbeat, decode=wire.decode_heartbeat, is_json=True,
     ),
+    Kind(
+        name="roster", record=records.ROSTER, subject=subjects.roster(records.NODE), encode=wire.encode_roster,
+        decode=wire.decode_roster, is_json=True,
+    ),
 )  # fmt: skip
 
 

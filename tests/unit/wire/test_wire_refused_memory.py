@@ -42,7 +42,7 @@ def kept_bytes(refuse: Callable[[int], None], count: int) -> int:
 
 def one_of_each() -> list[kinds.Kind]:
     """Return one golden message of each kind, the one with most fields."""
-    names = ("advertisement-full", "subspace", "partial", "model", "decision")
+    names = ("advertisement-full", "subspace", "partial", "model", "decision", "roster")
     return [kind for kind in kinds.ALL if kind.name in names]
 
 

@@ -59,33 +59,28 @@ INSTALL = (
     Right(verb="create", resource="clusterrolebindings", group="rbac.authorization.k8s.io"),
     Right(verb="create", resource="priorityclasses", group="scheduling.k8s.io"),
 )
-# What each service needs.
-SERVICES = {
-    "carico-scheduler": (
-        Right(verb="list", resource="pods"),
-        Right(verb="watch", resource="pods"),
-        Right(verb="list", resource="nodes"),
-        Right(verb="watch", resource="nodes"),
-        Right(verb="list", resource="namespaces"),
-        Right(verb="create", resource="pods", subresource="binding"),
-        Right(verb="patch", resource="pods", subresource="status"),
-        Right(verb="create", resource="events", group="events.k8s.io"),
-        Right(verb="create", resource="leases", group="coordination.k8s.io", namespaced=True),
-    ),
-    "carico-agent": (Right(verb="list", resource="pods"), Right(verb="watch", resource="pods")),
-}
+# What the scheduler needs; no other service uses the API, apart from the auth callout's TokenReviews.
+SCHEDULER = "carico-scheduler"
+SCHEDULES = (
+    Right(verb="list", resource="pods"),
+    Right(verb="watch", resource="pods"),
+    Right(verb="list", resource="nodes"),
+    Right(verb="watch", resource="nodes"),
+    Right(verb="list", resource="namespaces"),
+    Right(verb="create", resource="pods", subresource="binding"),
+    Right(verb="patch", resource="pods", subresource="status"),
+    Right(verb="create", resource="events", group="events.k8s.io"),
+    Right(verb="create", resource="leases", group="coordination.k8s.io", namespaced=True),
+)
 
 
 async def check(api: Api, namespace: str) -> list[findings.Finding]:
-    """Check the rights to install, and those of each installed service."""
+    """Check the rights to install, and those of the scheduler."""
     try:
         missing = await _refused(api, INSTALL, namespace, user=None)
     except errors.NotFound:
         return [findings.skip("rights", "this API has no authorization reviews (CARICO's embedded API has none)")]
-    found = [_install(missing)]
-    for name, wanted in SERVICES.items():
-        found.append(await _service(api, name, wanted, namespace))
-    return found
+    return [_install(missing), await _service(api, SCHEDULER, SCHEDULES, namespace)]
 
 
 def _install(missing: list[str]) -> findings.Finding:

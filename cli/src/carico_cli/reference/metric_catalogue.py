@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from carico_agent.pod_events import rosters
 from carico_agent.reporting import instruments as agent
 from carico_aggregator import instruments as aggregator
 from carico_auth import instruments as auth
@@ -36,6 +37,7 @@ def catalogue() -> Mapping[str, tuple[metric.Declared, ...]]:
     found = {name: metric.Metrics(name) for name in TITLES if name not in ("every", "kube")}
     clock = clocks.FakeClock()
     agent.Instruments(found["agent"]).read_ages(_Ages())
+    rosters.RosterClasses(clock=clock, metrics=found["agent"])
     aggregator.Instruments(found["aggregator"], clock=clock).read_recommended(list)
     scheduler.Instruments(found["scheduler"])
     auth.Instruments(found["auth"], clock=clock)

@@ -9,12 +9,11 @@ import sys
 # A contained agent learns of Pods from Kubernetes (settings.agent_flags).
 from carico_agent import __main__ as agent_main
 from carico_agent import service as _agent_service
-from carico_agent.pod_events import classes as _agent_classes
 from carico_agent.pod_events import kubernetes as _agent_pods
 from carico_local.contained import pair, settings
 from carico_local.node import app as node_app
 
-PRELOADED = (_agent_service, _agent_classes, _agent_pods)
+PRELOADED = (_agent_service, _agent_pods)
 
 
 def kubelet(node: settings.ContainedNode) -> pair.Program:

@@ -13,7 +13,7 @@ import orjson
 
 from carico_agent import app, ports, recording, sampler, settings
 from carico_agent.learning import pipeline
-from carico_agent.pod_events import adapter, none
+from carico_agent.pod_events import adapter, none, rosters
 from carico_agent.reporting import publishers
 from carico_agent.telemetry import panel, port, sources
 from carico_agent.telemetry.cgroups import hierarchy, own_node
@@ -86,7 +86,8 @@ class Service:
 
     async def _work(self, found: panel.Panel, stop: tasks.Stop) -> None:
         pods = open_pods(self._chosen, clock=self._clock)
-        classes = open_classes(self._chosen, clock=self._clock, metrics=self._metrics)
+        listed = self._open_rosters()
+        classes = listed or open_classes(self._chosen, clock=self._clock, metrics=self._metrics)
         recorder = recording.open_recorder(self._chosen, found.facts, pods) if self._chosen.record else None
         opened = open_traces(self._chosen, clock=self._clock)
         agent = app.Agent(
@@ -113,7 +114,8 @@ class Service:
         memory_use.settle()
         try:
             named = {} if classes is None else {"classes": classes.run()}
-            await tasks.until(stop, sampler=self._sample(samples), pods=pods.run(), bus=self._use_bus(agent), **named)
+            named["bus"] = self._use_bus(agent, listed)
+            await tasks.until(stop, sampler=self._sample(samples), pods=pods.run(), **named)
         finally:
             if recorder is not None:
                 recorder.close()
@@ -126,7 +128,12 @@ class Service:
                 await self._settled.wait()
         await samples.run()
 
-    async def _use_bus(self, agent: app.Agent) -> None:
+    def _open_rosters(self) -> rosters.RosterClasses | None:
+        if self._chosen.pod_classes != "roster" or self._chosen.pod_events == "none":
+            return None
+        return rosters.RosterClasses(clock=self._clock, metrics=self._metrics)
+
+    async def _use_bus(self, agent: app.Agent, listed: rosters.RosterClasses | None) -> None:
         # Connecting waits for the server without limit; meanwhile the agent samples and learns.
         name = f"{SERVICE}-{self._chosen.node}"
         bus = await nats_bus.connect(self._chosen.bus, name=name, clock=self._clock, owns_streams=False)
@@ -134,7 +141,7 @@ class Service:
         self._settled.set()
         self._bus_metrics.watch(bus)
         try:
-            await use_bus(agent, bus, node=self._chosen.node)
+            await use_bus(agent, bus, node=self._chosen.node, on_roster=None if listed is None else listed.take)
         finally:
             await bus.close()
 
@@ -162,8 +169,11 @@ class Service:
         return None if self._bus is not None and self._bus.connected else "not connected to NATS"
 
 
-async def use_bus(agent: app.Agent, bus: Bus, *, node: str) -> None:
-    """Publish, follow the cluster's model and answer queries. Raises `BusError` once the bus is closed."""
+async def use_bus(agent: app.Agent, bus: Bus, *, node: str, on_roster: buses.Handler | None = None) -> None:
+    """Publish, follow the cluster's model and answer queries. Raises `BusError` once the bus is closed.
+
+    `on_roster` receives the rosters of the node's Pods.
+    """
     sender = publishers.Publishers(agent, bus, node=node)
     bus.on_reconnect(sender.refresh)
     sender.refresh()
@@ -172,6 +182,9 @@ async def use_bus(agent: app.Agent, bus: Bus, *, node: str) -> None:
         group.create_task(sender.send_subspaces(), name="subspace")
         group.create_task(sender.send_usages(), name="usage")
         group.create_task(_until_done(lambda: bus.subscribe(subjects.MODEL, agent.on_model), agent), name="model")
+        if on_roster is not None:
+            subject = subjects.roster(node)
+            group.create_task(_until_done(lambda: bus.subscribe(subject, on_roster), agent), name="roster")
         group.create_task(_until_done(lambda: bus.serve(_queries(agent, node)), agent), name="queries")
         await bus.wait_closed()
         raise errors.BusUnavailable("the connection to NATS is closed for good")
@@ -204,10 +217,10 @@ def open_traces(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> OpenT
 def open_classes(
     chosen: settings.AgentSettings, *, clock: clocks.Clock, metrics: metric.Metrics
 ) -> ports.PodClasses | None:  # fmt: skip
-    """Return the source of Pods' classes, if the settings name one."""
-    if chosen.pod_classes == "none" or chosen.pod_events == "none":
+    """Return the classes from the Kubernetes API, if the settings name it: only then is its client imported."""
+    if chosen.pod_classes != "kubernetes" or chosen.pod_events == "none":
         return None
-    module: Any = importlib.import_module("carico_agent.pod_events.classes")
+    module: Any = importlib.import_module("carico_agent.pod_events.api_classes")
     classes: ports.PodClasses = module.open_classes(chosen, clock=clock, metrics=metrics)
     return classes
 

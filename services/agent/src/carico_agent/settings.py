@@ -100,9 +100,10 @@ class AgentSettings:
         why="cgroups show starts and ends at once, without rights at the API",
     )
     pod_classes: str = setting(
-        "none",
-        help="source of a Pod's class, which follows from its owner; none: all Pods are of one class",
-        choices=("kubernetes", "none"),
+        "roster",
+        help="source of a Pod's class, which follows from its owner: the scheduler's rosters on the bus, or the "
+        "Kubernetes API; none: all Pods are of one class",
+        choices=("roster", "kubernetes", "none"),
         why="needs the right to list and watch Pods, and memory for a client of the API",
     )
     baseline_namespaces: tuple[str, ...] = setting(

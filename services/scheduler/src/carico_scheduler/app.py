@@ -20,7 +20,7 @@ from carico_scheduler.decide import cycle
 from carico_scheduler.extender import service
 from carico_scheduler.intake import informers
 from carico_scheduler.leadership import elector, handover, status
-from carico_scheduler.report import decisions, events, instruments, traces
+from carico_scheduler.report import decisions, events, instruments, rosters, traces
 from carico_scheduler.rules import policy as policies
 
 if TYPE_CHECKING:
@@ -104,6 +104,10 @@ class Scheduler:
             traces=None if tracer is None else traces.PodTraces(tracer, clock=clock),
         )  # fmt: skip
         self.engine = engine.Engine(parts)
+        self._rosters = rosters.Rosters(
+            self.engine.state, boot=boot, clock=clock, on_drop=counted.lost_rosters.inc,
+            is_writer=lambda: self.leadership.leads() and self.engine.informers.is_current,
+        )  # fmt: skip
         self.extender = self._make_extender(parts) if settings.extender.enabled else None
         self.answers = self._make_answers(settings)
 
@@ -134,6 +138,7 @@ class Scheduler:
             "decisions": self.engine.decide_forever(),
             "reports": self.engine.report_forever(),
             "records": self._log.publish_forever(bus),
+            "rosters": self._rosters.publish_forever(bus),
             "events": self._events.write_forever(),
             "conditions": self.engine.conditions.write_forever(),
             "bus": bus.wait_closed(),

@@ -26,6 +26,10 @@ class State(node_state.NodeState):
         self.reservations.on_uncovered = self._uncovered
         self.records = records.Records()
         self.baseline = admission.Baseline(policy.baseline_namespaces)
+        # Called with the name of each node on which a Pod was placed, or has become or ceased to be baseline.
+        self.on_placed: Callable[[str], None] = lambda node: None
+        # Called with each placed Pod that is newly shown as failed, and its node.
+        self.on_failed: Callable[[cluster.Pod, str], None] = lambda pod, node: None
         # Called with the UID of each Pod that its node's advertisement newly covers, and since when it was reserved.
         self.on_covered: Callable[[str, float], None] = lambda uid, since_s: None
         self._anti_affinity = pod_counts.AntiAffinityIndex(self.fleet.pod_counts)
@@ -55,6 +59,8 @@ class State(node_state.NodeState):
 
     def put_pod(self, pod: cluster.Pod, now_s: float) -> None:
         """Take in a Pod as the watch shows it; an event of a Pod that is gone changes nothing."""
+        if pod.has_failed:
+            self._note_failed(pod)
         if pod.is_terminal:
             self.remove_pod(pod.uid)
         elif not self.records.is_gone(pod.uid):
@@ -176,6 +182,12 @@ class State(node_state.NodeState):
             self._renew_demands(now_s)
             self.queue.unpark_if(lambda demand: demand.looks_at_peers)
 
+    def _note_failed(self, pod: cluster.Pod) -> None:
+        """Pass on that a Pod has failed, once."""
+        record = self.records.find(pod.uid)
+        if record is not None and record.claim is not None and record.pod is not None and not record.pod.has_failed:
+            self.on_failed(pod, record.claim.node)
+
     def _claim_of(self, pod: cluster.Pod, node: str, now_s: float) -> reservations.Claim:
         return reservations.claim_of(pod, node=node, now_s=now_s, is_baseline=self.baseline.includes(pod))
 
@@ -267,6 +279,8 @@ class State(node_state.NodeState):
         if claim is old:
             return
         self.fleet.put_load(claim.node, self.reservations.load(claim.node))
+        if old is None or old.node != claim.node or old.is_baseline != claim.is_baseline:
+            self.on_placed(claim.node)
         if old is None:
             return
         if old.node != claim.node:

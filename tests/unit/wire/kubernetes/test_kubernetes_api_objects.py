@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from carico_core.domain import cluster
+from carico_core.domain import cluster, usage
 from carico_core.wire.kubernetes import api_objects, pod_requests
 from carico_core.wire.kubernetes import lease as kubernetes_lease
 from carico_core.wire.kubernetes import status as kubernetes_status
@@ -88,6 +88,7 @@ def test_a_pod() -> None:
         request_cores=0.25,
         request_bytes=2.0**30,
         unsupported=(),
+        template=usage.Template(image="d397a54222a6aa16", containers=("c",), requests={"cpu": 0.25, "memory": 2.0**30}),
         scheduling_gates=("quota",),
     )
 

@@ -5,28 +5,38 @@ from typing import Any
 import pytest
 
 from carico_core.domain import usage
-from carico_core.wire.kubernetes import status, template
+from carico_core.wire.kubernetes import api_objects, failures, template
+from tests.unit.scheduler import objects
 
 
-def pod(*containers: dict[str, Any], **found: Any) -> dict[str, Any]:
-    return {"spec": {"containers": list(containers)}, "status": found}
+def pod(**spec: Any) -> dict[str, Any]:
+    made = objects.pod_object("p", **spec)
+    made["metadata"]["uid"] = "1"
+    return made
 
 
 def test_a_template_has_containers_images_and_requests() -> None:
     resources = {"requests": {"cpu": "100m"}, "limits": {"memory": "1Mi"}}
-    found = template.parse_template(
-        pod({"name": "a", "image": "x", "resources": resources}, {"name": "b", "image": "y"})
-    )
+    containers = [{"name": "a", "image": "x", "resources": resources}, {"name": "b", "image": "y"}]
+    found = api_objects.parse_pod(pod(containers=containers)).template
+    assert found is not None
     assert (found.containers, found.requests) == (("a", "b"), {"cpu": 0.1, "memory": 2.0**20})
-    other = template.parse_template(pod({"name": "a", "image": "x"}, {"name": "b", "image": "z"}))
+    other = template.template_of([{"name": "a", "image": "x"}, {"name": "b", "image": "z"}], {})
     assert found.image != other.image and len(found.image) == 16
     assert other == usage.Template(image=other.image, containers=("a", "b"), requests={})
 
 
-@pytest.mark.parametrize("wrong", [{"spec": {"containers": [{}]}}, {"spec": {"containers": 1}}])
+def test_long_templates_are_not_kept() -> None:
+    long = [{"name": "a", "image": "x" * 4096}]
+    assert template.template_of(long, {}) is not template.template_of(long, {})
+    short = [{"name": "a", "image": "x"}]
+    assert template.template_of(short, {}) is template.template_of(short, {})
+
+
+@pytest.mark.parametrize("wrong", [{"containers": [{"name": 1}]}, {"containers": 1}])
 def test_a_pod_that_is_none_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"spec\.containers"):
-        template.parse_template(wrong)
+        api_objects.parse_pod(pod(**wrong))
 
 
 @pytest.mark.parametrize(
@@ -42,4 +52,4 @@ def test_a_pod_that_is_none_is_refused(wrong: dict[str, Any]) -> None:
     ],
 )
 def test_a_pod_has_failed_if_it_says_so_or_ran_out_of_memory(found: dict[str, Any], expected: bool) -> None:
-    assert status.has_failed(pod(**found)) is expected
+    assert failures.has_failed(found) is expected

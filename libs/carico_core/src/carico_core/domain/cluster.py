@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from carico_core.domain import constraints as limits
+from carico_core.domain import usage
 
 SCHEDULER_NAME = "carico"
 # Kubernetes' own default for pods per node: https://kubernetes.io/docs/setup/best-practices/cluster-large/
@@ -85,6 +86,12 @@ class Pod(NamedTuple):
     constraints: limits.Constraints | None = None
     # The reason of its condition PodScheduled=False; empty without one.
     unscheduled_reason: str = ""
+    # Of a static Pod: its UID in the node's runtime, where it has another one than in the API.
+    static_uid: str = ""
+    # None: not known.
+    template: usage.Template | None = None
+    # Whether it has failed, or a container of it ran out of memory, now or before its last restart.
+    has_failed: bool = False
 
     @property
     def key(self) -> str:

@@ -8,11 +8,13 @@ and a `seq` that grows by one per message.
 
 import dataclasses
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from carico_core.domain import usage
 
 SCHEMA_VERSION = 1
 # The one class of all Pods, if classes are not distinguished.
@@ -85,6 +87,25 @@ class Advertisement(NamedTuple):
     classes: Mapping[str, ClassCapacity] | None = None
     # Maximum number of Pods for now: the growth of an unmeasured load is limited.
     limit: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Roster:
+    """The Pods that are placed on a node, with the class of each: subject `carico.v1.roster.<node>`.
+
+    Agents only see UIDs. `boot` and `seq` are those of the scheduler that wrote it.
+    """
+
+    node: str
+    boot: str
+    seq: int
+    ts_ns: int
+    # UID in the node's runtime -> class; None for a Pod that belongs to the node, such as a DaemonSet's.
+    pods: Mapping[str, str | None]
+    # What the newest Pod of each class is made of.
+    templates: Mapping[str, usage.Template] = dataclasses.field(default_factory=dict)
+    # Those of `pods` that have failed lately, or ran out of memory.
+    failed: Set[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -158,7 +158,8 @@ _Subjects = tuple[tuple[str, ...], tuple[str, ...]]
 def _agent(node: str | None) -> _Subjects:
     token = "*" if node is None else names.to_token(node)
     publish = (subjects.capacities(node), subjects.subspaces(node), subjects.usages(node))
-    return publish, (subjects.MODEL, f"{subjects.PREFIX}.query.agent.{token}.>", *_service("agent"))
+    heard = (subjects.MODEL, subjects.rosters(node), f"{subjects.PREFIX}.query.agent.{token}.>")
+    return publish, (*heard, *_service("agent"))
 
 
 def _aggregator(_: str | None) -> _Subjects:
@@ -179,7 +180,7 @@ def _aggregator(_: str | None) -> _Subjects:
 
 def _scheduler(_: str | None) -> _Subjects:
     publish = (
-        subjects.DECISION_ALL,
+        *(subjects.DECISION_ALL, subjects.ROSTER_ALL),
         *(subjects.CLAIM_ALL, subjects.CLAIMS_EPOCH, subjects.MEMBER_ALL),
         *(f"{_API}.DIRECT.GET.{stream}" for stream in (streams.CAPACITY, streams.CLAIMS)),
         *_making_of_streams(),
@@ -201,7 +202,8 @@ def _cli(node: str | None) -> _Subjects:
         f"{_API}.CONSUMER.NAMES.*", f"{_API}.CONSUMER.LIST.*", f"{_API}.CONSUMER.INFO.*.*",
         *(f"{_API}.STREAM.MSG.GET.{stream}" for stream in streams.PUBLIC),
     )  # fmt: skip
-    return (*publish, *_direct_gets(), *looks), (*subscribe, subjects.PARTIAL_ALL, subjects.MEMBER_ALL)
+    heard = (subjects.PARTIAL_ALL, subjects.MEMBER_ALL, subjects.ROSTER_ALL)
+    return (*publish, *_direct_gets(), *looks), (*subscribe, *heard)
 
 
 def _owner(node: str | None) -> _Subjects:
@@ -247,6 +249,7 @@ def _flows() -> Iterator[Flow]:
     yield Flow(subject=subjects.SUBSPACE_ALL, source=agents, to=(core,))
     yield Flow(subject=subjects.USAGE_ALL, source=agents, to=(core,))
     yield Flow(subject=subjects.MODEL, source=core, to=(agents, readers))
+    yield Flow(subject=subjects.ROSTER_ALL, source=core, to=(agents,))
     yield Flow(subject=subjects.DECISION_ALL, source=core, to=(readers,))
     yield Flow(subject=subjects.CLAIMED_ALL, source=core, to=(readers,))
     yield Flow(subject=f"{subjects.PREFIX}.query.agent.*.>", source=agents, to=(core, readers), is_service=True)

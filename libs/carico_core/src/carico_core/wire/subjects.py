@@ -2,7 +2,7 @@
 
     carico.v1.capacity.<node>     carico.v1.subspace.<node>     carico.v1.partial.<replica>     carico.v1.model
     carico.v1.usage.<node>        carico.v1.decision.<namespace>.<pod>
-    carico.v1.query.<service>[.<node>].<verb>
+    carico.v1.roster.<node>       carico.v1.query.<service>[.<node>].<verb>
     carico.v1.claim.<node>        carico.v1.claimed.<node>      carico.v1.epoch.claims    carico.v1.member.<replica>
 
 Node and Pod names hold dots, which would split a token: they become `_` (`carico_core.domain.names`).
@@ -19,6 +19,7 @@ _SUBSPACE = f"{PREFIX}.subspace."
 _USAGE = f"{PREFIX}.usage."
 _PARTIAL = f"{PREFIX}.partial."
 _DECISION = f"{PREFIX}.decision."
+_ROSTER = f"{PREFIX}.roster."
 _QUERY = f"{PREFIX}.query."
 _CLAIM = f"{PREFIX}.claim."
 _CLAIMED = f"{PREFIX}.claimed."
@@ -28,6 +29,7 @@ MODEL = f"{PREFIX}.model"
 CAPACITY_ALL = f"{_CAPACITY}*"
 SUBSPACE_ALL = f"{_SUBSPACE}*"
 USAGE_ALL = f"{_USAGE}*"
+ROSTER_ALL = f"{_ROSTER}*"
 PARTIAL_ALL = f"{_PARTIAL}*"
 DECISION_ALL = f"{_DECISION}*.*"
 CLAIM_ALL = f"{_CLAIM}*"
@@ -52,6 +54,16 @@ def capacity(node: str) -> str:
 def subspace(node: str) -> str:
     """Return the subject of a node's local subspaces. Raises `BadName`."""
     return _SUBSPACE + names.to_token(node)
+
+
+def roster(node: str) -> str:
+    """Return the subject of the Pods on a node. Raises `BadName`."""
+    return _ROSTER + names.to_token(node)
+
+
+def rosters(node: str | None) -> str:
+    """Return the subject that matches the rosters of one node or of all (None). Raises `BadName`."""
+    return ROSTER_ALL if node is None else roster(node)
 
 
 def capacities(node: str | None) -> str:
@@ -128,7 +140,7 @@ def query(service: str, verb: str, node: str | None = None) -> str:
 @functools.lru_cache(maxsize=65_536)
 def node_of(subject: str) -> str:
     """Return the node or replica in a subject that ends with one. Raises `BadName`."""
-    for prefix in (_CAPACITY, _SUBSPACE, _USAGE, _PARTIAL, _CLAIM, _CLAIMED, _MEMBER):
+    for prefix in (_CAPACITY, _SUBSPACE, _USAGE, _ROSTER, _PARTIAL, _CLAIM, _CLAIMED, _MEMBER):
         if subject.startswith(prefix):
             return names.from_token(subject[len(prefix) :])
     raise errors.BadName("subject", subject)

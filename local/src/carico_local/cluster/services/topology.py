@@ -179,7 +179,7 @@ class _Builder:
 
     def agent(self, node: str) -> parts.Service:
         plan = self._plan
-        tuning: dict[str, object] = {"pod_classes": "kubernetes", "kubeconfig": str(self._paths.kubeconfig)}
+        tuning: dict[str, object] = {}
         if plan.estimator is not None:
             tuning["estimator"] = plan.estimator
         if plan.ceiling_cpu is not None:

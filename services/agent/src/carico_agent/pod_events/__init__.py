@@ -2,5 +2,5 @@
 
 - `pod_states`: the state of each Pod. `adapter`: what all adapters share.
 - Adapters: `cgroup` (with `inotify`), `containerd` (with `containerd_client`, `containerd_wire`), `kubernetes`, `none`.
-- `classes`: the class of each Pod, from the Kubernetes API.
+- The class of each Pod: `known_classes`, which follow `rosters` from the bus, or the Kubernetes API (`api_classes`).
 """

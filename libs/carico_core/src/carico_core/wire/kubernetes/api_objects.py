@@ -10,12 +10,15 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from carico_core.domain import cluster
-from carico_core.wire.kubernetes import constraints, pod_requests
+from carico_core.wire.kubernetes import constraints, failures, pod_requests, template
 from carico_core.wire.kubernetes import object_fields as fields
 
 # The kubelet's annotation of a mirror Pod.
 # https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-mirror
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+# On a mirror Pod: the UID of the static Pod in the runtime.
+# https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-hash
+STATIC_UID_ANNOTATION = "kubernetes.io/config.hash"
 DEFAULT_SCHEDULER = "default-scheduler"
 # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions
 POD_SCHEDULED = "PodScheduled"
@@ -47,8 +50,10 @@ def parse_pod(obj: Object) -> cluster.Pod:
     containers = fields.objects(spec, "containers", "spec.")
     image = fields.optional(containers[0], "image", "spec.containers[0].") if containers else ""
     requests = pod_requests.rounded(pod_requests.pod_requests(obj))
-    mirror, not_evaluated = is_mirror(metadata, spec), unsupported(spec)
+    mirror, not_evaluated, has_failed = is_mirror(metadata, spec), unsupported(spec), failures.has_failed(status)
+    static_uid = fields.optional(metadata["annotations"], STATIC_UID_ANNOTATION) if mirror else ""
     found = constraints.parse_constraints(spec, namespace=namespace, name=name, uid=uid, labels=labels)
+    made_of = template.template_of(containers, requests)
     return cluster.Pod(
         namespace=sys.intern(namespace),
         name=name,
@@ -73,6 +78,9 @@ def parse_pod(obj: Object) -> cluster.Pod:
         constraints=found,
         scheduling_gates=scheduling_gates,
         unscheduled_reason="" if node_name else _unscheduled_reason(status),
+        static_uid=static_uid,
+        template=made_of,
+        has_failed=has_failed,
     )
 
 

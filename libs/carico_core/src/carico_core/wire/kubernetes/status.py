@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from typing import Any
 
 from carico_core.domain import cluster
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import api_objects, failures
 from carico_core.wire.kubernetes import object_fields as fields
 
 
@@ -39,36 +39,12 @@ def parse_run(obj: Mapping[str, Any], baseline_namespaces: Set[str] = frozenset(
     )
 
 
-def has_failed(obj: Mapping[str, Any]) -> bool:
-    """Return whether a Pod has failed, or a container of it ran out of memory, now or before its last restart.
-
-    Raises `ValueError` with the path of the bad field.
-    """
-    status = fields.mapping(obj, "status")
-    if fields.optional(status, "phase", "status.") == "Failed":
-        return True
-    ends = [
-        fields.mapping(fields.mapping(container, state, path), "terminated", path)
-        for path, container in _containers(status)
-        for state in ("state", "lastState")
-    ]
-    return any(fields.optional(end, "reason") == "OOMKilled" for end in ends)
-
-
-def _containers(status: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    return [
-        (f"status.{field}.", container)
-        for field in ("initContainerStatuses", "containerStatuses")
-        for container in fields.objects(status, field, "status.")
-    ]
-
-
 def _state(status: Mapping[str, Any]) -> State:
     phase = fields.optional(status, "phase", "status.")
     if phase in cluster.TERMINAL_PHASES:
         return State.ENDED
     # Init containers, among them sidecars, are load of the Pod as well.
-    reported = [container for _, container in _containers(status)]
+    reported = [container for _, container in failures.container_statuses(status)]
     if any(fields.mapping(container, "state").get("running") for container in reported):
         return State.RUNNING
     if not reported and phase == "Running":

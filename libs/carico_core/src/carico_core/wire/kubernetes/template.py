@@ -1,23 +1,34 @@
 """What a Pod is made of, as far as recommended requests depend on it: images, containers, requests."""
 
+import functools
 import hashlib
+from collections.abc import Mapping, Sequence
 
 from carico_core.domain import usage
 from carico_core.wire.kubernetes import object_fields as fields
-from carico_core.wire.kubernetes import pod_requests
 
 # Enough to tell images apart: two different ones have the same digest once in 2^64.
 _DIGITS = 16
+# Bounds of the cache: Pods of one template share it.
+_MOST = 4096
+_CHARS = 2048
 
 
-def parse_template(obj: pod_requests.Object) -> usage.Template:
-    """Return the template of a Pod's API object. Raises `ValueError` with the path of the bad field."""
-    spec = fields.mapping(obj, "spec")
-    containers = fields.objects(spec, "containers", "spec.")
-    images = [fields.optional(each, "image", "spec.containers.") for each in containers]
-    requests = pod_requests.rounded(pod_requests.pod_requests(obj))
+def template_of(containers: Sequence[Mapping[str, object]], requests: Mapping[str, float]) -> usage.Template:
+    """Return the template of a Pod from its containers, and the requests of the whole Pod. Raises `ValueError`."""
+    images = tuple([fields.optional(each, "image", "spec.containers.") for each in containers])
+    names = tuple(filter(None, [fields.optional(each, "name", "spec.containers.") for each in containers]))
+    wanted = tuple([(dim, requests[dim]) for dim in usage.DIMS if requests.get(dim, 0.0) > 0.0])
+    is_shared = sum(map(len, images)) + sum(map(len, names)) <= _CHARS
+    return (_template if is_shared else _template.__wrapped__)(images, names, wanted)
+
+
+@functools.lru_cache(maxsize=_MOST)
+def _template(
+    images: tuple[str, ...], names: tuple[str, ...], requests: tuple[tuple[str, float], ...]
+) -> usage.Template:
     return usage.Template(
         image=hashlib.sha256("\n".join(images).encode()).hexdigest()[:_DIGITS],
-        containers=tuple(fields.required(each, "name", "spec.containers.") for each in containers),
-        requests={dim: requests[dim] for dim in usage.DIMS if requests.get(dim, 0.0) > 0.0},
+        containers=names,
+        requests=dict(requests),
     )

@@ -10,8 +10,6 @@ from carico_core.domain import messages
 from carico_core.wire import codec, fields
 from carico_core.wire.messages import elements
 
-# Kubernetes UIDs are UUIDs (36 characters); those of static Pods are hashes (32).
-_UID_MAX = 64
 # 64 KiB hold about 1,680; a Pod limit plus 256 is far below.
 _COVERS_MAX = 4096
 # Usage is a share, 0 to 1. A filter's rounding may exceed it by this much, and is clipped.
@@ -19,7 +17,6 @@ _SHARE_ROUNDING = 1e-6
 # Signals and directions are multiples of a full node; this is a plausibility limit.
 _SIGNAL_MAX = 1e9
 
-_Uid = Annotated[str, Meta(min_length=1, max_length=_UID_MAX)]
 _Signal = Annotated[float, Meta(ge=-_SIGNAL_MAX, le=_SIGNAL_MAX)]
 _Share = Annotated[float, Meta(ge=-_SHARE_ROUNDING, le=1.0 + _SHARE_ROUNDING)]
 _PER_DIM = Meta(max_length=fields.DIMS_MAX)
@@ -43,7 +40,7 @@ class _Advertisement(elements.Message, kw_only=True, gc=False):
     baseline: elements.Estimates
     cost: elements.Estimates
     pods: elements.Pods
-    covers: Annotated[frozenset[_Uid], Meta(max_length=_COVERS_MAX)]
+    covers: Annotated[frozenset[elements.Uid], Meta(max_length=_COVERS_MAX)]
     mode: messages.Mode
     usage: _Shares
     parts: _Shares

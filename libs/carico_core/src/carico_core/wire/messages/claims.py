@@ -11,16 +11,14 @@ from carico_core.wire.messages import elements
 
 # A claim is about 200 bytes, so 64 KiB hold some 300. A node runs 110 to 250 Pods, and a claim leaves with its Pod.
 CLAIMS_MAX = 512
-_UID_MAX = 64
 _IDENTITY_MAX = 512
-_Uid = Annotated[str, Meta(min_length=1, max_length=_UID_MAX)]
 # Names of resources: an RFC 1123 subdomain, a slash, and a label of 63 characters.
 _Resource = Annotated[str, Meta(min_length=1, max_length=317)]
 _Replica = Annotated[str, Meta(min_length=1, max_length=253)]
 
 
 class _Claim(msgspec.Struct, kw_only=True, gc=False):
-    uid: _Uid
+    uid: elements.Uid
     pod_class: Annotated[str, Meta(max_length=fields.CLASS_NAME_MAX)] = msgspec.field(name="class")
     cores: elements.Quantity
     bytes: elements.Quantity

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from carico_core.domain import errors, messages
+from carico_core.domain import errors, messages, usage
 from carico_core.wire import codec, fields, subjects
 
 Int64 = Annotated[int, Meta(ge=0, le=fields.INT64_MAX)]
@@ -21,6 +21,8 @@ PodsPerCore = Annotated[float, Meta(ge=0.0, le=fields.PODS_MAX)]
 # Node and Pod names: an RFC 1123 subdomain has at most 253 characters.
 ObjectName = Annotated[str, Meta(min_length=1, max_length=253)]
 Name = Annotated[str, Meta(min_length=1, max_length=fields.NAME_MAX)]
+# Kubernetes UIDs are UUIDs (36 characters); those of static Pods are hashes (32).
+Uid = Annotated[str, Meta(min_length=1, max_length=64)]
 ClassName = Annotated[str, Meta(min_length=1, max_length=fields.CLASS_NAME_MAX)]
 Dims = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=fields.DIMS_MAX)]
 Quantity = Annotated[float, Meta(ge=0.0, le=fields.QUANTITY_MAX)]
@@ -29,6 +31,11 @@ SignedQuantity = Annotated[float, Meta(ge=-fields.QUANTITY_MAX, le=fields.QUANTI
 _POSITIVE = 5e-324
 # 16 hex digits; the length keeps `$` from letting a line feed pass.
 Boot = Annotated[str, Meta(pattern="^[0-9a-f]{16}$", max_length=16)]
+
+
+Amounts = Annotated[dict[Name, Quantity], Meta(max_length=fields.DIMS_MAX)]
+# A container's name is an RFC 1123 label; readers need the names to write a patch.
+_Container = Annotated[str, Meta(min_length=1, max_length=63)]
 
 
 class Origin(msgspec.Struct, kw_only=True, gc=False):
@@ -65,6 +72,14 @@ class ClassEvidence(msgspec.Struct, gc=False):
 
 
 Evidence = Annotated[dict[ClassName, ClassEvidence], Meta(max_length=fields.CLASSES_MAX)]
+
+
+class Template(msgspec.Struct, gc=False):
+    """What the Pods of a class are made of."""
+
+    image: Annotated[str, Meta(max_length=64)]
+    containers: Annotated[list[_Container], Meta(max_length=32)]
+    requests: Amounts
 
 
 class Array(msgspec.Struct, gc=False):
@@ -110,6 +125,26 @@ def check_printable(path: str, texts: Iterable[str]) -> None:
     text = next(text for text in texts if not text.isprintable())
     detail = f"got {fields.shown(text)}, expected printable characters"
     raise errors.MessageError(errors.Drop.OUT_OF_RANGE, path, detail)
+
+
+def format_template(template: usage.Template) -> dict[str, object]:
+    """Return the fields of a template."""
+    return {
+        "image": template.image, "containers": list(template.containers), "requests": dict(template.requests),
+    }  # fmt: skip
+
+
+def read_template(path: str, found: Template | None) -> usage.Template | None:
+    """Return the record of a template. Raises `MessageError`."""
+    if found is None:
+        return None
+    check_printable(f"{path}.template", (found.image, *found.containers))
+    return usage.Template(image=found.image, containers=tuple(found.containers), requests=known_amounts(found.requests))
+
+
+def known_amounts(found: Mapping[str, float]) -> dict[str, float]:
+    """Return the amounts of the dimensions that this version knows; a later one may report more."""
+    return {dim: found[dim] for dim in usage.DIMS if dim in found}
 
 
 def read_dims(dims: tuple[str, ...]) -> tuple[str, ...]:

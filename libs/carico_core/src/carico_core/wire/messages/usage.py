@@ -13,10 +13,6 @@ from carico_core.domain import errors, usage
 from carico_core.wire import codec, fields
 from carico_core.wire.messages import elements
 
-# A container's name is an RFC 1123 label; readers need the names to write a patch.
-_CONTAINERS_MAX = 32
-_LABEL_MAX = 63
-_DIGEST_MAX = 64
 # A class keeps at most this many hashes of nodes and digests of images; above it, "64 or more".
 NODES_MAX = 64
 IMAGES_MAX = 8
@@ -29,16 +25,7 @@ _Index = Annotated[int, Meta(ge=0, lt=usage.BUCKETS)]
 _Weight = Annotated[float, Meta(ge=0.0, le=_SECONDS_MAX)]
 _Buckets = Annotated[list[tuple[_Index, _Weight]], Meta(max_length=usage.BUCKETS)]
 _PER_DIM = Meta(max_length=fields.DIMS_MAX)
-_Amounts = Annotated[dict[elements.Name, elements.Quantity], _PER_DIM]
 _Count = elements.Int64
-
-
-class _Template(msgspec.Struct, gc=False):
-    image: Annotated[str, Meta(max_length=_DIGEST_MAX)]
-    containers: Annotated[
-        list[Annotated[str, Meta(min_length=1, max_length=_LABEL_MAX)]], Meta(max_length=_CONTAINERS_MAX)
-    ]
-    requests: _Amounts
 
 
 class _ClassUsage(msgspec.Struct, gc=False):
@@ -47,8 +34,8 @@ class _ClassUsage(msgspec.Struct, gc=False):
     running: elements.Pods
     seconds: Annotated[dict[elements.Name, _Buckets], _PER_DIM]
     pod_means: _Buckets
-    peaks: _Amounts
-    template: _Template | None = None
+    peaks: elements.Amounts
+    template: elements.Template | None = None
 
 
 class _Usage(elements.Message, kw_only=True, gc=False):
@@ -66,10 +53,10 @@ class _KeptClass(msgspec.Struct, kw_only=True, gc=False):
     measured_s: _Weight
     seconds: Annotated[dict[elements.Name, _Buckets], _PER_DIM]
     pod_means: _Buckets
-    peaks: _Amounts
+    peaks: elements.Amounts
     nodes: Annotated[frozenset[_Count], Meta(max_length=NODES_MAX)]
     images: Annotated[dict[str, elements.Int64], Meta(max_length=IMAGES_MAX)]
-    template: _Template | None = None
+    template: elements.Template | None = None
 
 
 class _Kept(msgspec.Struct, kw_only=True, gc=False):
@@ -141,10 +128,7 @@ def _format_measured(found: usage.ClassUsage | usage.KeptClass) -> dict[str, obj
         "peaks": dict(found.peaks),
     }
     if found.template is not None:
-        each = found.template
-        values["template"] = {
-            "image": each.image, "containers": list(each.containers), "requests": dict(each.requests)
-        }  # fmt: skip
+        values["template"] = elements.format_template(found.template)
     return values
 
 
@@ -156,8 +140,8 @@ def _format_buckets(found: usage.Buckets) -> list[tuple[int, float]]:
 def _read_class(path: str, found: _ClassUsage) -> usage.ClassUsage:
     return usage.ClassUsage(
         pods=found.pods, failed=found.failed, running=found.running, seconds=_read_seconds(path, found.seconds),
-        pod_means=_read_buckets(f"{path}.pod_means", found.pod_means), peaks=_known(found.peaks),
-        template=_read_template(path, found.template),
+        pod_means=_read_buckets(f"{path}.pod_means", found.pod_means), peaks=elements.known_amounts(found.peaks),
+        template=elements.read_template(path, found.template),
     )  # fmt: skip
 
 
@@ -167,8 +151,8 @@ def _read_kept(found: _KeptClass) -> usage.KeptClass:
     return usage.KeptClass(
         name=found.name, at_ns=found.at, first_ns=found.first, last_ns=found.last, pods=found.pods,
         failed=found.failed, measured_s=found.measured_s, seconds=_read_seconds(path, found.seconds),
-        pod_means=_read_buckets(f"{path}.pod_means", found.pod_means), peaks=_known(found.peaks),
-        nodes=found.nodes, images=found.images, template=_read_template(path, found.template),
+        pod_means=_read_buckets(f"{path}.pod_means", found.pod_means), peaks=elements.known_amounts(found.peaks),
+        nodes=found.nodes, images=found.images, template=elements.read_template(path, found.template),
     )  # fmt: skip
 
 
@@ -182,14 +166,3 @@ def _read_buckets(path: str, found: list[tuple[int, float]]) -> dict[int, float]
     if len(buckets) != len(found):
         raise errors.MessageError(errors.Drop.OUT_OF_RANGE, path, "got a bucket twice, expected each once")
     return buckets
-
-
-def _known(found: Mapping[str, float]) -> dict[str, float]:
-    return {dim: found[dim] for dim in usage.DIMS if dim in found}
-
-
-def _read_template(path: str, found: _Template | None) -> usage.Template | None:
-    if found is None:
-        return None
-    elements.check_printable(f"{path}.template", (found.image, *found.containers))
-    return usage.Template(image=found.image, containers=tuple(found.containers), requests=_known(found.requests))

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from carico_agent.pod_events import adapter, classes, pod_states
+from carico_agent.pod_events import adapter, api_classes, pod_states
 from carico_agent.reporting import advertisement
 from carico_core.domain import messages
 from carico_core.runtime.kube import memory_kube
@@ -14,19 +14,19 @@ from tests.tools import waiting
 from tests.unit.scheduler import objects
 
 
-async def told(watch: classes.PodClasses, uid: str, expected: str) -> None:
+async def told(watch: api_classes.ApiClasses, uid: str, expected: str) -> None:
     await waiting.until(lambda: watch.of(uid) == expected)
 
 
-def watch_of(kube: memory_kube.MemoryKube) -> classes.PodClasses:
+def watch_of(kube: memory_kube.MemoryKube) -> api_classes.ApiClasses:
     async def connect() -> memory_kube.MemoryKube:
         return kube
 
-    return classes.PodClasses("node-0", connect=connect)
+    return api_classes.ApiClasses("node-0", connect=connect)
 
 
 @contextlib.asynccontextmanager
-async def running(watch: classes.PodClasses) -> AsyncIterator[None]:
+async def running(watch: api_classes.ApiClasses) -> AsyncIterator[None]:
     following = asyncio.create_task(watch.run())
     try:
         yield

@@ -1,0 +1,83 @@
+"""Rosters on `carico.v1.roster.<node>`: JSON, so that people can read them with `nats sub`.
+
+Pods name their class by its place in a list, since many Pods of a node share a class and a class name can be long.
+"""
+
+import itertools
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from carico_core.domain import errors, messages, usage
+from carico_core.wire import codec, fields
+from carico_core.wire.messages import elements
+
+# Far above any kubelet's limit of Pods. With longer lists, or long names, a roster is cut: see `encode_roster`.
+PODS_MAX = 1280
+_Place = Annotated[int, Meta(ge=0, lt=fields.CLASSES_MAX)]
+
+
+class _Class(msgspec.Struct, gc=False):
+    name: elements.ClassName
+    template: elements.Template | None = None
+
+
+class _Roster(elements.Message, kw_only=True, gc=False):
+    node: elements.ObjectName
+    classes: Annotated[list[_Class], Meta(max_length=fields.CLASSES_MAX)]
+    pods: Annotated[dict[elements.Uid, _Place | None], Meta(max_length=PODS_MAX)]
+    failed: Annotated[frozenset[elements.Uid], Meta(max_length=PODS_MAX)] = frozenset()
+
+
+_DECODER = codec.Decoder(_Roster, is_json=True)
+
+
+def encode_roster(roster: messages.Roster) -> bytes:
+    """Return the bytes of a roster. What would exceed a payload is left out: those Pods have no known class."""
+    pods = dict(itertools.islice(roster.pods.items(), PODS_MAX))
+    while len(payload := _format(roster, pods)) > codec.PAYLOAD_MAX_BYTES:
+        pods = dict(itertools.islice(pods.items(), len(pods) // 2))
+    return payload
+
+
+def decode_roster(payload: bytes, *, subject: str) -> messages.Roster:
+    """Return the roster in `payload`. Raises `MessageError` if anything in it is wrong."""
+    found = _DECODER.read(payload)
+    elements.check_version(found)
+    elements.check_writer("node", found.node, subject)
+    elements.check_printable("classes", [each.name for each in found.classes])
+    elements.check_printable("pods", found.pods)
+    elements.check_printable("failed", found.failed)
+    places = [place for place in found.pods.values() if place is not None]
+    if places and max(places) >= len(found.classes):
+        detail = f"got place {max(places)}, expected one of {len(found.classes)} classes"
+        raise errors.MessageError(errors.Drop.OUT_OF_RANGE, "pods", detail)
+    read = ((each.name, elements.read_template("classes[...]", each.template)) for each in found.classes)
+    return messages.Roster(
+        node=found.node, boot=found.boot, seq=found.seq, ts_ns=found.ts, failed=found.failed,
+        pods={uid: None if place is None else found.classes[place].name for uid, place in found.pods.items()},
+        templates={name: template for name, template in read if template is not None},
+    )  # fmt: skip
+
+
+def _format(roster: messages.Roster, pods: Mapping[str, str | None]) -> bytes:
+    places: dict[str, int] = {}
+    for name in pods.values():
+        if name is not None and len(places) < fields.CLASSES_MAX:
+            places.setdefault(name, len(places))
+    listed = {uid: name for uid, name in pods.items() if name is None or name in places}
+    return codec.format_json(
+        {
+            "node": roster.node,
+            **elements.format_header(boot=roster.boot, seq=roster.seq, ts_ns=roster.ts_ns),
+            "classes": [_format_class(name, roster.templates.get(name)) for name in places],
+            "pods": {uid: None if name is None else places[name] for uid, name in listed.items()},
+            "failed": sorted(roster.failed & listed.keys()),
+        }
+    )
+
+
+def _format_class(name: str, template: usage.Template | None) -> dict[str, object]:
+    return {"name": name} if template is None else {"name": name, "template": elements.format_template(template)}

@@ -1,0 +1,58 @@
+"""Classes of Pods from the scheduler's rosters: the newest counts, and bad messages change nothing."""
+
+import dataclasses
+
+from carico_agent.pod_events import rosters
+from carico_core.domain import messages
+from carico_core.runtime.observe import metrics
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from tests.fixtures.golden import records
+
+SUBJECT = subjects.roster(records.NODE)
+
+
+def started() -> tuple[rosters.RosterClasses, metrics.Metrics, list[int]]:
+    series, calls = metrics.Metrics("agent"), list[int]()
+    known = rosters.RosterClasses(clock=clocks.FakeClock(), metrics=series)
+    known.on_change(lambda: calls.append(1))
+    return known, series, calls
+
+
+def test_the_newest_roster_replaces_the_one_before() -> None:
+    known, _, calls = started()
+    job, daemon = records.ROSTER.pods
+    assert known.template("Job/default/pi") is None
+    assert known.of(job) == messages.ANY_CLASS
+    known.take(SUBJECT, wire.encode_roster(records.ROSTER))
+    assert known.of(job) == "Job/default/pi"
+    assert known.is_baseline(daemon)
+    known.take(SUBJECT, wire.encode_roster(records.ROSTER))
+    assert len(calls) == 1
+    assert known.template("Job/default/pi") == records.ROSTER.templates["Job/default/pi"]
+    assert known.take_failed() == {"Job/default/pi": 1}
+    assert known.take_failed() == {}
+    known.take(SUBJECT, wire.encode_roster(dataclasses.replace(records.ROSTER, pods={daemon: "app/default/web"})))
+    assert (known.of(job), known.of(daemon)) == (messages.ANY_CLASS, "app/default/web")
+    assert not known.is_baseline(daemon)
+    assert len(calls) == 2
+
+
+def test_a_roster_of_another_node_is_dropped_and_counted() -> None:
+    known, series, calls = started()
+    known.take(subjects.roster("another"), wire.encode_roster(records.ROSTER))
+    known.take(SUBJECT, b"{bad")
+    assert not calls
+    for reason in ("foreign_node", "undecodable"):
+        assert series.value("roster_drops_total", {"reason": reason}) == 1.0
+
+
+def test_the_time_without_a_roster_is_known() -> None:
+    clock = clocks.FakeClock()
+    known = rosters.RosterClasses(clock=clock, metrics=metrics.Metrics("agent"))
+    assert known.silent_s() == 0.0
+    clock.advance(rosters.SILENT_AFTER_S)
+    assert known.silent_s() == rosters.SILENT_AFTER_S
+    known.take(SUBJECT, wire.encode_roster(records.ROSTER))
+    assert known.silent_s() == 0.0

@@ -1,0 +1,49 @@
+"""Rosters: places of classes are checked, and what exceeds a payload is left out."""
+
+import dataclasses
+import json
+
+import pytest
+
+from carico_core.domain import errors, messages
+from carico_core.wire import codec, fields, subjects
+from carico_core.wire import messages as wire
+from carico_core.wire.messages import roster
+from tests.fixtures.golden import records
+
+SUBJECT = subjects.roster(records.NODE)
+
+
+def roster_of(pods: dict[str, str | None]) -> messages.Roster:
+    return dataclasses.replace(records.ROSTER, pods=pods)
+
+
+@pytest.mark.parametrize("place", [1, 511, 512, -1, True, "0"])
+def test_a_place_without_a_class_is_refused(place: object) -> None:
+    tree = json.loads(wire.encode_roster(records.ROSTER))
+    tree["pods"]["one-more"] = place
+    with pytest.raises(errors.MessageError, match="pods"):
+        wire.decode_roster(json.dumps(tree).encode(), subject=SUBJECT)
+
+
+@pytest.mark.parametrize("text", ["a\nb", "\x1b[2J"])
+def test_texts_that_are_not_printable_are_refused(text: str) -> None:
+    both: tuple[dict[str, str | None], ...] = ({text: None}, {"uid": text})
+    for pods in both:
+        with pytest.raises(errors.MessageError, match="printable"):
+            wire.decode_roster(wire.encode_roster(roster_of(pods)), subject=SUBJECT)
+
+
+@pytest.mark.parametrize(
+    ("count", "classes", "length"), [(1000, 3, 100), (5000, 1, 10), (1000, 1000, 30), (600, 600, fields.CLASS_NAME_MAX)]
+)
+def test_what_exceeds_a_payload_is_left_out(count: int, classes: int, length: int) -> None:
+    pods: dict[str, str | None] = {
+        f"{number:036d}": f"{number % classes}".rjust(length, "c") for number in range(count)
+    }
+    payload = wire.encode_roster(roster_of(pods))
+    assert len(payload) <= codec.PAYLOAD_MAX_BYTES
+    found = wire.decode_roster(payload, subject=SUBJECT).pods
+    assert found.items() <= pods.items()
+    assert len(found) >= min(50, count)
+    assert len(found) == count or count > roster.PODS_MAX or classes > 100
