@@ -270,16 +270,16 @@ def test_text_has_enough_contrast_on_every_colour_of_the_map(theme: str) -> None
 def test_nothing_moves_where_no_motion_is_wanted() -> None:
     script = """
     const drawn = (isCalm) => [100, 600].map((age) => {
-      const context = {};
       const seen = [];
-      const map = { isCalm: { matches: isCalm }, theme: {}, ring: () => seen.push(context.globalAlpha) };
+      const context = { beginPath() {}, rect() {}, fill() { seen.push(context.globalAlpha); } };
+      const map = { isCalm: { matches: isCalm }, theme: {} };
       const again = heatmap.HeatMap.prototype.pulse.call(map, context, { placedMs: 0 }, 0, 0, {}, age);
       return [seen[0], again];
     });
     show({ calm: drawn(true), moving: drawn(false) });
     """
     found = run(script, "heatmap")
-    assert found["calm"][0] == found["calm"][1] == [0.8, False]
+    assert found["calm"][0] == found["calm"][1] == [pytest.approx(0.315), False]
     assert found["moving"][0][0] > found["moving"][1][0]
     assert all(again for _, again in found["moving"])
 
@@ -288,3 +288,31 @@ def test_a_chart_of_pods_ends_at_a_number_with_a_whole_half() -> None:
     found = run("show([0, 0.3, 1.9, 2.1, 5, 11, 61, 2777].map(chart.roundTop))", "chart")
     assert found == [2, 2, 2, 4, 6, 20, 80, 4000]
     assert all(top % 2 == 0 for top in found)
+
+
+def test_a_pod_that_was_decided_again_has_one_row() -> None:
+    decisions = """
+    const decided = (id, key, outcome, atMs) => ({ id, key, outcome, atMs, waited: 2 });
+    const all = [
+      decided("1", "a", "unschedulable", 1000), decided("2", "b", "unschedulable", 2000),
+      decided("3", "a", "bound", 3000), decided("4", "c", "bind_conflict", 4000), decided("5", "c", "bound", 5000),
+    ];
+    const byPod = new Map(all.map((each) => [each.key, each]));
+    """
+    rows = "flow.newestRows(all, byPod, 40).map((each) => each.id)"
+    assert run(f"{decisions} show({rows})", "flow") == ["5", "4", "3", "2"]
+    assert run(f"{decisions} show(flow.newestRows(all, byPod, 2).length)", "flow") == 2
+    # One that still waits has waited longer than when it was decided.
+    assert run(f"{decisions} show(flow.waitedNow(all[1], 12_000))", "flow") == 12
+
+
+def test_a_flash_does_not_look_like_the_selection() -> None:
+    script = """
+    const calls = [];
+    const context = new Proxy({}, { get: (_, name) => (...given) => calls.push(name), set: () => true });
+    const map = Object.create(heatmap.HeatMap.prototype);
+    Object.assign(map, { isCalm: { matches: false }, theme: { ink: "#000" } });
+    const isMoving = map.pulse(context, { placedMs: 1000 }, 0, 0, { wide: 40, high: 40, hasWords: true }, 1100);
+    show([isMoving, calls.includes("fill"), calls.includes("stroke")]);
+    """
+    assert run(script, "heatmap") == [True, True, False]

@@ -49,7 +49,7 @@ def page(found: Report) -> str:
     notes = "".join(f'<p class="note">Note: {html.escape(note)}</p>' for note in said)
     drawn = "\n".join(report.figure(svg, caption) for svg, caption in _charts(found))
     where = f'<p class="note">{html.escape(report.day(found) + _sentence(found))}</p>'
-    return report.document(title, f"<p>{html.escape(_outcome(found))}</p>{_table(found)}\n{notes}{drawn}{where}")
+    return report.document(title, f"<p>{html.escape(_outcome(found))}</p>{where}{_table(found)}\n{notes}{drawn}")
 
 
 def _outcome(found: Report) -> str:

@@ -12,6 +12,7 @@ const ROWS = 40;
 const WAITED = { least: 0.001, most: 600 };
 const TICKS = [WAITED.least, 0.1, 10, WAITED.most];
 export const PLACED = "bound";
+const WAITS = "unschedulable";
 const OUTCOMES = {
   bound: "placed",
   unschedulable: "waits",
@@ -81,7 +82,7 @@ export class Flow {
         context.fill();
         context.globalAlpha = 1;
       } else {
-        context.strokeStyle = decision.outcome === "unschedulable" ? this.theme.warm : this.theme.hot;
+        context.strokeStyle = decision.outcome === WAITS ? this.theme.warm : this.theme.hot;
         context.lineWidth = 1.3;
         context.stroke();
       }
@@ -131,9 +132,13 @@ export class Flow {
 
   // The newest rows. Existing rows keep their elements, so that focus and clicks are not lost.
   drawList() {
-    const newest = this.decisions.slice(-ROWS).reverse();
+    const newest = newestRows(this.decisions, this.byPod, ROWS);
     const known = new Map(Array.from(this.list.children, (row) => [row.dataset.id, row]));
     const rows = newest.map((decision) => known.get(decision.id) || this.row(decision));
+    // A Pod that still waits has waited longer than when it was decided.
+    newest.forEach((decision, i) => {
+      if (decision.outcome === WAITS) rows[i].querySelector(".waited").textContent = format.seconds(waitedNow(decision, Date.now()));
+    });
     const isSame = rows.length === this.list.children.length && rows.every((row, i) => row === this.list.children[i]);
     if (isSame) return;
     for (const [id, row] of known) if (!newest.some((decision) => decision.id === id)) row.remove();
@@ -154,6 +159,21 @@ export class Flow {
       ),
     );
   }
+}
+
+// The newest decisions, without those on a Pod that was decided again: "waits" would contradict its placement.
+export function newestRows(decisions, byPod, most) {
+  const found = [];
+  for (let i = decisions.length - 1; i >= 0 && found.length < most; i -= 1) {
+    const decision = decisions[i];
+    const last = byPod.get(decision.key);
+    if (decision.outcome !== WAITS || !last || last.id === decision.id) found.push(decision);
+  }
+  return found;
+}
+
+export function waitedNow(decision, nowMs) {
+  return decision.waited + Math.max(0, nowMs - decision.atMs) / 1000;
 }
 
 // Values outside of the axis are drawn on its lowest or highest line.

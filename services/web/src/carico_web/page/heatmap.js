@@ -7,6 +7,7 @@ import * as format from "./format.js";
 const WORDS_MOST = 30;
 const WORD_CELL = { width: 132, widest: 300, height: 86, gap: 8 };
 const PULSE_MS = 900;
+const FLASH_ALPHA = 0.45;
 const FULLEST = "fullest";
 const ROOM = "room";
 
@@ -136,12 +137,15 @@ export class HeatMap {
     context.fillText(fitted(context, `${format.count(ad.pods, "Pod")}${room}`, inner), x + 10, y + 72);
   }
 
-  // A ring for a Pod that was just placed. True while it needs further frames; it is static if the user prefers no motion.
+  // The cell flashes for a Pod that was just placed; a ring would look like the selection. True while it needs further
+  // frames; it is static if the user prefers no motion.
   pulse(context, node, x, y, grid, now) {
     const age = now - node.placedMs;
     if (!(age < PULSE_MS)) return false;
-    context.globalAlpha = this.isCalm.matches ? 0.8 : 1 - age / PULSE_MS;
-    this.ring(context, x, y, grid, this.theme.ink, grid.hasWords ? 3 : 1.5);
+    context.globalAlpha = FLASH_ALPHA * (this.isCalm.matches ? 0.7 : 1 - age / PULSE_MS);
+    context.fillStyle = this.theme.ink;
+    box(context, x, y, grid);
+    context.fill();
     context.globalAlpha = 1;
     return !this.isCalm.matches;
   }
