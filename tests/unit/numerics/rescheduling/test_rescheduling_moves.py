@@ -60,7 +60,7 @@ def test_proposals_keep_the_state_true_and_every_constraint(full: float, most: i
     state = moves.place(problem, fixed, problem.home)
     rng = np.random.default_rng(1)
     for heat in (0.1, 1e-3):
-        made = moves.propose(fixed, state, search.draws(rng, 1000), 1e-3, heat, most)
+        made = moves.propose(fixed, state, search.draws(rng, 1000), moves.Mix(), 1e-3, heat, most)
         assert made > 100
         assert_true(problem, fixed, state)
         assert affinity.unfit(problem, state.counts) == []
@@ -78,6 +78,8 @@ def test_a_machine_that_a_service_may_not_use_is_never_used() -> None:
     )  # fmt: skip
     fixed = moves.fix(problem)
     state = moves.place(problem, fixed, problem.home)
-    moves.propose(fixed, state, search.draws(np.random.default_rng(0), 1000), 0.0, 1e-3, problem.containers)
+    moves.propose(
+        fixed, state, search.draws(np.random.default_rng(0), 1000), moves.Mix(), 0.0, 1e-3, problem.containers
+    )
     assert not (state.counts[~allowed]).any()
     assert state.gain[0] > affinity.local(problem, fixed.before)

@@ -12,17 +12,20 @@ IS_COMPILED = importlib.util.find_spec("numba") is not None
 def compiled(function: F) -> F:
     """Compile `function` at its first call, and keep the machine code on disk (next to the module, or in ~/.cache).
 
-    numba notices a change of the function's own file only: functions that call each other belong into one module.
+    The function must not create arrays. numba notices a change of the function's own file only: functions that call
+    each other belong into one module.
     """
     if not IS_COMPILED:
         return function
     import numba
 
     try:
-        result: F = numba.njit(cache=True)(function)
+        # Without numba's runtime, references to arrays are not counted. Each call would change a counter for each array
+        # in its arguments: three quarters of the time, where records of many arrays are passed.
+        result: F = numba.njit(cache=True, _nrt=False)(function)
     except RuntimeError:
         # No directory is writable, as in a container with a read-only root: compiled again by each process.
-        result = numba.njit(function)
+        result = numba.njit(_nrt=False)(function)
     return result
 
 

@@ -25,8 +25,6 @@ PLACES = 8
 DRAWS = 8 + 2 * (EVICTED + 1) * (CANDIDATES + PLACES + 4)
 # Tries to find a home with room for one more of its service.
 HOMES = 4
-# Proposals by kind, cumulated: towards a partner, a pair to one machine, anywhere; the rest goes home.
-TO_PARTNER, PAIRED, ANYWHERE = 0.55, 0.65, 0.85
 # Entries of `Problem.lottery` for each pair; and the power of a pair's traffic that decides how often it is drawn.
 TICKETS = 16
 POWER = 0.5
@@ -37,7 +35,8 @@ class Fixed(NamedTuple):
 
     begin (S + 1,): where the containers of each service begin. links (S + 1,): where its pairs begin in `partner`,
     `own` and `other`: with counts x and y on a machine, a pair keeps min(own x, other y) local there. lottery (T,): a
-    pair for each ticket. floor (M + 1,): where the containers of each machine begin in `State.on`.
+    pair for each ticket. floor (M + 1,): where the containers of each machine begin in `State.on`. talking (C,): the
+    containers of services with traffic, or all if none has.
     """
 
     begin: affinity.Ints
@@ -54,6 +53,7 @@ class Fixed(NamedTuple):
     weight: arrays.Array
     lottery: affinity.Ints
     floor: affinity.Ints
+    talking: affinity.Ints
 
 
 class State(NamedTuple):
@@ -62,8 +62,8 @@ class State(NamedTuple):
     where (P,): each container's machine; on: the containers of each machine; slot (P,): each one's place in it; filled
     (M,): how many there are. counts (M, S). free (M, 2). add, drop (M, S): what the gain would become more by. extra
     (P, 2): machine and service of which there are more than before, in no order; rank (M, S): the place in it, or -1.
-    gain (1,). tally (3,): containers moved, entries of `extra`, entries of `log`. log (L, 2): container and machine of
-    before, of the proposal that is looked at.
+    gain (1,). tally (4,): containers moved, entries of `extra`, `log` and `picks`. log (L, 2): container and machine of
+    before, of the proposal that is looked at. picks (EVICTED,): containers that it is about to evict.
     """
 
     where: affinity.Ints
@@ -79,6 +79,7 @@ class State(NamedTuple):
     gain: arrays.Array
     tally: affinity.Ints
     log: affinity.Ints
+    picks: affinity.Ints
 
 
 class Terms(NamedTuple):
@@ -91,6 +92,14 @@ class Terms(NamedTuple):
     price: float
     least: float
     most: int
+
+
+class Mix(NamedTuple):
+    """Shares of the proposals by kind: towards a partner, a pair to one machine, anywhere; the rest goes home."""
+
+    partner: float = 0.7
+    pair: float = 0.1
+    anywhere: float = 0.1
 
 
 class Draws(NamedTuple):
@@ -245,48 +254,88 @@ def _place(fixed: Fixed, state: State, draws: Draws, container: int, left: int) 
 
 
 @compiled
-def _evicted(fixed: Fixed, state: State, draws: Draws, machine: int, price: float) -> int:
-    """Return the container, of some on a machine, that loses least by leaving it, not one of this proposal; or -1."""
-    best, best_loss = -1, 0.0
-    for _ in range(CANDIDATES):
-        container = state.on[fixed.floor[machine] + int(_uniform(draws) * state.filled[machine])]
-        service = fixed.service[container]
-        gain = state.drop[machine, service]
-        if state.counts[machine, service] <= fixed.before[machine, service]:
-            gain -= price
-        is_part = False
-        for entry in range(state.tally[2]):
-            is_part = is_part or state.log[entry, 0] == container
-        if not is_part and (best < 0 or gain > best_loss):
-            best, best_loss = int(container), gain
-    return best
-
-
-@compiled
 def _worth(state: State, terms: Terms, gain: float, moved: int) -> float:
     """Return what the proposal has brought so far."""
     return float(state.gain[0] - gain - terms.price * (state.tally[0] - moved))
 
 
 @compiled
-def _bring(fixed: Fixed, state: State, draws: Draws, terms: Terms, container: int, target: int) -> bool:
-    """Move a container, and evict others from its target until it has room there; False if it cannot be."""
-    gain, moved = state.gain[0], state.tally[0]
-    source = state.where[container]
-    _logged(fixed, state, container, target)
-    for _ in range(EVICTED):
-        if state.free[target, 0] >= 0.0 and state.free[target, 1] >= 0.0:
-            return True
-        if _worth(state, terms, gain, moved) < terms.least:
+def _relief(fixed: Fixed, state: State, machine: int, service: int, price: float) -> float:
+    """Return what a container brings by leaving its machine, at best: it may come home, or to a better place."""
+    is_extra = state.counts[machine, service] > fixed.before[machine, service]
+    return float(state.drop[machine, service] + (price if is_extra else -price))
+
+
+@compiled
+def _choose(fixed: Fixed, state: State, draws: Draws, machine: int, price: float, cpu: float, memory: float) -> int:
+    """Choose one of some containers on a machine to evict, where `cpu` and `memory` are lacking; -1 if none.
+
+    It is the one that loses least for the room that it gives, and not a part of this proposal yet.
+    """
+    best, best_relief = -1, 0.0
+    for _ in range(CANDIDATES):
+        container = state.on[fixed.floor[machine] + int(_uniform(draws) * state.filled[machine])]
+        service = fixed.service[container]
+        relief = _relief(fixed, state, machine, service, price)
+        if relief < 0.0:
+            times = 1.0
+            if cpu > fixed.request[service, 0]:
+                times = cpu / max(fixed.request[service, 0], cpu / EVICTED)
+            if memory > fixed.request[service, 1]:
+                times = max(times, memory / max(fixed.request[service, 1], memory / EVICTED))
+            relief *= times
+        if best >= 0 and relief <= best_relief:
+            continue
+        is_part = False
+        for entry in range(state.tally[2]):
+            is_part = is_part or state.log[entry, 0] == container
+        for pick in range(state.tally[3]):
+            is_part = is_part or state.picks[pick] == container
+        if not is_part:
+            best, best_relief = int(container), relief
+    return best
+
+
+@compiled
+def _make_room(
+    fixed: Fixed, state: State, draws: Draws, terms: Terms, service: int, machine: int, worth: float
+) -> bool:  # fmt: skip
+    """Choose containers to evict until one more of a service has room; False if that brings too little."""
+    state.tally[3] = 0
+    cpu = fixed.request[service, 0] - state.free[machine, 0]
+    memory = fixed.request[service, 1] - state.free[machine, 1]
+    while cpu > 0.0 or memory > 0.0:
+        pick = state.tally[3]
+        if pick == EVICTED:
             return False
-        other = _evicted(fixed, state, draws, target, terms.price)
+        other = _choose(fixed, state, draws, machine, terms.price, cpu, memory)
         if other < 0:
             return False
-        machine = _place(fixed, state, draws, other, source)
+        worth += _relief(fixed, state, machine, fixed.service[other], terms.price)
+        if worth < terms.least:
+            return False
+        state.picks[pick] = other
+        state.tally[3] = pick + 1
+        cpu -= fixed.request[fixed.service[other], 0]
+        memory -= fixed.request[fixed.service[other], 1]
+    return True
+
+
+@compiled
+def _bring(fixed: Fixed, state: State, draws: Draws, terms: Terms, container: int, target: int) -> bool:
+    """Move a container, and evict others from its target for it; False if that brings too little, or has no place."""
+    service, source = fixed.service[container], state.where[container]
+    more = farther(fixed, state, service, source, target)
+    worth = change(state, service, source, target) - terms.price * more
+    if not _make_room(fixed, state, draws, terms, service, target, worth):
+        return False
+    _logged(fixed, state, container, target)
+    for pick in range(state.tally[3]):
+        machine = _place(fixed, state, draws, state.picks[pick], source)
         if machine < 0:
             return False
-        _logged(fixed, state, other, machine)
-    return bool(state.free[target, 0] >= 0.0 and state.free[target, 1] >= 0.0)
+        _logged(fixed, state, state.picks[pick], machine)
+    return True
 
 
 @compiled
@@ -361,7 +410,7 @@ def _one_on(fixed: Fixed, state: State, draws: Draws, service: int, machine: int
 
 
 @compiled
-def propose(fixed: Fixed, state: State, draws: Draws, price: float, heat: float, most: int) -> int:
+def propose(fixed: Fixed, state: State, draws: Draws, mix: Mix, price: float, heat: float, most: int) -> int:
     """Propose moves until the random numbers are used up; return how many.
 
     price: what a moved container costs, in units of the gain. heat: the temperature. A proposal that brings x is
@@ -373,21 +422,21 @@ def propose(fixed: Fixed, state: State, draws: Draws, price: float, heat: float,
         terms = Terms(price, -heat * draws.exponential[made], most)
         made += 1
         kind = _uniform(draws)
-        if kind >= ANYWHERE and state.tally[1] > 0:
+        if kind >= mix.partner + mix.pair + mix.anywhere and state.tally[1] > 0:
             entry = int(_uniform(draws) * state.tally[1])
             machine, service = state.extra[entry, 0], state.extra[entry, 1]
             target = _home(fixed, state, draws, service)
             if target >= 0:
                 _alone(fixed, state, draws, terms, _one_on(fixed, state, draws, service, machine), target)
-        elif kind >= PAIRED or len(fixed.lottery) == 0:
-            container = int(_uniform(draws) * len(state.where))
+        elif kind >= mix.partner + mix.pair or len(fixed.lottery) == 0:
+            container = int(fixed.talking[int(_uniform(draws) * len(fixed.talking))])
             _alone(fixed, state, draws, terms, container, int(_uniform(draws) * len(state.filled)))
         else:
             pair = fixed.lottery[int(_uniform(draws) * len(fixed.lottery))]
             end = int(_uniform(draws) * 2.0)
             first = _one_of(fixed, draws, fixed.pairs[pair, end])
             second = _one_of(fixed, draws, fixed.pairs[pair, 1 - end])
-            if kind < TO_PARTNER:
+            if kind < mix.partner:
                 _alone(fixed, state, draws, terms, first, state.where[second])
             else:
                 target = int(_uniform(draws) * len(state.filled))
@@ -421,6 +470,7 @@ def fix(problem: affinity.Problem) -> Fixed:
         weight=share / problem.size[problem.pairs].max(axis=1, initial=1),
         lottery=np.repeat(np.arange(len(share), dtype=np.int32), np.ceil(tickets).astype(np.int64)),
         floor=_begins(_most(problem)),
+        talking=_talking(problem),
     )
 
 
@@ -452,14 +502,20 @@ def place(problem: affinity.Problem, fixed: Fixed, where: affinity.Ints) -> Stat
         extra=np.concatenate([extra, np.zeros((len(where) + 1 - len(extra), 2), dtype=np.int32)]),
         rank=rank,
         gain=np.array([affinity.local(problem, count)]),
-        tally=np.array([moved, len(extra), 0], dtype=np.int32),
+        tally=np.array([moved, len(extra), 0, 0], dtype=np.int32),
         log=np.zeros((2 * (EVICTED + 1), 2), dtype=np.int32),
+        picks=np.zeros(EVICTED, dtype=np.int32),
     )
 
 
 def _begins(sizes: npt.ArrayLike) -> affinity.Ints:
     begins: affinity.Ints = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     return begins
+
+
+def _talking(problem: affinity.Problem) -> affinity.Ints:
+    found = np.flatnonzero(np.isin(problem.service, problem.pairs[problem.traffic > 0.0])).astype(np.int32)
+    return found if len(found) else np.arange(problem.containers, dtype=np.int32)
 
 
 def _most(problem: affinity.Problem) -> affinity.Ints:

@@ -26,13 +26,14 @@ class Schedule:
     """
 
     block: int = 2048
-    hot: float = 1.0
-    cold: float = 1e-3
+    hot: float = 2.0
+    cold: float = 3e-3
     price: float = 0.35
     follow: float = 0.03 / 2000.0
     follow_all: float = 100.0
     starts: int = 1
     kept_from: float = 0.7
+    mix: moves.Mix = dataclasses.field(default_factory=moves.Mix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,7 +71,13 @@ def search(
             binds = share >= schedule.kept_from
             heat = unit * schedule.hot * (schedule.cold / schedule.hot) ** share
             block = moves.propose(
-                fixed, state, draws(rng, schedule.block), price, heat, limit if binds else problem.containers
+                fixed,
+                state,
+                draws(rng, schedule.block),
+                schedule.mix,
+                price,
+                heat,
+                limit if binds else problem.containers,
             )
             made += block
             moved = int(state.tally[0])
