@@ -12,8 +12,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from carico_agent.learning import pipeline
+from carico_agent.learning import pipeline, pod_usage
+from carico_agent.telemetry import sources
 from carico_core.numerics.estimators import base
+from carico_core.runtime.process import clock as clocks
 from carico_local import nats_server
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
@@ -38,7 +40,39 @@ def run(quick: bool) -> list[Row]:
         sample_us, update_us = numerics_us(name, seconds=50 if quick else 300)
         rows.append((f"{name}: one sample through filter and estimator", sample_us, "us", ""))
         rows.append((f"{name}: one update of model and estimate", update_us, "us", ""))
+    ledger_us = pod_us()
+    if ledger_us is not None:
+        # Of a Pod that is read each second; most are read less often.
+        rows.append(("usage of one Pod: read and added up", ledger_us, "us", f"at most {500 // pod_usage.READS_MOST}"))
     return rows
+
+
+def pod_us() -> float | None:
+    """Time of one reading of a Pod, from its cgroup to its class; None where no cgroup can be created."""
+    found = layouts.read_layout()
+    if os.geteuid() != 0 or not found.trees:
+        return None
+    uid = "1c9c1f31-3a0e-4b7c-9f0e-2f6a0d5f4c11"
+    node = groups.Group(layout=found, path=f"carico-bench-{os.getpid()}")
+    node.create()
+    pod = groups.Group(layout=found, path=f"{node.path}/pod{uid}")
+    pod.create()
+    try:
+        wanted = sources.Wanted(scope=sources.Scope.CGROUP, cgroup=node.path)
+        ledger = sources.open_ledger(wanted, clock=clocks.SystemClock())
+        assert ledger is not None
+        seen = pod_usage.PodUsage()
+        times = []
+        for number in range(2000):
+            began_s = time.process_time()
+            seen.follow({uid: "Job/default/pi"}, float(number))
+            for due in seen.due(float(number)):
+                seen.take(due, ledger.read(due), float(number))
+                times.append(time.process_time() - began_s)
+        return 1e6 * statistics.median(times)
+    finally:
+        pod.destroy()
+        node.destroy()
 
 
 @contextlib.contextmanager

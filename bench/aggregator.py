@@ -9,12 +9,14 @@ from collections.abc import Callable
 
 import nats
 import numpy as np
+import orjson
 import uvloop
 
 from bench import __main__ as runner
-from carico_aggregator import app, instruments, members, model
+from carico_aggregator import app, instruments, members, model, recommendations, usage
 from carico_aggregator import settings as setting
 from carico_core.domain import messages
+from carico_core.domain import usage as usages
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.observe import metrics
@@ -52,6 +54,7 @@ def _rows(*, nodes: int, rounds: int) -> list[runner.Row]:
         ("one subspace, bytes to record", _decode_us(), "us", ""),
         ("entries of 1,000 subspaces, per subspace", _entries_us(1000), "us", ""),
         ("model of 1,000 nodes", _model_ms(1000), "ms", ""),
+        ("recommended requests of 1,000 classes", _recommendations_ms(1000), "ms", "at most 100"),
     ]
 
 
@@ -119,6 +122,35 @@ def _decode_us() -> float:
 def _entries_us(count: int) -> float:
     reports = [subspace(number) for number in range(count)]
     return _median_us(lambda: members.Members(lease_s=10.0, horizon_s=10.0).take(reports, 0.0), per_call=count)
+
+
+def _recommendations_ms(count: int) -> float:
+    """All pages of the answer, as bytes; each class has 40 buckets in use, more than most."""
+    known = usage.Usages(lease_s=10.0)
+    rng = np.random.default_rng(0)
+    known.resume([_kept_class(f"Job/default/class-{number}", rng) for number in range(count)])
+
+    def ask() -> None:
+        after = ""
+        while True:
+            question = orjson.dumps({"after": after})
+            answer = orjson.loads(recommendations.answer(known, {}, question, 1))
+            if answer["complete"]:
+                return
+            after = answer["classes"][-1]["class"]
+
+    return _median_us(ask, per_call=1) / 1000.0
+
+
+def _kept_class(name: str, rng: np.random.Generator) -> usages.KeptClass:
+    places = rng.choice(usages.BUCKETS, 40, replace=False).tolist()
+    buckets = dict(zip(places, (100.0 * rng.random(40)).tolist(), strict=True))
+    return usages.KeptClass(
+        name=name, at_ns=0, first_ns=0, last_ns=0, pods=20, failed=0, measured_s=1000.0,
+        seconds=dict.fromkeys(usages.DIMS, buckets), pod_means=buckets, peaks={"cpu": 1.0, "memory": 1e8},
+        nodes=frozenset(range(10)), images={"x": 0},
+        template=usages.Template(image="x", containers=("main",), requests={"cpu": 1.0}),
+    )  # fmt: skip
 
 
 def _model_ms(count: int) -> float:

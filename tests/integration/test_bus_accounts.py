@@ -103,12 +103,14 @@ async def answering_agent(settings_of: Settings, node: str) -> AsyncIterator[nat
 
 async def test_everything_that_is_meant_to_cross_does(settings_of: Settings, core: Core) -> None:
     heard: list[bytes] = []
+    used: list[bytes] = []
     asked = subjects.query("agent", "state.get", "node-a")
     async with (
         answering_agent(settings_of, "node-a") as agent,
         security_site.connected(settings_of(roles.Role.READER), role=roles.Role.READER) as reader,
     ):
         await agent.subscribe(subjects.MODEL, lambda _, payload: heard.append(payload))
+        await core.aggregator.subscribe(subjects.USAGE_ALL, lambda _, payload: used.append(payload))
         for subject in (subjects.CAPACITY_ALL, subjects.DECISION_ALL, subjects.CLAIMED_ALL, subjects.MODEL):
             await reader.subscribe(subject, lambda _, payload: heard.append(payload))
         await agent.publish(subjects.capacity("node-a"), b"capacity")
@@ -117,6 +119,10 @@ async def test_everything_that_is_meant_to_cross_does(settings_of: Settings, cor
         await core.scheduler.claims.change([buses.Change(subject=subjects.claim("node-a"), payload=b"claim", seq=0)])
         await core.aggregator.publish(subjects.MODEL, b"model")
         await core.aggregator.put_model(b"model")
+        await core.aggregator.put_usage(0, b"usage")
+        await agent.publish(subjects.usage("node-a"), b"of Pods")
+        await waiting.until(lambda: len(used) == 1)
+        assert used == [b"of Pods"]
         await waiting.until(lambda: len(heard) == 5 and len(core.heard) == 2)
         assert sorted(heard) == [b"capacity", b"claim", b"decision", b"model", b"model"]
         assert sorted(core.heard) == [(subjects.capacity("node-a"), b"capacity"), (subjects.MODEL, b"model")]
@@ -141,7 +147,7 @@ async def test_what_an_agent_names_as_its_reply_gets_no_acknowledgement(settings
         assert core.heard == [(subjects.capacity("node-a"), b"capacity")] * 4
         assert await core.held() == {
             streams.CAPACITY: 1, streams.SUBSPACES: 1, streams.DECISIONS: 0, streams.CLAIMS: 0,
-            streams.MODEL_STREAM: 0,
+            streams.MODEL_STREAM: 0, streams.USAGE_STREAM: 0,
         }  # fmt: skip
 
 
@@ -173,7 +179,7 @@ async def test_a_reader_has_no_way_to_jetstream(settings_of: Settings, core: Cor
     # Raises where a stream or the consumer is gone.
     assert await core.held() == {
         streams.CAPACITY: 0, streams.SUBSPACES: 0, streams.DECISIONS: 1, streams.CLAIMS: 0,
-        streams.MODEL_STREAM: 0,
+        streams.MODEL_STREAM: 0, streams.USAGE_STREAM: 0,
     }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import orjson
 from carico_aggregator import instruments, members, model, recommendations, replicas, usage
 from carico_aggregator import settings as setting
 from carico_core.domain import errors, messages
+from carico_core.runtime.bus import kept
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
@@ -330,7 +331,12 @@ def answers(aggregator: Aggregator, *, clock: clocks.Clock) -> dict[str, buses.E
             ]
         )  # fmt: skip
 
+    pace = kept.Pace()
+
     async def recommend(question: bytes) -> bytes:
-        return aggregator.recommend(question)
+        async def work() -> bytes:
+            return aggregator.recommend(question)
+
+        return await pace.read(work)
 
     return {"model.get": get_model, "nodes.list": list_nodes, "recommend": recommend}

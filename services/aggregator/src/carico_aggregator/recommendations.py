@@ -29,7 +29,7 @@ def answer(known: usages.Usages, evidence: Mapping[str, messages.ClassEvidence],
     rule = _rule(asked)
     after = asked.text("after", maximum=_NAME_MAX, free=True) if asked.has("after") else ""
     running = known.running()
-    rows: list[dict[str, Any]] = []
+    rows: list[orjson.Fragment] = []
     size, is_complete = 0, True
     for name in known.names():
         if name <= after:
@@ -37,9 +37,12 @@ def answer(known: usages.Usages, evidence: Mapping[str, messages.ClassEvidence],
         if size > ANSWER_BYTES:
             is_complete = False
             break
-        rows.append(row(known, name, rule, running=running.get(name, 0), evidence=evidence.get(name), now_ns=now_ns))
+        found = orjson.dumps(
+            row(known, name, rule, running=running.get(name, 0), evidence=evidence.get(name), now_ns=now_ns)
+        )
+        rows.append(orjson.Fragment(found))
         # Before the next: an answer exceeds the bound by one row at most.
-        size += len(orjson.dumps(rows[-1]))
+        size += len(found)
     return orjson.dumps({"classes": rows, "learnt": len(known), "complete": is_complete})
 
 
@@ -50,7 +53,7 @@ def row(
     """Return what is recommended for a class, and why. Raises `KeyError` for an unknown class."""
     measured = known.measured(name, now_ns=now_ns)
     found = recommendation.recommend(measured, rule)
-    facts = known.facts(name)
+    facts = known.about(name)
     requested = {} if facts.template is None else dict(facts.template.requests)
     return {
         "class": name,
@@ -102,8 +105,9 @@ def _usage(measured: recommendation.Measured, peaks: Mapping[str, float]) -> dic
         if mean is not None:
             # A bucket may reach above the highest amount that was measured.
             peak = peaks.get(dim, math.inf)
+            read = distribution.percentiles(dim, weights, tuple(_SHARES.values())) or ()
             found[dim] = {"mean": min(mean, peak), "peak": peaks.get(dim)} | {
-                name: min(distribution.percentile(dim, weights, share) or 0.0, peak) for name, share in _SHARES.items()
+                name: min(each, peak) for name, each in zip(_SHARES, read, strict=True)
             }
     return found
 

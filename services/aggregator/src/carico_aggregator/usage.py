@@ -8,7 +8,7 @@ One node can distort a class only by what it measures: a peak above the node's o
 
 import dataclasses
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +47,15 @@ class _Class:
     nodes: set[int] = dataclasses.field(default_factory=set)
     images: dict[str, int] = dataclasses.field(default_factory=dict)
     template: usage.Template | None = None
+
+
+class About(NamedTuple):
+    """When a class was first and last seen, its peaks, and what its Pods are made of."""
+
+    first_ns: int
+    last_ns: int
+    peaks: Mapping[str, float]
+    template: usage.Template | None
 
 
 class _Running(NamedTuple):
@@ -128,6 +137,11 @@ class Usages:
             measured_s=found.measured_s,
             age_s=max(0.0, (now_ns - found.first_ns) / _NS),
         )
+
+    def about(self, name: str) -> About:
+        """Return what an answer states of a class besides its measurements. Raises `KeyError`."""
+        found = self._classes[name]
+        return About(first_ns=found.first_ns, last_ns=found.last_ns, peaks=found.peaks, template=found.template)
 
     def facts(self, name: str) -> usage.KeptClass:
         """Return everything known of a class. Raises `KeyError`."""

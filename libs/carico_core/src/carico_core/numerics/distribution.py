@@ -6,6 +6,7 @@ DDSketch (Masson, Rim, Lee, VLDB 2019, section 2.1), the percentile's relative e
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from carico_core.numerics import arrays
 RELATIVE_ERROR = (usage.GROWTH - 1.0) / (usage.GROWTH + 1.0)
 _LOG_GROWTH = math.log(usage.GROWTH)
 # A sum of weights that should reach p of the total may fall short of it by rounding.
-_ROUNDING = 1e-12
+_ROUNDING = 1.0 - 1e-12
 
 
 def bucket(dimension: str, amount: float) -> int:
@@ -58,17 +59,25 @@ def buckets(array: arrays.Array) -> dict[int, float]:
 
 def percentile(dimension: str, array: arrays.Array, share: float) -> float | None:
     """Return the amount that is not exceeded for this share of the weight; None without any weight."""
-    total = float(array.sum())
+    found = percentiles(dimension, array, (share,))
+    return None if found is None else found[0]
+
+
+def percentiles(dimension: str, array: arrays.Array, shares: Sequence[float]) -> list[float] | None:
+    """Return the percentile of each share; None without any weight."""
+    # Methods, not functions of numpy: an answer has thousands of distributions, and the functions take twice as long.
+    reached = array.cumsum()
+    total = float(reached[-1])
     if not total > 0.0:
         return None
-    place = int(np.searchsorted(np.cumsum(array), share * total * (1.0 - _ROUNDING)))
-    return amount(dimension, min(place, usage.BUCKETS - 1))
+    places = reached.searchsorted([share * total * _ROUNDING for share in shares]).tolist()
+    return [_AMOUNTS_LISTED[dimension][place] for place in places]
 
 
 def mean(dimension: str, array: arrays.Array) -> float | None:
     """Return the weighted mean; None without any weight."""
     total = float(array.sum())
-    return float(array @ _AMOUNTS[dimension]) / total if total > 0.0 else None
+    return float(array.dot(_AMOUNTS[dimension])) / total if total > 0.0 else None
 
 
 def decay(elapsed_s: float, *, half_life_s: float) -> float:
@@ -83,22 +92,25 @@ def levels(dimension: str, array: arrays.Array) -> tuple[float, float] | None:
     Two levels: there is a gap by a factor of two with at most `_BETWEEN` of the weight in it, and at least `_EACH` of
     the weight on either side.
     """
-    total = float(array.sum())
-    if not total > 0.0:
+    places = array.nonzero()[0]
+    if places.size < 2 or places[-1] - places[0] <= _GAP:
         return None
-    reached = np.cumsum(array) / total
+    # Only as far as there is weight: most classes use few buckets.
+    first = int(places[0])
+    array = array[first : int(places[-1]) + 1]
+    reached = array.cumsum() / array.sum()
     below, above = reached[:-_GAP], 1.0 - reached[_GAP:]
     between = reached[_GAP:] - reached[:-_GAP]
-    places = np.nonzero((below >= _EACH) & (above >= _EACH) & (between <= _BETWEEN))[0]
-    if not places.size:
+    gaps = np.nonzero((below >= _EACH) & (above >= _EACH) & (between <= _BETWEEN))[0]
+    if not gaps.size:
         return None
-    lower, upper = array.copy(), array.copy()
-    lower[places[0] + 1 :] = 0.0
-    upper[: places[0] + 1] = 0.0
-    low, high = mean(dimension, lower), mean(dimension, upper)
-    return None if low is None or high is None else (low, high)
+    last = int(gaps[0]) + 1
+    amounts = _AMOUNTS[dimension][first : first + array.size]
+    lower, upper = array[:last], array[last:]
+    return float(lower.dot(amounts[:last]) / lower.sum()), float(upper.dot(amounts[last:]) / upper.sum())
 
 
 _AMOUNTS = {name: np.array([amount(name, index) for index in range(usage.BUCKETS)]) for name in usage.DIMS}
+_AMOUNTS_LISTED = {name: found.tolist() for name, found in _AMOUNTS.items()}
 _GAP = math.ceil(math.log(2.0) / _LOG_GROWTH)
 _EACH, _BETWEEN = 0.2, 0.02

@@ -104,7 +104,7 @@ def recommend(measured: Measured, rule: Rule) -> Recommendation:
     """Return what the rule gives; flags do not change the amounts."""
     requests: dict[str, float] = {}
     limits: dict[str, float] = {}
-    cpu = _percentile(measured, rule.percentile)
+    cpu, bounds = _cpu(measured, rule)
     if cpu is not None:
         requests[CPU] = rounded_up(cpu * (1.0 + rule.margin), CPU_UNIT)
     if measured.memory_peak is not None:
@@ -114,7 +114,7 @@ def recommend(measured: Measured, rule: Rule) -> Recommendation:
     return Recommendation(
         requests=requests,
         limits=limits,
-        cpu_bounds=_bounds(measured, rule),
+        cpu_bounds=bounds,
         # Of n + 1 peaks in random order, the last is the largest with probability 1 / (n + 1).
         memory_risk=1.0 / (measured.pods + 1.0),
         confidence=confidence(measured),
@@ -147,18 +147,18 @@ def rounded_up(value: float, unit: float) -> float:
     return max(1, math.ceil(value / unit - _SLACK)) / round(1.0 / unit)
 
 
-def _percentile(measured: Measured, share: float) -> float | None:
-    """Return a percentile of CPU; a bucket may reach above the highest amount that was measured."""
-    found = distribution.percentile(CPU, measured.cpu, share)
-    return found if found is None or measured.cpu_peak is None else min(found, max(measured.cpu_peak, 0.0))
-
-
-def _bounds(measured: Measured, rule: Rule) -> Bounds | None:
+def _cpu(measured: Measured, rule: Rule) -> tuple[float | None, Bounds | None]:
+    """Return the percentile of CPU, and its interval."""
     # Samples of one Pod are not independent, so the ranks count Pods:  p +- z sqrt(p (1 - p) / n)
     spread = _Z * math.sqrt(rule.percentile * (1.0 - rule.percentile) / max(measured.pods, 1))
-    ends = (max(0.0, rule.percentile - spread), min(1.0, rule.percentile + spread))
-    lower, upper = (_percentile(measured, end) for end in ends)
-    return None if lower is None or upper is None else Bounds(lower=lower, upper=upper)
+    shares = (rule.percentile, max(0.0, rule.percentile - spread), min(1.0, rule.percentile + spread))
+    found = distribution.percentiles(CPU, measured.cpu, shares)
+    if found is None:
+        return None, None
+    # A bucket may reach above the highest amount that was measured.
+    peak = math.inf if measured.cpu_peak is None else measured.cpu_peak
+    cpu, lower, upper = (min(each, peak) for each in found)
+    return cpu, Bounds(lower=lower, upper=upper)
 
 
 def _kinds(measured: Measured) -> tuple[float, float] | None:

@@ -37,7 +37,7 @@ class Streams(Protocol):
     async def get_model(self) -> bytes | None: ...
 
 
-class _Pace:
+class Pace:
     """One read at a time, each followed by as long a pause as it took: questions take half of a process at most."""
 
     def __init__(self) -> None:
@@ -45,6 +45,7 @@ class _Pace:
         self._free_s = 0.0
 
     async def read(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do the work when its turn comes."""
         loop = asyncio.get_running_loop()
         async with self._turn:
             await asyncio.sleep(max(0.0, self._free_s - loop.time()))
@@ -57,7 +58,7 @@ class _Pace:
 
 def endpoints(bus: Streams) -> dict[str, buses.Endpoint]:
     """Return the queries by verb, for the aggregator's service."""
-    pace = _Pace()
+    pace = Pace()
 
     async def model(_: bytes) -> bytes:
         return await pace.read(bus.get_model) or b""
