@@ -28,6 +28,8 @@ class FaultyKube(memory_kube.MemoryKube):
         super().__init__(clock=clock)
         self._chaos = rng
         self.fault_share = fault_share
+        # True: a deleted Pod stays, as while its kubelet ends its containers.
+        self.is_graceful = False
         self.binds: collections.Counter[str] = collections.Counter()
         self._late: set[asyncio.Task[None]] = set()
 
@@ -38,6 +40,12 @@ class FaultyKube(memory_kube.MemoryKube):
         await asyncio.sleep(self._chaos.uniform(0.0, 0.02))
         if permit is not None:
             permit()
+        if method == "DELETE" and self.is_graceful:
+            pod = await super().request("GET", path)
+            pod["metadata"]["deletionTimestamp"] = "2025-01-01T00:00:30Z"
+            self.requests.append(f"DELETE {path}")
+            key = (pod["metadata"]["namespace"], pod["metadata"]["name"])
+            return self.objects.update("pods", key, pod, f"DELETE {path}")
         if not path.endswith("/binding"):
             if self._chaos.random() < self.fault_share / 4:
                 raise errors.ApiUnavailable(f"{method} {path}: 503")
@@ -110,6 +118,7 @@ class World:
             one.decide_forever(),
             one.report_forever(),
             one.conditions.write_forever(),
+            one.preemptor.work_forever(),
             *one.informers.works().values(),
         ]
         tasks = [asyncio.create_task(work) for work in works]

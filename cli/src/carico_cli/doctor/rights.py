@@ -69,6 +69,8 @@ SCHEDULES = (
     Right(verb="list", resource="namespaces"),
     Right(verb="create", resource="pods", subresource="binding"),
     Right(verb="patch", resource="pods", subresource="status"),
+    Right(verb="delete", resource="pods"),
+    Right(verb="list", resource="poddisruptionbudgets", group="policy"),
     Right(verb="create", resource="events", group="events.k8s.io"),
     Right(verb="create", resource="leases", group="coordination.k8s.io", namespaced=True),
 )

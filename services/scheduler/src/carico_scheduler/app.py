@@ -143,6 +143,8 @@ class Scheduler:
             "conditions": self.engine.conditions.write_forever(),
             "bus": bus.wait_closed(),
         }
+        if self._settings.preemption:
+            works["preemption"] = self.engine.preemptor.work_forever()
         works |= self.leadership.works()
         if self._settings.own_pods:
             # Without Pods of its own it knows no queue and no decisions: another scheduler answers.

@@ -23,6 +23,7 @@ from carico_scheduler.decide import cycle as cycles
 from carico_scheduler.intake import advertisements, informers
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
+from carico_scheduler.preempt import preemptor
 from carico_scheduler.report import conditions, decisions, events, explain, instruments, notices, reporter
 from carico_scheduler.report import traces as pod_traces
 from carico_scheduler.rules import policy as policies
@@ -93,6 +94,10 @@ class Engine:
         self._reporter = reporter.Reporter(
             cycle=self._cycle, log=parts.log, notices=notifier, conditions=self.conditions
         )
+        self.preemptor = preemptor.Preemptor(
+            self.state, kube=parts.kube, clock=parts.clock, rng=parts.rng, events=parts.events,
+            metrics=parts.metrics, term=self.term,
+        )  # fmt: skip
         self.state.on_covered = self._on_covered
         self._volumes = volume_binding.VolumeBinding(parts.kube, self.state.fleet)
         self.state.on_volumes = self._volumes.notify
@@ -172,7 +177,9 @@ class Engine:
         if term is None or room <= 0 or not len(self.state.queue):
             return 0
         view = self.state.fleet.snapshot(now_s)
-        outcome = self._cycle.run(view, self.state.queue, most=room, held=self._held_slots())
+        outcome = self._cycle.run(
+            view, self.state.queue, most=room, held=self._held_slots(), nominees=self.preemptor.nominees()
+        )
         if not outcome.placed and not outcome.unplaced:
             return 0
         took_s = self._clock.monotonic_s() - now_s
@@ -191,7 +198,9 @@ class Engine:
         """Report why Pods wait, for one round of them, and set the gauges."""
         now_s = self._clock.monotonic_s()
         queue = self.state.queue
-        if self.term() is not None and self._reporter.round(queue, self.state.fleet.snapshot(now_s)):
+        has_room = self.term() is not None and self._reporter.round(queue, self.state.fleet.snapshot(now_s))
+        # What is held for a Pod of higher priority is no room for those that wait.
+        if has_room and not len(self.state.nominations):
             self._metrics.missed_wakes.inc()
             self.wake()
         self._metrics.count_queue(queue, now_s)

@@ -80,6 +80,9 @@ class SchedulerSettings:
         50.0, help="maximum conditions (PodScheduled=False) written", unit="1/s", minimum=0.1, maximum=10000,
         why="conditions must not delay binds; an autoscaler looks every 10 s",
     )  # fmt: skip
+    preemption: bool = settings.setting(
+        True, help="evict Pods of lower priority for a Pod that fits nowhere", why="as kube-scheduler does"
+    )
     own_pods: bool = settings.setting(
         True, help="bind the Pods that name this scheduler", why="false for an extender in kube-scheduler's Pod"
     )

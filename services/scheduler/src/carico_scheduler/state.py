@@ -4,6 +4,7 @@ Pure: events in, changed state out. All of it can be rebuilt from the API's list
 advertisements, which is what happens at a start.
 """
 
+import collections
 import random
 from collections.abc import Callable, Iterable, Mapping
 
@@ -13,6 +14,7 @@ from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import pod_counts, reservations
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.pods import record as records
+from carico_scheduler.preempt import budgets, nominations
 from carico_scheduler.rules import admission
 from carico_scheduler.rules import policy as policies
 
@@ -34,6 +36,10 @@ class State(node_state.NodeState):
         self.on_covered: Callable[[str, float], None] = lambda uid, since_s: None
         self._anti_affinity = pod_counts.AntiAffinityIndex(self.fleet.pod_counts)
         self._attempts = 0
+        self.budgets = budgets.Budgets()
+        self.nominations = nominations.Nominations()
+        # The number of placed Pods by priority.
+        self._priorities: collections.Counter[int] = collections.Counter()
 
     def pod(self, uid: str) -> cluster.Pod | None:
         """Return the Pod as the API last showed it; None once it has ended or is gone."""
@@ -90,6 +96,25 @@ class State(node_state.NodeState):
         if record is not None:
             self._step(record, records.GONE)
             self._drop(record)
+
+    def node_of(self, uid: str) -> str | None:
+        """Return the node on which a Pod counts; None if it counts on none."""
+        record = self.records.find(uid)
+        return None if record is None or record.claim is None else record.claim.node
+
+    def is_binding(self, uid: str) -> bool:
+        """Return True if a node is chosen for the Pod and the API has not confirmed it yet."""
+        record = self.records.find(uid)
+        return record is not None and record.is_placed and not record.is_bound
+
+    def waits(self, uid: str) -> bool:
+        """Return True while the Pod waits for a node."""
+        record = self.records.find(uid)
+        return record is not None and record.state is records.WAITING
+
+    def lowest_priority(self) -> int | None:
+        """Return the lowest priority of a placed Pod; None if none is placed."""
+        return min(self._priorities, default=None)
 
     def assume(self, waiting: queues.Waiting, node: str, now_s: float) -> int:
         """Reserve `node` for a Pod and return the number of this decision. The bind follows: `send`.
@@ -275,6 +300,8 @@ class State(node_state.NodeState):
         ):
             # A new Pod can open nodes only to demands that follow peers; changed labels can open nodes in any way.
             self.queue.unpark_if(lambda demand: demand.follows_peers if old is None else demand.looks_at_peers)
+        if old is None and record.pod is not None:
+            self._priorities[record.pod.priority] += 1
         record.claim = claim = self.reservations.place(claim, old)
         if claim is old:
             return
@@ -293,6 +320,10 @@ class State(node_state.NodeState):
 
     def _release(self, record: records.Record, claim: reservations.Claim) -> None:
         record.claim = None
+        if record.pod is not None:
+            self._priorities[record.pod.priority] -= 1
+            if not self._priorities[record.pod.priority]:
+                del self._priorities[record.pod.priority]
         self.fleet.pod_counts.remove(record.uid)
         self.reservations.remove(claim)
         self.fleet.put_load(claim.node, self.reservations.load(claim.node))

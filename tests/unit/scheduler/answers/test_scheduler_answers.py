@@ -11,6 +11,7 @@ from carico_core.domain import cluster, decision, errors, messages
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.answers import questions
 from carico_scheduler.nodes import headroom
+from carico_scheduler.preempt import nominations
 from carico_scheduler.report import explain
 from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
@@ -372,3 +373,18 @@ def test_the_dimensions_of_an_offer_have_names() -> None:
     for made in (plain, full):
         assert len(headroom.offer_of(made).dimensions) == len(headroom.offer_of(made).headroom)
     assert headroom.offer_of(full).dimensions == ("cpu", "memory")
+
+
+async def test_a_pod_for_which_others_are_evicted_says_so() -> None:
+    desk = answering.Desk()
+    pod = objects.make_pod("high", priority=9)
+    desk.state.put_pod(pod, NOW_S)
+    desk.state.nominations.add(
+        nominations.Nomination(
+            pod=pod, demand=desk.state.demand_of(pod), node="node-0", victims=(objects.make_pod("low"),), since_s=NOW_S
+        )
+    )
+    said = await desk.ask("pod.explain", pod="high")
+    assert (said["state"], said["why"]) == (
+        "waiting", "room is being made on node-0: 1 Pod of lower priority evicted for it",
+    )  # fmt: skip

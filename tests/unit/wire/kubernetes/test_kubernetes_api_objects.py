@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from carico_core.domain import cluster, usage
+from carico_core.domain import cluster, selectors, usage
 from carico_core.wire.kubernetes import api_objects, pod_requests
 from carico_core.wire.kubernetes import lease as kubernetes_lease
 from carico_core.wire.kubernetes import status as kubernetes_status
@@ -36,6 +36,27 @@ def pod(**spec: Any) -> dict[str, Any]:
         "spec": {"containers": [container()]} | spec,
         "status": {"phase": "Pending"},
     }
+
+
+def test_whether_a_pod_preempts() -> None:
+    policies = (None, "PreemptLowerPriority", "Never")
+    found = [api_objects.parse_pod(pod(preemptionPolicy=each)).preempts for each in policies]
+    assert found == [True, True, False]
+
+
+def test_a_disruption_budget() -> None:
+    obj = {
+        "metadata": {"namespace": "shop", "name": "web"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}},
+        "status": {"disruptionsAllowed": 2, "disruptedPods": {"web-1": "2025-01-01T00:00:00Z"}},
+    }
+    found = api_objects.parse_disruption_budget(obj)
+    assert (found.namespace, found.name, found.allowed, found.disrupted) == ("shop", "web", 2, frozenset({"web-1"}))
+    assert selectors.matches(found.selector, {"app": "web"})
+    assert not selectors.matches(found.selector, {"app": "db"})
+    assert api_objects.parse_disruption_budget({"metadata": obj["metadata"]}).allowed == 0
+    with pytest.raises(ValueError, match=r"status\.disruptionsAllowed"):
+        api_objects.parse_disruption_budget(obj | {"status": {"disruptionsAllowed": "2"}})
 
 
 def test_why_a_pod_is_not_scheduled_is_read_while_it_has_no_node() -> None:

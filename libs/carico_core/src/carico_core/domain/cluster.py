@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from carico_core.domain import constraints as limits
-from carico_core.domain import usage
+from carico_core.domain import selectors, usage
 
 SCHEDULER_NAME = "carico"
 # Kubernetes' own default for pods per node: https://kubernetes.io/docs/setup/best-practices/cluster-large/
@@ -30,6 +30,19 @@ class DaemonSet(NamedTuple):
 
     namespace: str
     uid: str
+
+
+class DisruptionBudget(NamedTuple):
+    """A PodDisruptionBudget: how many more of the Pods that it selects may be evicted now.
+
+    `disrupted`: names of Pods whose eviction it has already counted.
+    """
+
+    namespace: str
+    name: str
+    selector: selectors.Selector
+    allowed: int
+    disrupted: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +105,8 @@ class Pod(NamedTuple):
     template: usage.Template | None = None
     # Whether it has failed, or a container of it ran out of memory, now or before its last restart.
     has_failed: bool = False
+    # False: its preemptionPolicy is Never.
+    preempts: bool = True
 
     @property
     def key(self) -> str:

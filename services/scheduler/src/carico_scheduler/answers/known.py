@@ -31,8 +31,7 @@ class Known:
 
     def is_binding(self, uid: str) -> bool:
         """Return True if a node is chosen for the Pod and the API has not confirmed it yet."""
-        record = self.state.records.find(uid)
-        return record is not None and record.is_placed and not record.is_bound
+        return self.state.is_binding(uid)
 
     def measured(self, pod_class: str) -> str:
         """Return the class if some node names it, else the class that stands for all others.

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from carico_core.domain import cluster, decision, names
+from carico_core.domain import amounts, cluster, decision, names
 from carico_core.wire import messages as wire
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.answers import questions, standing
@@ -119,6 +119,10 @@ def _why(
             return f"not scheduled until its scheduling gates are removed: {', '.join(pod.scheduling_gates)}"
         case Standing.ENDED:
             return "it is being deleted"
+    nomination = known.state.nominations.find(pod.uid)
+    if nomination is not None:
+        count = amounts.plural(len(nomination.victims), "Pod")
+        return f"room is being made on {nomination.node}: {count} of lower priority evicted for it"
     if not standing.feasible(scores):
         return explain.why_unplaced(scores.refused, scores.view.count, explain.candidates_of(scores, scores.seen()))
     if waiting is not None and known.state.queue.due_s(pod.uid) is not None:

@@ -6,8 +6,8 @@ that the next decision sees it.
 """
 
 import dataclasses
-from collections.abc import Iterable
-from typing import Protocol, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -46,6 +46,15 @@ class Placement:
     others: scoring.Seen
 
 
+class Nominee(NamedTuple):
+    """A waiting Pod for which room is being made on a node: Pods of lower priority do not get it."""
+
+    uid: str
+    priority: int
+    slot: int
+    demand: demands.Demand
+
+
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class CycleResult:
     """What one cycle decided, in order."""
@@ -63,15 +72,24 @@ class Cycle:
         self._masks = masks.NodeMasks()
 
     def run(
-        self, view: snapshot.Snapshot, source: Source, *, most: int, held: Iterable[tuple[int, demands.Demand]] = ()
-    ) -> CycleResult:
-        """Decide on Pods of `source` until `most` are placed or none is left; `held` is room held for other Pods."""
+        self, view: snapshot.Snapshot, source: Source, *, most: int, held: Iterable[tuple[int, demands.Demand]] = (),
+        nominees: Sequence[Nominee] = (),
+    ) -> CycleResult:  # fmt: skip
+        """Decide on Pods of `source` until `most` are placed or none is left.
+
+        `held`: room held for other Pods. `nominees`: Pods that may be in `source`, highest priority first.
+        """
         outcome = CycleResult()
         draft = scoring.Draft(view)
         for slot, demand in held:
             draft.hold(slot, demand)
-        scorer = self._scorer(view, draft)
+        scorer, waits = self._scorer(view, draft), list(nominees)
         while len(outcome.placed) < most and (waiting := source.take(view.now_s)) is not None:
+            while waits and waits[0].priority > waiting.pod.priority:
+                # It came before this Pod if it was in `source` at all.
+                nominee = waits.pop(0)
+                if nominee.uid not in {each.waiting.pod.uid for each in outcome.placed}:
+                    scorer.hold(nominee)
             slot = scorer.scores(waiting.demand).best(waiting.pod.uid)
             if slot == snapshot.NO_NODE:
                 outcome.unplaced.append(waiting)
@@ -130,6 +148,12 @@ class _Scorer:
         after = self.draft.reserve(row, waiting.pod, waiting.demand)
         for each in self._by_demand.values():
             each.take(waiting.pod, row.slot, after)
+
+    def hold(self, nominee: Nominee) -> None:
+        """Hold room on a node for a Pod that comes before all that follow."""
+        self.draft.hold(nominee.slot, nominee.demand)
+        for each in self._by_demand.values():
+            each.hold(nominee.slot, self.draft.row(nominee.slot))
 
     def _plain(self, demand: demands.Demand) -> scoring.Scores:
         """Return the scores from each node alone."""

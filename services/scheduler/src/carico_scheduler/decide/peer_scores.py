@@ -62,6 +62,20 @@ class PeerScores:
         """The number of refused nodes by reason."""
         return self._settled().refused
 
+    @property
+    def allowed(self) -> snapshot.Bools:
+        """See `scores.Scores`."""
+        self._settled()
+        nodes = self._plain.allowed
+        for _, condition in self._conditions:
+            nodes = nodes & condition.passes
+        return nodes
+
+    def hold(self, slot: int, row: snapshot.NodeRow) -> None:
+        """See `scores.Scores`."""
+        self._plain.hold(slot, row)
+        self._whole = None
+
     def best(self, uid: str) -> int:
         """See `scores.Scores`."""
         return self._settled().best(uid)

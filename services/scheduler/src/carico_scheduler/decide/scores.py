@@ -50,7 +50,7 @@ class Draft:
         return after
 
     def hold(self, slot: int, demand: demands.Demand) -> None:
-        """Reserve room on a node for a Pod of kube-scheduler, which may still place it elsewhere."""
+        """Reserve room on a node for a Pod that may still be placed elsewhere."""
         self.changed[slot] = self.row(slot).with_pod(demand)
 
 
@@ -71,6 +71,15 @@ class Scores:
         self.draft = draft
         self._shortlist: snapshot.Ints | None = None
         self._updates = 0
+
+    @property
+    def allowed(self) -> snapshot.Bools:
+        """The nodes that pass every filter but those that other Pods' leaving could change: room for one more Pod."""
+        return self.mask.mask
+
+    def hold(self, slot: int, row: snapshot.NodeRow) -> None:
+        """Note that room on a node is held, which is now as `row`."""
+        self.update(slot, row)
 
     def best(self, uid: str) -> int:
         """Return the slot of the highest score, or NO_NODE; the UID chooses among equals, so that a replay agrees."""

@@ -14,6 +14,7 @@ PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
 NAMESPACES = "/api/v1/namespaces"
 DAEMON_SETS = "/apis/apps/v1/daemonsets"
+BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 
 Object = Mapping[str, Any]
 T = TypeVar("T")
@@ -38,7 +39,8 @@ class Collection:
 def all_of(state: states.State, clock: clocks.Clock) -> list[Collection]:
     """Return every collection that a scheduler follows."""
     return [
-        _pods(state, clock), _nodes(state), _namespaces(state, clock), _daemon_sets(state, clock), *_storage(state)
+        _pods(state, clock), _nodes(state), _namespaces(state, clock), _daemon_sets(state, clock), _budgets(state),
+        *_storage(state),
     ]  # fmt: skip
 
 
@@ -86,6 +88,18 @@ def _daemon_sets(state: states.State, clock: clocks.Clock) -> Collection:
         remove=lambda metadata: state.remove_daemon_set(str(metadata.get("uid", "")), clock.monotonic_s()),
         # While DaemonSets are not known, their Pods are workloads: refused without room, and reserved.
         lacks=lambda why: None,
+    )
+
+
+def _budgets(state: states.State) -> Collection:
+    return Collection(
+        path=BUDGETS,
+        kind="PodDisruptionBudget",
+        parse=api_objects.parse_disruption_budget,
+        put_all=state.budgets.put_all,
+        put=state.budgets.put,
+        remove=lambda metadata: state.budgets.remove(str(metadata.get("namespace", "")), str(metadata.get("name", ""))),
+        lacks=state.budgets.lacks,
     )
 
 

@@ -105,6 +105,20 @@ class NodeRoom(NamedTuple):
             self.offer, taken, -math.inf, self.pod_limit - 1.0, self.pods_per_core - 1.0, self.limit - 1.0
         )  # fmt: skip
 
+    def counting(self, pod_class: str, pods: int, *, is_baseline: bool) -> "NodeRoom":
+        """Return the room if `pods` more Pods of a class counted here; below zero: fewer.
+
+        Each holds what its class is measured to cost here. Baseline Pods hold nothing that is advertised. The exception
+        for an empty node stays as it is.
+        """
+        taken = self.taken
+        if self.offer is not None and not is_baseline:
+            taken = tuple([t + pods * c for t, c in zip(self.taken, self.offer.cost(pod_class), strict=True)])
+        workloads = 0 if is_baseline else pods
+        return NodeRoom(
+            self.offer, taken, self.least, self.pod_limit - pods, self.pods_per_core - workloads, self.limit - pods
+        )  # fmt: skip
+
 
 def offer_of(advertisement: messages.Advertisement) -> Offer:
     """Return what an advertisement offers; without headroom or costs that is `capacity` at a cost of 1 per Pod."""

@@ -18,6 +18,7 @@ from carico_core.domain import cluster
 from carico_scheduler.nodes import headroom, node_labels, storage
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import pod_counts as counting
+from carico_scheduler.pods import reservations
 from carico_scheduler.rules import policy as policies
 
 Bools = npt.NDArray[np.bool_]
@@ -212,6 +213,17 @@ class NodeRow(NamedTuple):
         return NodeRow(
             view, slot, node, room.with_pod(demand.pod_class), now_s, more + 1, cores + demand.request_cores,
             size_bytes + demand.request_bytes, others,
+        )  # fmt: skip
+
+    def counting(self, claim: reservations.Claim, pods: int) -> "NodeRow":
+        """Return the row with this claim counted `pods` times more: 1 adds it, -1 takes it away."""
+        others = dict(self.more_others)
+        for name, amount in claim.others:
+            others[name] = others.get(name, 0.0) + pods * amount
+        return self._replace(
+            room=self.room.counting(claim.pod_class, pods, is_baseline=claim.is_baseline), more=self.more + pods,
+            more_cores=self.more_cores + pods * claim.cores, more_bytes=self.more_bytes + pods * claim.size_bytes,
+            more_others=others,
         )  # fmt: skip
 
 

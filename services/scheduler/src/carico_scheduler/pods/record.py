@@ -23,8 +23,8 @@
 - GONE: only its UID is remembered, so that a late event does not restore it.
 
 From ASSUMED to COVERED a Pod has exactly one claim, so that it counts once and on one node. `attempt` numbers its
-decisions: the outcome of an earlier one changes nothing. A nominated node, or a claim shared with another scheduler,
-would be further states between WAITING and ASSUMED.
+decisions: the outcome of an earlier one changes nothing. A Pod for which others are evicted stays WAITING
+(`preempt.nominations`).
 """
 
 import collections

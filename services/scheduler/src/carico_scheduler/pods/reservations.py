@@ -115,6 +115,10 @@ class Reservations:
         waiting = (since_s for claim, since_s in self.reserved() if claim.is_pending)
         return min(waiting, default=math.inf)
 
+    def on(self, node: str) -> list[Claim]:
+        """Return the claims on a node."""
+        return list(self._by_node.get(node, _EMPTY).values())
+
     def place(self, claim: Claim, old: Claim | None = None) -> Claim:
         """Enter a claim in place of the Pod's `old` one; on the same node it keeps its times.
 

@@ -11,6 +11,8 @@ from carico_core.runtime.process import tasks
 WAITING_MAX = 1024
 SCHEDULED = "Scheduled"
 FAILED = "FailedScheduling"
+PREEMPTED = "Preempted"
+_ACTIONS = {SCHEDULED: "Binding", FAILED: "Scheduling", PREEMPTED: "Preempting"}
 
 
 class Recorder(Protocol):
@@ -48,6 +50,10 @@ class Writer:
         """Queue an Event about why a Pod waits."""
         self._put(Note(pod=pod, reason=FAILED, text=text, is_warning=True))
 
+    def preempted(self, pod: cluster.Pod, text: str) -> None:
+        """Queue an Event that a Pod is evicted for another."""
+        self._put(Note(pod=pod, reason=PREEMPTED, text=text, is_warning=False))
+
     async def write_forever(self) -> None:
         """Write Events in the order they were queued, until cancelled."""
         while True:
@@ -55,8 +61,8 @@ class Writer:
             await self._pace.wait()
             try:
                 await self._recorder.record(
-                    note.pod, reason=note.reason, action="Binding" if note.reason == SCHEDULED else "Scheduling",
-                    note=note.text, warning=note.is_warning,
+                    note.pod, reason=note.reason, action=_ACTIONS[note.reason], note=note.text,
+                    warning=note.is_warning,
                 )  # fmt: skip
             except errors.CaricoError as error:
                 self._on_drop(type(error).__name__)

@@ -44,6 +44,12 @@ class Instruments:
         self.conditions = registry.counter(
             "conditions", "Conditions PodScheduled=False of waiting Pods, written or not, by outcome", ["outcome"]
         )
+        self.preemptions = registry.counter(
+            "preemptions", "Pods for which others were evicted, by whether they got the room", ["outcome"]
+        )
+        self.victims = registry.counter(
+            "preemption_victims", "Pods evicted for one of higher priority, by the outcome of the request", ["outcome"]
+        )
         self.lost_records = registry.counter("lost_decision_records", "Decision records that were not published")
         self.lost_rosters = registry.counter("lost_rosters", "Rosters of nodes that could not be published")
         self.lost_outcomes = registry.counter("lost_bind_outcomes", "Outcomes of binds that could not be handled")

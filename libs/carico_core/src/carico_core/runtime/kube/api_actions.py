@@ -94,6 +94,12 @@ async def patch_pod_status(
         ) from error
 
 
+async def delete_pod(api: Api, *, namespace: str, name: str, uid: str) -> None:
+    """Delete the Pod with its own grace period. Raises `NotFound`, or `Conflict` if the Pod has another UID."""
+    body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+    await api.request("DELETE", pod_path(namespace, name), body=body)
+
+
 async def patch_node_status(api: Api, *, node: str, status: Mapping[str, Any]) -> Any:
     """Return the Node, with `status` merged into its own (conditions by type)."""
     path, body = f"/api/v1/nodes/{node}/status", {"status": status}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from carico_core.domain import cluster
-from carico_core.wire.kubernetes import constraints, failures, pod_requests, template
+from carico_core.wire.kubernetes import constraints, failures, pod_requests, selectors, template
 from carico_core.wire.kubernetes import object_fields as fields
 
 # The kubelet's annotation of a mirror Pod.
@@ -53,6 +53,8 @@ def parse_pod(obj: Object) -> cluster.Pod:
     mirror, not_evaluated, has_failed = is_mirror(metadata, spec), unsupported(spec), failures.has_failed(status)
     static_uid = fields.optional(metadata["annotations"], STATIC_UID_ANNOTATION) if mirror else ""
     found = constraints.parse_constraints(spec, namespace=namespace, name=name, uid=uid, labels=labels)
+    unscheduled_reason = "" if node_name else _unscheduled_reason(status)
+    preempts = fields.optional(spec, "preemptionPolicy", "spec.") != "Never"
     made_of = template.template_of(containers, requests)
     return cluster.Pod(
         namespace=sys.intern(namespace),
@@ -77,10 +79,11 @@ def parse_pod(obj: Object) -> cluster.Pod:
         unsupported=not_evaluated,
         constraints=found,
         scheduling_gates=scheduling_gates,
-        unscheduled_reason="" if node_name else _unscheduled_reason(status),
+        unscheduled_reason=sys.intern(unscheduled_reason),
         static_uid=static_uid,
         template=made_of,
         has_failed=has_failed,
+        preempts=preempts,
     )
 
 
@@ -88,7 +91,7 @@ def _unscheduled_reason(status: Object) -> str:
     """Return the reason of the condition PodScheduled=False; empty without one."""
     for each in fields.objects(status, "conditions", "status."):
         if each.get("type") == POD_SCHEDULED and each.get("status") == "False":
-            return sys.intern(fields.optional(each, "reason", "status.conditions[]."))
+            return fields.optional(each, "reason", "status.conditions[].")
     return ""
 
 
@@ -203,6 +206,18 @@ def parse_daemon_set(obj: Object) -> cluster.DaemonSet:
     metadata = fields.mapping(obj, "metadata")
     return cluster.DaemonSet(
         namespace=fields.required(metadata, "namespace", "metadata."), uid=fields.required(metadata, "uid", "metadata.")
+    )
+
+
+def parse_disruption_budget(obj: Object) -> cluster.DisruptionBudget:
+    """Return the PodDisruptionBudget of an API object. Raises `ValueError` with the path of the bad field."""
+    metadata, spec, status = fields.mapping(obj, "metadata"), fields.mapping(obj, "spec"), fields.mapping(obj, "status")
+    return cluster.DisruptionBudget(
+        namespace=fields.required(metadata, "namespace", "metadata."),
+        name=fields.required(metadata, "name", "metadata."),
+        selector=selectors.label_selector(spec, "selector", "spec."),
+        allowed=fields.integer(status, "disruptionsAllowed", "status."),
+        disrupted=frozenset(fields.mapping(status, "disruptedPods")),
     )
 
 

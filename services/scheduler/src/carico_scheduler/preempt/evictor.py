@@ -1,0 +1,112 @@
+"""Writes evictions to the API, as kube-scheduler does.
+
+The Pod that needs the room gets its nominated node; each victim the condition DisruptionTarget, its deletion with its
+own grace period, and an Event.
+
+Each request is sent only in the term of leadership in which the eviction was decided.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from carico_core.domain import cluster, errors
+from carico_core.runtime.kube import api_actions
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import api_objects
+from carico_scheduler.preempt import nominations
+from carico_scheduler.report import instruments
+
+# Requests at a time: evictions must leave room for binds.
+IN_FLIGHT_MAX = 8
+# https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
+_CONDITION = "DisruptionTarget"
+_REASON = "PreemptionByScheduler"
+
+
+class Events(Protocol):
+    """Where Events go."""
+
+    def preempted(self, pod: cluster.Pod, text: str) -> None:
+        """Queue an Event that a Pod is evicted for another."""
+
+
+class Evictor:
+    """Evicts the victims of nominations, several at a time."""
+
+    def __init__(
+        self, api: api_actions.Api, *, clock: clocks.Clock, events: Events, metrics: instruments.Instruments,
+        term: Callable[[], int | None],
+    ) -> None:  # fmt: skip
+        self._api = api
+        self._clock = clock
+        self._events = events
+        self._metrics = metrics
+        self._term = term
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._places = asyncio.Semaphore(IN_FLIGHT_MAX)
+        self._line = logs.get("scheduler")
+
+    def start(self, nomination: nominations.Nomination, term: int) -> None:
+        """Start the evictions of a nomination; one that fails is noted in it."""
+        self._run(self._evict_all(nomination, term))
+
+    def clear(self, pod: cluster.Pod) -> None:
+        """Start to remove the nominated node of a Pod that did not get the room."""
+        self._run(self._nominate(pod, None))
+
+    async def stop(self) -> None:
+        """Cancel what is under way."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _run(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _evict_all(self, nomination: nominations.Nomination, term: int) -> None:
+        if self._term() == term:
+            await self._nominate(nomination.pod, nomination.node)
+        done = await asyncio.gather(*(self._evict(victim, nomination, term) for victim in nomination.victims))
+        nomination.has_failed = not all(done)
+
+    async def _nominate(self, pod: cluster.Pod, node: str | None) -> None:
+        """Set or remove `status.nominatedNodeName`, which only informs: the room is held in the scheduler's state."""
+        try:
+            async with self._places:
+                await api_actions.patch_pod_status(
+                    self._api, namespace=pod.namespace, name=pod.name, uid=pod.uid, status={"nominatedNodeName": node}
+                )
+        except errors.CaricoError as error:
+            self._line.warning("nominated node not written", pod=pod.key, node=node, error=str(error))
+
+    async def _evict(self, victim: cluster.Pod, nomination: nominations.Nomination, term: int) -> bool:
+        """Evict one Pod; return False if it stays."""
+        try:
+            async with self._places:
+                if self._term() != term:
+                    return False
+                await self._delete(victim)
+        except errors.NotFound:
+            return True
+        except errors.CaricoError as error:
+            self._metrics.victims.labels(type(error).__name__).inc()
+            self._line.warning("not evicted", pod=victim.key, preemptor=nomination.pod.key, error=str(error))
+            return False
+        self._metrics.victims.labels("evicted").inc()
+        self._events.preempted(victim, f"Preempted by pod {nomination.pod.uid} on node {nomination.node}")
+        return True
+
+    async def _delete(self, victim: cluster.Pod) -> None:
+        condition = {
+            "type": _CONDITION, "status": "True", "reason": _REASON,
+            "message": f"{victim.scheduler_name}: preempting to accommodate a higher priority pod",
+            "lastTransitionTime": api_objects.format_time(self._clock.wall_ns()),
+        }  # fmt: skip
+        await api_actions.patch_pod_status(
+            self._api, namespace=victim.namespace, name=victim.name, uid=victim.uid, status={"conditions": [condition]}
+        )
+        await api_actions.delete_pod(self._api, namespace=victim.namespace, name=victim.name, uid=victim.uid)

@@ -1,0 +1,112 @@
+"""The Pods for which room is being made on a node, each with its state.
+
+                 chosen                     last victim gone                  bound there: PLACED
+    (none) ---------------> EVICTING ----------------------------> FREED ----------------------------> (none)
+                               |                                     |
+                               |  bound to another node: ELSEWHERE; the Pod or the node is gone: GONE; a victim could
+                               |  not be evicted: FAILED; a victim stays, or the room is not enough: EXPIRED
+                               +-------------------------------------+-------------------------------> (none)
+
+While a Pod has a nomination, Pods of lower priority do not get the room, and no further Pod is evicted for it.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterator, Set
+
+from carico_core.domain import cluster
+from carico_scheduler.pods import demand as demands
+
+# How long the room is held after the last victim is gone: its agent must have measured that (about 2 s), and a load
+# that it has not measured grows in steps.
+FREED_FOR_S = 10.0
+# How long victims may take to go. Grace periods are 30 s by default; a Pod with a longer one, or with a finalizer,
+# would hold the room for ever.
+EVICTING_FOR_S = 300.0
+
+
+class State(enum.Enum):
+    """The state of a nomination."""
+
+    EVICTING = enum.auto()
+    FREED = enum.auto()
+
+
+class End(enum.StrEnum):
+    """How a nomination ended."""
+
+    PLACED = "placed"
+    ELSEWHERE = "elsewhere"
+    GONE = "gone"
+    FAILED = "failed"
+    EXPIRED = "expired"
+
+
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
+class Nomination:
+    """One Pod, the node on which room is made for it, and the Pods that have to go. Monotonic seconds."""
+
+    pod: cluster.Pod
+    demand: demands.Demand
+    node: str
+    victims: tuple[cluster.Pod, ...]
+    # When the state began.
+    since_s: float
+    state: State = State.EVICTING
+    has_failed: bool = False
+
+
+class Nominations:
+    """All nominations, by the UID of their Pod."""
+
+    def __init__(self) -> None:
+        self._by_uid: dict[str, Nomination] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_uid)
+
+    def __iter__(self) -> Iterator[Nomination]:
+        return iter(list(self._by_uid.values()))
+
+    def find(self, uid: str) -> Nomination | None:
+        """Return the nomination of a Pod; None if it has none."""
+        return self._by_uid.get(uid)
+
+    def add(self, nomination: Nomination) -> None:
+        """Enter a nomination: the evictions follow."""
+        self._by_uid[nomination.pod.uid] = nomination
+
+    def refresh(
+        self, now_s: float, *, node_of: Callable[[str], str | None], is_binding: Callable[[str], bool],
+        waits: Callable[[str], bool], nodes: Set[str],
+    ) -> list[tuple[Nomination, End]]:  # fmt: skip
+        """Bring all of them up to date, and return those that have ended.
+
+        `node_of` returns the node on which a Pod counts, `is_binding` whether it is only chosen, `waits` whether the
+        Pod waits for one; `nodes` are those there are.
+        """
+        ended = []
+        for each in self:
+            if is_binding(each.pod.uid):
+                continue
+            end = self._step(each, now_s, node_of=node_of, waits=waits, nodes=nodes)
+            if end is not None:
+                del self._by_uid[each.pod.uid]
+                ended.append((each, end))
+        return ended
+
+    def _step(
+        self, each: Nomination, now_s: float, *, node_of: Callable[[str], str | None], waits: Callable[[str], bool],
+        nodes: Set[str],
+    ) -> End | None:  # fmt: skip
+        placed = node_of(each.pod.uid)
+        if placed is not None:
+            return End.PLACED if placed == each.node else End.ELSEWHERE
+        if each.node not in nodes or not waits(each.pod.uid):
+            return End.GONE
+        if each.has_failed:
+            return End.FAILED
+        if each.state is State.EVICTING and not any(node_of(victim.uid) == each.node for victim in each.victims):
+            each.state, each.since_s = State.FREED, now_s
+        most_s = EVICTING_FOR_S if each.state is State.EVICTING else FREED_FOR_S
+        return End.EXPIRED if now_s - each.since_s > most_s else None

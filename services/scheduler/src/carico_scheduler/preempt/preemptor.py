@@ -1,0 +1,197 @@
+"""Decides for which waiting Pods others are evicted: twice a second, next to the cycles and never within one.
+
+A Pod gets room this way if it fits nowhere, if no node is still being tried, if its priority is above that of some
+placed Pod, and if its preemptionPolicy is not Never.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import NamedTuple
+
+from carico_core.runtime.kube import api_actions
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
+from carico_scheduler import state as states
+from carico_scheduler.decide import cycle as cycles
+from carico_scheduler.nodes import snapshot
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.pods import queue as queues
+from carico_scheduler.preempt import evictor, nominations, victims
+from carico_scheduler.report import conditions, instruments, verdicts
+
+EVERY_S = 0.5
+# A Pod first waits for so long: advertisements are sent every second, so that room that has just become free shows.
+AFTER_S = 1.0
+# Searches in one round; each examines nodes with other work of the event loop in between.
+SEARCHES_A_ROUND = 64
+# A demand for which no node would give way is searched for again after so long: Pods of other priorities come and go.
+AGAIN_S = 5.0
+# Nodes that could give way, of which the best is chosen. kube-scheduler stops at 100, or at a tenth of all nodes.
+CANDIDATES_MAX = 100
+
+
+class _Kind(NamedTuple):
+    """Pods for which a search gives the same answer."""
+
+    demand: demands.Demand
+    priority: int
+
+
+class Preemptor:
+    """Makes room for waiting Pods of one scheduler."""
+
+    def __init__(
+        self, state: states.State, *, kube: api_actions.Api, clock: clocks.Clock, rng: random.Random,
+        events: evictor.Events, metrics: instruments.Instruments, term: Callable[[], int | None],
+    ) -> None:  # fmt: skip
+        self._state = state
+        self._clock = clock
+        self._rng = rng
+        self._metrics = metrics
+        self._term = term
+        self._cycle = cycles.Cycle(state.fleet.policy)
+        self._evictor = evictor.Evictor(kube, clock=clock, events=events, metrics=metrics, term=term)
+        # When a search that found nothing is due again (monotonic).
+        self._again_s: dict[_Kind, float] = {}
+        self._line = logs.get("scheduler")
+
+    def nominees(self) -> list[cycles.Nominee]:
+        """Return the Pods for which room is held, highest priority first."""
+        found = []
+        for each in self._state.nominations:
+            slot = self._state.fleet.slot_of(each.node)
+            if slot is not None and self._state.node_of(each.pod.uid) is None:
+                found.append(cycles.Nominee(each.pod.uid, each.pod.priority, slot, each.demand))
+        return sorted(found, key=lambda each: -each.priority)
+
+    async def work_forever(self) -> None:
+        """Make room until cancelled."""
+        try:
+            while True:
+                await asyncio.sleep(EVERY_S)
+                await self.round()
+        finally:
+            await self._evictor.stop()
+
+    async def round(self) -> None:
+        """End nominations that are over, and make room for the Pods whose turn it is."""
+        self._refresh()
+        term, lowest = self._term(), self._state.lowest_priority()
+        if term is None or lowest is None or self._state.budgets.lacking is not None:
+            return
+        now_s = self._clock.monotonic_s()
+        self._again_s = {kind: due_s for kind, due_s in self._again_s.items() if due_s > now_s}
+        turns = sorted(
+            (each for each in self._state.queue.parked() if self._may_ask(each, lowest, now_s)),
+            key=lambda each: each.key,
+        )
+        searches = 0
+        for waiting in turns:
+            kind = _Kind(waiting.demand, waiting.pod.priority)
+            if kind in self._again_s or searches >= SEARCHES_A_ROUND or waiting.pod.uid not in self._state.queue:
+                continue
+            searches += 1
+            choice = await self._choose(waiting, kind)
+            if choice is None or not choice.victims:
+                # Nothing to gain, or it waits for Pods that are leaving anyway.
+                self._again_s[kind] = self._clock.monotonic_s() + (AGAIN_S if choice is None else EVERY_S)
+            elif self._term() == term and waiting.pod.uid in self._state.queue:
+                self._nominate(waiting, choice, term)
+
+    def _may_ask(self, waiting: queues.Waiting, lowest: int, now_s: float) -> bool:
+        pod = waiting.pod
+        return (
+            pod.priority > lowest
+            and pod.preempts
+            and now_s - waiting.since_s >= AFTER_S
+            and self._state.nominations.find(pod.uid) is None
+        )
+
+    def _refresh(self) -> None:
+        ended = self._state.nominations.refresh(
+            self._clock.monotonic_s(), node_of=self._state.node_of, is_binding=self._state.is_binding,
+            waits=self._state.waits, nodes=set(self._state.fleet.names()),
+        )  # fmt: skip
+        for each, end in ended:
+            self._metrics.preemptions.labels(end.value).inc()
+            self._line.info("preemption ended", pod=each.pod.key, node=each.node, outcome=end.value)
+            if end not in (nominations.End.PLACED, nominations.End.ELSEWHERE) and self._term() is not None:
+                self._again_s[_Kind(each.demand, each.pod.priority)] = self._clock.monotonic_s() + AGAIN_S
+                if self._state.waits(each.pod.uid):
+                    self._evictor.clear(each.pod)
+        if ended:
+            # Others may have the room that was held.
+            self._state.queue.unpark()
+
+    async def _choose(self, waiting: queues.Waiting, kind: _Kind) -> victims.Choice | None:
+        """Return the node that loses least, and its victims; None if the Pod has room or no node would give way."""
+        view = self._state.fleet.snapshot(self._clock.monotonic_s())
+        scores = self._cycle.explain(view, kind.demand)
+        if scores.best("") != snapshot.NO_NODE or self._is_open(waiting, scores):
+            return None
+        slots = scores.allowed.nonzero()[0].tolist()
+        # As in kube-scheduler, each search begins elsewhere.
+        start = self._rng.randrange(len(slots)) if slots else 0
+        found: list[victims.Choice] = []
+        for slot in slots[start:] + slots[:start]:
+            choice = self._on_slot(slot, kind, scores)
+            if choice is not None and not choice.victims:
+                return choice
+            if choice is not None:
+                found.append(choice)
+                if len(found) >= CANDIDATES_MAX:
+                    break
+            await asyncio.sleep(0)
+        best = victims.best_of(found)
+        chosen = None if best is None else self._state.fleet.slot_of(best.node)
+        # Pods may have come and gone during the search.
+        return None if chosen is None else self._on_slot(chosen, kind, scores)
+
+    def _is_open(self, waiting: queues.Waiting, scores: cycles.Scores) -> bool:
+        """Return True if the Pod should wait for nodes that are still being tried, or of which nothing is known."""
+        match verdicts.verdict_of(scores):
+            case verdicts.Verdict.UNSCHEDULABLE:
+                return False
+            case verdicts.Verdict.UNKNOWN:
+                return True
+        return self._clock.monotonic_s() - waiting.since_s < conditions.OPEN_FOR_S
+
+    def _on_slot(self, slot: int, kind: _Kind, scores: cycles.Scores) -> victims.Choice | None:
+        """Return what one node would lose, as it is now."""
+        view = self._state.fleet.snapshot(self._clock.monotonic_s())
+        if view.nodes[slot] is None:
+            return None
+        row = view.row(slot)
+        evicting: set[str] = set()
+        spent = []
+        for each in self._state.nominations:
+            if each.node == row.node.name and each.state is nominations.State.FREED:
+                # Its agent has not measured yet that the victims are gone: more than needed would go now.
+                return None
+            evicting.update(victim.uid for victim in each.victims)
+            spent += [victim for victim in each.victims if self._state.node_of(victim.uid) is not None]
+            if each.node == row.node.name and each.pod.priority >= kind.priority:
+                row = row.with_pod(each.demand)
+        residents = []
+        for claim in self._state.reservations.on(row.node.name):
+            pod = self._state.pod(claim.uid)
+            # One that is still being bound counts, and cannot be evicted.
+            if pod is not None and not self._state.is_binding(claim.uid):
+                is_leaving = pod.deleting or pod.uid in evicting
+                residents.append(victims.Resident(pod._replace(deleting=is_leaving), claim))
+        return victims.on_node(
+            row, victims.Preemptor(kind.demand, kind.priority), residents, scores.stages, self._state.budgets, spent
+        )
+
+    def _nominate(self, waiting: queues.Waiting, choice: victims.Choice, term: int) -> None:
+        nomination = nominations.Nomination(
+            pod=waiting.pod, demand=waiting.demand, node=choice.node, victims=choice.victims,
+            since_s=self._clock.monotonic_s(),
+        )  # fmt: skip
+        self._state.nominations.add(nomination)
+        self._line.info(
+            "preemption", pod=waiting.pod.key, node=choice.node, victims=[each.key for each in choice.victims],
+            violated_budgets=choice.violations,
+        )  # fmt: skip
+        self._evictor.start(nomination, term)

@@ -1,0 +1,118 @@
+"""Which Pods of a node would have to go so that it admits a Pod, and which node loses least. Pure.
+
+The rules are kube-scheduler's (pkg/scheduler/framework/plugins/defaultpreemption): all Pods of lower priority are taken
+away; if the Pod then fits, as many as possible return, those first whose eviction would violate a budget, then those of
+high priority, then the old. What a victim frees is what it is measured to hold, or requests; whether that is enough is
+decided by the filters that admit every Pod.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from carico_core.domain import cluster
+from carico_scheduler.decide import scores as scoring
+from carico_scheduler.nodes import snapshot
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.pods import reservations
+from carico_scheduler.preempt import budgets as budgeting
+from carico_scheduler.rules import registry
+
+
+class Resident(NamedTuple):
+    """A Pod that counts on a node."""
+
+    pod: cluster.Pod
+    claim: reservations.Claim
+
+
+class Preemptor(NamedTuple):
+    """The Pod for which room is wanted."""
+
+    demand: demands.Demand
+    priority: int
+
+
+class Choice(NamedTuple):
+    """A node, and the Pods that would have to go, most important first: none if it waits for Pods that leave anyway."""
+
+    node: str
+    victims: tuple[cluster.Pod, ...]
+    violations: int
+
+    @property
+    def cost(self) -> tuple[int, int, int, int, float]:
+        """The cost of the choice in kube-scheduler's order: the lowest is chosen.
+
+        Violated budgets; the highest priority; the sum of the priorities; the count; the most important victim that
+        started last.
+        """
+        highest = max((pod.priority for pod in self.victims), default=_LEAST)
+        first_s = min((pod.created_at_s for pod in self.victims if pod.priority == highest), default=0.0)
+        # As in kube-scheduler, shifted so that each victim adds to the sum.
+        total = sum(pod.priority - _LEAST for pod in self.victims)
+        return (self.violations, highest, total, len(self.victims), -first_s)
+
+
+# The lowest priority of a Pod in Kubernetes.
+_LEAST = -(2**31)
+
+
+def on_node(
+    row: snapshot.NodeRow, wanted: Preemptor, residents: Collection[Resident], stages: registry.Stages,
+    budgets: budgeting.Budgets, spent: Iterable[cluster.Pod] = (),
+) -> Choice | None:  # fmt: skip
+    """Return what the node would lose, or None if the Pod would not fit there even so.
+
+    `row` already counts what is held for other Pods of this priority and above. `spent`: Pods that are being evicted.
+    """
+    leaving = [each for each in residents if each.pod.deleting]
+    row = _without(row, leaving)
+    if fits(row, wanted.demand, stages):
+        return Choice(row.node.name, (), 0)
+    lower = sorted(
+        (each for each in residents if not each.pod.deleting and _may_go(each, wanted, row)), key=_importance
+    )
+    row = _without(row, lower)
+    if not lower or not fits(row, wanted.demand, stages):
+        return None
+    violating = budgets.violated_by([each.pod for each in lower], spent)
+    victims: list[cluster.Pod] = []
+    for each in sorted(lower, key=lambda found: found.pod.uid not in violating):
+        back = row.counting(each.claim, 1)
+        if fits(back, wanted.demand, stages):
+            row = back
+        else:
+            victims.append(each.pod)
+    violations = sum(pod.uid in violating for pod in victims)
+    return Choice(row.node.name, tuple(victims), violations)
+
+
+def best_of(choices: Sequence[Choice]) -> Choice | None:
+    """Return the choice that costs least, the first of equals; None if there is none."""
+    return min(choices, key=lambda each: each.cost, default=None)
+
+
+def fits(row: snapshot.NodeRow, demand: demands.Demand, stages: registry.Stages) -> bool:
+    """Return True if the node has room for one more Pod of this demand."""
+    return scoring.rejection_by(stages.by_room, row, demand) is None
+
+
+def _without(row: snapshot.NodeRow, residents: Iterable[Resident]) -> snapshot.NodeRow:
+    for each in residents:
+        row = row.counting(each.claim, -1)
+    return row
+
+
+def _may_go(each: Resident, wanted: Preemptor, row: snapshot.NodeRow) -> bool:
+    """Return True if a Pod may go: of lower priority, not the node's own, and none that the Pod must be near."""
+    if each.pod.priority >= wanted.priority or each.claim.is_baseline:
+        return False
+    constraints = wanted.demand.constraints
+    near = () if constraints is None else constraints.affinity
+    labels = row.view.pod_counts.namespaces.get(each.pod.namespace, {})
+    return not any(term.matches(each.pod.namespace, labels, each.pod.labels) for term in near)
+
+
+def _importance(each: Resident) -> tuple[int, float, str]:
+    """Sorts the most important first: by priority, then the oldest."""
+    return (-each.pod.priority, each.pod.created_at_s, each.pod.uid)

@@ -1,0 +1,187 @@
+"""Preemption on the memory API: who goes, once, with what is written about it, and who gets the room."""
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from carico_core.domain import errors
+from carico_core.runtime.kube import memory_objects
+from carico_scheduler.preempt import nominations
+from tests.unit.scheduler import objects, world
+
+FOREVER = (10_000.0, 10_000.0)
+
+
+async def full(room: float = 3.0, pods: int = 3, **spec: Any) -> world.World:
+    """One node that is full of running Pods of priority 0."""
+    made = world.World(room=room)
+    made.pod_s = FOREVER
+    await made.start(nodes=1)
+    for index in range(pods):
+        made.create_pod(f"low-{index}", **({"priority": 0} | spec))
+    await asyncio.sleep(5.0)
+    assert running(made) == [f"low-{index}" for index in range(pods)]
+    return made
+
+
+def running(made: world.World) -> list[str]:
+    return sorted(pod["metadata"]["name"] for pod in made.pods() if pod["status"].get("phase") == "Running")
+
+
+def count(made: world.World, start: str) -> int:
+    return sum(each.startswith(start) for each in made.kube.requests)
+
+
+def test_a_pod_of_high_priority_gets_the_room_of_one_of_low_priority() -> None:
+    async def main() -> None:
+        made = await full()
+        made.create_pod("high", priority=10)
+        await asyncio.sleep(10.0)
+        assert "high" in running(made)
+        assert len(running(made)) == 3
+        assert count(made, "DELETE") == 1
+        (gone,) = {"low-0", "low-1", "low-2"} - set(running(made))
+        events = made.kube.objects.all("events", memory_objects.parse_selector("", {}))
+        assert [each["regarding"]["name"] for each in events if each["reason"] == "Preempted"] == [gone]
+        assert len(made.engines[0].state.nominations) == 0
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_each_pod_has_its_own_victim_and_all_of_them_get_their_room() -> None:
+    async def main() -> None:
+        made = await full(room=6.0, pods=6)
+        for index in range(4):
+            made.create_pod(f"high-{index}", priority=10)
+        made.create_pod("next", priority=0)
+        await asyncio.sleep(30.0)
+        assert [each for each in running(made) if "high" in each] == ["high-0", "high-1", "high-2", "high-3"]
+        assert sum("low" in each for each in running(made)) == 2
+        assert count(made, "DELETE") == 4
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_nobody_goes_for_a_pod_that_does_not_preempt_or_has_no_higher_priority() -> None:
+    async def main() -> None:
+        made = await full()
+        made.create_pod("equal", priority=0)
+        made.create_pod("polite", priority=10, preemptionPolicy="Never")
+        await asyncio.sleep(30.0)
+        assert running(made) == ["low-0", "low-1", "low-2"]
+        assert count(made, "DELETE") == 0
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_while_victims_end_no_other_pod_goes_and_the_room_is_held() -> None:
+    async def main() -> None:
+        made = await full()
+        # Its kubelet has not ended it yet: the API shows it until then.
+        made.kube.is_graceful = True
+        made.create_pod("high", priority=10)
+        await asyncio.sleep(40.0)
+        assert count(made, "DELETE") == 1
+        (only,) = made.engines[0].state.nominations
+        assert only.state is nominations.State.EVICTING
+        (victim,) = (pod for pod in made.pods() if pod["metadata"].get("deletionTimestamp"))
+        conditions = {each["type"]: each for each in victim["status"]["conditions"]}
+        assert conditions["DisruptionTarget"]["reason"] == "PreemptionByScheduler"
+        (high,) = (pod for pod in made.pods() if pod["metadata"]["name"] == "high")
+        assert high["status"]["nominatedNodeName"] == "node-0"
+        made.create_pod("low-9", priority=0)
+        made.kube.is_graceful = False
+        made.kube.objects.delete("pods", ("default", victim["metadata"]["name"]), {}, "test")
+        await asyncio.sleep(10.0)
+        assert "high" in running(made)
+        assert "low-9" not in running(made)
+        assert count(made, "DELETE") == 1
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_an_eviction_that_is_refused_is_counted_and_tried_again_later() -> None:
+    async def main() -> None:
+        made = await full()
+        refused = errors.Forbidden(status=403, reason="Forbidden", message="no rights", request="DELETE pod")
+        made.kube.fail_next(refused, method="DELETE")
+        made.create_pod("high", priority=10)
+        await asyncio.sleep(4.0)
+        assert running(made) == ["low-0", "low-1", "low-2"]
+        (high,) = (pod for pod in made.pods() if pod["metadata"]["name"] == "high")
+        assert not high["status"].get("nominatedNodeName")
+        await asyncio.sleep(15.0)
+        assert "high" in running(made)
+        assert count(made, "DELETE") == 2
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_nothing_is_evicted_while_budgets_are_not_known() -> None:
+    async def main() -> None:
+        made = await full()
+        made.engines[0].state.budgets.lacks("the API does not answer")
+        made.create_pod("high", priority=10)
+        await asyncio.sleep(20.0)
+        assert count(made, "DELETE") == 0
+        made.engines[0].state.budgets.lacks(None)
+        await asyncio.sleep(10.0)
+        assert "high" in running(made)
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_pod_waits_behind_lower_ones_and_none_goes_in_vain(seed: int) -> None:
+    async def main() -> None:
+        rng = random.Random(seed)
+        made = world.World(seed=seed, room=3.0)
+        made.pod_s = FOREVER
+        await made.start(nodes=3)
+        priorities: dict[str, int] = {}
+        for index in range(20):
+            name = f"pod-{index}"
+            priorities[name] = rng.randrange(4)
+            made.create_pod(name, priority=priorities[name])
+            await asyncio.sleep(rng.uniform(0.0, 5.0))
+        await asyncio.sleep(60.0)
+        left = {pod["metadata"]["name"] for pod in made.pods()}
+        assert len(running(made)) == 9
+        waiting = left - set(running(made))
+        highest = max((priorities[name] for name in waiting), default=-1)
+        assert all(priorities[name] >= highest for name in running(made))
+        assert max(made.largest.values()) <= 3
+        # Each Pod needs the room of one, so that each eviction served one Pod, which runs or was evicted itself.
+        assert count(made, "DELETE") == 20 - len(left)
+        assert len(made.engines[0].state.nominations) == 0
+        for pod in made.pods():
+            if pod["metadata"]["name"] in running(made):
+                assert made.kube.binds[pod["metadata"]["uid"]] == 1
+        assert made.engines[0]._metrics.preemptions.labels("placed")._value.get() == count(made, "DELETE")
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_standby_evicts_no_pod() -> None:
+    async def main() -> None:
+        made = await full()
+        leads = False
+        made.engines[0].preemptor._term = lambda: 0 if leads else None
+        made.create_pod("high", priority=10)
+        await asyncio.sleep(10.0)
+        assert count(made, "DELETE") == 0
+        leads = True
+        await asyncio.sleep(10.0)
+        assert count(made, "DELETE") == 1
+        await made.stop()
+
+    objects.run_fast(main())
