@@ -42,6 +42,7 @@ def targets() -> Iterator[str]:
         f"{_API}.CONSUMER.DURABLE.CREATE.{streams.SUBSPACES}.stolen",
         f"{_API}.STREAM.CREATE.STOLEN", f"{_API}.ACCOUNT.PURGE.CARICO", f"{_API}.META.LEADER.STEPDOWN",
         f"$JS.ACK.{consumer}.1.1.1.1700000000000000000.0", "$JS.FC.x",
+        streams.usage_subject(0), subjects.usage(bus_site.VICTIM),
         streams.MODEL_SUBJECT, f"$KV.{streams.MODEL_BUCKET}.other", subjects.MODEL, subjects.partial("replica"),
         subjects.claim("node-b"), subjects.claimed(subjects.claim("node-b")), subjects.CLAIMS_EPOCH,
         subjects.member("replica"),

@@ -39,6 +39,7 @@ BARRIERS = {
     streams.DECISIONS: subjects.decision(*BARRIER_POD),
     streams.CLAIMS: subjects.claim(VICTIM),
     streams.MODEL_STREAM: streams.MODEL_SUBJECT,
+    streams.USAGE_STREAM: streams.usage_subject(0),
 }
 KIND_STATIC, KIND_CALLOUT = "static", "callout"
 # https://github.com/nats-io/nats-server/blob/main/server/errors.json
@@ -165,6 +166,7 @@ class Honest:
             streams.MODEL_STREAM: self._join(roles.Role.AGGREGATOR),
         }
         self._speakers[streams.SUBSPACES] = self._speakers[streams.CAPACITY]
+        self._speakers[streams.USAGE_STREAM] = self._speakers[streams.MODEL_STREAM]
         self._speakers[streams.CLAIMS] = self._speakers[streams.DECISIONS]
         self._listeners: dict[str, raw_client.RawClient] = {}
         for name, role, node in (
@@ -315,6 +317,7 @@ async def _store_honest_messages(bus: Bus) -> None:
             await agent.publish(subjects.subspace(node), HONEST)
         await scheduler.publish(subjects.decision("default", "quiet"), HONEST)
         await aggregator.put_model(HONEST)
+        await aggregator.put_usage(0, HONEST)
 
 
 def _key_name(role: roles.Role, node: str | None) -> str:

@@ -15,7 +15,7 @@ from carico_core.runtime.process import clock as clocks
 
 NOTHING_YET = (
     "no class of Pods has been measured yet. A class is recommended about 10 s after its first Pod starts, on nodes "
-    "with cgroups whose agents read classes (CARICO_AGENT_POD_CLASSES=kubernetes): wait, and run this again"
+    "with cgroups whose agents know the Pods' classes (CARICO_AGENT_POD_CLASSES is not none): wait, and run this again"
 )
 
 Row = Mapping[str, Any]
