@@ -18,7 +18,7 @@ MEMBERS := libs/carico_core services/agent services/aggregator services/schedule
 # What each set was installed from: a changed lock or pyproject installs it again.
 LOCAL_PROJECTS := $(foreach m,$(MEMBERS),$(m)/pyproject.toml)
 
-.PHONY: demo test test-system test-upstream check bench reference pictures install install-dev lock clean help
+.PHONY: demo test test-system test-upstream check bench soak reference pictures install install-dev lock clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -47,6 +47,10 @@ check: install-dev ## ruff, mypy --strict, import contracts
 
 bench: install-dev ## the benchmarks' table; never part of a pass or fail
 	@$(BIN)/python -m bench $(ARGS)
+
+# SEED chooses the faults and their order; MINUTES is how long they last.
+soak: install-dev ## faults at random on a whole local cluster, and a check of what became of its Pods (SEED= MINUTES=)
+	@$(BIN)/python -m tests.chaos.nemesis.soak $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
 
 reference: install-dev ## write the tables of docs/metrics.md, docs/settings.md and docs/security.md from the code
 	@$(BIN)/python -m carico_cli.reference

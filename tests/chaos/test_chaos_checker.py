@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from carico_core.domain import decision, messages
-from tests.chaos import checker, history
+from tests.chaos.nemesis import checker, history
 
 LIMITS = checker.Limits()
 LATE_S = LIMITS.late_s
@@ -77,6 +77,7 @@ def rules(found: history.History) -> set[str]:
 
 def test_a_good_history_has_no_violation() -> None:
     assert checker.check(good(), LIMITS) == []
+    assert checker.judged(good()) == 3
 
 
 def test_a_pod_that_we_deleted_may_end_at_any_moment() -> None:
@@ -102,7 +103,7 @@ def started_elsewhere(found: history.History) -> None:
 
 def started_after_removal(found: history.History) -> None:
     found.pods[0] = dataclasses.replace(found.pods[0], deleted_s=1.0)
-    found.shown.append(history.Shown(uid="uid-0", at_s=5.0, node=NODE, phase="Pending", is_gone=True))
+    found.shown.append(history.Shown(uid="uid-0", at_s=10.4 - LIMITS.stale_s, node=NODE, phase="Pending", is_gone=True))
 
 
 def two_nodes(found: history.History) -> None:
@@ -136,7 +137,7 @@ def wrong_zone(found: history.History) -> None:
 
 
 def onto_a_cordoned_node(found: history.History) -> None:
-    found.cordons = [history.Cordon(node=NODE, at_s=11.5 - LIMITS.cordon_s, is_on=True)]
+    found.cordons = [history.Cordon(node=NODE, at_s=11.5 - LIMITS.stale_s, is_on=True)]
 
 
 def by_a_standby(found: history.History) -> None:
@@ -261,6 +262,32 @@ def test_an_empty_node_takes_one_pod_that_costs_more_than_all_of_its_room() -> N
     assert checker.free(said._replace(classes=costly), POD_CLASS, []) == 1.0
     assert checker.free(said._replace(classes=costly), POD_CLASS, [POD_CLASS]) < 0.0
     assert checker.free(said._replace(classes=costly, capacity=0.4), POD_CLASS, []) == 0.4
+
+
+def test_a_fault_excuses_that_a_cordon_is_not_known_yet() -> None:
+    found = good()
+    onto_a_cordoned_node(found)
+    began_s = found.cordons[0].at_s
+    found.faults += [
+        history.Fault(kind="stop", target="leader", began_s=began_s + 1, ended_s=began_s + 3),
+        history.Fault(kind="stop", target="api", began_s=began_s + 2, ended_s=began_s + 2.1),
+    ]
+    assert checker.check(found, LIMITS) == []
+
+
+def test_a_service_that_is_restarted_is_judged_over_all_of_its_processes() -> None:
+    found = good()
+    found.samples = [
+        dataclasses.replace(each, instance=str(each.at_s // 30), descriptors=20 + int(each.at_s))
+        for each in found.samples
+    ]
+    assert rules(found) == {"plateau"}
+    # A process grows while it starts.
+    found.samples = [
+        dataclasses.replace(each, descriptors=20, rss_bytes=60_000_000 if each.at_s % 30 >= 5 else 10_000_000)
+        for each in found.samples
+    ]
+    assert checker.check(found, LIMITS) == []
 
 
 def test_a_cordon_that_was_removed_forbids_nothing() -> None:

@@ -68,6 +68,7 @@ class Proxy:
     async def _pass(self, request: web.Request, body: bytes) -> web.StreamResponse:
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP}
         url = self._target + request.path_qs
+        response: web.StreamResponse | None = None
         try:
             async with self._session.request(request.method, url, data=body or None, headers=headers) as answer:
                 kept = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP}
@@ -78,7 +79,12 @@ class Proxy:
                         await response.write(chunk)
                 return response
         except aiohttp.ClientError:
-            return web.Response(status=503)
+            if response is None:
+                return web.Response(status=503)
+            # An answer that has begun can only be broken off.
+            if request.transport is not None:
+                request.transport.abort()
+            return response
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Proxy"]:

@@ -1,4 +1,4 @@
-"""A TCP proxy that can drop traffic silently, as a network policy or a pulled cable does."""
+"""A TCP proxy that can drop traffic silently, as a network policy does, or delay it, as a cable that is pulled does."""
 
 import asyncio
 import contextlib
@@ -13,6 +13,10 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_open = True
         self.port = 0
+        # Cleared: what the client sends (`to_target`), or receives (`to_client`), waits, as until TCP sends it again.
+        self.to_target, self.to_client = asyncio.Event(), asyncio.Event()
+        self.to_target.set()
+        self.to_client.set()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Proxy"]:
@@ -35,7 +39,9 @@ class Proxy:
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
             try:
-                await asyncio.gather(self._pass(reader, far_writer), self._pass(far_reader, writer))
+                await asyncio.gather(
+                    self._pass(reader, far_writer, self.to_target), self._pass(far_reader, writer, self.to_client)
+                )
             finally:
                 far_writer.close()
         except (ConnectionError, asyncio.CancelledError):
@@ -44,8 +50,9 @@ class Proxy:
             writer.close()
             self._tasks.discard(own)
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, may: asyncio.Event) -> None:
         while data := await reader.read(65536):
+            await may.wait()
             if self.is_open:
                 writer.write(data)
                 await writer.drain()

@@ -209,6 +209,33 @@ async def test_a_half_open_stream_ends(start: Start) -> None:
             await anext(stream)
 
 
+async def test_a_stream_with_a_malformed_chunk_ends_in_time() -> None:
+    """A reverse proxy that loses its server may write its own answer into the one that has begun."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n")
+        await writer.drain()
+        await received.wait()
+        writer.write(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
+        await reader.read()
+        writer.close()
+        closed.set()
+
+    received, closed = asyncio.Event(), asyncio.Event()
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    client = make_client(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    stream = client.stream("GET", "/x", idle_timeout_s=1.0)
+    async with asyncio.timeout(waiting.WAIT_S):
+        assert await anext(stream) == b"one\n"
+        received.set()
+        with pytest.raises(errors.ApiUnavailable):
+            await anext(stream)
+        await client.close()
+        await closed.wait()
+    server.close()
+
+
 async def test_a_revoked_token_is_renewed_once(start: Start) -> None:
     seen: list[str] = []
 

@@ -121,11 +121,17 @@ class KubeClient:
 
         Raises `ApiUnavailable` if the connection breaks, or nothing arrives for `idle_timeout_s`.
         """
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=idle_timeout_s)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)
         call = http_client.Call(method=method, path=path, params=params)
-        start_s = WATCH_START_TIMEOUT_S if call.verb == "WATCH" else None
+        start_s = WATCH_START_TIMEOUT_S if call.verb == "WATCH" else idle_timeout_s
         async with self._open(call, timeout, start_s=start_s) as response:
-            async for chunk in response.content.iter_any():
+            while True:
+                # aiohttp's `sock_read` ends with the connection. After a malformed chunk, such as the answer of a proxy
+                # that lost its server, aiohttp closes the connection and does not wake the reader.
+                async with asyncio.timeout(idle_timeout_s):
+                    chunk = await response.content.readany()
+                if not chunk:
+                    return
                 yield chunk
 
     def mirror(

@@ -82,7 +82,7 @@ class Advertised:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What one process of a service used at one moment. `instance` distinguishes it from the one before a restart."""
+    """What a service used at one moment. `instance` is its process, another one after each restart."""
 
     service: str
     instance: str

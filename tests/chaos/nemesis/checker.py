@@ -1,7 +1,7 @@
 """Check a history against CARICO's promises, after Jepsen's manner: a pure function from a history to its violations.
 
-A rule allows for the recorder's own lateness (`Limits.late_s`), and for nothing else: what a fault excuses is only
-that a Pod is placed later.
+A rule allows for the recorder's own lateness (`Limits.late_s`). A fault excuses that a Pod is placed later, and that a
+part knows of a change later, but nothing else.
 """
 
 import bisect
@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from carico_core.domain import decision, messages
-from tests.chaos import history
+from tests.chaos.nemesis import history
 
 CREATED = 201
 MB = 1e6
@@ -25,15 +25,15 @@ class Limits:
 
     # How late the recorder may see an event, on a machine with other work.
     late_s: float = 4.0
-    # A leader that was stopped, or whose watch was, does not know of a cordon for so long.
-    cordon_s: float = 20.0
+    # How long scheduler and nodes may act on what they knew before a change, without the time of faults in between.
+    stale_s: float = 10.0
     # From the end of the last fault until every Pod has ended.
     settled_s: float = 120.0
-    # Growth of one process from its first third to its last: this much, or this share of it.
+    # Growth of a service from its first third to its last: this much, or this share of it.
     growth_bytes: float = 24 * MB
     growth_share: float = 0.25
     growth_count: int = 24
-    # A process is judged if it was seen for so long after its start.
+    # A process counts from so long after its start on, and a service if there are samples of so long a time.
     warm_s: float = 10.0
     judged_s: float = 45.0
 
@@ -70,6 +70,14 @@ def placed_s(found: history.History) -> float:
     over_s = max((each.ended_s for each in found.faults), default=0.0)
     last_s = max((each.sent_s for each in found.binds if each.status == CREATED), default=over_s)
     return max(last_s - over_s, 0.0)
+
+
+def judged(found: history.History) -> int:
+    """Return how many binds could be judged by room: the advertisement that they name was recorded."""
+    seen = {(each.said.node, each.said.seq, each.said.capacity) for each in found.advertised}
+    accepted = {bind.uid for bind in found.binds if bind.status == CREATED}
+    chosen = [(made.uid, made.candidates[0]) for made in found.decisions if made.outcome is decision.Outcome.BOUND]
+    return sum(uid in accepted and (each.node, each.seq, each.capacity) in seen for uid, each in chosen)
 
 
 def free(said: messages.Advertisement, pod_class: str, reserved: Sequence[str]) -> float:
@@ -109,6 +117,7 @@ class _Seen:
 
     def __init__(self, found: history.History) -> None:
         self.history = found
+        self.faults = sorted(found.faults, key=lambda each: each.began_s)
         self.pods = {pod.uid: pod for pod in found.pods}
         self.starts: dict[str, list[history.Run]] = collections.defaultdict(list)
         self.finished: set[str] = set()
@@ -135,6 +144,14 @@ class _Seen:
             if bind.status == CREATED:
                 self.binds[bind.uid].append(bind)
 
+    def clear_s(self, since_s: float, until_s: float) -> float:
+        """Return how long no fault was under way between two moments; below zero if they are in the other order."""
+        clear_s, from_s = until_s - since_s, since_s
+        for fault in self.faults:
+            clear_s -= max(min(fault.ended_s, until_s) - max(fault.began_s, from_s), 0.0)
+            from_s = max(from_s, fault.ended_s)
+        return clear_s
+
     def name(self, uid: str) -> str:
         pod = self.pods.get(uid)
         return uid if pod is None else pod.name
@@ -152,7 +169,8 @@ def _ran_once(seen: _Seen, limits: Limits) -> Iterator[Violation]:
             if nodes and each.node not in nodes:
                 detail = f"it started on {each.node} and is bound to {', '.join(sorted(nodes))}"
                 yield Violation(rule="ran once", subject=name, detail=detail)
-            if each.at_s > seen.gone_s.get(uid, float("inf")) + limits.late_s:
+            late_s = seen.clear_s(seen.gone_s.get(uid, float("inf")), each.at_s)
+            if late_s > limits.stale_s:
                 detail = f"it started {each.at_s - seen.gone_s[uid]:.1f} s after the API had removed it"
                 yield Violation(rule="ran once", subject=name, detail=detail)
 
@@ -191,7 +209,7 @@ def _where_allowed(seen: _Seen, limits: Limits) -> Iterator[Violation]:
     for uid, binds in seen.binds.items():
         for bind in binds:
             since_s = _cordoned_since_s(seen.history.cordons, bind.node, bind.sent_s)
-            if since_s is not None and bind.sent_s > since_s + limits.cordon_s:
+            if since_s is not None and seen.clear_s(since_s, bind.sent_s) > limits.stale_s:
                 detail = f"bound to {bind.node} {bind.sent_s - since_s:.1f} s after it was cordoned"
                 yield Violation(rule="where allowed", subject=seen.name(uid), detail=detail)
 
@@ -275,11 +293,13 @@ def _settled(seen: _Seen, limits: Limits) -> Iterator[Violation]:
 
 
 def _plateau(found: history.History, limits: Limits) -> Iterator[Violation]:
-    by_process: dict[tuple[str, str], list[history.Sample]] = collections.defaultdict(list)
+    """Compare the first third of a service's samples with the last one; a process that has just started is not warm."""
+    began_s: dict[str, float] = {}
+    by_service: dict[str, list[history.Sample]] = collections.defaultdict(list)
     for sample in found.samples:
-        by_process[sample.service, sample.instance].append(sample)
-    for (service, instance), samples in by_process.items():
-        judged = [each for each in samples if each.at_s >= samples[0].at_s + limits.warm_s]
+        if sample.at_s >= began_s.setdefault(sample.instance, sample.at_s) + limits.warm_s:
+            by_service[sample.service].append(sample)
+    for service, judged in by_service.items():
         if len(judged) < 3 or judged[-1].at_s - judged[0].at_s < limits.judged_s:
             continue
         third = len(judged) // 3
@@ -288,5 +308,5 @@ def _plateau(found: history.History, limits: Limits) -> Iterator[Violation]:
             after = statistics.median(getattr(each, what) for each in judged[-third:])
             bound = most or max(limits.growth_bytes, limits.growth_share * before)
             if after - before > bound:
-                detail = f"{what} of process {instance} grew from {before:g} to {after:g}, by more than {bound:g}"
+                detail = f"{what} grew from {before:g} to {after:g}, by more than {bound:g}"
                 yield Violation(rule="plateau", subject=service, detail=detail)

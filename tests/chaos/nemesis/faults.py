@@ -1,0 +1,130 @@
+"""Does the faults of a deck to a cluster, and records from when until when each lasted."""
+
+import asyncio
+import collections
+import contextlib
+import signal
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from carico_core.domain import errors
+from tests.chaos.nemesis import deck, history, nemesis_site
+from tests.tools import tcp_proxy
+
+
+class Faults:
+    """Does what the nemesis has dealt."""
+
+    def __init__(self, site: nemesis_site.Site) -> None:
+        self._site = site
+        # Killed, stopped and restarted one after the other, so that each process is started once.
+        self._busy: dict[str, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
+        self._doing: Mapping[str, Callable[[deck.Step, str], Awaitable[None]]] = {
+            deck.KILL: self._kill, deck.STOP: self._stop, deck.RESTART: self._restart,
+            deck.CUT_BUS: self._cut_bus, deck.CUT_API: self._cut_api, deck.AWAY: self._away,
+            deck.STREAMS: self._streams, deck.LEASE: self._lease, deck.DISK: self._disk,
+        }  # fmt: skip
+
+    async def do_all(self, steps: Sequence[deck.Step]) -> None:
+        """Do each step at its time; return when the last one is over and every service runs again."""
+        began_s = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            for step in steps:
+                await asyncio.sleep(max(began_s + step.at_s - time.monotonic(), 0.0))
+                group.create_task(self._do(step))
+
+    async def _do(self, step: deck.Step) -> None:
+        target, at_s = self._target(step), time.time()
+        await self._doing[step.kind](step, target)
+        label = f"{step.kind} {step.direction}" if step.kind in (deck.CUT_API, deck.CUT_BUS) else step.kind
+        self._site.history.faults.append(
+            history.Fault(kind=label, target=f"{step.part} {target}", began_s=at_s, ended_s=time.time())
+        )  # fmt: skip
+
+    def _target(self, step: deck.Step) -> str:
+        """The service that a step is for."""
+        terms = self._site.history.terms
+        leader = next((each.holder for each in reversed(terms) if each.holder), nemesis_site.SCHEDULERS[0])
+        (standby,) = (name for name in nemesis_site.SCHEDULERS if name != leader)
+        among: Mapping[str, Sequence[str]] = {
+            deck.LEADER: (leader,), deck.STANDBY: (standby,), deck.AGGREGATOR: nemesis_site.AGGREGATORS,
+            deck.AGENT: [f"agent/{node}" for node in self._site.plan.node_names],
+            deck.NODE: [f"node/{node}" for node in self._site.plan.node_names],
+        }  # fmt: skip
+        names = among.get(step.part, (step.part,))
+        return names[int(step.choice * len(names))]
+
+    async def _kill(self, step: deck.Step, target: str) -> None:
+        async with self._busy[target]:
+            await self._site.end(target, signal.SIGKILL)
+            await asyncio.sleep(step.lasts_s / 2)
+            await self._start(target)
+
+    async def _stop(self, step: deck.Step, target: str) -> None:
+        async with self._busy[target]:
+            self._site.send(target, signal.SIGSTOP)
+            try:
+                await asyncio.sleep(step.lasts_s)
+            finally:
+                self._site.send(target, signal.SIGCONT)
+
+    async def _restart(self, step: deck.Step, target: str) -> None:
+        async with self._busy[target]:
+            await self._site.end(target, signal.SIGTERM)
+            await self._start(target)
+
+    async def _away(self, step: deck.Step, target: str) -> None:
+        agent = target.replace("node/", "agent/")
+        async with self._busy[target], self._busy[agent]:
+            await self._site.end(target, signal.SIGKILL)
+            await self._site.end(agent, signal.SIGKILL)
+            await asyncio.sleep(step.lasts_s)
+            await self._site.start(target)
+            await self._site.start(agent)
+
+    async def _start(self, target: str) -> None:
+        await self._site.start(target)
+        agent = target.replace("node/", "agent/")
+        if agent != target and self._site.measures_processes(target.removeprefix("node/")):
+            # Without cgroups, an agent measures the node's process by its id.
+            async with self._busy[agent]:
+                await self._site.end(agent, signal.SIGKILL)
+                await self._site.start(agent)
+
+    async def _cut_bus(self, step: deck.Step, target: str) -> None:
+        await _cut(self._site.parts[target].bus, step)
+
+    async def _cut_api(self, step: deck.Step, target: str) -> None:
+        await _cut(self._site.parts[target].api, step)
+
+    async def _streams(self, step: deck.Step, target: str) -> None:
+        await self._site.delete_streams()
+
+    async def _lease(self, step: deck.Step, target: str) -> None:
+        with contextlib.suppress(errors.NotFound):
+            await self._site.request("DELETE", nemesis_site.LEASE_PATH)
+
+    async def _disk(self, step: deck.Step, target: str) -> None:
+        self._site.fill_disk()
+        try:
+            await asyncio.sleep(step.lasts_s)
+        finally:
+            self._site.empty_disk()
+        async with self._busy[deck.NATS]:
+            # As the supervisor of a local cluster does, and the runbook: NATS stores nothing more until then.
+            await self._site.end(deck.NATS, signal.SIGTERM)
+            await self._site.start(deck.NATS)
+
+
+async def _cut(way: tcp_proxy.Proxy | None, step: deck.Step) -> None:
+    """Hold what one side sends, or both, for as long as the step."""
+    assert way is not None, "a part that can be cut off has a proxy"
+    sends, receives = way.to_target, way.to_client
+    held = {"both ways": (sends, receives), "sends nothing": (sends,), "receives nothing": (receives,)}[step.direction]
+    for each in held:
+        each.clear()
+    try:
+        await asyncio.sleep(step.lasts_s)
+    finally:
+        for each in held:
+            each.set()

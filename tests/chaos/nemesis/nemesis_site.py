@@ -1,0 +1,326 @@
+"""A cluster whose every process can be killed, stopped and cut off: the services of `carico up`, without a supervisor.
+
+Two schedulers, each with its own way to the API, on which its binds and its writes of the Lease are recorded; two
+aggregators; three emulated nodes with their agents; all on a small disk, where one can be mounted.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+
+import aiohttp
+import nats
+import nats.errors
+from aiohttp import web
+
+from carico_core.domain import errors
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings
+from carico_local.api import access
+from carico_local.cgroups import sweep
+from carico_local.cluster import machine, processes, state
+from carico_local.cluster import plan as plans
+from carico_local.cluster.services import readiness, topology
+from carico_local.cluster.services import service as parts
+from carico_local.node.runtime import records
+from tests.chaos.nemesis import history
+from tests.integration import api_proxy
+from tests.tools import tcp_proxy, waiting
+
+CLOCK = clocks.SystemClock()
+SCHEDULERS = ("scheduler", "scheduler-2")
+AGGREGATORS = ("aggregator", "aggregator-2")
+# docs/high-availability.md: sound on a quiet cluster, and leaders change more often in a run.
+LEADER_FLAGS = (
+    "--leader-lease-s", "6", "--leader-renew-s", "4", "--leader-retry-s", "1", "--bind-timeout-s", "2",
+)  # fmt: skip
+LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/carico-scheduler"
+# A node that is told to stop lets its Pods finish for so long; none of the run works longer.
+DRAIN_S = 45.0
+# What the streams reserve (264 MiB) is at most three quarters of it.
+DISK = "448m"
+SAMPLED_EVERY_S = 1.0
+
+
+class SchedulerApi(api_proxy.Proxy):
+    """One scheduler's way to the API, which records each bind and each write of the Lease with its answer."""
+
+    def __init__(self, target: str, *, token: str, scheduler: str, into: history.History) -> None:
+        super().__init__(target, token=token)
+        self._scheduler = scheduler
+        self._into = into
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Pass a request on; a write that is recorded is sent even if its client ends meanwhile."""
+        is_write = request.method in ("POST", "PUT", "PATCH")
+        if is_write and (request.path.endswith("/binding") or "/leases" in request.path):
+            return await asyncio.shield(asyncio.ensure_future(self._note(request, await request.read())))
+        return await super().handle(request)
+
+    async def _note(self, request: web.Request, body: bytes) -> web.Response:
+        sent_s, status, payload = time.time(), 0, b""
+        headers = {"Content-Type": request.headers.get("Content-Type", "application/json")}
+        with contextlib.suppress(aiohttp.ClientError):
+            url = self._target + request.path_qs
+            async with self._session.request(request.method, url, data=body, headers=headers) as answer:
+                payload = await answer.read()
+                status = answer.status
+        sent = json.loads(body)
+        if request.path.endswith("/binding"):
+            bind = history.Bind(
+                scheduler=self._scheduler, pod=sent["metadata"]["name"], uid=sent["metadata"]["uid"],
+                node=sent["target"]["name"], sent_s=sent_s, status=status,
+            )  # fmt: skip
+            self._into.binds.append(bind)
+        elif status in (200, 201):
+            spec = sent["spec"]
+            self._into.terms.append(
+                history.Term(
+                    holder=spec.get("holderIdentity") or "",
+                    at_s=time.time(),
+                    duration_s=float(spec.get("leaseDurationSeconds") or 0),
+                )
+            )
+        return web.Response(body=payload, status=status or 503, content_type="application/json")
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Part:
+    """A service of the cluster. `is_wanted`: it is to run; a fault keeps it from running meanwhile."""
+
+    name: str
+    child: processes.Child | None = None
+    bus: tcp_proxy.Proxy | None = None
+    api: tcp_proxy.Proxy | None = None
+
+
+class Site:
+    """The processes of the cluster and what can be done to them."""
+
+    def __init__(self, root: pathlib.Path, *, name: str, into: history.History) -> None:
+        environ = settings.environment()
+        options = plans.Options(name=name, nodes=3, aggregators=2, schedulers=2, scale=1 / 16)
+        self.plan = plans.make_plan(options, machine.read_machine())
+        self.paths = state.Paths(root)
+        self.history = into
+        ports = machine.free_ports(name, topology.ports_needed(self.plan))
+        self._where = topology.addresses(self.plan, ports)
+        self._environ = {**parts.stripped(environ), sweep.RUN_VARIABLE: str(root), "PYTHONUNBUFFERED": "1"}
+        self.parts: dict[str, Part] = {}
+        # Pods append lines here: any user may write.
+        self.marks = pathlib.Path(tempfile.mkdtemp(prefix="carico-nemesis-"))
+        self.runs = self.marks / "runs"
+        self.client: api_client.KubeClient
+
+    @property
+    def nats_url(self) -> str:
+        """The bus itself, not a part's way to it."""
+        return self._where.nats_url
+
+    def prepare(self) -> None:
+        """Write every file that the services read."""
+        for directory in (self.paths.data / "nodes", self.paths.data / "api", self.paths.run, self.paths.logs):
+            directory.mkdir(parents=True, exist_ok=True)
+        self.marks.chmod(0o777)
+        self.runs.touch()
+        self.runs.chmod(0o666)
+        topology.write_configuration(self.plan, self._where, self.paths, self._environ)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator["Site"]:
+        """The cluster with everything ready, until the block ends; then nothing of it is left."""
+        self.prepare()
+        async with contextlib.AsyncExitStack() as stack:
+            await self._open_ways(stack)
+            stack.push_async_callback(self._end)
+            order = ["nats", "api", *(f"node/{node}" for node in self.plan.node_names), *AGGREGATORS, *SCHEDULERS]
+            for name in [*order, *(f"agent/{node}" for node in self.plan.node_names)]:
+                await self.start(name)
+            wanted = api_client.KubeSettings(kubeconfig=str(self.paths.kubeconfig))
+            self.client = await api_client.connect(wanted, clock=CLOCK, user_agent="nemesis")
+            stack.push_async_callback(self.client.close)
+            yield self
+
+    async def start(self, name: str) -> None:
+        """Start a service and return once it is ready, or has ended again."""
+        service = self._service(name)
+        readiness.forget(service.probe)
+        child = self.parts[name].child = await processes.start(service.command)
+        ready = asyncio.ensure_future(readiness.wait(service.probe))
+        ended = asyncio.ensure_future(child.process.wait())
+        try:
+            await asyncio.wait([ready, ended], return_when=asyncio.FIRST_COMPLETED, timeout=waiting.WAIT_S)
+        finally:
+            ready.cancel()
+            ended.cancel()
+
+    def send(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a service, if it runs."""
+        child = self.parts[name].child
+        if child is not None and child.process.returncode is None:
+            os.kill(child.process.pid, number)
+
+    async def end(self, name: str, number: signal.Signals) -> None:
+        """Send a signal that ends a service, and wait until it has ended."""
+        child = self.parts[name].child
+        self.send(name, number)
+        if child is not None:
+            await child.process.wait()
+
+    async def delete_streams(self) -> None:
+        """Delete every stream and bucket of the bus."""
+        with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
+            connection = await nats.connect(self.nats_url, connect_timeout=2, allow_reconnect=False)
+            try:
+                administrator = connection.jetstream(timeout=2)
+                for each in await administrator.streams_info():
+                    assert each.config.name is not None
+                    await administrator.delete_stream(each.config.name)
+            finally:
+                await connection.close()
+
+    async def request(self, method: str, path: str, body: object = None, **options: object) -> object:
+        """One request, again until the API answers; what it refuses is raised."""
+        while True:
+            with contextlib.suppress(errors.ApiUnavailable):
+                return await self.client.request(method, path, body=body, **options)  # type: ignore[arg-type]
+            await asyncio.sleep(0.1)
+
+    def measures_processes(self, node: str) -> bool:
+        """True where a node has no cgroup, so that its agent adds up processes."""
+        return bool(topology.read_ready(self.paths, node).get("fallback"))
+
+    def fill_disk(self) -> None:
+        """Write until nothing more fits on the disk of the cluster, if that is its own."""
+        if os.path.ismount(self.paths.root):
+            with self._filler.open("wb", buffering=0) as file:
+                found = os.statvfs(self.paths.root)
+                with contextlib.suppress(OSError):
+                    os.posix_fallocate(file.fileno(), 0, found.f_bavail * found.f_frsize)
+                # What a service has freed since, or a last page.
+                with contextlib.suppress(OSError):
+                    while True:
+                        file.write(b"x" * 2**12)
+
+    def empty_disk(self) -> None:
+        """Free what `fill_disk` took."""
+        self._filler.unlink(missing_ok=True)
+
+    @property
+    def _filler(self) -> pathlib.Path:
+        return self.paths.root / "filler"
+
+    async def sample_forever(self) -> None:
+        """Record what each process uses, until cancelled."""
+        while True:
+            await asyncio.sleep(SAMPLED_EVERY_S)
+            for name, part in self.parts.items():
+                if part.child is not None and part.child.process.returncode is None:
+                    with contextlib.suppress(OSError):
+                        self.history.samples.append(_sample(name, part.child.id))
+
+    async def write_pages(self) -> None:
+        """Write what each service shows about itself next to its log."""
+        for name, part in self.parts.items():
+            port = self._where.ports.get(name)
+            if part.bus is None or port is None:
+                continue
+            for path in ("/readyz", "/metrics"):
+                answer = await readiness.get(port, path)
+                file = self.paths.logs / f"{parts.log_name(name)}{path.replace('/', '.')}"
+                file.write_bytes(b"no answer" if answer is None else answer.body)
+
+    def read_runs(self) -> Iterator[history.Run]:
+        """Yield the lines that the Pods' own processes wrote."""
+        for line in self.runs.read_text().splitlines():
+            what, uid, node, at_s = line.split()
+            yield history.Run(uid=uid, node=node, at_s=float(at_s), is_start=what == "start")
+
+    async def _open_ways(self, stack: contextlib.AsyncExitStack) -> None:
+        """Open what stands between a part and the bus, and between a scheduler and the API."""
+        token = access.obtain_token(self.paths.data / "api" / "token")
+        for name in topology.service_names(self.plan):
+            part = self.parts[name] = Part(name=name)
+            if name.startswith(("scheduler", "aggregator", "agent")):
+                part.bus = await stack.enter_async_context(tcp_proxy.Proxy(self._where.ports[topology.NATS]).running())
+            if name in SCHEDULERS:
+                seen = SchedulerApi(self._where.api_url, token=token, scheduler=name, into=self.history)
+                await stack.enter_async_context(seen.running())
+                port = int(seen.url.rpartition(":")[2])
+                part.api = await stack.enter_async_context(tcp_proxy.Proxy(port).running())
+                url = f"http://127.0.0.1:{part.api.port}"
+                access.write_kubeconfig(self._kubeconfig(name), name=self.plan.name, url=url, token=token)
+
+    def _kubeconfig(self, name: str) -> pathlib.Path:
+        return self.paths.run / f"{name}.kubeconfig"
+
+    def _service(self, name: str) -> parts.Service:
+        """The service as `carico up` would start it, by its own way to the bus and the API."""
+        part, where = self.parts[name], self._where
+        if part.bus is not None:
+            where = dataclasses.replace(where, nats_url=f"nats://127.0.0.1:{part.bus.port}")
+        built = topology.services(self.plan, where, self.paths, self._environ)
+        found = next(service for service in built if service.name == name)
+        argv = list(found.command.argv)
+        if name in SCHEDULERS:
+            argv[argv.index("--kubeconfig") + 1] = str(self._kubeconfig(name))
+            argv += ["--leader-identity", name, *LEADER_FLAGS]
+        elif name.startswith("node/"):
+            argv += ["--drain-s", f"{DRAIN_S:g}"]
+        return dataclasses.replace(found, command=dataclasses.replace(found.command, argv=tuple(argv)))
+
+    async def _end(self) -> None:
+        for name in self.parts:
+            self.send(name, signal.SIGCONT)
+        children = {name: part.child for name, part in self.parts.items() if part.child is not None}
+        nodes = [child for name, child in children.items() if name.startswith("node/")]
+        # They would wait for their Pods, of which none is of interest any more.
+        await processes.stop([child for name, child in children.items() if name not in self.plan.node_names], grace_s=5)
+        await processes.stop(nodes, grace_s=0.1)
+        roots = [self.paths.data / "nodes" / node for node in self.plan.node_names]
+        await asyncio.to_thread(sweep.sweep, self.plan.name, state_dirs=roots)
+        for root in roots:
+            records.remove_pod_files(root)
+        shutil.rmtree(self.marks)
+
+
+@contextlib.contextmanager
+def disk(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A small file system of its own, where one can be mounted; elsewhere a folder."""
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "carico-nemesis", str(folder)]
+    is_mounted = (
+        os.geteuid() == 0
+        and shutil.which("mount") is not None
+        and subprocess.run(command, check=False, capture_output=True).returncode == 0
+    )
+    try:
+        yield folder
+    finally:
+        if is_mounted:
+            subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def _sample(service: str, process: processes.ProcessId) -> history.Sample:
+    folder = pathlib.Path(f"/proc/{process.pid}")
+    status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
+    return history.Sample(
+        service=service, instance=f"{process.pid}-{process.start_ticks}", at_s=time.time(),
+        rss_bytes=int(status.get("VmRSS", "0").split()[0]) * 1024, descriptors=len(list((folder / "fd").iterdir())),
+        threads=int(status["Threads"]),
+    )  # fmt: skip
+
+
+def zones(plan: plans.Plan) -> Mapping[str, Mapping[str, str]]:
+    """The labels of each node: one in zone a, the others in zone b."""
+    return {node: {"zone": "b" if index else "a"} for index, node in enumerate(plan.node_names)}
