@@ -1,0 +1,91 @@
+"""Preemption at a real kube-apiserver: priorities and budgets of Kubernetes' own controllers, and what is written."""
+
+import contextlib
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+from carico_core.domain import errors
+from carico_core.runtime.kube import api_actions
+from carico_local.control_plane import standalone
+from tests.integration import extender_site
+from tests.tools import waiting
+
+NODE = "preemption-0"
+FINALIZER = "carico.dev/test"
+CLASSES = {"preemption-low": 1, "preemption-high": 1000}
+PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+
+def start(site: extender_site.Site) -> "subprocess.Popen[bytes]":
+    """A scheduler without other candidates."""
+    options = [
+        "--bus-url", site.nats.url, "--kubeconfig", str(site.plane.kubeconfig), "--http-port", "-1",
+        "--no-leader-election", "--event-after-s", "0.2",
+    ]  # fmt: skip
+    with (site.root / "scheduler.log").open("ab") as log:
+        return subprocess.Popen([sys.executable, "-m", "carico_scheduler", *options], stdout=log, stderr=log)
+
+
+def pod(name: str, kind: str, **metadata: Any) -> dict[str, Any]:
+    """A Pod that its node ends at once."""
+    spec = {
+        "schedulerName": "carico", "nodeSelector": {"site": "preemption"}, "terminationGracePeriodSeconds": 0,
+        "priorityClassName": f"preemption-{kind}", "containers": [{"name": "main", "image": "pi"}],
+    }  # fmt: skip
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata}, "spec": spec}
+
+
+async def test_a_victim_that_no_budget_guards_gives_way(
+    real_control_plane: standalone.Standalone, tmp_path: pathlib.Path
+) -> None:
+    async with (
+        extender_site.running(real_control_plane, tmp_path, "preemption") as site,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        for name, value in CLASSES.items():
+            kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+            await site.client.request("POST", PRIORITY_CLASSES, body={**kind, "value": value})
+            stack.push_async_callback(site.client.request, "DELETE", f"{PRIORITY_CLASSES}/{name}")
+        budget = {
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guard"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}},
+        }  # fmt: skip
+        await site.client.request(
+            "POST", f"/apis/policy/v1/namespaces/{site.namespace}/poddisruptionbudgets", body=budget
+        )
+        await site.create_node(NODE, 2.2)
+        scheduler = start(site)
+        stack.callback(scheduler.wait)
+        stack.callback(scheduler.kill)
+        # The free one is the older, so that without the budget the other would go.
+        await site.client.request("POST", site.pods_path, body=pod("free", "low", finalizers=[FINALIZER]))
+        await site.until_bound(1)
+        await site.client.request("POST", site.pods_path, body=pod("guarded", "low", labels={"app": "guarded"}))
+        await site.until_bound(2)
+        uids = {each["metadata"]["name"]: each["metadata"]["uid"] for each in await site.pods()}
+        site.capacities[NODE], site.covered[NODE] = 0.2, frozenset(uids.values())
+        await site.client.request("POST", site.pods_path, body=pod("high", "high"))
+
+        async def seen(name: str) -> dict[str, Any]:
+            with contextlib.suppress(errors.NotFound):
+                found: dict[str, Any] = await site.client.request("GET", f"{site.pods_path}/{name}")
+                return found
+            return {}
+
+        leaving = await waiting.answered(lambda: seen("free"), lambda found: found["metadata"].get("deletionTimestamp"))
+        conditions = {each["type"]: each for each in leaving["status"]["conditions"]}
+        assert conditions["DisruptionTarget"]["reason"] == "PreemptionByScheduler"
+        assert (await seen("high"))["status"]["nominatedNodeName"] == NODE
+        assert "deletionTimestamp" not in (await seen("guarded"))["metadata"]
+        await site.client.request(
+            "PATCH", f"{site.pods_path}/free", body={"metadata": {"finalizers": None}},
+            content_type=api_actions.MERGE_PATCH,
+        )  # fmt: skip
+        await waiting.answered(lambda: seen("free"), lambda found: not found)
+        site.capacities[NODE], site.covered[NODE] = 1.2, frozenset({uids["guarded"]})
+        bound = await waiting.answered(site.bound, lambda found: "high" in found)
+        assert bound == {"guarded": NODE, "high": NODE}
+        note = await site.until_told("free", "Preempted")
+        assert note == f"Preempted by pod {(await seen('high'))['metadata']['uid']} on node {NODE}"
