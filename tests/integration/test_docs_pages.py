@@ -61,6 +61,7 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
     "nats latency": ("Median Latency",),
     "explain crowd-23": ("Pod default/crowd-23 ", "class app/default/pi"),
     "explain crowd-00": ("Pod default/crowd-00 ", "it used advertisement"),
+    "explain job crowd": ("job crowd: 24 Pods", "waiting for a node", "TIMES ITS WORK"),
     "explain node node-1": ("DIMENSION", "kubelet's Pod limit", "(not measured yet)"),
     "capacity --like crowd-23": ("more fit, on", "node-1"),
     "capacity --class pi": ("Pod of class app/default/pi",),

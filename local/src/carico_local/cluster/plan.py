@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_core.domain import errors, names
-from carico_core.numerics import estimators
 from carico_local.cluster import machine
 
 # Half a processor is left for the control plane, the services and the view (measured on 2 CPUs).
@@ -24,7 +23,6 @@ NODE_SERVICES_MEMORY_BYTES = 120 * 2**20
 # etcd, API server, controllers and scheduler of Kubernetes besides ours (measured: 0.5 GB).
 REAL_CONTROL_PLANE_MEMORY_BYTES = 600 * 2**20
 
-ESTIMATORS = tuple(sorted(estimators.ESTIMATORS))
 MERGES = ("round", "sequential")
 # auto: cgroups where they are writable, else plain processes; none: plain processes.
 NODE_CGROUPS = ("auto", "none")
@@ -206,7 +204,11 @@ def _check(options: Options) -> None:
     for flag, got, lowest, highest in bounds:
         if got is not None and not lowest <= got <= highest:
             raise errors.SettingsError(f"{flag}: got {got:g}, expected {lowest:g} to {highest:g}")
-    _check_choice("--estimator", options.estimator, ESTIMATORS)
+    if options.estimator is not None:
+        # Imported here: most commands only read plans, and it takes as long as a tenth of them.
+        from carico_core.numerics import estimators
+
+        _check_choice("--estimator", options.estimator, tuple(sorted(estimators.ESTIMATORS)))
     _check_choice("--merge", options.merge, MERGES)
     _check_choice("--node-cgroups", options.node_cgroups, NODE_CGROUPS)
     if options.node_cgroups != "auto" and options.node_kind != NodeKind.PROCESS:
