@@ -7,4 +7,5 @@
 - `agents`, `aggregator`, `schedulers`: the services, on messages and virtual time.
 - `records`: what happened to each Pod and node. `measures`: the figures of a run.
 - `evaluate`: every scheduler on every scenario, compared with published figures.
+- `rescheduling`: the rescheduling paper's simulations, next to its published figures.
 """

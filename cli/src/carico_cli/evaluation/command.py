@@ -3,14 +3,14 @@
 import contextlib
 import pathlib
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
 import orjson
 from rich import console, progress
 
-from carico_cli.evaluation import page, trace
+from carico_cli.evaluation import page, rescheduler, trace
 from carico_cli.evaluation import text as evaluate_text
 from carico_cli.output import formats
 from carico_cli.output import report as report_folder
@@ -22,6 +22,7 @@ from carico_twin.evaluate import plan_file, pool, recorded, results, runs, study
 PLAIN_LINE_EVERY_S = 5.0
 # A comparison of a thousand Pods and ten contenders takes a fiftieth of this, a scenario a kilobyte.
 _FILE_MAX_BYTES = 2**24
+_NOT_WITH_RESCHEDULER = ("scenarios", "schedulers", "plan", "ablation", "calibration", "compare_with")
 _DEFAULT_OUT = pathlib.Path("var") / "evaluate"
 
 
@@ -43,6 +44,9 @@ _DEFAULT_OUT = pathlib.Path("var") / "evaluate"
 @click.option("--ablation", is_flag=True, help="Also run the estimator without each of its steps, and bus faults.")
 @click.option("--calibration", is_flag=True, help="Run only what is compared with published or recorded results.")
 @click.option(
+    "--rescheduler", is_flag=True, help="Run only the rescheduling algorithms, next to the published figures."
+)
+@click.option(
     "--compare-with", type=click.Path(path_type=pathlib.Path), metavar="COMPARE.JSON",
     help="Also simulate a recorded `carico compare`, and report the errors.",
 )  # fmt: skip
@@ -63,6 +67,8 @@ def command(context: settings.Context, /, **given: Any) -> int:
     trace.check(click.get_current_context(), is_trace=given["trace"] is not None)
     if given["trace"] is not None:
         return trace.run(given, _bytes(given["trace"], "a CSV file", most=trace.FILE_MAX_BYTES))
+    if given["rescheduler"]:
+        return _rescheduler(given)
     selection = _selection(given)
     tasks = study.tasks(selection)
     if not tasks:
@@ -72,13 +78,35 @@ def command(context: settings.Context, /, **given: Any) -> int:
     outcomes = _run(tasks, jobs=given["jobs"], plain=context.plain)
     found = {**results.document(selection, outcomes), "ended_at_ns": clock.SystemClock().wall_ns()}
     as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
+    files = {"evaluation.json": as_json, "evaluation.html": page.page(found).encode()}
+    return _report(
+        out, files, as_json.decode() if given["output"] is formats.Output.JSON else evaluate_text.text(found)
+    )
+
+
+def _report(out: pathlib.Path, files: Mapping[str, bytes], printed: str) -> int:
     try:
-        click.echo(as_json.decode() if given["output"] is formats.Output.JSON else evaluate_text.text(found))
+        click.echo(printed)
     finally:
         # Even if standard output was closed (`--json | head`): it is the work of an hour.
-        report_folder.write(out, {"evaluation.json": as_json, "evaluation.html": page.page(found).encode()})
-    click.echo(f"report: {out / 'evaluation.html'} and {out / 'evaluation.json'}", err=True)
+        report_folder.write(out, files)
+    click.echo(f"report: {' and '.join(str(out / name) for name in sorted(files))}", err=True)
     return 0
+
+
+def _rescheduler(given: dict[str, Any]) -> int:
+    others = [name for name in _NOT_WITH_RESCHEDULER if given[name]]
+    if others:
+        flags = ", ".join(f"--{name.removesuffix('s').replace('_', '-')}" for name in others)
+        raise errors.SettingsError(f"--rescheduler runs its own problems and algorithms: leave out {flags}")
+    out: pathlib.Path = given["out"]
+    report_folder.check(out)
+    ticks = clock.SystemClock()
+    found = rescheduler.run(rescheduler.selection(quick=given["quick"], runs=given["seeds"]), now_s=ticks.monotonic_s)
+    found["ended_at_ns"] = ticks.wall_ns()
+    as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
+    files = {"rescheduler.json": as_json, "rescheduler.html": rescheduler.page(found).encode()}
+    return _report(out, files, as_json.decode() if given["output"] is formats.Output.JSON else rescheduler.text(found))
 
 
 def _selection(given: dict[str, Any]) -> study.Selection:

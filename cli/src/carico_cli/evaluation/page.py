@@ -11,7 +11,7 @@ from carico_cli.output import formats, report
 Json = Mapping[str, Any]
 
 # Wider than a demo's report: the tables have a dozen columns.
-_STYLE = """
+STYLE = """
 body { max-width: 78rem }
 table { width: auto; margin: .6rem 0; font-size: .86rem }
 th, td { padding: .25rem .5rem } td:first-child { min-width: 9.5rem } td.n { white-space: nowrap }
@@ -43,10 +43,10 @@ def page(found: Json) -> str:
         f"{' (quick: fewer scenarios and seeds)' if found['quick'] else ''}. "
         "Values are means ± half the width of the 95 % interval.</p>\n"
     )
-    return report.document("CARICO: evaluation", said + "".join(sections), style=_STYLE)
+    return report.document("CARICO: evaluation", said + "".join(sections), style=STYLE)
 
 
-def _table(head: Sequence[str], rows: Iterable[Row]) -> str:
+def table(head: Sequence[str], rows: Iterable[Row]) -> str:
     """Return a table; a row is a CSS class and its cells, of which numbers are aligned right."""
     titles = "".join(
         f"<th{'' if place == 0 else ' class=n'}>{html.escape(each)}</th>" for place, each in enumerate(head)
@@ -88,7 +88,7 @@ def _summaries(found: Json) -> str:
         for name, each in found["summaries"].items()
     ]  # fmt: skip
     head = ("", "job time, s", "slowdown", "memory overrun, node-s", "scenarios", "not finished")
-    return f"<h2>All scenarios that ran</h2><p>Geometric means.</p>{_table(head, rows)}"
+    return f"<h2>All scenarios that ran</h2><p>Geometric means.</p>{table(head, rows)}"
 
 
 def _targets(found: Json) -> str:
@@ -106,9 +106,9 @@ def _targets(found: Json) -> str:
         )
         for each in known
     ]  # fmt: skip
-    table = _table(("", "measured", "at most", "", "", ""), rows) if rows else ""
+    shown = table(("", "measured", "at most", "", "", ""), rows) if rows else ""
     note = f"<p>{left}</p>" if (left := text.not_measured(found)) else ""
-    return f"<h2>Targets</h2>{table}{note}"
+    return f"<h2>Targets</h2>{shown}{note}"
 
 
 def _figures(title: str, drawn: Iterator[plots.Plot]) -> str:
@@ -135,7 +135,7 @@ def _shapes(found: Json) -> str:
     left = "".join(f"<li>{html.escape(each)}</li>" for each in found["not_in_the_twin"])
     return (
         "<h2>Published findings, and whether the twin reproduces them</h2>"
-        f"{_table(('published', 'with', '', 'in the twin'), rows)}<p>Not in the twin:</p><ul>{left}</ul>"
+        f"{table(('published', 'with', '', 'in the twin'), rows)}<p>Not in the twin:</p><ul>{left}</ul>"
         f"{_not_run(found)}"
     )
 
@@ -143,11 +143,11 @@ def _shapes(found: Json) -> str:
 def _not_run(found: Json) -> str:
     """Return the published tables for which the twin has no numbers."""
     head = ("server latency, ms", "min", "p50", "p90", "p95", "p99", "max")
-    latency = _table(
+    latency = table(
         head, [("", (name, *(f"{v:.2f}" for v in row))) for name, row in found["server_latency_ms"].items()]
     )
     overhead = found["agent_overhead_percent"]
-    agents = _table(
+    agents = table(
         ("increase of the job time by agents, %", *(f"{pods} Pods" for pods in overhead)),
         [("", ("published", *(f"{mean:+.2f} ± {sd:.2f}" for mean, sd in overhead.values())))],
     )
@@ -177,9 +177,9 @@ def _calibration(found: Json) -> str:
         "<h2>Calibration: the twin as the published cluster</h2>"
         "<p>A node's speed, its start latency, the creation rate and the width of a sklearn Pod are fitted. Speed "
         "and width are not independent of figures 5.1 and 5.2; schedulers, sizes and mixes are not fitted.</p>"
-        f"{_table(('error', 'mean', 'largest', 'numbers'), errors)}"
+        f"{table(('error', 'mean', 'largest', 'numbers'), errors)}"
         f"<details><summary>All published numbers</summary>"
-        f"{_table(('', 'published with', 'twin with', 'published', 'twin', 'error', 'where'), rows)}</details>"
+        f"{table(('', 'published with', 'twin with', 'published', 'twin', 'error', 'where'), rows)}</details>"
     )
 
 
@@ -201,7 +201,7 @@ def _ablation(found: Json) -> str:
     ]  # fmt: skip
     head = ("changed", "job time, s", "slowdown", "job ratio", "slowdown ratio", "overrun, node-s",
             "bound without room", "not finished")  # fmt: skip
-    return f"<h2>Ablation</h2><p>Ratios to the default with the same seeds; above 1 is worse.</p>{_table(head, rows)}"
+    return f"<h2>Ablation</h2><p>Ratios to the default with the same seeds; above 1 is worse.</p>{table(head, rows)}"
 
 
 def _faults(found: Json) -> str:
@@ -230,7 +230,7 @@ def _cells(cells: Json, ours: str) -> str:
         )
         for name, cell in cells.items()
     ]  # fmt: skip
-    return _table(("", *(title for _, title, _ in shown)), rows)
+    return table(("", *(title for _, title, _ in shown)), rows)
 
 
 def _unfinished(finished: float) -> str:
@@ -245,4 +245,4 @@ def _schedulers(found: Json) -> str:
         for name, says in found["schedulers"].items()
         if name in ran or not ran
     ]
-    return f"<h2>Schedulers</h2>{_table(('', ''), rows)}"
+    return f"<h2>Schedulers</h2>{table(('', ''), rows)}"

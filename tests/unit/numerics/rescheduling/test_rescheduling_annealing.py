@@ -100,6 +100,16 @@ def test_a_clocked_variant_keeps_its_budget_and_uses_it() -> None:
         assert 0.95 * budget_s <= ours.parts_s["ws"] <= 1.05 * budget_s
 
 
+def test_chains_share_a_budget() -> None:
+    problem = generator.generate(generator.SIZES["S"], seed=1)
+    one, four = (
+        carico.solve(problem, carico.Effort(budget_s=1.0, now_s=ticking(0.005), chains=chains), seed=1)
+        for chains in (1, 4)
+    )
+    assert one.parts_s["ws"] == pytest.approx(four.parts_s["ws"], rel=0.05)
+    assert (one.runs, four.runs) == (1, 4)
+
+
 def test_jumps_are_of_ten_iterations_or_more() -> None:
     problem = generator.generate(generator.SIZES["S"], seed=1)
     schedule = annealing.Schedule(moves=5)

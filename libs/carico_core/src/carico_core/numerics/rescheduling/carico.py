@@ -7,6 +7,7 @@ budget that is spent, so that an answer is ready at any deadline. Several chains
 placement; the best of them is the answer.
 """
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -66,10 +67,12 @@ def solve(problem: model.Problem, effort: Effort, *, seed: int, coc_bound: float
         answers.append(
             annealing.Answer(
                 placement=placement, costs=model.costs(problem, placement), evaluations=chain.evaluations,
-                curve=curve, parts_s={"ws": effort.now_s() - began_s}, runs=effort.chains,
+                curve=curve, parts_s={}, runs=effort.chains,
             )
         )  # fmt: skip
-    return annealing.best_of(answers, chains)
+    best = annealing.best_of(answers, chains)
+    evaluations = sum(each.evaluations for each in answers)
+    return dataclasses.replace(best, evaluations=evaluations, parts_s={"ws": effort.now_s() - began_s})
 
 
 def _set_extremes(chain: annealing.Chain, bound: float) -> None:
