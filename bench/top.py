@@ -12,17 +12,19 @@ import statistics
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 from bench import _process
 from bench import scheduler as fleet_bench
 from carico_cli.clusters import which
 from carico_cli.live import picture as pictures
+from carico_cli.live import pods as live_pods
 from carico_cli.live import ports, signals
 from carico_cli.live import reader as readers
 from carico_cli.top import screen
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
-from carico_core.runtime.kube import api_client
+from carico_core.runtime.kube import api_client, list_watch
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
@@ -36,6 +38,7 @@ from carico_scheduler.rules import policy
 Row = tuple[str, float, str, str]
 NODES = 1000
 PODS_A_NODE = 20
+PODS = 10_000
 SIZE = (80, 24)
 
 
@@ -49,6 +52,7 @@ def run(quick: bool = False) -> list[Row]:
     server, taken_in = asyncio.run(_server_percent(seconds))
     picture = _picture(payloads)
     frame_ms, key_ms = asyncio.run(_frame_ms(picture, 20 if quick else 100))
+    pods_ms = asyncio.run(_pods_ms(20 if quick else 100))
     return [
         (f"{NODES} nodes: one more viewer, the NATS server's CPU", server, "% of a core", ""),
         (f"{NODES} nodes: an answer of the scheduler about what is reserved", answer_s * 1e3, "ms", ""),
@@ -57,6 +61,7 @@ def run(quick: bool = False) -> list[Row]:
         (f"{NODES} nodes: the viewer's own CPU for what it hears", taken_in, "% of a core", ""),
         (f"{NODES} nodes: a new picture taken, sorted and drawn at 80x24", frame_ms, "ms", "at most 50"),
         (f"{NODES} nodes: a key that sorts again and draws", key_ms, "ms", "at most 50"),
+        (f"{PODS} waiting Pods: 20 of them change, a new picture drawn at 80x24", pods_ms, "ms", "at most 50"),
     ]
 
 
@@ -175,32 +180,32 @@ async def _spent(pid: int, seconds: float) -> tuple[float, float]:
     return 100.0 * (_process.cpu_s(pid) - before) / took, 100.0 * (time.process_time() - own) / took
 
 
+class _Still:
+    """A reader without a cluster."""
+
+    bus = api = None
+
+    def __init__(self, take: Callable[[], pictures.Picture]) -> None:
+        self.picture = take
+
+    def where(self) -> which.Address:
+        """Return an address that is not used."""
+        return which.Address(name="bench", bus=buses.BusSettings(), kube=api_client.KubeSettings())
+
+    async def detail(self, node: str) -> None:
+        """Return no answer."""
+
+    async def standing(self, node: str) -> None:
+        """Return no answer."""
+
+
 async def _frame_ms(picture: pictures.Picture, repetitions: int) -> tuple[float, float]:
     """CPU milliseconds of (a frame with a new picture, a key that sorts), by the real screen without a terminal."""
-
-    class Still:
-        """A reader whose picture does not change."""
-
-        bus = api = None
-
-        def where(self) -> which.Address:
-            return here
-
-        def picture(self) -> pictures.Picture:
-            return picture
-
-        async def detail(self, node: str) -> None:
-            """Return no answer."""
-
-        async def standing(self, node: str) -> None:
-            """Return no answer."""
-
-    here = which.Address(name="bench", bus=buses.BusSettings(), kube=api_client.KubeSettings())
     heard = signals.Signals(clock=clocks.SystemClock(), lease_s=10.0)
     for node in picture.nodes:
         assert node.advertisement is not None
         heard.on_capacity(subjects.capacity(node.name), wire.encode_advertisement(node.advertisement))
-    top = screen.Top(Still(), name="bench", clock=clocks.SystemClock(), every_s=3600.0)
+    top = screen.Top(_Still(lambda: picture), name="bench", clock=clocks.SystemClock(), every_s=3600.0)
     async with top.run_test(size=SIZE) as keys:
 
         async def frame() -> None:
@@ -212,6 +217,34 @@ async def _frame_ms(picture: pictures.Picture, repetitions: int) -> tuple[float,
             await keys.press("s")
 
         return await _median_ms(frame, repetitions), await _median_ms(sort, repetitions)
+
+
+async def _pods_ms(repetitions: int) -> float:
+    """CPU milliseconds of a frame of the Pods' screen in which some of them have changed."""
+    found = [_waiting(number) for number in range(PODS)]
+    table = live_pods.PodTable()
+    table.on_event(list_watch.Listed(objects=found, resource_version="1"))
+    heard = signals.Signals(clock=clocks.SystemClock(), lease_s=10.0)
+    rng = random.Random(0)
+    reader = _Still(lambda: heard.picture(jobs=(), links=(), pods=table.rows(heard.scheduler_names)))
+    top = screen.Top(reader, name="bench", clock=clocks.SystemClock(), every_s=3600.0)
+    async with top.run_test(size=SIZE) as keys:
+        await keys.press("P")
+
+        async def frame() -> None:
+            for pod in rng.choices(found, k=20):
+                table.on_event(list_watch.Changed(type="MODIFIED", object=pod))
+            top._tick()
+            await keys.pause()
+
+        return await _median_ms(frame, repetitions)
+
+
+def _waiting(number: int) -> dict[str, Any]:
+    created = f"2026-11-21T10:{number // 60 % 60:02}:{number % 60:02}Z"
+    name = f"job-{number}"
+    metadata = {"name": name, "namespace": "default", "uid": name, "creationTimestamp": created}
+    return {"metadata": metadata, "spec": {"schedulerName": "carico", "containers": [{"image": "x"}]}, "status": {}}
 
 
 async def _median_ms(work: Callable[[], Awaitable[None]], repetitions: int) -> float:

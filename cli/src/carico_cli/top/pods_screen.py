@@ -29,6 +29,8 @@ class Owner(overlays.Owner, Protocol):
 
     def summary(self, shown: int) -> spans.Line: ...
 
+    def action_pause(self) -> None: ...
+
 
 class PodsScreen(screen.Screen[None]):
     """All Pods: those that wait first, in the order of the scheduler's queue."""
@@ -41,6 +43,7 @@ class PodsScreen(screen.Screen[None]):
         binding.Binding("l", "log", "Log"),
         binding.Binding("d", "describe", "Describe"),
         binding.Binding("slash", "filter", "Filter", key_display="/"),
+        binding.Binding("p,space", "pause", "Pause", key_display="p"),
         binding.Binding("P,escape,backspace", "back", "Nodes", key_display="esc"),
         binding.Binding("question_mark,h", "help", "Help", key_display="?"),
         binding.Binding("down,j", "move(1)", show=False),
@@ -83,6 +86,10 @@ class PodsScreen(screen.Screen[None]):
     def action_page(self, by: int) -> None:
         """Move the cursor by a page."""
         self._table.move(by * self._table.page)
+
+    def action_pause(self) -> None:
+        """Pause or resume."""
+        self._top.action_pause()
 
     def action_back(self) -> None:
         """Clear the filter, or go back to the nodes."""
@@ -264,6 +271,7 @@ HELP = """\
 
  up down pgup pgdn home end  choose a Pod       enter  explain it
  l        its log                               d      its object and Events
+ p space  pause, resume                         q      quit
  /        filter by words in a Pod's name, state, node, job or reason
  esc      clear the filter; back to the nodes
 

@@ -98,9 +98,11 @@ async def test_pods_on_the_screen_at_80x24(monkeypatch: pytest.MonkeyPatch) -> N
         ]
         assert lines[2].startswith("waits-00          waiting") and "next" in lines[2]
         assert "20 before" in lines[22]
-        for key in ("Explain", "Log", "Describe", "Filter", "Nodes", "Help"):
+        for key in ("Explain", "Log", "Describe", "Filter", "Pause", "Nodes", "Help", "Quit"):
             assert key in lines[-1], lines[-1]
-        await stage.keys.press("end")
+        await stage.keys.press("p")
+        await stage.shows("paused")
+        await stage.keys.press("p", "end")
         await stage.shows("runs ")
         stage.cluster.api.answers[LOG] = "first\n\x1b[2Jlast " + "x" * 90 + "\n"
         await stage.keys.press("l")
