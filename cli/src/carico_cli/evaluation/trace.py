@@ -8,7 +8,7 @@ import click
 
 from carico_cli.output import formats
 from carico_core.domain import amounts, errors
-from carico_twin.evaluate.trace import reading, scoring
+from carico_twin.evaluate.trace import reading, requests, scoring
 
 # The Google series (1,600, a day of five minutes) take 6 MB.
 FILE_MAX_BYTES = 2**26
@@ -28,6 +28,8 @@ _OPTIONS: Mapping[str, tuple[click.ParamType[Any, Any], str]] = {
 }
 _IN_SECONDS = frozenset({"interval", "horizon", "history"})
 _FORMATS = frozenset({"output", "as_json"})
+# Options of `--trace` that belong to the rules for requests.
+_OF_REQUESTS = frozenset({"requests", "unit"})
 
 
 def options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,6 +39,13 @@ def options(function: Callable[..., Any]) -> Callable[..., Any]:
         default = getattr(_DEFAULT, _field(name))
         shown = f"With --trace: {meaning[0].lower()}{meaning[1:]} (default: {default:g})."
         function = click.option(flag, name, type=kind, help=shown)(function)
+    function = click.option(
+        "--unit", type=click.FLOAT, help="With --requests: cores or bytes of 1 in the trace (default: 1)."
+    )(function)
+    function = click.option(
+        "--requests", type=click.Choice(sorted(requests.RULES)),
+        help="With --trace: score rules that recommend requests instead, with each series as a class of Pods.",
+    )(function)  # fmt: skip
     return click.option(
         "--trace", type=click.Path(path_type=pathlib.Path), metavar="CSV",
         help="Only predict the peaks of machines drawn from a trace: a column a series, a row a sample.",
@@ -48,18 +57,26 @@ def check(parameters: click.Context, *, is_trace: bool) -> None:
     for name in parameters.params:
         if parameters.get_parameter_source(name) is not click.core.ParameterSource.COMMANDLINE:
             continue
-        if not is_trace and name in _OPTIONS:
+        if not is_trace and name in (*_OPTIONS, *_OF_REQUESTS):
             raise errors.SettingsError(
                 f"{_flag(parameters, name)} is an option of --trace: add --trace, or leave it out"
             )
-        if is_trace and name not in _OPTIONS and name not in _FORMATS and name != "trace":
+        if is_trace and name not in (*_OPTIONS, *_FORMATS, *_OF_REQUESTS, "trace"):
             raise errors.SettingsError(f"--trace runs no simulation: leave out {_flag(parameters, name)}")
+        if name == "unit" and parameters.params["requests"] is None:
+            raise errors.SettingsError("--unit is an option of --requests: add --requests, or leave it out")
 
 
 def run(given: Mapping[str, Any], content: bytes) -> int:
     """Print the predictors' scores on the trace."""
     chosen = {_field(name): given[name] for name in _OPTIONS if given[name] is not None}
     setup, file = scoring.Setup(**chosen), str(given["trace"])
+    if given["requests"] is not None:
+        unit = 1.0 if given["unit"] is None else given["unit"]
+        rules = requests.evaluate(file, reading.read(file, content), setup, dimension=given["requests"], unit=unit)
+        is_json = given["output"] is formats.Output.JSON
+        click.echo(formats.json_text(rules) if is_json else "\n".join(_requests_text(rules)))
+        return 0
     found = scoring.evaluate(file, reading.read(file, content), setup)
     click.echo(formats.json_text(found) if given["output"] is formats.Output.JSON else "\n".join(_text(found)))
     return 0
@@ -81,6 +98,19 @@ def _text(found: Mapping[str, Any]) -> Iterator[str]:
         for name, each in found["predictors"].items()
     ]
     yield from formats.aligned(("predictor", "violations %", "severity %", "savings %"), rows)
+
+
+def _requests_text(found: Mapping[str, Any]) -> Iterator[str]:
+    setup = found["setup"]
+    yield (
+        f"{found['trace']}: {found['series']} series of {found['dimension']}, {found['samples']} samples of "
+        f"{setup['interval_s']} s; recommended every {setup['horizon_s']} s, first after {setup['history_s']} s"
+    )
+    rows = [
+        (name, *(formats.number(100.0 * each[column], 2) for column in ("slack", "overruns")))
+        for name, each in found["rules"].items()
+    ]
+    yield from formats.aligned(("rule", "slack %", "overruns %"), rows)
 
 
 def _field(name: str) -> str:

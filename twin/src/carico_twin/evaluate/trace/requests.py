@@ -1,0 +1,148 @@
+"""Rules that recommend requests, on a recorded trace: how much they reserve in vain, and how often they do not suffice.
+
+Each series is a class of Pods. Each rule sees the samples so far, and its recommendation holds for the next horizon.
+Slack is 1 - usage / recommendation, both summed over all series and samples that followed; overruns are the share of
+those samples that are above the recommendation.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from carico_core.domain import errors, usage
+from carico_core.numerics import arrays, distribution, recommendation
+from carico_twin.evaluate.trace import reading, scoring
+
+HALF_LIFE_S = 24 * 3600.0
+_DAY_S = 86_400
+MIB = 2.0**20
+# Samples so far (s,) in cores or bytes and their interval in seconds -> request.
+Rule = Callable[[arrays.Array, int], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """Shares of 1: of the recommendation, and of the samples."""
+
+    slack: float
+    overruns: float
+
+
+def evaluate(
+    file: str, trace: reading.Trace, setup: scoring.Setup, *, dimension: str, unit: float
+) -> dict[str, Any]:  # fmt: skip
+    """Return each rule's score, as JSON. `unit`: cores or bytes of 1 in the trace. Raises `SettingsError`."""
+    if not 0.0 < unit < math.inf:
+        raise errors.SettingsError(f"--unit: got {unit:g}, expected the cores or bytes of 1 in the trace")
+    series, samples = trace.series.shape
+    if samples < setup.history + setup.horizon:
+        raise errors.SettingsError(
+            f"{file}: got {samples} samples, expected at least {setup.history + setup.horizon}: those of --history and "
+            "--horizon"
+        )
+    scores = {name: score(unit * trace.series, rule, setup) for name, rule in RULES[dimension].items()}
+    return {
+        "trace": file, "series": series, "samples": samples, "setup": asdict(setup), "dimension": dimension,
+        "unit": unit, "rules": {name: asdict(each) for name, each in scores.items()},
+    }  # fmt: skip
+
+
+def score(series: arrays.Array, rule: Rule, setup: scoring.Setup) -> Score:
+    """Return a rule's score on the series (series, samples) in cores or bytes."""
+    used = reserved = 0.0
+    above = judged = 0
+    for moment in range(setup.history, series.shape[1] - setup.horizon + 1, setup.horizon):
+        for each in series:
+            request = rule(each[:moment], setup.interval_s)
+            followed = each[moment : moment + setup.horizon]
+            used += float(followed.sum())
+            reserved += request * followed.size
+            above += int((followed > request).sum())
+            judged += followed.size
+    return Score(slack=1.0 - used / reserved, overruns=above / judged)
+
+
+def carico_cpu(seen: arrays.Array, interval_s: int) -> float:
+    """Return what `carico recommend` recommends."""
+    return recommendation.recommend(_measured(seen, "cpu", interval_s), recommendation.Rule()).requests["cpu"]
+
+
+def carico_memory(seen: arrays.Array, interval_s: int) -> float:
+    """Return what `carico recommend` recommends."""
+    return recommendation.recommend(_measured(seen, "memory", interval_s), recommendation.Rule()).requests["memory"]
+
+
+def vpa_cpu(seen: arrays.Array, interval_s: int, *, least: float = 0.025) -> float:
+    """Return VPA's target: 90th percentile of a histogram that halves in a day, plus 15 %, at least 25m.
+
+    Source: vertical-pod-autoscaler/pkg/recommender (estimator.go, aggregations_config.go, histogram_options.go).
+    """
+    found = _vpa_percentile(seen, _ages_decay(seen.size, interval_s), first=0.01)
+    return max(1.15 * found, least)
+
+
+def vpa_memory(seen: arrays.Array, interval_s: int, *, least: float = 250 * MIB) -> float:
+    """Return VPA's target: 90th percentile of daily peaks in the same histogram, plus 15 %, at least 250 MiB."""
+    per_day = max(1, _DAY_S // interval_s)
+    starts = range(0, seen.size, per_day)
+    peaks = np.array([float(seen[start : start + per_day].max()) for start in starts])
+    return max(1.15 * _vpa_percentile(peaks, _ages_decay(peaks.size, _DAY_S), first=1e7), least)
+
+
+def krr_cpu(seen: arrays.Array, interval_s: int) -> float:
+    """Return krr's: 95th percentile of the last week, at least 10m (robusta_krr/strategies/simple.py)."""
+    week = seen[-max(1, 7 * _DAY_S // interval_s) :]
+    return max(float(np.percentile(week, 95)), 0.01)
+
+
+def krr_memory(seen: arrays.Array, interval_s: int) -> float:
+    """Return krr's: the maximum of the last week plus 15 %, at least 100 MB."""
+    week = seen[-max(1, 7 * _DAY_S // interval_s) :]
+    return max(1.15 * float(week.max()), 100e6)
+
+
+def _measured(seen: arrays.Array, dimension: str, interval_s: int) -> recommendation.Measured:
+    weights, empty = np.zeros(usage.BUCKETS), np.zeros(usage.BUCKETS)
+    places = [distribution.bucket(dimension, amount) for amount in seen.tolist()]
+    np.add.at(weights, places, interval_s * _ages_decay(seen.size, interval_s))
+    is_cpu, peak = dimension == "cpu", float(seen.max())
+    return recommendation.Measured(
+        cpu=weights if is_cpu else empty, memory=empty if is_cpu else weights, pod_means=empty,
+        cpu_peak=peak if is_cpu else None, memory_peak=None if is_cpu else peak, pods=1, failed=0, nodes=1, images=1,
+        measured_s=float(seen.size * interval_s), age_s=float(seen.size * interval_s),
+    )  # fmt: skip
+
+
+def _ages_decay(count: int, interval_s: int) -> arrays.Array:
+    """Return the weight of each sample, the oldest first: 2^(-age / half-life)."""
+    ages_s = interval_s * np.arange(count - 1, -1, -1.0)
+    found: arrays.Array = 2.0 ** (-ages_s / HALF_LIFE_S)
+    return found
+
+
+def _vpa_percentile(amounts: arrays.Array, weights: arrays.Array, *, first: float, share: float = 0.9) -> float:
+    """Return the upper bound of the bucket in which the percentile is; the n-th is `first` x 1.05^n wide."""
+    # start of bucket n = first (1.05^n - 1) / .05
+    places = np.floor(np.log1p(amounts * 0.05 / first) / math.log(1.05)).astype(int)
+    reached = np.cumsum(np.bincount(places, weights=weights))
+    place = int(np.searchsorted(reached, share * reached[-1]))
+    return first * (1.05 ** (place + 1) - 1.0) / 0.05
+
+
+RULES: Mapping[str, Mapping[str, Rule]] = {
+    "cpu": {
+        "carico": carico_cpu,
+        "vpa": vpa_cpu,
+        "vpa-without-floor": lambda seen, interval_s: vpa_cpu(seen, interval_s, least=0.0),
+        "krr": krr_cpu,
+    },
+    "memory": {
+        "carico": carico_memory,
+        "vpa": vpa_memory,
+        "vpa-without-floor": lambda seen, interval_s: vpa_memory(seen, interval_s, least=0.0),
+        "krr": krr_memory,
+    },
+}
