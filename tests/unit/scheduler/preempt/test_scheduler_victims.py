@@ -26,6 +26,7 @@ class Placed(NamedTuple):
     created_at_s: float = 0.0
     labels: dict[str, str] = {}  # noqa: RUF012  # a default of a named tuple, never changed
     deleting: bool = False
+    is_reserved: bool = False
 
 
 class Site:
@@ -48,11 +49,11 @@ class Site:
             )
             claim = reservations.claim_of(made, node=name, now_s=0.0)
             table.place(claim)
-            found.append(victims.Resident(made, claim))
-        table.cover(name, frozenset(each.pod.uid for each in found), 0.0)
+            found.append(victims.Resident(made, claim, each.is_reserved))
+        table.cover(name, frozenset(each.pod.uid for each in found if not each.is_reserved), 0.0)
         self.residents[name] = found
         self.fleet.put_node(objects.make_node(name, allocatable_cores=cores), table.load(name))
-        free = cores - sum(each.cores for each in pods)
+        free = cores - sum(each.cores for each in pods if not each.is_reserved)
         offered = {key: messages.ClassCapacity(cost_plus={"cpu": cost}, pods=0) for key, cost in classes.items()}
         advertised = objects.make_advertisement(name, free, pods=len(pods), headroom={"cpu": free}, classes=offered)
         self.fleet.put_advertisement(advertised, NOW_S)
@@ -109,6 +110,16 @@ def test_what_a_pod_is_measured_to_hold_decides_and_not_its_number() -> None:
     site = Site(by_requests=False)
     site.add("a", 4.0, [Placed("big", 0, 2.0, 2.0), *(Placed(f"s{n}", 0, 0.5, 1.0) for n in range(4))], CLASSES)
     assert site.best(2.0, 9) == ("a", ["big"])
+
+
+def test_a_pod_of_a_class_that_the_node_has_not_measured_frees_only_what_is_reserved_for_it() -> None:
+    unmeasured = {"image/1": 1.0, messages.NEW_CLASS: 2.0}
+    site = Site(by_requests=False)
+    site.add("a", 4.0, [Placed("measured", 1, 1.0), Placed("new", 0, 3.0)], unmeasured)
+    assert site.best(1.0, 9) == ("a", ["measured"]), "`new` is of lower priority, but may hold nothing"
+    site = Site(by_requests=False)
+    site.add("a", 3.0, [Placed("measured", 1, 1.0), Placed("new", 0, 3.0, is_reserved=True)], unmeasured)
+    assert site.best(1.0, 9) == ("a", ["new"])
 
 
 def test_a_pod_that_is_leaving_is_waited_for_and_no_other_goes() -> None:

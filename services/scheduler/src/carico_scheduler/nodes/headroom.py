@@ -36,6 +36,17 @@ class Offer(NamedTuple):
         """Return c+, the cautious cost of one more Pod of this class."""
         return self.costs.get(pod_class, self.other)
 
+    def held(self, pod_class: str) -> Vector:
+        """Return what a Pod of this class is measured to hold: nothing if the node has not measured the class.
+
+        >>> Offer(("cpu",), (0.0,), {"a": (2.0,), "?": (5.0,)}, (5.0,)).held("b")
+        (0.0,)
+        """
+        if not self.costs:
+            return self.other
+        found = self.costs.get(pod_class, self.costs.get(messages.ANY_CLASS))
+        return (0.0,) * len(self.headroom) if found is None else found
+
     def reserved(self, classes: Mapping[str, int]) -> Vector:
         """Return what reserved Pods, counted by class, will take."""
         if not classes:
@@ -105,18 +116,19 @@ class NodeRoom(NamedTuple):
             self.offer, taken, -math.inf, self.pod_limit - 1.0, self.pods_per_core - 1.0, self.limit - 1.0
         )  # fmt: skip
 
-    def counting(self, pod_class: str, pods: int, *, is_baseline: bool) -> "NodeRoom":
+    def counting(self, pod_class: str, pods: int, *, is_reserved: bool, is_baseline: bool) -> "NodeRoom":
         """Return the room if `pods` more Pods of a class counted here; below zero: fewer.
 
-        Each holds what its class is measured to cost here. Baseline Pods hold nothing that is advertised. The exception
-        for an empty node stays as it is.
+        Each holds what its class is measured to hold here, or what is reserved for it; baseline Pods hold nothing that
+        is advertised. The exception for an empty node stays as it is.
         """
-        taken = self.taken
-        if self.offer is not None and not is_baseline:
-            taken = tuple([t + pods * c for t, c in zip(self.taken, self.offer.cost(pod_class), strict=True)])
+        taken, offer = self.taken, self.offer
+        if offer is not None and not is_baseline:
+            each = offer.cost(pod_class) if is_reserved else offer.held(pod_class)
+            taken = tuple([t + pods * c for t, c in zip(taken, each, strict=True)])
         workloads = 0 if is_baseline else pods
         return NodeRoom(
-            self.offer, taken, self.least, self.pod_limit - pods, self.pods_per_core - workloads, self.limit - pods
+            offer, taken, self.least, self.pod_limit - pods, self.pods_per_core - workloads, self.limit - pods
         )  # fmt: skip
 
 

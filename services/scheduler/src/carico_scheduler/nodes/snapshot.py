@@ -8,7 +8,7 @@ decision.
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -215,16 +215,17 @@ class NodeRow(NamedTuple):
             size_bytes + demand.request_bytes, others,
         )  # fmt: skip
 
-    def counting(self, claim: reservations.Claim, pods: int) -> "NodeRow":
-        """Return the row with this claim counted `pods` times more: 1 adds it, -1 takes it away."""
-        others = dict(self.more_others)
-        for name, amount in claim.others:
-            others[name] = others.get(name, 0.0) + pods * amount
-        return self._replace(
-            room=self.room.counting(claim.pod_class, pods, is_baseline=claim.is_baseline), more=self.more + pods,
-            more_cores=self.more_cores + pods * claim.cores, more_bytes=self.more_bytes + pods * claim.size_bytes,
-            more_others=others,
-        )  # fmt: skip
+    def counting(self, claims: Iterable[tuple[reservations.Claim, bool]], sign: int) -> "NodeRow":
+        """Return the row with claims counted in addition (1) or taken away (-1); each with whether it is reserved."""
+        room, more, cores, size_bytes, others = self.room, self.more, self.more_cores, self.more_bytes, self.more_others
+        for each, is_reserved in claims:
+            room = room.counting(each.pod_class, sign, is_reserved=is_reserved, is_baseline=each.is_baseline)
+            more += sign
+            cores += sign * each.cores
+            size_bytes += sign * each.size_bytes
+            if each.others:
+                others = {**others, **{name: others.get(name, 0.0) + sign * amount for name, amount in each.others}}
+        return NodeRow(self.view, self.slot, self.node, room, self.now_s, more, cores, size_bytes, others)
 
 
 # All nodes of a snapshot, or one of them: a stage takes either.

@@ -140,7 +140,7 @@ class Preemptor:
                 return choice
             if choice is not None:
                 found.append(choice)
-                if len(found) >= CANDIDATES_MAX:
+                if len(found) >= CANDIDATES_MAX or _is_least(choice, self._state.lowest_priority()):
                     break
             await asyncio.sleep(0)
         best = victims.best_of(found)
@@ -178,8 +178,9 @@ class Preemptor:
             pod = self._state.pod(claim.uid)
             # One that is still being bound counts, and cannot be evicted.
             if pod is not None and not self._state.is_binding(claim.uid):
-                is_leaving = pod.deleting or pod.uid in evicting
-                residents.append(victims.Resident(pod._replace(deleting=is_leaving), claim))
+                is_leaving = not pod.deleting and pod.uid in evicting
+                pod = pod._replace(deleting=True) if is_leaving else pod
+                residents.append(victims.Resident(pod, claim, self._state.reservations.is_reserved(claim)))
         return victims.on_node(
             row, victims.Preemptor(kind.demand, kind.priority), residents, scores.stages, self._state.budgets, spent
         )
@@ -195,3 +196,8 @@ class Preemptor:
             violated_budgets=choice.violations,
         )  # fmt: skip
         self._evictor.start(nomination, term)
+
+
+def _is_least(choice: victims.Choice, lowest: int | None) -> bool:
+    """Return True if no node can lose less: one Pod of the lowest priority, and no budget is violated."""
+    return not choice.violations and [pod.priority for pod in choice.victims] == [lowest]

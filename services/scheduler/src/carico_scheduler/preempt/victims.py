@@ -23,6 +23,13 @@ class Resident(NamedTuple):
 
     pod: cluster.Pod
     claim: reservations.Claim
+    # Whether its node does not account for it yet.
+    is_reserved: bool
+
+    @property
+    def counted(self) -> tuple[reservations.Claim, bool]:
+        """The Pod as `snapshot.NodeRow.counting` takes it."""
+        return self.claim, self.is_reserved
 
 
 class Preemptor(NamedTuple):
@@ -66,20 +73,21 @@ def on_node(
     `row` already counts what is held for other Pods of this priority and above. `spent`: Pods that are being evicted.
     """
     leaving = [each for each in residents if each.pod.deleting]
-    row = _without(row, leaving)
-    if fits(row, wanted.demand, stages):
+    row = row.counting((each.counted for each in leaving), -1)
+    if scoring.rejection_by(stages.by_room, row, wanted.demand) is None:
         return Choice(row.node.name, (), 0)
     lower = sorted(
         (each for each in residents if not each.pod.deleting and _may_go(each, wanted, row)), key=_importance
     )
-    row = _without(row, lower)
-    if not lower or not fits(row, wanted.demand, stages):
+    row = row.counting((each.counted for each in lower), -1)
+    if not lower or scoring.rejection_by(stages.by_room, row, wanted.demand) is not None:
         return None
     violating = budgets.violated_by([each.pod for each in lower], spent)
     victims: list[cluster.Pod] = []
     for each in sorted(lower, key=lambda found: found.pod.uid not in violating):
-        back = row.counting(each.claim, 1)
-        if fits(back, wanted.demand, stages):
+        back = row.counting((each.counted,), 1)
+        # Only these filters' answers change with Pods.
+        if scoring.rejection_by(stages.by_pods, back, wanted.demand) is None:
             row = back
         else:
             victims.append(each.pod)
@@ -92,23 +100,14 @@ def best_of(choices: Sequence[Choice]) -> Choice | None:
     return min(choices, key=lambda each: each.cost, default=None)
 
 
-def fits(row: snapshot.NodeRow, demand: demands.Demand, stages: registry.Stages) -> bool:
-    """Return True if the node has room for one more Pod of this demand."""
-    return scoring.rejection_by(stages.by_room, row, demand) is None
-
-
-def _without(row: snapshot.NodeRow, residents: Iterable[Resident]) -> snapshot.NodeRow:
-    for each in residents:
-        row = row.counting(each.claim, -1)
-    return row
-
-
 def _may_go(each: Resident, wanted: Preemptor, row: snapshot.NodeRow) -> bool:
     """Return True if a Pod may go: of lower priority, not the node's own, and none that the Pod must be near."""
     if each.pod.priority >= wanted.priority or each.claim.is_baseline:
         return False
     constraints = wanted.demand.constraints
     near = () if constraints is None else constraints.affinity
+    if not near:
+        return True
     labels = row.view.pod_counts.namespaces.get(each.pod.namespace, {})
     return not any(term.matches(each.pod.namespace, labels, each.pod.labels) for term in near)
 
