@@ -99,7 +99,7 @@ def _verdict(found: Mapping[str, Any]) -> str:
     ran = "" if slow is None else f"; a Pod took {slow:.1f} times its work alone"
     if most == "waiting":
         waits = found["phases"].get("Pending", 0)
-        now = f": {waits} of its Pods still wait or start (`carico top`, P)" if waits else ""
+        now = f"; {waits} of its Pods still wait or start (`carico top`, P)" if waits else ""
         return f"its Pods mostly waited for a node{ran}: more nodes or a higher ceiling shorten that{now}"
     if most == "starting":
         return f"its Pods mostly waited to be started by their nodes{ran}: `kubectl describe pod` shows why"
