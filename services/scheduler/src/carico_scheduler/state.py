@@ -112,6 +112,14 @@ class State(node_state.NodeState):
         record = self.records.find(uid)
         return record is not None and record.state is records.WAITING
 
+    def nominated_on(self, node: str, priority: int) -> list[demands.Demand]:
+        """Return the demands for which room is held on a node against Pods of this priority."""
+        return [
+            each.demand
+            for each in self.nominations
+            if each.node == node and each.pod.priority > priority and self.node_of(each.pod.uid) is None
+        ]
+
     def lowest_priority(self) -> int | None:
         """Return the lowest priority of a placed Pod; None if none is placed."""
         return min(self._priorities, default=None)

@@ -10,6 +10,7 @@ from carico_core.domain import cluster
 from carico_scheduler.decide import cycle
 from carico_scheduler.extender import holds
 from carico_scheduler.pods import demand as demands
+from carico_scheduler.preempt import nominations
 from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.extender import extender_desk
@@ -51,6 +52,24 @@ def test_a_filter_waits_for_the_bind_before_it_and_no_longer_than_it_should() ->
         began_s = desk.clock.monotonic_s()
         assert await desk.passed(desk.pod("c"), "n1", "n2") == []
         assert 0.05 <= desk.clock.monotonic_s() - began_s <= 0.11
+
+    objects.run_fast(main())
+
+
+def test_room_that_is_made_for_a_pod_of_ours_goes_to_none_of_lower_priority() -> None:
+    async def main() -> None:
+        desk = extender_desk.Desk(wait_s=0.0)
+        desk.node("n1", 1.0)
+        high = objects.make_pod("high", priority=5)
+        desk.state.put_pod(high, 0.0)
+        nomination = nominations.Nomination(
+            pod=high, demand=demands.demand_of(high), node="n1", victims=(), since_s=0.0
+        )  # fmt: skip
+        desk.state.nominations.add(nomination)
+        low, top = desk.pod("low"), desk.pod("top")
+        top["spec"]["priority"] = 9
+        assert await desk.passed(low, "n1") == []
+        assert await desk.passed(top, "n1") == ["n1"]
 
     objects.run_fast(main())
 

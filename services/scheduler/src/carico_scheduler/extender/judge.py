@@ -7,11 +7,11 @@ trusted. Taints, affinity, requests and the rest belong to kube-scheduler's own 
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from carico_core.domain import decision
+from carico_core.domain import cluster, decision
 from carico_scheduler.decide import scores as scoring
 from carico_scheduler.extender import holds as holding
 from carico_scheduler.extender import messages
@@ -39,12 +39,16 @@ class Judged:
 class Judge:
     """Judges nodes of one fleet."""
 
-    def __init__(self, fleet: fleets.Fleet, holds: holding.Holds) -> None:
+    def __init__(
+        self, fleet: fleets.Fleet, holds: holding.Holds, nominated_on: Callable[[str, int], list[demands.Demand]]
+    ) -> None:
+        """`nominated_on`: for which Pods of CARICO room is held on a node against Pods of a priority."""
         self._fleet = fleet
         self._holds = holds
+        self._nominated_on = nominated_on
         self._scorer = scorers.scorer_of(fleet.policy.score)
 
-    def judge(self, names: Sequence[str], demand: demands.Demand, *, uid: str, now_s: float) -> Judged:
+    def judge(self, names: Sequence[str], demand: demands.Demand, *, pod: cluster.Pod, now_s: float) -> Judged:
         """Return the verdict on nodes for one Pod; its own hold does not count against it."""
         view = self._fleet.snapshot(now_s)
         if view.goes_by_requests:
@@ -59,7 +63,7 @@ class Judge:
         is_held_up = False
         for name in names:
             slot = self._fleet.slot_of(name)
-            held = self._holds.on(name, but=uid)
+            held = self._held(name, pod)
             if slot is None:
                 refused[name] = _PREFIX + UNKNOWN
                 details[name] = UNKNOWN
@@ -77,29 +81,33 @@ class Judge:
         verdict = messages.Verdict(passed=tuple(passed), refused=refused, lasting=lasting)
         return Judged(verdict=verdict, details=details, is_held_up=is_held_up)
 
-    def why_not(self, name: str, demand: demands.Demand, *, uid: str, now_s: float) -> str | None:
+    def why_not(self, name: str, demand: demands.Demand, *, pod: cluster.Pod, now_s: float) -> str | None:
         """Return why a node has no room for a Pod; None if it has."""
-        return self.judge((name,), demand, uid=uid, now_s=now_s).details.get(name)
+        return self.judge((name,), demand, pod=pod, now_s=now_s).details.get(name)
 
-    def rank(self, names: Sequence[str], demand: demands.Demand, *, uid: str, now_s: float) -> list[int]:
+    def rank(self, names: Sequence[str], demand: demands.Demand, *, pod: cluster.Pod, now_s: float) -> list[int]:
         """Return 0 to 10 for each node: its score as a share of the best node's."""
         view = self._fleet.snapshot(now_s)
         column = np.asarray(self._scorer.score(view, demand))
-        scores = [self._score(name, column, demand, view, uid) for name in names]
+        scores = [self._score(name, column, demand, view, pod) for name in names]
         best = max(scores, default=0.0)
         if best <= 0.0:
             return [0] * len(scores)
         return [round(messages.SCORE_MOST * max(score, 0.0) / best) for score in scores]
 
     def _score(
-        self, name: str, column: snapshot.Floats, demand: demands.Demand, view: snapshot.Snapshot, uid: str
+        self, name: str, column: snapshot.Floats, demand: demands.Demand, view: snapshot.Snapshot, pod: cluster.Pod
     ) -> float:
         slot = self._fleet.slot_of(name)
         if slot is None:
             return 0.0
-        held = self._holds.on(name, but=uid)
+        held = self._held(name, pod)
         score = float(self._scorer.score(_with(view.row(slot), held), demand)) if held else column.item(slot)
         return score if math.isfinite(score) else 0.0
+
+    def _held(self, name: str, pod: cluster.Pod) -> list[demands.Demand]:
+        """Return for which other Pods room is held on a node."""
+        return [*self._holds.on(name, but=pod.uid), *self._nominated_on(name, pod.priority)]
 
     def _mask(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Bools:
         mask = view.present

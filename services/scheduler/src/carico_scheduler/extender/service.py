@@ -60,7 +60,7 @@ class Extender:
             parts.state, binder, clock=parts.clock, log=parts.log,
             on_end=lambda fate: parts.metrics.extender_binds.labels(fate).inc(),
         )  # fmt: skip
-        self._judge = judge.Judge(parts.state.fleet, self.holds)
+        self._judge = judge.Judge(parts.state.fleet, self.holds, parts.state.nominated_on)
 
     async def filter(self, payload: bytes) -> bytes:
         """Return an ExtenderFilterResult, and hold room for the Pod on every node that passes."""
@@ -86,7 +86,7 @@ class Extender:
         if self._state.baseline.includes(asked.pod):
             return messages.encode_scores(asked.names, [0] * len(asked.names))
         demand = demands.demand_of(asked.pod)
-        scores = self._judge.rank(asked.names, demand, uid=asked.pod.uid, now_s=self._clock.monotonic_s())
+        scores = self._judge.rank(asked.names, demand, pod=asked.pod, now_s=self._clock.monotonic_s())
         return messages.encode_scores(asked.names, scores)
 
     async def bind(self, payload: bytes) -> bytes:
@@ -163,7 +163,7 @@ class Extender:
         now_s = self._clock.monotonic_s()
         self.tidy()
         is_exempt = self._state.baseline.includes(pod)
-        why_not = None if is_exempt else self._judge.why_not(node, demand, uid=pod.uid, now_s=now_s)
+        why_not = None if is_exempt else self._judge.why_not(node, demand, pod=pod, now_s=now_s)
         self.holds.drop(pod.uid)
         self._wake()
         if why_not is not None:
@@ -180,7 +180,7 @@ class Extender:
         while True:
             self.tidy()
             now_s = self._clock.monotonic_s()
-            found = self._judge.judge(asked.names, demand, uid=uid, now_s=now_s)
+            found = self._judge.judge(asked.names, demand, pod=asked.pod, now_s=now_s)
             youngest_s = self.holds.youngest_s(but=uid)
             if not found.is_held_up or youngest_s is None or now_s - youngest_s >= self._wanted.wait_s:
                 return found
