@@ -40,7 +40,7 @@ def workloads(document: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def test_the_overlays_are_those_that_the_readme_names() -> None:
     readme = (K8S.parent / "README.md").read_text(encoding="utf-8")
-    assert OVERLAYS == ["callout", "containerd", "ha", "monitoring", "small", "web"]
+    assert OVERLAYS == ["callout", "containerd", "ha", "monitoring", "shared", "small", "web"]
     assert all(f"`{overlay}`" in readme for overlay in OVERLAYS)
 
 

@@ -2,22 +2,14 @@
 
 import asyncio
 import collections
-import contextlib
 import pathlib
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator
 
-import aiohttp
 import pytest
 
-from carico_core.runtime.kube import api_actions
-from carico_core.wire.kubernetes import lease as kubernetes_lease
-from carico_local import nats_server
-from tests.integration import api_proxy, scheduler_site
-from tests.tools import tcp_proxy, waiting
+from tests.integration import scheduler_team
+from tests.tools import waiting
 
 PODS = 300
 # Long enough for a machine that stands still for some seconds: no leader is to go but those that the tests end.
@@ -29,99 +21,8 @@ LONG = ["--leader-lease-s", "600", "--leader-renew-s", "300"]
 TAKEOVER_S = 4 * 5.0
 
 
-class Member:
-    """One scheduler, with its own way to the API and its own wire to NATS."""
-
-    def __init__(
-        self, site: scheduler_site.Site, name: str, *, proxy: api_proxy.Proxy, wire: tcp_proxy.Proxy, flags: list[str]
-    ) -> None:
-        self.name = name
-        self.proxy = proxy
-        self.wire = wire
-        self.http_port = nats_server.free_port()
-        kubeconfig = site.root / f"{name}.kubeconfig"
-        site.write_kubeconfig(kubeconfig, proxy.url)
-        bus_url = f"nats://127.0.0.1:{wire.port}"
-        options = ["--bus-url", bus_url, "--kubeconfig", str(kubeconfig), "--http-port", str(self.http_port)]
-        command = [sys.executable, "-m", "carico_scheduler", *options, "--leader-identity", name, *flags]
-        with (site.root / f"{name}.log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-
-    def end(self) -> None:
-        """Ends the process, asleep or not."""
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-
-    async def get(self, path: str) -> str:
-        """What the health server answers; empty where it does not."""
-        with contextlib.suppress(aiohttp.ClientError):
-            async with aiohttp.ClientSession() as session, session.get(self._url(path)) as answer:
-                return await answer.text()
-        return ""
-
-    def _url(self, path: str) -> str:
-        return f"http://127.0.0.1:{self.http_port}{path}"
-
-
-class Team:
-    """Schedulers on one site."""
-
-    def __init__(self, site: scheduler_site.Site, members: list[Member]) -> None:
-        self.site = site
-        self.members = {each.name: each for each in members}
-
-    async def lease(self) -> kubernetes_lease.Lease | None:
-        """The Lease as it is."""
-        return await api_actions.get_lease(self.site.client, namespace="kube-system", name="carico-scheduler")
-
-    async def leader(self, but: str = "") -> Member:
-        """Who leads, once somebody does that is not `but`."""
-        async with asyncio.timeout(waiting.WAIT_S):
-            while True:
-                found = await self.lease()
-                if found is not None and found.holder not in ("", but):
-                    return self.members[found.holder]
-                await asyncio.sleep(0.05)
-
-    async def first_bind_s(self, member: Member, after_s: float) -> float:
-        """When `member` sent its first bind after a moment (monotonic)."""
-        await waiting.until(lambda: any(each.sent_s > after_s for each in member.proxy.binds))
-        return next(each.sent_s for each in member.proxy.binds if each.sent_s > after_s)
-
-    async def all_warm(self) -> None:
-        """Once every member is ready: leading or standing by."""
-        async with asyncio.timeout(waiting.WAIT_S):
-            for each in self.members.values():
-                while not (await each.get("/readyz")).startswith("ok"):
-                    await asyncio.sleep(0.05)
-
-    def check(self, pods: int) -> None:
-        """Each Pod bound once by the API's own answers, none lost, no node above its room."""
-        accepted = collections.Counter(pod for each in self.members.values() for pod in each.proxy.bound)
-        assert len(accepted) == pods
-        assert set(accepted.values()) == {1}
-        self.site.check(pods)
-
-
-@contextlib.asynccontextmanager
-async def team(root: pathlib.Path, names: str, flags: list[str], *, room: float = 10.0) -> AsyncIterator[Team]:
-    """So many schedulers on a site, all warm."""
-    async with scheduler_site.running(root, room=room) as site, contextlib.AsyncExitStack() as stack:
-        members: list[Member] = []
-        for name in names:
-            way = api_proxy.Proxy(f"http://127.0.0.1:{site.api_port}", token=site.token)
-            proxy = await stack.enter_async_context(way.running())
-            wire = await stack.enter_async_context(tcp_proxy.Proxy(site.nats.port).running())
-            members.append(Member(site, name, proxy=proxy, wire=wire, flags=flags))
-            stack.callback(members[-1].end)
-        made = Team(site, members)
-        await made.all_warm()
-        yield made
-
-
 async def test_leaders_killed_midway(tmp_path: pathlib.Path) -> None:
-    async with team(tmp_path, "abc", SHORT) as made:
+    async with scheduler_team.team(tmp_path, "abc", SHORT) as made:
         creating = asyncio.create_task(made.site.create_pods(PODS))
         leader = await made.leader()
         for done in (40, 120):
@@ -146,7 +47,7 @@ async def test_leaders_killed_midway(tmp_path: pathlib.Path) -> None:
 
 
 async def test_a_leader_that_was_stopped_binds_nothing_when_it_wakes_up(tmp_path: pathlib.Path) -> None:
-    async with team(tmp_path, "ab", SHORT) as made:
+    async with scheduler_team.team(tmp_path, "ab", SHORT) as made:
         creating = asyncio.create_task(made.site.create_pods(PODS))
         old = await made.leader()
         await made.site.until_succeeded(40)
@@ -172,7 +73,7 @@ async def test_a_leader_that_was_stopped_binds_nothing_when_it_wakes_up(tmp_path
 
 
 async def test_a_rolling_restart_waits_for_no_lease(tmp_path: pathlib.Path) -> None:
-    async with team(tmp_path, "ab", LONG) as made:
+    async with scheduler_team.team(tmp_path, "ab", LONG) as made:
         creating = asyncio.create_task(made.site.create_pods(100))
         old = await made.leader()
         await made.site.until_succeeded(20)
@@ -188,7 +89,7 @@ async def test_a_rolling_restart_waits_for_no_lease(tmp_path: pathlib.Path) -> N
 
 
 async def test_a_leader_that_alone_is_cut_off_from_nats_hands_over_and_is_not_ready(tmp_path: pathlib.Path) -> None:
-    async with team(tmp_path, "ab", LONG) as made:
+    async with scheduler_team.team(tmp_path, "ab", LONG) as made:
         await made.site.create_pods(20)
         old = await made.leader()
         await made.site.until_succeeded(20)
@@ -211,7 +112,7 @@ async def test_a_leader_that_alone_is_cut_off_from_nats_hands_over_and_is_not_re
 async def test_binds_in_flight_of_a_killed_leader_land_at_most_once(
     tmp_path: pathlib.Path, lands: str, answer: int
 ) -> None:
-    async with team(tmp_path, "ab", SHORT, room=5.0) as made:
+    async with scheduler_team.team(tmp_path, "ab", SHORT, room=5.0) as made:
         old = await made.leader()
         old.proxy.lets_binds_pass.clear()
         await made.site.create_pods(12)

@@ -108,9 +108,13 @@ class World:
         return engine.Engine(
             engine.EngineParts(
                 policy=rules, kube=self.kube, clock=self.clock, rng=random.Random(index), log=log, events=writer,
-                metrics=counted, binds_in_flight=8, bind_timeout_s=1.0, event_after_s=1.0,
+                metrics=counted, binds_in_flight=8, bind_timeout_s=1.0, event_after_s=1.0, **self.more(index, counted),
             )
         )  # fmt: skip
+
+    def more(self, index: int, counted: instruments.Instruments) -> dict[str, Any]:
+        """Further parts of an engine."""
+        return {}
 
     def start_engine(self, one: engine.Engine) -> list[asyncio.Task[None]]:
         """Runs the parts of an engine."""

@@ -8,7 +8,7 @@ import click
 
 from carico_cli.clusters import which
 from carico_cli.output import formats
-from carico_cli.recommend import asking, choosing, limit_ranges, manifests, text
+from carico_cli.recommend import asking, choosing, manifests, text
 from carico_cli.shell import settings
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
@@ -50,17 +50,14 @@ class Form(enum.StrEnum):
     "-o", "--output", type=click.Choice([form.value for form in Form]), default=Form.TABLE.value, show_default=True,
     help="json for scripts, yaml for a resources block, patch for kubectl commands.",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Same as -o json.")
 @click.pass_obj
 def command(
     context: settings.Context, /, workload: str | None, namespace: str | None, pod_class: str | None,
-    percentile: float, margin: float, force: bool, output: str, as_json: bool, **place: Any,
+    percentile: float, margin: float, force: bool, output: str, **place: Any,
 ) -> None:  # fmt: skip
     """Show requests and limits for what Pods really use: of all classes, of one, or of WORKLOAD (NAME, KIND/NAME)."""
     if workload is not None and pod_class is not None:
         raise errors.SettingsError(f"{workload} and --class: got both, expected one of them")
-    if as_json and output not in (Form.TABLE, Form.JSON):
-        raise click.UsageError(f"--json and -o {output}: got both, expected one of them")
     at = which.meant(context, which.Flags(**place)).where()()
     rows = asking.ask(at, {"percentile": percentile, "margin": margin})
     if not rows:
@@ -70,15 +67,12 @@ def command(
         has_namespace=lambda name: asking.exists(at, context.environ, f"/api/v1/namespaces/{name}"),
     )  # fmt: skip
 
-    ranges = asking.limit_ranges(at, context.environ)
-    rows = [{**row, "contradicts": limit_ranges.contradictions(row, ranges)} for row in rows]
-
     def is_cron_job(row: Row) -> bool:
         one = choosing.parse(row["class"])
         path = f"/apis/batch/v1/namespaces/{one.namespace}/cronjobs/{one.name}"
         return one.kind == "Job" and asking.exists(at, context.environ, path) is True
 
-    match Form.JSON if as_json else Form(output):
+    match Form(output):
         case Form.JSON:
             click.echo(formats.json_text({"rule": {"percentile": percentile, "margin": margin}, "classes": rows}))
         case Form.YAML:

@@ -115,7 +115,13 @@ def cluster(function: F) -> F:
             type=int,
             default=1,
             show_default=True,
-            help="Replicas of the scheduler: one leads, the others stand by.",
+            help="Replicas of the scheduler.",
+        ),
+        click.option(
+            "--sharing",
+            type=click.Choice(plans.SHARINGS),
+            help="Several schedulers: one leads and the others stand by, or all decide at the same time "
+            f"(default: {plans.SHARINGS[0]}).",
         ),
     )
     # Applied in reverse: the help lists the option that was applied last first.
@@ -138,6 +144,7 @@ def request(name: str, given: dict[str, Any]) -> plans.Options:
         merge=given["merge"],
         aggregators=given["aggregators"],
         schedulers=given["schedulers"],
+        sharing=given["sharing"],
         node_cgroups=given["node_cgroups"],
         allow_root=given["allow_root"],
     )

@@ -24,6 +24,7 @@ NODE_SERVICES_MEMORY_BYTES = 120 * 2**20
 REAL_CONTROL_PLANE_MEMORY_BYTES = 600 * 2**20
 
 MERGES = ("round", "sequential")
+SHARINGS = ("leader", "shared")
 # auto: cgroups where they are writable, else plain processes; none: plain processes.
 NODE_CGROUPS = ("auto", "none")
 
@@ -69,6 +70,8 @@ class Options:
     merge: str | None = None
     aggregators: int = 1
     schedulers: int = 1
+    # None: the service's default, one leader.
+    sharing: str | None = None
     node_cgroups: str = "auto"
     allow_root: bool = False
 
@@ -89,6 +92,7 @@ class Plan:
     merge: str | None
     aggregators: int
     schedulers: int
+    sharing: str | None = None
     node_cgroups: str = "auto"
     # Pods of process nodes may run as root, where the cluster itself does.
     allow_root: bool = False
@@ -153,6 +157,7 @@ def make_plan(options: Options, on: machine.Machine, binaries: Mapping[str, str]
         merge=options.merge,
         aggregators=options.aggregators,
         schedulers=options.schedulers,
+        sharing=options.sharing,
         node_cgroups=options.node_cgroups,
         allow_root=options.allow_root,
         binaries=dict(binaries or {}),
@@ -210,6 +215,7 @@ def _check(options: Options) -> None:
 
         _check_choice("--estimator", options.estimator, tuple(sorted(estimators.ESTIMATORS)))
     _check_choice("--merge", options.merge, MERGES)
+    _check_choice("--sharing", options.sharing, SHARINGS)
     _check_choice("--node-cgroups", options.node_cgroups, NODE_CGROUPS)
     if options.node_cgroups != "auto" and options.node_kind != NodeKind.PROCESS:
         raise errors.SettingsError(

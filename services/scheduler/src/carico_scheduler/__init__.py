@@ -11,6 +11,7 @@ Packages, each with a map of its own:
 - `report`: why Pods are where they are, or wait: records, Events, metrics, traces.
 - `answers`: queries over the bus.
 - `leadership`: which of several schedulers decides.
+- `sharing`: several schedulers that decide at the same time.
 - `extender`: serves a stock kube-scheduler, which then places by CARICO's capacity.
 
 At the top: `state` (Pods) and `node_state` (nodes) put `pods` and `nodes` together; `engine` takes in, decides and

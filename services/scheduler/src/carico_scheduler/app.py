@@ -22,6 +22,7 @@ from carico_scheduler.intake import informers
 from carico_scheduler.leadership import elector, handover, status
 from carico_scheduler.report import decisions, events, instruments, rosters, traces
 from carico_scheduler.rules import policy as policies
+from carico_scheduler.sharing import member
 
 if TYPE_CHECKING:
     from carico_scheduler.extender import server
@@ -51,6 +52,13 @@ class Bus(decisions.Publisher, Protocol):
     async def serve(self, service: buses.ServiceSpec) -> buses.ServiceHandle:
         """Answer queries."""
 
+    @property
+    def claims(self) -> buses.Claims:
+        """The stream of claims."""
+
+    def on_reconnect(self, callback: Callable[[], None]) -> None:
+        """Call `callback` each time the bus is back."""
+
     async def wait_closed(self) -> None:
         """Wait until the bus is closed for good."""
 
@@ -64,6 +72,7 @@ class Scheduler:
         series: metrics.Metrics | None = None,
     ) -> None:  # fmt: skip
         self._settings = settings
+        self._is_shared = settings.sharing is setting.Sharing.SHARED
         self._bus: Bus | None = None
         self._clock = clock
         self.metrics = metrics.Metrics("scheduler") if series is None else series
@@ -98,10 +107,11 @@ class Scheduler:
         parts = engine.EngineParts(
             policy=settings.rules(), kube=api, clock=clock, rng=random.Random(seed), log=self._log,
             events=self._events, metrics=counted, binds_in_flight=settings.binds_in_flight,
-            bind_timeout_s=settings.bind_timeout_s, event_after_s=settings.event_after_s,
-            conditions_per_s=settings.conditions_per_s,
-            term=lambda: self.leadership.term() if settings.own_pods else None,
-            traces=None if tracer is None else traces.PodTraces(tracer, clock=clock),
+            # A claim must be bound within the time of a bind: half of it until it is sent.
+            bind_timeout_s=settings.bind_timeout_s / (2.0 if self._is_shared else 1.0),
+            event_after_s=settings.event_after_s, conditions_per_s=settings.conditions_per_s,
+            term=self._term, traces=None if tracer is None else traces.PodTraces(tracer, clock=clock),
+            share=self._make_member if self._is_shared else None,
         )  # fmt: skip
         self.engine = engine.Engine(parts)
         self._rosters = rosters.Rosters(
@@ -121,6 +131,7 @@ class Scheduler:
                 "advertisements": self._why_silent,
                 "binds": lambda: _stalled(self.engine.binder),
                 "leadership": self.leadership.trouble,
+                "sharing": self._why_not_sharing,
                 "extender": self._why_not_serving,
             },
             alive={"decisions": self._stuck},
@@ -143,9 +154,12 @@ class Scheduler:
             "conditions": self.engine.conditions.write_forever(),
             "bus": bus.wait_closed(),
         }
-        if self._settings.preemption:
+        # Several schedulers would make room for Pods of each other's shares.
+        if self._settings.preemption and not self._is_shared:
             works["preemption"] = self.engine.preemptor.work_forever()
         works |= self.leadership.works()
+        if self.engine.member is not None:
+            works |= self.engine.member.works(bus)
         if self._settings.own_pods:
             # Without Pods of its own it knows no queue and no decisions: another scheduler answers.
             works["queries"] = self._answer(bus)
@@ -182,12 +196,31 @@ class Scheduler:
     async def _hand_over(self) -> int:
         """Stop leading and finish the binds under way; release the Lease if none is in doubt. Return how many are."""
         self.leadership.stand_down()
+        if self.engine.member is not None:
+            await self.engine.member.leave()
         left = await self.engine.binder.drain(self._settings.stop_timeout_s)
         if self.extender is not None:
             left += await self.extender.binder.drain(self._settings.stop_timeout_s)
         if not left:
             await self.leadership.release()
         return left
+
+    def _make_member(self, one: engine.Engine) -> member.Member:
+        """Return this scheduler as one of several that decide at the same time."""
+        return member.Member(
+            member.MemberParts(
+                replica=f"scheduler-{self._boot}", boot=self._boot, state=one.state, api=self._api, clock=self._clock,
+                lease=self.leadership, metrics=self._counted, bind_within_s=self._settings.bind_timeout_s / 2.0,
+                why_not_fit=lambda: "; ".join(one.away.values()) or self._why_not_reached(),
+                wake=one.wake, on_idle=one.turn, new_epoch=lambda: clocks.boot_id(self._clock),
+            )
+        )  # fmt: skip
+
+    def _term(self) -> int | None:
+        """Return the term in which this scheduler may decide and bind; None while it must not."""
+        if self.engine.member is not None:
+            return self.engine.member.term()
+        return self.leadership.term() if self._settings.own_pods else None
 
     def _make_extender(self, parts: engine.EngineParts) -> "server.ServedExtender":
         """Return the extender for kube-scheduler; our own decisions respect its holds."""
@@ -238,6 +271,9 @@ class Scheduler:
         if self._settings.fallback is not policies.Fallback.WAIT:
             return None
         return self._why_not_connected() or self._why_silent()
+
+    def _why_not_sharing(self) -> str | None:
+        return None if self.engine.member is None else self.engine.member.why_not_ready()
 
     def _is_idle(self) -> bool:
         return self.engine.binder.is_idle and (self.extender is None or self.extender.binder.is_idle)

@@ -27,6 +27,7 @@ from carico_scheduler.preempt import preemptor
 from carico_scheduler.report import conditions, decisions, events, explain, instruments, notices, reporter
 from carico_scheduler.report import traces as pod_traces
 from carico_scheduler.rules import policy as policies
+from carico_scheduler.sharing import homes, member
 
 REPORT_EVERY_S = 0.5
 # The decision loop turns at least this often, idle or not, so that its heartbeat shows that it is alive.
@@ -63,6 +64,8 @@ class EngineParts:
     term: Callable[[], int | None] = lambda: 0
     # None: nothing is traced.
     traces: pod_traces.PodTraces | None = None
+    # Makes this scheduler one of several that decide at the same time; None: it decides alone, in its terms.
+    share: Callable[["Engine"], member.Member] | None = None
 
 
 class Engine:
@@ -85,7 +88,9 @@ class Engine:
             parts.kube, pods=self.state, clock=parts.clock, rng=parts.rng, most=parts.binds_in_flight,
             timeout_s=parts.bind_timeout_s, term=self.term,
         )  # fmt: skip
-        self._cycle = cycles.Cycle(parts.policy)
+        self._wake = asyncio.Event()
+        self.member = None if parts.share is None else parts.share(self)
+        self._cycle = cycles.Cycle(parts.policy) if self.member is None else _at_home(parts.policy, self.member)
         self.conditions = conditions.Conditions(
             parts.kube, clock=parts.clock, pace=tasks.Pace(parts.conditions_per_s, clock=parts.clock),
             after_s=parts.event_after_s, find=self.state.queue.find, may_write=lambda: self.term() is not None,
@@ -101,15 +106,16 @@ class Engine:
         self.state.on_covered = self._on_covered
         self._volumes = volume_binding.VolumeBinding(parts.kube, self.state.fleet)
         self.state.on_volumes = self._volumes.notify
-        self._wake = asyncio.Event()
         self.informers = informers.Informers(
             parts.kube, into=self.state, clock=parts.clock, metrics=parts.metrics, wake=self._wake.set
         )
         self.beat_s = self._decoded_s = parts.clock.monotonic_s()
         # When the bus last delivered an advertisement of any node; None before the first.
         self._advertised_s: float | None = None
-        # Returns (node, demand) of room that is held for Pods of kube-scheduler.
-        self.held: Callable[[], Iterable[tuple[str, demands.Demand]]] = tuple
+        # Returns (node, demand) of room that is held for Pods of kube-scheduler or of other members.
+        self.held: Callable[[], Iterable[tuple[str, demands.Demand]]] = (
+            tuple if self.member is None else self.member.held
+        )
 
     @property
     def away(self) -> dict[str, str]:
@@ -119,6 +125,10 @@ class Engine:
     def term(self) -> int | None:
         """Return the term in which this scheduler may decide and bind now; None if it must not."""
         return self._parts.term() if self.informers.is_current else None
+
+    @property
+    def _is_claiming(self) -> bool:
+        return self.member is not None and self.member.is_busy
 
     @property
     def silent_s(self) -> float | None:
@@ -136,6 +146,10 @@ class Engine:
         """Take in a message from the bus; nothing is decoded before the next cycle."""
         self._advertised_s = now_s = self._clock.monotonic_s()
         self.intake.store(subject, payload, now_s)
+        self._wake.set()
+
+    def turn(self) -> None:
+        """Let the decision loop turn once more."""
         self._wake.set()
 
     def wake(self) -> None:
@@ -174,7 +188,7 @@ class Engine:
         now_s = self._clock.monotonic_s()
         self._decode(now_s)
         term, room = self.term(), self.binder.room
-        if term is None or room <= 0 or not len(self.state.queue):
+        if term is None or room <= 0 or not len(self.state.queue) or self._is_claiming:
             return 0
         view = self.state.fleet.snapshot(now_s)
         outcome = self._cycle.run(
@@ -205,6 +219,8 @@ class Engine:
             self.wake()
         self._metrics.count_queue(queue, now_s)
         self._metrics.binding.set(self.binder.in_flight)
+        if self.member is not None:
+            self._metrics.held_claims.set(sum(1 for _ in self.member.held()))
         self._metrics.doubtful.set(self.binder.doubtful_count)
         self._metrics.unpublished.set(self._parts.log.unpublished_count)
         self._metrics.count_reservations(self.state.reservations, now_s)
@@ -243,6 +259,8 @@ class Engine:
             pod=pod, node=node, attempt=attempt, term=term, waiting=waiting, facts=facts, on_result=self._on_result,
             prepare=self._volumes.preparation(pod, placement.row, may_write=may_write),
         )  # fmt: skip
+        if self.member is not None:
+            bind = self.member.claiming(bind, is_open=lambda: self.state.is_open(pod.uid, attempt))
         self.binder.start(bind)
         if placement.row.is_advertised:
             self._metrics.age_s.observe(max(now_s - placement.row.sampled_s, 0.0))
@@ -250,6 +268,8 @@ class Engine:
     def _on_result(self, result: binders.Result) -> None:
         try:
             self.outcomes.take(result)
+            if self.member is not None:
+                self.member.take_result(result)
         finally:
             self._wake.set()
 
@@ -267,7 +287,7 @@ class Engine:
         """Wait until something has happened, a Pod's backoff is over, or a heartbeat is due."""
         if not len(self.intake):
             # Without room for a bind a Pod that is due cannot be placed, and the loop would spin.
-            may_decide = self.binder.room > 0 and self.term() is not None
+            may_decide = self.binder.room > 0 and self.term() is not None and not self._is_claiming
             due_s = self.state.queue.next_due_s() if may_decide else None
             rest_s = BEAT_S if due_s is None else min(max(due_s - self._clock.monotonic_s(), 0.0), BEAT_S)
             with contextlib.suppress(TimeoutError):
@@ -288,3 +308,8 @@ class Engine:
             nodes=view.count,
             took_us=round(took_s * 1e6),
         )
+
+
+def _at_home(policy: policies.Policy, one: member.Member) -> cycles.Cycle:
+    """Return a cycle that prefers the nodes whose home is this member."""
+    return cycles.Cycle(policy, ranking=lambda scorer: homes.HomeScore(scorer=scorer, fuller=one.homes.fuller))

@@ -1,6 +1,7 @@
 """The settings of the scheduler."""
 
 import dataclasses
+import enum
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -12,11 +13,19 @@ from carico_core.runtime.process import settings
 from carico_scheduler.extender import extender_settings
 from carico_scheduler.leadership import leader_settings
 from carico_scheduler.rules import policy as policies
+from carico_scheduler.sharing import stream
 
 PREFIX = "scheduler"
 PROGRAM = "carico-scheduler"
 # Far more than anyone runs: `carico`, kube-scheduler's own, and those of schedulers that CARICO replaces.
 NAMES_MOST = 8
+
+
+class Sharing(enum.StrEnum):
+    """What several schedulers do: one leads and the others stand by, or all decide at the same time."""
+
+    LEADER = "leader"
+    SHARED = "shared"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +63,12 @@ class SchedulerSettings:
         30.0, help="how long a node may run a Pod that its advertisements do not cover before it gets no more Pods",
         unit="s", minimum=1.0, maximum=3600,
     )  # fmt: skip
+    sharing: Sharing = settings.setting(
+        Sharing.LEADER,
+        help="several schedulers: one leads, or (shared) all decide at the same time and claim nodes on the bus; "
+        "the same for all of them",
+        why="one leader decides more Pods than the API binds; shared takes over a lost scheduler's Pods within 2 s",
+    )
     baseline_namespaces: tuple[str, ...] = settings.setting(
         ("kube-system", "carico"),
         help="namespaces whose Pods belong to their node, as those of DaemonSets do: the extender passes them on every "
@@ -111,6 +126,21 @@ class SchedulerSettings:
             raise ValueError(
                 f"--leader-renew-s {self.leader.renew_s:g} and --bind-timeout-s {self.bind_timeout_s:g}: expected at "
                 f"most --leader-lease-s {self.leader.lease_s} together"
+            )
+
+        if self.sharing is Sharing.SHARED:
+            self._check_shared()
+
+    def _check_shared(self) -> None:
+        """Raise `ValueError` for what does not go together with several schedulers that decide at the same time."""
+        if not self.leader.election:
+            raise ValueError("--sharing shared: got --no-leader-election, expected an election: its holder has duties")
+        if self.extender.enabled or not self.own_pods:
+            raise ValueError("--sharing shared: the extender does not claim what it binds; use --sharing leader for it")
+        if self.bind_timeout_s > stream.BIND_MOST_S:
+            raise ValueError(
+                f"--bind-timeout-s {self.bind_timeout_s:g}: expected at most {stream.BIND_MOST_S:g} with --sharing "
+                "shared, for which claims are valid"
             )
 
     def rules(self) -> policies.Policy:

@@ -18,6 +18,9 @@ from carico_scheduler.preempt import budgets, nominations
 from carico_scheduler.rules import admission
 from carico_scheduler.rules import policy as policies
 
+# Pods in these states may change hands between schedulers that share the work.
+_UNDECIDED = (records.WAITING, records.OTHERS)
+
 
 class State(node_state.NodeState):
     """The nodes' state, and a record for each Pod, whose state decides whether it is in the queue or has a claim."""
@@ -34,6 +37,8 @@ class State(node_state.NodeState):
         self.on_failed: Callable[[cluster.Pod, str], None] = lambda pod, node: None
         # Called with the UID of each Pod that its node's advertisement newly covers, and since when it was reserved.
         self.on_covered: Callable[[str, float], None] = lambda uid, since_s: None
+        # Whether this scheduler decides on a Pod that names it, if several share the work.
+        self.is_mine: Callable[[cluster.Pod], bool] = lambda pod: True
         self._anti_affinity = pod_counts.AntiAffinityIndex(self.fleet.pod_counts)
         self._attempts = 0
         self.budgets = budgets.Budgets()
@@ -225,7 +230,13 @@ class State(node_state.NodeState):
         return reservations.claim_of(pod, node=node, now_s=now_s, is_baseline=self.baseline.includes(pod))
 
     def _is_ours(self, pod: cluster.Pod) -> bool:
-        return records.is_ours(pod, self.fleet.policy.names)
+        return records.is_ours(pod, self.fleet.policy.names) and self.is_mine(pod)
+
+    def share_out(self, now_s: float) -> None:
+        """Queue the Pods that are ours now, and leave those to others that are not: `is_mine` has changed."""
+        for record in list(self.records):
+            if record.pod is not None and record.pod.node_name is None and record.state in _UNDECIDED:
+                self._enqueue(record, record.pod, now_s)
 
     def _renew_daemons(self, now_s: float) -> None:
         """Compute the claims and demands of DaemonSets' Pods again: the set of DaemonSets has changed."""

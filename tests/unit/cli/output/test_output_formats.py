@@ -45,7 +45,6 @@ def test_every_command_with_json_has_the_flag() -> None:
         flags = {flag for each in own.params for flag in each.opts}
         found[name] = flags & {"-o", "--json"}
     assert {name for name, flags in found.items() if flags} == {
-        "list", "status", "top", "explain", "capacity", "doctor", "compare", "evaluate", "replay", "recommend",
-        "reschedule",
+        "list", "status", "top", "explain", "capacity", "doctor", "compare", "evaluate", "replay"
     }  # fmt: skip
     assert all(flags in (set(), {"-o", "--json"}) for flags in found.values())

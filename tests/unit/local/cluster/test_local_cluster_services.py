@@ -38,8 +38,12 @@ def some_services(tmp_path: pathlib.Path, **options: Any) -> list[parts.Service]
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"estimator": "dual", "ceiling_cpu": 0.5, "merge": "sequential", "aggregators": 3, "schedulers": 2}],
-    ids=["plain", "all"],
+    [
+        {},
+        {"estimator": "dual", "ceiling_cpu": 0.5, "merge": "sequential", "aggregators": 3, "schedulers": 2},
+        {"schedulers": 2, "sharing": "shared"},
+    ],
+    ids=["plain", "all", "shared"],
 )
 def test_every_service_accepts_the_flags_it_is_started_with(tmp_path: pathlib.Path, options: dict[str, Any]) -> None:
     accepted = 0
@@ -60,6 +64,14 @@ def test_schedulers_elect_a_leader_where_there_are_several(
     found = [s for s in some_services(tmp_path, schedulers=schedulers) if s.name.startswith("scheduler")]
     assert len(found) == schedulers
     assert all(("--no-leader-election" not in service.command.argv) is election for service in found)
+
+
+@pytest.mark.parametrize("schedulers", [1, 4])
+def test_schedulers_that_share_the_work_run_an_election(tmp_path: pathlib.Path, schedulers: int) -> None:
+    made = some_services(tmp_path, schedulers=schedulers, sharing="shared")
+    found = [service.command.argv for service in made if service.name.startswith("scheduler")]
+    assert len(found) == schedulers
+    assert all("--sharing" in argv and "--no-leader-election" not in argv for argv in found)
 
 
 def test_options_of_up_reach_the_agents(tmp_path: pathlib.Path) -> None:

@@ -53,6 +53,13 @@ class CutBus:
         self._check()
         return await self._bus.serve(service)
 
+    @property
+    def claims(self) -> buses.Claims:
+        return self._bus.claims
+
+    def on_reconnect(self, callback: Callable[[], None]) -> None:
+        self._bus.on_reconnect(callback)
+
     async def wait_closed(self) -> None:
         await self._bus.wait_closed()
 

@@ -139,9 +139,13 @@ class _Builder:
 
     def scheduler(self, name: str) -> parts.Service:
         # The supervisor guarantees that there is only one; after a crash it need not wait until its own Lease expires.
-        alone: dict[str, object] = {"no_leader_election": True} if self._plan.schedulers == 1 else {}
+        sharing = self._plan.sharing
+        is_alone = self._plan.schedulers == 1 and sharing != "shared"
+        options: dict[str, object] = {"no_leader_election": True} if is_alone else {}
+        if sharing is not None:
+            options["sharing"] = sharing
         kubeconfig = str(self._paths.kubeconfig)
-        return self._service(name, "carico_scheduler", after=None, kubeconfig=kubeconfig, **alone)
+        return self._service(name, "carico_scheduler", after=None, kubeconfig=kubeconfig, **options)
 
     def node(self, node: str) -> parts.Service:
         plan = self._plan

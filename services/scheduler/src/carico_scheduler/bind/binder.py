@@ -33,7 +33,7 @@ class Fate(enum.StrEnum):
     """The outcome of a bind."""
 
     BOUND = "bound"
-    # Bound to another node, by another scheduler; `Result.pod` is the Pod.
+    # Bound by another scheduler, usually to another node; `Result.pod` is the Pod.
     ELSEWHERE = "elsewhere"
     # Not bound: it waits again.
     UNBOUND = "unbound"
@@ -41,12 +41,12 @@ class Fate(enum.StrEnum):
     GONE = "gone"
     # The watch showed the outcome before the API answered.
     SETTLED = "settled"
-    # Not sent: another scheduler may lead by now.
+    # Not sent: another scheduler may lead by now, or has the room. It waits again.
     WITHHELD = "withheld"
 
 
 class Withheld(errors.CaricoError):
-    """A bind that was not sent: its term of leadership is over."""
+    """A bind that was not sent: its term of leadership is over, or its claim is lost or too old."""
 
 
 class Settled(errors.CaricoError):
@@ -68,6 +68,12 @@ class Bind:
     on_result: Callable[["Result"], None]
     # Must return before the bind is sent; if it raises, the Pod is not bound.
     prepare: Step | None = None
+    # Called at the last moment before the bind is sent; if it raises `Withheld`, it is not.
+    permit: Callable[[], None] = lambda: None
+    # The API refuses the bind if the Pod has another one by now. Empty: it binds any.
+    resource_version: str = ""
+    # True if other schedulers may decide on the Pod at the same time, even for the same node.
+    is_shared: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,6 +86,8 @@ class Result:
     detail: str
     took_s: float = 0.0
     pod: cluster.Pod | None = None
+    # False: the API never received it.
+    is_sent: bool = True
 
     @property
     def uid(self) -> str:
@@ -200,6 +208,10 @@ class Binder:
                 if current is not None:
                     self._preparing.discard(current)
             result = await self._attempt(bind)
+        except Withheld as error:
+            result = _result(bind, Fate.WITHHELD, detail=str(error), is_sent=False)
+        except Settled as error:
+            result = _result(bind, Fate.SETTLED, detail=str(error), is_sent=False)
         except Exception as error:  # the boundary of one Pod: whatever happened, the Pod is not lost
             result = _result(bind, Fate.UNBOUND, detail=f"{type(error).__name__}: {error}")
         finally:
@@ -216,11 +228,12 @@ class Binder:
             await api_actions.bind(
                 self._api, namespace=pod.namespace, name=pod.name, uid=pod.uid, node=bind.node,
                 timeout_s=self._timeout_s, permit=functools.partial(self._permit, bind),
+                resource_version=bind.resource_version,
             )  # fmt: skip
         except Withheld as error:
-            return _result(bind, Fate.WITHHELD, detail=str(error))
+            return _result(bind, Fate.WITHHELD, detail=str(error), is_sent=False)
         except Settled as error:
-            return _result(bind, Fate.SETTLED, detail=str(error))
+            return _result(bind, Fate.SETTLED, detail=str(error), is_sent=False)
         except errors.NotFound as error:
             return _result(bind, Fate.GONE, detail=str(error))
         except errors.Conflict as error:
@@ -235,6 +248,7 @@ class Binder:
     def _permit(self, bind: Bind) -> None:
         if self._term() != bind.term:
             raise Withheld("not sent: another scheduler may lead by now")
+        bind.permit()
         if not self._pods.send(bind.pod.uid, bind.attempt):
             raise Settled("not sent: the watch showed that the Pod is bound or gone")
 
@@ -267,10 +281,14 @@ def _read(bind: Bind, found: Any, *, detail: str, is_conflict: bool) -> Result:
     if now.uid != bind.pod.uid:
         return _result(bind, Fate.GONE, detail=detail, is_conflict=is_conflict)
     fate = {None: Fate.UNBOUND, bind.node: Fate.BOUND}.get(now.node_name, Fate.ELSEWHERE)
+    if fate is Fate.BOUND and is_conflict and bind.is_shared:
+        # It was bound already when our bind arrived.
+        fate = Fate.ELSEWHERE
     return _result(bind, fate, detail=detail, is_conflict=is_conflict, found=now)
 
 
 def _result(
-    bind: Bind, fate: Fate, *, detail: str, is_conflict: bool = False, found: cluster.Pod | None = None
-) -> Result:
-    return Result(bind=bind, fate=fate, is_conflict=is_conflict, detail=detail, pod=found)
+    bind: Bind, fate: Fate, *, detail: str, is_conflict: bool = False, found: cluster.Pod | None = None,
+    is_sent: bool = True,
+) -> Result:  # fmt: skip
+    return Result(bind=bind, fate=fate, is_conflict=is_conflict, detail=detail, pod=found, is_sent=is_sent)

@@ -80,7 +80,7 @@ class Outcomes:
             case binders.Fate.BOUND:
                 return facts.message
             case binders.Fate.ELSEWHERE:
-                return f"bound to another node meanwhile: {result.detail}"
+                return f"bound by another scheduler meanwhile: {result.detail}"
             case binders.Fate.GONE:
                 return f"the Pod is gone: {result.detail}"
         self._line.warning("bind failed", uid=result.uid, node=result.node, detail=result.detail)
@@ -127,4 +127,7 @@ def settle(into: state.State, result: binders.Result, now_s: float) -> binders.F
     record = into.records.find(uid)
     if record is None or record.claim is None or record.attempt != attempt:
         return binders.Fate.GONE
-    return binders.Fate.BOUND if record.claim.node == result.node else binders.Fate.ELSEWHERE
+    # Another scheduler that shares the work may have chosen the same node.
+    is_anothers = result.bind.is_shared and not result.is_sent
+    is_here = record.claim.node == result.node and not is_anothers
+    return binders.Fate.BOUND if is_here else binders.Fate.ELSEWHERE

@@ -6,7 +6,7 @@ that the next decision sees it.
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -66,9 +66,12 @@ class CycleResult:
 class Cycle:
     """Runs cycles over snapshots of one fleet; caches masks between them."""
 
-    def __init__(self, policy: policies.Policy) -> None:
-        self._by_capacity = registry.by_capacity(policy)
-        self._without = registry.without_capacity()
+    def __init__(
+        self, policy: policies.Policy, *, ranking: Callable[[protocol.Scorer], protocol.Scorer] = lambda scorer: scorer
+    ) -> None:
+        """`ranking` returns the scorer that is used in place of the policy's."""
+        self._by_capacity = _ranked(registry.by_capacity(policy), ranking)
+        self._without = _ranked(registry.without_capacity(), ranking)
         self._masks = masks.NodeMasks()
 
     def run(
@@ -117,6 +120,10 @@ class Cycle:
         """Return a scorer by capacity, or by requests if no node advertises and the policy allows it."""
         stages = self._without if view.goes_by_requests else self._by_capacity
         return _Scorer(view, stages, self._without, draft, self._masks)
+
+
+def _ranked(stages: registry.Stages, ranking: Callable[[protocol.Scorer], protocol.Scorer]) -> registry.Stages:
+    return dataclasses.replace(stages, scorer=ranking(stages.scorer))
 
 
 class _Scorer:

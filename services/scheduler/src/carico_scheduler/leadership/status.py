@@ -42,6 +42,16 @@ class Leadership:
             return "this scheduler, without election"
         return f"{self._elector.holder or 'none'}{' (this scheduler)' if self._elector.is_leading else ''}"
 
+    @property
+    def identity(self) -> str:
+        """This scheduler's name in the Lease; empty without election."""
+        return "" if self._elector is None else self._elector.identity
+
+    @property
+    def holder(self) -> str:
+        """Who holds the Lease; empty if none does, or without election."""
+        return "" if self._elector is None else self._elector.holder
+
     def trouble(self) -> str | None:
         """Return why this scheduler could not take over; None if it could, or leads."""
         return None if self._elector is None or self._elector.is_leading else self._elector.trouble

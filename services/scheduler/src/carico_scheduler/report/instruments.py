@@ -77,6 +77,16 @@ class Instruments:
         self.waited_for = registry.counter(
             "handover_pods", "Binds of the previous leader that a new leader waited to see"
         )
+        self.members = registry.gauge("members", "Schedulers that share the work now; 0 if one leads")
+        self.claims = registry.counter(
+            "claims", "Claims of room on nodes: stored, in conflict, or given up for a reason", ["outcome"]
+        )
+        self.orphan_claims = registry.counter(
+            "orphan_claims", "Claims that the janitor ended: their Pods were not bound"
+        )
+        self.held_claims = registry.gauge(
+            "held_claims", "Claims of other schedulers whose Pods are not shown as bound yet"
+        )
         self.extender_requests = registry.counter(
             "extender_requests", "Requests from kube-scheduler, by verb and HTTP status", ["verb", "status"]
         )

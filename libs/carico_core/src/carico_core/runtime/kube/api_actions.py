@@ -63,13 +63,17 @@ async def bind(
     node: str,
     timeout_s: float = 10.0,
     permit: Callable[[], None] | None = None,
+    resource_version: str = "",
 ) -> None:
     """Bind the Pod to the node.
 
-    Raises `Conflict` (already bound, or another Pod with that name), `NotFound`, `ApiUnavailable` (the Pod may be bound
-    nevertheless, which the watch will show), and what `permit` raises (the bind was not sent).
+    Raises `Conflict` (already bound, another Pod with that name, or changed since `resource_version`), `NotFound`,
+    `ApiUnavailable` (the Pod may be bound nevertheless, which the watch will show), and what `permit` raises (the bind
+    was not sent).
     """
-    body = api_objects.binding_body(namespace=namespace, name=name, uid=uid, node=node)
+    body = api_objects.binding_body(
+        namespace=namespace, name=name, uid=uid, node=node, resource_version=resource_version
+    )
     path = f"{pod_path(namespace, name)}/binding"
     await api.request("POST", path, body=body, timeout_s=timeout_s, permit=permit)
 

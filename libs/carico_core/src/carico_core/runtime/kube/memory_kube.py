@@ -187,6 +187,9 @@ class MemoryKube:
         uid = binding.get("metadata", {}).get("uid")
         if uid and uid != pod["metadata"]["uid"]:
             raise memory_objects.refusal(409, "Conflict", f"Precondition failed: UID in precondition: {uid}", request)
+        version = binding.get("metadata", {}).get("resourceVersion")
+        if version and version != pod["metadata"]["resourceVersion"]:
+            raise memory_objects.refusal(409, "Conflict", f"Precondition failed: ResourceVersion: {version}", request)
         if pod.get("spec", {}).get("nodeName"):
             message = f"pod {target.name} is already assigned to node {pod['spec']['nodeName']}"
             raise memory_objects.refusal(409, "Conflict", message, request)

@@ -134,9 +134,11 @@ def unsupported(spec: Object) -> tuple[str, ...]:
     return tuple(found)
 
 
-def binding_body(*, namespace: str, name: str, uid: str, node: str) -> dict[str, Any]:
-    """Return a v1 Binding with the Pod's UID as precondition."""
+def binding_body(*, namespace: str, name: str, uid: str, node: str, resource_version: str = "") -> dict[str, Any]:
+    """Return a v1 Binding with the Pod's UID, and its resourceVersion if given, as preconditions."""
     metadata = {"namespace": namespace, "name": name, "uid": uid}
+    if resource_version:
+        metadata["resourceVersion"] = resource_version
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
 

@@ -1,0 +1,16 @@
+"""Sharing: several schedulers decide and bind at the same time, and claim the room of a node before they bind to it.
+
+Each Pod belongs to the share of one live member. A member decides on the whole cluster, and commits: it writes its
+claims of a node to the stream CARICO_CLAIMS, which takes them only if it has read all earlier ones (compare and set).
+Claims of others count as reservations until the own watch shows the Pod.
+
+- `member`: one scheduler of several; puts everything together for the engine.
+- `shares`: which member decides on a Pod, and which node is whose home. Pure.
+- `homes`: ranks nodes of other members a little lower, so that members seldom choose the same one. Pure.
+- `ledger`: the claims as last read: which count, and which may be left out of the next message. Pure.
+- `fits`: whether a Pod still fits once its node's claims have changed. Pure.
+- `commits`: commits the claims of a cycle; after a conflict reads the node again.
+- `stream`: follows the stream, and notices that it is another one.
+- `heartbeats`: which members are alive.
+- `janitor`: ends claims whose Pods were never bound.
+"""

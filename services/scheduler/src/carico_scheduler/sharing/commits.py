@@ -1,0 +1,252 @@
+"""Commits claims: one compare and set for each node of a cycle, all of them sent at once.
+
+    asked --> sent --> stored, and the stream is still the same one: may be bound
+               |
+               +-> refused or unanswered: the node is read again
+                      the claim is there: stored          it still fits: sent again          else: given up
+
+A claim that is given up costs the Pod its decision, and the next cycle makes another one.
+"""
+
+import asyncio
+import collections
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+
+from carico_core.domain import errors, messages
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire import codec, subjects
+from carico_core.wire import messages as wire
+from carico_core.wire.messages import claims as claim_messages
+from carico_scheduler.bind import binder
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.sharing import ledger as ledgers
+
+# Rounds until the claims of a node are given up. Nearly all conflicts end in the second.
+ROUNDS = 4
+
+
+class Lost(binder.Withheld):
+    """A claim that was given up: the bind is not sent, and the Pod waits again."""
+
+    def __init__(self, outcome: str, detail: str) -> None:
+        self.outcome = outcome
+        super().__init__(f"not sent: {detail}")
+
+
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
+class Request:
+    """A claim to be stored, or (`claim` is None) a node whose void claims are to leave the stream."""
+
+    node: str
+    claim: messages.Claim | None
+    demand: demands.Demand
+    # The number of the message about the node by which was decided; -1 if it must be checked that the Pod fits.
+    seq: int
+    ended: asyncio.Future[float]
+    # When it was first sent, in monotonic seconds.
+    sent_s: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What commits need. `fits`: whether a Pod of this member still fits. `count(outcome)`: counts."""
+
+    claims: Callable[[], buses.Claims]
+    ledger: ledgers.Ledger
+    clock: clocks.Clock
+    # The epoch of the stream as last read; None if nothing may be committed.
+    epoch: Callable[[], str | None]
+    on_doubt: Callable[[], None]
+    fits: Callable[[Request], bool]
+    header: Callable[[], tuple[str, int]]
+    count: Callable[[str], None]
+    # Called when a batch has ended.
+    on_idle: Callable[[], None]
+
+
+class Commits:
+    """The commits of one member; one batch at a time."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._asked: list[Request] = []
+        self._due = asyncio.Event()
+        self._is_sending = False
+
+    @property
+    def is_busy(self) -> bool:
+        """True while claims are asked for or sent: a cycle now could only decide by an older view."""
+        return self._is_sending or bool(self._asked)
+
+    def ask(
+        self, node: str, claim: messages.Claim | None, demand: demands.Demand, *, seq: int
+    ) -> "asyncio.Future[float]":
+        """Ask for a claim. The future gives when it was first sent, or raises `Lost`."""
+        ended: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        # Whoever asked may be gone by the time it ends.
+        ended.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._asked.append(Request(node=node, claim=claim, demand=demand, seq=seq, ended=ended))
+        self._due.set()
+        return ended
+
+    async def run_forever(self) -> None:
+        """Commit what is asked for, until cancelled."""
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            batch, self._asked = self._asked, []
+            self._is_sending = True
+            try:
+                await self._commit(batch)
+            finally:
+                self._is_sending = False
+                for request in batch:
+                    _lose(request, "unanswered", "the commit was interrupted")
+                self._parts.on_idle()
+
+    async def _commit(self, batch: Sequence[Request]) -> None:
+        epoch = self._parts.epoch()
+        if epoch is None:
+            self._lose_all(batch, "not_ready", "this scheduler may not claim room now")
+            return
+        left, stored = list(batch), list[Request]()
+        for _ in range(ROUNDS):
+            by_node = collections.defaultdict(list)
+            for request in left:
+                by_node[request.node].append(request)
+            sent = [each for node, wanted in by_node.items() if (each := self._change(node, wanted, epoch)) is not None]
+            if not sent:
+                left = []
+                break
+            stored += await self._send(sent)
+            left = [request for each in sent for request in each.requests if request not in stored]
+            left = [request for request in left if not request.ended.done()]
+            if not left:
+                break
+        self._lose_all(left, "conflict", "other schedulers claimed the node at the same time, several times")
+        await self._verify(stored, epoch)
+
+    def _change(self, node: str, wanted: Iterable[Request], epoch: str) -> "_Sent | None":
+        """Return the next message about a node; None if nothing is left to be claimed there."""
+        now_s, seq = self._parts.clock.monotonic_s(), self._parts.ledger.seq(node)
+        kept = self._parts.ledger.kept(node, now_s)
+        if kept is None:
+            self._lose_all(wanted, "unreadable", "the claims on the node cannot be read")
+            return None
+        going = []
+        for request in wanted:
+            if request.claim is not None and request.seq != seq and not self._parts.fits(request):
+                self._lose_all([request], "no_room", "another scheduler has claimed the room")
+            else:
+                going.append(request)
+        if not going:
+            return None
+        own = {request.claim.uid: request.claim for request in going if request.claim is not None}
+        claims = (*[each for each in kept if each.uid not in own], *own.values())
+        boot, number = self._parts.header()
+        made = messages.NodeClaims(
+            node=node, epoch=epoch, boot=boot, seq=number, ts_ns=self._parts.clock.wall_ns(), claims=claims
+        )
+        payload = wire.encode_claims(made)
+        if len(claims) > claim_messages.CLAIMS_MAX or len(payload) > codec.PAYLOAD_MAX_BYTES:
+            self._lose_all(going, "full", "the node has as many claims as a message holds")
+            return None
+        for request in going:
+            request.sent_s = now_s if request.sent_s is None else request.sent_s
+        change = buses.Change(subject=subjects.claim(node), payload=payload, seq=seq)
+        return _Sent(node=node, requests=going, claims=claims, change=change)
+
+    async def _send(self, sent: "Sequence[_Sent]") -> list[Request]:
+        """Send the changes, and return the requests that were stored; the nodes of the others are read again."""
+        answers = await self._parts.claims().change([each.change for each in sent])
+        stored: list[Request] = []
+        unclear = []
+        for each, answer in zip(sent, answers, strict=True):
+            if answer.seq is None:
+                self._parts.count("conflict" if answer.is_conflict else "unanswered")
+                unclear.append(each)
+                continue
+            self._parts.ledger.take(each.node, answer.seq, each.claims, self._parts.clock.monotonic_s())
+            stored += each.requests
+        if unclear:
+            await asyncio.gather(*(self._look_again(each) for each in unclear))
+            stored += [request for each in unclear for request in each.requests if self._is_there(request)]
+        return stored
+
+    async def _look_again(self, sent: "_Sent") -> None:
+        """Read a node again after a conflict or without an answer."""
+        try:
+            await self.read(sent.node)
+        except errors.BusError as error:
+            self._lose_all(sent.requests, "unanswered", f"the claims cannot be read: {error}")
+        for request in sent.requests:
+            request.seq = -1
+
+    async def read(self, node: str) -> None:
+        """Bring the ledger up to date with what the stream has of a node. Raises `BusUnavailable`."""
+        kept = await self._parts.claims().newest(subjects.claim(node))
+        if kept is None:
+            self._parts.ledger.note_missing(node)
+        else:
+            take(self._parts.ledger, kept, self._parts.clock.monotonic_s())
+
+    def _is_there(self, request: Request) -> bool:
+        claim = request.claim
+        if claim is None or request.ended.done():
+            return False
+        found = self._parts.ledger.find(request.node, claim.uid)
+        return found is not None and (found.scheduler, found.at_ns) == (claim.scheduler, claim.at_ns)
+
+    async def _verify(self, stored: Sequence[Request], epoch: str) -> None:
+        """Make sure that the stream was the same one all the time: in another one, claims of others are missing."""
+        if not stored:
+            return
+        try:
+            kept = await self._parts.claims().newest(subjects.CLAIMS_EPOCH)
+        except errors.BusError as error:
+            self._lose_all(stored, "unanswered", f"the stream of claims cannot be read: {error}")
+            return
+        if kept is None or kept.payload != epoch.encode():
+            self._parts.on_doubt()
+            self._lose_all(stored, "epoch", "the stream of claims is another one")
+            return
+        for request in stored:
+            if not request.ended.done():
+                self._parts.count("stored")
+                request.ended.set_result(request.sent_s if request.sent_s is not None else 0.0)
+
+    def _lose_all(self, requests: Iterable[Request], outcome: str, detail: str) -> None:
+        for request in requests:
+            if _lose(request, outcome, detail):
+                self._parts.count(outcome)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Sent:
+    """A change that is sent, and what it contains."""
+
+    node: str
+    requests: list[Request]
+    claims: tuple[messages.Claim, ...]
+    change: buses.Change
+
+
+def take(ledger: ledgers.Ledger, kept: buses.Kept, now_s: float) -> messages.NodeClaims | None:
+    """Enter a stored message into the ledger; return None if it cannot be read."""
+    node = subjects.node_of(kept.subject)
+    try:
+        found = wire.decode_claims(kept.payload, subject=kept.subject)
+    except errors.MessageError:
+        ledger.take_unreadable(node, kept.seq, now_s)
+        return None
+    ledger.take(node, kept.seq, found.claims, now_s)
+    return found
+
+
+def _lose(request: Request, outcome: str, detail: str) -> bool:
+    if request.ended.done():
+        return False
+    request.ended.set_exception(Lost(outcome, detail))
+    return True

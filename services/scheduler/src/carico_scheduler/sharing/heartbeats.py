@@ -1,0 +1,68 @@
+"""Which members are alive: each one that may commit announces itself several times a second."""
+
+from collections.abc import Callable
+
+from carico_core.domain import errors, messages
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire import messages as wire
+from carico_core.wire import replicas, subjects
+
+# Two of three heartbeats may be lost. A member that is gone is noticed within this time, and its share is taken.
+EVERY_S = 0.4
+ALIVE_S = 1.4
+# A Lease that is held under a name that no member has had for this long is held by a scheduler that does not share.
+IDENTITY_KEPT_S = 60.0
+
+
+class Heartbeats:
+    """The members of which this one has heard."""
+
+    def __init__(
+        self, replica: str, *, boot: str, identity: Callable[[], str], clock: clocks.Clock,
+        on_change: Callable[[], None], on_drop: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        """`identity` returns this member's name in the Lease."""
+        self._replica = replica
+        self._boot = boot
+        self._identity = identity
+        self._clock = clock
+        self._on_change = on_change
+        self._on_drop = on_drop
+        self._known = replicas.Replicas(replica, lease_s=ALIVE_S)
+        self._identities: dict[str, float] = {}
+        self._seq = 0
+
+    def others(self) -> list[str]:
+        """Return the names of the others that are alive."""
+        return self._known.others(self._clock.monotonic_s())
+
+    def knows(self, identity: str) -> bool:
+        """Return whether a name in the Lease is that of a member, alive or gone a moment ago."""
+        return identity == self._identity() or identity in self._identities
+
+    def take(self, subject: str, payload: bytes) -> None:
+        """Take in a heartbeat."""
+        try:
+            found = wire.decode_heartbeat(payload, subject=subject)
+        except errors.MessageError as error:
+            self._on_drop(error.reason.value)
+            return
+        now_s = self._clock.monotonic_s()
+        before = self.others()
+        if not self._known.take(found.replica, boot=found.boot, seq=found.seq, now_s=now_s):
+            return
+        self._identities = {name: at_s for name, at_s in self._identities.items() if now_s - at_s < IDENTITY_KEPT_S}
+        self._identities[found.identity] = now_s
+        if found.is_leaving:
+            self._known.forget(found.replica)
+        if self.others() != before:
+            self._on_change()
+
+    def next(self, *, is_leaving: bool = False) -> tuple[str, bytes]:
+        """Return the subject and the bytes of this member's next heartbeat."""
+        self._seq += 1
+        made = messages.Heartbeat(
+            replica=self._replica, boot=self._boot, seq=self._seq, ts_ns=self._clock.wall_ns(),
+            identity=self._identity(), is_leaving=is_leaving,
+        )  # fmt: skip
+        return subjects.member(self._replica), wire.encode_heartbeat(made)

@@ -1,0 +1,85 @@
+"""Ends claims whose Pods were not bound in time; the holder of the Lease does it, so that one member does.
+
+The room of such a claim may only be given away once the Pod can no longer be bound by it. A process may have been
+stopped between its look at the claim's age and the bind, for however long. Its bind names the Pod's resourceVersion of
+the time of the claim, so a change of the Pod makes the API refuse it.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from carico_core.domain import cluster, errors, messages
+from carico_core.runtime.kube import api_actions
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import api_objects
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.sharing import commits
+from carico_scheduler.sharing import ledger as ledgers
+
+EVERY_S = 5.0
+# Changes of Pods in one round: each is a request, and what is left waits for the next round.
+MOST = 50
+CONDITION = "carico.dev/ClaimExpired"
+
+
+class Janitor:
+    """The janitor of one member; idle while another member holds the Lease."""
+
+    def __init__(
+        self, ledger: ledgers.Ledger, committing: commits.Commits, *, api: api_actions.Api, clock: clocks.Clock,
+        is_on_duty: Callable[[], bool], find: Callable[[str], cluster.Pod | None], count: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """`find` returns a Pod by its UID; `count` counts an orphan."""
+        self._ledger = ledger
+        self._commits = committing
+        self._api = api
+        self._clock = clock
+        self._is_on_duty = is_on_duty
+        self._find = find
+        self._count = count
+        self._line = logs.get("sharing")
+
+    async def run_forever(self) -> None:
+        """Look for orphans, until cancelled."""
+        while True:
+            await asyncio.sleep(EVERY_S)
+            if self._is_on_duty():
+                await self.round()
+
+    async def round(self) -> int:
+        """End the orphans of one round; return how many claims were ended."""
+        nodes: dict[str, None] = {}
+        ended = 0
+        for node, claim in self._ledger.orphans(self._clock.monotonic_s())[:MOST]:
+            if not self._is_on_duty() or not await self._change_pod(node, claim):
+                continue
+            if self._ledger.void(node, claim):
+                ended += 1
+                nodes[node] = None
+                self._count()
+                self._line.info("a claim ended without a bind", node=node, uid=claim.uid, scheduler=claim.scheduler)
+        for node in nodes:
+            self._commits.ask(node, None, demands.Demand(), seq=-1)
+        return ended
+
+    async def _change_pod(self, node: str, claim: messages.Claim) -> bool:
+        """Change the Pod; return whether no bind that names an older resourceVersion can succeed any more."""
+        pod = self._find(claim.uid)
+        if pod is None:
+            return False
+        condition = {
+            "type": CONDITION, "status": "True", "reason": "NotBound",
+            "message": f"the claim of {claim.scheduler} on {node} ended without a bind",
+            # Without a difference the API would leave the resourceVersion as it is.
+            "lastTransitionTime": api_objects.format_time(self._clock.wall_ns()),
+        }  # fmt: skip
+        try:
+            await api_actions.patch_pod_status(
+                self._api, namespace=pod.namespace, name=pod.name, uid=pod.uid, status={"conditions": [condition]}
+            )
+        except (errors.ApiError, errors.ApiUnavailable) as error:
+            # A Pod that is gone leaves by the watch.
+            self._line.debug("a Pod could not be changed", pod=pod.key, error=str(error))
+            return False
+        return True

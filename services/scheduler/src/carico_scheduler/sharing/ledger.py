@@ -1,0 +1,172 @@
+"""The claims of all nodes as last read: which of them count, and which may be left out of the next message.
+
+A claim is dropped only if no member can still need it:
+
+- its Pod is gone: nothing will be bound, and what it took is free;
+- its Pod is bound and the claim is older than `LEASE_S`: by then every member that may commit has seen the bind;
+- its bind was never sent, or the API has refused it: its own scheduler drops it;
+- its Pod is not bound and the claim is older: only the janitor drops it, after it has changed the Pod, so that a bind
+  of a process that was stopped in between is refused (`janitor`).
+
+The age of a claim is the time since this member first saw it. That is at most its true age, whatever the clocks of
+other machines show, and longer ages only hold room for longer.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterable, Iterator
+
+from carico_core.domain import messages
+
+# A member commits only while its lists are younger than 45 s (`informers.STALE_S`). A bind arrives at most 5 s after
+# its claim was written; 10 s are left for a scheduler that is slow to notice either.
+LEASE_S = 60.0
+
+
+class Fate(enum.Enum):
+    """What is known of the Pod of a claim."""
+
+    # The watch has not shown it (yet, or any more).
+    UNKNOWN = enum.auto()
+    # It has no node here, or this member has chosen another one.
+    OPEN = enum.auto()
+    # This member has chosen this node; it counts there.
+    ASSUMED = enum.auto()
+    # Bound to any node, and counts there.
+    BOUND = enum.auto()
+    GONE = enum.auto()
+
+
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
+class Held:
+    """One claim. `is_void`: nothing will be bound by it any more, so it may leave the stream."""
+
+    claim: messages.Claim
+    seen_s: float
+    is_void: bool = False
+
+
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
+class _Node:
+    seq: int = 0
+    held: dict[str, Held] = dataclasses.field(default_factory=dict)
+    # Since when its message cannot be read.
+    unreadable_s: float | None = None
+
+
+class Ledger:
+    """The claims by node. `fate(uid, node)` returns what is known of the Pod of a claim on that node."""
+
+    def __init__(self, fate: Callable[[str, str], Fate]) -> None:
+        self._fate = fate
+        self._nodes: dict[str, _Node] = {}
+        # The claims whose Pods are not known to be bound or gone: few, since a bind takes milliseconds.
+        self._open: dict[tuple[str, str], Held] = {}
+
+    def __len__(self) -> int:
+        return sum(len(each.held) for each in self._nodes.values())
+
+    def seq(self, node: str) -> int:
+        """Return the number of the message by which the claims on a node are known; 0 if there is none."""
+        known = self._nodes.get(node)
+        return 0 if known is None else known.seq
+
+    def find(self, node: str, uid: str) -> messages.Claim | None:
+        """Return the claim of a Pod on a node."""
+        known = self._nodes.get(node)
+        held = None if known is None else known.held.get(uid)
+        return None if held is None else held.claim
+
+    def take(self, node: str, seq: int, claims: Iterable[messages.Claim], now_s: float) -> bool:
+        """Take in a newer message about a node. Return True if it lacks a claim that counted."""
+        known = self._nodes.setdefault(node, _Node())
+        if seq <= known.seq:
+            return False
+        before, known.held = known.held, {}
+        known.seq, known.unreadable_s = seq, None
+        for claim in claims:
+            held = before.pop(claim.uid, None)
+            if held is None or _identity(held.claim) != _identity(claim):
+                held = Held(claim=claim, seen_s=now_s)
+            known.held[claim.uid] = held
+            self._open[node, claim.uid] = held
+        left = [self._open.pop((node, uid), None) for uid in before]
+        return any(held is not None for held in left)
+
+    def take_unreadable(self, node: str, seq: int, now_s: float) -> None:
+        """Note that the message about a node cannot be read: what it claims is not known."""
+        known = self._nodes.setdefault(node, _Node())
+        if seq > known.seq:
+            known.seq, known.unreadable_s = seq, now_s
+
+    def note_missing(self, node: str) -> None:
+        """Note that the stream has no message about a node any more."""
+        known = self._nodes.pop(node, None)
+        for uid in () if known is None else known.held:
+            self._open.pop((node, uid), None)
+
+    def restart(self) -> dict[str, list[messages.Claim]]:
+        """Forget everything: the stream is another one. Return the claims whose Pods may still be bound, by node."""
+        left: dict[str, list[messages.Claim]] = {}
+        for (node, uid), held in self._open.items():
+            if not held.is_void and self._fate(uid, node) in (Fate.UNKNOWN, Fate.OPEN, Fate.ASSUMED):
+                left.setdefault(node, []).append(held.claim)
+        self._nodes, self._open = {}, {}
+        return left
+
+    def counted(self, now_s: float) -> Iterator[tuple[str, messages.Claim]]:
+        """Yield (node, claim) of every claim that counts besides what the own state counts."""
+        for (node, uid), held in list(self._open.items()):
+            fate = self._fate(uid, node)
+            if fate in (Fate.BOUND, Fate.GONE):
+                del self._open[node, uid]
+            elif _counts(held, fate, now_s):
+                yield node, held.claim
+
+    def counted_on(self, node: str, now_s: float) -> list[messages.Claim]:
+        """Return the same of one node."""
+        known = self._nodes.get(node)
+        held_by = {} if known is None else known.held
+        return [held.claim for uid, held in held_by.items() if _counts(held, self._fate(uid, node), now_s)]
+
+    def kept(self, node: str, now_s: float) -> list[messages.Claim] | None:
+        """Return the claims that the next message about a node must contain; None if they are not known."""
+        known = self._nodes.get(node)
+        if known is None:
+            return []
+        if known.unreadable_s is not None:
+            return None if now_s - known.unreadable_s < LEASE_S else []
+        return [held.claim for uid, held in known.held.items() if not self._may_drop(node, uid, held, now_s)]
+
+    def orphans(self, now_s: float) -> list[tuple[str, messages.Claim]]:
+        """Return (node, claim) of each claim whose Pod was not bound in time."""
+        return [
+            (node, held.claim)
+            for (node, uid), held in self._open.items()
+            if not held.is_void and now_s - held.seen_s > LEASE_S and self._fate(uid, node) is Fate.OPEN
+        ]
+
+    def void(self, node: str, claim: messages.Claim) -> bool:
+        """End a claim by which nothing can be bound any more. Return False if it is another one by now."""
+        held = self._open.get((node, claim.uid))
+        if held is None or _identity(held.claim) != _identity(claim):
+            return False
+        held.is_void = True
+        return True
+
+    def _may_drop(self, node: str, uid: str, held: Held, now_s: float) -> bool:
+        fate = self._fate(uid, node)
+        is_old = now_s - held.seen_s > LEASE_S
+        return held.is_void or fate is Fate.GONE or (is_old and fate in (Fate.BOUND, Fate.UNKNOWN))
+
+
+def _counts(held: Held, fate: Fate, now_s: float) -> bool:
+    """Return whether a claim takes room that the own state does not count."""
+    if held.is_void or fate in (Fate.ASSUMED, Fate.BOUND, Fate.GONE):
+        return False
+    # A Pod that the watch has not shown for so long has ended.
+    return fate is Fate.OPEN or now_s - held.seen_s <= LEASE_S
+
+
+def _identity(claim: messages.Claim) -> tuple[str, str, int]:
+    return claim.uid, claim.scheduler, claim.at_ns

@@ -1,0 +1,330 @@
+"""One scheduler of several that decide and bind at the same time.
+
+A member that may commit announces itself, and decides on the Pods of its share. Pods whose rules look at other Pods or
+at volumes are decided on by the holder of the Lease alone (`shares.is_alone`).
+"""
+
+import asyncio
+import dataclasses
+import math
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Protocol
+
+from carico_core.domain import cluster, errors, messages
+from carico_core.domain import names as class_names
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_actions
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire import subjects
+from carico_scheduler import state as states
+from carico_scheduler.bind import binder
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.report import instruments
+from carico_scheduler.rules import registry
+from carico_scheduler.sharing import commits, fits, heartbeats, homes, janitor, shares, stream
+from carico_scheduler.sharing import ledger as ledgers
+
+CHECK_EVERY_S = heartbeats.EVERY_S / 2.0
+# Pods remembered whose bind may still arrive.
+DOUBTFUL_KEPT = 4096
+
+
+class Bus(Protocol):
+    """The part of the bus that a member uses."""
+
+    @property
+    def connected(self) -> bool:
+        """True while the client is connected to NATS."""
+
+    @property
+    def claims(self) -> buses.Claims:
+        """The stream of claims."""
+
+    async def publish(self, subject: str, payload: bytes) -> None:
+        """Send to current subscribers."""
+
+    async def subscribe(self, subject: str, handler: Callable[[str, bytes], None]) -> object:
+        """Call `handler` with every message of `subject`."""
+
+    def on_reconnect(self, callback: Callable[[], None]) -> None:
+        """Call `callback` each time the bus is back."""
+
+
+class Lease(Protocol):
+    """What a member needs of the Lease."""
+
+    @property
+    def identity(self) -> str:
+        """This scheduler's name in it."""
+
+    @property
+    def holder(self) -> str:
+        """Who holds it; empty if nobody does."""
+
+    def term(self) -> int | None:
+        """Return the term in which this scheduler holds it; None while it does not."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MemberParts:
+    """The parts of a member.
+
+    `bind_within_s`: how long after its claim a bind may be sent; it then times out after as long. `why_not_fit`: why
+    this scheduler could not decide, or None. `wake`: tries every waiting Pod again; `on_idle`: only those that can go.
+    """
+
+    replica: str
+    boot: str
+    state: states.State
+    api: api_actions.Api
+    clock: clocks.Clock
+    lease: Lease
+    metrics: instruments.Instruments
+    bind_within_s: float
+    why_not_fit: Callable[[], str | None]
+    wake: Callable[[], None]
+    on_idle: Callable[[], None]
+    new_epoch: Callable[[], str]
+
+
+class Member:
+    """One member, over a state that it shares with the engine."""
+
+    def __init__(self, parts: MemberParts) -> None:
+        self._parts = parts
+        self._state = parts.state
+        self._clock = parts.clock
+        self._bus: Bus | None = None
+        self._seq = 0
+        self._is_leaving = False
+        self._doubtful: dict[str, None] = {}
+        self._ledger = ledgers.Ledger(self._fate)
+        self._stream = stream.Stream(
+            self._ledger, clock=parts.clock, new_epoch=parts.new_epoch, header=self._header, on_room=parts.wake,
+            on_drop=self._on_drop,
+        )  # fmt: skip
+        self._heartbeats = heartbeats.Heartbeats(
+            parts.replica, boot=parts.boot, identity=lambda: parts.lease.identity, clock=parts.clock,
+            on_change=self.review, on_drop=self._on_drop,
+        )  # fmt: skip
+        self._commits = commits.Commits(
+            commits.Parts(
+                claims=self._claims, ledger=self._ledger, clock=parts.clock,
+                epoch=lambda: self._stream.epoch if self.term() is not None else None,
+                on_doubt=self._stream.doubt, fits=self._fits, header=self._header, count=self._count,
+                on_idle=parts.on_idle,
+            )
+        )  # fmt: skip
+        self._janitor = janitor.Janitor(
+            self._ledger, self._commits, api=parts.api, clock=parts.clock, find=self._state.pod,
+            is_on_duty=lambda: parts.lease.term() is not None and self.term() is not None,
+            count=parts.metrics.orphan_claims.inc,
+        )  # fmt: skip
+        self._stages = (registry.by_capacity(parts.state.fleet.policy), registry.without_capacity())
+        self.homes = homes.Homes(parts.replica)
+        # The members and the Lease by which Pods are shared out now.
+        self._members: tuple[str, ...] = ()
+        self._has_lease = False
+        self._state.is_mine = self.is_mine
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The members by which Pods are shared out, sorted."""
+        return self._members
+
+    @property
+    def is_busy(self) -> bool:
+        """True while claims are being committed."""
+        return self._commits.is_busy
+
+    def why_not_ready(self) -> str | None:
+        """Return why this member may not commit now; None if it may."""
+        if self._is_leaving:
+            return "stopping"
+        if self._bus is None or not self._bus.connected:
+            return "not connected to NATS"
+        holder = self._parts.lease.holder
+        if holder and not self._heartbeats.knows(holder):
+            return f"{holder} holds the Lease and does not share: stop it, or let it share"
+        return self._parts.why_not_fit() or self._stream.why_not_ready()
+
+    def term(self) -> int | None:
+        """Return the number of the stream's epoch in which this member may decide and bind now; None if it must not."""
+        return self._stream.number if self.why_not_ready() is None else None
+
+    def works(self, bus: Bus) -> dict[str, Coroutine[Any, Any, None]]:
+        """Return what must run for as long as the scheduler does."""
+        self._bus = bus
+        bus.on_reconnect(self._stream.doubt)
+        return {
+            "claims": self._stream.follow_forever(bus.claims),
+            "commits": self._commits.run_forever(),
+            "members": self._announce_forever(bus),
+            "janitor": self._janitor.run_forever(),
+        }
+
+    async def leave(self) -> None:
+        """Commit nothing more, and let the others take over the share at once."""
+        self._is_leaving = True
+        await self._publish(is_leaving=True)
+
+    def is_mine(self, pod: cluster.Pod) -> bool:
+        """Return whether this member decides on a Pod."""
+        if not self._members:
+            return True
+        if not shares.is_alone(self._state.demand_of(pod)):
+            return self._has_lease
+        return shares.owner(pod.uid, self._members) == self._parts.replica
+
+    def held(self) -> Iterator[tuple[str, demands.Demand]]:
+        """Yield (node, demand) of the room that others have claimed and this member's own state does not count yet."""
+        for node, claim in self._ledger.counted(self._clock.monotonic_s()):
+            yield node, fits.demand_of(claim)
+
+    def claiming(self, bind: binder.Bind, *, is_open: Callable[[], bool]) -> binder.Bind:
+        """Return the bind of a decision that was just made, to be sent once its node is claimed."""
+        claim = _Claiming(self, bind, seq=self._ledger.seq(bind.node), is_open=is_open)
+        return dataclasses.replace(
+            bind, prepare=claim.prepare, permit=claim.permit, resource_version=bind.pod.resource_version,
+            is_shared=True,
+        )  # fmt: skip
+
+    def take_result(self, result: binder.Result) -> None:
+        """Withdraw the claim of a bind that was not sent, or that the API has refused for good."""
+        uid, node = result.uid, result.node
+        if result.fate is binder.Fate.UNBOUND and not result.is_conflict:
+            # It may still arrive. The janitor ends the claim.
+            self._doubtful[uid] = None
+            if len(self._doubtful) > DOUBTFUL_KEPT:
+                self._doubtful.pop(next(iter(self._doubtful)))
+        elif result.fate in (binder.Fate.UNBOUND, binder.Fate.WITHHELD) and uid not in self._doubtful:
+            claim = self._ledger.find(node, uid)
+            is_own = claim is not None and claim.scheduler == self._parts.replica
+            if claim is not None and is_own and self._fate(uid, node) is ledgers.Fate.OPEN:
+                self._ledger.void(node, claim)
+                self._commits.ask(node, None, result.bind.waiting.demand, seq=-1)
+
+    def review(self) -> None:
+        """Share Pods out again if the members or the holder of the Lease have changed."""
+        own = () if self.why_not_ready() is not None else (self._parts.replica,)
+        members = tuple(sorted({*self._heartbeats.others(), *own}))
+        has_lease = self._parts.lease.term() is not None
+        if (members, has_lease) == (self._members, self._has_lease):
+            return
+        self._members, self._has_lease = members, has_lease
+        self._parts.metrics.members.set(len(members))
+        self.homes.set_members(members)
+        self._state.share_out(self._clock.monotonic_s())
+        self._parts.wake()
+
+    async def claim(self, bind: binder.Bind, seq: int) -> float:
+        """Claim a node for a Pod; return when the claim was sent (monotonic). Raises `commits.Lost`."""
+        pod = bind.pod
+        claim = messages.Claim(
+            uid=pod.uid, pod_class=class_names.class_of(pod), cores=pod.request_cores, size_bytes=pod.request_bytes,
+            others=tuple(sorted(pod.request_others)), scheduler=self._parts.replica, at_ns=self._clock.wall_ns(),
+        )  # fmt: skip
+        return await self._commits.ask(bind.node, claim, bind.waiting.demand, seq=seq)
+
+    def check(self, sent_s: float, lease_term: int | None) -> None:
+        """Raise `binder.Withheld` if a bind must not be sent: by a claim sent at `sent_s`, in a term of the Lease."""
+        age_s = self._clock.monotonic_s() - sent_s
+        if age_s > self._parts.bind_within_s:
+            raise binder.Withheld(f"not sent: its claim is {age_s:.1f} s old")
+        if lease_term is not None and self._parts.lease.term() != lease_term:
+            raise binder.Withheld("not sent: another scheduler may hold the Lease by now")
+
+    def lease_term(self, demand: demands.Demand) -> int | None:
+        """Return the term of the Lease that a decision depends on; None if it depends on none."""
+        if shares.is_alone(demand):
+            return None
+        term = self._parts.lease.term()
+        return -1 if term is None else term
+
+    async def _announce_forever(self, bus: Bus) -> None:
+        is_listening = False
+        announced_s = -heartbeats.EVERY_S
+        while True:
+            try:
+                if not is_listening:
+                    await bus.subscribe(subjects.MEMBER_ALL, self._heartbeats.take)
+                    is_listening = True
+            except errors.BusError:
+                # Tried again with the next heartbeat.
+                pass
+            self.review()
+            now_s = self._clock.monotonic_s()
+            if self.why_not_ready() is None and now_s - announced_s >= heartbeats.EVERY_S:
+                announced_s = now_s
+                await self._publish()
+            await asyncio.sleep(CHECK_EVERY_S)
+
+    async def _publish(self, *, is_leaving: bool = False) -> None:
+        if self._bus is None:
+            return
+        subject, payload = self._heartbeats.next(is_leaving=is_leaving)
+        try:
+            await self._bus.publish(subject, payload)
+        except errors.BusError:
+            # The others take the share; it is given back with the next heartbeat that arrives.
+            return
+
+    def _fits(self, request: commits.Request) -> bool:
+        slot = self._state.fleet.slot_of(request.node)
+        if slot is None:
+            return False
+        now_s = self._clock.monotonic_s()
+        view = self._state.fleet.snapshot(now_s)
+        stages = self._stages[1] if view.goes_by_requests else self._stages[0]
+        own = "" if request.claim is None else request.claim.uid
+        claims = [each for each in self._ledger.counted_on(request.node, now_s) if each.uid != own]
+        return fits.still_fits(view.row(slot), request.demand, claims, stages)
+
+    def _fate(self, uid: str, node: str) -> ledgers.Fate:
+        record = self._state.records.find(uid)
+        if record is None:
+            return ledgers.Fate.GONE if self._state.records.is_gone(uid) else ledgers.Fate.UNKNOWN
+        if record.is_bound:
+            return ledgers.Fate.BOUND
+        is_here = record.is_placed and record.claim is not None and record.claim.node == node
+        return ledgers.Fate.ASSUMED if is_here else ledgers.Fate.OPEN
+
+    def _claims(self) -> buses.Claims:
+        assert self._bus is not None, "claims are asked for before the bus is there"
+        return self._bus.claims
+
+    def _header(self) -> tuple[str, int]:
+        self._seq += 1
+        return self._parts.boot, self._seq
+
+    def _count(self, outcome: str) -> None:
+        self._parts.metrics.claims.labels(outcome).inc()
+
+    def _on_drop(self, reason: str) -> None:
+        self._parts.metrics.drops.labels(reason).inc()
+
+
+class _Claiming:
+    """The claim of one decision: `prepare` commits it, and `permit` is asked right before the bind is sent."""
+
+    def __init__(self, member: Member, bind: binder.Bind, *, seq: int, is_open: Callable[[], bool]) -> None:
+        self._member = member
+        self._bind = bind
+        self._seq = seq
+        self._is_open = is_open
+        self._lease_term = member.lease_term(bind.waiting.demand)
+        self._sent_s = -math.inf
+
+    async def prepare(self) -> None:
+        """Prepare the Pod's volumes if it has any, then commit the claim. Raises `binder.Withheld`."""
+        if self._bind.prepare is not None:
+            await self._bind.prepare()
+            # That may have taken minutes.
+            self._seq = -1
+        if not self._is_open():
+            raise binder.Settled("not sent: the watch showed that the Pod is bound or gone")
+        self._sent_s = await self._member.claim(self._bind, self._seq)
+
+    def permit(self) -> None:
+        """Raise `binder.Withheld` if the bind must not be sent."""
+        self._member.check(self._sent_s, self._lease_term)

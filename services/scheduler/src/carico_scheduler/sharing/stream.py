@@ -1,0 +1,155 @@
+"""Follows the stream of claims, and notices when it is another one.
+
+The stream is in memory, so a restart of NATS may lose it. What names it is kept in it, as its epoch: whoever finds no
+epoch writes one. In a new epoch nothing is committed for `SETTLE_S`: binds by claims that were lost arrive until then,
+and each member states again what it knows of claims whose Pods are not bound yet.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from carico_core.domain import errors, messages
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_scheduler.sharing import commits
+from carico_scheduler.sharing import ledger as ledgers
+
+# A bind arrives at most 5 s after its claim was written (`BIND_MOST_S`), and the watch shows it within 2 s.
+BIND_MOST_S = 5.0
+SETTLE_S = BIND_MOST_S + 2.0
+CHECK_EVERY_S = 1.0
+RESTATE_ROUNDS = 8
+
+
+class Stream:
+    """The stream as one member knows it."""
+
+    def __init__(
+        self, ledger: ledgers.Ledger, *, clock: clocks.Clock, new_epoch: Callable[[], str],
+        header: Callable[[], tuple[str, int]], on_room: Callable[[], None], on_drop: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        """`new_epoch` returns a new name. `on_room` is called when claims that counted have left the stream."""
+        self._ledger = ledger
+        self._clock = clock
+        self._new_epoch = new_epoch
+        self._header = header
+        self._on_room = on_room
+        self._on_drop = on_drop
+        self._line = logs.get("sharing")
+        self._doubt = asyncio.Event()
+        # Claims of an earlier epoch that must be stated in this one, by node.
+        self._left: dict[str, list[messages.Claim]] = {}
+        self._must_read = True
+        self._since_s = 0.0
+        self.epoch: str | None = None
+        # How many epochs this member has seen.
+        self.number = 0
+
+    def why_not_ready(self) -> str | None:
+        """Return why nothing may be committed now; None if it may."""
+        if self.epoch is None or self._must_read:
+            return "the stream of claims has not been read"
+        rest_s = self._since_s + SETTLE_S - self._clock.monotonic_s()
+        return f"the stream of claims is new to this scheduler: it waits {rest_s:.1f} s" if rest_s > 0.0 else None
+
+    def doubt(self) -> None:
+        """Check at once whether the stream is still the same one, and read it again."""
+        self._must_read = True
+        self._doubt.set()
+
+    async def follow_forever(self, claims: buses.Claims) -> None:
+        """Keep the ledger in step with the stream, until cancelled."""
+        is_following = False
+        while True:
+            try:
+                if not is_following:
+                    await claims.follow(self._take)
+                    is_following = True
+                await self._check(claims)
+            except errors.BusError as error:
+                self._line.debug("the stream of claims cannot be read", error=str(error))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CHECK_EVERY_S):
+                    await self._doubt.wait()
+            self._doubt.clear()
+
+    async def _check(self, claims: buses.Claims) -> None:
+        """Read the stream if it must be. Raises `BusUnavailable`."""
+        kept = await claims.newest(subjects.CLAIMS_EPOCH)
+        if kept is None:
+            made = buses.Change(subject=subjects.CLAIMS_EPOCH, payload=self._new_epoch().encode(), seq=0, lasts=True)
+            await claims.change([made])
+            kept = await claims.newest(subjects.CLAIMS_EPOCH)
+        if kept is None:
+            return
+        name = kept.payload.decode(errors="replace")
+        if name != self.epoch:
+            self._begin(name)
+        if self._must_read:
+            await self._read(claims, name)
+
+    def _begin(self, name: str) -> None:
+        for node, found in self._ledger.restart().items():
+            known = {claim.uid for claim in self._left.get(node, ())}
+            self._left.setdefault(node, []).extend(claim for claim in found if claim.uid not in known)
+        self.epoch, self._must_read = name, True
+        self._since_s = self._clock.monotonic_s()
+        self.number += 1
+        self._line.info(
+            "the stream of claims has a new epoch", epoch=name, stated_again=sum(map(len, self._left.values()))
+        )
+
+    async def _read(self, claims: buses.Claims, name: str) -> None:
+        for kept in await claims.all():
+            commits.take(self._ledger, kept, self._clock.monotonic_s())
+        for node in list(self._left):
+            await self._restate(claims, node, name)
+            del self._left[node]
+        # Another epoch may have begun meanwhile, which the next check finds.
+        self._must_read = self.epoch != name
+        self._on_room()
+
+    async def _restate(self, claims: buses.Claims, node: str, name: str) -> None:
+        """Write the claims of an earlier epoch on one node into this one."""
+        for _ in range(RESTATE_ROUNDS):
+            now_s = self._clock.monotonic_s()
+            kept = self._ledger.kept(node, now_s) or []
+            known = {claim.uid for claim in kept}
+            missing = [claim for claim in self._left[node] if claim.uid not in known]
+            if not missing:
+                return
+            boot, seq = self._header()
+            made = messages.NodeClaims(
+                node=node, epoch=name, boot=boot, seq=seq, ts_ns=self._clock.wall_ns(), claims=(*kept, *missing)
+            )
+            change = buses.Change(
+                subject=subjects.claim(node), payload=wire.encode_claims(made), seq=self._ledger.seq(node)
+            )
+            (answer,) = await claims.change([change])
+            if answer.seq is not None:
+                self._ledger.take(node, answer.seq, made.claims, now_s)
+                return
+            newest = await claims.newest(change.subject)
+            if newest is None:
+                self._ledger.note_missing(node)
+            else:
+                commits.take(self._ledger, newest, self._clock.monotonic_s())
+        raise errors.BusUnavailable(f"claims on {node} could not be stated again in {RESTATE_ROUNDS} rounds")
+
+    def _take(self, kept: buses.Kept) -> None:
+        """Take in what the stream has stored."""
+        now_s, node = self._clock.monotonic_s(), subjects.node_of(kept.subject)
+        try:
+            found = wire.decode_claims(kept.payload, subject=kept.subject)
+        except errors.MessageError as error:
+            self._on_drop(error.reason.value)
+            self._ledger.take_unreadable(node, kept.seq, now_s)
+            return
+        if found.epoch != self.epoch:
+            self.doubt()
+        elif self._ledger.take(node, kept.seq, found.claims, now_s):
+            self._on_room()

@@ -1,0 +1,143 @@
+"""Several engines that share the work, on one API with faults and one stream of claims, in virtual time."""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from carico_core.domain import errors
+from carico_core.runtime.bus import memory_bus
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.process import clock as clocks
+from carico_scheduler import engine
+from carico_scheduler.report import instruments
+from carico_scheduler.sharing import member
+from tests.unit.scheduler import world
+
+
+class SlowClaims:
+    """The stream of claims with a delay before and after each request; some answers are lost."""
+
+    def __init__(self, claims: buses.Claims, rng: random.Random, lost_share: float) -> None:
+        self._claims = claims
+        self._rng = rng
+        self.lost_share = lost_share
+
+    async def change(self, changes: Sequence[buses.Change]) -> list[buses.Changed]:
+        """See `port.Claims`."""
+        await self._pause()
+        found = await self._claims.change(changes)
+        await self._pause()
+        return [buses.Changed(detail="lost") if self._rng.random() < self.lost_share else each for each in found]
+
+    async def newest(self, subject: str) -> buses.Kept | None:
+        """See `port.Claims`."""
+        await self._pause()
+        if self._rng.random() < self.lost_share:
+            raise errors.BusUnavailable("lost")
+        return await self._claims.newest(subject)
+
+    async def all(self) -> list[buses.Kept]:
+        """See `port.Claims`."""
+        await self._pause()
+        return await self._claims.all()
+
+    async def follow(self, handler: Callable[[buses.Kept], None]) -> buses.Subscription:
+        """Messages come late; some do not come at all."""
+        loop = asyncio.get_running_loop()
+
+        def later(kept: buses.Kept) -> None:
+            if self._rng.random() >= self.lost_share:
+                loop.call_later(self._rng.uniform(0.0, 0.01), handler, kept)
+
+        return await self._claims.follow(later)
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self._rng.uniform(0.0, 0.005))
+
+
+class Connection:
+    """One member's connection to the bus."""
+
+    def __init__(self, hub: memory_bus.Hub, rng: random.Random, lost_share: float) -> None:
+        self._bus = memory_bus.MemoryBus(hub)
+        self.claims = SlowClaims(self._bus.claims, rng, lost_share)
+        self.subscribe = self._bus.subscribe
+        self.on_reconnect = self._bus.on_reconnect
+        self.is_cut = False
+
+    @property
+    def connected(self) -> bool:
+        """As the bus."""
+        return self._bus.connected
+
+    async def publish(self, subject: str, payload: bytes) -> None:
+        """As the bus."""
+        if not self.is_cut:
+            await self._bus.publish(subject, payload)
+
+
+class Lease:
+    """A Lease that the first live engine holds."""
+
+    def __init__(self, made: "SharedWorld", index: int) -> None:
+        self._made = made
+        self._index = index
+        self.identity = f"identity-{index}"
+
+    @property
+    def holder(self) -> str:
+        """Who holds it."""
+        return f"identity-{self._made.holder}" if self._made.intruder is None else self._made.intruder
+
+    def term(self) -> int | None:
+        """1 for the holder."""
+        return 1 if self._made.holder == self._index and self._made.intruder is None else None
+
+
+class SharedWorld(world.World):
+    """The engines are members; `lost_share`: how many answers of the stream are lost."""
+
+    def __init__(self, *, lost_share: float = 0.0, **options: Any) -> None:
+        self.hub = memory_bus.Hub()
+        self.holder = 0
+        self.intruder: str | None = None
+        self.lost_share = lost_share
+        self.connections: list[Connection] = []
+        self.counted: list[instruments.Instruments] = []
+        super().__init__(**options)
+
+    def more(self, index: int, counted: instruments.Instruments) -> dict[str, Any]:
+        """Makes the engine a member."""
+        self.counted.append(counted)
+        self.connections.append(Connection(self.hub, random.Random(100 + index), self.lost_share))
+
+        def share(one: engine.Engine) -> member.Member:
+            return member.Member(
+                member.MemberParts(
+                    replica=f"scheduler-{index}", boot=f"{index:016x}", state=one.state, api=self.kube,
+                    clock=self.clock, lease=Lease(self, index), metrics=counted, bind_within_s=1.0,
+                    why_not_fit=lambda: "; ".join(one.away.values()) or None, wake=one.wake, on_idle=one.turn,
+                    new_epoch=lambda: clocks.boot_id(self.clock),
+                )
+            )  # fmt: skip
+
+        def term() -> int | None:
+            member_of = self.engines[index].member
+            assert member_of is not None
+            return member_of.term()
+
+        return {"share": share, "term": term}
+
+    def start_engine(self, one: engine.Engine) -> list[asyncio.Task[None]]:
+        """Runs the parts of an engine and of its member."""
+        tasks = super().start_engine(one)
+        assert one.member is not None
+        connection = self.connections[self.engines.index(one)]
+        own = [asyncio.create_task(work) for work in one.member.works(connection).values()]
+        self._tasks += own
+        return tasks + own
+
+    def claims(self, outcome: str) -> float:
+        """How many claims of all members ended so."""
+        return float(sum(each.claims.labels(outcome)._value.get() for each in self.counted))

@@ -1,0 +1,199 @@
+"""Several engines that share the work: each Pod bound exactly once, no node beyond its room, whatever fails."""
+
+import asyncio
+import collections
+import random
+
+import pytest
+
+from carico_core.domain import errors, messages
+from carico_core.runtime.bus import port as buses
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_scheduler.sharing import heartbeats, ledger, stream
+from tests.unit.scheduler import objects, world
+from tests.unit.scheduler.sharing import shared_world
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Binds take 2 s at most here."""
+    monkeypatch.setattr(stream, "SETTLE_S", 3.0)
+
+
+# Members may commit from here on.
+READY_S = 4.0
+
+
+async def watch_room(made: world.World, nodes: int) -> None:
+    """Keep the most Pods that were ever bound to a node and not ended, until cancelled."""
+    while True:
+        bound = collections.Counter(
+            pod["spec"]["nodeName"]
+            for pod in made.pods()
+            if pod["spec"].get("nodeName") and pod["status"].get("phase") != "Succeeded"
+        )
+        for name, count in bound.items():
+            made.largest[name] = max(made.largest[name], count)
+        await asyncio.sleep(0.02)
+
+
+async def run_pods(made: shared_world.SharedWorld, count: int, *, nodes: int = 3) -> list[str]:
+    await made.start(nodes=nodes)
+    made._tasks.append(asyncio.create_task(watch_room(made, nodes)))
+    await asyncio.sleep(READY_S)
+    return [made.create_pod(f"pod-{index}") for index in range(count)]
+
+
+@pytest.mark.parametrize(("seed", "lost_share"), [(0, 0.0), (1, 0.0), (2, 0.02), (3, 0.1)])
+def test_every_pod_is_bound_once_and_no_node_gets_more_than_its_room(seed: int, lost_share: float) -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(seed=seed, engines=3, room=3.0, lost_share=lost_share)
+        uids = await run_pods(made, 36)
+        await made.until_ended(600.0)
+        assert made.kube.binds == dict.fromkeys(uids, 1)
+        assert max(made.largest.values()) <= 3
+        assert made.claims("stored") >= 36
+        assert all(one.claims.labels("stored")._value.get() > 3 for one in made.counted), "all of them decided"
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_api_with_faults(seed: int) -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(seed=seed, engines=3, room=3.0, fault_share=0.3, lost_share=0.02)
+        uids = await run_pods(made, 30)
+        await made.until_ended(1200.0)
+        assert made.kube.binds == dict.fromkeys(uids, 1)
+        assert max(made.largest.values()) <= 3
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_the_share_of_a_member_that_is_killed_is_taken_within_2_s() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=3, room=1000.0)
+        made.pod_s = (1.0, 1.0)
+        await made.start(nodes=4)
+        await asyncio.sleep(READY_S)
+        victim = made.engines[2]
+        assert victim.member is not None
+        assert len(victim.member.members) == 3
+        # It neither announces itself nor decides any more.
+        made.connections[2].is_cut = True
+        victim.step = lambda: 0  # type: ignore[method-assign]
+        victim.intake.store = lambda *_: None  # type: ignore[method-assign]
+        uids = [made.create_pod(f"pod-{index}") for index in range(30)]
+        await asyncio.sleep(0.3)
+        assert 0 < len(made.kube.binds) < 30
+        await asyncio.sleep(heartbeats.ALIVE_S + 0.3)
+        assert made.kube.binds == dict.fromkeys(uids, 1)
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_stream_that_is_lost_stops_commits_and_its_claims_are_stated_again(seed: int) -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(seed=seed, engines=3, room=3.0)
+        rng = random.Random(seed)
+        uids = await run_pods(made, 36)
+        for _ in range(3):
+            await asyncio.sleep(rng.uniform(0.5, 12.0))
+            made.hub.lose_claims()
+        await made.until_ended(600.0)
+        assert made.kube.binds == dict.fromkeys(uids, 1)
+        assert max(made.largest.values()) <= 3
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_new_stream_is_settled_before_anything_is_bound() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=100.0)
+        uids = await run_pods(made, 4)
+        await asyncio.sleep(1.0)
+        made.hub.lose_claims()
+        more = [made.create_pod(f"late-{index}") for index in range(4)]
+        await asyncio.sleep(stream.SETTLE_S - 0.1)
+        assert set(made.kube.binds) == set(uids)
+        await asyncio.sleep(stream.CHECK_EVERY_S + 1.0)
+        assert set(made.kube.binds) == {*uids, *more}
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_an_orphan_holds_its_room_until_the_janitor_has_changed_its_pod() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=1.0)
+        made.pod_s = (1.0, 1.0)
+        await made.start(nodes=1)
+        await asyncio.sleep(READY_S)
+        # Each bind of the first Pod is lost on its way: the claim is there, and nothing is bound.
+        uid = made.create_pod("stuck", schedulerName="other")
+        await made.connections[0].claims.change([claim_of(made, uid)])
+        waits = made.create_pod("waits")
+        version = version_of(made, uid)
+        await asyncio.sleep(ledger.LEASE_S - 1.0)
+        assert not made.kube.binds
+        assert version_of(made, uid) == version
+        await asyncio.sleep(10.0)
+        assert made.kube.binds == {waits: 1}
+        assert version_of(made, uid) != version
+        assert made.counted[0].orphan_claims._value.get() == 1
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_lease_that_is_held_by_a_scheduler_that_does_not_share_stops_all() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=10.0)
+        await run_pods(made, 2)
+        await asyncio.sleep(1.0)
+        assert len(made.kube.binds) == 2
+        made.intruder = "another"
+        made.create_pod("late")
+        await asyncio.sleep(5.0)
+        assert len(made.kube.binds) == 2
+        assert made.engines[0].member is not None
+        assert "another holds the Lease" in str(made.engines[0].member.why_not_ready())
+        made.intruder = None
+        await made.until_ended()
+        assert len(made.kube.binds) == 3
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_bind_by_an_old_version_of_the_pod_is_refused() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=1, room=10.0)
+        uid = made.create_pod("pod")
+        version = version_of(made, uid)
+        path = "/api/v1/namespaces/default/pods/pod"
+        await made.kube.request("PATCH", f"{path}/status", body={"status": {"conditions": [{"type": "X"}]}})
+        binding = {"metadata": {"uid": uid, "resourceVersion": version}, "target": {"name": "node-0"}}
+        with pytest.raises(errors.Conflict, match="ResourceVersion"):
+            await made.kube.request("POST", f"{path}/binding", body=binding)
+
+    objects.run_fast(main())
+
+
+def version_of(made: world.World, uid: str) -> str:
+    return next(str(pod["metadata"]["resourceVersion"]) for pod in made.pods() if pod["metadata"]["uid"] == uid)
+
+
+def claim_of(made: shared_world.SharedWorld, uid: str) -> buses.Change:
+    epoch = made.hub.claims[subjects.CLAIMS_EPOCH].payload.decode()
+    claim = messages.Claim(
+        uid=uid, pod_class="pi", cores=0.0, size_bytes=0.0, others=(), scheduler="scheduler-9", at_ns=1
+    )
+    found = messages.NodeClaims(node="node-0", epoch=epoch, boot="0" * 16, seq=1, ts_ns=1, claims=(claim,))
+    return buses.Change(subject=subjects.claim("node-0"), payload=wire.encode_claims(found), seq=0)

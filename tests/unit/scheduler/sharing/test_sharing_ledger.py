@@ -1,0 +1,145 @@
+"""The ledger: which claims count, and which may be left out of the next message."""
+
+import hypothesis
+import pytest
+from hypothesis import strategies
+
+from carico_core.domain import messages
+from carico_scheduler.sharing import ledger
+
+NODE = "node-1"
+Fate = ledger.Fate
+
+
+def claim(uid: str, at_ns: int = 1, scheduler: str = "a") -> messages.Claim:
+    return messages.Claim(
+        uid=uid, pod_class="pi", cores=0.0, size_bytes=0.0, others=(), scheduler=scheduler, at_ns=at_ns
+    )
+
+
+class World:
+    """A ledger, and what is known of the Pods of its claims."""
+
+    def __init__(self) -> None:
+        self.fates: dict[str, Fate] = {}
+        self.ledger = ledger.Ledger(lambda uid, node: self.fates.get(uid, Fate.UNKNOWN))
+
+    def counted(self, now_s: float) -> list[str]:
+        """The UIDs that count, which both ways of asking agree on."""
+        found = sorted(each.uid for _, each in self.ledger.counted(now_s))
+        assert found == sorted(each.uid for each in self.ledger.counted_on(NODE, now_s))
+        return found
+
+    def kept(self, now_s: float) -> list[str]:
+        found = self.ledger.kept(NODE, now_s)
+        assert found is not None
+        return [each.uid for each in found]
+
+
+@pytest.mark.parametrize(
+    ("fate", "counts", "counts_later", "is_kept", "is_kept_later"),
+    [
+        (Fate.UNKNOWN, True, False, True, False),
+        (Fate.OPEN, True, True, True, True),
+        (Fate.ASSUMED, False, False, True, True),
+        (Fate.BOUND, False, False, True, False),
+        (Fate.GONE, False, False, False, False),
+    ],
+)
+def test_what_counts_and_what_is_kept(
+    fate: Fate, counts: bool, counts_later: bool, is_kept: bool, is_kept_later: bool
+) -> None:
+    made = World()
+    made.fates["p"] = fate
+    made.ledger.take(NODE, 7, [claim("p")], 0.0)
+    later_s = ledger.LEASE_S + 0.1
+    assert [bool(made.counted(now_s)) for now_s in (0.0, later_s)] == [counts, counts_later]
+    assert [bool(made.kept(now_s)) for now_s in (0.0, later_s)] == [is_kept, is_kept_later]
+
+
+def test_an_older_message_changes_nothing() -> None:
+    made = World()
+    made.ledger.take(NODE, 7, [claim("p")], 0.0)
+    assert not made.ledger.take(NODE, 6, [], 0.0)
+    assert not made.ledger.take(NODE, 7, [], 0.0)
+    assert (made.ledger.seq(NODE), made.counted(0.0)) == (7, ["p"])
+
+
+def test_the_age_of_a_claim_survives_later_messages_and_starts_again_with_a_new_claim() -> None:
+    made = World()
+    made.fates["p"] = Fate.OPEN
+    made.ledger.take(NODE, 1, [claim("p")], 0.0)
+    made.ledger.take(NODE, 2, [claim("p"), claim("q")], 50.0)
+    assert [each.uid for _, each in made.ledger.orphans(61.0)] == ["p"]
+    made.ledger.take(NODE, 3, [claim("p", at_ns=2)], 61.0)
+    assert made.ledger.orphans(61.0) == []
+
+
+def test_a_claim_that_leaves_the_stream_gives_room() -> None:
+    made = World()
+    made.ledger.take(NODE, 1, [claim("p"), claim("q")], 0.0)
+    assert made.ledger.take(NODE, 2, [claim("q")], 0.0)
+    assert not made.ledger.take(NODE, 3, [claim("q")], 0.0)
+    assert made.counted(0.0) == ["q"]
+
+
+def test_a_void_claim_does_not_count_and_is_dropped_unless_it_was_made_again() -> None:
+    made = World()
+    made.fates["p"] = Fate.OPEN
+    made.ledger.take(NODE, 1, [claim("p")], 0.0)
+    assert not made.ledger.void(NODE, claim("p", at_ns=2))
+    assert made.ledger.void(NODE, claim("p"))
+    assert (made.counted(0.0), made.kept(0.0), made.ledger.orphans(100.0)) == ([], [], [])
+    made.ledger.take(NODE, 2, [claim("p", at_ns=2)], 0.0)
+    assert made.counted(0.0) == ["p"]
+
+
+def test_what_cannot_be_read_blocks_the_node_until_its_claims_have_ended() -> None:
+    made = World()
+    made.ledger.take(NODE, 1, [claim("p")], 0.0)
+    made.ledger.take_unreadable(NODE, 2, 10.0)
+    assert made.ledger.kept(NODE, 10.0 + ledger.LEASE_S - 0.1) is None
+    assert made.ledger.kept(NODE, 10.0 + ledger.LEASE_S + 0.1) == []
+    made.ledger.take(NODE, 3, [claim("q")], 10.0)
+    assert made.kept(10.0) == ["q"]
+
+
+def test_a_new_stream_gets_the_claims_whose_pods_may_still_be_bound() -> None:
+    made = World()
+    made.fates |= {"open": Fate.OPEN, "own": Fate.ASSUMED, "bound": Fate.BOUND, "gone": Fate.GONE}
+    made.ledger.take(NODE, 9, [claim(uid) for uid in ("open", "own", "bound", "gone", "unknown")], 0.0)
+    left = made.ledger.restart()
+    assert sorted(each.uid for each in left[NODE]) == ["open", "own", "unknown"]
+    assert (made.ledger.seq(NODE), made.counted(0.0), len(made.ledger)) == (0, [], 0)
+
+
+STEPS = strategies.lists(
+    strategies.tuples(
+        strategies.sampled_from(["take", "void", "fate"]), strategies.sets(strategies.sampled_from("pqr")),
+        strategies.sampled_from(list(Fate)), strategies.floats(0.0, 40.0),
+    ),
+    max_size=20,
+)  # fmt: skip
+
+
+@hypothesis.given(STEPS)
+def test_no_claim_of_a_pod_that_may_still_be_bound_is_ever_left_out(
+    steps: list[tuple[str, set[str], Fate, float]],
+) -> None:
+    made = World()
+    now_s, seq = 0.0, 0
+    for verb, uids, fate, pause_s in steps:
+        now_s += pause_s
+        if verb == "take":
+            seq += 1
+            made.ledger.take(NODE, seq, [claim(uid) for uid in sorted(uids)], now_s)
+        elif verb == "fate":
+            # A Pod that is bound or gone stays so.
+            ended = {uid for uid, known in made.fates.items() if known in (Fate.BOUND, Fate.GONE)}
+            made.fates |= dict.fromkeys(uids - ended, fate)
+        else:
+            for uid in uids:
+                made.ledger.void(NODE, claim(uid))
+        kept = set(made.kept(now_s))
+        for uid in made.counted(now_s):
+            assert uid in kept
