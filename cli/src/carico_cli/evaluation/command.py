@@ -3,7 +3,7 @@
 import contextlib
 import pathlib
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -79,14 +79,16 @@ def command(context: settings.Context, /, **given: Any) -> int:
     found = {**results.document(selection, outcomes), "ended_at_ns": clock.SystemClock().wall_ns()}
     as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
     files = {"evaluation.json": as_json, "evaluation.html": page.page(found).encode()}
-    return _report(
-        out, files, as_json.decode() if given["output"] is formats.Output.JSON else evaluate_text.text(found)
-    )
+    return _report(out, files, _shown_as(given["output"], as_json, lambda: evaluate_text.text(found)))
 
 
-def _report(out: pathlib.Path, files: Mapping[str, bytes], printed: str) -> int:
+def _shown_as(output: formats.Output, as_json: bytes, text: Callable[[], str]) -> Callable[[], str]:
+    return as_json.decode if output is formats.Output.JSON else text
+
+
+def _report(out: pathlib.Path, files: Mapping[str, bytes], printed: Callable[[], str]) -> int:
     try:
-        click.echo(printed)
+        click.echo(printed())
     finally:
         # Even if standard output was closed (`--json | head`): it is the work of an hour.
         report_folder.write(out, files)
@@ -106,7 +108,7 @@ def _rescheduler(given: dict[str, Any]) -> int:
     found["ended_at_ns"] = ticks.wall_ns()
     as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
     files = {"rescheduler.json": as_json, "rescheduler.html": rescheduler.page(found).encode()}
-    return _report(out, files, as_json.decode() if given["output"] is formats.Output.JSON else rescheduler.text(found))
+    return _report(out, files, _shown_as(given["output"], as_json, lambda: rescheduler.text(found)))
 
 
 def _selection(given: dict[str, Any]) -> study.Selection:
