@@ -23,6 +23,12 @@ _FILE = click.Path(path_type=pathlib.Path)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the search.")
 @click.option("--out", type=_FILE, metavar="FILE", help="Write the placement: {machine: [containers]}.")
 @click.option("--moves-out", type=_FILE, metavar="FILE", help="Write the moves in order: [[container, from, to]].")
+@click.option(
+    "--curve-out",
+    type=_FILE,
+    metavar="FILE",
+    help="Divide the time among growing limits of moves; write the gain of each.",
+)
 @formats.flag(formats.Output.JSON)
 def command(
     problem: pathlib.Path,
@@ -32,6 +38,7 @@ def command(
     seed: int,
     out: pathlib.Path | None,
     moves_out: pathlib.Path | None,
+    curve_out: pathlib.Path | None,
     output: formats.Output,
 ) -> None:
     """Find which containers to move so that more of the services' traffic stays on a machine, and in which order.
@@ -51,6 +58,7 @@ def command(
 
     report.check("--out", out)
     report.check("--moves-out", moves_out)
+    report.check("--curve-out", curve_out)
     named = problem_file.read(problem)
     if search.prepare():
         click.echo("compiled the search, once; the time begins now", err=True)
@@ -58,8 +66,14 @@ def command(
     if seconds is None and proposals is None:
         seconds = _DEFAULT_SECONDS
     budget = planning.Budget(clock=machine_clock, began_s=began_s, seconds=seconds, proposals=proposals)
-    plan = planning.plan(named.problem, limit=max_moves, seed=seed, budget=budget)
-    report.write("--out", out, report.placement(named, plan))
-    report.write("--moves-out", moves_out, report.moves(named, plan))
-    found = report.summary(named, plan, seconds=machine_clock.monotonic_s() - began_s)
+    if curve_out is None:
+        plans = [planning.plan(named.problem, limit=max_moves, seed=seed, budget=budget)]
+    else:
+        plans = planning.curve(named.problem, limit=max_moves, seed=seed, budget=budget)
+    report.write("--out", out, report.placement(named, plans[-1]))
+    report.write("--moves-out", moves_out, report.moves(named, plans[-1]))
+    report.write("--curve-out", curve_out, report.curve(plans))
+    found = report.summary(named, plans[-1], seconds=machine_clock.monotonic_s() - began_s)
     click.echo(formats.json_text(found) if output is formats.Output.JSON else report.text(found))
+    if curve_out is not None and output is formats.Output.TEXT:
+        click.echo(report.curve_text(plans, len(named.containers)))

@@ -58,6 +58,24 @@ def summary(named: problem_file.Named, plan: planning.Plan, *, seconds: float) -
     }
 
 
+def curve(plans: list[planning.Plan]) -> list[dict[str, Any]]:
+    """Return the figures of each point of a curve."""
+    return [
+        {"max_moves": plan.limit, "moved": plan.moved, "steps": len(plan.order.steps), "local": plan.after}
+        for plan in plans
+    ]
+
+
+def curve_text(plans: list[planning.Plan], containers: int) -> str:
+    """Return a curve as a table."""
+    rows = [
+        ("no limit" if plan.limit is None else f"{plan.limit:,}", f"{plan.moved:,}", f"{plan.moved / containers:.1%}",
+         f"{plan.after:.1%}")
+        for plan in plans
+    ]  # fmt: skip
+    return "\n" + "\n".join(formats.aligned(("MAX MOVES", "MOVED", "SHARE", "LOCAL"), rows))
+
+
 def text(found: dict[str, Any]) -> str:
     """Return the figures as a table."""
     share = found["moved"] / found["containers"]

@@ -29,3 +29,21 @@ def write(path: pathlib.Path, problem: object = None) -> pathlib.Path:
     """Write a problem (default: the small one) and return its path."""
     path.write_text(json.dumps(SMALL if problem is None else problem))
     return path
+
+
+def pairs(count: int) -> dict[str, Any]:
+    """Return two machines with ample room and as many pairs of services, each divided between the machines."""
+    ends = [f"{side}{number}" for side in "ab" for number in range(count)]
+    return {
+        "ServiceList": [
+            {"Service": end, "RequestCPU": 0.001, "RequestMem": 0.001, "ContainerList": [f"{end}-0"]} for end in ends
+        ],
+        "MachineList": [
+            {"MachineIP": side, "TotalCPU": 1.0, "TotalMem": 1.0,
+             "InitialDeployingContainers": [f"{end}-0" for end in ends if end[0] == side]}
+            for side in "ab"
+        ],
+        "TrafficList": [
+            {"Service1": f"a{number}", "Service2": f"b{number}", "Traffic": 1.0} for number in range(count)
+        ],
+    }  # fmt: skip

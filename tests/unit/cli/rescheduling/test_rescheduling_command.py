@@ -52,6 +52,19 @@ def test_the_figures_are_printed(
         assert part in out
 
 
+def test_a_curve_has_a_point_for_each_limit(
+    carico: Carico, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem, curve = problem_files.write(tmp_path / "problem.json", problem_files.pairs(50)), tmp_path / "curve.json"
+    assert carico("--problem", problem, "--proposals", 4000, "--max-moves", 12, "--curve-out", curve) == 0
+    points = json.loads(curve.read_text())
+    assert [point["max_moves"] for point in points] == [1, 2, 5, 10, 12]
+    assert [point["moved"] for point in points] == [1, 2, 5, 10, 12]
+    # Each of the 50 pairs is apart, and one move joins it.
+    assert [point["local"] for point in points] == pytest.approx([0.02, 0.04, 0.1, 0.2, 0.24])
+    assert "MAX MOVES" in capsys.readouterr().out
+
+
 def test_without_moves_nothing_moves(carico: Carico, problem: pathlib.Path, tmp_path: pathlib.Path) -> None:
     moves = tmp_path / "moves.json"
     assert carico("--problem", problem, "--proposals", 3000, "--max-moves", 0, "--moves-out", moves) == 0
