@@ -2,13 +2,14 @@
 
 import itertools
 import json
+import pathlib
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from carico_core.numerics.rescheduling import affinity, search
+from carico_core.numerics.rescheduling import affinity, order, search
 from tests.unit.numerics.rescheduling import affinity_problems
 
 
@@ -65,6 +66,18 @@ def test_a_search_ends_when_its_time_is_over() -> None:
     looks = iter([0.0, 0.4, 0.8, 1.0])
     answer = search.search(problem, limit=3, rng=np.random.default_rng(0), progress=lambda _: next(looks, 1.0))
     assert 0 < answer.proposals <= 3 * search.Schedule().block
+
+
+GOLDEN = pathlib.Path(__file__).parents[3] / "fixtures" / "rescheduling" / "affinity.json"
+
+
+def test_a_small_problem_gives_the_recorded_plan() -> None:
+    problem = affinity_problems.random_problem(11, services=15, machines=6, most=8, pairs=30, full=0.9)
+    answer = found(problem, limit=12, seed=3)
+    ordered = order.order(problem, affinity.counts(problem, answer.where))
+    recorded = json.loads(GOLDEN.read_text())
+    assert answer.gain == pytest.approx(recorded["gain"], abs=1e-12)
+    assert [list(step) for step in ordered.steps] == recorded["steps"]
 
 
 _ALONE = """

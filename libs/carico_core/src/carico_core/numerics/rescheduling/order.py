@@ -18,7 +18,7 @@ from carico_core.numerics.rescheduling import affinity
 class Order:
     """steps: (container, from, to) in order. where (P,): the placement that they reach.
 
-    parked: how many steps park a container. blocked: how many moves are left out.
+    parked: how many steps park a container. blocked: how many moves are left out because no step is possible.
     """
 
     steps: tuple[tuple[int, int, int], ...]
@@ -30,9 +30,12 @@ class Order:
 def order(problem: affinity.Problem, target: affinity.Ints, *, most: int | None = None) -> Order:
     """Return the steps to counts (M, S) of `target`, at most `most`, with as few containers moved as there can be."""
     plan = _Plan(problem, target)
-    while plan.remaining and (most is None or len(plan.steps) < most) and (plan.move() or plan.park()):
-        pass
-    return Order(steps=tuple(plan.steps), where=plan.where, parked=plan.parked, blocked=plan.remaining)
+    is_blocked = False
+    while plan.remaining and not is_blocked and (most is None or len(plan.steps) < most):
+        is_blocked = not (plan.move() or plan.park())
+    return Order(
+        steps=tuple(plan.steps), where=plan.where, parked=plan.parked, blocked=plan.remaining if is_blocked else 0
+    )
 
 
 class _Plan:
