@@ -62,7 +62,8 @@ def command(
         return machine.disk_shortage(state.find(context.home, address.name).root) if address.is_local else None
 
     code = asyncio.run(_submit(address, job, wait=wait, why_gone=why_gone, shortage=shortage, environ=context.environ))
-    if not wait:
+    # Flags that name a cluster elsewhere would have to be given again.
+    if not wait and (address.is_local or context.environ.get(which.NATS_URL)):
         of = which.naming(context, address.name) if address.is_local else ""
         click.echo(formats.next_steps((f"carico top{of}", f"carico explain job {job.name}{of}")))
     return code

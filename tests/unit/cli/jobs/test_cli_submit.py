@@ -8,6 +8,7 @@ import types
 from collections.abc import AsyncGenerator, Mapping
 from typing import cast
 
+import click.testing
 import pytest
 
 from carico_cli.clusters import which
@@ -283,3 +284,22 @@ async def test_who_may_not_read_events_waits_all_the_same(capsys: pytest.Capture
     assert await submit._wait(live, JOB, why_gone=lambda _: None, batch=True) == 1
     assert api.asked
     assert "refuses" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("is_local", "environ", "shown"),
+    [(True, {}, True), (False, {"NATS_URL": "nats://nats:4222"}, True), (False, {}, False)],
+)
+def test_the_commands_to_run_next_mean_the_same_cluster(
+    is_local: bool, environ: dict[str, str], shown: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    async def submitted(*_: object, **__: object) -> int:
+        return 0
+
+    monkeypatch.setattr(submit, "_submit", submitted)
+    monkeypatch.setattr(submit, "_address", lambda *_: dataclasses.replace(REMOTE, name="shop", is_local=is_local))
+    for words in (("--job", "j"), ("--job", "j", "--wait")):
+        ended = click.testing.CliRunner().invoke(submit.command, ["pi", *words], obj=context(tmp_path, **environ))
+        assert ended.exit_code == 0
+        assert ("carico explain job j" in ended.output) is (shown and "--wait" not in words)
+        assert (" --name shop" in ended.output) is (shown and is_local and "--wait" not in words)
