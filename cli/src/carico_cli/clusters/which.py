@@ -8,8 +8,7 @@
 
 Anything else is refused in one line that names the clusters of this machine. `carico list` marks the one that is meant.
 
-There is no `carico use`, which would remember a choice for all shells: what `carico down` ends would then depend on a
-choice made in another shell, days before. A shell's own choice is visible in its environment.
+There is no `carico use`, which would remember a choice for all shells (ADR 58).
 """
 
 import dataclasses
