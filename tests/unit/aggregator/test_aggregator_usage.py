@@ -231,3 +231,7 @@ def test_the_metrics_show_what_is_recommended() -> None:
     replica.app.members.take([reports.report("node-1", 1)], 0.0)
     replica.app.on_usage(subjects.usage("node-1"), wire.encode_usage(report(pi=used(pods=9))))
     assert dict(replica.app.recommended())[PI][recommendation.MEMORY] == 115 * MIB
+    first = replica.app.recommended()
+    assert replica.app.recommended() is first, "both metrics of a scrape are one calculation"
+    replica.clock.advance(app.RECOMMENDED_EVERY_S)
+    assert replica.app.recommended() is not first

@@ -6,6 +6,7 @@ publishes the model, at most once a second and at least every five. `keep_usage`
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
@@ -32,6 +33,7 @@ RETRY_S = 0.5
 LOOK_EVERY_S = 5.0
 # A crash of all replicas at once loses so much of what was measured.
 KEEP_EVERY_S = 20.0
+RECOMMENDED_EVERY_S = 5.0
 
 T = TypeVar("T")
 
@@ -88,6 +90,9 @@ class Aggregator:
         self._changed: set[str] = set()
         self._complete_due = asyncio.Event()
         self._seq = 0
+        # For metrics, and when it was made; monotonic seconds.
+        self._recommended: list[tuple[str, dict[str, float]]] = []
+        self._recommended_s = -math.inf
         # Nodes that a warning has named already, by its text.
         self._warned: dict[str, frozenset[str]] = {}
         bus.on_reconnect(self._complete_due.set)
@@ -215,7 +220,12 @@ class Aggregator:
 
     def recommended(self) -> list[tuple[str, dict[str, float]]]:
         """Return the recommended requests of the classes with most Pods, for metrics."""
-        return list(recommendations.series(self.usages, now_ns=self._clock.wall_ns()))
+        now_s = self._clock.monotonic_s()
+        # Two metrics of a scrape read it, and nodes report every 5 s.
+        if now_s - self._recommended_s >= RECOMMENDED_EVERY_S:
+            self._recommended = list(recommendations.series(self.usages, now_ns=self._clock.wall_ns()))
+            self._recommended_s = now_s
+        return self._recommended
 
     async def _resume_usage(self) -> None:
         for key in range(streams.USAGE_KEYS):

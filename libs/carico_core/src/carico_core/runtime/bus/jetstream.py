@@ -2,7 +2,7 @@
 
 File storage, since memory streams vanish with the server, and an ordered reader then skips what came later (measured);
 but claims are kept in memory: each one is needed for seconds, and schedulers notice that the stream is another one.
-Nothing in them is irreplaceable: nodes say it again within one lease.
+Nothing in them is irreplaceable: nodes report it again within one lease, and what classes of Pods use within days.
 """
 
 from collections.abc import Iterator
