@@ -44,7 +44,8 @@ class Faults:
     def _target(self, step: deck.Step) -> str:
         """The service that a step is for."""
         terms = self._site.history.terms
-        leader = next((each.holder for each in reversed(terms) if each.holder), nemesis_site.SCHEDULERS[0])
+        holder = next(each.holder for each in reversed(terms) if each.holder)
+        leader = holder.partition(".")[0]
         (standby,) = (name for name in nemesis_site.SCHEDULERS if name != leader)
         among: Mapping[str, Sequence[str]] = {
             deck.LEADER: (leader,), deck.STANDBY: (standby,), deck.AGGREGATOR: nemesis_site.AGGREGATORS,

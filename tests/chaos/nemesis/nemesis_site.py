@@ -15,7 +15,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 import aiohttp
 import nats
@@ -55,9 +55,10 @@ SAMPLED_EVERY_S = 1.0
 class SchedulerApi(api_proxy.Proxy):
     """One scheduler's way to the API, which records each bind and each write of the Lease with its answer."""
 
-    def __init__(self, target: str, *, token: str, scheduler: str, into: history.History) -> None:
+    def __init__(self, target: str, *, token: str, into: history.History) -> None:
         super().__init__(target, token=token)
-        self._scheduler = scheduler
+        # Of the process that uses this way now.
+        self.identity = ""
         self._into = into
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -78,7 +79,7 @@ class SchedulerApi(api_proxy.Proxy):
         sent = json.loads(body)
         if request.path.endswith("/binding"):
             bind = history.Bind(
-                scheduler=self._scheduler, pod=sent["metadata"]["name"], uid=sent["metadata"]["uid"],
+                scheduler=self.identity, pod=sent["metadata"]["name"], uid=sent["metadata"]["uid"],
                 node=sent["target"]["name"], sent_s=sent_s, status=status,
             )  # fmt: skip
             self._into.binds.append(bind)
@@ -102,17 +103,22 @@ class Part:
     child: processes.Child | None = None
     bus: tcp_proxy.Proxy | None = None
     api: tcp_proxy.Proxy | None = None
+    seen: SchedulerApi | None = None
+    starts: int = 0
 
 
 class Site:
     """The processes of the cluster and what can be done to them."""
 
-    def __init__(self, root: pathlib.Path, *, name: str, into: history.History) -> None:
+    def __init__(
+        self, root: pathlib.Path, *, name: str, into: history.History, leader_flags: Sequence[str] = LEADER_FLAGS
+    ) -> None:  # fmt: skip
         environ = settings.environment()
         options = plans.Options(name=name, nodes=3, aggregators=2, schedulers=2, scale=1 / 16)
         self.plan = plans.make_plan(options, machine.read_machine())
         self.paths = state.Paths(root)
         self.history = into
+        self._leader_flags = leader_flags
         ports = machine.free_ports(name, topology.ports_needed(self.plan))
         self._where = topology.addresses(self.plan, ports)
         self._environ = {**parts.stripped(environ), sweep.RUN_VARIABLE: str(root), "PYTHONUNBUFFERED": "1"}
@@ -153,9 +159,14 @@ class Site:
 
     async def start(self, name: str) -> None:
         """Start a service and return once it is ready, or has ended again."""
+        part = self.parts[name]
+        part.starts += 1
+        if part.seen is not None:
+            # Another one for each process, as by default: a new process must not continue the term of the old one.
+            part.seen.identity = f"{name}.{part.starts}"
         service = self._service(name)
         readiness.forget(service.probe)
-        child = self.parts[name].child = await processes.start(service.command)
+        child = part.child = await processes.start(service.command)
         ready = asyncio.ensure_future(readiness.wait(service.probe))
         ended = asyncio.ensure_future(child.process.wait())
         try:
@@ -254,8 +265,9 @@ class Site:
             if name.startswith(("scheduler", "aggregator", "agent")):
                 part.bus = await stack.enter_async_context(tcp_proxy.Proxy(self._where.ports[topology.NATS]).running())
             if name in SCHEDULERS:
-                seen = SchedulerApi(self._where.api_url, token=token, scheduler=name, into=self.history)
+                seen = SchedulerApi(self._where.api_url, token=token, into=self.history)
                 await stack.enter_async_context(seen.running())
+                part.seen = seen
                 port = int(seen.url.rpartition(":")[2])
                 part.api = await stack.enter_async_context(tcp_proxy.Proxy(port).running())
                 url = f"http://127.0.0.1:{part.api.port}"
@@ -274,7 +286,8 @@ class Site:
         argv = list(found.command.argv)
         if name in SCHEDULERS:
             argv[argv.index("--kubeconfig") + 1] = str(self._kubeconfig(name))
-            argv += ["--leader-identity", name, *LEADER_FLAGS]
+            assert part.seen is not None
+            argv += ["--leader-identity", part.seen.identity, *self._leader_flags]
         elif name.startswith("node/"):
             argv += ["--drain-s", f"{DRAIN_S:g}"]
         return dataclasses.replace(found, command=dataclasses.replace(found.command, argv=tuple(argv)))
@@ -283,9 +296,9 @@ class Site:
         for name in self.parts:
             self.send(name, signal.SIGCONT)
         children = {name: part.child for name, part in self.parts.items() if part.child is not None}
-        nodes = [child for name, child in children.items() if name.startswith("node/")]
+        nodes = [children.pop(f"node/{node}") for node in self.plan.node_names if f"node/{node}" in children]
         # They would wait for their Pods, of which none is of interest any more.
-        await processes.stop([child for name, child in children.items() if name not in self.plan.node_names], grace_s=5)
+        await processes.stop(children.values(), grace_s=5)
         await processes.stop(nodes, grace_s=0.1)
         roots = [self.paths.data / "nodes" / node for node in self.plan.node_names]
         await asyncio.to_thread(sweep.sweep, self.plan.name, state_dirs=roots)

@@ -81,7 +81,7 @@ class Work:
     async def _create(self, name: str) -> history.Pod:
         seconds = self._rng.uniform(*(LONG_S if self._rng.random() < LONG_SHARE else SHORT_S))
         selector = self._rng.choice(({}, {}, {"zone": "a"}, {"zone": "b"}))
-        body = _manifest(name, WORK.format(runs=self._site.runs, seconds=f"{seconds:.1f}"), selector)
+        body = manifest(name, WORK.format(runs=self._site.runs, seconds=f"{seconds:.1f}"), selector)
         created_s = time.time()
         try:
             made: Any = await self._site.request("POST", PODS_PATH, body)
@@ -114,7 +114,8 @@ class Work:
         await self._site.request("PATCH", f"/api/v1/nodes/{node}", patch, content_type=kind)
 
 
-def _manifest(name: str, script: str, selector: Mapping[str, str]) -> dict[str, Any]:
+def manifest(name: str, script: str, selector: Mapping[str, str]) -> dict[str, Any]:
+    """Return a Pod that runs a shell script once."""
     field = {"UID_": "metadata.uid", "NODE": "spec.nodeName"}
     env = [{"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in field.items()]
     container = {"name": "main", "image": "none", "command": ["sh", "-c", script], "env": env}
