@@ -82,7 +82,9 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return seen
 
 
-async def run(script: Script, clock: clocks.FakeClock | None = None) -> list[str]:
+async def run(
+    script: Script, clock: clocks.FakeClock | None = None, *, options: list_watch.Options = list_watch.DEFAULT_OPTIONS
+) -> list[str]:
     """What a mirror tells until the script ends."""
     told: list[str] = []
     mirror = list_watch.mirror(
@@ -91,7 +93,7 @@ async def run(script: Script, clock: clocks.FakeClock | None = None) -> list[str
         params={"labelSelector": "a=b"},
         clock=clock or clocks.FakeClock(),
         rng=random.Random(1),
-        options=list_watch.DEFAULT_OPTIONS,
+        options=options,
     )
     with contextlib.suppress(End):
         async for item in mirror:
@@ -278,6 +280,16 @@ async def test_an_api_that_is_away_is_asked_for_ever_less_and_by_chance(waits: l
     assert 0.05 <= waits[0] <= 0.1
     assert max(waits) <= list_watch.DEFAULT_OPTIONS.backoff_most_s
     assert len({round(wait, 6) for wait in waits[10:]}) > 20
+
+
+async def test_those_who_decide_list_within_2_s_of_the_return_of_an_api_however_long_it_was_away(
+    waits: list[float],
+) -> None:
+    script = Script(lists=[AWAY for _ in range(40)] + [page(5)], watches=[])
+    await run(script, options=list_watch.FRESH_OPTIONS)
+    assert len(waits) == 40
+    assert max(waits) <= 1.5
+    assert sum(waits[20:]) > 20 * 0.7
 
 
 async def test_a_quiet_watch_that_lasted_is_resumed_at_once(waits: list[float]) -> None:

@@ -60,7 +60,8 @@ DEFAULT_OPTIONS = Options()
 # still works, even if several servers share an address. A watch of 20 to 25 s that is 8 s late, and a second one that
 # does not start within 10 s, make 43 s until `Away`; client-go's HTTP/2 pings take 45 s. This costs a request every 22
 # s per collection, so it is for those that decide by what they see, not for every agent.
-FRESH_OPTIONS = Options(watch_s=20.0, grace_s=8.0)
+# And they ask an API that is away more often, so that binds continue within 2 s of its return; few processes do.
+FRESH_OPTIONS = Options(watch_s=20.0, grace_s=8.0, backoff_most_s=1.5)
 
 
 class Freshness:
