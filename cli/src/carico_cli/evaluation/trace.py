@@ -44,7 +44,8 @@ def options(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
     function = click.option(
         "--requests", type=click.Choice(sorted(requests.RULES)),
-        help="With --trace: score rules that recommend requests instead, with each series as a class of Pods.",
+        help="With --trace: score rules that recommend requests instead, with each series as a class of Pods "
+        "(default: none).",
     )(function)  # fmt: skip
     return click.option(
         "--trace", type=click.Path(path_type=pathlib.Path), metavar="CSV",

@@ -50,14 +50,17 @@ class Form(enum.StrEnum):
     "-o", "--output", type=click.Choice([form.value for form in Form]), default=Form.TABLE.value, show_default=True,
     help="json for scripts, yaml for a resources block, patch for kubectl commands.",
 )  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Same as -o json.")
 @click.pass_obj
 def command(
     context: settings.Context, /, workload: str | None, namespace: str | None, pod_class: str | None,
-    percentile: float, margin: float, force: bool, output: str, **place: Any,
+    percentile: float, margin: float, force: bool, output: str, as_json: bool, **place: Any,
 ) -> None:  # fmt: skip
     """Show requests and limits for what Pods really use: of all classes, of one, or of WORKLOAD (NAME, KIND/NAME)."""
     if workload is not None and pod_class is not None:
         raise errors.SettingsError(f"{workload} and --class: got both, expected one of them")
+    if as_json and output not in (Form.TABLE, Form.JSON):
+        raise click.UsageError(f"--json and -o {output}: got both, expected one of them")
     at = which.meant(context, which.Flags(**place)).where()()
     rows = asking.ask(at, {"percentile": percentile, "margin": margin})
     if not rows:
@@ -72,7 +75,7 @@ def command(
         path = f"/apis/batch/v1/namespaces/{one.namespace}/cronjobs/{one.name}"
         return one.kind == "Job" and asking.exists(at, context.environ, path) is True
 
-    match Form(output):
+    match Form.JSON if as_json else Form(output):
         case Form.JSON:
             click.echo(formats.json_text({"rule": {"percentile": percentile, "margin": margin}, "classes": rows}))
         case Form.YAML:

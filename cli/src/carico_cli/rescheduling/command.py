@@ -18,7 +18,9 @@ _FILE = click.Path(path_type=pathlib.Path)
 @click.option("--max-moves", type=click.IntRange(min=0), help="Most moves (default: no limit).")
 @click.option("--seconds", type=float, help=f"Time for all, on one core (default: {_DEFAULT_SECONDS:g}).")
 @click.option(
-    "--proposals", type=click.IntRange(min=1), help="Length of the search instead of --seconds: a seed repeats the run."
+    "--proposals",
+    type=click.IntRange(min=1),
+    help="Length of the search instead of --seconds: a seed repeats the run (default: by --seconds).",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the search.")
 @click.option("--out", type=_FILE, metavar="FILE", help="Write the placement: {machine: [containers]}.")

@@ -45,6 +45,7 @@ def test_every_command_with_json_has_the_flag() -> None:
         flags = {flag for each in own.params for flag in each.opts}
         found[name] = flags & {"-o", "--json"}
     assert {name for name, flags in found.items() if flags} == {
-        "list", "status", "top", "explain", "capacity", "doctor", "compare", "evaluate", "replay"
+        "list", "status", "top", "explain", "capacity", "doctor", "compare", "evaluate", "replay", "recommend",
+        "reschedule",
     }  # fmt: skip
     assert all(flags in (set(), {"-o", "--json"}) for flags in found.values())
