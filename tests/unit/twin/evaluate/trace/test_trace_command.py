@@ -31,7 +31,7 @@ def test_json_has_the_shares_of_every_predictor(
 ) -> None:
     assert carico("evaluate", "--trace", trace, *SMALL, "--json") == 0
     found = json.loads(capsys.readouterr().out)
-    assert {"agent", "eurosys21", "n-sigma-3", "n-sigma-5", "oracle"} <= set(found["predictors"])
+    assert {"carico", "agent", "eurosys21", "n-sigma-3", "n-sigma-5", "oracle"} <= set(found["predictors"])
     for each in found["predictors"].values():
         assert set(each) == {"violations", "severity", "savings"}
         assert all(0.0 <= share <= 1.0 for share in each.values())

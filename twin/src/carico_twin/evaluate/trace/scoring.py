@@ -16,10 +16,12 @@ import numpy.typing as npt
 
 from carico_core.domain import errors
 from carico_core.numerics import arrays
-from carico_core.numerics.overcommit import agent, baselines
+from carico_core.numerics.overcommit import agent, baselines, margin
 from carico_core.numerics.overcommit import recent as recents
 from carico_twin.evaluate.trace import reading
 
+# What ships.
+DEFAULT = "carico"
 ORACLE = "oracle"
 # A prediction that is lower by no more than this, in the trace's unit, is rounding.
 _TOLERANCE = 1e-9
@@ -98,7 +100,7 @@ def draw(series: int, setup: Setup) -> npt.NDArray[np.int64]:
 
 def predictors(setup: Setup) -> dict[str, recents.Predictor]:
     """Return new predictors by name."""
-    return {"agent": agent.Agent(setup.interval_s), **baselines.BASELINES}
+    return {DEFAULT: margin.Margin(setup.horizon), "agent": agent.Agent(setup.interval_s), **baselines.BASELINES}
 
 
 def score(series: arrays.Array, drawn: npt.NDArray[np.int64], setup: Setup) -> Mapping[str, Score]:
