@@ -75,6 +75,20 @@ def exists(at: which.Address, environ: Mapping[str, str], path: str) -> bool | N
     return asyncio.run(main())
 
 
+def limit_ranges(at: which.Address, environ: Mapping[str, str]) -> list[Row]:
+    """Return the LimitRanges of all namespaces; none if the API does not answer, or may not be asked."""
+
+    async def main() -> list[Row]:
+        clock = clocks.SystemClock()
+        with contextlib.suppress(errors.CaricoError, TimeoutError, OSError):
+            async with asyncio.timeout(DETAIL_MOST_S), connection.api_of(at, clock, environ, name=USER_AGENT) as api:
+                found: list[Row] = (await api.request("GET", "/api/v1/limitranges")).get("items") or []
+                return found
+        return []
+
+    return asyncio.run(main())
+
+
 async def has(api: Api, path: str) -> bool:
     """Return whether the API has the object at `path`. Raises `CaricoError` if it does not answer that."""
     try:

@@ -8,7 +8,7 @@ import click
 
 from carico_cli.clusters import which
 from carico_cli.output import formats
-from carico_cli.recommend import asking, choosing, manifests, text
+from carico_cli.recommend import asking, choosing, limit_ranges, manifests, text
 from carico_cli.shell import settings
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
@@ -69,6 +69,9 @@ def command(
         rows, workload=workload, namespace=namespace, pod_class=pod_class,
         has_namespace=lambda name: asking.exists(at, context.environ, f"/api/v1/namespaces/{name}"),
     )  # fmt: skip
+
+    ranges = asking.limit_ranges(at, context.environ)
+    rows = [{**row, "contradicts": limit_ranges.contradictions(row, ranges)} for row in rows]
 
     def is_cron_job(row: Row) -> bool:
         one = choosing.parse(row["class"])

@@ -54,6 +54,7 @@ def yaml_text(row: Row) -> str:
     """Return a resources block, with what must be known about it as comments."""
     lines = [f"# {row['class']}: {row['pods']} Pods on {row['nodes']} nodes, confidence {row['confidence']}"]
     lines += [f"# FLAGGED {flag}: {FLAGS[flag]}" for flag in row["flags"]]
+    lines += [f"# REFUSED: {each}" for each in row["contradicts"]]
     if len(row["containers"]) > 1:
         names = ", ".join(row["containers"])
         lines.append(f"# of the whole Pod (containers {names}): Pod-level resources, Kubernetes 1.34 or later")
@@ -68,8 +69,9 @@ def patch_text(row: Row, *, forced: bool, is_cron_job: bool) -> str:
 
     `is_cron_job`: whether a CronJob of the class's name exists, which the name of a class does not show.
     """
-    if row["flags"] and not forced:
-        why = "; ".join(FLAGS[flag] for flag in row["flags"])
+    doubts = [*(FLAGS[flag] for flag in row["flags"]), *row["contradicts"]]
+    if doubts and not forced:
+        why = "; ".join(doubts)
         raise errors.SettingsError(f"{row['class']}: {why}. --force writes the patch all the same")
     one = choosing.parse(row["class"])
     if one.kind == "Job" and not is_cron_job:

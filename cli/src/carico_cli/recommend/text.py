@@ -11,6 +11,8 @@ from carico_core.domain import amounts
 Row = Mapping[str, Any]
 _SHARES = ("mean", "p50", "p90", "p95", "p99", "peak")
 _DASH = "-"
+# Classes that are named one by one.
+_SHOWN = 5
 
 
 def table(rows: Sequence[Row], *, now_ns: int) -> str:
@@ -21,12 +23,15 @@ def table(rows: Sequence[Row], *, now_ns: int) -> str:
     lines += ["", *words.paragraph("NOW: requested today. Limits: memory as its request, CPU none.", "")]
     lines += _savings(rows)
     found = {flag for row in rows for flag in row["flags"]}
-    if found:
+    contradicted = [row for row in ordered if row["contradicts"]]
+    if found or contradicted:
         lines += words.paragraph("! do not apply without a look (-o patch refuses):", "")
         for flag, meaning in manifests.FLAGS.items():
             named = [row["class"] for row in ordered if flag in row["flags"]]
             if flag in found:
                 lines += words.paragraph(f"{_names(named)}: {meaning}")
+        for row in contradicted[:_SHOWN]:
+            lines += words.paragraph(f"{row['class']}: {'; '.join(row['contradicts'])}")
     return "\n".join(lines)
 
 
@@ -57,13 +62,15 @@ def detail(row: Row, *, now_ns: int) -> str:
             "" if kinds is None else f" (CPU about {' and '.join(manifests.quantity('cpu', each) for each in kinds)})"
         )
         lines += words.paragraph(f"! {manifests.FLAGS[flag]}{levels}", "")
+    for each in row["contradicts"]:
+        lines += words.paragraph(f"! {each}", "")
     return "\n".join(lines)
 
 
 def _cells(row: Row, now_ns: int) -> tuple[str, ...]:
     nodes = f"{row['nodes']}{'+' if row['nodes_at_least'] else ''}"
     since = words.ago(max(now_ns - row["since_ns"], 0) / 1e9)
-    sure = f"{row['confidence']}{' !' if row['flags'] else ''}"
+    sure = f"{row['confidence']}{' !' if row['flags'] or row['contradicts'] else ''}"
     return (
         row["class"], _amount(row["requested"], "cpu"), _amount(row["requests"], "cpu"),
         _amount(row["requested"], "memory"), _amount(row["requests"], "memory"), str(row["pods"]), nodes, since, sure,
@@ -94,6 +101,6 @@ def _savings(rows: Sequence[Row]) -> list[str]:
     return words.paragraph(f"Pods that run now would request {' and '.join(parts)}.", "") if parts else []
 
 
-def _names(named: Sequence[str], most: int = 5) -> str:
-    rest = len(named) - most
-    return ", ".join(named[:most]) + (f" and {rest} more" if rest > 0 else "")
+def _names(named: Sequence[str]) -> str:
+    rest = len(named) - _SHOWN
+    return ", ".join(named[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from carico_cli.clusters import which
-from carico_cli.recommend import asking, choosing, command, manifests, text
+from carico_cli.recommend import asking, choosing, command, limit_ranges, manifests, text
 from carico_core.domain import errors
 from carico_core.numerics import recommendation
 from carico_core.runtime.bus import memory_bus
@@ -30,7 +30,7 @@ def row(pod_class: str = "ReplicaSet/shop/web", **changed: Any) -> dict[str, Any
         "usage": {"cpu": used, "memory": {"mean": 50 * MIB, "peak": 100 * MIB}}, "further": {},
         "requested": {"cpu": 2.0}, "saves": {"cpu": 4.275}, "containers": ["main"], "pods": 9, "failed": 0,
         "running": 3, "nodes": 2, "nodes_at_least": False, "measured_s": 90.0, "since_ns": NOW_NS - 120 * 10**9,
-        "last_ns": NOW_NS,
+        "last_ns": NOW_NS, "contradicts": [],
     }  # fmt: skip
     return values | changed
 
@@ -133,6 +133,40 @@ def test_cores_are_rounded_up(value: float, expected: str) -> None:
     assert manifests.quantity("cpu", value) == expected
 
 
+def limit_range(namespace: str = "shop", **limit: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "small", "namespace": namespace}, "spec": {"limits": [limit]}}
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (limit_range(type="Container", max={"memory": "64Mi"}),
+         ["LimitRange small allows at most 64Mi memory of a Container"]),
+        (limit_range(type="Pod", min={"cpu": "1"}), ["LimitRange small requires at least 1 cpu of a Pod"]),
+        (limit_range(type="Container", min={"cpu": "575m"}, max={"memory": "115Mi", "cpu": "1"}), []),
+        (limit_range("other", type="Pod", min={"cpu": "1"}), []),
+        (limit_range(type="PersistentVolumeClaim", min={"storage": "1Gi"}), []),
+        (limit_range(type="Pod", min={"cpu": "what"}, max=None), []),
+        ({"metadata": {"namespace": "shop"}}, []),
+    ],
+)  # fmt: skip
+def test_a_limit_range_that_refuses_the_amounts_is_named(found: dict[str, Any], expected: list[str]) -> None:
+    assert limit_ranges.contradictions(row(), [found]) == expected
+
+
+def test_a_limit_of_a_container_says_nothing_about_several() -> None:
+    found = limit_range(type="Container", max={"memory": "64Mi"})
+    assert limit_ranges.contradictions(row(containers=["a", "b"]), [found]) == []
+
+
+def test_what_a_limit_range_refuses_is_said_everywhere_and_not_patched() -> None:
+    one = row(contradicts=["LimitRange small allows at most 64Mi memory of a Pod"])
+    for shown in (text.table([one], now_ns=NOW_NS), text.detail(one, now_ns=NOW_NS), manifests.yaml_text(one)):
+        assert "LimitRange small allows at most 64Mi" in " ".join(shown.split())
+    with pytest.raises(errors.SettingsError, match=r"LimitRange small.*--force"):
+        manifests.patch_text(one, forced=False, is_cron_job=False)
+
+
 ROWS = [row("ReplicaSet/shop/web"), row("Job/shop/web"), row("Job/default/pi"), row("app/default/train")]
 
 
@@ -231,6 +265,7 @@ def test_the_output_is_what_was_asked_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:  # fmt: skip
     monkeypatch.setattr(asking, "ask", lambda at, rule: [row(margin=rule["margin"])])
+    monkeypatch.setattr(asking, "limit_ranges", lambda at, environ: [])
     place = ("--nats-url", "nats://127.0.0.1:1")
     assert carico_cli.run(monkeypatch, "recommend", *place, "-o", "json", "--margin", "0.5") == 0
     assert json.loads(capsys.readouterr().out)["classes"][0]["margin"] == 0.5

@@ -1,0 +1,46 @@
+"""LimitRanges that refuse what is recommended: the API server would refuse the Pods of a patched workload. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from carico_cli.recommend import choosing, manifests
+from carico_core.domain import amounts
+
+Row = Mapping[str, Any]
+_DIMS = ("cpu", "memory")
+# 575m is parsed as .5750000000000001.
+_ROUNDING = 1.0 - 1e-9
+
+
+def contradictions(row: Row, ranges: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return what the LimitRanges of the class's namespace do not allow, one text for each bound."""
+    namespace = choosing.parse(row["class"]).namespace
+    found = []
+    for each in ranges:
+        metadata = each.get("metadata") or {}
+        if metadata.get("namespace") == namespace:
+            for limit in (each.get("spec") or {}).get("limits") or []:
+                found += [f"LimitRange {metadata.get('name')} {said}" for said in _of_limit(row, limit)]
+    return found
+
+
+def _of_limit(row: Row, limit: Mapping[str, Any]) -> Iterator[str]:
+    kind = limit.get("type")
+    # Amounts are of a whole Pod; of one container where it is alone.
+    if kind != "Pod" and (kind != "Container" or len(row["containers"]) > 1):
+        return
+    for dim in _DIMS:
+        request, most = row["requests"].get(dim), row["limits"].get(dim, row["requests"].get(dim))
+        least, allowed = _amount(limit, "min", dim), _amount(limit, "max", dim)
+        if request is not None and least is not None and request < least * _ROUNDING:
+            yield f"requires at least {manifests.quantity(dim, least)} {dim} of a {kind}"
+        if most is not None and allowed is not None and most * _ROUNDING > allowed:
+            yield f"allows at most {manifests.quantity(dim, allowed)} {dim} of a {kind}"
+
+
+def _amount(limit: Mapping[str, Any], field: str, dim: str) -> float | None:
+    found = (limit.get(field) or {}).get(dim)
+    try:
+        return None if found is None else amounts.parse_quantity(found)
+    except ValueError:
+        return None
