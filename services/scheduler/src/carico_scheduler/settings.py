@@ -46,6 +46,11 @@ class SchedulerSettings:
         help="rank nodes by free capacity: per core, absolute, or as a share of all that the node takes",
         why="fills nodes of unequal size evenly; absolute leaves small ones empty until large ones are as full in Pods",
     )
+    default_spread: bool = settings.setting(
+        False,
+        help="prefer different nodes and zones for Pods of one ReplicaSet or StatefulSet, as kube-scheduler does",
+        why="room already spreads Pods over nodes; counting them at each decision costs time (docs/scheduling.md)",
+    )
     release: policies.Release = settings.setting(
         policies.Release.COVERS,
         help="end a reservation when an advertisement covers the Pod, or (paper) when the Pod leaves Pending",
@@ -149,6 +154,7 @@ class SchedulerSettings:
             names=frozenset(self.names),
             threshold=self.threshold,
             score=self.score,
+            default_spread=self.default_spread,
             release=self.release,
             fallback=self.fallback,
             max_pods_per_core=self.max_pods_per_core,

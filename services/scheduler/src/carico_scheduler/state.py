@@ -15,7 +15,7 @@ from carico_scheduler.pods import pod_counts, reservations
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.pods import record as records
 from carico_scheduler.preempt import budgets, nominations
-from carico_scheduler.rules import admission
+from carico_scheduler.rules import admission, default_spread
 from carico_scheduler.rules import policy as policies
 
 # Pods in these states may change hands between schedulers that share the work.
@@ -57,6 +57,8 @@ class State(node_state.NodeState):
 
     def demand_of(self, pod: cluster.Pod) -> demands.Demand:
         """Return what the Pod asks of a node, including what other Pods' anti-affinity asks."""
+        if self.fleet.policy.default_spread:
+            pod = pod._replace(constraints=default_spread.constraints_of(pod))
         return demands.demand_of(pod, self._anti_affinity.of(pod), is_baseline=self.baseline.includes(pod))
 
     def put_pods(self, pods: Iterable[cluster.Pod], now_s: float) -> None:

@@ -122,6 +122,8 @@ class Constraints:
     volume_claims: tuple[VolumeClaimUse, ...] = ()
     node_preferences: tuple[NodePreference, ...] = ()
     pod_preferences: tuple[PodPreference, ...] = ()
+    # The cluster's own, for a Pod without `spreads`: all soft, and each counts where some node has its label.
+    default_spreads: tuple[Spread, ...] = ()
 
     @property
     def hard_spreads(self) -> tuple[Spread, ...]:

@@ -1,7 +1,8 @@
 """How far nodes meet a Pod's preferences, and how much that counts compared with room.
 
 Preferences are preferred node affinity, preferred inter-Pod affinity and anti-affinity, PreferNoSchedule taints that
-are not tolerated, and topology spread with ScheduleAnyway. docs/scheduling.md has the rule and an example.
+are not tolerated, and topology spread with ScheduleAnyway, or by default. docs/scheduling.md has the rule, and an
+example.
 """
 
 from typing import Protocol
@@ -76,6 +77,11 @@ def preferences_of(view: snapshot.Snapshot, demand: demands.Demand) -> Preferenc
         preferences.append(_NearOrApart(view, limits.pod_preferences))
     if limits is not None and limits.soft_spreads:
         preferences.append(_SoftSpread(view, demand, limits.soft_spreads))
+    if limits is not None and limits.default_spreads:
+        # A label that no node has does not count.
+        known = [each for each in limits.default_spreads if view.labels.domains(each.topology_key).known.any()]
+        if known:
+            preferences.append(_SoftSpread(view, demand, tuple(known)))
     return Preferences(preferences) if preferences else None
 
 

@@ -1,0 +1,78 @@
+"""Kubernetes' default spreading: who gets it, and that it spreads over zones of unequal size."""
+
+import collections
+import random
+
+import pytest
+
+from carico_core.domain import cluster, constraints
+from carico_scheduler import node_state, state
+from carico_scheduler.decide import cycle
+from carico_scheduler.rules import default_spread, policy
+from tests.unit.scheduler import objects
+
+NOW_S = 1000.0
+OWNER = cluster.Owner(kind="ReplicaSet", name="web-5d4f8c7b9", uid="rs")
+LABELS = {"app": "web", "pod-template-hash": "5d4f8c7b9"}
+ZONE = "topology.kubernetes.io/zone"
+
+
+def test_pods_of_one_stateful_set_are_one_group() -> None:
+    found = set()
+    for index in range(3):
+        labels = {
+            "app": "db", "statefulset.kubernetes.io/pod-name": f"db-{index}", "apps.kubernetes.io/pod-index": str(index)
+        }  # fmt: skip
+        owner = cluster.Owner(kind="StatefulSet", name="db", uid="s")
+        found.add(default_spread.constraints_of(objects.make_pod(f"db-{index}", owner=owner, labels=labels)))
+    (only,) = found
+    assert only is not None
+    assert [each.topology_key for each in only.default_spreads] == ["kubernetes.io/hostname", ZONE]
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        objects.make_pod(labels=LABELS),
+        objects.make_pod(owner=OWNER),
+        objects.make_pod(owner=cluster.Owner(kind="Job", name="pi", uid="j"), labels=LABELS),
+    ],
+    ids=["no owner", "no labels", "a Job"],
+)
+def test_others_have_none(pod: cluster.Pod) -> None:
+    assert default_spread.constraints_of(pod) is None
+
+
+def test_a_pod_with_spread_constraints_keeps_them() -> None:
+    own = constraints.Constraints(
+        spreads=(constraints.Spread(namespace="default", topology_key=ZONE, selector=(), max_skew=1),)
+    )
+    pod = objects.make_pod(owner=OWNER, labels=LABELS, constraints=own)
+    assert default_spread.constraints_of(pod) is own
+
+
+def zones(*, is_on: bool, labelled: bool = True) -> collections.Counter[str]:
+    """How many of 8 Pods each zone gets: one node with room for 10 in `a`, three with as much in `b`."""
+    made = state.State(policy.Policy(default_spread=is_on), random.Random(0))
+    for index, zone in enumerate("abbb"):
+        name = f"{zone}{index}"
+        labels = {ZONE: zone, "kubernetes.io/hostname": name} if labelled else {}
+        made.put_node(objects.make_node(name, labels=labels))
+        heard = node_state.Heard(advertisement=objects.make_advertisement(name, 10.0), sampled_s=NOW_S)
+        made.put_advertisement(heard, NOW_S)
+    for index in range(8):
+        made.put_pod(objects.make_pod(f"web-{index}", owner=OWNER, labels=LABELS), NOW_S)
+    outcome = cycle.Cycle(made.fleet.policy).run(made.fleet.snapshot(NOW_S), made.queue, most=100)
+    assert len(outcome.placed) == 8
+    return collections.Counter(each.row.node.name[0] for each in outcome.placed)
+
+
+def test_zones_of_unequal_size_get_similar_numbers() -> None:
+    assert zones(is_on=False) == {"a": 2, "b": 6}
+    found = zones(is_on=True)
+    assert found["a"] >= 3
+    assert found["b"] >= 4
+
+
+def test_without_labels_nothing_changes() -> None:
+    assert zones(is_on=True, labelled=False) == zones(is_on=False, labelled=False)
