@@ -63,8 +63,8 @@ class State(NamedTuple):
 # the number of servers above its average. PER_BYTE and PER_LOAD are weight times normalization.
 CNTC, COC, EXCESS, COUNT, BEST_CNTC, BEST_COC = 0, 1, 2, 3, 4, 5
 PER_BYTE, PER_LOAD, CNTC_MIN, CNTC_MAX, COC_MIN, COC_MAX = 6, 7, 8, 9, 10, 11
-TEMPERATURE, EVALUATED, DRAWN, EVALUATIONS, ABOVE, CHANGED, BESTS = 12, 13, 14, 15, 16, 17, 18
-_NUMBERS = 19
+TEMPERATURE, EVALUATED, DRAWN, EVALUATIONS, ABOVE, CHANGED, BESTS, COC_WEIGHT = 12, 13, 14, 15, 16, 17, 18, 19
+_NUMBERS = 20
 # More than the rounding of a cost, far less than a difference that counts.
 _SLACK = 1e-9
 # A temperature ends after so many draws for each evaluation that it should have: most servers may be full.
@@ -98,6 +98,7 @@ def state(problem: model.Problem, placement: model.Ints) -> State:
     room = problem.capacity * (1.0 + model.ROUNDING)
     numbers = np.zeros(_NUMBERS)
     numbers[CNTC], numbers[COC] = model.cntc(problem, placement), model.coc(load, problem.saturation)
+    numbers[COC_WEIGHT] = 0.5
     numbers[EXCESS], numbers[COUNT], numbers[ABOVE] = excess.sum(), len(over), (excess > excess.mean()).sum()
     for extremes in (slice(BEST_CNTC, BEST_COC + 1), slice(CNTC_MIN, COC_MAX, 2), slice(CNTC_MAX, COC_MAX + 1, 2)):
         numbers[extremes] = numbers[CNTC], numbers[COC]
@@ -245,9 +246,10 @@ def _note(now: State, progressive: bool, bound: float) -> None:
         numbers[CNTC_MIN], numbers[CNTC_MAX] = min(numbers[CNTC_MIN], cntc), max(numbers[CNTC_MAX], cntc)
         numbers[COC_MIN], numbers[COC_MAX] = min(numbers[COC_MIN], coc), max(numbers[COC_MAX], coc)
         traffic, overload = numbers[CNTC_MAX] - numbers[CNTC_MIN], numbers[COC_MAX] - numbers[COC_MIN]
-        # eta = 1 / (max - min), and 1 while both are equal; both weights are one half.
-        numbers[PER_BYTE] = 0.5 / traffic if traffic > 0.0 else 0.5
-        numbers[PER_LOAD] = 0.5 / overload if overload > 0.0 else 0.5
+        # eta = 1 / (max - min), and 1 while both are equal.
+        weight = numbers[COC_WEIGHT]
+        numbers[PER_BYTE] = (1.0 - weight) / traffic if traffic > 0.0 else 1.0 - weight
+        numbers[PER_LOAD] = weight / overload if overload > 0.0 else weight
     change = numbers[PER_BYTE] * (cntc - numbers[BEST_CNTC])
     change += numbers[PER_LOAD] * (max(0.0, coc - bound) - max(0.0, numbers[BEST_COC] - bound))
     if change < 0.0:
