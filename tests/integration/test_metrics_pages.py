@@ -14,7 +14,7 @@ DOCS = observe.ROOT / "docs"
 # What is counted, where a name does not end in a unit.
 COUNTED = (
     "leading", "nodes", "replicas", "pods", "holds", "reservations", "binds", "records", "connected", "failing", "info",
-    "mode", "degraded", "multiples",
+    "mode", "degraded", "multiples", "members", "claims",
 )  # fmt: skip
 UNITS = ("seconds", "bytes", "cores", "pods", "messages", "ratio", "total", *COUNTED)
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
