@@ -52,6 +52,9 @@ class Outcomes:
         if result.fate is binders.Fate.WITHHELD:
             waiting.attempts -= 1
         fate = settle(self._state, result, self._clock.monotonic_s())
+        if fate is binders.Fate.WITHHELD and result.bind.is_shared:
+            # A lost claim, which is counted as such.
+            return
         self._metrics.binds.labels(fate.value).inc()
         if fate is binders.Fate.WITHHELD:
             # Nothing was sent, and another scheduler decides about the Pod: nothing to report.

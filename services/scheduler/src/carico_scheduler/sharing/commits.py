@@ -51,7 +51,10 @@ class Request:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What commits need. `fits`: whether a Pod of this member still fits. `count(outcome)`: counts."""
+    """What commits need. `count(outcome)`: counts.
+
+    `fits(request, lost)`: whether a Pod of this member still fits, without those that were given up a moment ago.
+    """
 
     claims: Callable[[], buses.Claims]
     ledger: ledgers.Ledger
@@ -59,7 +62,7 @@ class Parts:
     # The epoch of the stream as last read; None if nothing may be committed.
     epoch: Callable[[], str | None]
     on_doubt: Callable[[], None]
-    fits: Callable[[Request], bool]
+    fits: Callable[[Request, Sequence[Request]], bool]
     header: Callable[[], tuple[str, int]]
     count: Callable[[str], None]
     # Called when a batch has ended.
@@ -135,12 +138,14 @@ class Commits:
         if kept is None:
             self._lose_all(wanted, "unreadable", "the claims on the node cannot be read")
             return None
-        going = []
+        going: list[Request] = []
+        lost: list[Request] = []
         for request in wanted:
-            if request.claim is not None and request.seq != seq and not self._parts.fits(request):
-                self._lose_all([request], "no_room", "another scheduler has claimed the room")
+            if request.claim is not None and request.seq != seq and not self._parts.fits(request, lost):
+                lost.append(request)
             else:
                 going.append(request)
+        self._lose_all(lost, "no_room", "another scheduler has claimed the room")
         if not going:
             return None
         own = {request.claim.uid: request.claim for request in going if request.claim is not None}

@@ -18,11 +18,11 @@ def demand_of(claim: messages.Claim) -> demands.Demand:
     )  # fmt: skip
 
 
-def still_fits(
+def fits(
     row: snapshot.NodeRow, demand: demands.Demand, claims: Iterable[messages.Claim], stages: registry.Stages
 ) -> bool:
-    """Return whether a Pod of this demand, which `row` already counts, fits next to the claims of others."""
-    found = without(row, demand)
+    """Return whether a Pod of this demand fits next to the Pods that `row` counts and the claims of others."""
+    found = row
     for each in claims:
         found = found.with_pod(demand_of(each))
     return all(bool(each.passes(found, demand)) for each in stages.by_room)

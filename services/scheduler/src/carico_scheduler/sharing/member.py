@@ -7,7 +7,7 @@ at volumes are decided on by the holder of the Lease alone (`shares.is_alone`).
 import asyncio
 import dataclasses
 import math
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol
 
 from carico_core.domain import cluster, errors, messages
@@ -269,7 +269,7 @@ class Member:
             # The others take the share; it is given back with the next heartbeat that arrives.
             return
 
-    def _fits(self, request: commits.Request) -> bool:
+    def _fits(self, request: commits.Request, lost: Sequence[commits.Request]) -> bool:
         slot = self._state.fleet.slot_of(request.node)
         if slot is None:
             return False
@@ -278,7 +278,19 @@ class Member:
         stages = self._stages[1] if view.goes_by_requests else self._stages[0]
         own = "" if request.claim is None else request.claim.uid
         claims = [each for each in self._ledger.counted_on(request.node, now_s) if each.uid != own]
-        return fits.still_fits(view.row(slot), request.demand, claims, stages)
+        row = view.row(slot)
+        # The reservations of those that were given up end with the next turn of the loop.
+        for each in (request, *lost):
+            if self._is_reserved(each):
+                row = fits.without(row, each.demand)
+        return fits.fits(row, request.demand, claims, stages)
+
+    def _is_reserved(self, request: commits.Request) -> bool:
+        """Return whether the node's room is already less by this Pod."""
+        record = None if request.claim is None else self._state.records.find(request.claim.uid)
+        if record is None or record.claim is None or record.claim.node != request.node:
+            return False
+        return self._state.reservations.is_reserved(record.claim)
 
     def _fate(self, uid: str, node: str) -> ledgers.Fate:
         record = self._state.records.find(uid)
