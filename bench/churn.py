@@ -36,7 +36,7 @@ async def _measure(pods: int) -> list[Row]:
             await made.pass_pods(FIRST)
             gc.collect()
             after_bytes[made.passed] = _process.memory_bytes(os.getpid(), "VmRSS")
-            if made.passed % (10 * FIRST) == 0:
+            if made.passed in (FIRST, FULL) or made.passed % (10 * FIRST) == 0:
                 print(f"{made.passed} Pods: {after_bytes[made.passed] / 1e6:.1f} MB", file=sys.stderr, flush=True)
     each_us = (time.process_time() - began_s) / pods * 1e6
     first, full, last = after_bytes[FIRST], after_bytes[FULL], after_bytes[pods]

@@ -105,8 +105,9 @@ class Churn:
         return self.api.objects.get("pods", ("default", name), "test")
 
     def _trim(self) -> None:
-        """Let the API forget what a real one forgets too."""
+        """Let API and bus forget what real ones forget too."""
         self.api.requests.clear()
+        del self.bus.hub.decisions[:-HISTORY_KEPT]
         kept = self.api.objects
         if len(kept.history) > HISTORY_KEPT:
             del kept.history[:-HISTORY_KEPT]

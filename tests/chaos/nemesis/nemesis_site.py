@@ -47,8 +47,8 @@ LEADER_FLAGS = (
 LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/carico-scheduler"
 # A node that is told to stop lets its Pods finish for so long; none of the run works longer.
 DRAIN_S = 45.0
-# What the streams reserve (264 MiB) is at most three quarters of it.
-DISK = "448m"
+# What the streams reserve (320 MiB) is at most three quarters of it.
+DISK = "512m"
 SAMPLED_EVERY_S = 1.0
 
 
@@ -265,13 +265,11 @@ class Site:
             if name.startswith(("scheduler", "aggregator", "agent")):
                 part.bus = await stack.enter_async_context(tcp_proxy.Proxy(self._where.ports[topology.NATS]).running())
             if name in SCHEDULERS:
-                seen = SchedulerApi(self._where.api_url, token=token, into=self.history)
-                await stack.enter_async_context(seen.running())
-                part.seen = seen
-                port = int(seen.url.rpartition(":")[2])
-                part.api = await stack.enter_async_context(tcp_proxy.Proxy(port).running())
-                url = f"http://127.0.0.1:{part.api.port}"
-                access.write_kubeconfig(self._kubeconfig(name), name=self.plan.name, url=url, token=token)
+                part.api = await stack.enter_async_context(tcp_proxy.Proxy(self._where.ports[topology.API]).running())
+                # On the scheduler's side of a cut: a bind counts from when it was sent, however late it arrives.
+                part.seen = SchedulerApi(f"http://127.0.0.1:{part.api.port}", token=token, into=self.history)
+                await stack.enter_async_context(part.seen.running())
+                access.write_kubeconfig(self._kubeconfig(name), name=self.plan.name, url=part.seen.url, token=token)
 
     def _kubeconfig(self, name: str) -> pathlib.Path:
         return self.paths.run / f"{name}.kubeconfig"
