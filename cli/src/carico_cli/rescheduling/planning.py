@@ -17,7 +17,7 @@ _LEAST_BLOCK = 128
 
 
 # A start of the search is not shorter than this.
-_START_LEAST_S, _START_LEAST_PROPOSALS = 5.0, 5_000_000
+_START_LEAST_S, _START_LEAST_PROPOSALS = 5.0, 20_000_000
 # The points of a curve: shares of the containers.
 _CURVE = (0.01, 0.02, 0.05, 0.1, 0.2)
 
