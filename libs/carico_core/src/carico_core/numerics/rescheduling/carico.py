@@ -20,7 +20,7 @@ _NEIGHBOURS = 0.8
 # In units of what a mean pair's traffic costs.
 _HOT, _COLD = 1.0, 0.05
 # The proposals favour traffic; with equal weights L ends with less traffic and more overload than ws-sa-pn.
-_COC_WEIGHT = 2.0 / 3.0
+_COC_WEIGHT = 0.6
 # Without traffic: of what the range of overload costs.
 _PAIR_LEAST = 1e-4
 # A cold search reaches 85 to 95 % of the traffic and no overload; a random placement has a quarter more overload.
