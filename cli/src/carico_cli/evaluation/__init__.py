@@ -4,4 +4,5 @@
 - `page`: the report as HTML; `plots`: its charts; `emulated`: simulated compared with emulated nodes
 - `trace`: predictors of peaks on a recorded trace
 - `rescheduler`: `--rescheduler`: its runs, printed and as a page
+- `sharing`: `--sharing`: likewise
 """

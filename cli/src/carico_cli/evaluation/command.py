@@ -10,7 +10,7 @@ import click
 import orjson
 from rich import console, progress
 
-from carico_cli.evaluation import page, rescheduler, trace
+from carico_cli.evaluation import page, rescheduler, sharing, trace
 from carico_cli.evaluation import text as evaluate_text
 from carico_cli.output import formats
 from carico_cli.output import report as report_folder
@@ -22,7 +22,8 @@ from carico_twin.evaluate import plan_file, pool, recorded, results, runs, study
 PLAIN_LINE_EVERY_S = 5.0
 # A comparison of a thousand Pods and ten contenders takes a fiftieth of this, a scenario a kilobyte.
 _FILE_MAX_BYTES = 2**24
-_NOT_WITH_RESCHEDULER = ("scenarios", "schedulers", "plan", "ablation", "calibration", "compare_with")
+# What --rescheduler and --sharing leave out, in addition to each other.
+_OF_CLUSTERS = ("scenarios", "schedulers", "plan", "ablation", "calibration", "compare_with")
 _DEFAULT_OUT = pathlib.Path("var") / "evaluate"
 
 
@@ -47,6 +48,9 @@ _DEFAULT_OUT = pathlib.Path("var") / "evaluate"
     "--rescheduler", is_flag=True, help="Run only the rescheduling algorithms, next to the published figures."
 )
 @click.option(
+    "--sharing", is_flag=True, help="Run only several schedulers at a time: conflicts, retries and waiting times."
+)
+@click.option(
     "--compare-with", type=click.Path(path_type=pathlib.Path), metavar="COMPARE.JSON",
     help="Also simulate a recorded `carico compare`, and report the errors.",
 )  # fmt: skip
@@ -69,6 +73,8 @@ def command(context: settings.Context, /, **given: Any) -> int:
         return trace.run(given, _bytes(given["trace"], "a CSV file", most=trace.FILE_MAX_BYTES))
     if given["rescheduler"]:
         return _rescheduler(given)
+    if given["sharing"]:
+        return _sharing(given)
     selection = _selection(given)
     tasks = study.tasks(selection)
     if not tasks:
@@ -97,18 +103,37 @@ def _report(out: pathlib.Path, files: Mapping[str, bytes], printed: Callable[[],
 
 
 def _rescheduler(given: dict[str, Any]) -> int:
-    others = [name for name in _NOT_WITH_RESCHEDULER if given[name]]
-    if others:
-        flags = ", ".join(f"--{name.removesuffix('s').replace('_', '-')}" for name in others)
-        raise errors.SettingsError(f"--rescheduler runs its own problems and algorithms: leave out {flags}")
-    out: pathlib.Path = given["out"]
-    report_folder.check(out)
+    _refuse(given, (*_OF_CLUSTERS, "sharing"), "--rescheduler runs its own problems and algorithms")
+    report_folder.check(given["out"])
     ticks = clock.SystemClock()
     found = rescheduler.run(rescheduler.selection(quick=given["quick"], runs=given["seeds"]), now_s=ticks.monotonic_s)
-    found["ended_at_ns"] = ticks.wall_ns()
+    return _finish(given, "rescheduler", found, page=rescheduler.page, text=rescheduler.text)
+
+
+def _sharing(given: dict[str, Any]) -> int:
+    _refuse(given, _OF_CLUSTERS, "--sharing runs its own cluster and schedulers")
+    report_folder.check(given["out"])
+    ticks = clock.SystemClock()
+    found = sharing.run(sharing.selection(quick=given["quick"], seeds=given["seeds"]), now_s=ticks.monotonic_s)
+    return _finish(given, "sharing", found, page=sharing.page, text=sharing.text)
+
+
+def _refuse(given: Mapping[str, Any], names: Sequence[str], why: str) -> None:
+    others = [name for name in names if given[name]]
+    if others:
+        flags = ", ".join(f"--{name.removesuffix('s').replace('_', '-')}" for name in others)
+        raise errors.SettingsError(f"{why}: leave out {flags}")
+
+
+def _finish(
+    given: Mapping[str, Any], name: str, found: dict[str, Any], *, page: Callable[[dict[str, Any]], str],
+    text: Callable[[dict[str, Any]], str],
+) -> int:  # fmt: skip
+    """Print an evaluation, and write its files."""
+    found["ended_at_ns"] = clock.SystemClock().wall_ns()
     as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
-    files = {"rescheduler.json": as_json, "rescheduler.html": rescheduler.page(found).encode()}
-    return _report(out, files, _shown_as(given["output"], as_json, lambda: rescheduler.text(found)))
+    files = {f"{name}.json": as_json, f"{name}.html": page(found).encode()}
+    return _report(given["out"], files, _shown_as(given["output"], as_json, lambda: text(found)))
 
 
 def _selection(given: dict[str, Any]) -> study.Selection:

@@ -6,5 +6,5 @@
 - `published`: the dissertation's figures. `calibration`: the twin as the published cluster. `shapes`: what these show.
 - `recorded`: a comparison on emulated nodes. `emulated`: the same in the twin.
 - `ablation`: each step of the default estimator, with and without; faults. `file_mistake`: errors in a user's file.
-- `trace`: peak predictors on a recorded trace.
+- `trace`: peak predictors on a recorded trace. `sharing`: several schedulers at a time.
 """

@@ -20,10 +20,11 @@ FULLER_PODS = 2.0
 
 
 class Homes:
-    """Which slots are at home at this member."""
+    """Which slots are at home at this member. `fuller_pods`: by how many Pods the others count as fuller."""
 
-    def __init__(self, own: str) -> None:
+    def __init__(self, own: str, *, fuller_pods: float = FULLER_PODS) -> None:
         self._own = own
+        self._fuller_pods = fuller_pods
         self._members: tuple[str, ...] = (own,)
         # Answers by node name, for the present members.
         self._is_home: dict[str, bool] = {}
@@ -42,7 +43,7 @@ class Homes:
         version, values = self._fuller
         if version != view.nodes_version or len(values) != len(view.present):
             names = [None if node is None else node.name for node in view.nodes]
-            values = np.array([0.0 if name is None or self._home(name) else FULLER_PODS for name in names])
+            values = np.array([0.0 if name is None or self._home(name) else self._fuller_pods for name in names])
             self._fuller = (view.nodes_version, values)
         return values
 

@@ -1,0 +1,7 @@
+"""Several schedulers at a time in virtual time: conflicts, retries, waiting times, evenness (the curves of Omega).
+
+- `setup`: what one run simulates. `model`: the run, and its figures.
+- `member`: one scheduler. `choices`: how it ranks nodes.
+- `cluster`: the true state of the nodes, and each scheduler's delayed view of it.
+- `study`: which runs an evaluation makes. `results`: everything as JSON.
+"""

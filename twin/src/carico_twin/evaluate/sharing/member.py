@@ -1,0 +1,291 @@
+"""One scheduler of several: it decides on a batch, and commits what it has decided.
+
+    waits --> decided --> sent --> stored, and so is the rest of the batch: bound --> ended
+      ^                    |  ^
+      |                    v  | it still fits
+      +-- given up <--- the node has changed: it is read again
+
+What a commit does in time follows `sharing.commits`, which waits for a real bus.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from carico_scheduler.decide import cycle
+from carico_scheduler.nodes import snapshot
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.pods import queue as queues
+from carico_scheduler.rules import registry
+from carico_scheduler.sharing import fits, homes
+from carico_twin import records, virtual_time
+from carico_twin import work as works
+from carico_twin.evaluate.sharing import choices, cluster
+from carico_twin.evaluate.sharing import setup as setups
+
+# As `commits.ROUNDS`.
+ROUNDS = 4
+# A Pod that was given up is decided on again after this time (docs/high-availability.md), and one that fits nowhere
+# when it is next looked at.
+AGAIN_S = (0.05, 0.1)
+LOOK_AGAIN_S = 0.01
+_DEMAND = demands.Demand()
+_POD = records.api_pod(records.PodRecord(uid="", job="load", work=works.PI, cpu_s=0.0, created_s=0.0))
+
+
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
+class Pod:
+    """One Pod, and how often its claim was given up."""
+
+    uid: str
+    arrived_s: float
+    losses: int = 0
+    is_placed: bool = False
+
+
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
+class Request:
+    """A claim of one Pod on one node. seq: the commit by which was decided."""
+
+    pod: Pod
+    node: int
+    seq: int
+
+
+_Changes = Mapping[int, list[Request]]
+
+
+class Run(Protocol):
+    """The run that a scheduler is part of."""
+
+    setup: setups.Setup
+    timeline: virtual_time.Timeline
+    truth: cluster.Truth
+    rng: np.random.Generator
+
+    def store(self, node: int, scheduler: str, requests: Sequence[Request]) -> int:
+        """Place Pods on a node for good; return the commit's number."""
+
+    def bound(self, requests: Sequence[Request]) -> None:
+        """Note that these Pods may be bound."""
+
+    def lost(self, pod: Pod) -> None:
+        """Note that a claim was given up."""
+
+    def count(self, name: str, by: int = 1) -> None:
+        """Count during the measured time."""
+
+
+class Member:
+    """One scheduler: idle, or busy with one batch."""
+
+    def __init__(self, run: Run, name: str, names: Sequence[str], static: snapshot.Snapshot) -> None:
+        setup = run.setup
+        self._run = run
+        self._name = name
+        self._stages = registry.by_capacity(cluster.RULES)
+        self._cycle = cycle.Cycle(cluster.RULES, ranking=choices.ranking(setup, name, names, run.rng))
+        usable = static.schedulable
+        if setup.mode is setups.Mode.PARTITIONED:
+            at_home = homes.Homes(name, fuller_pods=1.0)
+            at_home.set_members(names)
+            usable = at_home.fuller(static) == 0.0
+        self.view = cluster.View(run.truth, static, own=name, delay_s=setup.view_s, usable=usable)
+        self._queue: collections.deque[Pod] = collections.deque()
+        # The claims of the present batch that were stored.
+        self._stored: list[Request] = []
+        self._is_busy = False
+        self._began_s = 0.0
+        self._busy_s = 0.0
+
+    @property
+    def busy_s(self) -> float:
+        """The seconds in which it was busy, after the warm-up."""
+        return self._busy_s + (self._since(self._began_s) if self._is_busy else 0.0)
+
+    def offer(self, pod: Pod) -> None:
+        """Queue a Pod."""
+        self._queue.append(pod)
+        if not self._is_busy:
+            self._is_busy, self._began_s = True, self._run.timeline.now_s
+            # After all Pods of the same burst have arrived.
+            self._run.timeline.after(0.0, self._decide)
+
+    def _since(self, began_s: float) -> float:
+        return max(0.0, self._run.timeline.now_s - max(began_s, self._run.setup.warm_up_s))
+
+    def _decide(self) -> None:
+        run = self._run
+        self.view.advance(run.timeline.now_s)
+        batch = _Batch(self._queue, most=run.setup.batch)
+        made = self._cycle.run(self.view.snapshot, batch, most=run.setup.batch)
+        requests = [
+            Request(pod=batch.taken[each.waiting.pod.uid], node=each.row.slot, seq=self.view.seq[each.row.slot])
+            for each in made.placed
+        ]
+        for each in requests:
+            self.view.choose(each.node)
+        self._queue.extend(batch.parked)
+        decided_s = run.setup.decision_s * len(batch.taken)
+        if requests:
+            run.timeline.after(decided_s, lambda: self._decided(requests))
+        else:
+            run.timeline.after(decided_s, self._idle)
+
+    def _idle(self) -> None:
+        """Nothing fits: look again later."""
+        self._busy_s += self._since(self._began_s)
+        self._is_busy = False
+        self._run.timeline.after(LOOK_AGAIN_S, self._wake)
+
+    def _wake(self) -> None:
+        if self._queue and not self._is_busy:
+            self._is_busy, self._began_s = True, self._run.timeline.now_s
+            self._decide()
+
+    def _ready(self) -> None:
+        """Decide on the next batch, or wait for one."""
+        if self._queue:
+            self._decide()
+            return
+        self._busy_s += self._since(self._began_s)
+        self._is_busy = False
+
+    def _decided(self, requests: list[Request]) -> None:
+        if self._run.setup.mode is setups.Mode.SHARED:
+            self._send(requests, round_=0)
+            return
+        for node, wanted in _by_node(requests).items():
+            self.view.read(node, self._run.store(node, self._name, wanted))
+        self._run.bound(requests)
+        self._ready()
+
+    def _send(self, requests: Sequence[Request], *, round_: int, read: Mapping[int, int] | None = None) -> None:
+        """Send the claims. `read`: the commit up to which nodes were read again."""
+        run, setup = self._run, self._run.setup
+        self.view.advance(run.timeline.now_s)
+        wanted: _Changes = _by_node(requests)
+        if setup.detection is setups.Detection.FINE:
+            wanted, lost = self._checked(wanted, read or {})
+            if lost and setup.transaction is setups.Transaction.ALL_OR_NOTHING:
+                lost, wanted = [*lost, *(each for own in wanted.values() for each in own)], {}
+            self._lose(lost)
+        if not wanted:
+            self._verify()
+            return
+        if round_:
+            run.count("retries", sum(map(len, wanted.values())))
+        expected = {node: own[0].seq for node, own in wanted.items()}
+        run.timeline.after(0.5 * setup.commit_s, lambda: self._arrived(wanted, expected, round_))
+
+    def _checked(self, wanted: _Changes, read: Mapping[int, int]) -> tuple[_Changes, list[Request]]:
+        """Return the claims whose Pods still fit where nodes have changed, and those that do not."""
+        going: dict[int, list[Request]] = {}
+        lost: list[Request] = []
+        for node, own in wanted.items():
+            until = max(read.get(node, 0), self.view.seq[node])
+            if until != own[0].seq:
+                claims = self.view.claims(node, until)
+                gone: list[Request] = []
+                for each in own:
+                    row = self.view.snapshot.row(node)
+                    for _ in (each, *gone):
+                        row = fits.without(row, _DEMAND)
+                    if fits.fits(row, _DEMAND, claims, self._stages):
+                        going.setdefault(node, []).append(each)
+                    else:
+                        gone.append(each)
+                    each.seq = until
+                lost += gone
+                self.view.read(node, until)
+            else:
+                going[node] = own
+        return going, lost
+
+    def _arrived(self, wanted: _Changes, expected: Mapping[int, int], round_: int) -> None:
+        """Compare and set, where the claims are kept."""
+        run, setup = self._run, self._run.setup
+        is_current = {node: run.truth.seq[node] == expected[node] for node in wanted}
+        if setup.transaction is setups.Transaction.ALL_OR_NOTHING:
+            everything = all(is_current.values())
+            is_current = dict.fromkeys(wanted, everything)
+            run.count("commits")
+            run.count("conflicts", not everything)
+        else:
+            run.count("commits", len(wanted))
+            run.count("conflicts", sum(not each for each in is_current.values()))
+        stored = {node: run.store(node, self._name, own) for node, own in wanted.items() if is_current[node]}
+        refused = [each for node, own in wanted.items() if not is_current[node] for each in own]
+        bound = [each for node in stored for each in wanted[node]]
+        run.timeline.after(0.5 * setup.commit_s, lambda: self._answered(bound, stored, refused, round_))
+
+    def _answered(self, bound: list[Request], stored: Mapping[int, int], refused: list[Request], round_: int) -> None:
+        run, setup = self._run, self._run.setup
+        for node, seq in stored.items():
+            self.view.read(node, seq)
+        self._stored += bound
+        if refused and setup.detection is setups.Detection.FINE and round_ + 1 < ROUNDS:
+            run.timeline.after(0.5 * setup.commit_s, lambda: self._read(refused, round_))
+            return
+        self._lose(refused)
+        self._verify()
+
+    def _read(self, refused: list[Request], round_: int) -> None:
+        """Read nodes again, where the claims are kept."""
+        run = self._run
+        read = {each.node: run.truth.seq[each.node] for each in refused}
+        run.timeline.after(0.5 * run.setup.commit_s, lambda: self._send(refused, round_=round_ + 1, read=read))
+
+    def _verify(self) -> None:
+        """Ask once more whether the claims are still kept in the same place; only then may Pods be bound."""
+        stored, self._stored = self._stored, []
+        if not stored:
+            self._ready()
+            return
+
+        def done() -> None:
+            self._run.bound(stored)
+            self._ready()
+
+        self._run.timeline.after(self._run.setup.commit_s, done)
+
+    def _lose(self, requests: Sequence[Request]) -> None:
+        for each in requests:
+            self._run.lost(each.pod)
+            self.view.give_up(each.node)
+            self._again_later(each.pod)
+
+    def _again_later(self, pod: Pod) -> None:
+        self._run.timeline.after(self._run.rng.uniform(*AGAIN_S), lambda: self.offer(pod))
+
+
+class _Batch:
+    """The Pods of one cycle, oldest first."""
+
+    def __init__(self, queue: collections.deque[Pod], *, most: int) -> None:
+        self._queue = queue
+        self._most = most
+        self.taken: dict[str, Pod] = {}
+        self.parked: list[Pod] = []
+
+    def take(self, now_s: float) -> queues.Waiting | None:
+        """Return the next Pod, or None."""
+        if not self._queue or len(self.taken) >= self._most:
+            return None
+        pod = self._queue.popleft()
+        self.taken[pod.uid] = pod
+        return queues.Waiting(pod=_POD._replace(uid=pod.uid), demand=_DEMAND, since_s=pod.arrived_s)
+
+    def park(self, waiting: queues.Waiting) -> None:
+        """Take back a Pod that fits nowhere."""
+        self.parked.append(self.taken[waiting.pod.uid])
+
+
+def _by_node(requests: Sequence[Request]) -> dict[int, list[Request]]:
+    found: dict[int, list[Request]] = {}
+    for each in requests:
+        found.setdefault(each.node, []).append(each)
+    return found
