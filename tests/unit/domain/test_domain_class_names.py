@@ -40,3 +40,10 @@ def test_class_of(pod: cluster.Pod, expected: str) -> None:
 def test_a_class_has_a_bounded_name() -> None:
     assert len(names.class_of(objects.make_pod(image="x" * 5000))) == names.CLASS_MAX
     assert names.CLASS_MAX <= fields.CLASS_NAME_MAX, "else every reader of the bus would refuse it"
+
+
+@pytest.mark.parametrize("text", ["a\tb", "a\u200bb", "a\x1b[2J"])
+def test_a_class_has_a_printable_name(text: str) -> None:
+    for pod in (objects.make_pod(image=text), owned(text, "pi"), owned("Job", text)):
+        found = names.class_of(pod)
+        assert found.isprintable() and "\ufffd" in found, "else every reader of the bus would refuse the message"

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from carico_core.domain import usage
+from carico_core.domain import messages, usage
+from carico_core.wire import fields, subjects
+from carico_core.wire import messages as wire
 from carico_core.wire.kubernetes import api_objects, failures, template
 from tests.unit.scheduler import objects
 
@@ -22,8 +24,27 @@ def test_a_template_has_containers_images_and_requests() -> None:
     assert found is not None
     assert (found.containers, found.requests) == (("a", "b"), {"cpu": 0.1, "memory": 2.0**20})
     other = template.template_of([{"name": "a", "image": "x"}, {"name": "b", "image": "z"}], {})
+    assert other is not None
     assert found.image != other.image and len(found.image) == 16
     assert other == usage.Template(image=other.image, containers=("a", "b"), requests={})
+
+
+@pytest.mark.parametrize(("containers", "memory"), [(fields.CONTAINERS_MAX + 1, 0.0), (1, 2.0 * fields.QUANTITY_MAX)])
+def test_a_template_that_no_message_holds_is_not_known(containers: int, memory: float) -> None:
+    named = [{"name": f"c{index}", "image": "x"} for index in range(containers)]
+    assert template.template_of(named, {"memory": memory}) is None
+
+
+def test_a_template_of_the_largest_size_is_in_a_roster() -> None:
+    named = [{"name": f"c{index}", "image": "x"} for index in range(fields.CONTAINERS_MAX)]
+    largest = template.template_of(named, {"memory": fields.QUANTITY_MAX})
+    assert largest is not None
+    sent = messages.Roster(
+        node="n", boot="0" * 16, seq=1, ts_ns=1, pods={"uid": "image/x"}, templates={"image/x": largest},
+        failed=frozenset(),
+    )  # fmt: skip
+    found = wire.decode_roster(wire.encode_roster(sent), subject=subjects.roster("n"))
+    assert found.templates == {"image/x": largest}
 
 
 def test_long_templates_are_not_kept() -> None:

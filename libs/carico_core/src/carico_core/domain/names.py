@@ -20,6 +20,7 @@ _APP = "app.kubernetes.io/name"
 _GENERATED = re.compile(r"-(?:\d{8,10}|[bcdfghjklmnpqrstvwxz2456789]{5})$")
 # Below the limit for a class's name on the bus (`wire.fields.CLASS_NAME_MAX`); longer names are cut.
 CLASS_MAX = 512
+_NOT_PRINTABLE = "\N{REPLACEMENT CHARACTER}"
 
 
 def is_subdomain(name: str) -> bool:
@@ -71,12 +72,18 @@ def class_of(pod: cluster.Pod) -> str:
     The ReplicaSets of one Deployment are one class, and so are the Jobs of one CronJob. A Pod without owner is named
     after its application label if it has one, else after its image.
     """
+    name = _class_of(pod)[:CLASS_MAX]
+    # The API accepts any character in images and owners' names; on the bus, one such name would refuse a whole message.
+    return name if name.isprintable() else "".join(each if each.isprintable() else _NOT_PRINTABLE for each in name)
+
+
+def _class_of(pod: cluster.Pod) -> str:
     owner = pod.owner
     if owner is None:
         app = pod.labels.get(_APP)
-        return (f"app/{pod.namespace}/{app}" if app else f"image/{pod.image}")[:CLASS_MAX]
+        return f"app/{pod.namespace}/{app}" if app else f"image/{pod.image}"
     template_hash = pod.labels.get(_TEMPLATE_HASH)
     ending = f"-{template_hash}"
     is_replica_set = bool(template_hash) and owner.name.endswith(ending)
     name = owner.name.removesuffix(ending) if is_replica_set else template_of(owner.name)
-    return f"{owner.kind}/{pod.namespace}/{name}"[:CLASS_MAX]
+    return f"{owner.kind}/{pod.namespace}/{name}"

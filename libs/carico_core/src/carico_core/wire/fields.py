@@ -20,6 +20,8 @@ NAME_MAX = 64
 # A class is named after an owner: kind, namespace and name, each at most 253 characters.
 CLASS_NAME_MAX = 800
 CLASSES_MAX = 512
+# The containers of a Pod in a message. The API has no such limit; Pods with more are rare.
+CONTAINERS_MAX = 32
 FLOAT64 = np.dtype("<f8")
 _MISSING = object()
 _TEXT_SHOWN = 60

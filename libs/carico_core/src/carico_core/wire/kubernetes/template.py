@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 from carico_core.domain import usage
+from carico_core.wire import fields as bounds
 from carico_core.wire.kubernetes import object_fields as fields
 
 # Enough to tell images apart: two different ones have the same digest once in 2^64.
@@ -14,11 +15,16 @@ _MOST = 4096
 _CHARS = 2048
 
 
-def template_of(containers: Sequence[Mapping[str, object]], requests: Mapping[str, float]) -> usage.Template:
-    """Return the template of a Pod from its containers, and the requests of the whole Pod. Raises `ValueError`."""
+def template_of(containers: Sequence[Mapping[str, object]], requests: Mapping[str, float]) -> usage.Template | None:
+    """Return the template of a Pod from its containers, and the requests of the whole Pod. Raises `ValueError`.
+
+    None if a message cannot hold it: the readers of that message would refuse what it says of other Pods, too.
+    """
     images = tuple([fields.optional(each, "image", "spec.containers.") for each in containers])
     names = tuple(filter(None, [fields.optional(each, "name", "spec.containers.") for each in containers]))
     wanted = tuple([(dim, requests[dim]) for dim in usage.DIMS if requests.get(dim, 0.0) > 0.0])
+    if len(names) > bounds.CONTAINERS_MAX or any(amount > bounds.QUANTITY_MAX for _, amount in wanted):
+        return None
     is_shared = sum(map(len, images)) + sum(map(len, names)) <= _CHARS
     return (_template if is_shared else _template.__wrapped__)(images, names, wanted)
 

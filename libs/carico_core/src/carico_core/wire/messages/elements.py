@@ -78,7 +78,7 @@ class Template(msgspec.Struct, gc=False):
     """What the Pods of a class are made of."""
 
     image: Annotated[str, Meta(max_length=64)]
-    containers: Annotated[list[_Container], Meta(max_length=32)]
+    containers: Annotated[list[_Container], Meta(max_length=fields.CONTAINERS_MAX)]
     requests: Amounts
 
 
