@@ -124,14 +124,16 @@ def test_an_eviction_that_is_refused_is_counted_and_tried_again_later() -> None:
     objects.run_fast(main())
 
 
-def test_nothing_is_evicted_while_budgets_are_not_known() -> None:
+@pytest.mark.parametrize("table", ["budgets", "baseline"])
+def test_nothing_is_evicted_while_budgets_or_daemon_sets_are_not_known(table: str) -> None:
     async def main() -> None:
         made = await full()
-        made.engines[0].state.budgets.lacks("the API does not answer")
+        lacks = getattr(made.engines[0].state, table).lacks
+        lacks("the API does not answer")
         made.create_pod("high", priority=10)
         await asyncio.sleep(20.0)
         assert count(made, "DELETE") == 0
-        made.engines[0].state.budgets.lacks(None)
+        lacks(None)
         await asyncio.sleep(10.0)
         assert "high" in running(made)
         await made.stop()

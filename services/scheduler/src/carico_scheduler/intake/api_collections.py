@@ -87,7 +87,7 @@ def _daemon_sets(state: states.State, clock: clocks.Clock) -> Collection:
         put=lambda found: state.put_daemon_set(found, clock.monotonic_s()),
         remove=lambda metadata: state.remove_daemon_set(str(metadata.get("uid", "")), clock.monotonic_s()),
         # While DaemonSets are not known, their Pods are workloads: refused without room, and reserved.
-        lacks=lambda why: None,
+        lacks=state.baseline.lacks,
     )
 
 

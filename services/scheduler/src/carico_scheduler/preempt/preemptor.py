@@ -78,7 +78,7 @@ class Preemptor:
         """End nominations that are over, and make room for the Pods whose turn it is."""
         self._refresh()
         term, lowest = self._term(), self._state.lowest_priority()
-        if term is None or lowest is None or self._state.budgets.lacking is not None:
+        if term is None or lowest is None or self._is_lacking:
             return
         now_s = self._clock.monotonic_s()
         self._again_s = {kind: due_s for kind, due_s in self._again_s.items() if due_s > now_s}
@@ -98,6 +98,11 @@ class Preemptor:
                 self._again_s[kind] = self._clock.monotonic_s() + (AGAIN_S if choice is None else EVERY_S)
             elif self._term() == term and waiting.pod.uid in self._state.queue:
                 self._nominate(waiting, choice, term)
+
+    @property
+    def _is_lacking(self) -> bool:
+        """Whether it is not known which Pods belong to their node, or which budgets there are."""
+        return self._state.budgets.lacking is not None or self._state.baseline.lacking is not None
 
     def _may_ask(self, waiting: queues.Waiting, lowest: int, now_s: float) -> bool:
         pod = waiting.pod

@@ -112,6 +112,13 @@ class Baseline:
     def __init__(self, namespaces: Set[str]) -> None:
         self._namespaces = namespaces
         self._daemon_sets: dict[str, str] = {}
+        # Why DaemonSets are not known; None if they are. Nothing is evicted while they are not: their Pods would be
+        # taken for workloads.
+        self.lacking: str | None = "not listed yet"
+
+    def lacks(self, why: str | None) -> None:
+        """Note why DaemonSets are not known; None: they are."""
+        self.lacking = why
 
     def includes(self, pod: cluster.Pod) -> bool:
         """Return True if a Pod belongs to its node."""
