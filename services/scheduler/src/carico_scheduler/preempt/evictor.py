@@ -3,7 +3,8 @@
 The Pod that needs the room gets its nominated node; each victim the condition DisruptionTarget, its deletion with its
 own grace period, and an Event.
 
-Each request is sent only in the term of leadership in which the eviction was decided.
+Each request is sent only in the term of leadership in which the eviction was decided, and only until the nomination
+ends: a Pod that has found room elsewhere, or is gone, needs no further victim.
 """
 
 import asyncio
@@ -52,9 +53,9 @@ class Evictor:
         """Start the evictions of a nomination; one that fails is noted in it."""
         self._run(self._evict_all(nomination, term))
 
-    def clear(self, pod: cluster.Pod) -> None:
+    def clear(self, pod: cluster.Pod, term: int) -> None:
         """Start to remove the nominated node of a Pod that did not get the room."""
-        self._run(self._nominate(pod, None))
+        self._run(self._nominate(pod, None, may_write=lambda: self._term() == term))
 
     async def stop(self) -> None:
         """Cancel what is under way."""
@@ -68,28 +69,39 @@ class Evictor:
         task.add_done_callback(self._tasks.discard)
 
     async def _evict_all(self, nomination: nominations.Nomination, term: int) -> None:
-        if self._term() == term:
-            await self._nominate(nomination.pod, nomination.node)
-        done = await asyncio.gather(*(self._evict(victim, nomination, term) for victim in nomination.victims))
+        def may_write() -> bool:
+            return self._term() == term and not nomination.is_over
+
+        await self._nominate(nomination.pod, nomination.node, may_write=may_write)
+        done = await asyncio.gather(*(self._evict(each, nomination, may_write) for each in nomination.victims))
         nomination.has_failed = not all(done)
 
-    async def _nominate(self, pod: cluster.Pod, node: str | None) -> None:
+    async def _nominate(self, pod: cluster.Pod, node: str | None, *, may_write: Callable[[], bool]) -> None:
         """Set or remove `status.nominatedNodeName`, which only informs: the room is held in the scheduler's state."""
         try:
             async with self._places:
+                if not may_write():
+                    return
                 await api_actions.patch_pod_status(
                     self._api, namespace=pod.namespace, name=pod.name, uid=pod.uid, status={"nominatedNodeName": node}
                 )
         except errors.CaricoError as error:
             self._line.warning("nominated node not written", pod=pod.key, node=node, error=str(error))
 
-    async def _evict(self, victim: cluster.Pod, nomination: nominations.Nomination, term: int) -> bool:
+    async def _evict(
+        self, victim: cluster.Pod, nomination: nominations.Nomination, may_write: Callable[[], bool]
+    ) -> bool:
         """Evict one Pod; return False if it stays."""
         try:
             async with self._places:
-                if self._term() != term:
+                if not may_write():
                     return False
-                await self._delete(victim)
+                await self._mark(victim, nomination.pod)
+                if not may_write():
+                    return False
+                await api_actions.delete_pod(
+                    self._api, namespace=victim.namespace, name=victim.name, uid=victim.uid
+                )  # fmt: skip
         except errors.NotFound:
             return True
         except errors.CaricoError as error:
@@ -100,13 +112,13 @@ class Evictor:
         self._events.preempted(victim, f"Preempted by pod {nomination.pod.uid} on node {nomination.node}")
         return True
 
-    async def _delete(self, victim: cluster.Pod) -> None:
+    async def _mark(self, victim: cluster.Pod, preemptor: cluster.Pod) -> None:
+        """Set the condition that states why the victim ends: controllers do not count it as a failure of its own."""
         condition = {
             "type": _CONDITION, "status": "True", "reason": _REASON,
-            "message": f"{victim.scheduler_name}: preempting to accommodate a higher priority pod",
+            "message": f"{preemptor.scheduler_name}: preempting to accommodate a higher priority pod",
             "lastTransitionTime": api_objects.format_time(self._clock.wall_ns()),
         }  # fmt: skip
         await api_actions.patch_pod_status(
             self._api, namespace=victim.namespace, name=victim.name, uid=victim.uid, status={"conditions": [condition]}
         )
-        await api_actions.delete_pod(self._api, namespace=victim.namespace, name=victim.name, uid=victim.uid)

@@ -54,6 +54,8 @@ class Nomination:
     since_s: float
     state: State = State.EVICTING
     has_failed: bool = False
+    # True once it has ended: no further victim goes.
+    is_over: bool = False
 
 
 class Nominations:
@@ -92,6 +94,7 @@ class Nominations:
             end = self._step(each, now_s, node_of=node_of, waits=waits, nodes=nodes)
             if end is not None:
                 del self._by_uid[each.pod.uid]
+                each.is_over = True
                 ended.append((each, end))
         return ended
 

@@ -118,13 +118,14 @@ class Preemptor:
             self._clock.monotonic_s(), node_of=self._state.node_of, is_binding=self._state.is_binding,
             waits=self._state.waits, nodes=set(self._state.fleet.names()),
         )  # fmt: skip
+        term = self._term()
         for each, end in ended:
             self._metrics.preemptions.labels(end.value).inc()
             self._line.info("preemption ended", pod=each.pod.key, node=each.node, outcome=end.value)
-            if end not in (nominations.End.PLACED, nominations.End.ELSEWHERE) and self._term() is not None:
+            if end not in (nominations.End.PLACED, nominations.End.ELSEWHERE) and term is not None:
                 self._again_s[_Kind(each.demand, each.pod.priority)] = self._clock.monotonic_s() + AGAIN_S
                 if self._state.waits(each.pod.uid):
-                    self._evictor.clear(each.pod)
+                    self._evictor.clear(each.pod, term)
         if ended:
             # Others may have the room that was held.
             self._state.queue.unpark()

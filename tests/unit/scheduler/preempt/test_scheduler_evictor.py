@@ -1,0 +1,88 @@
+"""The evictor writes only while its term and its nomination last."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from carico_core.domain import cluster
+from carico_core.runtime.observe import metrics
+from carico_core.runtime.process import clock as clocks
+from carico_scheduler.pods import demand
+from carico_scheduler.preempt import evictor, nominations
+from carico_scheduler.report import instruments
+from tests.unit.scheduler import objects
+
+VICTIMS = 2 * evictor.IN_FLIGHT_MAX
+
+
+class Desk:
+    """An evictor over an API that runs `then` after each request."""
+
+    def __init__(self) -> None:
+        self.term: int | None = 7
+        self.sent: list[tuple[str, Any]] = []
+        self.then: Callable[[], None] = lambda: None
+        self.events: list[str] = []
+        counted = instruments.Instruments(metrics.Metrics("scheduler"))
+        self.evictor = evictor.Evictor(
+            self, clock=clocks.FakeClock(), events=self, metrics=counted, term=lambda: self.term
+        )
+        self.nomination = nominations.Nomination(
+            pod=objects.make_pod("high", scheduler_name="carico"), demand=demand.Demand(), node="node-0",
+            victims=tuple(objects.make_pod(f"low-{n}", scheduler_name="other") for n in range(VICTIMS)), since_s=0.0,
+        )  # fmt: skip
+
+    async def request(
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None,
+        content_type: str = "", timeout_s: float = 10.0,
+    ) -> Any:  # fmt: skip
+        await asyncio.sleep(0)
+        self.sent.append((method, body))
+        self.then()
+        return {}
+
+    def preempted(self, pod: cluster.Pod, text: str) -> None:
+        self.events.append(pod.name)
+
+    async def run(self) -> int:
+        """Run the evictions; return how many Pods were deleted."""
+        self.evictor.start(self.nomination, 7)
+        while self.evictor._tasks:
+            await asyncio.sleep(0)
+        return sum(method == "DELETE" for method, _ in self.sent)
+
+
+async def test_all_victims_go_and_the_condition_names_the_scheduler_that_evicts() -> None:
+    desk = Desk()
+    assert await desk.run() == VICTIMS == len(desk.events)
+    assert not desk.nomination.has_failed
+    conditions = [body["status"]["conditions"][0] for _, body in desk.sent if "conditions" in body.get("status", {})]
+    assert {each["message"] for each in conditions} == {"carico: preempting to accommodate a higher priority pod"}
+
+
+async def test_no_request_is_sent_after_the_term() -> None:
+    desk = Desk()
+
+    def depose() -> None:
+        if len(desk.sent) == 2:
+            desk.term = None
+
+    desk.then = depose
+    assert await desk.run() == 0, "conditions were written; their Pods stay"
+    assert len(desk.sent) <= 1 + evictor.IN_FLIGHT_MAX
+    assert desk.nomination.has_failed
+    desk.evictor.clear(desk.nomination.pod, 7)
+    sent = len(desk.sent)
+    while desk.evictor._tasks:
+        await asyncio.sleep(0)
+    assert len(desk.sent) == sent
+
+
+async def test_no_further_victim_goes_once_the_nomination_is_over() -> None:
+    desk = Desk()
+
+    def end() -> None:
+        desk.nomination.is_over = desk.nomination.is_over or desk.sent[-1][0] == "DELETE"
+
+    desk.then = end
+    assert 1 <= await desk.run() <= evictor.IN_FLIGHT_MAX
