@@ -1,6 +1,7 @@
 """Preemption on the memory API: who goes, once, with what is written about it, and who gets the room."""
 
 import asyncio
+import dataclasses
 import random
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime.kube import memory_objects
-from carico_scheduler.preempt import nominations
+from carico_scheduler.preempt import nominations, preemptor, victims
 from tests.unit.scheduler import objects, world
 
 FOREVER = (10_000.0, 10_000.0)
@@ -184,6 +185,61 @@ def test_a_standby_evicts_no_pod() -> None:
         leads = True
         await asyncio.sleep(10.0)
         assert count(made, "DELETE") == 1
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+async def search(made: world.World, name: str) -> asyncio.Task[victims.Choice | None]:
+    """Begin a search for a waiting Pod, which has examined one node when this returns."""
+    state, one = made.engines[0].state, made.engines[0].preemptor
+    waiting = next(each for each in state.queue if each.pod.name == name)
+    kind = preemptor._Kind(waiting.demand, waiting.pod.priority)
+    begun = asyncio.create_task(one._choose(waiting, kind))
+    await asyncio.sleep(0)
+    return begun
+
+
+@pytest.mark.parametrize("is_cordoned", [False, True])
+def test_no_pod_goes_on_a_node_that_no_longer_allows_the_new_one(is_cordoned: bool) -> None:
+    async def main() -> None:
+        made = await full()
+        state = made.engines[0].state
+        # Otherwise the search ends at once: no node can lose less.
+        state.lowest_priority = lambda: -1  # type: ignore[method-assign]
+        made.create_pod("high", priority=10)
+        await asyncio.sleep(0.3)
+        begun = await search(made, "high")
+        slot = state.fleet.slot_of("node-0")
+        assert slot is not None and not begun.done()
+        node = state.fleet.row(slot).node
+        state.put_node(dataclasses.replace(node, unschedulable=is_cordoned))
+        found = await begun
+        assert (found is None) is is_cordoned
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_nominee_whose_bind_is_under_way_counts_once() -> None:
+    async def main() -> None:
+        made = await full(room=4.0)
+        state = made.engines[0].state
+        waiting = objects.make_waiting(objects.make_pod("high", priority=10), 0.0)
+        # Its victims still leave, but room has become free there otherwise.
+        state.nominations.add(
+            nominations.Nomination(
+                pod=waiting.pod, demand=waiting.demand, node="node-0", victims=(), since_s=made.clock.monotonic_s()
+            )
+        )
+        state.assume(waiting, "node-0", made.clock.monotonic_s())
+        other = waiting.demand
+        view = state.fleet.snapshot(made.clock.monotonic_s())
+        one = made.engines[0].preemptor
+        slot = state.fleet.slot_of("node-0")
+        assert slot is not None
+        choice = one._on_slot(slot, preemptor._Kind(other, 10), one._cycle.explain(view, other))
+        assert choice is not None and len(choice.victims) == 1
         await made.stop()
 
     objects.run_fast(main())

@@ -150,9 +150,18 @@ class Preemptor:
                     break
             await asyncio.sleep(0)
         best = victims.best_of(found)
-        chosen = None if best is None else self._state.fleet.slot_of(best.node)
-        # Pods may have come and gone during the search.
-        return None if chosen is None else self._on_slot(chosen, kind, scores)
+        return None if best is None else self._as_of_now(best.node, kind)
+
+    def _as_of_now(self, node: str, kind: _Kind) -> victims.Choice | None:
+        """Return what the chosen node would lose now: Pods and nodes may have come, gone or changed during the search.
+
+        None if the Pod has room somewhere by now, or if the node no longer allows it.
+        """
+        scores = self._cycle.explain(self._state.fleet.snapshot(self._clock.monotonic_s()), kind.demand)
+        slot = self._state.fleet.slot_of(node)
+        if slot is None or scores.best("") != snapshot.NO_NODE or not scores.allowed[slot]:
+            return None
+        return self._on_slot(slot, kind, scores)
 
     def _is_open(self, waiting: queues.Waiting, scores: cycles.Scores) -> bool:
         """Return True if the Pod should wait for nodes that are still being tried, or of which nothing is known."""
@@ -177,7 +186,8 @@ class Preemptor:
                 return None
             evicting.update(victim.uid for victim in each.victims)
             spent += [victim for victim in each.victims if self._state.node_of(victim.uid) is not None]
-            if each.node == row.node.name and each.pod.priority >= kind.priority:
+            is_counted = self._state.node_of(each.pod.uid) is not None
+            if each.node == row.node.name and each.pod.priority >= kind.priority and not is_counted:
                 row = row.with_pod(each.demand)
         residents = []
         for claim in self._state.reservations.on(row.node.name):
