@@ -123,8 +123,8 @@ class State(node_state.NodeState):
         """Return the demands for which room is held on a node against Pods of this priority."""
         return [
             each.demand
-            for each in self.nominations
-            if each.node == node and each.pod.priority > priority and self.node_of(each.pod.uid) is None
+            for each in self.nominations.on(node)
+            if each.pod.priority > priority and self.node_of(each.pod.uid) is None
         ]
 
     def lowest_priority(self) -> int | None:

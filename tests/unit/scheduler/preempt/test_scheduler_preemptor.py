@@ -243,3 +243,37 @@ def test_a_nominee_whose_bind_is_under_way_counts_once() -> None:
         await made.stop()
 
     objects.run_fast(main())
+
+
+def test_a_node_that_has_lost_some_victims_loses_no_others_before_its_agent_has_measured_that() -> None:
+    async def main() -> None:
+        made = await full()
+        state, one = made.engines[0].state, made.engines[0].preemptor
+        waiting = objects.make_waiting(objects.make_pod("high", priority=10), 0.0)
+        low = sorted(state.pods(), key=lambda each: each.name)
+        now_s = made.clock.monotonic_s()
+        for victim in low[:2]:
+            state.see_pod(victim._replace(deleting=True), now_s)
+        state.nominations.add(
+            nominations.Nomination(
+                pod=waiting.pod, demand=waiting.demand, node="node-0", victims=tuple(low[:2]), since_s=now_s
+            )
+        )
+        slot = state.fleet.slot_of("node-0")
+        assert slot is not None
+
+        def found() -> victims.Choice | None:
+            scores = one._cycle.explain(state.fleet.snapshot(now_s), waiting.demand)
+            return one._on_slot(slot, preemptor._Kind(waiting.demand, 10), scores)
+
+        choice = found()
+        assert choice is not None and not choice.victims, "the room of both victims is enough for two Pods"
+        state.remove_pod(low[0].uid)
+        assert found() is None
+        (nomination,) = state.nominations.on("node-0")
+        nomination.has_failed = True
+        one._refresh()
+        assert not state.nominations.on("node-0")
+        await made.stop()
+
+    objects.run_fast(main())

@@ -12,7 +12,7 @@ While a Pod has a nomination, Pods of lower priority do not get the room, and no
 
 import dataclasses
 import enum
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 
 from carico_core.domain import cluster
 from carico_scheduler.pods import demand as demands
@@ -59,10 +59,11 @@ class Nomination:
 
 
 class Nominations:
-    """All nominations, by the UID of their Pod."""
+    """All nominations, by the UID of their Pod and by node."""
 
     def __init__(self) -> None:
         self._by_uid: dict[str, Nomination] = {}
+        self._by_node: dict[str, list[Nomination]] = {}
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -74,9 +75,14 @@ class Nominations:
         """Return the nomination of a Pod; None if it has none."""
         return self._by_uid.get(uid)
 
+    def on(self, node: str) -> Sequence[Nomination]:
+        """Return the nominations on a node."""
+        return self._by_node.get(node, ())
+
     def add(self, nomination: Nomination) -> None:
-        """Enter a nomination: the evictions follow."""
+        """Enter a nomination of a Pod that has none: the evictions follow."""
         self._by_uid[nomination.pod.uid] = nomination
+        self._by_node.setdefault(nomination.node, []).append(nomination)
 
     def refresh(
         self, now_s: float, *, node_of: Callable[[str], str | None], is_binding: Callable[[str], bool],
@@ -93,10 +99,17 @@ class Nominations:
                 continue
             end = self._step(each, now_s, node_of=node_of, waits=waits, nodes=nodes)
             if end is not None:
-                del self._by_uid[each.pod.uid]
-                each.is_over = True
+                self._remove(each)
                 ended.append((each, end))
         return ended
+
+    def _remove(self, each: Nomination) -> None:
+        each.is_over = True
+        del self._by_uid[each.pod.uid]
+        here = self._by_node[each.node]
+        here.remove(each)
+        if not here:
+            del self._by_node[each.node]
 
     def _step(
         self, each: Nomination, now_s: float, *, node_of: Callable[[str], str | None], waits: Callable[[str], bool],

@@ -6,9 +6,10 @@ placed Pod, and if its preemptionPolicy is not Never.
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from carico_core.domain import cluster
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
@@ -114,6 +115,8 @@ class Preemptor:
         )
 
     def _refresh(self) -> None:
+        if not len(self._state.nominations):
+            return
         ended = self._state.nominations.refresh(
             self._clock.monotonic_s(), node_of=self._state.node_of, is_binding=self._state.is_binding,
             waits=self._state.waits, nodes=set(self._state.fleet.names()),
@@ -178,16 +181,13 @@ class Preemptor:
         if view.nodes[slot] is None:
             return None
         row = view.row(slot)
-        evicting: set[str] = set()
-        spent = []
-        for each in self._state.nominations:
-            if each.node == row.node.name and each.state is nominations.State.FREED:
-                # Its agent has not measured yet that the victims are gone: more than needed would go now.
-                return None
-            evicting.update(victim.uid for victim in each.victims)
-            spent += [victim for victim in each.victims if self._state.node_of(victim.uid) is not None]
-            is_counted = self._state.node_of(each.pod.uid) is not None
-            if each.node == row.node.name and each.pod.priority >= kind.priority and not is_counted:
+        here = self._state.nominations.on(row.node.name)
+        evicting = {victim.uid for each in here for victim in each.victims}
+        if any(self._state.node_of(uid) is None for uid in evicting):
+            # Its agent has not measured yet that these are gone: more than needed would go now.
+            return None
+        for each in here:
+            if each.pod.priority >= kind.priority and self._state.node_of(each.pod.uid) is None:
                 row = row.with_pod(each.demand)
         residents = []
         for claim in self._state.reservations.on(row.node.name):
@@ -198,8 +198,14 @@ class Preemptor:
                 pod = pod._replace(deleting=True) if is_leaving else pod
                 residents.append(victims.Resident(pod, claim, self._state.reservations.is_reserved(claim)))
         return victims.on_node(
-            row, victims.Preemptor(kind.demand, kind.priority), residents, scores.stages, self._state.budgets, spent
-        )
+            row, victims.Preemptor(kind.demand, kind.priority), residents, scores.stages, self._state.budgets,
+            self._evicting(),
+        )  # fmt: skip
+
+    def _evicting(self) -> Iterator[cluster.Pod]:
+        """Yield the victims of all nominations that are not gone yet."""
+        for each in self._state.nominations:
+            yield from (victim for victim in each.victims if self._state.node_of(victim.uid) is not None)
 
     def _nominate(self, waiting: queues.Waiting, choice: victims.Choice, term: int) -> None:
         nomination = nominations.Nomination(

@@ -1,0 +1,34 @@
+"""PodDisruptionBudgets: each counts the Pods of its own namespace, and those that are being evicted already."""
+
+from carico_core.domain import cluster
+from carico_scheduler.preempt import budgets
+from tests.unit.scheduler import objects
+
+
+def pod(name: str, namespace: str = "default") -> cluster.Pod:
+    return objects.make_pod(name, namespace=namespace, labels={"app": "a"})
+
+
+def budget(name: str, allowed: int, namespace: str = "default") -> cluster.DisruptionBudget:
+    return cluster.DisruptionBudget(namespace=namespace, name=name, selector=(), allowed=allowed)
+
+
+def test_a_budget_counts_the_pods_of_its_namespace() -> None:
+    kept = budgets.Budgets()
+    assert kept.violated_by([pod("a")]) == set()
+    kept.put_all([budget("b", 1), budget("b", 0, "other")])
+    both = [pod("a"), pod("b"), pod("c", "other")]
+    assert kept.violated_by(both) == {both[1].uid, both[2].uid}
+    assert kept.violated_by(both[:1], spent=both[1:2]) == {both[0].uid}
+    kept.put(budget("b", 2))
+    kept.remove("other", "b")
+    assert kept.violated_by(both) == set()
+    kept.remove("default", "b")
+    kept.remove("default", "unknown")
+    assert kept.violated_by(both, spent=both) == set()
+
+
+def test_each_budget_that_selects_a_pod_counts_it() -> None:
+    kept = budgets.Budgets()
+    kept.put_all([budget("b", 5), budget("c", 1)])
+    assert kept.violated_by([pod("a"), pod("b")]) == {pod("b").uid}
