@@ -325,3 +325,22 @@ def test_pods_of_every_name_are_queued() -> None:
     made.put_pod(objects.make_pod("taken-over", scheduler_name="default-scheduler"), NOW_S)
     made.put_pod(objects.make_pod("theirs", scheduler_name="volcano"), NOW_S)
     assert sorted(each.pod.name for each in made.queue) == ["ours", "taken-over"]
+
+
+def test_the_lowest_priority_is_that_of_the_pods_that_may_be_evicted() -> None:
+    made = make()
+    assert made.lowest_priority() is None
+    owner = cluster.Owner(kind="DaemonSet", name="agent", uid="d")
+    made.put_pod(objects.make_pod("daemon", node_name="node-0", priority=-5, owner=owner), NOW_S)
+    made.put_pod(objects.make_pod("system", node_name="node-0", priority=-9, namespace="kube-system"), NOW_S)
+    made.put_pod(objects.make_pod("low", node_name="node-0", priority=1), NOW_S)
+    assert made.lowest_priority() == -5, "its DaemonSet is not known"
+    daemons = cluster.DaemonSet("default", "d")
+    made.put_daemon_set(daemons, NOW_S)
+    assert made.lowest_priority() == 1
+    made.remove_daemon_set("d", NOW_S)
+    assert made.lowest_priority() == -5
+    made.put_daemon_set(daemons, NOW_S)
+    for pod in made.pods():
+        made.remove_pod(pod.uid)
+    assert made.lowest_priority() is None

@@ -43,7 +43,7 @@ class State(node_state.NodeState):
         self._attempts = 0
         self.budgets = budgets.Budgets()
         self.nominations = nominations.Nominations()
-        # The number of placed Pods by priority.
+        # The number of placed Pods by priority, without those of the baseline, which are never evicted.
         self._priorities: collections.Counter[int] = collections.Counter()
 
     def pod(self, uid: str) -> cluster.Pod | None:
@@ -128,7 +128,7 @@ class State(node_state.NodeState):
         ]
 
     def lowest_priority(self) -> int | None:
-        """Return the lowest priority of a placed Pod; None if none is placed."""
+        """Return the lowest priority of a placed Pod that may be evicted; None if there is none."""
         return min(self._priorities, default=None)
 
     def assume(self, waiting: queues.Waiting, node: str, now_s: float) -> int:
@@ -321,8 +321,9 @@ class State(node_state.NodeState):
         ):
             # A new Pod can open nodes only to demands that follow peers; changed labels can open nodes in any way.
             self.queue.unpark_if(lambda demand: demand.follows_peers if old is None else demand.looks_at_peers)
-        if old is None and record.pod is not None:
-            self._priorities[record.pod.priority] += 1
+        was_counted, is_counted = old is not None and not old.is_baseline, not claim.is_baseline
+        if record.pod is not None and is_counted is not was_counted:
+            self._count_priority(record.pod.priority, 1 if is_counted else -1)
         record.claim = claim = self.reservations.place(claim, old)
         if claim is old:
             return
@@ -341,14 +342,17 @@ class State(node_state.NodeState):
 
     def _release(self, record: records.Record, claim: reservations.Claim) -> None:
         record.claim = None
-        if record.pod is not None:
-            self._priorities[record.pod.priority] -= 1
-            if not self._priorities[record.pod.priority]:
-                del self._priorities[record.pod.priority]
+        if record.pod is not None and not claim.is_baseline:
+            self._count_priority(record.pod.priority, -1)
         self.fleet.pod_counts.remove(record.uid)
         self.reservations.remove(claim)
         self.fleet.put_load(claim.node, self.reservations.load(claim.node))
         self.queue.unpark_if(self._helped_by(claim.node))
+
+    def _count_priority(self, priority: int, change: int) -> None:
+        self._priorities[priority] += change
+        if not self._priorities[priority]:
+            del self._priorities[priority]
 
     def _note_cover(self, record: records.Record) -> None:
         """Make a bound Pod COVERED if its node accounts for it, else BOUND."""
