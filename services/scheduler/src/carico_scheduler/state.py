@@ -119,12 +119,12 @@ class State(node_state.NodeState):
         record = self.records.find(uid)
         return record is not None and record.state is records.WAITING
 
-    def nominated_on(self, node: str, priority: int) -> list[demands.Demand]:
-        """Return the demands for which room is held on a node against Pods of this priority."""
+    def nominated_on(self, node: str, pod: cluster.Pod) -> list[demands.Demand]:
+        """Return the demands for which room is held on a node against a Pod."""
         return [
             each.demand
             for each in self.nominations.on(node)
-            if each.pod.priority > priority and self.node_of(each.pod.uid) is None
+            if queues.key_of(each.pod) < queues.key_of(pod) and self.node_of(each.pod.uid) is None
         ]
 
     def lowest_priority(self) -> int | None:

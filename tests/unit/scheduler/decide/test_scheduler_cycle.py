@@ -219,17 +219,18 @@ def test_a_pod_that_fits_nowhere_is_told_why_in_one_line() -> None:
     ]  # fmt: skip
 
 
-def test_room_that_is_held_for_a_nominee_goes_to_no_pod_of_lower_priority() -> None:
-    def placed(*pods: tuple[str, int], nominee: int) -> list[str]:
+def test_room_that_is_held_for_a_nominee_goes_to_no_pod_that_comes_after_it() -> None:
+    def placed(*pods: tuple[str, int], nominee: int, created_at_s: float = 0.0) -> list[str]:
         nodes, source = make_fleet({"a": 1.0}), queue.Queue(random.Random(0))
         for name, priority in pods:
             source.offer(objects.make_pod(name, priority=priority, image=name), NOW_S)
         wanted = demands.demand_of(objects.make_pod("nominee", image="nominee"))
-        held = [cycle.Nominee("uid-nominee", nominee, 0, wanted)]
+        held = [cycle.Nominee("uid-nominee", (-nominee, created_at_s, "uid-nominee"), 0, wanted)]
         outcome = cycle.Cycle(nodes.policy).run(nodes.snapshot(NOW_S), source, most=10, nominees=held)
         return [each.waiting.pod.name for each in outcome.placed]
 
     assert placed(("low", 0), nominee=5) == []
-    assert placed(("equal", 5), nominee=5) == ["equal"]
+    assert placed(("equal", 5), nominee=5, created_at_s=-1.0) == [], "else small Pods starve a large one"
+    assert placed(("equal", 5), nominee=5, created_at_s=1.0) == ["equal"]
     assert placed(("low", 0), ("high", 9), nominee=5) == ["high"]
     assert placed(("low", 0), ("nominee", 5), nominee=5) == ["nominee"]

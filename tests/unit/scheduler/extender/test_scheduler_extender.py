@@ -66,9 +66,11 @@ def test_room_that_is_made_for_a_pod_of_ours_goes_to_none_of_lower_priority() ->
             pod=high, demand=demands.demand_of(high), node="n1", victims=(), since_s=0.0
         )  # fmt: skip
         desk.state.nominations.add(nomination)
-        low, top = desk.pod("low"), desk.pod("top")
-        top["spec"]["priority"] = 9
+        low, equal, top = desk.pod("low"), desk.pod("same"), desk.pod("top")
+        equal["spec"]["priority"], top["spec"]["priority"] = 5, 9
+        equal["metadata"]["creationTimestamp"] = "2100-01-01T00:00:00Z"
         assert await desk.passed(low, "n1") == []
+        assert await desk.passed(equal, "n1") == []
         assert await desk.passed(top, "n1") == ["n1"]
 
     objects.run_fast(main())

@@ -5,6 +5,7 @@ The masks over Node objects are cached from cycle to cycle. Within a cycle each 
 that the next decision sees it.
 """
 
+import collections
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
@@ -47,10 +48,10 @@ class Placement:
 
 
 class Nominee(NamedTuple):
-    """A waiting Pod for which room is being made on a node: Pods of lower priority do not get it."""
+    """A waiting Pod for which room is being made on a node: Pods that come after it in the queue do not get it."""
 
     uid: str
-    priority: int
+    key: queues.Key
     slot: int
     demand: demands.Demand
 
@@ -80,18 +81,19 @@ class Cycle:
     ) -> CycleResult:  # fmt: skip
         """Decide on Pods of `source` until `most` are placed or none is left.
 
-        `held`: room held for other Pods. `nominees`: Pods that may be in `source`, highest priority first.
+        `held`: room held for other Pods. `nominees`: Pods that may be in `source`, in its order.
         """
         outcome = CycleResult()
         draft = scoring.Draft(view)
         for slot, demand in held:
             draft.hold(slot, demand)
-        scorer, waits = self._scorer(view, draft), list(nominees)
+        scorer, waits = self._scorer(view, draft), collections.deque(nominees)
+        placed: set[str] = set()
         while len(outcome.placed) < most and (waiting := source.take(view.now_s)) is not None:
-            while waits and waits[0].priority > waiting.pod.priority:
+            while waits and waits[0].key < waiting.key:
                 # It came before this Pod if it was in `source` at all.
-                nominee = waits.pop(0)
-                if nominee.uid not in {each.waiting.pod.uid for each in outcome.placed}:
+                nominee = waits.popleft()
+                if nominee.uid not in placed:
                     scorer.hold(nominee)
             slot = scorer.scores(waiting.demand).best(waiting.pod.uid)
             if slot == snapshot.NO_NODE:
@@ -99,6 +101,8 @@ class Cycle:
                 source.park(waiting)
                 continue
             outcome.placed.append(self._place(waiting, scorer, slot))
+            if waits:
+                placed.add(waiting.pod.uid)
         return outcome
 
     def explain(self, view: snapshot.Snapshot, demand: demands.Demand) -> Scores:

@@ -40,9 +40,12 @@ class Judge:
     """Judges nodes of one fleet."""
 
     def __init__(
-        self, fleet: fleets.Fleet, holds: holding.Holds, nominated_on: Callable[[str, int], list[demands.Demand]]
+        self,
+        fleet: fleets.Fleet,
+        holds: holding.Holds,
+        nominated_on: Callable[[str, cluster.Pod], list[demands.Demand]],
     ) -> None:
-        """`nominated_on`: for which Pods of CARICO room is held on a node against Pods of a priority."""
+        """`nominated_on`: for which Pods of CARICO room is held on a node against a Pod."""
         self._fleet = fleet
         self._holds = holds
         self._nominated_on = nominated_on
@@ -107,7 +110,7 @@ class Judge:
 
     def _held(self, name: str, pod: cluster.Pod) -> list[demands.Demand]:
         """Return for which other Pods room is held on a node."""
-        return [*self._holds.on(name, but=pod.uid), *self._nominated_on(name, pod.priority)]
+        return [*self._holds.on(name, but=pod.uid), *self._nominated_on(name, pod)]
 
     def _mask(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Bools:
         mask = view.present

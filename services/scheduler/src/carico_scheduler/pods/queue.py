@@ -19,7 +19,7 @@ BACKOFF_MAX_S = 10.0
 # Keys of Pods that no longer wait are swept out of a lane once they are more than half of it and more than this many. A
 # sweep costs as much as the lane is long, so each forgotten Pod pays for two keys at most.
 SWEEP_ABOVE = 64
-_Key = tuple[int, float, str]
+Key = tuple[int, float, str]
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
@@ -35,18 +35,23 @@ class Waiting:
     considered_s: float = -math.inf
 
     @property
-    def key(self) -> _Key:
+    def key(self) -> Key:
         """Sorts highest priority first, then oldest, then by UID."""
-        return (-self.pod.priority, self.pod.created_at_s, self.pod.uid)
+        return key_of(self.pod)
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class _Lane:
     demand: demands.Demand
-    heap: list[_Key] = dataclasses.field(default_factory=list)
+    heap: list[Key] = dataclasses.field(default_factory=list)
     is_parked: bool = False
     # At least the number of keys in the heap whose Pods no longer wait in this lane.
     dead: int = 0
+
+
+def key_of(pod: cluster.Pod) -> Key:
+    """Return the key by which Pods are decided on: highest priority first, then oldest, then by UID."""
+    return (-pod.priority, pod.created_at_s, pod.uid)
 
 
 def backoff_s(attempts: int, rng: random.Random) -> float:
@@ -66,7 +71,7 @@ class Queue:
         self._waiting: dict[str, Waiting] = {}
         self._lanes: dict[demands.Demand, _Lane] = {}
         # Heads of open lanes. Entries may be out of date, which `take` checks.
-        self._open: list[tuple[_Key, int]] = []
+        self._open: list[tuple[Key, int]] = []
         self._by_id: dict[int, _Lane] = {}
         # The classes of parked lanes, cached since each advertisement asks for them; None: to be computed again.
         self._parked: frozenset[str] | None = None
@@ -235,7 +240,7 @@ class Queue:
         self._open = [(lane.heap[0], id(lane)) for lane in self._lanes.values() if lane.heap and not lane.is_parked]
         heapq.heapify(self._open)
 
-    def _valid(self, lane: _Lane, key: _Key) -> Waiting | None:
+    def _valid(self, lane: _Lane, key: Key) -> Waiting | None:
         """Return the Pod of a lane's entry; None if the entry is out of date or the Pod is in backoff."""
         waiting = self._waiting.get(key[2])
         if waiting is None or waiting.demand != lane.demand or waiting.key != key or key[2] in self._due:

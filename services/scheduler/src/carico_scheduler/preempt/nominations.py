@@ -7,7 +7,8 @@
                                |  not be evicted: FAILED; a victim stays, or the room is not enough: EXPIRED
                                +-------------------------------------+-------------------------------> (none)
 
-While a Pod has a nomination, Pods of lower priority do not get the room, and no further Pod is evicted for it.
+While a Pod has a nomination, Pods that come after it in the queue do not get the room (those of lower priority, and the
+younger ones of its own), and no further Pod is evicted for it.
 """
 
 import dataclasses

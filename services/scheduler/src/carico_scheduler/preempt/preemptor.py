@@ -58,13 +58,13 @@ class Preemptor:
         self._line = logs.get("scheduler")
 
     def nominees(self) -> list[cycles.Nominee]:
-        """Return the Pods for which room is held, highest priority first."""
+        """Return the Pods for which room is held, in the order of the queue."""
         found = []
         for each in self._state.nominations:
             slot = self._state.fleet.slot_of(each.node)
             if slot is not None and self._state.node_of(each.pod.uid) is None:
-                found.append(cycles.Nominee(each.pod.uid, each.pod.priority, slot, each.demand))
-        return sorted(found, key=lambda each: -each.priority)
+                found.append(cycles.Nominee(each.pod.uid, queues.key_of(each.pod), slot, each.demand))
+        return sorted(found, key=lambda each: each.key)
 
     async def work_forever(self) -> None:
         """Make room until cancelled."""
