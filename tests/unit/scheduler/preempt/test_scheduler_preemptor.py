@@ -9,6 +9,7 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime.kube import memory_objects
+from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.preempt import nominations, preemptor, victims
 from tests.unit.scheduler import objects, world
 
@@ -274,6 +275,23 @@ def test_a_node_that_has_lost_some_victims_loses_no_others_before_its_agent_has_
         nomination.has_failed = True
         one._refresh()
         assert not state.nominations.on("node-0")
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize(("ends_in_s", "gone"), [(0.0, 0), (-preemptor.STUCK_AFTER_S - 1.0, 1)])
+def test_a_pod_that_leaves_is_waited_for_unless_it_does_not_end(ends_in_s: float, gone: int) -> None:
+    async def main() -> None:
+        made = await full()
+        leaving = next(pod for pod in made.pods() if pod["metadata"]["name"] == "low-0")
+        ends_at_ns = made.clock.wall_ns() + round(ends_in_s * 1e9)
+        leaving["metadata"]["deletionTimestamp"] = api_objects.format_time(ends_at_ns)
+        made.kube.objects.update("pods", ("default", "low-0"), leaving, "test")
+        made.create_pod("high", priority=10)
+        await asyncio.sleep(20.0)
+        assert count(made, "DELETE") == gone
+        assert ("high" in running(made)) is bool(gone)
         await made.stop()
 
     objects.run_fast(main())

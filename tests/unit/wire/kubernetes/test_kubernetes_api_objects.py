@@ -121,6 +121,7 @@ def test_a_pod_that_is_bound_and_leaves() -> None:
     found = api_objects.parse_pod(obj)
     assert (found.node_name, found.phase, found.deleting, found.is_terminal) == ("n1", "Running", True, False)
     assert found.scheduler_name == "default-scheduler"
+    assert found.ends_at_s == found.created_at_s + 30.0
 
 
 # Expected values by the rules of k8s.io/component-helpers resource/helpers_test.go, TestPodRequestsAndLimits.
@@ -301,6 +302,7 @@ BROKEN: dict[str, tuple[list[Any], Any, str]] = {
     "metadata": (["metadata"], [], "metadata"),
     "spec": (["spec"], "x", "spec"),
     "time": (["metadata", "creationTimestamp"], "yesterday", "metadata.creationTimestamp"),
+    "time of deletion": (["metadata", "deletionTimestamp"], "soon", "metadata.deletionTimestamp"),
     "time without zone": (["metadata", "creationTimestamp"], "2026-01-01T00:00:00", "metadata.creationTimestamp"),
     "labels": (["metadata", "labels"], {"a": 1}, "metadata.labels.a"),
     "containers": (["spec", "containers"], [1], "spec.containers"),

@@ -1,6 +1,7 @@
 """Pods and Nodes of the Kubernetes API, reduced to what CARICO uses; which taints a Pod tolerates."""
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -107,6 +108,8 @@ class Pod(NamedTuple):
     has_failed: bool = False
     # False: its preemptionPolicy is Never.
     preempts: bool = True
+    # When its grace period ends, if it is being deleted.
+    ends_at_s: float = math.inf
 
     @property
     def key(self) -> str:

@@ -28,6 +28,8 @@ AFTER_S = 1.0
 SEARCHES_A_ROUND = 64
 # A demand for which no node would give way is searched for again after so long: Pods of other priorities come and go.
 AGAIN_S = 5.0
+# A Pod that leaves is waited for until so long after its grace period: one with a finalizer may stay for ever.
+STUCK_AFTER_S = 60.0
 # Nodes that could give way, of which the best is chosen. kube-scheduler stops at 100, or at a tenth of all nodes.
 CANDIDATES_MAX = 100
 
@@ -189,11 +191,11 @@ class Preemptor:
         for each in here:
             if each.pod.priority >= kind.priority and self._state.node_of(each.pod.uid) is None:
                 row = row.with_pod(each.demand)
-        residents = []
+        residents, stuck_s = [], self._clock.wall_ns() / 1e9 - STUCK_AFTER_S
         for claim in self._state.reservations.on(row.node.name):
             pod = self._state.pod(claim.uid)
-            # One that is still being bound counts, and cannot be evicted.
-            if pod is not None and not self._state.is_binding(claim.uid):
+            # One that is still being bound, or does not end, counts, and cannot be evicted.
+            if pod is not None and pod.ends_at_s > stuck_s and not self._state.is_binding(claim.uid):
                 is_leaving = not pod.deleting and pod.uid in evicting
                 pod = pod._replace(deleting=True) if is_leaving else pod
                 residents.append(victims.Resident(pod, claim, self._state.reservations.is_reserved(claim)))

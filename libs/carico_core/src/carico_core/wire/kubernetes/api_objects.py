@@ -5,6 +5,7 @@ Parsers raise only `ValueError`, with the path of the bad field.
 
 import datetime
 import functools
+import math
 import sys
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
@@ -40,6 +41,10 @@ def parse_pod(obj: Object) -> cluster.Pod:
     namespace, name, uid = (fields.required(metadata, key, "metadata.") for key in ("namespace", "name", "uid"))
     created_at = fields.required(metadata, "creationTimestamp", "metadata.")
     created_at_s = _instant_s(created_at, "metadata.creationTimestamp")
+    deleting, ends_at_s = metadata.get("deletionTimestamp") is not None, math.inf
+    if deleting:
+        ends_at = fields.required(metadata, "deletionTimestamp", "metadata.")
+        ends_at_s = _instant_s(ends_at, "metadata.deletionTimestamp")
     resource_version = fields.optional(metadata, "resourceVersion", "metadata.")
     labels, owner = fields.texts(metadata, "labels", "metadata."), _controller(metadata)
     scheduler_name = fields.optional(spec, "schedulerName", "spec.") or DEFAULT_SCHEDULER
@@ -66,7 +71,7 @@ def parse_pod(obj: Object) -> cluster.Pod:
         phase=sys.intern(phase or "Pending"),
         priority=priority,
         created_at_s=created_at_s,
-        deleting=metadata.get("deletionTimestamp") is not None,
+        deleting=deleting,
         labels=_shared_texts(labels),
         node_selector=_shared_texts(node_selector),
         tolerations=_shared_tolerations(tolerations),
@@ -84,6 +89,7 @@ def parse_pod(obj: Object) -> cluster.Pod:
         template=made_of,
         has_failed=has_failed,
         preempts=preempts,
+        ends_at_s=ends_at_s,
     )
 
 
