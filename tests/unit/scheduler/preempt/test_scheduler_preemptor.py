@@ -295,3 +295,20 @@ def test_a_pod_that_leaves_is_waited_for_unless_it_does_not_end(ends_in_s: float
         await made.stop()
 
     objects.run_fast(main())
+
+
+def test_a_pod_that_does_not_get_the_room_costs_others_less_and_less_often() -> None:
+    async def main() -> None:
+        made = await full()
+        # As if the node were smaller than its agent has measured: what goes frees nothing.
+        made.room = 0.0
+        made.create_pod("high", priority=10)
+        begun_s, gone_s = made.clock.monotonic_s(), list[float]()
+        while len(gone_s) < 3:
+            await asyncio.sleep(0.5)
+            gone_s += [made.clock.monotonic_s() - begun_s] * (count(made, "DELETE") - len(gone_s))
+        assert preemptor.AGAIN_S < gone_s[1] - gone_s[0] - nominations.FREED_FOR_S < preemptor.AGAIN_S + 4.0
+        assert 2 * preemptor.AGAIN_S < gone_s[2] - gone_s[1] - nominations.FREED_FOR_S < 2 * preemptor.AGAIN_S + 4.0
+        await made.stop()
+
+    objects.run_fast(main())

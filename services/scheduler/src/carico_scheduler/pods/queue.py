@@ -30,6 +30,8 @@ class Waiting:
     demand: demands.Demand
     since_s: float
     attempts: int = 0
+    # How often others were evicted for it.
+    preemptions: int = 0
     # The last report about it, reasons and time, by subject (`notices`); and when it was last considered for one.
     reported: dict[str, tuple[frozenset[str], float]] = dataclasses.field(default_factory=dict)
     considered_s: float = -math.inf

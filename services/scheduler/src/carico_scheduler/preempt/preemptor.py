@@ -28,6 +28,9 @@ AFTER_S = 1.0
 SEARCHES_A_ROUND = 64
 # A demand for which no node would give way is searched for again after so long: Pods of other priorities come and go.
 AGAIN_S = 5.0
+# If others were evicted and it did not get the room, that time doubles each time up to this one: its class needs more
+# than its node frees, or evictions are refused.
+AGAIN_MOST_S = 300.0
 # A Pod that leaves is waited for until so long after its grace period: one with a finalizer may stay for ever.
 STUCK_AFTER_S = 60.0
 # Nodes that could give way, of which the best is chosen. kube-scheduler stops at 100, or at a tenth of all nodes.
@@ -128,12 +131,18 @@ class Preemptor:
             self._metrics.preemptions.labels(end.value).inc()
             self._line.info("preemption ended", pod=each.pod.key, node=each.node, outcome=end.value)
             if end not in (nominations.End.PLACED, nominations.End.ELSEWHERE) and term is not None:
-                self._again_s[_Kind(each.demand, each.pod.priority)] = self._clock.monotonic_s() + AGAIN_S
+                self._again_s[_Kind(each.demand, each.pod.priority)] = self._clock.monotonic_s() + self._rest_s(each)
                 if self._state.waits(each.pod.uid):
                     self._evictor.clear(each.pod, term)
         if ended:
             # Others may have the room that was held.
             self._state.queue.unpark()
+
+    def _rest_s(self, ended: nominations.Nomination) -> float:
+        """Return how long no others are evicted for a Pod that did not get the room."""
+        waiting = self._state.queue.find(ended.pod.uid)
+        doublings = 0 if waiting is None else min(waiting.preemptions - 1, 16)
+        return min(AGAIN_S * 2.0**doublings, AGAIN_MOST_S)
 
     async def _choose(self, waiting: queues.Waiting, kind: _Kind) -> victims.Choice | None:
         """Return the node that loses least, and its victims; None if the Pod has room or no node would give way."""
@@ -215,6 +224,7 @@ class Preemptor:
             since_s=self._clock.monotonic_s(),
         )  # fmt: skip
         self._state.nominations.add(nomination)
+        waiting.preemptions += 1
         self._line.info(
             "preemption", pod=waiting.pod.key, node=choice.node, victims=[each.key for each in choice.victims],
             violated_budgets=choice.violations,
