@@ -1,5 +1,6 @@
 """Rosters: sent when a Pod is placed, when an agent starts and every minute, by the one scheduler that leads."""
 
+import asyncio
 import random
 
 from carico_core.domain import cluster, errors, messages, names, usage
@@ -171,3 +172,17 @@ async def test_failed_pods_of_a_node_are_bounded() -> None:
     found = (await site.after())["node-0"]
     assert len(found) == rosters.FAILED_MOST
     assert f"uid-p{rosters.FAILED_MOST + 9}" in found
+
+
+async def test_other_work_runs_between_two_rosters_and_none_is_sent_after_the_term() -> None:
+    site = Site()
+
+    async def depose() -> None:
+        site.leads = False
+
+    other = asyncio.create_task(depose())
+    assert len(await site.after()) < 2
+    await other
+    assert await site.after() == {}
+    site.leads = True
+    assert len(await site.after()) == 2
