@@ -68,7 +68,7 @@ def test_each_pod_has_its_own_victim_and_all_of_them_get_their_room() -> None:
     objects.run_fast(main())
 
 
-def test_nobody_goes_for_a_pod_that_does_not_preempt_or_has_no_higher_priority() -> None:
+def test_no_pod_goes_for_one_that_does_not_preempt_or_has_no_higher_priority() -> None:
     async def main() -> None:
         made = await full()
         made.create_pod("equal", priority=0)
@@ -297,7 +297,7 @@ def test_a_pod_that_leaves_is_waited_for_unless_it_does_not_end(ends_in_s: float
     objects.run_fast(main())
 
 
-def test_a_pod_that_does_not_get_the_room_costs_others_less_and_less_often() -> None:
+def test_for_a_pod_that_does_not_get_the_room_others_go_less_and_less_often() -> None:
     async def main() -> None:
         made = await full()
         # As if the node were smaller than its agent has measured: what goes frees nothing.

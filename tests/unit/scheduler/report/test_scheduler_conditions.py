@@ -189,3 +189,21 @@ def test_the_rate_and_the_number_that_wait_are_bounded() -> None:
         assert desk.outcomes == {"NotFound": 10}
 
     objects.run_fast(main())
+
+
+def test_a_condition_that_a_bind_prevented_is_due_again_if_the_bind_fails() -> None:
+    async def main() -> None:
+        desk = Desk()
+        waiting = await desk.create()
+        assert desk.note(waiting)
+        taken = desk.queue.take(desk.clock.monotonic_s())
+        assert taken is waiting
+        await desk.write()
+        assert desk.condition() is None
+        desk.queue.retry(waiting, desk.clock.monotonic_s())
+        await asyncio.sleep(10.0)
+        assert desk.note(waiting)
+        await desk.write()
+        assert desk.condition() is not None
+
+    objects.run_fast(main())

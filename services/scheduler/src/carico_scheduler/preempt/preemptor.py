@@ -92,12 +92,16 @@ class Preemptor:
             (each for each in self._state.queue.parked() if self._may_ask(each, lowest, now_s)),
             key=lambda each: each.key,
         )
-        searches = 0
+        searches, refreshed_s = 0, now_s
         for waiting in turns:
             kind = _Kind(waiting.demand, waiting.pod.priority)
             if kind in self._again_s or searches >= SEARCHES_A_ROUND or waiting.pod.uid not in self._state.queue:
                 continue
             searches += 1
+            if self._clock.monotonic_s() - refreshed_s >= EVERY_S:
+                # Searches that find nothing take long in a large cluster.
+                self._refresh()
+                refreshed_s = self._clock.monotonic_s()
             choice = await self._choose(waiting, kind)
             if choice is None or not choice.victims:
                 # Nothing to gain, or it waits for Pods that are leaving anyway.

@@ -41,6 +41,8 @@ class _Wish(NamedTuple):
 
     reason: str
     text: str
+    # As it was noted: the Pod may be taken for a bind before the condition is written.
+    waiting: queues.Waiting
 
 
 class Conditions:
@@ -73,7 +75,7 @@ class Conditions:
             return False
         if not notices.is_due(waiting, "condition", now_s, reasons=reasons | {reason}, again_s=math.inf):
             return False
-        self._wishes[waiting.pod.uid] = _Wish(reason, text)
+        self._wishes[waiting.pod.uid] = _Wish(reason, text, waiting)
         self._more.set()
         return True
 
@@ -88,6 +90,9 @@ class Conditions:
             wish, waiting = self._wishes.pop(uid), self._find(uid)
             if waiting is not None:
                 await self._write(waiting, wish)
+            else:
+                # If its bind fails, it waits again.
+                self._put_off(wish.waiting)
 
     def _reason(self, waiting: queues.Waiting, verdict: verdicts.Verdict, now_s: float) -> str | None:
         """Return the reason of the condition that the Pod should have; None: leave it as it is."""
