@@ -312,3 +312,25 @@ def test_for_a_pod_that_does_not_get_the_room_others_go_less_and_less_often() ->
         await made.stop()
 
     objects.run_fast(main())
+
+
+def test_a_new_leader_evicts_no_others_while_the_victims_of_its_predecessor_leave() -> None:
+    async def main() -> None:
+        made = world.World(room=1.0)
+        made.pod_s = FOREVER
+        await made.start(nodes=4)
+        for index in range(4):
+            made.create_pod(f"low-{index}", priority=0)
+        await asyncio.sleep(5.0)
+        assert len(running(made)) == 4
+        made.kube.is_graceful = True
+        made.create_pod("high", priority=10)
+        await asyncio.sleep(5.0)
+        assert count(made, "DELETE") == 1
+        # As after a change of the leader: only the API knows what was begun.
+        made.engines[0].state.nominations = nominations.Nominations()
+        await asyncio.sleep(20.0)
+        assert count(made, "DELETE") == 1
+        await made.stop()
+
+    objects.run_fast(main())

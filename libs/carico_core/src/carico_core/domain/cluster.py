@@ -110,6 +110,8 @@ class Pod(NamedTuple):
     preempts: bool = True
     # When its grace period ends, if it is being deleted.
     ends_at_s: float = math.inf
+    # While it has no node: where room is being made for it; empty: nowhere.
+    nominated_node: str = ""
 
     @property
     def key(self) -> str:

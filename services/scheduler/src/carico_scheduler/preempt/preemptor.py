@@ -157,8 +157,13 @@ class Preemptor:
         slots = scores.allowed.nonzero()[0].tolist()
         # As in kube-scheduler, each search begins elsewhere.
         start = self._rng.randrange(len(slots)) if slots else 0
+        order = slots[start:] + slots[:start]
+        nominated = self._state.fleet.slot_of(waiting.pod.nominated_node)
+        if nominated is not None and scores.allowed[nominated]:
+            # Made by another leader, or in an earlier term: if its victims still leave, no other Pod goes.
+            order.insert(0, nominated)
         found: list[victims.Choice] = []
-        for slot in slots[start:] + slots[:start]:
+        for slot in order:
             choice = self._on_slot(slot, kind, scores)
             if choice is not None and not choice.victims:
                 return choice

@@ -59,6 +59,7 @@ def parse_pod(obj: Object) -> cluster.Pod:
     static_uid = fields.optional(metadata["annotations"], STATIC_UID_ANNOTATION) if mirror else ""
     found = constraints.parse_constraints(spec, namespace=namespace, name=name, uid=uid, labels=labels)
     unscheduled_reason = "" if node_name else _unscheduled_reason(status)
+    nominated_node = "" if node_name else fields.optional(status, "nominatedNodeName", "status.")
     preempts = fields.optional(spec, "preemptionPolicy", "spec.") != "Never"
     made_of = template.template_of(containers, requests)
     return cluster.Pod(
@@ -90,6 +91,7 @@ def parse_pod(obj: Object) -> cluster.Pod:
         has_failed=has_failed,
         preempts=preempts,
         ends_at_s=ends_at_s,
+        nominated_node=nominated_node,
     )
 
 
