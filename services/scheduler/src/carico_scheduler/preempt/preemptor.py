@@ -104,7 +104,7 @@ class Preemptor:
                 refreshed_s = self._clock.monotonic_s()
             choice = await self._choose(waiting, kind)
             if choice is None or not choice.victims:
-                # Nothing to gain, or it waits for Pods that are leaving anyway.
+                # Nothing to gain; or there is room, or there will be once Pods have gone that are leaving anyway.
                 self._again_s[kind] = self._clock.monotonic_s() + (AGAIN_S if choice is None else EVERY_S)
             elif self._term() == term and waiting.pod.uid in self._state.queue:
                 self._nominate(waiting, choice, term)
@@ -135,7 +135,8 @@ class Preemptor:
             self._metrics.preemptions.labels(end.value).inc()
             self._line.info("preemption ended", pod=each.pod.key, node=each.node, outcome=end.value)
             if end not in (nominations.End.PLACED, nominations.End.ELSEWHERE) and term is not None:
-                self._again_s[_Kind(each.demand, each.pod.priority)] = self._clock.monotonic_s() + self._rest_s(each)
+                kind, due_s = _Kind(each.demand, each.pod.priority), self._clock.monotonic_s() + self._rest_s(each)
+                self._again_s[kind] = max(self._again_s.get(kind, due_s), due_s)
                 if self._state.waits(each.pod.uid):
                     self._evictor.clear(each.pod, term)
         if ended:
@@ -149,10 +150,11 @@ class Preemptor:
         return min(AGAIN_S * 2.0**doublings, AGAIN_MOST_S)
 
     async def _choose(self, waiting: queues.Waiting, kind: _Kind) -> victims.Choice | None:
-        """Return the node that loses least, and its victims; None if the Pod has room or no node would give way."""
-        view = self._state.fleet.snapshot(self._clock.monotonic_s())
-        scores = self._cycle.explain(view, kind.demand)
-        if scores.best("") != snapshot.NO_NODE or self._is_open(waiting, scores):
+        """Return the node that loses least, and its victims; None if no node would give way now."""
+        scores, free = self._scores(kind)
+        if free is not None:
+            return free
+        if self._is_open(waiting, scores):
             return None
         slots = scores.allowed.nonzero()[0].tolist()
         # As in kube-scheduler, each search begins elsewhere.
@@ -178,13 +180,20 @@ class Preemptor:
     def _as_of_now(self, node: str, kind: _Kind) -> victims.Choice | None:
         """Return what the chosen node would lose now: Pods and nodes may have come, gone or changed during the search.
 
-        None if the Pod has room somewhere by now, or if the node no longer allows it.
+        None if the node no longer allows the Pod.
         """
-        scores = self._cycle.explain(self._state.fleet.snapshot(self._clock.monotonic_s()), kind.demand)
+        scores, free = self._scores(kind)
         slot = self._state.fleet.slot_of(node)
-        if slot is None or scores.best("") != snapshot.NO_NODE or not scores.allowed[slot]:
-            return None
+        if free is not None or slot is None or not scores.allowed[slot]:
+            return free
         return self._on_slot(slot, kind, scores)
+
+    def _scores(self, kind: _Kind) -> tuple[cycles.Scores, victims.Choice | None]:
+        """Return the scores of all nodes, and the best one if it has room: for this Pod, or held for another."""
+        view = self._state.fleet.snapshot(self._clock.monotonic_s())
+        scores = self._cycle.explain(view, kind.demand)
+        slot = scores.best("")
+        return scores, None if slot == snapshot.NO_NODE else victims.Choice(view.row(slot).node.name, (), 0)
 
     def _is_open(self, waiting: queues.Waiting, scores: cycles.Scores) -> bool:
         """Return True if the Pod should wait for nodes that are still being tried, or of which nothing is known."""

@@ -40,7 +40,7 @@ class Preemptor(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A node, and the Pods that would have to go, most important first: none if it waits for Pods that leave anyway."""
+    """A node, and the Pods that would have to go, most important first: none if there is or will be room."""
 
     node: str
     victims: tuple[cluster.Pod, ...]
