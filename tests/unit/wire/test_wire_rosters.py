@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from carico_core.domain import errors, messages
+from carico_core.domain import errors, messages, usage
 from carico_core.wire import codec, fields, subjects
 from carico_core.wire import messages as wire
 from carico_core.wire.messages import roster
@@ -47,3 +47,14 @@ def test_what_exceeds_a_payload_is_left_out(count: int, classes: int, length: in
     assert found.items() <= pods.items()
     assert len(found) >= min(50, count)
     assert len(found) == count or count > roster.PODS_MAX or classes > 100
+
+
+def test_templates_are_left_out_before_pods() -> None:
+    names = tuple("c" * 63 for _ in range(fields.CONTAINERS_MAX))
+    large = usage.Template(image="0" * 16, containers=names, requests={})
+    pods: dict[str, str | None] = {f"{number:036d}": f"image/{number}" for number in range(110)}
+    sent = dataclasses.replace(roster_of(pods), templates={f"image/{number}": large for number in range(110)})
+    payload = wire.encode_roster(sent)
+    assert len(payload) <= codec.PAYLOAD_MAX_BYTES
+    found = wire.decode_roster(payload, subject=SUBJECT)
+    assert (found.pods, found.templates) == (pods, {})

@@ -3,6 +3,7 @@
 Pods name their class by its place in a list, since many Pods of a node share a class and a class name can be long.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Mapping
 from typing import Annotated
@@ -35,8 +36,14 @@ _DECODER = codec.Decoder(_Roster, is_json=True)
 
 
 def encode_roster(roster: messages.Roster) -> bytes:
-    """Return the bytes of a roster. What would exceed a payload is left out: those Pods have no known class."""
+    """Return the bytes of a roster.
+
+    What would exceed a payload is left out: first all templates, then the last Pods, which have no known class.
+    """
     pods = dict(itertools.islice(roster.pods.items(), PODS_MAX))
+    if len(payload := _format(roster, pods)) <= codec.PAYLOAD_MAX_BYTES:
+        return payload
+    roster = dataclasses.replace(roster, templates={})
     while len(payload := _format(roster, pods)) > codec.PAYLOAD_MAX_BYTES:
         pods = dict(itertools.islice(pods.items(), len(pods) // 2))
     return payload
