@@ -102,6 +102,7 @@ def agent_flags(node: ContainedNode) -> list[str]:
         "scale": node.scale,
         "memory_bytes": node.size.memory_bytes,
         "pod_events": "kubernetes",
+        "pod_classes": "roster",
         "kubeconfig": node.chosen.kubeconfig,
         "http_host": "0.0.0.0",
         "http_port": node.chosen.http_port,

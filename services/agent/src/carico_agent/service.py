@@ -115,17 +115,19 @@ class Service:
         try:
             named = {} if classes is None else {"classes": classes.run()}
             named["bus"] = self._use_bus(agent, listed)
-            await tasks.until(stop, sampler=self._sample(samples), pods=pods.run(), **named)
+            await tasks.until(stop, sampler=self._sample(samples, listed), pods=pods.run(), **named)
         finally:
             if recorder is not None:
                 recorder.close()
             if opened is not None:
                 await asyncio.to_thread(opened.close)
 
-    async def _sample(self, samples: sampler.Sampler) -> None:
+    async def _sample(self, samples: sampler.Sampler, listed: rosters.RosterClasses | None) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_MOST_S):
                 await self._settled.wait()
+        if listed is not None:
+            await listed.wait_for_first()
         await samples.run()
 
     def _open_rosters(self) -> rosters.RosterClasses | None:

@@ -100,7 +100,7 @@ class AgentSettings:
         why="cgroups show starts and ends at once, without rights at the API",
     )
     pod_classes: str = setting(
-        "roster",
+        "none",
         help="source of a Pod's class, which follows from its owner: the scheduler's rosters on the bus, or the "
         "Kubernetes API; none: all Pods are of one class",
         choices=("roster", "kubernetes", "none"),

@@ -37,8 +37,6 @@ class NodeState:
         self.reservations = reservations.Reservations(policy.release)
         self.queue = queues.Queue(rng, demand_of)
         self.heard: dict[str, Heard] = {}
-        # Called with the name of each node whose agent has started.
-        self.on_agent_start: Callable[[str], None] = lambda node: None
         # Called when a claim, volume or storage class has changed.
         self.on_volumes: Callable[[], None] = lambda: None
         self._strangers: dict[str, None] = {}
@@ -73,21 +71,18 @@ class NodeState:
     def put_advertisement(self, heard: Heard, now_s: float) -> None:
         """Take in a newer advertisement of a node, and release the reservations that it covers."""
         node = heard.advertisement.node
-        before = self.heard.get(node)
         self.heard[node] = heard
-        if before is None or before.advertisement.boot != heard.advertisement.boot:
-            self.on_agent_start(node)
         if self.fleet.slot_of(node) is None:
             self._limit_strangers(node)
             self.reservations.cover(node, heard.advertisement.covers, now_s)
             return
         # Ask only for the classes of parked Pods: this is the most expensive part of taking an advertisement in.
         parked = self.queue.parked_classes()
-        admitted = self._admitted(node, parked, now_s)
+        before = self._admitted(node, parked, now_s)
         if self.reservations.cover(node, heard.advertisement.covers, now_s):
             self.fleet.put_load(node, self.reservations.load(node))
         self.fleet.put_advertisement(heard.advertisement, heard.sampled_s)
-        gained = self._admitted(node, parked, now_s) - admitted
+        gained = self._admitted(node, parked, now_s) - before
         if gained:
             # A class that had room before is parked for another reason, which no advertisement changes.
             self.queue.unpark_if(lambda demand: demand.pod_class in gained)

@@ -1,5 +1,6 @@
 """Classes of Pods from the scheduler's rosters: the newest counts, and bad messages change nothing."""
 
+import asyncio
 import dataclasses
 
 from carico_agent.pod_events import rosters
@@ -56,3 +57,13 @@ def test_the_time_without_a_roster_is_known() -> None:
     assert known.silent_s() == rosters.SILENT_AFTER_S
     known.take(SUBJECT, wire.encode_roster(records.ROSTER))
     assert known.silent_s() == 0.0
+
+
+async def test_the_first_roster_ends_the_wait() -> None:
+    known, _, _ = started()
+    waiting = asyncio.create_task(known.wait_for_first())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    known.take(SUBJECT, wire.encode_roster(records.ROSTER))
+    await waiting
+    assert waiting.done()

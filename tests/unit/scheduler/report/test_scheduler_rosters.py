@@ -37,7 +37,7 @@ class Site:
         self.clock = clocks.FakeClock(monotonic_s=100.0)
         self.state = state.State(policies.Policy(), random.Random(0))
         self.state.put_nodes([objects.make_node("node-0"), objects.make_node("node-1")])
-        self.leads = True
+        self.leads = self.advertising = True
         self.drops: list[None] = []
         self.bus = Bus()
         self.rosters = rosters.Rosters(
@@ -48,8 +48,14 @@ class Site:
     async def after(self, seconds: float = 0.1) -> dict[str, dict[str, str | None]]:
         """Return what is sent after a time."""
         self.clock.advance(seconds)
+        for node in self.state.fleet.names() if self.advertising else ():
+            self.advertise(node)
         await self.rosters.publish_due(self.bus)
         return self.bus.taken()
+
+    def advertise(self, node: str) -> None:
+        advertisement, now_s = objects.make_advertisement(node), self.clock.monotonic_s()
+        self.state.put_advertisement(node_state.Heard(advertisement=advertisement, sampled_s=now_s), now_s)
 
     def put(self, pod: cluster.Pod) -> None:
         self.state.put_pod(pod, self.clock.monotonic_s())
@@ -96,13 +102,16 @@ async def test_pods_that_belong_to_the_node_have_no_class_and_static_ones_their_
     assert (await site.after())["node-0"] == {"d1": None, proxy.uid: None}
 
 
-async def test_an_agent_that_starts_gets_its_roster_at_once() -> None:
+async def test_a_node_that_does_not_advertise_gets_its_roster_every_second() -> None:
     site = Site()
-    await site.after()
-    for boot, expected in ((1, ["node-0"]), (1, []), (2, ["node-0"])):
-        advertisement = objects.make_advertisement("node-0", boot=f"{boot:016x}")
-        site.state.put_advertisement(node_state.Heard(advertisement=advertisement, sampled_s=100.0), 100.0)
-        assert list(await site.after()) == expected
+    site.advertising = False
+    both: dict[str, dict[str, str | None]] = {"node-0": {}, "node-1": {}}
+    assert await site.after() == both
+    assert await site.after(0.5) == {}
+    assert await site.after(0.5) == both
+    site.advertise("node-1")
+    assert list(await site.after(rosters.CHECK_S)) == ["node-0"]
+    assert list(await site.after(rosters.SILENT_AFTER_S)) == ["node-0", "node-1"]
 
 
 async def test_a_standby_sends_nothing_and_a_new_leader_everything() -> None:

@@ -183,7 +183,7 @@ class _Builder:
 
     def agent(self, node: str) -> parts.Service:
         plan = self._plan
-        tuning: dict[str, object] = {}
+        tuning: dict[str, object] = {"pod_classes": "roster"}
         if plan.estimator is not None:
             tuning["estimator"] = plan.estimator
         if plan.ceiling_cpu is not None:

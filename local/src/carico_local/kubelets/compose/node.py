@@ -96,7 +96,7 @@ def _start_entry() -> "subprocess.Popen[bytes]":
 def _start_agent(node: configuration.Node) -> "subprocess.Popen[bytes]":
     """Start the agent, which measures the container: its cgroup is the root of the mounted tree."""
     options: dict[str, object] = {
-        "node": node.name, "scope": "cgroup", "cgroup": size.OWN_GROUP, "pod_events": "cgroup",
+        "node": node.name, "scope": "cgroup", "cgroup": size.OWN_GROUP, "pod_events": "cgroup", "pod_classes": "roster",
         "http_host": "0.0.0.0", "http_port": _AGENT_PORT,
     }  # fmt: skip
     return subprocess.Popen([str(pathlib.Path(sys.prefix) / "bin/carico-agent"), *service.flags(options)])

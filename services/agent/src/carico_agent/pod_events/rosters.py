@@ -4,6 +4,7 @@ This needs no right at the Kubernetes API.
 """
 
 import asyncio
+import contextlib
 
 from carico_agent.pod_events import known_classes
 from carico_core.domain import errors
@@ -12,6 +13,9 @@ from carico_core.runtime.observe import metrics as metric
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 
+# An agent takes no samples before its first roster, for so long at most: light Pods that belong to the node, such as
+# our own, would be learnt as cheap workloads.
+WAIT_MOST_S = 10.0
 # The scheduler repeats a roster every minute; this many lost in a row are a sign that there is no scheduler.
 SILENT_AFTER_S = 180.0
 
@@ -25,6 +29,7 @@ class RosterClasses(known_classes.KnownClasses):
         self._log = logs.get("rosters")
         self._limited = logs.RateLimited(self._log, clock=clock)
         self._dropped = metrics.counter("roster_drops", "dropped rosters of this node's Pods", ("reason",))
+        self._arrived = asyncio.Event()
         # When the newest roster arrived; before the first, when this began.
         self._since_s = clock.monotonic_s()
         metrics.reading(
@@ -41,11 +46,18 @@ class RosterClasses(known_classes.KnownClasses):
             self._limited.warning(error.reason, "roster dropped", reason=error.reason.value, detail=str(error))
             return
         self._since_s = self._clock.monotonic_s()
+        self._arrived.set()
         templates, failed = roster.templates, roster.failed
         self.replace(
             known_classes.Known(uid, name, None if name is None else templates.get(name), uid in failed)
             for uid, name in roster.pods.items()
         )
+
+    async def wait_for_first(self) -> None:
+        """Return once a roster has arrived, or after `WAIT_MOST_S`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(WAIT_MOST_S):
+                await self._arrived.wait()
 
     async def run(self) -> None:
         """Log while no roster arrives, until cancelled. The known classes stay; new Pods are in the general class."""

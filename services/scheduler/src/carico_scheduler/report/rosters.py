@@ -1,8 +1,9 @@
 """Rosters: which Pods are on each node and of which class, for the node's agent, which only sees UIDs.
 
-A roster is sent when a Pod is placed on the node, when the node's agent starts, and every minute in case one was lost.
-Pods that have ended leave it with the next one: an agent does not ask about them. Failed Pods stay a while, since an
-agent cannot see that a Pod has failed, and a roster may be lost.
+A roster is sent when a Pod is placed on the node, every second while the node does not advertise, since an agent that
+starts waits for its first roster, and otherwise every minute in case one was lost. Pods that have ended leave it with
+the next one: an agent does not ask about them. Failed Pods stay a while, since an agent cannot see that a Pod has
+failed, and a roster may be lost.
 """
 
 import asyncio
@@ -22,9 +23,11 @@ from carico_scheduler.report import decisions
 EVERY_S = 0.1
 # At most so many rosters at a time: decisions and binds run on the same loop.
 AT_ONCE = 250
-# Each node's roster is repeated after this time, and nodes are checked for it after the second.
+# Each node's roster is repeated after this time, and nodes are checked for it, and for silence, after the second.
 REPEAT_S = 60.0
 CHECK_S = 1.0
+# An agent that runs advertises every second.
+SILENT_AFTER_S = 2.0
 # Failed Pods stay in this many repetitions, and at most so many of each node.
 FAILED_S = 3 * REPEAT_S
 FAILED_MOST = 64
@@ -57,7 +60,7 @@ class Rosters:
         self._checked_s = -math.inf
         # By node and UID, oldest first.
         self._failed: dict[str, dict[str, _Failed]] = {}
-        state.on_placed = state.on_agent_start = self.mark
+        state.on_placed = self.mark
         state.on_failed = self.failed
 
     def mark(self, node: str) -> None:
@@ -103,11 +106,13 @@ class Rosters:
                 self._on_drop()
 
     def _mark_old(self, now_s: float) -> None:
-        """Mark the nodes whose roster was sent long ago or never, and forget those that are gone."""
+        """Mark nodes that are silent, or whose roster was sent long ago or never; forget those that are gone."""
         self._sent_s = {node: self._sent_s.get(node, -math.inf) for node in self._state.fleet.names()}
         self._failed = {node: found for node, each in self._failed.items() if (found := _recent(each, now_s))}
         for node, sent_s in self._sent_s.items():
-            if now_s - sent_s >= REPEAT_S:
+            heard = self._state.heard.get(node)
+            is_silent = heard is None or now_s - heard.sampled_s > SILENT_AFTER_S
+            if is_silent or now_s - sent_s >= REPEAT_S:
                 self.mark(node)
 
     def _roster(self, node: str) -> messages.Roster:
