@@ -116,6 +116,10 @@ class Commits:
             return
         left, stored = list(batch), list[Request]()
         for _ in range(ROUNDS):
+            if self._parts.epoch() != epoch:
+                self._lose_all(left, "epoch", "the stream of claims is another one, or must be read again")
+                left = []
+                break
             by_node = collections.defaultdict(list)
             for request in left:
                 by_node[request.node].append(request)
@@ -165,7 +169,11 @@ class Commits:
 
     async def _send(self, sent: "Sequence[_Sent]") -> list[Request]:
         """Send the changes, and return the requests that were stored; the nodes of the others are read again."""
+        generation = self._parts.ledger.generation
         answers = await self._parts.claims().change([each.change for each in sent])
+        if self._parts.ledger.generation != generation:
+            # The numbers of a stream that is gone would hide all that the next one stores until it has counted as far.
+            return []
         stored: list[Request] = []
         unclear = []
         for each, answer in zip(sent, answers, strict=True):
@@ -191,7 +199,10 @@ class Commits:
 
     async def read(self, node: str) -> None:
         """Bring the ledger up to date with what the stream has of a node. Raises `BusUnavailable`."""
+        generation = self._parts.ledger.generation
         kept = await self._parts.claims().newest(subjects.claim(node))
+        if self._parts.ledger.generation != generation:
+            return
         if kept is None:
             self._parts.ledger.note_missing(node)
         else:

@@ -60,6 +60,8 @@ class Ledger:
     def __init__(self, fate: Callable[[str, str], Fate]) -> None:
         self._fate = fate
         self._nodes: dict[str, _Node] = {}
+        # How often the stream was replaced. An answer that was asked for before is of another stream.
+        self.generation = 0
         # The claims whose Pods are not known to be bound or gone: few, since a bind takes milliseconds.
         self._open: dict[tuple[str, str], Held] = {}
 
@@ -112,6 +114,7 @@ class Ledger:
             if not held.is_void and self._fate(uid, node) in (Fate.UNKNOWN, Fate.OPEN, Fate.ASSUMED):
                 left.setdefault(node, []).append(held.claim)
         self._nodes, self._open = {}, {}
+        self.generation += 1
         return left
 
     def counted(self, now_s: float) -> Iterator[tuple[str, messages.Claim]]:

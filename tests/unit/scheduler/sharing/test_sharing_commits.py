@@ -1,0 +1,102 @@
+"""Commits against a stream that is replaced, refuses or does not answer."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from carico_core.domain import messages
+from carico_core.runtime.bus import memory_bus
+from carico_core.runtime.bus import port as buses
+from carico_core.wire import subjects
+from carico_scheduler.pods import demand
+from carico_scheduler.sharing import commits, ledger
+from tests.unit.scheduler import objects
+
+NODE = "node-1"
+EPOCHS = ("0" * 16, "1" * 16)
+
+
+def claim(uid: str, at_ns: int = 1) -> messages.Claim:
+    return messages.Claim(
+        uid=uid, pod_class="pi", cores=0.0, size_bytes=0.0, others=(), scheduler="a", at_ns=at_ns
+    )
+
+
+class Claims:
+    """The stream of claims; `on_change` is called between the answers of the stream and their arrival."""
+
+    def __init__(self, claims: buses.Claims) -> None:
+        self._claims = claims
+        self.newest = claims.newest
+        self.all = claims.all
+        self.follow = claims.follow
+        self.on_change: Callable[[], None] = lambda: None
+
+    async def change(self, changes: Sequence[buses.Change]) -> list[buses.Changed]:
+        """See `port.Claims`."""
+        found = await self._claims.change(changes)
+        self.on_change()
+        return found
+
+
+class World:
+    """One member's commits, over a stream in memory."""
+
+    def __init__(self) -> None:
+        self.hub = memory_bus.Hub()
+        self.claims = Claims(memory_bus.MemoryBus(self.hub).claims)
+        self.clock = objects.LoopClock(asyncio.get_running_loop())
+        self.ledger = ledger.Ledger(lambda uid, node: ledger.Fate.OPEN)
+        self.epoch = EPOCHS[0]
+        self.counted: list[str] = []
+        self.doubts = 0
+        self.commits = commits.Commits(
+            commits.Parts(
+                claims=lambda: self.claims, ledger=self.ledger, clock=self.clock, epoch=lambda: self.epoch,
+                on_doubt=self.doubt, fits=lambda request, lost: True, header=lambda: ("0" * 16, 1),
+                count=self.counted.append, on_idle=lambda: None,
+            )
+        )  # fmt: skip
+
+    def doubt(self) -> None:
+        self.doubts += 1
+
+    async def start(self) -> asyncio.Task[None]:
+        await self.name_stream()
+        return asyncio.create_task(self.commits.run_forever())
+
+    async def name_stream(self) -> None:
+        await self.claims.change(
+            [buses.Change(subject=subjects.CLAIMS_EPOCH, payload=self.epoch.encode(), seq=0, lasts=True)]
+        )
+
+    async def ask(self, uid: str | None, *, node: str = NODE) -> str:
+        """What became of a claim: "stored", or the outcome of its loss; None withdraws what is void."""
+        wanted = None if uid is None else claim(uid)
+        try:
+            await self.commits.ask(node, wanted, demand.Demand(), seq=self.ledger.seq(node))
+        except commits.Lost as error:
+            return error.outcome
+        return "stored"
+
+
+def test_answers_of_a_stream_that_is_gone_leave_no_trace_in_the_ledger() -> None:
+    async def main() -> None:
+        made = World()
+        running = await made.start()
+        for index in range(5):
+            assert await made.ask(f"p{index}") == "stored"
+
+        def replace() -> None:
+            made.hub.lose_claims()
+            made.ledger.restart()
+            made.epoch = EPOCHS[1]
+            made.claims.on_change = lambda: None
+
+        made.claims.on_change = replace
+        assert await made.ask("late") == "epoch"
+        assert made.ledger.seq(NODE) == 0
+        await made.name_stream()
+        assert await made.ask("next") == "stored"
+        running.cancel()
+
+    objects.run_fast(main())
