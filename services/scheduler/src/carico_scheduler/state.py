@@ -39,6 +39,8 @@ class State(node_state.NodeState):
         self.on_covered: Callable[[str, float], None] = lambda uid, since_s: None
         # Whether this scheduler decides on a Pod that names it, if several share the work.
         self.is_mine: Callable[[cluster.Pod], bool] = lambda pod: True
+        # True if the rules of other Pods have changed since Pods were shared out: some may be another scheduler's now.
+        self.is_share_stale = False
         self._anti_affinity = pod_counts.AntiAffinityIndex(self.fleet.pod_counts)
         self._attempts = 0
         self.budgets = budgets.Budgets()
@@ -236,6 +238,7 @@ class State(node_state.NodeState):
 
     def share_out(self, now_s: float) -> None:
         """Queue the Pods that are ours now, and leave those to others that are not: `is_mine` has changed."""
+        self.is_share_stale = False
         for record in list(self.records):
             if record.pod is not None and record.pod.node_name is None and record.state in _UNDECIDED:
                 self._enqueue(record, record.pod, now_s)
@@ -252,6 +255,7 @@ class State(node_state.NodeState):
 
     def _renew_demands(self, now_s: float) -> None:
         """Compute the demands of all waiting Pods again: there are new terms, or terms match other Pods now."""
+        self.is_share_stale = True
         for waiting in self.queue:
             self.queue.offer(waiting.pod, now_s)
 
@@ -307,8 +311,8 @@ class State(node_state.NodeState):
 
     def _drop(self, record: records.Record) -> None:
         self.records.drop(record)
-        if record.pod is not None:
-            self._anti_affinity.remove(record.pod)
+        if record.pod is not None and self._anti_affinity.remove(record.pod):
+            self.is_share_stale = True
 
     def _place(self, record: records.Record, claim: reservations.Claim) -> None:
         """Enter a Pod's claim in place of the one that it has."""

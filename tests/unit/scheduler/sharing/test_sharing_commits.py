@@ -16,9 +16,7 @@ EPOCHS = ("0" * 16, "1" * 16)
 
 
 def claim(uid: str, at_ns: int = 1) -> messages.Claim:
-    return messages.Claim(
-        uid=uid, pod_class="pi", cores=0.0, size_bytes=0.0, others=(), scheduler="a", at_ns=at_ns
-    )
+    return messages.Claim(uid=uid, pod_class="pi", cores=0.0, size_bytes=0.0, others=(), scheduler="a", at_ns=at_ns)
 
 
 class Claims:

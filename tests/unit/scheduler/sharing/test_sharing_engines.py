@@ -10,7 +10,7 @@ from carico_core.domain import errors, messages
 from carico_core.runtime.bus import port as buses
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_scheduler.sharing import heartbeats, ledger, stream
+from carico_scheduler.sharing import heartbeats, ledger, member, stream
 from tests.unit.scheduler import objects, world
 from tests.unit.scheduler.sharing import shared_world
 
@@ -167,6 +167,25 @@ def test_a_lease_that_is_held_by_a_scheduler_that_does_not_share_stops_all() -> 
         made.intruder = None
         await made.until_ended()
         assert len(made.kube.binds) == 3
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_pods_that_the_rule_of_a_later_pod_concerns_are_decided_on_by_the_holder_of_the_lease() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=3, room=0.0)
+        uids = await run_pods(made, 9, nodes=2)
+        await asyncio.sleep(3.0)
+        assert all(len(one.state.queue) > 0 for one in made.engines), "each has a share"
+        term = {"labelSelector": {}, "topologyKey": "kubernetes.io/hostname"}
+        anti_affinity = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        uids.append(made.create_pod("apart", affinity={"podAntiAffinity": anti_affinity}))
+        await asyncio.sleep(2.0 * member.SHARE_EVERY_S)
+        assert [len(one.state.queue) for one in made.engines] == [10, 0, 0]
+        made.room = 5.0
+        await made.until_ended(60.0)
+        assert made.kube.binds == dict.fromkeys(uids, 1)
         await made.stop()
 
     objects.run_fast(main())

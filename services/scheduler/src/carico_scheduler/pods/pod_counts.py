@@ -245,12 +245,15 @@ class AntiAffinityIndex:
             self._terms[term] += 1
         return brings_new
 
-    def remove(self, pod: cluster.Pod) -> None:
-        """Remove a Pod; demands with a term that no Pod has any more stay correct."""
+    def remove(self, pod: cluster.Pod) -> bool:
+        """Remove a Pod; return True if it was the last with a term. Demands with that term stay correct."""
+        ends_one = False
         for term in (pod.constraints or constraints.NONE).anti_affinity:
             self._terms[term] -= 1
             if self._terms[term] <= 0:
                 del self._terms[term]
+                ends_one = True
+        return ends_one
 
     def of(self, pod: cluster.Pod) -> tuple[constraints.PodTerm, ...]:
         """Return the terms that select this Pod, in the order in which they were added."""

@@ -25,6 +25,8 @@ from carico_scheduler.sharing import commits, fits, heartbeats, homes, janitor, 
 from carico_scheduler.sharing import ledger as ledgers
 
 CHECK_EVERY_S = heartbeats.EVERY_S / 2.0
+# How often Pods are shared out again because the rules of other Pods have changed: it looks at every Pod.
+SHARE_EVERY_S = 1.0
 # Pods remembered whose bind may still arrive.
 DOUBTFUL_KEPT = 4096
 
@@ -125,6 +127,7 @@ class Member:
         # The members and the Lease by which Pods are shared out now.
         self._members: tuple[str, ...] = ()
         self._has_lease = False
+        self._shared_out_s = -math.inf
         self._state.is_mine = self.is_mine
 
     @property
@@ -205,17 +208,24 @@ class Member:
                 self._commits.ask(node, None, result.bind.waiting.demand, seq=-1)
 
     def review(self) -> None:
-        """Share Pods out again if the members or the holder of the Lease have changed."""
+        """Share Pods out again if the members, the holder of the Lease or the rules of other Pods have changed."""
         own = () if self.why_not_ready() is not None else (self._parts.replica,)
         members = tuple(sorted({*self._heartbeats.others(), *own}))
         has_lease = self._parts.lease.term() is not None
-        if (members, has_lease) == (self._members, self._has_lease):
+        now_s = self._clock.monotonic_s()
+        is_changed = (members, has_lease) != (self._members, self._has_lease)
+        is_due = self._state.is_share_stale and now_s - self._shared_out_s >= SHARE_EVERY_S
+        if not is_changed and not is_due:
             return
         self._members, self._has_lease = members, has_lease
         self._parts.metrics.members.set(len(members))
         self.homes.set_members(members)
-        self._state.share_out(self._clock.monotonic_s())
-        self._parts.wake()
+        self._shared_out_s = now_s
+        self._state.share_out(now_s)
+        if is_changed:
+            self._parts.wake()
+        else:
+            self._parts.on_idle()
 
     async def claim(self, bind: binder.Bind, seq: int) -> float:
         """Claim a node for a Pod; return when the claim was sent (monotonic). Raises `commits.Lost`."""
