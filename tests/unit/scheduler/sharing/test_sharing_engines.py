@@ -172,6 +172,28 @@ def test_a_lease_that_is_held_by_a_scheduler_that_does_not_share_stops_all() -> 
     objects.run_fast(main())
 
 
+def test_a_holder_of_the_lease_that_may_not_commit_stops_no_other() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=10.0)
+        await run_pods(made, 2)
+
+        async def fail() -> list[buses.Kept]:
+            raise errors.BusUnavailable("cut")
+
+        made.connections[0].claims.all = fail  # type: ignore[method-assign]
+        holder = made.engines[0].member
+        assert holder is not None
+        holder._stream.doubt()
+        await asyncio.sleep(2.0 * heartbeats.IDENTITY_KEPT_S)
+        assert holder.why_not_ready() is not None
+        uid = made.create_pod("late")
+        await made.until_ended(10.0)
+        assert made.kube.binds[uid] == 1
+        await made.stop()
+
+    objects.run_fast(main())
+
+
 def test_pods_that_the_rule_of_a_later_pod_concerns_are_decided_on_by_the_holder_of_the_lease() -> None:
     async def main() -> None:
         made = shared_world.SharedWorld(engines=3, room=0.0)

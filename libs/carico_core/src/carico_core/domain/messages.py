@@ -224,8 +224,9 @@ class NodeClaims:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """A scheduler that shares the work is alive, or is leaving: subject `carico.v1.member.<replica>`.
+    """A scheduler that shares the work is alive: subject `carico.v1.member.<replica>`.
 
+    `is_leaving`: it stops, or may not decide now, so that the others take its share.
     `identity` is its name in the Lease, by which others recognise a Lease that none of them holds.
     """
 

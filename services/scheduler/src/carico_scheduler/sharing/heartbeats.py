@@ -1,4 +1,8 @@
-"""Which members are alive: each one that may commit announces itself several times a second."""
+"""Which members are alive: each one announces itself several times a second.
+
+One that may not commit announces that it has no share. The others must know its name nevertheless: it may hold the
+Lease.
+"""
 
 from collections.abc import Callable
 
@@ -58,8 +62,8 @@ class Heartbeats:
         if self.others() != before:
             self._on_change()
 
-    def next(self, *, is_leaving: bool = False) -> tuple[str, bytes]:
-        """Return the subject and the bytes of this member's next heartbeat."""
+    def next(self, *, is_leaving: bool) -> tuple[str, bytes]:
+        """Return the subject and the bytes of this member's next heartbeat; `is_leaving`: it has no share."""
         self._seq += 1
         made = messages.Heartbeat(
             replica=self._replica, boot=self._boot, seq=self._seq, ts_ns=self._clock.wall_ns(),

@@ -1,7 +1,7 @@
 """One scheduler of several that decide and bind at the same time.
 
-A member that may commit announces itself, and decides on the Pods of its share. Pods whose rules look at other Pods or
-at volumes are decided on by the holder of the Lease alone (`shares.is_alone`).
+A member announces itself, and while it may commit it decides on the Pods of its share. Pods whose rules look at other
+Pods or at volumes are decided on by the holder of the Lease alone (`shares.is_alone`).
 """
 
 import asyncio
@@ -264,12 +264,12 @@ class Member:
                 pass
             self.review()
             now_s = self._clock.monotonic_s()
-            if self.why_not_ready() is None and now_s - announced_s >= heartbeats.EVERY_S:
+            if now_s - announced_s >= heartbeats.EVERY_S:
                 announced_s = now_s
-                await self._publish()
+                await self._publish(is_leaving=self.why_not_ready() is not None)
             await asyncio.sleep(CHECK_EVERY_S)
 
-    async def _publish(self, *, is_leaving: bool = False) -> None:
+    async def _publish(self, *, is_leaving: bool) -> None:
         if self._bus is None:
             return
         subject, payload = self._heartbeats.next(is_leaving=is_leaving)

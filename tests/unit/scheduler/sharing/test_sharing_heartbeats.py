@@ -1,0 +1,41 @@
+"""Which members are alive, and whose names may be in the Lease."""
+
+from carico_core.runtime.process import clock as clocks
+from carico_scheduler.sharing import heartbeats
+
+
+def beats(name: str, clock: clocks.FakeClock, changes: list[str]) -> heartbeats.Heartbeats:
+    return heartbeats.Heartbeats(
+        f"scheduler-{name}", boot=name * 16, identity=lambda: f"identity-{name}", clock=clock,
+        on_change=lambda: changes.append(name), on_drop=changes.append,
+    )  # fmt: skip
+
+
+def test_a_member_that_may_not_commit_has_no_share_and_may_hold_the_lease() -> None:
+    clock, changes = clocks.FakeClock(), list[str]()
+    one, other = beats("a", clock, changes), beats("b", clock, changes)
+    one.take(*other.next(is_leaving=True))
+    assert (one.others(), one.knows("identity-b"), changes) == ([], True, [])
+    one.take(*other.next(is_leaving=False))
+    assert (one.others(), changes) == (["scheduler-b"], ["a"])
+    one.take(*other.next(is_leaving=True))
+    assert (one.others(), one.knows("identity-b"), changes) == ([], True, ["a", "a"])
+
+
+def test_a_member_that_is_silent_is_gone_and_its_name_is_known_for_a_while() -> None:
+    clock, changes = clocks.FakeClock(), list[str]()
+    one, other, third = (beats(name, clock, changes) for name in "abc")
+    one.take(*other.next(is_leaving=False))
+    clock.advance(heartbeats.ALIVE_S + 0.1)
+    assert (one.others(), one.knows("identity-b"), one.knows("identity-c")) == ([], True, False)
+    clock.advance(heartbeats.IDENTITY_KEPT_S)
+    one.take(*third.next(is_leaving=False))
+    assert (one.knows("identity-b"), one.knows("identity-c"), one.knows("identity-a")) == (False, True, True)
+
+
+def test_what_is_no_heartbeat_is_dropped() -> None:
+    clock, changes = clocks.FakeClock(), list[str]()
+    one = beats("a", clock, changes)
+    one.take("carico.v1.member.scheduler-b", b"{}")
+    assert one.others() == []
+    assert len(changes) == 1
