@@ -211,6 +211,7 @@ class Scheduler:
             member.MemberParts(
                 replica=f"scheduler-{self._boot}", boot=self._boot, state=one.state, api=self._api, clock=self._clock,
                 lease=self.leadership, metrics=self._counted, bind_within_s=self._settings.bind_timeout_s / 2.0,
+                lease_read_s=self._settings.leader.renew_s,
                 why_not_fit=lambda: "; ".join(one.away.values()) or self._why_not_reached(),
                 wake=one.wake, on_idle=one.turn, new_epoch=lambda: clocks.boot_id(self._clock),
             )
@@ -267,8 +268,11 @@ class Scheduler:
         return None if silent_s is None else f"no advertisement of any node has arrived for {silent_s:.0f} s"
 
     def _why_not_reached(self) -> str | None:
-        """Return why agents cannot reach this scheduler; None if they can, or if Pods can be placed without them."""
-        if self._settings.fallback is not policies.Fallback.WAIT:
+        """Return why agents cannot reach this scheduler; None if they can, or if Pods can be placed without them.
+
+        Schedulers that share the work place none without the bus.
+        """
+        if self._settings.fallback is not policies.Fallback.WAIT and not self._is_shared:
             return None
         return self._why_not_connected() or self._why_silent()
 

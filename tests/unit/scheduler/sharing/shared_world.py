@@ -84,11 +84,18 @@ class Lease:
         self._made = made
         self._index = index
         self.identity = f"identity-{index}"
+        # It is read all the time, until this is set to the time when it was last read.
+        self.last_read_s: float | None = None
 
     @property
     def holder(self) -> str:
         """Who holds it."""
         return f"identity-{self._made.holder}" if self._made.intruder is None else self._made.intruder
+
+    @property
+    def heard_s(self) -> float:
+        """When it was last read."""
+        return self._made.clock.monotonic_s() if self.last_read_s is None else self.last_read_s
 
     def term(self) -> int | None:
         """1 for the holder."""
@@ -104,6 +111,7 @@ class SharedWorld(world.World):
         self.intruder: str | None = None
         self.lost_share = lost_share
         self.connections: list[Connection] = []
+        self.leases: list[Lease] = []
         self.counted: list[instruments.Instruments] = []
         super().__init__(**options)
 
@@ -111,12 +119,13 @@ class SharedWorld(world.World):
         """Makes the engine a member."""
         self.counted.append(counted)
         self.connections.append(Connection(self.hub, random.Random(100 + index), self.lost_share))
+        self.leases.append(Lease(self, index))
 
         def share(one: engine.Engine) -> member.Member:
             return member.Member(
                 member.MemberParts(
                     replica=f"scheduler-{index}", boot=f"{index:016x}", state=one.state, api=self.kube,
-                    clock=self.clock, lease=Lease(self, index), metrics=counted, bind_within_s=1.0,
+                    clock=self.clock, lease=self.leases[index], metrics=counted, bind_within_s=1.0, lease_read_s=10.0,
                     why_not_fit=lambda: "; ".join(one.away.values()) or None, wake=one.wake, on_idle=one.turn,
                     new_epoch=lambda: clocks.boot_id(self.clock),
                 )

@@ -172,6 +172,26 @@ def test_a_lease_that_is_held_by_a_scheduler_that_does_not_share_stops_all() -> 
     objects.run_fast(main())
 
 
+def test_a_member_that_cannot_read_the_lease_decides_nothing() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=1, room=10.0)
+        await run_pods(made, 1)
+        await made.until_ended(10.0)
+        made.leases[0].last_read_s = made.clock.monotonic_s()
+        await asyncio.sleep(10.1)
+        made.create_pod("late")
+        await asyncio.sleep(5.0)
+        assert len(made.kube.binds) == 1
+        assert made.engines[0].member is not None
+        assert "the Lease cannot be read" in str(made.engines[0].member.why_not_ready())
+        made.leases[0].last_read_s = None
+        await made.until_ended(10.0)
+        assert len(made.kube.binds) == 2
+        await made.stop()
+
+    objects.run_fast(main())
+
+
 def test_a_holder_of_the_lease_that_may_not_commit_stops_no_other() -> None:
     async def main() -> None:
         made = shared_world.SharedWorld(engines=2, room=10.0)

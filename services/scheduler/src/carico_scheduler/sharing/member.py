@@ -61,7 +61,11 @@ class Lease(Protocol):
 
     @property
     def holder(self) -> str:
-        """Who holds it; empty if nobody does."""
+        """Who holds it; empty if none does."""
+
+    @property
+    def heard_s(self) -> float:
+        """When it was last read or written, on the monotonic clock; -inf if never."""
 
     def term(self) -> int | None:
         """Return the term in which this scheduler holds it; None while it does not."""
@@ -71,8 +75,8 @@ class Lease(Protocol):
 class MemberParts:
     """The parts of a member.
 
-    `bind_within_s`: how long after its claim a bind may be sent; it then times out after as long. `why_not_fit`: why
-    this scheduler could not decide, or None. `wake`: tries every waiting Pod again; `on_idle`: only those that can go.
+    `bind_within_s`: how long after its claim a bind may be sent; it then times out after as long. `lease_read_s`: how
+    old the Lease as last read may be. `why_not_fit`: why this scheduler could not decide, or None. `wake`: tries every waiting Pod again; `on_idle`: only those that can go.
     """
 
     replica: str
@@ -83,6 +87,7 @@ class MemberParts:
     lease: Lease
     metrics: instruments.Instruments
     bind_within_s: float
+    lease_read_s: float
     why_not_fit: Callable[[], str | None]
     wake: Callable[[], None]
     on_idle: Callable[[], None]
@@ -146,6 +151,8 @@ class Member:
             return "stopping"
         if self._bus is None or not self._bus.connected:
             return "not connected to NATS"
+        if self._clock.monotonic_s() - self._parts.lease.heard_s > self._parts.lease_read_s:
+            return "the Lease cannot be read: a scheduler that does not share may hold it"
         holder = self._parts.lease.holder
         if holder and not self._heartbeats.knows(holder):
             return f"{holder} holds the Lease and does not share: stop it, or let it share"
