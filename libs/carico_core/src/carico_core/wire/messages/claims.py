@@ -95,7 +95,8 @@ def decode_heartbeat(payload: bytes, *, subject: str) -> messages.Heartbeat:
 def _format_claim(claim: messages.Claim) -> dict[str, object]:
     return {
         "uid": claim.uid,
-        "class": claim.pod_class,
+        # It may be a Pod's image, which Kubernetes lets contain anything: readers would refuse the whole message.
+        "class": "".join(char if char.isprintable() else "?" for char in claim.pod_class),
         "cores": claim.cores,
         "bytes": claim.size_bytes,
         "others": dict(claim.others),
