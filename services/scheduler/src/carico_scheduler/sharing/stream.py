@@ -44,6 +44,7 @@ class Stream:
         # Claims of an earlier epoch that must be stated in this one, by node.
         self._left: dict[str, list[messages.Claim]] = {}
         self._must_read = True
+        self._doubts = 0
         self._since_s = 0.0
         self.epoch: str | None = None
         # How many epochs this member has seen.
@@ -59,6 +60,7 @@ class Stream:
     def doubt(self) -> None:
         """Check at once whether the stream is still the same one, and read it again."""
         self._must_read = True
+        self._doubts += 1
         self._doubt.set()
 
     async def follow_forever(self, claims: buses.Claims) -> None:
@@ -104,13 +106,14 @@ class Stream:
         )
 
     async def _read(self, claims: buses.Claims, name: str) -> None:
+        doubts = self._doubts
         for kept in await claims.all():
             commits.take(self._ledger, kept, self._clock.monotonic_s())
         for node in list(self._left):
             await self._restate(claims, node, name)
             del self._left[node]
-        # Another epoch may have begun meanwhile, which the next check finds.
-        self._must_read = self.epoch != name
+        # What was stored before a doubt that came meanwhile may be missing.
+        self._must_read = self._doubts != doubts
         self._on_room()
 
     async def _restate(self, claims: buses.Claims, node: str, name: str) -> None:
