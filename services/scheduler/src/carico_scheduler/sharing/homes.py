@@ -43,15 +43,15 @@ class Homes:
         version, values = self._fuller
         if version != view.nodes_version or len(values) != len(view.present):
             names = [None if node is None else node.name for node in view.nodes]
-            values = np.array([0.0 if name is None or self._home(name) else self._fuller_pods for name in names])
+            # Without those of nodes that are gone.
+            self._is_home = {name: self._home(name) for name in names if name is not None}
+            values = np.array([0.0 if name is None or self._is_home[name] else self._fuller_pods for name in names])
             self._fuller = (view.nodes_version, values)
         return values
 
     def _home(self, node: str) -> bool:
         found = self._is_home.get(node)
-        if found is None:
-            found = self._is_home[node] = shares.owner(node, self._members) == self._own
-        return found
+        return shares.owner(node, self._members) == self._own if found is None else found
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
