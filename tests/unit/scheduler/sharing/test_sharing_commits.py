@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from carico_core.domain import messages
+from carico_core.domain import errors, messages
 from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import memory_kube
+from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler.pods import demand
-from carico_scheduler.sharing import commits, ledger
+from carico_scheduler.sharing import commits, janitor, ledger
 from tests.unit.scheduler import objects
 
 NODE = "node-1"
@@ -24,13 +26,21 @@ class Claims:
 
     def __init__(self, claims: buses.Claims) -> None:
         self._claims = claims
-        self.newest = claims.newest
         self.all = claims.all
         self.follow = claims.follow
         self.on_change: Callable[[], None] = lambda: None
+        self.is_away = False
+
+    async def newest(self, subject: str) -> buses.Kept | None:
+        """See `port.Claims`."""
+        if self.is_away:
+            raise errors.BusUnavailable("away")
+        return await self._claims.newest(subject)
 
     async def change(self, changes: Sequence[buses.Change]) -> list[buses.Changed]:
         """See `port.Claims`."""
+        if self.is_away:
+            return [buses.Changed(detail="away") for _ in changes]
         found = await self._claims.change(changes)
         self.on_change()
         return found
@@ -67,6 +77,11 @@ class World:
             [buses.Change(subject=subjects.CLAIMS_EPOCH, payload=self.epoch.encode(), seq=0, lasts=True)]
         )
 
+    def stored(self) -> tuple[messages.Claim, ...]:
+        """The claims on the node in the stream."""
+        subject = subjects.claim(NODE)
+        return wire.decode_claims(self.hub.claims[subject].payload, subject=subject).claims
+
     async def ask(self, uid: str | None, *, node: str = NODE) -> str:
         """What became of a claim: "stored", or the outcome of its loss; None withdraws what is void."""
         wanted = None if uid is None else claim(uid)
@@ -96,5 +111,31 @@ def test_answers_of_a_stream_that_is_gone_leave_no_trace_in_the_ledger() -> None
         await made.name_stream()
         assert await made.ask("next") == "stored"
         running.cancel()
+
+    objects.run_fast(main())
+
+
+def test_a_claim_that_could_not_be_withdrawn_is_withdrawn_later() -> None:
+    async def main() -> None:
+        made = World()
+        running = await made.start()
+        sweeper = janitor.Janitor(
+            made.ledger, made.commits, api=memory_kube.MemoryKube(clock=made.clock), clock=made.clock,
+            may_commit=lambda: True, is_on_duty=lambda: False, find=lambda uid: None, count=lambda: None,
+        )  # fmt: skip
+        sweeping = asyncio.create_task(sweeper.run_forever())
+        assert await made.ask("p") == "stored"
+        assert made.ledger.void(NODE, claim("p"))
+        made.claims.is_away = True
+        assert await made.ask(None) == "unanswered"
+        assert [each.uid for each in made.stored()] == ["p"]
+        made.claims.is_away = False
+        await asyncio.sleep(janitor.EVERY_S + 0.1)
+        assert made.stored() == ()
+        number = made.ledger.seq(NODE)
+        await asyncio.sleep(3.0 * janitor.EVERY_S)
+        assert made.ledger.seq(NODE) == number, "once is enough"
+        running.cancel()
+        sweeping.cancel()
 
     objects.run_fast(main())

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import strategies
 
 from carico_core.domain import messages
+from carico_core.runtime.bus import jetstream
 from carico_scheduler.sharing import ledger
 
 NODE = "node-1"
@@ -102,6 +103,24 @@ def test_what_cannot_be_read_blocks_the_node_until_its_claims_have_ended() -> No
     assert made.ledger.kept(NODE, 10.0 + ledger.LEASE_S + 0.1) == []
     made.ledger.take(NODE, 3, [claim("q")], 10.0)
     assert made.kept(10.0) == ["q"]
+
+
+def test_claims_from_before_a_message_that_cannot_be_read_are_kept() -> None:
+    made = World()
+    made.fates["p"] = Fate.OPEN
+    made.ledger.take(NODE, 1, [claim("p")], 0.0)
+    made.ledger.take_unreadable(NODE, 2, 10.0)
+    assert made.kept(10.0 + ledger.LEASE_S + 0.1) == ["p"]
+
+
+def test_a_node_without_messages_for_longer_than_the_stream_keeps_them_is_forgotten() -> None:
+    made = World()
+    made.ledger.take("gone", 1, [claim("p")], 0.0)
+    made.ledger.take(NODE, 2, [claim("q")], 100.0)
+    made.ledger.forget_old(ledger.FORGET_S + 1.0)
+    assert (made.ledger.seq("gone"), made.ledger.seq(NODE), len(made.ledger)) == (0, 2, 1)
+    assert list(made.ledger.counted(100.0)) == [(NODE, claim("q"))]
+    assert jetstream.CLAIMS_AGE_S < ledger.FORGET_S
 
 
 def test_a_new_stream_gets_the_claims_whose_pods_may_still_be_bound() -> None:

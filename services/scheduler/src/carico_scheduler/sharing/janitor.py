@@ -1,5 +1,7 @@
 """Ends claims whose Pods were not bound in time; the holder of the Lease does it, so that one member does.
 
+Each member writes its messages again in which claims are left that it has ended.
+
 The room of such a claim may only be given away once the Pod can no longer be bound by it. A process may have been
 stopped between its look at the claim's age and the bind, for however long. Its bind names the Pod's resourceVersion of
 the time of the claim, so a change of the Pod makes the API refuse it.
@@ -28,13 +30,15 @@ class Janitor:
 
     def __init__(
         self, ledger: ledgers.Ledger, committing: commits.Commits, *, api: api_actions.Api, clock: clocks.Clock,
-        is_on_duty: Callable[[], bool], find: Callable[[str], cluster.Pod | None], count: Callable[[], None],
+        may_commit: Callable[[], bool], is_on_duty: Callable[[], bool], find: Callable[[str], cluster.Pod | None],
+        count: Callable[[], None],
     ) -> None:  # fmt: skip
         """`find` returns a Pod by its UID; `count` counts an orphan."""
         self._ledger = ledger
         self._commits = committing
         self._api = api
         self._clock = clock
+        self._may_commit = may_commit
         self._is_on_duty = is_on_duty
         self._find = find
         self._count = count
@@ -44,23 +48,29 @@ class Janitor:
         """Look for orphans, until cancelled."""
         while True:
             await asyncio.sleep(EVERY_S)
+            self._ledger.forget_old(self._clock.monotonic_s())
+            if self._may_commit():
+                self.withdraw()
             if self._is_on_duty():
                 await self.round()
 
+    def withdraw(self) -> None:
+        """Write each message again that still has a claim which has ended: others count it until then."""
+        for node in self._ledger.voided():
+            self._commits.ask(node, None, demands.Demand(), seq=-1)
+
     async def round(self) -> int:
         """End the orphans of one round; return how many claims were ended."""
-        nodes: dict[str, None] = {}
         ended = 0
         for node, claim in self._ledger.orphans(self._clock.monotonic_s())[:MOST]:
             if not self._is_on_duty() or not await self._change_pod(node, claim):
                 continue
             if self._ledger.void(node, claim):
                 ended += 1
-                nodes[node] = None
                 self._count()
                 self._line.info("a claim ended without a bind", node=node, uid=claim.uid, scheduler=claim.scheduler)
-        for node in nodes:
-            self._commits.ask(node, None, demands.Demand(), seq=-1)
+        if ended:
+            self.withdraw()
         return ended
 
     async def _change_pod(self, node: str, claim: messages.Claim) -> bool:

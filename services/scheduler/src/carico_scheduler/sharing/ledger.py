@@ -21,6 +21,8 @@ from carico_core.domain import messages
 # A member commits only while its lists are younger than 45 s (`informers.STALE_S`). A bind arrives at most 5 s after
 # its claim was written; 10 s are left for a scheduler that is slow to notice either.
 LEASE_S = 60.0
+# The stream drops a message after an hour (`jetstream.CLAIMS_AGE_S`): mostly of a node that is gone.
+FORGET_S = 3660.0
 
 
 class Fate(enum.Enum):
@@ -49,6 +51,8 @@ class Held:
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class _Node:
     seq: int = 0
+    # When the newest message arrived.
+    taken_s: float = 0.0
     held: dict[str, Held] = dataclasses.field(default_factory=dict)
     # Since when its message cannot be read.
     unreadable_s: float | None = None
@@ -85,7 +89,7 @@ class Ledger:
         if seq <= known.seq:
             return False
         before, known.held = known.held, {}
-        known.seq, known.unreadable_s = seq, None
+        known.seq, known.taken_s, known.unreadable_s = seq, now_s, None
         for claim in claims:
             held = before.pop(claim.uid, None)
             if held is None or _identity(held.claim) != _identity(claim):
@@ -99,7 +103,7 @@ class Ledger:
         """Note that the message about a node cannot be read: what it claims is not known."""
         known = self._nodes.setdefault(node, _Node())
         if seq > known.seq:
-            known.seq, known.unreadable_s = seq, now_s
+            known.seq, known.taken_s, known.unreadable_s = seq, now_s, now_s
 
     def note_missing(self, node: str) -> None:
         """Note that the stream has no message about a node any more."""
@@ -137,8 +141,8 @@ class Ledger:
         known = self._nodes.get(node)
         if known is None:
             return []
-        if known.unreadable_s is not None:
-            return None if now_s - known.unreadable_s < LEASE_S else []
+        if known.unreadable_s is not None and now_s - known.unreadable_s < LEASE_S:
+            return None
         return [held.claim for uid, held in known.held.items() if not self._may_drop(node, uid, held, now_s)]
 
     def orphans(self, now_s: float) -> list[tuple[str, messages.Claim]]:
@@ -148,6 +152,15 @@ class Ledger:
             for (node, uid), held in self._open.items()
             if not held.is_void and now_s - held.seen_s > LEASE_S and self._fate(uid, node) is Fate.OPEN
         ]
+
+    def voided(self) -> list[str]:
+        """Return the nodes whose messages still have claims that ended: withdrawing them failed, or is under way."""
+        return sorted({node for (node, _), held in self._open.items() if held.is_void})
+
+    def forget_old(self, now_s: float) -> None:
+        """Forget the messages that the stream has dropped for their age."""
+        for node in [node for node, known in self._nodes.items() if now_s - known.taken_s > FORGET_S]:
+            self.note_missing(node)
 
     def void(self, node: str, claim: messages.Claim) -> bool:
         """End a claim by which nothing can be bound any more. Return False if it is another one by now."""

@@ -76,7 +76,8 @@ class MemberParts:
     """The parts of a member.
 
     `bind_within_s`: how long after its claim a bind may be sent; it then times out after as long. `lease_read_s`: how
-    old the Lease as last read may be. `why_not_fit`: why this scheduler could not decide, or None. `wake`: tries every waiting Pod again; `on_idle`: only those that can go.
+    old the Lease as last read may be. `why_not_fit`: why this scheduler could not decide, or None. `wake`: tries every
+    waiting Pod again; `on_idle`: only those that can go.
     """
 
     replica: str
@@ -124,6 +125,7 @@ class Member:
         )  # fmt: skip
         self._janitor = janitor.Janitor(
             self._ledger, self._commits, api=parts.api, clock=parts.clock, find=self._state.pod,
+            may_commit=lambda: self.term() is not None,
             is_on_duty=lambda: parts.lease.term() is not None and self.term() is not None,
             count=parts.metrics.orphan_claims.inc,
         )  # fmt: skip
