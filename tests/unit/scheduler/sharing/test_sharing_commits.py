@@ -57,10 +57,12 @@ class World:
         self.epoch = EPOCHS[0]
         self.counted: list[str] = []
         self.doubts = 0
+        self.replaced: list[str] = []
         self.commits = commits.Commits(
             commits.Parts(
                 claims=lambda: self.claims, ledger=self.ledger, clock=self.clock, epoch=lambda: self.epoch,
-                on_doubt=self.doubt, fits=lambda request, lost: True, header=lambda: ("0" * 16, 1),
+                on_doubt=self.doubt, fits=lambda request, lost: True, on_replace=self.replaced.append,
+                header=lambda: ("0" * 16, 1),
                 count=self.counted.append, on_idle=lambda: None,
             )
         )  # fmt: skip
@@ -81,6 +83,15 @@ class World:
         """The claims on the node in the stream."""
         subject = subjects.claim(NODE)
         return wire.decode_claims(self.hub.claims[subject].payload, subject=subject).claims
+
+    def last(self) -> int:
+        """The number of the newest message about the node."""
+        return self.hub.claims[subjects.claim(NODE)].seq
+
+    def payload(self, claims: Sequence[messages.Claim]) -> bytes:
+        return wire.encode_claims(
+            messages.NodeClaims(node=NODE, epoch=self.epoch, boot="0" * 16, seq=1, ts_ns=1, claims=tuple(claims))
+        )
 
     async def ask(self, uid: str | None, *, node: str = NODE) -> str:
         """What became of a claim: "stored", or the outcome of its loss; None withdraws what is void."""
@@ -137,5 +148,25 @@ def test_a_claim_that_could_not_be_withdrawn_is_withdrawn_later() -> None:
         assert made.ledger.seq(NODE) == number, "once is enough"
         running.cancel()
         sweeping.cancel()
+
+    objects.run_fast(main())
+
+
+def test_a_claim_that_takes_the_place_of_another_schedulers_is_noted() -> None:
+    async def main() -> None:
+        made = World()
+        running = await made.start()
+        for uid in ("p", "q"):
+            await made.ask(uid)
+        assert await made.ask("p") == "stored"
+        assert made.replaced == [], "its own"
+        others = claim("q")._replace(scheduler="b")
+        made.ledger.take(NODE, made.ledger.seq(NODE) + 1, [claim("p"), others], 0.0)
+        change = buses.Change(subject=subjects.claim(NODE), payload=made.payload([claim("p"), others]), seq=made.last())
+        assert (await made.claims.change([change]))[0].seq == made.ledger.seq(NODE)
+        assert await made.ask("q") == "stored"
+        assert made.replaced == ["q"]
+        assert {each.uid: each.scheduler for each in made.stored()} == {"p": "a", "q": "a"}
+        running.cancel()
 
     objects.run_fast(main())

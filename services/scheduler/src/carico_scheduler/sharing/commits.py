@@ -11,7 +11,7 @@ A claim that is given up costs the Pod its decision, and the next cycle makes an
 import asyncio
 import collections
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from carico_core.domain import errors, messages
 from carico_core.runtime.bus import port as buses
@@ -63,6 +63,8 @@ class Parts:
     epoch: Callable[[], str | None]
     on_doubt: Callable[[], None]
     fits: Callable[[Request, Sequence[Request]], bool]
+    # Called with the UID of a Pod whose claim takes the place of another scheduler's, whose bind may still arrive.
+    on_replace: Callable[[str], None]
     header: Callable[[], tuple[str, int]]
     count: Callable[[str], None]
     # Called when a batch has ended.
@@ -154,6 +156,8 @@ class Commits:
             return None
         own = {request.claim.uid: request.claim for request in going if request.claim is not None}
         claims = (*[each for each in kept if each.uid not in own], *own.values())
+        if len(claims) < len(kept) + len(own):
+            self._note_replaced(kept, own)
         boot, number = self._parts.header()
         made = messages.NodeClaims(
             node=node, epoch=epoch, boot=boot, seq=number, ts_ns=self._parts.clock.wall_ns(), claims=claims
@@ -166,6 +170,11 @@ class Commits:
             request.sent_s = now_s if request.sent_s is None else request.sent_s
         change = buses.Change(subject=subjects.claim(node), payload=payload, seq=seq)
         return _Sent(node=node, requests=going, claims=claims, change=change)
+
+    def _note_replaced(self, kept: Iterable[messages.Claim], own: Mapping[str, messages.Claim]) -> None:
+        for each in kept:
+            if each.uid in own and each.scheduler != own[each.uid].scheduler:
+                self._parts.on_replace(each.uid)
 
     async def _send(self, sent: "Sequence[_Sent]") -> list[Request]:
         """Send the changes, and return the requests that were stored; the nodes of the others are read again."""

@@ -119,8 +119,8 @@ class Member:
             commits.Parts(
                 claims=self._claims, ledger=self._ledger, clock=parts.clock,
                 epoch=lambda: self._stream.epoch if self.term() is not None else None,
-                on_doubt=self._stream.doubt, fits=self._fits, header=self._header, count=self._count,
-                on_idle=parts.on_idle,
+                on_doubt=self._stream.doubt, fits=self._fits, on_replace=self._keep_claims,
+                header=self._header, count=self._count, on_idle=parts.on_idle,
             )
         )  # fmt: skip
         self._janitor = janitor.Janitor(
@@ -205,16 +205,19 @@ class Member:
         """Withdraw the claim of a bind that was not sent, or that the API has refused for good."""
         uid, node = result.uid, result.node
         if result.fate is binder.Fate.UNBOUND and not result.is_conflict:
-            # It may still arrive. The janitor ends the claim.
-            self._doubtful[uid] = None
-            if len(self._doubtful) > DOUBTFUL_KEPT:
-                self._doubtful.pop(next(iter(self._doubtful)))
+            self._keep_claims(uid)
         elif result.fate in (binder.Fate.UNBOUND, binder.Fate.WITHHELD) and uid not in self._doubtful:
             claim = self._ledger.find(node, uid)
             is_own = claim is not None and claim.scheduler == self._parts.replica
             if claim is not None and is_own and self._fate(uid, node) is ledgers.Fate.OPEN:
                 self._ledger.void(node, claim)
                 self._commits.ask(node, None, result.bind.waiting.demand, seq=-1)
+
+    def _keep_claims(self, uid: str) -> None:
+        """Withdraw no claim of a Pod any more: a bind by one of them may still arrive. The janitor ends them."""
+        self._doubtful[uid] = None
+        if len(self._doubtful) > DOUBTFUL_KEPT:
+            self._doubtful.pop(next(iter(self._doubtful)))
 
     def review(self) -> None:
         """Share Pods out again if the members, the holder of the Lease or the rules of other Pods have changed."""
