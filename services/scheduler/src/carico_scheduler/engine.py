@@ -215,7 +215,9 @@ class Engine:
         has_room = self.term() is not None and self._reporter.round(queue, self.state.fleet.snapshot(now_s))
         # What is held for a Pod of higher priority is no room for those that wait.
         if has_room and not len(self.state.nominations):
-            self._metrics.missed_wakes.inc()
+            # Nor is what is held for Pods of other schedulers, which the report does not count.
+            if next(iter(self.held()), None) is None:
+                self._metrics.missed_wakes.inc()
             self.wake()
         self._metrics.count_queue(queue, now_s)
         self._metrics.binding.set(self.binder.in_flight)

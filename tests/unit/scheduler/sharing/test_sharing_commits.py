@@ -29,6 +29,7 @@ class Claims:
         self.all = claims.all
         self.follow = claims.follow
         self.on_change: Callable[[], None] = lambda: None
+        self.before_change: Callable[[], None] = lambda: None
         self.is_away = False
 
     async def newest(self, subject: str) -> buses.Kept | None:
@@ -39,6 +40,7 @@ class Claims:
 
     async def change(self, changes: Sequence[buses.Change]) -> list[buses.Changed]:
         """See `port.Claims`."""
+        self.before_change()
         if self.is_away:
             return [buses.Changed(detail="away") for _ in changes]
         found = await self._claims.change(changes)
@@ -143,6 +145,7 @@ def test_a_claim_that_could_not_be_withdrawn_is_withdrawn_later() -> None:
         made.claims.is_away = False
         await asyncio.sleep(janitor.EVERY_S + 0.1)
         assert made.stored() == ()
+        assert made.counted == ["stored", "unanswered", "withdrawn"]
         number = made.ledger.seq(NODE)
         await asyncio.sleep(3.0 * janitor.EVERY_S)
         assert made.ledger.seq(NODE) == number, "once is enough"
@@ -167,6 +170,26 @@ def test_a_claim_that_takes_the_place_of_another_schedulers_is_noted() -> None:
         assert await made.ask("q") == "stored"
         assert made.replaced == ["q"]
         assert {each.uid: each.scheduler for each in made.stored()} == {"p": "a", "q": "a"}
+        running.cancel()
+
+    objects.run_fast(main())
+
+
+def test_a_claim_that_is_always_in_conflict_is_given_up_and_counted_once() -> None:
+    async def main() -> None:
+        made = World()
+        running = await made.start()
+
+        def interfere() -> None:
+            change = buses.Change(subject=subjects.claim(NODE), payload=made.payload([]), seq=made.last())
+            made.hub.claims[change.subject] = buses.Kept(
+                subject=change.subject, payload=change.payload, seq=next(made.hub.claim_seq)
+            )
+
+        await made.ask("p")
+        made.claims.before_change = interfere
+        assert await made.ask("q") == "given_up"
+        assert made.counted == ["stored", *["conflict"] * commits.ROUNDS, "given_up"]
         running.cancel()
 
     objects.run_fast(main())

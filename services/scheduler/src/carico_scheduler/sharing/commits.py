@@ -134,7 +134,7 @@ class Commits:
             left = [request for request in left if not request.ended.done()]
             if not left:
                 break
-        self._lose_all(left, "conflict", "other schedulers claimed the node at the same time, several times")
+        self._lose_all(left, "given_up", "other schedulers claimed the node at the same time, several times")
         await self._verify(stored, epoch)
 
     def _change(self, node: str, wanted: Iterable[Request], epoch: str) -> "_Sent | None":
@@ -239,12 +239,12 @@ class Commits:
             return
         for request in stored:
             if not request.ended.done():
-                self._parts.count("stored")
+                self._parts.count("stored" if request.claim is not None else "withdrawn")
                 request.ended.set_result(request.sent_s if request.sent_s is not None else 0.0)
 
     def _lose_all(self, requests: Iterable[Request], outcome: str, detail: str) -> None:
         for request in requests:
-            if _lose(request, outcome, detail):
+            if _lose(request, outcome, detail) and request.claim is not None:
                 self._parts.count(outcome)
 
 
