@@ -262,7 +262,9 @@ class Engine:
             prepare=self._volumes.preparation(pod, placement.row, may_write=may_write),
         )  # fmt: skip
         if self.member is not None:
-            bind = self.member.claiming(bind, is_open=lambda: self.state.is_open(pod.uid, attempt))
+            bind = self.member.claiming(
+                bind, decided_s=now_s, is_open=lambda: self.state.is_open(pod.uid, attempt)
+            )  # fmt: skip
         self.binder.start(bind)
         if placement.row.is_advertised:
             self._metrics.age_s.observe(max(now_s - placement.row.sampled_s, 0.0))

@@ -59,11 +59,12 @@ class World:
         self.epoch = EPOCHS[0]
         self.counted: list[str] = []
         self.doubts = 0
+        self.is_roomy = True
         self.replaced: list[str] = []
         self.commits = commits.Commits(
             commits.Parts(
                 claims=lambda: self.claims, ledger=self.ledger, clock=self.clock, epoch=lambda: self.epoch,
-                on_doubt=self.doubt, fits=lambda request, lost: True, on_replace=self.replaced.append,
+                on_doubt=self.doubt, fits=lambda request, lost: self.is_roomy, on_replace=self.replaced.append,
                 header=lambda: ("0" * 16, 1),
                 count=self.counted.append, on_idle=lambda: None,
             )
@@ -95,11 +96,13 @@ class World:
             messages.NodeClaims(node=NODE, epoch=self.epoch, boot="0" * 16, seq=1, ts_ns=1, claims=tuple(claims))
         )
 
-    async def ask(self, uid: str | None, *, node: str = NODE) -> str:
+    async def ask(self, uid: str | None, *, node: str = NODE, age_s: float = 0.0) -> str:
         """What became of a claim: "stored", or the outcome of its loss; None withdraws what is void."""
         wanted = None if uid is None else claim(uid)
         try:
-            await self.commits.ask(node, wanted, demand.Demand(), seq=self.ledger.seq(node))
+            await self.commits.ask(
+                node, wanted, demand.Demand(), seq=self.ledger.seq(node), decided_s=self.clock.monotonic_s() - age_s
+            )
         except commits.Lost as error:
             return error.outcome
         return "stored"
@@ -190,6 +193,19 @@ def test_a_claim_that_is_always_in_conflict_is_given_up_and_counted_once() -> No
         made.claims.before_change = interfere
         assert await made.ask("q") == "given_up"
         assert made.counted == ["stored", *["conflict"] * commits.ROUNDS, "given_up"]
+        running.cancel()
+
+    objects.run_fast(main())
+
+
+def test_an_old_decision_is_checked_although_the_claims_on_the_node_are_the_same() -> None:
+    async def main() -> None:
+        made = World()
+        running = await made.start()
+        assert await made.ask("p", age_s=60.0) == "stored"
+        made.is_roomy = False
+        assert await made.ask("q") == "stored"
+        assert await made.ask("r", age_s=commits.FRESH_S + 0.1) == "no_room"
         running.cancel()
 
     objects.run_fast(main())

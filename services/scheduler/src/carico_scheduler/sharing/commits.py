@@ -11,6 +11,7 @@ A claim that is given up costs the Pod its decision, and the next cycle makes an
 import asyncio
 import collections
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from carico_core.domain import errors, messages
@@ -25,6 +26,9 @@ from carico_scheduler.sharing import ledger as ledgers
 
 # Rounds until the claims of a node are given up. Nearly all conflicts end in the second.
 ROUNDS = 4
+# A decision that is older when its claim is sent is checked by the present view of the node: its volumes took long to
+# prepare, or the process was stopped.
+FRESH_S = 1.0
 
 
 class Lost(binder.Withheld):
@@ -44,6 +48,8 @@ class Request:
     demand: demands.Demand
     # The number of the message about the node by which was decided; -1 if it must be checked that the Pod fits.
     seq: int
+    # When the decision began; -inf if there was none.
+    decided_s: float
     ended: asyncio.Future[float]
     # When it was first sent, in monotonic seconds.
     sent_s: float | None = None
@@ -86,13 +92,13 @@ class Commits:
         return self._is_sending or bool(self._asked)
 
     def ask(
-        self, node: str, claim: messages.Claim | None, demand: demands.Demand, *, seq: int
+        self, node: str, claim: messages.Claim | None, demand: demands.Demand, *, seq: int, decided_s: float = -math.inf
     ) -> "asyncio.Future[float]":
         """Ask for a claim. The future gives when it was first sent, or raises `Lost`."""
         ended: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         # Whoever asked may be gone by the time it ends.
         ended.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._asked.append(Request(node=node, claim=claim, demand=demand, seq=seq, ended=ended))
+        self._asked.append(Request(node=node, claim=claim, demand=demand, seq=seq, decided_s=decided_s, ended=ended))
         self._due.set()
         return ended
 
@@ -147,7 +153,8 @@ class Commits:
         going: list[Request] = []
         lost: list[Request] = []
         for request in wanted:
-            if request.claim is not None and request.seq != seq and not self._parts.fits(request, lost):
+            is_current = request.seq == seq and now_s - request.decided_s <= FRESH_S
+            if request.claim is not None and not is_current and not self._parts.fits(request, lost):
                 lost.append(request)
             else:
                 going.append(request)

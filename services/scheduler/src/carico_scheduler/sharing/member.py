@@ -193,9 +193,13 @@ class Member:
         for node, claim in self._ledger.counted(self._clock.monotonic_s()):
             yield node, fits.demand_of(claim)
 
-    def claiming(self, bind: binder.Bind, *, is_open: Callable[[], bool]) -> binder.Bind:
-        """Return the bind of a decision that was just made, to be sent once its node is claimed."""
-        claim = _Claiming(self, bind, seq=self._ledger.seq(bind.node), is_open=is_open)
+    def claiming(self, bind: binder.Bind, *, decided_s: float, is_open: Callable[[], bool]) -> binder.Bind:
+        """Return the bind of a decision that was just made, to be sent once its node is claimed.
+
+        `decided_s`: when the decision began.
+        """
+        seq = self._ledger.seq(bind.node)
+        claim = _Claiming(self, bind, seq=seq, decided_s=decided_s, is_open=is_open)
         return dataclasses.replace(
             bind, prepare=claim.prepare, permit=claim.permit, resource_version=bind.pod.resource_version,
             is_shared=True,
@@ -239,14 +243,14 @@ class Member:
         else:
             self._parts.on_idle()
 
-    async def claim(self, bind: binder.Bind, seq: int) -> float:
+    async def claim(self, bind: binder.Bind, *, seq: int, decided_s: float) -> float:
         """Claim a node for a Pod; return when the claim was sent (monotonic). Raises `commits.Lost`."""
         pod = bind.pod
         claim = messages.Claim(
             uid=pod.uid, pod_class=class_names.class_of(pod), cores=pod.request_cores, size_bytes=pod.request_bytes,
             others=tuple(sorted(pod.request_others)), scheduler=self._parts.replica, at_ns=self._clock.wall_ns(),
         )  # fmt: skip
-        return await self._commits.ask(bind.node, claim, bind.waiting.demand, seq=seq)
+        return await self._commits.ask(bind.node, claim, bind.waiting.demand, seq=seq, decided_s=decided_s)
 
     def check(self, sent_s: float, lease_term: int | None) -> None:
         """Raise `binder.Withheld` if a bind must not be sent: by a claim sent at `sent_s`, in a term of the Lease."""
@@ -341,10 +345,13 @@ class Member:
 class _Claiming:
     """The claim of one decision: `prepare` commits it, and `permit` is asked right before the bind is sent."""
 
-    def __init__(self, member: Member, bind: binder.Bind, *, seq: int, is_open: Callable[[], bool]) -> None:
+    def __init__(
+        self, member: Member, bind: binder.Bind, *, seq: int, decided_s: float, is_open: Callable[[], bool]
+    ) -> None:
         self._member = member
         self._bind = bind
         self._seq = seq
+        self._decided_s = decided_s
         self._is_open = is_open
         self._lease_term = member.lease_term(bind.waiting.demand)
         self._sent_s = -math.inf
@@ -353,11 +360,9 @@ class _Claiming:
         """Prepare the Pod's volumes if it has any, then commit the claim. Raises `binder.Withheld`."""
         if self._bind.prepare is not None:
             await self._bind.prepare()
-            # That may have taken minutes.
-            self._seq = -1
         if not self._is_open():
             raise binder.Settled("not sent: the watch showed that the Pod is bound or gone")
-        self._sent_s = await self._member.claim(self._bind, self._seq)
+        self._sent_s = await self._member.claim(self._bind, seq=self._seq, decided_s=self._decided_s)
 
     def permit(self) -> None:
         """Raise `binder.Withheld` if the bind must not be sent."""
