@@ -39,6 +39,17 @@ def test_claims_of_others_take_what_they_request(cores: float, expected: bool) -
     assert fits.fits(row_of(3.0), WANTED, claims(1, cores), STAGES) is expected
 
 
+def test_a_pod_that_is_counted_already_is_not_counted_twice() -> None:
+    counted = row_of(1.0).with_pod(WANTED)
+    claim = reservations.Claim(
+        uid="own", key="default/own", node="node-0", cores=0.5, size_bytes=0.0, others=(), is_baseline=False,
+        pod_class="pi", is_pending=True, since_s=0.0,
+    )  # fmt: skip
+    assert not fits.fits(counted, WANTED, (), STAGES)
+    assert fits.fits(counted.counting([(claim, True)], -1), WANTED, (), STAGES)
+    assert not fits.fits(counted.counting([(claim, True)], -1), WANTED, claims(1), STAGES)
+
+
 def test_without_is_the_inverse_of_with_pod() -> None:
     row = row_of(3.0)
     again = fits.without(row.with_pod(WANTED), WANTED)

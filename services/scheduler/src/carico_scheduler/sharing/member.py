@@ -7,7 +7,7 @@ Pods or at volumes are decided on by the holder of the Lease alone (`shares.is_a
 import asyncio
 import dataclasses
 import math
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from carico_core.domain import cluster, errors, messages
@@ -19,6 +19,7 @@ from carico_core.wire import subjects
 from carico_scheduler import state as states
 from carico_scheduler.bind import binder
 from carico_scheduler.pods import demand as demands
+from carico_scheduler.pods import reservations
 from carico_scheduler.report import instruments
 from carico_scheduler.rules import registry
 from carico_scheduler.sharing import commits, fits, heartbeats, homes, janitor, shares, stream
@@ -301,22 +302,21 @@ class Member:
             return False
         now_s = self._clock.monotonic_s()
         view = self._state.fleet.snapshot(now_s)
-        stages = self._stages[1] if view.goes_by_requests else self._stages[0]
+        by_requests = view.goes_by_requests or request.demand.is_baseline
+        stages = self._stages[1] if by_requests else self._stages[0]
         own = "" if request.claim is None else request.claim.uid
         claims = [each for each in self._ledger.counted_on(request.node, now_s) if each.uid != own]
         row = view.row(slot)
         # The reservations of those that were given up end with the next turn of the loop.
-        for each in (request, *lost):
-            if self._is_reserved(each):
-                row = fits.without(row, each.demand)
+        row = row.counting(self._counted((request, *lost)), -1)
         return fits.fits(row, request.demand, claims, stages)
 
-    def _is_reserved(self, request: commits.Request) -> bool:
-        """Return whether the node's room is already less by this Pod."""
-        record = None if request.claim is None else self._state.records.find(request.claim.uid)
-        if record is None or record.claim is None or record.claim.node != request.node:
-            return False
-        return self._state.reservations.is_reserved(record.claim)
+    def _counted(self, requests: Iterable[commits.Request]) -> Iterator[tuple[reservations.Claim, bool]]:
+        """Yield what the own state counts for these Pods on their nodes, and whether it is reserved."""
+        for each in requests:
+            record = None if each.claim is None else self._state.records.find(each.claim.uid)
+            if record is not None and record.claim is not None and record.claim.node == each.node:
+                yield record.claim, self._state.reservations.is_reserved(record.claim)
 
     def _fate(self, uid: str, node: str) -> ledgers.Fate:
         record = self._state.records.find(uid)
