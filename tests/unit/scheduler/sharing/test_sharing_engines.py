@@ -96,6 +96,25 @@ def test_the_share_of_a_member_that_is_killed_is_taken_within_2_s() -> None:
     objects.run_fast(main())
 
 
+def test_an_error_while_pods_are_shared_out_ends_the_service() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2)
+        await run_pods(made, 0)
+
+        def fail(now_s: float) -> None:
+            raise RuntimeError("a defect")
+
+        made.engines[0].state.share_out = fail  # type: ignore[method-assign]
+        made.connections[1].is_cut = True
+        await asyncio.sleep(2.0 * heartbeats.ALIVE_S)
+        failed = [task.exception() for task in made._tasks if task.done()]
+        assert [str(each) for each in failed] == ["a defect"]
+        made._tasks = [task for task in made._tasks if not task.done()]
+        await made.stop()
+
+    objects.run_fast(main())
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_stream_that_is_lost_stops_commits_and_its_claims_are_stated_again(seed: int) -> None:
     async def main() -> None:

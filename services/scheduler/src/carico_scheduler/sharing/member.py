@@ -5,6 +5,7 @@ Pods or at volumes are decided on by the holder of the Lease alone (`shares.is_a
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
@@ -106,6 +107,9 @@ class Member:
         self._bus: Bus | None = None
         self._seq = 0
         self._is_leaving = False
+        # Set when other members have come or gone. They are not reviewed at once: the bus survives what its handlers
+        # raise, but after an error there the Pods would not be shared out until the next change.
+        self._changed = asyncio.Event()
         self._doubtful: dict[str, None] = {}
         self._ledger = ledgers.Ledger(self._fate)
         self._stream = stream.Stream(
@@ -114,7 +118,7 @@ class Member:
         )  # fmt: skip
         self._heartbeats = heartbeats.Heartbeats(
             parts.replica, boot=parts.boot, identity=lambda: parts.lease.identity, clock=parts.clock,
-            on_change=self.review, on_drop=self._on_drop,
+            on_change=self._changed.set, on_drop=self._on_drop,
         )  # fmt: skip
         self._commits = commits.Commits(
             commits.Parts(
@@ -284,7 +288,10 @@ class Member:
             if now_s - announced_s >= heartbeats.EVERY_S:
                 announced_s = now_s
                 await self._publish(is_leaving=self.why_not_ready() is not None)
-            await asyncio.sleep(CHECK_EVERY_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CHECK_EVERY_S):
+                    await self._changed.wait()
+            self._changed.clear()
 
     async def _publish(self, *, is_leaving: bool) -> None:
         if self._bus is None:
