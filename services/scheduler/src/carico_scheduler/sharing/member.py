@@ -319,10 +319,15 @@ class Member:
         return fits.fits(row, request.demand, claims, stages)
 
     def _counted(self, requests: Iterable[commits.Request]) -> Iterator[tuple[reservations.Claim, bool]]:
-        """Yield what the own state counts for these Pods on their nodes, and whether it is reserved."""
+        """Yield what the own state counts for these decisions on their nodes, and whether it is reserved.
+
+        A Pod that another scheduler has bound there in the meantime stays counted.
+        """
         for each in requests:
             record = None if each.claim is None else self._state.records.find(each.claim.uid)
-            if record is not None and record.claim is not None and record.claim.node == each.node:
+            if record is None or record.claim is None or record.is_bound:
+                continue
+            if record.claim.node == each.node:
                 yield record.claim, self._state.reservations.is_reserved(record.claim)
 
     def _fate(self, uid: str, node: str) -> ledgers.Fate:
