@@ -131,6 +131,6 @@ def settle(into: state.State, result: binders.Result, now_s: float) -> binders.F
     if record is None or record.claim is None or record.attempt != attempt:
         return binders.Fate.GONE
     # Another scheduler that shares the work may have chosen the same node.
-    is_anothers = result.bind.is_shared and not result.is_sent
+    is_anothers = result.bind.is_shared and (result.is_conflict or not result.is_sent)
     is_here = record.claim.node == result.node and not is_anothers
     return binders.Fate.BOUND if is_here else binders.Fate.ELSEWHERE

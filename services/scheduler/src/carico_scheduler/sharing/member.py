@@ -111,9 +111,9 @@ class Member:
         # raise, but after an error there the Pods would not be shared out until the next change.
         self._changed = asyncio.Event()
         self._doubtful: dict[str, None] = {}
-        self._ledger = ledgers.Ledger(self._fate)
+        self.ledger = ledgers.Ledger(self._fate)
         self._stream = stream.Stream(
-            self._ledger, clock=parts.clock, new_epoch=parts.new_epoch, header=self._header, on_room=parts.wake,
+            self.ledger, clock=parts.clock, new_epoch=parts.new_epoch, header=self._header, on_room=parts.wake,
             on_drop=self._on_drop,
         )  # fmt: skip
         self._heartbeats = heartbeats.Heartbeats(
@@ -122,14 +122,14 @@ class Member:
         )  # fmt: skip
         self._commits = commits.Commits(
             commits.Parts(
-                claims=self._claims, ledger=self._ledger, clock=parts.clock,
+                claims=self._claims, ledger=self.ledger, clock=parts.clock,
                 epoch=lambda: self._stream.epoch if self.term() is not None else None,
-                on_doubt=self._stream.doubt, fits=self._fits, on_replace=self._keep_claims,
+                on_doubt=self._stream.doubt, fits=self.fits, on_replace=self._keep_claims,
                 header=self._header, count=self._count, on_idle=parts.on_idle,
             )
         )  # fmt: skip
         self._janitor = janitor.Janitor(
-            self._ledger, self._commits, api=parts.api, clock=parts.clock, find=self._state.pod,
+            self.ledger, self._commits, api=parts.api, clock=parts.clock, find=self._state.pod,
             may_commit=lambda: self.term() is not None,
             is_on_duty=lambda: parts.lease.term() is not None and self.term() is not None,
             count=parts.metrics.orphan_claims.inc,
@@ -195,7 +195,7 @@ class Member:
 
     def held(self) -> Iterator[tuple[str, demands.Demand]]:
         """Yield (node, demand) of the room that others have claimed and this member's own state does not count yet."""
-        for node, claim in self._ledger.counted(self._clock.monotonic_s()):
+        for node, claim in self.ledger.counted(self._clock.monotonic_s()):
             yield node, fits.demand_of(claim)
 
     def claiming(self, bind: binder.Bind, *, decided_s: float, is_open: Callable[[], bool]) -> binder.Bind:
@@ -203,7 +203,7 @@ class Member:
 
         `decided_s`: when the decision began.
         """
-        seq = self._ledger.seq(bind.node)
+        seq = self.ledger.seq(bind.node)
         claim = _Claiming(self, bind, seq=seq, decided_s=decided_s, is_open=is_open)
         return dataclasses.replace(
             bind, prepare=claim.prepare, permit=claim.permit, resource_version=bind.pod.resource_version,
@@ -216,10 +216,10 @@ class Member:
         if result.fate is binder.Fate.UNBOUND and not result.is_conflict:
             self._keep_claims(uid)
         elif result.fate in (binder.Fate.UNBOUND, binder.Fate.WITHHELD) and uid not in self._doubtful:
-            claim = self._ledger.find(node, uid)
+            claim = self.ledger.find(node, uid)
             is_own = claim is not None and claim.scheduler == self._parts.replica
             if claim is not None and is_own and self._fate(uid, node) is ledgers.Fate.OPEN:
-                self._ledger.void(node, claim)
+                self.ledger.void(node, claim)
                 self._commits.ask(node, None, result.bind.waiting.demand, seq=-1)
 
     def _keep_claims(self, uid: str) -> None:
@@ -303,7 +303,8 @@ class Member:
             # The others take the share; it is given back with the next heartbeat that arrives.
             return
 
-    def _fits(self, request: commits.Request, lost: Sequence[commits.Request]) -> bool:
+    def fits(self, request: commits.Request, lost: Sequence[commits.Request]) -> bool:
+        """Return whether a Pod of this member still fits its node, without the decisions that are given up with it."""
         slot = self._state.fleet.slot_of(request.node)
         if slot is None:
             return False
@@ -312,11 +313,16 @@ class Member:
         by_requests = view.goes_by_requests or request.demand.is_baseline
         stages = self._stages[1] if by_requests else self._stages[0]
         own = "" if request.claim is None else request.claim.uid
-        claims = [each for each in self._ledger.counted_on(request.node, now_s) if each.uid != own]
+        claims = [each for each in self.ledger.counted_on(request.node, now_s) if each.uid != own]
         row = view.row(slot)
         # The reservations of those that were given up end with the next turn of the loop.
-        row = row.counting(self._counted((request, *lost)), -1)
+        gone = (each for each in lost if not self._is_claimed_by_others(each))
+        row = row.counting(self._counted((request, *gone)), -1)
         return fits.fits(row, request.demand, claims, stages)
+
+    def _is_claimed_by_others(self, request: commits.Request) -> bool:
+        """Return whether the Pod of a decision may be bound to the same node by another scheduler: it stays counted."""
+        return request.claim is not None and self.ledger.find(request.node, request.claim.uid) is not None
 
     def _counted(self, requests: Iterable[commits.Request]) -> Iterator[tuple[reservations.Claim, bool]]:
         """Yield what the own state counts for these decisions on their nodes, and whether it is reserved.

@@ -1,0 +1,103 @@
+"""Members that decide on the same Pods, as while shares change: what one gives up may be bound by the other."""
+
+import asyncio
+import random
+from typing import Any, cast
+
+import pytest
+
+from carico_core.domain import messages
+from carico_core.runtime.observe import metrics
+from carico_core.runtime.process import clock as clocks
+from carico_scheduler import node_state, state
+from carico_scheduler.bind import binder, outcomes
+from carico_scheduler.report import instruments
+from carico_scheduler.rules import policy
+from carico_scheduler.sharing import commits, member
+from tests.unit.scheduler import objects
+
+NODE = "node-0"
+ROOM = 2.0
+
+
+def claim_of(uid: str, scheduler: str) -> messages.Claim:
+    return messages.Claim(
+        uid=uid, pod_class="image/pi", cores=0.0, size_bytes=0.0, others=(), scheduler=scheduler, at_ns=1
+    )
+
+
+class Site:
+    """A member with one node and Pods that it has decided to place there."""
+
+    def __init__(self, *pods: str) -> None:
+        self.clock = clocks.FakeClock(monotonic_s=100.0)
+        self.state = state.State(policy.Policy(), random.Random(0))
+        self.state.put_nodes([objects.make_node(NODE)])
+        heard = node_state.Heard(advertisement=objects.make_advertisement(NODE, ROOM), sampled_s=100.0)
+        self.state.put_advertisement(heard, 100.0)
+        self.attempts = {name: self.decide(name) for name in pods}
+        unused = cast("Any", None)
+        self.member = member.Member(
+            member.MemberParts(
+                replica="own", boot=objects.BOOT, state=self.state, api=unused, clock=self.clock, lease=unused,
+                metrics=instruments.Instruments(metrics.Metrics("scheduler")), bind_within_s=1.0, lease_read_s=10.0,
+                why_not_fit=lambda: None, wake=lambda: None, on_idle=lambda: None, new_epoch=lambda: "0" * 16,
+            )
+        )  # fmt: skip
+
+    def decide(self, name: str) -> int:
+        pod = objects.make_pod(name)
+        self.state.put_pod(pod, 100.0)
+        self.state.queue.take(100.0)
+        return self.state.assume(objects.make_waiting(pod, 0.0), NODE, 100.0)
+
+    def request(self, name: str) -> commits.Request:
+        demand = self.state.demand_of(objects.make_pod(name))
+        ended: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        return commits.Request(
+            node=NODE, claim=claim_of(f"uid-{name}", "own"), demand=demand, seq=-1, decided_s=100.0, ended=ended
+        )
+
+    def claimed_by_another(self, *names: str) -> None:
+        self.member.ledger.take(NODE, 7, [claim_of(f"uid-{name}", "other") for name in names], 100.0)
+
+
+async def test_what_is_given_up_frees_its_room() -> None:
+    site = Site("a", "b", "c")
+    assert not site.member.fits(site.request("a"), [])
+    assert site.member.fits(site.request("b"), [site.request("a")])
+
+
+async def test_what_another_has_claimed_here_frees_nothing() -> None:
+    site = Site("a", "b", "c")
+    site.claimed_by_another("a")
+    assert not site.member.fits(site.request("b"), [site.request("a")])
+
+
+async def test_what_another_has_bound_here_frees_nothing() -> None:
+    site = Site("a", "b", "c")
+    site.claimed_by_another("a")
+    site.state.put_pod(objects.make_pod("a", node_name=NODE), 100.0)
+    assert not site.member.fits(site.request("b"), [site.request("a")])
+
+
+@pytest.mark.parametrize(
+    ("is_shared", "is_conflict", "expected"),
+    [
+        (False, False, binder.Fate.BOUND), (False, True, binder.Fate.BOUND), (True, False, binder.Fate.BOUND),
+        (True, True, binder.Fate.ELSEWHERE),
+    ],
+)  # fmt: skip
+def test_a_refused_bind_to_the_node_that_another_chose_too_is_the_others(
+    is_shared: bool, is_conflict: bool, expected: binder.Fate
+) -> None:
+    site = Site("a")
+    site.state.send("uid-a", site.attempts["a"])
+    site.state.put_pod(objects.make_pod("a", node_name=NODE), 100.0)
+    bind = binder.Bind(
+        pod=objects.make_pod("a"), node=NODE, attempt=site.attempts["a"], term=1,
+        waiting=objects.make_waiting(objects.make_pod("a")), facts=cast("Any", None), on_result=lambda _: None,
+        is_shared=is_shared,
+    )  # fmt: skip
+    result = binder.Result(bind=bind, fate=binder.Fate.SETTLED, is_conflict=is_conflict, detail="")
+    assert outcomes.settle(site.state, result, 100.0) is expected
