@@ -86,8 +86,15 @@ async def test_kwok_nodes_become_ready_run_a_job_and_go(real_api: api_client.Kub
 
 
 async def test_a_pod_with_the_name_of_a_deleted_one_is_not_deleted_with_it(real_api: api_client.KubeClient) -> None:
-    ours = {"labelSelector": f"{nodes.FLEET_LABEL}=kwok"}
-    await nodes.create(real_api, 1, cores=4, pods=110)
+    # Not a Node of the test before: kwok might still be about to forget one of that name.
+    node = list(nodes.manifests(NODES + 1, cores=4, pods=110))[-1]
+    name = node["metadata"]["name"]
+    await real_api.request("POST", nodes.NODES_PATH, body=node)
+
+    async def ready() -> bool:
+        return ready_nodes.is_ready(await real_api.request("GET", f"{nodes.NODES_PATH}/{name}"))
+
+    await until(ready)
     pods = "/api/v1/namespaces/default/pods"
 
     async def running(uid: str) -> bool:
@@ -100,7 +107,7 @@ async def test_a_pod_with_the_name_of_a_deleted_one_is_not_deleted_with_it(real_
         while True:
             body = {
                 "metadata": {"name": pod_name},
-                "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "x"}]},
+                "spec": {"nodeName": name, "containers": [{"name": "c", "image": "x"}]},
             }
             try:
                 return str((await real_api.request("POST", pods, body=body))["metadata"]["uid"])
@@ -114,7 +121,7 @@ async def test_a_pod_with_the_name_of_a_deleted_one_is_not_deleted_with_it(real_
         second = await replace()
         assert second != first
         await until(functools.partial(running, second))
-    await real_api.request("DELETE", nodes.NODES_PATH, params=ours)
+    await real_api.request("DELETE", f"{nodes.NODES_PATH}/{name}")
 
 
 @pytest.mark.real_programs
