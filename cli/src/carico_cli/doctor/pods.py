@@ -92,12 +92,11 @@ def _not_ended(items: Iterable[Mapping[str, Any]], now_s: float) -> list[finding
     late = []
     for item in items:
         metadata = item["metadata"]
-        with contextlib.suppress(ValueError, TypeError):
-            # The API server adds the grace period to the time of the request.
-            due_s = api_objects.parse_instant(metadata.get("deletionTimestamp"))
-            if now_s - due_s > ENDS_WITHIN_S:
-                node = (item.get("spec") or {}).get("nodeName") or "no node"
-                late.append(f"{metadata.get('namespace', 'default')}/{metadata['name']} on {node}")
+        # The API server adds the grace period to the time of the request.
+        due_s = api_objects.find_instant(metadata.get("deletionTimestamp"))
+        if due_s is not None and now_s - due_s > ENDS_WITHIN_S:
+            node = (item.get("spec") or {}).get("nodeName") or "no node"
+            late.append(f"{metadata.get('namespace', 'default')}/{metadata['name']} on {node}")
     if not late:
         return []
     do = (
@@ -164,8 +163,9 @@ def _placed_s(status: Mapping[str, Any]) -> float:
     """Return when the Pod was bound, in Unix seconds; +inf where that is not known."""
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
-            with contextlib.suppress(ValueError, TypeError):
-                return api_objects.parse_instant(condition.get("lastTransitionTime"))
+            placed_s = api_objects.find_instant(condition.get("lastTransitionTime"))
+            if placed_s is not None:
+                return placed_s
     return math.inf
 
 

@@ -138,9 +138,12 @@ def _seconds(value: float | None) -> str:
 
 def _times(pod: Mapping[str, Any]) -> _Times:
     metadata, status = pod["metadata"], pod.get("status") or {}
-    created_s = _instant(metadata.get("creationTimestamp")) or 0.0
+    created_s = api_objects.find_instant(metadata.get("creationTimestamp")) or 0.0
     bound = [each for each in status.get("conditions") or () if each.get("type") == "PodScheduled"]
-    bound_s = next((_instant(each.get("lastTransitionTime")) for each in bound if each.get("status") == "True"), None)
+    bound_s = next(
+        (api_objects.find_instant(each.get("lastTransitionTime")) for each in bound if each.get("status") == "True"),
+        None,
+    )
     started_s, ended_s = _process(status)
     work = str((metadata.get("annotations") or {}).get(jobs.WORK_ANNOTATION) or "").removesuffix("s")
     return _Times(
@@ -157,8 +160,11 @@ def _times(pod: Mapping[str, Any]) -> _Times:
 def _process(status: Mapping[str, Any]) -> tuple[float | None, float | None]:
     """Return when the Pod's process began and ended: our workloads report it exactly, the API in whole seconds."""
     states = [each.get("state") or {} for each in status.get("containerStatuses") or ()]
-    begun = [_instant((each.get("running") or each.get("terminated") or {}).get("startedAt")) for each in states]
-    ended = [_instant((each.get("terminated") or {}).get("finishedAt")) for each in states]
+    begun = [
+        api_objects.find_instant((each.get("running") or each.get("terminated") or {}).get("startedAt"))
+        for each in states
+    ]
+    ended = [api_objects.find_instant((each.get("terminated") or {}).get("finishedAt")) for each in states]
     started_s = min((at for at in begun if at is not None), default=None)
     ended_s = None if None in ended else max((at for at in ended if at is not None), default=None)
     for each in states:
@@ -166,9 +172,3 @@ def _process(status: Mapping[str, Any]) -> tuple[float | None, float | None]:
             said = json.loads((each.get("terminated") or {}).get("message") or "")
             return said["started_ns"] / 1e9, said["finished_ns"] / 1e9
     return started_s, ended_s
-
-
-def _instant(text: object) -> float | None:
-    with contextlib.suppress(ValueError, TypeError):
-        return api_objects.parse_instant(text)  # type: ignore[arg-type]
-    return None

@@ -60,7 +60,7 @@ def record_of(pod: Mapping[str, Any]) -> pictures.Pod:
     """Return an API object's record. A field that is missing or malformed is unknown; the Pod is shown all the same."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     state = _state(metadata, spec, status)
-    created_s = _seconds(metadata.get("creationTimestamp"))
+    created_s = _first(-math.inf, (metadata.get("creationTimestamp"),))
     pod_class = ""
     with contextlib.suppress(ValueError):
         pod_class = names.class_of(api_objects.parse_pod(pod))
@@ -117,14 +117,8 @@ def _since_s(state: pictures.PodState, status: Mapping[str, Any], created_s: flo
 
 
 def _first(otherwise: float, times: Iterable[object]) -> float:
-    return next((at_s for each in times if math.isfinite(at_s := _seconds(each))), otherwise)
-
-
-def _seconds(text: object) -> float:
-    """Return the Unix seconds of a time of the API; -inf where it is not one."""
-    with contextlib.suppress(ValueError, TypeError):
-        return api_objects.parse_instant(text)  # type: ignore[arg-type]
-    return -math.inf
+    found = (api_objects.find_instant(each) for each in times)
+    return next((at_s for at_s in found if at_s is not None), otherwise)
 
 
 def _why(state: pictures.PodState, status: Mapping[str, Any]) -> str:

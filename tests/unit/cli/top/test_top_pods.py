@@ -175,3 +175,4 @@ async def test_the_view_of_a_node_ends_with_its_pods() -> None:
         stage.cluster.api.events.put_nowait(list_watch.Listed(objects=[fake_cluster.pod("runs")], resource_version="2"))
         await stage.keys.press("enter", *["pagedown"] * 3)
         await stage.shows("runs              running")
+        assert stage.text.splitlines()[-2].startswith("runs              running")

@@ -48,11 +48,3 @@ def test_a_pod_that_is_counted_already_is_not_counted_twice() -> None:
     assert not fits.fits(counted, WANTED, (), STAGES)
     assert fits.fits(counted.counting([(claim, True)], -1), WANTED, (), STAGES)
     assert not fits.fits(counted.counting([(claim, True)], -1), WANTED, claims(1), STAGES)
-
-
-def test_without_is_the_inverse_of_with_pod() -> None:
-    row = row_of(3.0)
-    again = fits.without(row.with_pod(WANTED), WANTED)
-    assert again.room.taken == row.room.taken
-    assert again.room.free("pi") == row.room.free("pi")
-    assert (again.more, again.more_cores, again.more_bytes) == (0, 0.0, 0.0)

@@ -119,6 +119,11 @@ class Pod(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
     @property
+    def uid_on_node(self) -> str:
+        """The UID in the node's runtime."""
+        return self.static_uid or self.uid
+
+    @property
     def claims_daemon_set(self) -> bool:
         """Whether it names a DaemonSet as its controller, which any creator of a Pod can do: it proves nothing."""
         return self.owner is not None and self.owner.kind == "DaemonSet"

@@ -43,11 +43,13 @@ class ApiClasses(known_classes.KnownClasses):
         match event:
             case api_client.Listed(objects=objects):
                 self.replace([found for pod in objects if (found := self._read(pod)) is not None])
-            case api_client.Changed(type="DELETED", object=pod):
-                self.forget(_uid_on_node(pod))
-            case api_client.Changed(object=pod):
+            case api_client.Changed(type=kind, object=pod):
                 found = self._read(pod)
-                if found is not None:
+                if found is None:
+                    return
+                if kind == "DELETED":
+                    self.forget(found.uid)
+                else:
                     self.note(found)
 
     def _read(self, pod: dict[str, Any]) -> known_classes.Known | None:
@@ -58,13 +60,6 @@ class ApiClasses(known_classes.KnownClasses):
             return None
         is_own = api_objects.belongs_to_node(pod, self._baseline_namespaces)
         return known_classes.Known(
-            uid=_uid_on_node(pod), pod_class=None if is_own else names.class_of(found), template=found.template,
+            uid=found.uid_on_node, pod_class=None if is_own else names.class_of(found), template=found.template,
             has_failed=found.has_failed,
         )  # fmt: skip
-
-
-def _uid_on_node(pod: dict[str, Any]) -> str:
-    """Return the UID of the Pod in the node's runtime."""
-    metadata = pod["metadata"]
-    annotations = metadata.get("annotations") or {}
-    return str(annotations.get(api_objects.STATIC_UID_ANNOTATION) or metadata.get("uid", ""))

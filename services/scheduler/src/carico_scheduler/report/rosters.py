@@ -122,18 +122,13 @@ class Rosters:
         pods: dict[str, str | None] = {}
         templates: dict[str, usage.Template] = {}
         for pod in (*failed, *self._state.fleet.pod_counts.on(node)):
-            name = pods[_uid_on_node(pod)] = None if includes(pod) else names.class_of(pod)
+            name = pods[pod.uid_on_node] = None if includes(pod) else names.class_of(pod)
             if name is not None and pod.template is not None:
                 templates[name] = pod.template
         return messages.Roster(
             node=node, boot=self._boot, seq=self._seq, ts_ns=self._clock.wall_ns(), pods=pods, templates=templates,
-            failed=frozenset(map(_uid_on_node, failed)),
+            failed=frozenset(pod.uid_on_node for pod in failed),
         )  # fmt: skip
-
-
-def _uid_on_node(pod: cluster.Pod) -> str:
-    """Return the UID of the Pod in the node's runtime."""
-    return pod.static_uid or pod.uid
 
 
 def _recent(failed: dict[str, _Failed], now_s: float) -> dict[str, _Failed]:

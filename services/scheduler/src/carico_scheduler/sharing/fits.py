@@ -1,11 +1,9 @@
 """Whether a Pod that this member has placed still fits its node, once the claims on the node have changed."""
 
-import math
-import operator
 from collections.abc import Iterable
 
 from carico_core.domain import messages
-from carico_scheduler.nodes import headroom, snapshot
+from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.rules import registry
 
@@ -26,21 +24,3 @@ def fits(
     for each in claims:
         found = found.with_pod(demand_of(each))
     return all(bool(each.passes(found, demand)) for each in stages.by_room)
-
-
-def without(row: snapshot.NodeRow, demand: demands.Demand) -> snapshot.NodeRow:
-    """Return the row without one of its Pods: the inverse of `NodeRow.with_pod`."""
-    room = row.room
-    taken = room.taken
-    if room.offer is not None:
-        taken = tuple(map(operator.sub, taken, room.offer.cost(demand.pod_class)))
-    others = dict(row.more_others)
-    for name, amount in demand.request_others:
-        others[name] = others.get(name, 0.0) - amount
-    before = headroom.NodeRoom(
-        room.offer, taken, -math.inf, room.pod_limit + 1.0, room.pods_per_core + 1.0, room.limit + 1.0
-    )
-    return row._replace(
-        room=before, more=row.more - 1, more_cores=row.more_cores - demand.request_cores,
-        more_bytes=row.more_bytes - demand.request_bytes, more_others=others,
-    )  # fmt: skip

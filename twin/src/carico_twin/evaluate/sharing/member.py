@@ -19,6 +19,7 @@ from carico_scheduler.decide import cycle
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
+from carico_scheduler.pods import reservations
 from carico_scheduler.rules import registry
 from carico_scheduler.sharing import fits, homes
 from carico_twin import records, virtual_time
@@ -34,6 +35,8 @@ AGAIN_S = (0.05, 0.1)
 LOOK_AGAIN_S = 0.01
 _DEMAND = demands.Demand()
 _POD = records.api_pod(records.PodRecord(uid="", job="load", work=works.PI, cpu_s=0.0, created_s=0.0))
+# What such a Pod counts on its node.
+_CLAIM = reservations.claim_of(_POD, node="", now_s=0.0)._replace(pod_class=_DEMAND.pod_class)
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
@@ -191,9 +194,7 @@ class Member:
                 claims = self.view.claims(node, until)
                 gone: list[Request] = []
                 for each in own:
-                    row = self.view.snapshot.row(node)
-                    for _ in (each, *gone):
-                        row = fits.without(row, _DEMAND)
+                    row = self.view.snapshot.row(node).counting([(_CLAIM, True)] * (1 + len(gone)), -1)
                     if fits.fits(row, _DEMAND, claims, self._stages):
                         going.setdefault(node, []).append(each)
                     else:

@@ -9,34 +9,35 @@ from collections.abc import Awaitable, Callable, Sequence
 import orjson
 
 from carico_core.runtime.bus import port as buses
-from carico_core.runtime.observe import logs
 from carico_core.runtime.process import memory_use
 from carico_core.wire import streams, subjects
 
 with memory_use.hidden_from_nats():
-    from nats.aio.subscription import Subscription
     from nats.errors import Error as NatsError
 
-    from carico_core.runtime.bus import direct_get, nats_client, nats_server
+    from carico_core.runtime.bus import direct_get, nats_client, nats_server, pull_consumer
 
 ANSWER_S = 2.0
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 _STREAM = "Nats-Expected-Stream"
 _TTL = "Nats-TTL"
+# Of a republished message: the subject and the number under which it was stored.
+_SUBJECT, _SEQUENCE = "Nats-Subject", "Nats-Sequence"
 # What JetStream answers if the newest message is another one (JSStreamWrongLastSequenceErrF).
 _WRONG_LAST_SEQUENCE = 10071
 # The same while another change of the subject is under way in a cluster (JSStreamWrongLastSequenceConstantErr).
 _WRONG_LAST_SEQUENCE_CONSTANT = 10164
 
+Subscribe = Callable[[str, Callable[[str, bytes, bytes], None]], Awaitable[buses.Subscription]]
+
 
 class NatsClaims:
     """See `port.Claims`."""
 
-    def __init__(self, client: "nats_client.Client", *, settle: Callable[[], Awaitable[None]], log: logs.Log) -> None:
-        """`settle` returns once the server knows of a subscription."""
+    def __init__(self, client: "nats_client.Client", *, subscribe: Subscribe) -> None:
+        """`subscribe` passes subject, headers and payload of each message on, and survives what is raised there."""
         self._client = client
-        self._settle = settle
-        self._log = log
+        self._subscribe = subscribe
 
     async def change(self, changes: Sequence[buses.Change]) -> list[buses.Changed]:
         """See `port.Claims`."""
@@ -60,17 +61,11 @@ class NatsClaims:
     async def follow(self, handler: Callable[[buses.Kept], None]) -> buses.Subscription:
         """See `port.Claims`."""
 
-        def take(subject: str, reply: str, headers: bytes, payload: bytes) -> None:
-            try:
-                found = _headers(headers)
-                handler(buses.Kept(subject=found["Nats-Subject"], payload=payload, seq=int(found["Nats-Sequence"])))
-            except Exception:  # one message must not end the subscription of all
-                self._log.exception("message handler failed", subject=subject)
+        def take(_: str, headers: bytes, payload: bytes) -> None:
+            subject, seq = (pull_consumer.header_of(headers, name) or "" for name in (_SUBJECT, _SEQUENCE))
+            handler(buses.Kept(subject=subject, payload=payload, seq=int(seq)))
 
-        with nats_server.translated(subjects.CLAIMED_ALL):
-            found = await self._client.subscribe_raw(subjects.CLAIMED_ALL, take)
-            await self._settle()
-        return _Following(found)
+        return await self._subscribe(subjects.CLAIMED_ALL, take)
 
     async def _change(self, change: buses.Change) -> buses.Changed:
         headers = {_EXPECTED: str(change.seq), _STREAM: streams.CLAIMS, **({_TTL: "never"} if change.lasts else {})}
@@ -87,21 +82,5 @@ class NatsClaims:
         return buses.Changed(is_conflict=is_conflict, detail=str(failure.get("description", "")))
 
 
-class _Following:
-    def __init__(self, found: "Subscription") -> None:
-        self._found = found
-
-    async def unsubscribe(self) -> None:
-        with nats_server.translated(subjects.CLAIMED_ALL):
-            await self._found.unsubscribe()
-
-
 def _kept(found: "direct_get.Stored") -> buses.Kept:
     return buses.Kept(subject=found.subject, payload=found.payload, seq=found.seq)
-
-
-def _headers(raw: bytes) -> dict[str, str]:
-    """Return the headers of a message, the last of each name."""
-    lines = raw.decode("utf-8", "replace").split("\r\n")[1:]
-    pairs = (line.partition(":") for line in lines if line)
-    return {name: value.strip() for name, _, value in pairs}

@@ -58,7 +58,7 @@ class NatsBus:
         self._copies = copies
         self._owns_streams = owns_streams
         self._log = logs.get("bus", connection=name)
-        self._claims = claims.NatsClaims(client, settle=self._settle, log=self._log)
+        self._claims = claims.NatsClaims(client, subscribe=self._subscribe)
         self._pullers: list[pull_consumer.Puller] = []
         self._upkeep = upkeep.Upkeep(client, watch, prepare=self.prepare, rng=rng)
         self._upkeep.on_reconnect(self._restart_pulls)
@@ -94,17 +94,7 @@ class NatsBus:
 
     async def subscribe(self, subject: str, handler: buses.Handler) -> buses.Subscription:
         """Call `handler` for each message of `subject`, across reconnects."""
-
-        def take(subject: str, reply: str, headers: bytes, payload: bytes) -> None:
-            try:
-                handler(subject, payload)
-            except Exception:  # one message must not end the subscription of all
-                self._log.exception("message handler failed", subject=subject)
-
-        with nats_server.translated(subject):
-            found = await self._client.subscribe_raw(subject, take)
-            await self._settle()
-        return _Subscription(found)
+        return await self._subscribe(subject, lambda subject, _, payload: handler(subject, payload))
 
     async def pull(self) -> AsyncGenerator[list[buses.QueueItem], None]:
         """Batches of the work queue: whatever is there, as soon as something is."""
@@ -242,6 +232,20 @@ class NatsBus:
     def renew_by(self, renewal: "bus_renewal.Renewal") -> None:
         """Replace the connection before its token expires, from now on."""
         self._upkeep.renew_by(renewal)
+
+    async def _subscribe(self, subject: str, take: Callable[[str, bytes, bytes], None]) -> buses.Subscription:
+        """Call `take` with subject, headers and payload of each message, across reconnects."""
+
+        def guarded(subject: str, reply: str, headers: bytes, payload: bytes) -> None:
+            try:
+                take(subject, headers, payload)
+            except Exception:  # one message must not end the subscription of all
+                self._log.exception("message handler failed", subject=subject)
+
+        with nats_server.translated(subject):
+            found = await self._client.subscribe_raw(subject, guarded)
+            await self._settle()
+        return _Subscription(found)
 
     def _restart_pulls(self) -> None:
         for puller in self._pullers:

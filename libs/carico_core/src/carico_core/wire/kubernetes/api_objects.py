@@ -211,6 +211,17 @@ def parse_instant(text: str) -> float:
     return instant.timestamp()
 
 
+def find_instant(value: object) -> float | None:
+    """Return the Unix seconds of a time in an object of the API; None where it is not one.
+
+    >>> find_instant(None)
+    """
+    try:
+        return parse_instant(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
 def parse_daemon_set(obj: Object) -> cluster.DaemonSet:
     """Return the DaemonSet that an API object describes. Raises `ValueError` with the path of the bad field."""
     metadata = fields.mapping(obj, "metadata")
