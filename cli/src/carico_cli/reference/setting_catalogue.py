@@ -63,7 +63,7 @@ PROGRAMS = (
 GROUPS = {
     "BUS": "How a service connects to NATS (`CARICO_BUS_...`)",
     "KUBE": "How a service connects to the Kubernetes API (`CARICO_KUBE_...`)",
-    "LEADER": "Which of several schedulers leads (`CARICO_LEADER_...`)",
+    "LEADER": "Which of several replicas leads (`CARICO_LEADER_...`)",
     "EXTENDER": "With kube-scheduler: the extender (`CARICO_EXTENDER_...`)",
 }
 
