@@ -40,6 +40,10 @@ PROGRAMS = (
         module="carico_auth.settings", cls="AuthSettings", prefix="auth",
     ),
     Program(
+        name="carico-recommender", what="Learnt requests for VerticalPodAutoscaler objects",
+        module="carico_recommender.settings", cls="RecommenderSettings", prefix="recommender",
+    ),
+    Program(
         name="carico-web", what="The live page", module="carico_web.settings", cls="WebSettings", prefix="web",
     ),
     Program(
