@@ -110,17 +110,21 @@ class Cluster:
     async def until_bound(self, count: int) -> None:
         """Return once this many Pods are bound. Raises `EnvironmentUnfit` if the scheduler has ended."""
         while len(self.bound_s) < count:
-            if self._process is not None and self._process.poll() is not None:
-                raise errors.EnvironmentUnfit(
-                    f"the scheduler ended with {self._process.returncode}: {processes.last_lines(self._log, 3)}"
-                )
+            self.check()
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), 1.0)
 
+    def check(self) -> None:
+        """Raise `EnvironmentUnfit` if the scheduler has ended."""
+        if self._process is not None and self._process.poll() is not None:
+            raise errors.EnvironmentUnfit(
+                f"the scheduler ended with {self._process.returncode}: {processes.last_lines(self._log, 3)}"
+            )
+
     @contextlib.contextmanager
-    def scheduler(self, name: str) -> Iterator[subprocess.Popen[bytes]]:
-        """Run a scheduler (CARICO's, or KUBE) for as long as the block."""
+    def scheduler(self, name: str, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Run a scheduler (CARICO's, or KUBE) with these flags too, for as long as the block."""
         if name == KUBE:
             config = self._folder / "plane" / "kube-scheduler.json"
             wanted = json.loads(config.read_text())
@@ -132,7 +136,7 @@ class Cluster:
             argv += ["--kubeconfig", str(self._plane.kubeconfig)]
         self._log = self._folder / f"{name}.log"
         with self._log.open("wb") as log:
-            process = self._process = subprocess.Popen(argv, stdout=log, stderr=log)
+            process = self._process = subprocess.Popen([*argv, *flags], stdout=log, stderr=log)
         try:
             yield process
         finally:
@@ -143,6 +147,22 @@ class Cluster:
 @contextlib.asynccontextmanager
 async def running(folder: pathlib.Path, nodes: int) -> AsyncIterator[Cluster]:
     """Run a cluster of advertising Nodes, with its files in `folder`, for as long as the block."""
+    async with empty(folder) as cluster:
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            await _service_account(cluster.api)
+            await cluster.create_nodes(nodes)
+            tasks = [asyncio.create_task(cluster.follow()), asyncio.create_task(cluster.advertise())]
+            yield cluster
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def empty(folder: pathlib.Path, *api_flags: str) -> AsyncIterator[Cluster]:
+    """Run a cluster without Nodes, with these flags of its API server too, for as long as the block."""
     parts = (commands.ETCD, commands.API, commands.SCHEDULER)
     found = tools.obtain(
         parts, environ=dict(os.environ), clock=CLOCK, report=lambda line: print(line.text, file=sys.stderr)
@@ -151,23 +171,17 @@ async def running(folder: pathlib.Path, nodes: int) -> AsyncIterator[Cluster]:
         folder / "plane", environ=dict(os.environ), clock=CLOCK, found=found, parts=(commands.ETCD, commands.API)
     )
     # The scheduler is started by the benchmark, once its backlog is there.
-    plane.plane = dataclasses.replace(plane.plane, binaries={part: str(found[part].path) for part in parts})
+    binaries = {part: str(found[part].path) for part in parts}
+    plane.plane = dataclasses.replace(plane.plane, binaries=binaries, api_flags=api_flags)
     plane.start()
     nats = nats_server.NatsServer(folder / "nats").start()
     cluster = Cluster(folder, plane, nats)
     wanted = api_client.KubeSettings(kubeconfig=str(plane.kubeconfig), in_flight=IN_FLIGHT)
     cluster.api = await api_client.connect(wanted, clock=CLOCK, user_agent="bench")
     cluster.bus = await nats_bus.connect(buses.BusSettings(url=nats.url), name="bench", clock=CLOCK)
-    tasks: list[asyncio.Task[None]] = []
     try:
-        await _service_account(cluster.api)
-        await cluster.create_nodes(nodes)
-        tasks = [asyncio.create_task(cluster.follow()), asyncio.create_task(cluster.advertise())]
         yield cluster
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
         await cluster.bus.close()
         await cluster.api.close()
         nats.stop()

@@ -40,9 +40,11 @@ def pod(name: str, scheduler: str, node: str | None = None) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def advertisement(node: str, boot: str, seq: int, covers: frozenset[str]) -> bytes:
-    """Return an advertisement of the default mode for a node that takes CAPACITY Pods in all."""
-    free = CAPACITY - len(covers) + random.Random(node).random()
+def advertisement(
+    node: str, boot: str, seq: int, covers: frozenset[str], *, capacity: float = CAPACITY, limit: int = 110
+) -> bytes:
+    """Return an advertisement of the default mode for a node that takes `capacity` Pods in all."""
+    free = max(0.0, capacity - len(covers)) + random.Random(node).random()
     classes = {messages.ANY_CLASS: messages.ClassCapacity(cost_plus={"cpu": 0.1, "memory": 6e7}, pods=len(covers))}
     cost = {"cpu": messages.Estimate(mean=0.1, sd=0.01), "memory": messages.Estimate(mean=5e7, sd=1e7)}
     now_ns = clocks.SystemClock().wall_ns()
@@ -52,6 +54,6 @@ def advertisement(node: str, boot: str, seq: int, covers: frozenset[str]) -> byt
             bottleneck="cpu", signal=1.0, baseline=cost, cost=cost, pods=len(covers), covers=covers,
             mode=messages.Mode.MEASURED, usage={"cpu": 0.4, "memory": 0.2}, parts={}, direction={"cpu": 1.0},
             headroom={"cpu": 0.1 * free, "memory": 3e10},
-            classes=classes, limit=110,
+            classes=classes, limit=limit,
         )
     )  # fmt: skip

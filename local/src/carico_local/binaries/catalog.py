@@ -1,6 +1,7 @@
 """The commands that can be built: the Go package of each, and how its version is set.
 
-The modules next to this file pin every dependency (go.mod) with its content (go.sum). Wrapper modules are needed since
+The modules next to this file pin every dependency (go.mod) with its content (go.sum); those with a main.go are commands
+themselves. Wrapper modules are needed since
 `go install` refuses modules with `replace` lines, such as those of Kubernetes and etcd
 (https://go.dev/ref/mod#go-install).
 """
@@ -50,7 +51,8 @@ class Module:
     @property
     def key(self) -> str:
         """The key of a build: a hash of all its inputs except the version of Go."""
-        pinned = b"".join((self.directory / name).read_bytes() for name in ("go.mod", "go.sum"))
+        sources = (self.directory / "go.mod", self.directory / "go.sum", *sorted(self.directory.glob("*.go")))
+        pinned = b"".join(each.read_bytes() for each in sources)
         recipe = " ".join((*BUILD_FLAGS, self.ldflags, platform.system(), platform.machine()))
         return hashlib.sha256(pinned + recipe.encode()).hexdigest()[:16]
 
@@ -75,6 +77,8 @@ KUBERNETES = Module(
         for field in ("gitVersion=v{version}", "gitMajor={major}", "gitMinor={minor}", "gitTreeState=clean")
     ),
 )
+# Kubernetes' own scheduling tests, which no package of upstream's builds alone. For `make test-upstream`.
+KUBERNETES_E2E = Module(folder="kubernetes-e2e", requires="k8s.io/kubernetes")
 ETCD = Module(folder="etcd", requires="go.etcd.io/etcd/server/v3")
 KWOK = Module(
     folder="kwok", requires="sigs.k8s.io/kwok", stamps=("sigs.k8s.io/kwok/pkg/consts.Version=v{version}",)
@@ -97,6 +101,7 @@ TOOLS = {
             name="kubectl", module=KUBERNETES, package="k8s.io/kubernetes/cmd/kubectl",
             version_arguments=("version", "--client"),
         ),
+        Tool(name="sched-e2e", module=KUBERNETES_E2E, package="carico.local/kubernetes-e2e"),
         Tool(name="etcd", module=ETCD, package="go.etcd.io/etcd/server/v3"),
         Tool(name="kwok", module=KWOK, package="sigs.k8s.io/kwok/cmd/kwok"),
         Tool(

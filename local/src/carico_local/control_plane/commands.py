@@ -50,6 +50,8 @@ class CommandLines:
     directory: pathlib.Path
     network: Listeners
     identities: identity.Identities
+    # Further flags of the API server.
+    api_flags: tuple[str, ...] = ()
 
     def write_configuration(self, cluster: str, *, users: Mapping[str, identity.User]) -> None:
         """Write identities, kubeconfigs and all other files of the commands. Raises `EnvironmentUnfit`."""
@@ -100,6 +102,7 @@ class CommandLines:
                 audit_policy_file=self._audit_policy, audit_log_path=self.audit_log, audit_log_maxsize=_AUDIT_MEGABYTES,
                 **self._aggregation(), **self._reachability(),
             ),
+            *self.api_flags,
         )  # fmt: skip
 
     def controllers(self) -> tuple[str, ...]:

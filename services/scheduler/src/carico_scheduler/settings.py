@@ -8,10 +8,10 @@ from typing import ClassVar
 from carico_core.domain import cluster, names
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client as kubes
-from carico_core.runtime.leadership import leader_settings
 from carico_core.runtime.observe import tracing
 from carico_core.runtime.process import settings
 from carico_scheduler.extender import extender_settings
+from carico_scheduler.leadership import leader_settings
 from carico_scheduler.rules import policy as policies
 from carico_scheduler.sharing import stream
 
@@ -48,8 +48,8 @@ class SchedulerSettings:
     )
     default_spread: bool = settings.setting(
         False,
-        help="prefer different nodes and zones for Pods of one ReplicaSet or StatefulSet, as kube-scheduler does",
-        why="room already spreads Pods over nodes; counting them at each decision costs time (docs/scheduling.md)",
+        help="prefer different nodes and zones for Pods of one ReplicaSet, StatefulSet or Service",
+        why="kube-scheduler's default; room already spreads Pods over nodes, and counting them takes time",
     )
     release: policies.Release = settings.setting(
         policies.Release.COVERS,

@@ -44,6 +44,7 @@ class State(node_state.NodeState):
         self._anti_affinity = pod_counts.AntiAffinityIndex(self.fleet.pod_counts)
         self._attempts = 0
         self.budgets = budgets.Budgets()
+        self.default_spread = default_spread.DefaultSpread(is_on=policy.default_spread)
         self.nominations = nominations.Nominations()
         # The number of placed Pods by priority, without those of the baseline, which are never evicted.
         self._priorities: collections.Counter[int] = collections.Counter()
@@ -59,8 +60,8 @@ class State(node_state.NodeState):
 
     def demand_of(self, pod: cluster.Pod) -> demands.Demand:
         """Return what the Pod asks of a node, including what other Pods' anti-affinity asks."""
-        if self.fleet.policy.default_spread:
-            pod = pod._replace(constraints=default_spread.constraints_of(pod))
+        if self.default_spread.is_on:
+            pod = pod._replace(constraints=self.default_spread.constraints_of(pod))
         return demands.demand_of(pod, self._anti_affinity.of(pod), is_baseline=self.baseline.includes(pod))
 
     def put_pods(self, pods: Iterable[cluster.Pod], now_s: float) -> None:
@@ -202,6 +203,21 @@ class State(node_state.NodeState):
         if self.baseline.remove(uid):
             self._renew_daemons(now_s)
 
+    def put_services(self, found: Iterable[cluster.Service], now_s: float) -> None:
+        """Take in the list of all Services, whose Pods may be spread by default."""
+        if self.default_spread.put_all(found):
+            self._renew_demands(now_s)
+
+    def put_service(self, found: cluster.Service, now_s: float) -> None:
+        """Take in a Service."""
+        if self.default_spread.put(found):
+            self._renew_demands(now_s, namespace=found.namespace)
+
+    def remove_service(self, namespace: str, name: str, now_s: float) -> None:
+        """Forget a Service."""
+        if self.default_spread.remove(namespace, name):
+            self._renew_demands(now_s, namespace=namespace)
+
     def put_namespaces(self, labels: Mapping[str, Mapping[str, str]], now_s: float) -> None:
         """Take in the labels of all namespaces, by which some terms select Pods."""
         if self.fleet.pod_counts.put_namespaces(labels):
@@ -253,11 +269,12 @@ class State(node_state.NodeState):
             elif record.uid in self.queue:
                 self.queue.offer(record.pod, now_s)
 
-    def _renew_demands(self, now_s: float) -> None:
-        """Compute the demands of all waiting Pods again: there are new terms, or terms match other Pods now."""
+    def _renew_demands(self, now_s: float, *, namespace: str | None = None) -> None:
+        """Compute the demands of waiting Pods again: there are new terms, or terms match other Pods now."""
         self.is_share_stale = True
         for waiting in self.queue:
-            self.queue.offer(waiting.pod, now_s)
+            if namespace in (None, waiting.pod.namespace):
+                self.queue.offer(waiting.pod, now_s)
 
     def _open(self, uid: str, attempt: int) -> records.Record | None:
         """Return the record of a Pod while the outcome of this decision is not known."""

@@ -297,6 +297,30 @@ def test_a_pod_that_leaves_is_waited_for_unless_it_does_not_end(ends_in_s: float
     objects.run_fast(main())
 
 
+def test_the_room_of_a_pod_that_leaves_anyway_is_held_for_one_pod() -> None:
+    async def main() -> None:
+        made = await full()
+        leaving = next(pod for pod in made.pods() if pod["metadata"]["name"] == "low-0")
+        leaving["metadata"]["deletionTimestamp"] = api_objects.format_time(made.clock.wall_ns() + 10**9)
+        made.kube.objects.update("pods", ("default", "low-0"), leaving, "test")
+        made.create_pod("middle", priority=5)
+        await asyncio.sleep(5.0)
+        made.create_pod("high", priority=10)
+        await asyncio.sleep(10.0)
+        found = {pod["metadata"]["name"]: pod["status"].get("nominatedNodeName") for pod in made.pods()}
+        assert (found["high"], found["middle"]) == ("node-0", "node-0")
+        assert count(made, "DELETE") == 0, "`middle` asked first, but the room is for `high`"
+        made.create_pod("next", priority=10)
+        await asyncio.sleep(5.0)
+        assert count(made, "DELETE") == 1, "one leaves, so another goes for the second"
+        made.kube.objects.delete("pods", ("default", "low-0"), {}, "test")
+        await asyncio.sleep(15.0)
+        assert {"high", "next"} < set(running(made))
+        await made.stop()
+
+    objects.run_fast(main())
+
+
 def test_for_a_pod_that_does_not_get_the_room_others_go_less_and_less_often() -> None:
     async def main() -> None:
         made = await full()

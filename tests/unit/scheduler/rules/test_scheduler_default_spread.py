@@ -14,6 +14,7 @@ from tests.unit.scheduler import objects
 NOW_S = 1000.0
 OWNER = cluster.Owner(kind="ReplicaSet", name="web-5d4f8c7b9", uid="rs")
 LABELS = {"app": "web", "pod-template-hash": "5d4f8c7b9"}
+SPREAD = default_spread.DefaultSpread(is_on=True)
 ZONE = "topology.kubernetes.io/zone"
 
 
@@ -24,7 +25,7 @@ def test_pods_of_one_stateful_set_are_one_group() -> None:
             "app": "db", "statefulset.kubernetes.io/pod-name": f"db-{index}", "apps.kubernetes.io/pod-index": str(index)
         }  # fmt: skip
         owner = cluster.Owner(kind="StatefulSet", name="db", uid="s")
-        found.add(default_spread.constraints_of(objects.make_pod(f"db-{index}", owner=owner, labels=labels)))
+        found.add(SPREAD.constraints_of(objects.make_pod(f"db-{index}", owner=owner, labels=labels)))
     (only,) = found
     assert only is not None
     assert [each.topology_key for each in only.default_spreads] == ["kubernetes.io/hostname", ZONE]
@@ -40,7 +41,7 @@ def test_pods_of_one_stateful_set_are_one_group() -> None:
     ids=["no owner", "no labels", "a Job"],
 )
 def test_others_have_none(pod: cluster.Pod) -> None:
-    assert default_spread.constraints_of(pod) is None
+    assert SPREAD.constraints_of(pod) is None
 
 
 def test_a_pod_with_spread_constraints_keeps_them() -> None:
@@ -48,7 +49,7 @@ def test_a_pod_with_spread_constraints_keeps_them() -> None:
         spreads=(constraints.Spread(namespace="default", topology_key=ZONE, selector=(), max_skew=1),)
     )
     pod = objects.make_pod(owner=OWNER, labels=LABELS, constraints=own)
-    assert default_spread.constraints_of(pod) is own
+    assert SPREAD.constraints_of(pod) is own
 
 
 def zones(*, is_on: bool, labelled: bool = True) -> collections.Counter[str]:
@@ -76,3 +77,35 @@ def test_zones_of_unequal_size_get_similar_numbers() -> None:
 
 def test_without_labels_nothing_changes() -> None:
     assert zones(is_on=True, labelled=False) == zones(is_on=False, labelled=False)
+
+
+def test_pods_of_a_service_are_a_group_while_it_selects_them() -> None:
+    made = state.State(policy.Policy(default_spread=True), random.Random(0))
+    pod = objects.make_pod("a", labels={"app": "web", "tier": "front", "own": "1"})
+    made.put_pod(pod, NOW_S)
+
+    def group() -> dict[str, str]:
+        (waiting,) = made.queue
+        limits = waiting.demand.constraints
+        spreads = () if limits is None else limits.default_spreads
+        return {each.key: each.values[0] for each in spreads[0].selector or ()} if spreads else {}
+
+    assert group() == {}
+    services = [
+        cluster.Service(pod.namespace, "web", (("app", "web"),)), cluster.Service(pod.namespace, "none", ()),
+        cluster.Service("other", "front", (("own", "1"),)), cluster.Service(pod.namespace, "db", (("app", "db"),)),
+    ]  # fmt: skip
+    made.put_services(services, NOW_S)
+    assert group() == {"app": "web"}
+    made.put_service(cluster.Service(pod.namespace, "front", (("tier", "front"),)), NOW_S)
+    assert group() == {"app": "web", "tier": "front"}, "all Services that select it, as in kube-scheduler"
+    made.remove_service(pod.namespace, "web", NOW_S)
+    assert group() == {"tier": "front"}
+    made.put_services([], NOW_S)
+    assert group() == {}
+
+
+def test_services_change_nothing_unless_it_is_on() -> None:
+    kept = default_spread.DefaultSpread(is_on=False)
+    assert not kept.put(cluster.Service("default", "web", (("app", "web"),)))
+    assert kept.constraints_of(objects.make_pod(labels=LABELS)) is None

@@ -44,6 +44,15 @@ def test_whether_a_pod_preempts() -> None:
     assert found == [True, True, False]
 
 
+def test_a_service() -> None:
+    metadata = {"namespace": "shop", "name": "web"}
+    found = api_objects.parse_service({"metadata": metadata, "spec": {"selector": {"b": "2", "a": "1"}}})
+    assert found == cluster.Service("shop", "web", (("a", "1"), ("b", "2")))
+    assert api_objects.parse_service({"metadata": metadata, "spec": {"type": "ExternalName"}}).labels == ()
+    with pytest.raises(ValueError, match=r"spec\.selector\.a"):
+        api_objects.parse_service({"metadata": metadata, "spec": {"selector": {"a": 1}}})
+
+
 def test_a_disruption_budget() -> None:
     obj = {
         "metadata": {"namespace": "shop", "name": "web"},

@@ -33,6 +33,14 @@ class DaemonSet(NamedTuple):
     uid: str
 
 
+class Service(NamedTuple):
+    """A Service, reduced to the labels of the Pods that it selects; without labels it selects none."""
+
+    namespace: str
+    name: str
+    labels: tuple[tuple[str, str], ...]
+
+
 class DisruptionBudget(NamedTuple):
     """A PodDisruptionBudget: how many more of the Pods that it selects may be evicted now.
 

@@ -68,7 +68,8 @@ class PeerScores:
         self._settled()
         nodes = self._plain.allowed
         for _, condition in self._conditions:
-            nodes = nodes & condition.passes
+            if not condition.yields:
+                nodes = nodes & condition.passes
         return nodes
 
     def hold(self, slot: int, row: snapshot.NodeRow) -> None:

@@ -14,6 +14,7 @@ PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
 NAMESPACES = "/api/v1/namespaces"
 DAEMON_SETS = "/apis/apps/v1/daemonsets"
+SERVICES = "/api/v1/services"
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 
 Object = Mapping[str, Any]
@@ -40,7 +41,7 @@ def all_of(state: states.State, clock: clocks.Clock) -> list[Collection]:
     """Return every collection that a scheduler follows."""
     return [
         _pods(state, clock), _nodes(state), _namespaces(state, clock), _daemon_sets(state, clock), _budgets(state),
-        *_storage(state),
+        _services(state, clock), *_storage(state),
     ]  # fmt: skip
 
 
@@ -100,6 +101,21 @@ def _budgets(state: states.State) -> Collection:
         put=state.budgets.put,
         remove=lambda metadata: state.budgets.remove(str(metadata.get("namespace", "")), str(metadata.get("name", ""))),
         lacks=state.budgets.lacks,
+    )
+
+
+def _services(state: states.State, clock: clocks.Clock) -> Collection:
+    return Collection(
+        path=SERVICES,
+        kind="Service",
+        parse=api_objects.parse_service,
+        put_all=lambda found: state.put_services(found, clock.monotonic_s()),
+        put=lambda found: state.put_service(found, clock.monotonic_s()),
+        remove=lambda metadata: state.remove_service(
+            str(metadata.get("namespace", "")), str(metadata.get("name", "")), clock.monotonic_s()
+        ),
+        # They change no Pod's nodes, only which of them it prefers.
+        lacks=lambda why: None,
     )
 
 

@@ -73,7 +73,9 @@ class Evictor:
             return self._term() == term and not nomination.is_over
 
         await self._nominate(nomination.pod, nomination.node, may_write=may_write)
-        done = await asyncio.gather(*(self._evict(each, nomination, may_write) for each in nomination.victims))
+        done = await asyncio.gather(
+            *(self._evict(each, nomination, may_write) for each in nomination.victims if not each.deleting)
+        )
         nomination.has_failed = not all(done)
 
     async def _nominate(self, pod: cluster.Pod, node: str | None, *, may_write: Callable[[], bool]) -> None:

@@ -45,7 +45,10 @@ class End(enum.StrEnum):
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class Nomination:
-    """One Pod, the node on which room is made for it, and the Pods that have to go. Monotonic seconds."""
+    """One Pod, the node on which room is made for it, and the Pods that have to go. Monotonic seconds.
+
+    Of these, those that are being deleted when it is made are not evicted, only waited for.
+    """
 
     pod: cluster.Pod
     demand: demands.Demand

@@ -20,6 +20,7 @@ from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.preempt import evictor, nominations, victims
 from carico_scheduler.report import conditions, instruments, verdicts
+from carico_scheduler.rules import protocol, registry
 
 EVERY_S = 0.5
 # A Pod first waits for so long: advertisements are sent every second, so that room that has just become free shows.
@@ -103,8 +104,8 @@ class Preemptor:
                 self._refresh()
                 refreshed_s = self._clock.monotonic_s()
             choice = await self._choose(waiting, kind)
-            if choice is None or not choice.victims:
-                # Nothing to gain; or there is room, or there will be once Pods have gone that are leaving anyway.
+            if choice is None or not (choice.victims or choice.awaited):
+                # Nothing to gain, or there is room.
                 self._again_s[kind] = self._clock.monotonic_s() + (AGAIN_S if choice is None else EVERY_S)
             elif self._term() == term and waiting.pod.uid in self._state.queue:
                 self._nominate(waiting, choice, term)
@@ -126,6 +127,9 @@ class Preemptor:
     def _refresh(self) -> None:
         if not len(self._state.nominations):
             return
+        for each in self._state.nominations:
+            # If a Pod that was leaving anyway stays, others may go.
+            each.has_failed |= any(victim.deleting and self._is_stuck(victim) for victim in each.victims)
         ended = self._state.nominations.refresh(
             self._clock.monotonic_s(), node_of=self._state.node_of, is_binding=self._state.is_binding,
             waits=self._state.waits, nodes=set(self._state.fleet.names()),
@@ -146,7 +150,7 @@ class Preemptor:
     def _rest_s(self, ended: nominations.Nomination) -> float:
         """Return how long no others are evicted for a Pod that did not get the room."""
         waiting = self._state.queue.find(ended.pod.uid)
-        doublings = 0 if waiting is None else min(waiting.preemptions - 1, 16)
+        doublings = 0 if waiting is None else min(max(waiting.preemptions - 1, 0), 16)
         return min(AGAIN_S * 2.0**doublings, AGAIN_MOST_S)
 
     async def _choose(self, waiting: queues.Waiting, kind: _Kind) -> victims.Choice | None:
@@ -218,36 +222,50 @@ class Preemptor:
         for each in here:
             if each.pod.priority >= kind.priority and self._state.node_of(each.pod.uid) is None:
                 row = row.with_pod(each.demand)
-        residents, stuck_s = [], self._clock.wall_ns() / 1e9 - STUCK_AFTER_S
+        residents = []
         for claim in self._state.reservations.on(row.node.name):
             pod = self._state.pod(claim.uid)
             # One that is still being bound, or does not end, counts, and cannot be evicted.
-            if pod is not None and pod.ends_at_s > stuck_s and not self._state.is_binding(claim.uid):
+            if pod is not None and not self._is_stuck(pod) and not self._state.is_binding(claim.uid):
                 is_leaving = not pod.deleting and pod.uid in evicting
                 pod = pod._replace(deleting=True) if is_leaving else pod
                 residents.append(victims.Resident(pod, claim, self._state.reservations.is_reserved(claim)))
         return victims.on_node(
             row, victims.Preemptor(kind.demand, kind.priority), residents, scores.stages, self._state.budgets,
-            self._evicting(),
+            self._evicting(), _peers(view, kind.demand, scores.stages),
         )  # fmt: skip
+
+    def _is_stuck(self, pod: cluster.Pod) -> bool:
+        """Return True if a Pod that is being deleted should have ended long ago."""
+        return pod.ends_at_s <= self._clock.wall_ns() / 1e9 - STUCK_AFTER_S
 
     def _evicting(self) -> Iterator[cluster.Pod]:
         """Yield the victims of all nominations that are not gone yet."""
         for each in self._state.nominations:
-            yield from (victim for victim in each.victims if self._state.node_of(victim.uid) is not None)
+            for victim in each.victims:
+                if not victim.deleting and self._state.node_of(victim.uid) is not None:
+                    yield victim
 
     def _nominate(self, waiting: queues.Waiting, choice: victims.Choice, term: int) -> None:
         nomination = nominations.Nomination(
-            pod=waiting.pod, demand=waiting.demand, node=choice.node, victims=choice.victims,
+            pod=waiting.pod, demand=waiting.demand, node=choice.node, victims=choice.victims or choice.awaited,
             since_s=self._clock.monotonic_s(),
         )  # fmt: skip
         self._state.nominations.add(nomination)
-        waiting.preemptions += 1
+        waiting.preemptions += bool(choice.victims)
         self._line.info(
             "preemption", pod=waiting.pod.key, node=choice.node, victims=[each.key for each in choice.victims],
-            violated_budgets=choice.violations,
+            awaited=[each.key for each in choice.awaited], violated_budgets=choice.violations,
         )  # fmt: skip
         self._evictor.start(nomination, term)
+
+
+def _peers(view: snapshot.Snapshot, demand: demands.Demand, stages: registry.Stages) -> list[protocol.Peers]:
+    """Return what Pods that leave a node may change for a demand, besides room."""
+    if not demand.looks_at_peers:
+        return []
+    found = (each.peers(view, demand) for each in stages.by_peers)
+    return [each for each in found if each is not None and any(part.yields for part in each.conditions())]
 
 
 def _is_least(choice: victims.Choice, lowest: int | None) -> bool:

@@ -15,7 +15,7 @@ from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import reservations
 from carico_scheduler.preempt import budgets as budgeting
-from carico_scheduler.rules import registry
+from carico_scheduler.rules import protocol, registry
 
 
 class Resident(NamedTuple):
@@ -40,11 +40,15 @@ class Preemptor(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A node, and the Pods that would have to go, most important first: none if there is or will be room."""
+    """A node, and the Pods that would have to go, most important first: none if there is or will be room.
+
+    `awaited`: Pods that are leaving anyway, if it is enough to wait for them.
+    """
 
     node: str
     victims: tuple[cluster.Pod, ...]
     violations: int
+    awaited: tuple[cluster.Pod, ...] = ()
 
     @property
     def cost(self) -> tuple[int, int, int, int, float]:
@@ -66,30 +70,33 @@ _LEAST = -(2**31)
 
 def on_node(
     row: snapshot.NodeRow, wanted: Preemptor, residents: Collection[Resident], stages: registry.Stages,
-    budgets: budgeting.Budgets, spent: Iterable[cluster.Pod] = (),
+    budgets: budgeting.Budgets, spent: Iterable[cluster.Pod] = (), peers: Collection[protocol.Peers] = (),
 ) -> Choice | None:  # fmt: skip
     """Return what the node would lose, or None if the Pod would not fit there even so.
 
     `row` already counts what is held for other Pods of this priority and above. `spent`: Pods that are being evicted.
+    `peers`: what Pods on the node may change for the Pod besides room; not usable afterwards.
     """
     leaving = [each for each in residents if each.pod.deleting]
-    row = row.counting((each.counted for each in leaving), -1)
-    if scoring.rejection_by(stages.by_room, row, wanted.demand) is None:
-        return Choice(row.node.name, (), 0)
+    row = _without(row, leaving, peers)
+    if _fits(stages.by_room, row, wanted, peers):
+        return Choice(row.node.name, (), 0, awaited=tuple(each.pod for each in leaving))
     lower = sorted(
         (each for each in residents if not each.pod.deleting and _may_go(each, wanted, row)), key=_importance
     )
-    row = row.counting((each.counted for each in lower), -1)
-    if not lower or scoring.rejection_by(stages.by_room, row, wanted.demand) is not None:
+    row = _without(row, lower, peers)
+    if not lower or not _fits(stages.by_room, row, wanted, peers):
         return None
     violating = budgets.violated_by([each.pod for each in lower], spent)
     victims: list[cluster.Pod] = []
     for each in sorted(lower, key=lambda found: found.pod.uid not in violating):
         back = row.counting((each.counted,), 1)
+        _count(peers, each.pod, row.slot, 1)
         # Only these filters' answers change with Pods.
-        if scoring.rejection_by(stages.by_pods, back, wanted.demand) is None:
+        if _fits(stages.by_pods, back, wanted, peers):
             row = back
         else:
+            _count(peers, each.pod, row.slot, -1)
             victims.append(each.pod)
     violations = sum(pod.uid in violating for pod in victims)
     return Choice(row.node.name, tuple(victims), violations)
@@ -98,6 +105,28 @@ def on_node(
 def best_of(choices: Sequence[Choice]) -> Choice | None:
     """Return the choice that costs least, the first of equals; None if there is none."""
     return min(choices, key=lambda each: each.cost, default=None)
+
+
+def _without(
+    row: snapshot.NodeRow, gone: Sequence[Resident], peers: Collection[protocol.Peers]
+) -> snapshot.NodeRow:  # fmt: skip
+    """Return the node without these Pods, and count them no longer as peers."""
+    for each in gone:
+        _count(peers, each.pod, row.slot, -1)
+    return row.counting((each.counted for each in gone), -1)
+
+
+def _count(peers: Collection[protocol.Peers], pod: cluster.Pod, slot: int, change: int) -> None:
+    for each in peers:
+        each.add(pod, slot, change)
+
+
+def _fits(
+    filters: Iterable[protocol.RoomFilter], row: snapshot.NodeRow, wanted: Preemptor, peers: Collection[protocol.Peers]
+) -> bool:  # fmt: skip
+    return scoring.rejection_by(filters, row, wanted.demand) is None and all(
+        condition.passes[row.slot] for each in peers for condition in each.conditions()
+    )
 
 
 def _may_go(each: Resident, wanted: Preemptor, row: snapshot.NodeRow) -> bool:

@@ -1,12 +1,13 @@
-"""Kubernetes' default spreading: Pods of one ReplicaSet or StatefulSet prefer different nodes and zones.
+"""Kubernetes' default spreading: Pods of one ReplicaSet, StatefulSet or Service prefer different nodes and zones.
 
 https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/#internal-default-constraints
 
-kube-scheduler selects the Pods by the selectors of the owner and of Services. The labels that all Pods of one owner
-have select the same Pods, without a watch on any of these kinds.
+kube-scheduler selects the Pods by the selectors of the owner and of all Services that select the Pod. For a Pod with an
+owner, the labels that all its Pods have select the same Pods, without a watch on any of these kinds.
 """
 
 import dataclasses
+from collections.abc import Iterable, Mapping
 
 from carico_core.domain import cluster, constraints, selectors
 
@@ -20,22 +21,61 @@ _OWN = frozenset(
 _TOPOLOGIES = (("kubernetes.io/hostname", 3), ("topology.kubernetes.io/zone", 5))
 
 
-def constraints_of(pod: cluster.Pod) -> constraints.Constraints | None:
-    """Return the constraints of a Pod, with the default ones if it has an owner that spreads, and none of its own."""
-    own = pod.constraints or constraints.NONE
-    if pod.owner is None or pod.owner.kind not in _KINDS or own.spreads:
-        return pod.constraints
-    selector = tuple(
-        selectors.Requirement(key=key, operator=selectors.IN, values=(value,))
-        for key, value in sorted(pod.labels.items())
-        if key not in _OWN
-    )
-    if not selector:
-        return pod.constraints
-    spreads = tuple(
-        constraints.Spread(
-            namespace=pod.namespace, topology_key=key, selector=selector, max_skew=max_skew, is_soft=True
+class DefaultSpread:
+    """Knows all Services, and which constraints a Pod gets. Without `is_on` no Pod gets any."""
+
+    def __init__(self, *, is_on: bool) -> None:
+        self.is_on = is_on
+        # By namespace and name.
+        self._services: dict[str, dict[str, cluster.Service]] = {}
+
+    def put_all(self, found: Iterable[cluster.Service]) -> bool:
+        """Take in the list of all Services; return True if Pods may have other constraints now."""
+        before, self._services = self._services, {}
+        for each in found:
+            self.put(each)
+        return self.is_on and before != self._services
+
+    def put(self, found: cluster.Service) -> bool:
+        """Take in one Service; return True if Pods may have other constraints now."""
+        here = self._services.setdefault(found.namespace, {})
+        before, here[found.name] = here.get(found.name), found
+        return self.is_on and before != found
+
+    def remove(self, namespace: str, name: str) -> bool:
+        """Forget a Service; return True if Pods may have other constraints now."""
+        here = self._services.get(namespace, {})
+        before = here.pop(name, None)
+        if not here:
+            self._services.pop(namespace, None)
+        return self.is_on and before is not None
+
+    def constraints_of(self, pod: cluster.Pod) -> constraints.Constraints | None:
+        """Return the constraints of a Pod, with the default ones if it has none of its own."""
+        own = pod.constraints or constraints.NONE
+        if not self.is_on or own.spreads:
+            return pod.constraints
+        labels = self._group_of(pod)
+        if not labels:
+            return pod.constraints
+        selector = tuple(
+            selectors.Requirement(key=key, operator=selectors.IN, values=(value,))
+            for key, value in sorted(labels.items())
         )
-        for key, max_skew in _TOPOLOGIES
-    )
-    return dataclasses.replace(own, default_spreads=spreads)
+        spreads = tuple(
+            constraints.Spread(
+                namespace=pod.namespace, topology_key=key, selector=selector, max_skew=max_skew, is_soft=True
+            )
+            for key, max_skew in _TOPOLOGIES
+        )
+        return dataclasses.replace(own, default_spreads=spreads)
+
+    def _group_of(self, pod: cluster.Pod) -> Mapping[str, str]:
+        """Return the labels of the Pods that the Pod is spread with; none if it is spread with no others."""
+        if pod.owner is not None and pod.owner.kind in _KINDS:
+            return {key: value for key, value in pod.labels.items() if key not in _OWN}
+        found: dict[str, str] = {}
+        for each in self._services.get(pod.namespace, {}).values():
+            if all(pod.labels.get(key) == value for key, value in each.labels):
+                found.update(each.labels)
+        return found

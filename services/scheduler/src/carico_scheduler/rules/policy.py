@@ -40,7 +40,7 @@ class Policy:
     release: Release = Release.COVERS
     fallback: Fallback = Fallback.WAIT
     max_pods_per_core: float = 16.0
-    # Pods of one ReplicaSet or StatefulSet prefer different nodes and zones.
+    # Pods of one ReplicaSet, StatefulSet or Service prefer different nodes and zones.
     default_spread: bool = False
     # An advertisement is used up to this age: while it is fresh or ageing.
     ageing_s: float = freshness.AGEING_S

@@ -44,10 +44,14 @@ class RoomFilter(Protocol):
 
 
 class Condition(NamedTuple):
-    """A part of a peer filter: a mask by slot, and why a slot is refused."""
+    """A part of a peer filter: a mask by slot, and why a slot is refused.
+
+    `yields`: whether a node could pass if Pods left it.
+    """
 
     passes: snapshot.Bools
     why: Callable[[int], str]
+    yields: bool = False
 
 
 class Peers(Protocol):
@@ -56,8 +60,8 @@ class Peers(Protocol):
     def conditions(self) -> Sequence[Condition]:
         """Return the conditions that a node must meet; computed again after each `add`."""
 
-    def add(self, pod: cluster.Pod, slot: int) -> None:
-        """Count a Pod that this cycle has placed."""
+    def add(self, pod: cluster.Pod, slot: int, change: int = 1) -> None:
+        """Count a Pod that this cycle has placed; `change` -1: one fewer, if any condition yields."""
 
 
 class PeerFilter(Protocol):

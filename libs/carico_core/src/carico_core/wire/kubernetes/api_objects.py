@@ -230,6 +230,16 @@ def parse_daemon_set(obj: Object) -> cluster.DaemonSet:
     )
 
 
+def parse_service(obj: Object) -> cluster.Service:
+    """Return the Service that an API object describes. Raises `ValueError` with the path of the bad field."""
+    metadata, spec = fields.mapping(obj, "metadata"), fields.mapping(obj, "spec")
+    return cluster.Service(
+        namespace=fields.required(metadata, "namespace", "metadata."),
+        name=fields.required(metadata, "name", "metadata."),
+        labels=tuple(sorted(fields.texts(spec, "selector", "spec.").items())),
+    )
+
+
 def parse_disruption_budget(obj: Object) -> cluster.DisruptionBudget:
     """Return the PodDisruptionBudget of an API object. Raises `ValueError` with the path of the bad field."""
     metadata, spec, status = fields.mapping(obj, "metadata"), fields.mapping(obj, "spec"), fields.mapping(obj, "status")

@@ -42,8 +42,8 @@ class _Taken:
 
     def conditions(self) -> list[protocol.Condition]:
         """See `protocol.Peers`."""
-        return [protocol.Condition(self._holders == 0, lambda slot: self._why)]
+        return [protocol.Condition(self._holders == 0, lambda slot: self._why, yields=True)]
 
-    def add(self, pod: cluster.Pod, slot: int) -> None:
+    def add(self, pod: cluster.Pod, slot: int, change: int = 1) -> None:
         """See `protocol.Peers`."""
-        self._holders[slot] += self._pod_counts.is_counted(self._question, pod)
+        self._holders[slot] += change * self._pod_counts.is_counted(self._question, pod)

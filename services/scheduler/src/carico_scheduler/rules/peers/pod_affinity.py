@@ -49,12 +49,12 @@ class _Near:
         parts = zip(self._terms, self._domains, self._sums, strict=True)
         return [*found, *(_has_peer(term, domains, sums) for term, domains, sums in parts)]
 
-    def add(self, pod: cluster.Pod, slot: int) -> None:
+    def add(self, pod: cluster.Pod, slot: int, change: int = 1) -> None:
         """See `protocol.Peers`."""
         if self._view.pod_counts.is_counted(self._question, pod):
             for domains, sums in zip(self._domains, self._sums, strict=True):
                 if domains.of[slot] != node_labels.NO_DOMAIN:
-                    sums[domains.of[slot]] += 1
+                    sums[domains.of[slot]] += change
 
 
 def namespaces_unknown(view: snapshot.Snapshot) -> protocol.Condition:

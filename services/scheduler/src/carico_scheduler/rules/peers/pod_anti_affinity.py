@@ -32,7 +32,7 @@ class _Rule:
 
     def condition(self) -> protocol.Condition:
         # The last entry is for nodes without the label, where no Pod counts.
-        return protocol.Condition(self.pods[self.domains.of] <= 0, lambda slot: self.why)
+        return protocol.Condition(self.pods[self.domains.of] <= 0, lambda slot: self.why, yields=True)
 
 
 class _Apart:
@@ -55,12 +55,12 @@ class _Apart:
             return [pod_affinity.namespaces_unknown(self._view)]
         return [rule.condition() for rule in self._rules]
 
-    def add(self, pod: cluster.Pod, slot: int) -> None:
+    def add(self, pod: cluster.Pod, slot: int, change: int = 1) -> None:
         """See `protocol.Peers`."""
         for rule in self._rules:
             domain = rule.domains.of[slot]
             if domain != node_labels.NO_DOMAIN and self._view.pod_counts.is_counted(rule.question, pod):
-                rule.pods[domain] += 1
+                rule.pods[domain] += change
 
     def _rule(self, term: constraints.PodTerm, question: pod_counts.Question, who: str) -> _Rule:
         domains = self._view.labels.domains(term.topology_key)

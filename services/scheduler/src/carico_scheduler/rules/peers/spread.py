@@ -43,10 +43,10 @@ class Group:
         domains = int(self.is_domain.sum())
         return 0.0 if domains < self.spread.min_domains or not domains else float(self.pods[self.is_domain].min())
 
-    def add(self, pod: cluster.Pod, slot: int, known: pod_counts.PodCounts) -> None:
-        """Count the Pod if it belongs to the group."""
+    def add(self, pod: cluster.Pod, slot: int, known: pod_counts.PodCounts, change: int = 1) -> None:
+        """Count the Pod if it belongs to the group; `change` -1: one fewer."""
         if self.is_eligible[slot] and known.is_counted(self.question, pod):
-            self.pods[self.domains.of[slot]] += 1
+            self.pods[self.domains.of[slot]] += change
 
 
 class _Spread:
@@ -60,10 +60,10 @@ class _Spread:
         """See `protocol.Peers`."""
         return [condition for group in self._groups for condition in (_has_label(group), _may_hold_more(group))]
 
-    def add(self, pod: cluster.Pod, slot: int) -> None:
+    def add(self, pod: cluster.Pod, slot: int, change: int = 1) -> None:
         """See `protocol.Peers`."""
         for group in self._groups:
-            group.add(pod, slot, self._pod_counts)
+            group.add(pod, slot, self._pod_counts, change)
 
 
 def _has_label(group: Group) -> protocol.Condition:
@@ -81,7 +81,7 @@ def _may_hold_more(group: Group) -> protocol.Condition:
             f"max skew {spread.max_skew}"
         )
 
-    return protocol.Condition(pods <= most, why)
+    return protocol.Condition(pods <= most, why, yields=True)
 
 
 def groups_of(view: snapshot.Snapshot, demand: demands.Demand, spreads: tuple[constraints.Spread, ...]) -> list[Group]:

@@ -53,7 +53,7 @@ class _Volumes:
             protocol.Condition(self._bindable, lambda slot: _NONE_THERE),
         ]
 
-    def add(self, pod: cluster.Pod, slot: int) -> None:
+    def add(self, pod: cluster.Pod, slot: int, change: int = 1) -> None:
         """Wait for the next cycle if this one placed a Pod that took a volume or claim that this Pod may need."""
         used = (pod.constraints or constraints.NONE).volume_claims
         if not used:
@@ -87,7 +87,7 @@ class _Limits:
         """See `protocol.Peers`."""
         return [protocol.Condition(self._mask.copy(), self._refused.__getitem__)]
 
-    def add(self, pod: cluster.Pod, slot: int) -> None:
+    def add(self, pod: cluster.Pod, slot: int, change: int = 1) -> None:
         """Refuse a node for the rest of the cycle if a Pod with volumes was placed on it."""
         if (pod.constraints or constraints.NONE).volume_claims:
             self._refused[slot] = "volumes of another Pod are being attached"

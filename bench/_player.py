@@ -1,0 +1,337 @@
+"""Plays a workload of scheduler_perf: creates what its operations name, and times the Pods that it measures."""
+
+import asyncio
+import contextlib
+import copy
+import itertools
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from bench import _cluster, _objects, _workloads
+from carico_core.domain import errors
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_client, list_watch
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire import subjects
+
+# Upstream's limit for each wait.
+WAIT_S = 600.0
+_PATHS = {"Node": "nodes", "Namespace": "namespaces", "Pod": "pods", "Service": "services"}
+_GLOBAL = ("Node", "Namespace")
+
+
+class Pods:
+    """What the API's watches show: each Pod's labels and when it was bound, and which Pods each Node has."""
+
+    def __init__(self, api: api_client.KubeClient) -> None:
+        self._api = api
+        self._changed = asyncio.Event()
+        # By UID: when the watch first showed the Pod bound (monotonic).
+        self.bound_s: dict[str, float] = {}
+        # Pods about which a scheduler has stated something, and those that are gone.
+        self.attempted: set[str] = set()
+        self.gone: set[str] = set()
+        self.limits: dict[str, int] = {}
+        self.covers: dict[str, set[str]] = {}
+
+    async def follow_pods(self) -> None:
+        """Follow all Pods until cancelled."""
+        async with contextlib.aclosing(self._api.mirror("/api/v1/pods")) as mirror:
+            async for event in mirror:
+                match event:
+                    case list_watch.Listed():
+                        for pod in event.objects:
+                            self._take(pod)
+                    case list_watch.Changed(type="DELETED"):
+                        self._end(event.object)
+                    case list_watch.Changed():
+                        self._take(event.object)
+                self._changed.set()
+
+    async def follow_nodes(self) -> None:
+        """Follow all Nodes until cancelled."""
+        async with contextlib.aclosing(self._api.mirror("/api/v1/nodes")) as mirror:
+            async for event in mirror:
+                match event:
+                    case list_watch.Listed():
+                        for node in event.objects:
+                            self._take_node(node)
+                    case list_watch.Changed(type="DELETED"):
+                        self.limits.pop(event.object["metadata"]["name"], None)
+                    case list_watch.Changed():
+                        self._take_node(event.object)
+
+    async def until(self, condition: Callable[[], bool], check: Callable[[], None]) -> None:
+        """Return once the condition holds; `check` raises if it never will. Raises `TimeoutError`."""
+        async with asyncio.timeout(WAIT_S):
+            while not condition():
+                check()
+                self._changed.clear()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), 1.0)
+
+    def _take(self, pod: Mapping[str, Any]) -> None:
+        uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName")
+        if node is not None and uid not in self.bound_s:
+            self.bound_s[uid] = time.monotonic()
+            self.covers.setdefault(node, set()).add(uid)
+        if node is not None or any(each["type"] == "PodScheduled" for each in pod["status"].get("conditions", ())):
+            self.attempted.add(uid)
+
+    def _end(self, pod: Mapping[str, Any]) -> None:
+        uid = pod["metadata"]["uid"]
+        self.gone.add(uid)
+        self.covers.get(pod["spec"].get("nodeName"), set()).discard(uid)
+
+    def _take_node(self, node: Mapping[str, Any]) -> None:
+        self.limits[node["metadata"]["name"]] = int(node["status"]["allocatable"]["pods"])
+
+
+class Player:
+    """Plays the operations of one workload."""
+
+    def __init__(self, cluster: _cluster.Cluster, pods: Pods, *, check: Callable[[], None]) -> None:
+        self._api = cluster.api
+        self._bus: buses.Bus = cluster.bus
+        self._pods = pods
+        self._check_scheduler = check
+        self._number = itertools.count()
+        self._namespaces: set[str] = set()
+        # Namespace and labels of each Pod that was created, by UID, and those for which no operation has waited.
+        self._created: dict[str, tuple[str, Mapping[str, str]]] = {}
+        self._pending: set[str] = set()
+        self._measured: list[str] = []
+        self._collecting: _workloads.Op | None = None
+        self._collected_from: set[str] = set()
+        self._background: list[asyncio.Task[None]] = []
+
+    async def play(self, workload: _workloads.Workload) -> float:
+        """Return how many of the measured Pods were bound a second, from the first to the last."""
+        try:
+            for index, op in enumerate(workload.ops):
+                await self._play(index, op)
+        finally:
+            for task in self._background:
+                task.cancel()
+            await asyncio.gather(*self._background, return_exceptions=True)
+        bound_s = sorted(self._pods.bound_s[uid] for uid in self._measured if uid in self._pods.bound_s)
+        return (len(bound_s) - 1) / max(bound_s[-1] - bound_s[0], 1e-3)
+
+    def _check(self) -> None:
+        """Raise what has ended the scheduler, or an operation in the background."""
+        self._check_scheduler()
+        for task in self._background:
+            if task.done():
+                task.result()
+
+    async def advertise(self) -> None:
+        """Publish an advertisement per Node and second, until cancelled; room is for as many Pods as a Node takes."""
+        boot, seq = clocks.boot_id(_cluster.CLOCK), 0
+        while True:
+            seq += 1
+            began_s = time.monotonic()
+            for index, (node, limit) in enumerate(list(self._pods.limits.items())):
+                if index % 50 == 49:
+                    await asyncio.sleep(max(0.0, began_s + index / len(self._pods.limits) - time.monotonic()))
+                covers = frozenset(self._pods.covers.get(node, ()))
+                payload = _objects.advertisement(node, boot, seq, covers, capacity=limit + 1.0, limit=limit)
+                await self._bus.publish(subjects.capacity(node), payload)
+            await asyncio.sleep(max(0.0, began_s + 1.0 - time.monotonic()))
+
+    async def _play(self, index: int, op: _workloads.Op) -> None:
+        works: Mapping[str, Callable[[_workloads.Op, str], Awaitable[None]]] = {
+            "createNodes": self._create_nodes, "createNamespaces": self._create_namespaces,
+            "createPods": self._create_pods, "createPodSets": self._create_pod_sets, "createAny": self._create_any,
+            "deletePods": self._delete_pods, "churn": self._begin_churn, "barrier": self._barrier,
+            "sleep": self._sleep, "startCollectingMetrics": self._start_collecting,
+            "stopCollectingMetrics": self._stop_collecting,
+        }  # fmt: skip
+        await works[op["opcode"]](op, op.get("namespace", f"namespace-{index}"))
+
+    async def _create_nodes(self, op: _workloads.Op, _: str) -> None:
+        plain = _workloads.template(op["nodeTemplatePath"]) if "nodeTemplatePath" in op else _DEFAULT_NODE
+        bodies = []
+        for index in range(op["count"]):
+            node = copy.deepcopy(plain)
+            labels = node["metadata"].setdefault("labels", {})
+            if (by_turns := op.get("labelNodePrepareStrategy")) is not None:
+                labels[by_turns["labelKey"]] = by_turns["labelValues"][index % len(by_turns["labelValues"])]
+            if (unique := op.get("uniqueNodeLabelStrategy")) is not None:
+                labels[unique["labelKey"]] = f"value-{next(self._number)}"
+            bodies.append(node)
+        await _each(bodies, lambda body: self._create(body, ""))
+
+    async def _create_namespaces(self, op: _workloads.Op, _: str) -> None:
+        plain = _workloads.template(op["namespaceTemplatePath"]) if "namespaceTemplatePath" in op else None
+        for index in range(op["count"]):
+            await self._namespace(f"{op['prefix']}-{index}", plain)
+
+    async def _namespace(self, name: str, plain: Mapping[str, Any] | None = None) -> None:
+        if name in self._namespaces:
+            return
+        self._namespaces.add(name)
+        body = copy.deepcopy(dict(plain or {"apiVersion": "v1", "kind": "Namespace"}))
+        body.setdefault("metadata", {})["name"] = name
+        await self._create(body, "")
+
+    async def _create_pods(self, op: _workloads.Op, namespace: str) -> None:
+        await self._namespace(namespace)
+        body = _workloads.template(op["podTemplatePath"])
+        uids: list[str] = []
+
+        async def create(_: int) -> None:
+            uid = await self._create(body, namespace)
+            self._created[uid] = (namespace, body["metadata"].get("labels", {}))
+            uids.append(uid)
+
+        await _each(range(op["count"]), create)
+        if op.get("skipWaitToCompletion"):
+            self._pending |= set(uids)
+        else:
+            await self._until_placed(uids)
+        if op.get("collectMetrics"):
+            self._measured += uids
+
+    async def _create_pod_sets(self, op: _workloads.Op, _: str) -> None:
+        for number in range(op["count"]):
+            await self._create_pods(op["createPodsOp"], f"{op['namespacePrefix']}-{number}")
+
+    async def _create_any(self, op: _workloads.Op, namespace: str) -> None:
+        await self._namespace(namespace)
+        await self._create(_workloads.template(op["templatePath"]), namespace)
+
+    async def _create(self, body: Mapping[str, Any], namespace: str) -> str:
+        made = await self._api.request("POST", _path(body["kind"], namespace), body=body)
+        return str(made["metadata"]["uid"])
+
+    async def _until_placed(self, uids: Iterable[str]) -> None:
+        left = set(uids)
+
+        def are_placed() -> bool:
+            left.difference_update([uid for uid in left if uid in self._pods.bound_s or uid in self._pods.gone])
+            return not left
+
+        await self._pods.until(are_placed, self._check)
+
+    async def _barrier(self, op: _workloads.Op, _: str) -> None:
+        """Wait for the Pods for which no operation has waited yet, in these namespaces and with these labels."""
+        uids = {uid for uid in self._pending if self._is_named(uid, op)}
+        if op.get("stageRequirement") == "Attempted":
+            await self._pods.until(lambda: uids <= self._pods.attempted | self._pods.gone, self._check)
+            return
+        await self._until_placed(uids)
+        self._pending -= uids
+
+    def _is_named(self, uid: str, op: _workloads.Op) -> bool:
+        namespace, labels = self._created[uid]
+        wanted = op.get("labelSelector", {})
+        return namespace in op.get("namespaces", (namespace,)) and wanted.items() <= labels.items()
+
+    async def _sleep(self, op: _workloads.Op, _: str) -> None:
+        await asyncio.sleep(_seconds(op["duration"]))
+
+    async def _start_collecting(self, op: _workloads.Op, _: str) -> None:
+        self._collecting, self._collected_from = op, set(self._created)
+
+    async def _stop_collecting(self, _: _workloads.Op, __: str) -> None:
+        op, before = self._collecting, self._collected_from
+        assert op is not None
+        self._measured += [uid for uid in self._created if uid not in before and self._is_named(uid, op)]
+        self._collecting = None
+
+    async def _delete_pods(self, op: _workloads.Op, namespace: str) -> None:
+        deletion = asyncio.create_task(self._delete(op, namespace))
+        if op.get("skipWaitToCompletion"):
+            self._background.append(deletion)
+        else:
+            await deletion
+
+    async def _delete(self, op: _workloads.Op, namespace: str) -> None:
+        path = _path("Pod", namespace)
+        selector = ",".join(f"{key}={value}" for key, value in op.get("labelSelector", {}).items())
+        params = {"labelSelector": selector} if selector else {}
+        rate = op.get("deletePodsPerSecond", 0)
+        if not rate:
+            await self._api.request("DELETE", path, params=params)
+            return
+        found = (await self._api.request("GET", path, params=params))["items"]
+        began_s = time.monotonic()
+        for index, pod in enumerate(found):
+            await asyncio.sleep(max(0.0, began_s + (index + 1) / rate - time.monotonic()))
+            with contextlib.suppress(errors.NotFound):
+                await self._api.request("DELETE", f"{path}/{pod['metadata']['name']}")
+
+    async def _begin_churn(self, op: _workloads.Op, namespace: str) -> None:
+        await self._namespace(namespace)
+        self._background.append(asyncio.create_task(self._churn(op, namespace)))
+
+    async def _churn(self, op: _workloads.Op, namespace: str) -> None:
+        """Create an object of each template at intervals; with `recreate`, delete the oldest once there are enough."""
+        bodies = [_workloads.template(path) for path in op["templatePaths"]]
+        most = op.get("number", 0)
+        slots: list[list[str]] = [[""] * most for _ in bodies]
+        interval_s = op.get("intervalMilliseconds", 500) / 1e3
+        for turn in itertools.count():
+            await asyncio.sleep(interval_s)
+            if op["mode"] == "create":
+                if most and turn >= most:
+                    return
+                for body in bodies:
+                    await self._create(body, namespace)
+                continue
+            for body, names in zip(bodies, slots, strict=True):
+                names[turn % most] = await self._recreate(body, namespace, names[turn % most])
+
+    async def _recreate(self, body: Mapping[str, Any], namespace: str, name: str) -> str:
+        path = _path(body["kind"], namespace)
+        if not name:
+            return str((await self._api.request("POST", path, body=body))["metadata"]["name"])
+        with contextlib.suppress(errors.NotFound):
+            await self._api.request("DELETE", f"{path}/{name}")
+        return ""
+
+
+# As upstream's default, for operations without a template: test/integration/scheduler_perf/node_util.go.
+_DEFAULT_NODE: dict[str, Any] = {
+    "apiVersion": "v1", "kind": "Node", "metadata": {"generateName": "sample-node-"},
+    "status": {
+        "capacity": {"pods": "110", "cpu": "4", "memory": "32Gi"},
+        "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
+    },
+}  # fmt: skip
+
+
+@contextlib.asynccontextmanager
+async def on(cluster: _cluster.Cluster, check: Callable[[], None]) -> AsyncIterator[Player]:
+    """Follow the cluster's Pods and Nodes, and advertise for these, for as long as the block."""
+    pods = Pods(cluster.api)
+    player = Player(cluster, pods, check=check)
+    tasks = [asyncio.create_task(each) for each in (pods.follow_pods(), pods.follow_nodes(), player.advertise())]
+    try:
+        yield player
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _path(kind: str, namespace: str) -> str:
+    return f"/api/v1/{_PATHS[kind]}" if kind in _GLOBAL else f"/api/v1/namespaces/{namespace}/{_PATHS[kind]}"
+
+
+def _seconds(duration: str) -> float:
+    """Return a duration of a workload, as "30s" or "2m"."""
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    return float(duration[:-1]) * units[duration[-1]]
+
+
+async def _each(items: Iterable[Any], work: Callable[[Any], Awaitable[Any]]) -> None:
+    """Do the work for all items, as many at a time as the API is sent requests."""
+    waiting = iter(items)
+
+    async def some() -> None:
+        for item in waiting:
+            await work(item)
+
+    await asyncio.gather(*(some() for _ in range(_cluster.IN_FLIGHT)))
