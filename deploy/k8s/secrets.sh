@@ -16,9 +16,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 umask 077
 mkdir -p "$directory"
 
-# public.env is of the kind that was created last; this name is only in one of the kind that is wanted. Keys stay.
+# public.env is of the kind that was created last; this name is only in one of the kind that is wanted, made by this
+# version. Keys stay.
 case $kind in
-    static) mark=CARICO_NATS_SCHEDULER ;;
+    static) mark=CARICO_NATS_RESCHEDULER ;;
     callout) mark=CARICO_NATS_ISSUER ;;
     *) echo "secrets.sh: got KIND=$kind, expected static or callout" >&2; exit 2 ;;
 esac

@@ -31,16 +31,21 @@ async def test_the_same_job_runs_under_each_scheduler(tmp_path: pathlib.Path) ->
     assert "<svg" in page
     assert "kube-500m-bare" in page
     assert "a server ran on every node, with a request of 100m CPU" in page
+    assert found["idle_server_ms"]["min"] <= found["idle_server_ms"]["p50"] <= found["idle_server_ms"]["max"]
     assert shell.left("e2e-cmp") == []
 
 
 async def test_what_cannot_be_compared_is_one_line(tmp_path: pathlib.Path) -> None:
     shell = carico_command.Shell(tmp_path)
+    endless = tmp_path / "web.yaml"
+    endless.write_text("kind: Deployment\nspec: {}\n")
     for words, said in (
         (("--contender", "yarn"), "expected carico, kube-500m"),
         (("--control-plane", "embedded"), "kube-scheduler needs it"),
         (("--pods", "-3"), "--pods: got -3"),
         (("--servers-cpu", "5"), "expected CPU such as 100m"),
+        (("--workload", "fish"), "got 'fish', expected pi, train, mixed or a file of manifests"),
+        (("--workload", str(endless)), "object 1: got Deployment, expected a Pod or a Job"),
     ):
         code, _, err = await shell.run("compare", *words)
         assert (code, err.count("\n")) == (2, 1), err

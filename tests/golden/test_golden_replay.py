@@ -78,35 +78,39 @@ def test_from_samples_dual_comes_near_the_logged_run(
     assert found["rms"]["cost"] < 0.15
 
 
-@pytest.mark.parametrize(
-    ("folder", "name", "inputs"),
-    [
-        ("podcount-vs-metrics", "cpu-vs-util", "samples"),
-        ("utilisation-metrics", "util-batch", "samples"),
-        ("signal-behaviour", "smooth-signal-behaviour-cpu", "logged"),
-        ("event-listener", "event-listners-comparison", "logged"),
-    ],
-)
-def test_logs_of_other_builds_are_read(
-    folder: str, name: str, inputs: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+# Every log of the published data, and where its evaluations come from.
+LOGS = {
+    "cost-prediction/one-filter-comparison": "logged",
+    "cost-prediction/two-filter-comparison": "logged",
+    "event-listener/event-listners-comparison": "logged",
+    "podcount-vs-metrics/cpu-vs-util": "samples",
+    "pressure-metrics/filter-pressure-churn": "samples",
+    "pressure-metrics/pressure-churn": "samples",
+    "pressure-metrics/pressure-single": "samples",
+    "signal-behaviour/smooth-signal-behaviour-cpu": "logged",
+    "signal-behaviour/smooth-signal-behaviour-cpu-background": "logged",
+    "utilisation-metrics/util-batch": "samples",
+    "utilisation-metrics/util-single": "samples",
+}
+
+
+@pytest.mark.parametrize("estimator", ["dual", "footprint"])
+@pytest.mark.parametrize(("name", "inputs"), LOGS.items())
+def test_the_logs_of_every_build_replay(
+    name: str, inputs: str, estimator: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = agent_log.shared_data() / folder / f"{name}.txt"
+    path = agent_log.shared_data() / f"{name}.txt"
     if not path.is_file():
         pytest.skip("the dissertation's recorded logs are absent (CARICO_SHARED_DATA)")
-    assert carico_cli.run(monkeypatch, "replay", path, "--estimator", "dual", "--json") == 0
+    assert carico_cli.run(monkeypatch, "replay", path, "--estimator", estimator, "--json") == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["inputs"] == inputs
+    assert found["inputs"] == (inputs if estimator == "dual" else "samples")
     assert found["most_pods"] >= 1
+    assert found["updates"] >= 40
 
 
-def test_a_log_of_a_build_without_utilisation_is_refused_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = agent_log.shared_data() / "pressure-metrics" / "pressure-churn.txt"
-    if not path.is_file():
+def test_no_log_of_the_published_data_is_left_out() -> None:
+    folder = agent_log.shared_data()
+    if not folder.is_dir():
         pytest.skip("the dissertation's recorded logs are absent (CARICO_SHARED_DATA)")
-    assert carico_cli.run(monkeypatch, "replay", path) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "pressure-churn.txt, line 4: got '(metrics) cpu some: " in said
-    assert "expected a (metrics) sample such as 'cpu utilisation: _" in said
+    assert {str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.txt")} == set(LOGS)

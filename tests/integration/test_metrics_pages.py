@@ -14,7 +14,7 @@ DOCS = observe.ROOT / "docs"
 # What is counted, where a name does not end in a unit.
 COUNTED = (
     "leading", "nodes", "replicas", "pods", "holds", "reservations", "binds", "records", "connected", "failing", "info",
-    "mode", "degraded", "multiples", "members", "claims",
+    "mode", "degraded", "multiples", "members", "claims", "classes", "autoscalers",
 )  # fmt: skip
 UNITS = ("seconds", "bytes", "cores", "pods", "messages", "ratio", "total", *COUNTED)
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -97,7 +97,8 @@ def test_together_the_dashboards_show_what_services_export() -> None:
         "carico_agent_samples_empty_total", "carico_agent_sources_broken_total", "carico_agent_models_total",
         "carico_agent_update_seconds", "carico_agent_signal_multiples", "carico_agent_innovation_abs_ratio",
         "carico_aggregator_odd_nodes", "carico_aggregator_doubted_nodes",
-        "carico_aggregator_usage_reports_total",
+        "carico_aggregator_usage_reports_total", "carico_recommender_classes", "carico_recommender_leading",
+        "carico_recommender_ask_errors_total", "carico_recommender_round_seconds",
     }  # fmt: skip
 
 

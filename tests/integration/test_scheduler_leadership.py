@@ -37,7 +37,7 @@ async def test_leaders_killed_midway(tmp_path: pathlib.Path) -> None:
         await creating
         await made.site.until_succeeded(PODS, within_s=120.0)
         made.check(PODS)
-        assert f"leader: {leader.name} (this scheduler)" in await leader.get("/readyz")
+        assert f"leader: {leader.name} (this replica)" in await leader.get("/readyz")
         metrics = await leader.get("/metrics")
         assert "carico_scheduler_leading 1.0" in metrics
         assert "carico_scheduler_terms_total 1.0" in metrics

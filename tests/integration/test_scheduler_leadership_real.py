@@ -10,7 +10,7 @@ import time
 from carico_core.runtime.kube import api_actions
 from carico_local import nats_server
 from carico_local.control_plane import standalone
-from carico_scheduler.leadership import handover
+from carico_scheduler.intake import handover
 from tests.integration import extender_site
 from tests.tools import audit_log, waiting
 

@@ -6,6 +6,7 @@ PEOPLE = frozenset({Role.READER, Role.CLI, Role.OWNER})
 LOOKING = frozenset({Role.CLI, Role.OWNER})
 MAKING = frozenset({Role.AGGREGATOR, Role.SCHEDULER, Role.OWNER})
 OWNER = frozenset({Role.OWNER})
+CHOOSING = frozenset({Role.SCHEDULER, Role.RESCHEDULER})
 NO_ROLE: frozenset[Role] = frozenset()
 
 # The agent is node-a's.
@@ -20,6 +21,10 @@ PUBLISH: dict[str, frozenset[Role]] = {
     "carico.v1.subspace.node-b": NO_ROLE,
     "carico.v1.usage.node-a": frozenset({Role.AGENT}),
     "carico.v1.usage.node-b": NO_ROLE,
+    "carico.v1.pods.node-a": frozenset({Role.AGENT}),
+    "carico.v1.pods.node-b": NO_ROLE,
+    "carico.v1.traffic.node-a": frozenset({Role.AGENT}),
+    "carico.v1.traffic.node-b": NO_ROLE,
     "carico.v1.partial.r1": frozenset({Role.AGGREGATOR}),
     "carico.v1.model": frozenset({Role.AGGREGATOR}),
     "$KV.carico_model.global": frozenset({Role.AGGREGATOR}),
@@ -37,7 +42,9 @@ PUBLISH: dict[str, frozenset[Role]] = {
     "$JS.API.STREAM.CREATE.CARICO_CLAIMS": MAKING,
     "$JS.API.STREAM.UPDATE.CARICO_CLAIMS": OWNER,
     "$JS.API.STREAM.MSG.GET.CARICO_CLAIMS": OWNER,
-    "carico.v1.query.scheduler.capacity.list": PEOPLE,
+    "carico.v1.query.scheduler.capacity.list": PEOPLE | {Role.RESCHEDULER},
+    "carico.v1.query.aggregator.model.get": PEOPLE | {Role.RESCHEDULER},
+    "carico.v1.query.rescheduler.plan.get": PEOPLE,
     "carico.v1.query.agent.node-b.state.get": PEOPLE,
     "carico.v2.capacity.node-a": NO_ROLE,
     "$SRV.PING": PEOPLE,
@@ -46,7 +53,7 @@ PUBLISH: dict[str, frozenset[Role]] = {
     "$SRV.STOP": NO_ROLE,
     "$JS.API.DIRECT.GET.KV_carico_model.$KV.carico_model.global": LOOKING | {Role.AGGREGATOR},
     "$JS.API.DIRECT.GET.KV_carico_model": LOOKING,
-    "$JS.API.DIRECT.GET.CARICO_CAPACITY": LOOKING | {Role.SCHEDULER, Role.AGGREGATOR},
+    "$JS.API.DIRECT.GET.CARICO_CAPACITY": LOOKING | {Role.SCHEDULER, Role.AGGREGATOR, Role.RESCHEDULER},
     "$JS.API.DIRECT.GET.CARICO_DECISIONS": LOOKING | {Role.AGGREGATOR},
     "$JS.API.DIRECT.GET.CARICO_SUBSPACES": NO_ROLE,
     "$JS.API.INFO": LOOKING,
@@ -73,17 +80,20 @@ PUBLISH: dict[str, frozenset[Role]] = {
     "$SYS.REQ.USER.AUTH": NO_ROLE,
     "_INBOX.agent.node-b.x": NO_ROLE,
     "_INBOX.scheduler.x": NO_ROLE,
+    "_INBOX.rescheduler.x": NO_ROLE,
     "anything": NO_ROLE,
 }
 
 SUBSCRIBE: dict[str, frozenset[Role]] = {
-    "carico.v1.capacity.*": frozenset({Role.SCHEDULER}) | PEOPLE,
+    "carico.v1.capacity.*": CHOOSING | PEOPLE,
     # NATS lets `*` cover `>`; but no role may publish below a node's subject, so it grants nothing more.
-    "carico.v1.capacity.>": frozenset({Role.SCHEDULER}) | PEOPLE,
+    "carico.v1.capacity.>": CHOOSING | PEOPLE,
     "carico.v1.>": NO_ROLE,
-    "carico.v1.capacity.node-b": frozenset({Role.SCHEDULER}) | PEOPLE,
+    "carico.v1.capacity.node-b": CHOOSING | PEOPLE,
     "carico.v1.subspace.*": OWNER,
     "carico.v1.usage.*": frozenset({Role.AGGREGATOR, Role.OWNER}),
+    "carico.v1.pods.*": LOOKING | {Role.RESCHEDULER},
+    "carico.v1.traffic.*": LOOKING | {Role.RESCHEDULER},
     "carico.v1.partial.*": frozenset({Role.AGGREGATOR}) | LOOKING,
     "carico.v1.model": frozenset({Role.AGENT, Role.AGGREGATOR}) | PEOPLE,
     "carico.v1.decision.*.*": PEOPLE,
@@ -96,7 +106,8 @@ SUBSCRIBE: dict[str, frozenset[Role]] = {
     "carico.v1.query.agent.*.state.get": NO_ROLE,
     "carico.v1.query.scheduler.capacity.list": frozenset({Role.SCHEDULER}),
     "carico.v1.query.aggregator.model.get": frozenset({Role.AGGREGATOR}),
-    "$SRV.PING": frozenset({Role.AGENT, Role.AGGREGATOR, Role.SCHEDULER}),
+    "carico.v1.query.rescheduler.plan.get": frozenset({Role.RESCHEDULER}),
+    "$SRV.PING": frozenset({Role.AGENT, Role.AGGREGATOR, Role.SCHEDULER, Role.RESCHEDULER}),
     "$SRV.PING.carico-agent.x": frozenset({Role.AGENT}),
     "$SRV.INFO.carico-scheduler": frozenset({Role.SCHEDULER}),
     "$SRV.>": NO_ROLE,
@@ -105,6 +116,7 @@ SUBSCRIBE: dict[str, frozenset[Role]] = {
     "_INBOX.agent.node-a.>": NO_ROLE,
     "_INBOX.agent.node-b.>": NO_ROLE,
     "_INBOX.scheduler.>": frozenset({Role.SCHEDULER}),
+    "_INBOX.rescheduler.>": frozenset({Role.RESCHEDULER}),
     "_INBOX.aggregator.>": frozenset({Role.AGGREGATOR}),
     "_INBOX.reader.>": frozenset({Role.READER}),
     "_INBOX.cli.>": frozenset({Role.CLI}),

@@ -87,6 +87,7 @@ def _three(cell: Json) -> str:
 def means(found: Json) -> str:
     """The means over all scenarios, as the command prints them."""
     only = {**found, "scenarios": dict.fromkeys(range(99)), "targets": [], "calibration": [], "calibration_errors": {}}
+    only |= {"calibration_differences": {}}
     only |= {"shapes": [], "emulated": None, "ablation": []}
     return f"```\n{text.text(only).rstrip()}\n```"
 
@@ -96,7 +97,7 @@ def published_requests(found: Json) -> str:
     places: dict[tuple[str, str], dict[str, str]] = {}
     for each in _published(found):
         if each["contender"] in _KUBE:
-            shown = f"{each['value']:g} / {each['twin'][0]:.1f} ({each['error']:+.0%})"
+            shown = f"{_with_sd(each)} / {each['twin'][0]:.1f} ({each['error']:+.0%})"
             places.setdefault((_what(each), each["where"]), {})[each["contender"]] = shown.replace("%", " %")
     rows = [(what, *(cells.get(name, "") for name in _KUBE), where) for (what, where), cells in places.items()]
     return table(("kube-scheduler", *(name.removeprefix("kube-") for name in _KUBE), "where"), rows)
@@ -109,11 +110,15 @@ def published_carico(found: Json) -> str:
     for each in _published(found):
         if each["contender"] not in _KUBE:
             shown = f"{each['twin'][0]:.1f} ({each['error']:+.0%})".replace("%", " %")
-            places.setdefault((_what(each), f"{each['value']:g}", each["where"]), {})[each["twin_contender"]] = shown
+            places.setdefault((_what(each), _with_sd(each), each["where"]), {})[each["twin_contender"]] = shown
     rows = [
         (what, value, *(cells.get(name, "") for name in ours), where) for (what, value, where), cells in places.items()
     ]
     return table(("CARICO", "published", *(f"`{name}`" for name in ours), "where"), rows)
+
+
+def _with_sd(each: Json) -> str:
+    return f"{each['value']:g}" if each["sd"] is None else f"{each['value']:g} ± {each['sd']:g}"
 
 
 def _published(found: Json) -> Iterator[Json]:
@@ -130,7 +135,8 @@ def statements(found: Json) -> str:
     verdicts = {True: "yes", False: "**no**", None: ""}
     said: dict[str, dict[str, str]] = {}
     for each in found["shapes"]:
-        said.setdefault(each["says"], {})[each["mode"]] = verdicts[each["reproduced"]]
+        verdict = "better" if each["better"] else verdicts[each["reproduced"]]
+        said.setdefault(each["says"], {})[each["mode"]] = verdict
     rows = []
     for statement, by_mode in said.items():
         # One that is of kube-scheduler alone has one verdict, of no mode of ours.

@@ -2,6 +2,7 @@
 
 import asyncio
 import collections
+import datetime
 import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
@@ -146,4 +147,15 @@ class Observer:
             found.started_s, found.finished_s = message["started_ns"] / 1e9, message["finished_ns"] / 1e9
             found.outcome = message
         except (ValueError, KeyError, TypeError):
-            return  # not one of our workloads, or it was killed before it wrote its message
+            # Not one of our workloads, or killed before it wrote its message: the node's times, in whole seconds.
+            started_s, finished_s = _seconds(ended.get("startedAt")), _seconds(ended.get("finishedAt"))
+            if started_s is not None and finished_s is not None and found.phase == "Succeeded":
+                found.started_s, found.finished_s = started_s, finished_s
+
+
+def _seconds(text: object) -> float | None:
+    """Return the Unix time of the API's text; None where there is none."""
+    try:
+        return datetime.datetime.fromisoformat(str(text)).timestamp()
+    except ValueError:
+        return None

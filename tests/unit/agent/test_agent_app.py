@@ -9,7 +9,7 @@ import pytest
 from carico_agent import ports, settings
 from carico_agent.reporting import advertisement
 from carico_agent.telemetry import port
-from carico_core.domain import errors, usage
+from carico_core.domain import errors, pod_telemetry, usage
 from carico_core.numerics import estimators
 from carico_core.runtime.bus import memory_bus
 from carico_core.wire import codec, subjects
@@ -87,6 +87,27 @@ async def test_what_pods_use_is_reported_by_class_and_survives_an_outage(
     await one.seconds(10)
     measured_s = sum(sum(each.seconds["cpu"].values()) for each in heard if each.seconds)
     assert measured_s == pytest.approx(2 * 25.0, abs=6.0)
+
+
+async def test_the_load_of_each_pod_is_reported_every_ten_seconds(
+    rig: agent_site.Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = rig()
+    monkeypatch.setattr(one.agent, "_ledger", Ledger(one))
+    monkeypatch.setattr(one.classes, "of", lambda uid: "Job/default/pi")
+    heard: list[pod_telemetry.PodLoads] = []
+    one.hub.subscriptions.append(
+        (subjects.PODS_ALL, lambda subject, payload: heard.append(wire.decode_loads(payload, subject=subject)))
+    )
+    one.start()
+    one.pods.become("a", "b")
+    await one.seconds(12)
+    (first,) = heard
+    assert {uid: load.pod_class for uid, load in first.loads.items()} == dict.fromkeys("ab", "Job/default/pi")
+    assert first.loads["a"].cores == pytest.approx(0.5)
+    one.pods.become(ended=("a", "b"))
+    await one.seconds(10)
+    assert (heard[-1].seq, heard[-1].loads) == (2, {}), "a node without Pods reports that it has none"
 
 
 async def test_a_burst_of_starts_is_one_or_two_messages(rig: agent_site.Make) -> None:

@@ -204,3 +204,51 @@ def test_a_report_is_bounded_and_the_rest_follows() -> None:
         assert len(part) < 40
         reported += part
     assert sorted(reported) == sorted(names)
+
+
+def test_the_load_of_a_pod_is_its_mean_since_the_last_report() -> None:
+    node = Node(scale=0.5)
+    node.run("a", cores=0.25, mib=7.0)
+    node.seconds(1)
+    assert node.usage.loads() == {}, "one reading has no rate"
+    node.seconds(3)
+    load = node.usage.loads()["a"]
+    assert load.cores == pytest.approx(0.5)
+    assert (load.pod_class, load.waiting, load.memory_bytes) == (PI, 0.0, 7.0 * MIB)
+    node.cores["a"] = 0.5
+    node.seconds(4)
+    assert node.usage.loads()["a"].cores == pytest.approx(1.0)
+    assert node.usage.loads()["a"].cores == pytest.approx(1.0), "without a new reading the last load stays"
+    node.end("a")
+    node.seconds(1)
+    assert node.usage.loads() == {}
+
+
+def test_a_pod_without_a_class_has_a_load() -> None:
+    node = Node()
+    node.run("a", messages.ANY_CLASS, cores=0.25)
+    node.seconds(4)
+    assert node.usage.loads()["a"].pod_class == messages.ANY_CLASS
+
+
+@pytest.mark.parametrize(
+    ("waited", "expected"), [((0.0, 1.0), 0.25), ((1.0, 0.5), 0.0), ((0.0, 9.0), 1.0), ((None, 1.0), 0.0)]
+)
+def test_waiting_is_at_most_one_task_and_never_negative(
+    waited: tuple[float | None, float], expected: float
+) -> None:  # fmt: skip
+    found = pod_usage.PodUsage()
+    found.follow({"a": PI}, 100.0)
+    for now_s, waiting_s in zip((100.0, 104.0), waited, strict=True):
+        found.take("a", ports.PodAmounts(cpu_s=0.5 * now_s, memory_bytes=MIB, waiting_s=waiting_s), now_s)
+    load = found.loads()["a"]
+    assert load.waiting == pytest.approx(expected)
+    assert load.tasks == pytest.approx(0.5 + expected)
+
+
+def test_a_cgroup_that_was_made_again_gives_no_negative_load() -> None:
+    found = pod_usage.PodUsage()
+    found.follow({"a": PI}, 100.0)
+    for now_s, cpu_s in ((100.0, 50.0), (102.0, 51.0), (104.0, 0.25), (106.0, 0.75)):
+        found.take("a", amounts(cpu_s), now_s)
+    assert found.loads()["a"].cores == pytest.approx(0.25)

@@ -68,6 +68,14 @@ ALL = (
         name="usage", record=records.USAGE, subject=subjects.usage(records.NODE), encode=wire.encode_usage,
         decode=wire.decode_usage, is_json=True,
     ),
+    Kind(
+        name="pods", record=records.LOADS, subject=subjects.pods(records.NODE), encode=wire.encode_loads,
+        decode=wire.decode_loads, is_json=True,
+    ),
+    Kind(
+        name="traffic", record=records.TRAFFIC, subject=subjects.traffic(records.NODE), encode=wire.encode_traffic,
+        decode=wire.decode_traffic, is_json=True,
+    ),
     _decision("decision", records.DECISION),
     _decision("decision-waiting", records.DECISION_WAITING),
     Kind(

@@ -6,7 +6,7 @@ import hypothesis.extra.numpy as arrays
 import numpy as np
 from hypothesis import strategies as st
 
-from carico_core.domain import messages, usage
+from carico_core.domain import messages, pod_telemetry, usage
 from carico_core.wire.messages import subspace
 
 NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?(\.[a-z0-9]{1,5}){0,2}", fullmatch=True)
@@ -87,4 +87,24 @@ KEPT = st.builds(
     nodes=st.frozensets(st.integers(0, 2**32 - 1), max_size=64),
     images=st.dictionaries(st.from_regex(r"[0-9a-f]{16}", fullmatch=True), COUNTS, max_size=8),
     template=st.none() | TEMPLATES,
+)  # fmt: skip
+MILLIS = st.integers(0, 10**9).map(lambda count: count / 1000.0)
+LOADS = st.builds(
+    pod_telemetry.PodLoad, pod_class=CLASS_NAMES, cores=MILLIS, waiting=MILLIS,
+    memory_bytes=st.integers(0, 10**15).map(float),
+)  # fmt: skip
+POD_LOADS = st.builds(
+    pod_telemetry.PodLoads, node=NAMES, boot=BOOTS, seq=COUNTS, ts_ns=COUNTS,
+    loads=st.dictionaries(st.uuids().map(str), LOADS, max_size=5), left_out=st.integers(0, 10**6),
+)  # fmt: skip
+ENDPOINTS = st.builds(pod_telemetry.Endpoint, address=st.ip_addresses().map(str), port=st.integers(0, 65_535))
+FLOWS = st.builds(
+    pod_telemetry.PodFlow, pod=st.none() | st.uuids().map(str), local=ENDPOINTS, remote=ENDPOINTS,
+    sent_bytes=st.integers(0, 10**15), received_bytes=st.integers(0, 10**15),
+)  # fmt: skip
+POD_TRAFFIC = st.builds(
+    pod_telemetry.PodTraffic, node=NAMES, boot=BOOTS, seq=COUNTS, ts_ns=COUNTS,
+    interval_s=MILLIS,
+    network=st.from_regex(r"([0-9a-f]{16})?", fullmatch=True), flows=st.lists(FLOWS, max_size=5).map(tuple),
+    left_out_bytes=st.integers(0, 10**15),
 )  # fmt: skip

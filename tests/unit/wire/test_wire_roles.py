@@ -46,7 +46,7 @@ def test_no_answer_ever_reaches_the_account_of_agents() -> None:
 
 def test_only_reports_and_answers_leave_the_account_of_agents() -> None:
     said = {flow.subject for flow in roles.FLOWS if flow.source is roles.Account.AGENTS and not flow.is_service}
-    assert said == {"carico.v1.capacity.*", "carico.v1.subspace.*", "carico.v1.usage.*"}
+    assert said == {f"carico.v1.{kind}.*" for kind in ("capacity", "subspace", "usage", "pods", "traffic")}
     asked = {flow.subject for flow in roles.FLOWS if flow.source is roles.Account.AGENTS and flow.is_service}
     assert all("agent" in subject for subject in asked)
 
@@ -61,7 +61,7 @@ def test_nothing_of_jetstream_crosses_accounts() -> None:
 
 def test_who_answers_may_answer_and_who_does_not_may_not() -> None:
     answering = {role for role in roles.Role if of(role).answers}
-    assert answering == {roles.Role.AGENT, roles.Role.AGGREGATOR, roles.Role.SCHEDULER, roles.Role.AUTH}
+    assert answering == set(roles.Role) - {roles.Role.READER, roles.Role.CLI, roles.Role.OWNER}
 
 
 def test_web_pages_are_readers_and_nothing_else() -> None:

@@ -119,6 +119,10 @@ def _figures(title: str, drawn: Iterator[plots.Plot]) -> str:
 _WORDS = {True: '<span class="yes">reproduced</span>', False: '<span class="no">not reproduced</span>', None: "not run"}
 
 
+def _verdict(shape: Json) -> str:
+    return '<span class="yes">better</span>' if shape["better"] else _WORDS[shape["reproduced"]]
+
+
 def _shapes(found: Json) -> str:
     if not found["shapes"]:
         return ""
@@ -126,7 +130,7 @@ def _shapes(found: Json) -> str:
         (
             "",
             (
-                html.escape(each["says"]), html.escape(each["mode"]), _WORDS[each["reproduced"]],
+                html.escape(each["says"]), html.escape(each["mode"]), _verdict(each),
                 html.escape(each["detail"]),
             ),
         )
@@ -154,6 +158,10 @@ def _not_run(found: Json) -> str:
     return latency + agents
 
 
+def _with_sd(each: Json) -> str:
+    return f"{each['value']:g}" if each["sd"] is None else f"{each['value']:g} ± {each['sd']:g}"
+
+
 def _calibration(found: Json) -> str:
     if not found["calibration"]:
         return ""
@@ -162,7 +170,7 @@ def _calibration(found: Json) -> str:
             "",
             (
                 f"{each['plan']}, {each['job']}: {each['figure'].replace('_s', '').replace('.', ' time ')}",
-                html.escape(each["contender"]), html.escape(each["twin_contender"]), f"{each['value']:g}",
+                html.escape(each["contender"]), html.escape(each["twin_contender"]), _with_sd(each),
                 _interval(each["twin"], 2), "-" if each["error"] is None else f"{each['error']:+.0%}",
                 html.escape(each["where"]),
             ),
@@ -179,7 +187,7 @@ def _calibration(found: Json) -> str:
         "and width are not independent of figures 5.1 and 5.2; schedulers, sizes and mixes are not fitted.</p>"
         f"{table(('error', 'mean', 'largest', 'numbers'), errors)}"
         f"<details><summary>All published numbers</summary>"
-        f"{table(('', 'published with', 'twin with', 'published', 'twin', 'error', 'where'), rows)}</details>"
+        f"{table(('', 'published with', 'twin with', 'published', 'twin', 'difference', 'where'), rows)}</details>"
     )
 
 

@@ -95,9 +95,12 @@ def _calibration(found: Json) -> Iterator[str]:
             f"error against published numbers: {what}: mean {each['mean']:.0%}, largest {each['largest']:.0%} "
             f"({each['numbers']:.0f} numbers)"
         )
+    for name, each in found["calibration_differences"].items():
+        what = name.replace("job_s", "job time").replace("pod_s.mean", "mean Pod time")
+        yield f"today's CARICO against the author's: {what}: mean {each['mean']:+.0%} ({each['numbers']:.0f} numbers)"
     for shape in found["shapes"]:
         if shape["reproduced"] is not None:
-            verdict = "reproduced" if shape["reproduced"] else "NOT reproduced"
+            verdict = "reproduced" if shape["reproduced"] else "better" if shape["better"] else "NOT reproduced"
             mode = "" if shape["mode"] == "carico" else f" [{shape['mode']}]"
             yield f"{verdict}{mode}: {shape['says']}; measured: {shape['detail']}"
     if found["calibration"]:

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
-import yaml
 
 from carico_cli.clusters import which
 from carico_cli.explain import asking, fit_text
 from carico_cli.output import formats
-from carico_cli.shell import settings
+from carico_cli.shell import manifest_files, settings
 from carico_core.domain import errors
 
 # The kind of owner that each controller's Pods have: costs are learnt by owner.
@@ -88,28 +87,13 @@ def _question(like: str | None, file: pathlib.Path | None, pod_class: str | None
 
 def _pod(file: pathlib.Path) -> dict[str, Any]:
     """Return the first Pod that the manifest describes. Raises `SettingsError`."""
-    try:
-        found = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise errors.SettingsError(f"--file {file}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise errors.SettingsError(f"--file {file}: got bytes that are not UTF-8, expected a manifest") from error
-    except yaml.YAMLError as error:
-        raise errors.SettingsError(f"--file {file}: not valid YAML: {_why(error)}") from None
+    found = manifest_files.read(file, "--file")
     for each in found:
         pod = pod_of(each) if isinstance(each, dict) else None
         if pod is not None:
             return pod
     kinds = ", ".join(sorted({str(each.get("kind")) for each in found if isinstance(each, dict)})) or "nothing"
     raise errors.SettingsError(f"--file {file}: got {kinds}, expected a Pod, or one of {', '.join(_OWNERS)}")
-
-
-def _why(error: yaml.YAMLError) -> str:
-    """Return what is wrong and where, in one line."""
-    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-    if mark is None or problem is None:
-        return " ".join(str(error).split())
-    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
 
 
 def pod_of(manifest: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import pathlib
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from carico_cli.jobs import compare_page
 from carico_cli.live import connection
 from carico_cli.output import formats
 from carico_cli.output import report as report_folder
-from carico_cli.shell import exits, options, settings
+from carico_cli.shell import exits, manifest_files, options, settings
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 from carico_local import job as jobs
@@ -24,6 +25,7 @@ from carico_local.cluster import plan as plans
 from carico_local.compare import comparison, servers, trial
 from carico_local.compare import contender as contenders
 from carico_local.compare import ground as grounds
+from carico_local.compare import load as loads
 
 NAME = "compare"
 JOB_NAME = "compare"
@@ -37,8 +39,19 @@ DEFAULT_TARGET_S = 120.0
 @click.option(
     "--repeats", type=click.IntRange(1, 100), default=DEFAULT_REPEATS, show_default=True, help="Runs of each contender."
 )
+@click.option(
+    "--workload",
+    default=jobs.Workload.PI.value,
+    show_default=True,
+    metavar="pi|train|mixed|FILE",
+    help="What the Pods run; FILE: the Pods and Jobs of these manifests, which must end.",
+)
 @click.option("--pods", type=int, help=f"Pods of the job (default: about {DEFAULT_TARGET_S:.0f} s of work).")
-@click.option("--seconds", type=float, help="Seconds of work of a Pod on one idle core (default: 5).")
+@click.option(
+    "--seconds",
+    type=float,
+    help="Seconds of work of a Pod on one idle core (default: pi 5, train 25; of FILE about 60, used to give up only).",
+)
 @click.option(
     "--contender", "chosen", multiple=True, metavar="NAME",
     help="A contender: carico, kube-500m, kube-500m-bare (without agents), constant-8; may be repeated "
@@ -53,7 +66,7 @@ DEFAULT_TARGET_S = 120.0
 @formats.flag(formats.Output.JSON)
 @click.pass_obj
 def command(context: settings.Context, /, name: str, **given: Any) -> int:
-    """Run a pi job under each scheduler in turn on one real control plane, and compare job and Pod times.
+    """Run a job under each scheduler in turn on one real control plane, and compare job and Pod times.
 
     The default takes two hours, --repeats 1 --pods 60 some minutes. Exit code 1 if a Pod failed or was bound twice; a
     missed target is only reported.
@@ -63,19 +76,14 @@ def command(context: settings.Context, /, name: str, **given: Any) -> int:
         raise errors.SettingsError("--control-plane: got embedded, expected real: kube-scheduler needs it")
     request = options.request(name, given)
     wanted = [contenders.parse(each, cores=request.cores) for each in given["chosen"] or contenders.DEFAULT]
-    job = jobs.Job(
-        name=JOB_NAME,
-        workload=jobs.Workload.PI,
-        pods=1 if given["pods"] is None else given["pods"],
-        seconds=given["seconds"],
-    )
+    chosen = _chosen(given, cores=request.cores)
     asked = given["servers_cpu"]
     given["servers_millicores"] = None if asked is None else servers.millicores(asked, cores=request.cores)
     prints_json = given["output"] is formats.Output.JSON
     out: pathlib.Path = given["out"] or pathlib.Path("var") / name
     report_folder.check(out)
     with contextlib.redirect_stdout(sys.stderr) if prints_json else contextlib.nullcontext():
-        found = asyncio.run(_compare(context, request, wanted, job, given))
+        found = asyncio.run(_compare(context, request, wanted, chosen, given))
     as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
     try:
         click.echo(as_json.decode() if prints_json else compare_page.text(found))
@@ -86,8 +94,49 @@ def command(context: settings.Context, /, name: str, **given: Any) -> int:
     return int(any(row["failed"] or row["bound_twice"] for row in found["contenders"].values()))
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Chosen:
+    """What is compared. load None: sized for the cluster later. pod_s: work of a Pod; None: unknown."""
+
+    workload: str
+    load: loads.Load | None
+    pod_s: float | None
+    total_s: float
+
+
+def _chosen(given: Mapping[str, Any], *, cores: int) -> _Chosen:
+    """Return what the flags name. Raises `SettingsError` for what cannot run, before anything starts."""
+    named, seconds, pods = str(given["workload"]), given["seconds"], given["pods"]
+    programs = [each.value for each in jobs.Workload if each is not jobs.Workload.SERVER]
+    if named in programs:
+        # Checked now; without --pods the cluster decides how many there are.
+        job = jobs.Job(name=JOB_NAME, workload=jobs.Workload(named), pods=1 if pods is None else pods, seconds=seconds)
+        load = None if pods is None else loads.Program(job=job)
+        return _Chosen(workload=named, load=load, pod_s=job.mean_work_s, total_s=job.total_work_s)
+    if pods is not None:
+        raise errors.SettingsError("--pods: a file of manifests has its own number of Pods; change it there")
+    file = pathlib.Path(named)
+    if not file.exists():
+        raise errors.SettingsError(f"--workload: got {named!r}, expected {', '.join(programs)} or a file of manifests")
+    found = loads.read(
+        manifest_files.read(file, "--workload"), file=named, cores=cores, memory_bytes=plans.NODE_MEMORY_BYTES
+    )
+    each_s = loads.SECONDS if seconds is None else float(seconds)
+    return _Chosen(workload=file.name, load=found, pod_s=None, total_s=each_s * found.pods)
+
+
+def _sized(chosen: _Chosen, given: Mapping[str, Any], plan: plans.Plan) -> _Chosen:
+    """Return the same with a load: as many Pods as keep the cluster busy for the default time."""
+    if chosen.load is not None:
+        return chosen
+    workload, cores = jobs.Workload(chosen.workload), plan.nodes * plan.cores
+    pods = jobs.sized(workload, seconds=given["seconds"], cores=cores, target_s=DEFAULT_TARGET_S)
+    job = jobs.Job(name=JOB_NAME, workload=workload, pods=pods, seconds=given["seconds"])
+    return dataclasses.replace(chosen, load=loads.Program(job=job), pod_s=job.mean_work_s, total_s=job.total_work_s)
+
+
 async def _compare(
-    context: settings.Context, request: plans.Options, wanted: Sequence[contenders.Contender], job: jobs.Job,
+    context: settings.Context, request: plans.Options, wanted: Sequence[contenders.Contender], chosen: _Chosen,
     given: Mapping[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
     """Start a cluster, compare on it, and end it."""
@@ -105,20 +154,19 @@ async def _compare(
         found = state.read(launched.paths)
         assert found is not None, "a cluster that is up has written its state"
         plan = found.plan
-        if given["pods"] is None:
-            cores = plan.nodes * plan.cores
-            pods = jobs.sized(job.workload, seconds=job.seconds, cores=cores, target_s=DEFAULT_TARGET_S)
-            job = jobs.Job(name=job.name, workload=job.workload, pods=pods, seconds=job.seconds)
-        bound_s = job.total_work_s / (plan.nodes * plan.cores) + job.mean_work_s
+        chosen = _sized(chosen, given, plan)
+        load = chosen.load
+        assert load is not None
+        bound_s = chosen.total_s / (plan.nodes * plan.cores) + chosen.total_s / load.pods
         repeats = int(given["repeats"])
         trials_s = bound_s * len(wanted) * repeats
-        click.echo(f"{len(wanted)} contenders x {repeats} runs of {job.pods} Pods: about {trials_s / 60 + 1:.0f} min")
+        click.echo(f"{len(wanted)} contenders x {repeats} runs of {load.pods} Pods: about {trials_s / 60 + 1:.0f} min")
         servers_millicores: int | None = given["servers_millicores"]
         with_servers = given["with_servers"] or servers_millicores is not None
         async with _ground(launched.paths, found, bound_s, servers_millicores) as ground:
-            trials, idle_p99s_ms = await _trials(ground, wanted, job, repeats=repeats, with_servers=with_servers)
-        setting = _setting(plan, job, bound_s, notes) | {"servers_millicores": servers_millicores}
-        report = comparison.report(trials, wanted, setting=setting, idle_p99s_ms=idle_p99s_ms)
+            trials, idle_ms = await _trials(ground, wanted, load, repeats=repeats, with_servers=with_servers)
+        setting = _setting(plan, chosen, bound_s, notes) | {"servers_millicores": servers_millicores}
+        report = comparison.report(trials, wanted, setting=setting, idle_ms=idle_ms)
         return {**report, "ended_at_ns": clocks.SystemClock().wall_ns()}
     finally:
         await exits.finished(_end(launched), hurry=launched.kill)
@@ -143,33 +191,40 @@ async def _ground(
 
 
 async def _trials(
-    ground: grounds.Ground, wanted: Sequence[contenders.Contender], job: jobs.Job, *, repeats: int, with_servers: bool
-) -> tuple[list[trial.Trial], list[float]]:
+    ground: grounds.Ground,
+    wanted: Sequence[contenders.Contender],
+    load: loads.Load,
+    *,
+    repeats: int,
+    with_servers: bool,
+) -> tuple[list[trial.Trial], list[servers.Latency]]:
     """Run each contender once a round; each round begins with another one, so that drift affects all alike.
 
-    with_servers: once a round, also measure the servers' p99 in ms on otherwise empty nodes.
+    with_servers: once a round, also measure the servers' latency in ms on otherwise empty nodes.
     """
     done: list[trial.Trial] = []
-    idle_p99s_ms: list[float] = []
+    idle_ms: list[servers.Latency] = []
     for repeat in range(1, repeats + 1):
-        if with_servers and (idle_ms := await servers.idle_p99_ms(ground)) is not None:
-            idle_p99s_ms.append(idle_ms)
-            click.echo(f"run {repeat} of {repeats}, servers alone: p99 {idle_ms:.1f} ms")
+        if with_servers and (alone := await servers.idle_ms(ground)) is not None:
+            idle_ms.append(alone)
+            click.echo(f"run {repeat} of {repeats}, servers alone: p99 {alone['p99']:.1f} ms")
         begin = (repeat - 1) % len(wanted)
         for contender in (*wanted[begin:], *wanted[:begin]):
-            one = await trial.run(ground, contender, job, repeat, with_servers=with_servers)
+            one = await trial.run(ground, contender, load, repeat, with_servers=with_servers)
             done.append(one)
             mean = formats.number(one.pod_s["mean"])
-            latency = "" if one.server_p99_ms is None else f", servers' p99 {one.server_p99_ms:.1f} ms"
+            latency = "" if one.server_ms is None else f", servers' p99 {one.server_ms['p99']:.1f} ms"
             click.echo(f"run {repeat} of {repeats}, {one.contender}: job {one.job_s:.1f} s, Pods {mean} s{latency}")
-    return done, idle_p99s_ms
+    return done, idle_ms
 
 
-def _setting(plan: plans.Plan, job: jobs.Job, bound_s: float, notes: Sequence[str]) -> dict[str, Any]:
+def _setting(plan: plans.Plan, chosen: _Chosen, bound_s: float, notes: Sequence[str]) -> dict[str, Any]:
     on = machine.read_machine()
+    assert chosen.load is not None
     return {
-        "nodes": plan.nodes, "cores": plan.cores, "scale": plan.scale, "pods": job.pods,
-        "pod_alone_s": job.mean_work_s, "bound_s": round(bound_s, 3), "estimator": plan.estimator or "default",
+        "workload": chosen.workload, "nodes": plan.nodes, "cores": plan.cores, "scale": plan.scale,
+        "pods": chosen.load.pods, "pod_alone_s": chosen.pod_s,
+        "bound_s": None if chosen.pod_s is None else round(bound_s, 3), "estimator": plan.estimator or "default",
         "ceiling_cpu": plan.ceiling_cpu, "notes": list(notes),
         "machine": {"cpus": on.cpus, "processor": on.processor, "kernel": on.kernel},
     }  # fmt: skip

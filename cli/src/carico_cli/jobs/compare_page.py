@@ -5,25 +5,29 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from carico_cli.output import charts, formats, report
+from carico_local.compare import servers
 
 Report = Mapping[str, Any]
+_LATENCY_HEAD = ("servers, ms", *servers.QUANTILES)
 _HEAD = ("", "job s", "min", "max", "Pod s", "min", "max", "p95 s", "most per node", "p99 ms")
 
 
 def text(found: Report) -> str:
-    """Return a table of medians, and the targets."""
+    """Return a table of medians, the servers' latency, the agents' cost, and the targets."""
     targets = [f"{one['verdict']:<7} {_target(one)}" for one in found["targets"]]
-    return "\n".join([_sentence(found), *formats.aligned(_HEAD, _rows(found)), "", *targets])
+    parts = [_sentence(found), *formats.aligned(_HEAD, _rows(found)), ""]
+    if latency := _latency(found):
+        parts += [*formats.aligned(_LATENCY_HEAD, latency), ""]
+    parts += [*_overhead(found), *targets]
+    return "\n".join(parts)
 
 
 def page(found: Report) -> str:
     """Return the whole page."""
     setting = found["setting"]
-    head = "".join(f"<th{' class=n' if place else ''}>{cell}</th>" for place, cell in enumerate(_HEAD))
-    body = "".join(
-        f"<tr><td>{html.escape(row[0])}</td>" + "".join(f'<td class="n">{cell}</td>' for cell in row[1:]) + "</tr>"
-        for row in _rows(found)
-    )
+    latency = _latency(found)
+    tables = _table(_HEAD, _rows(found)) + (_table(_LATENCY_HEAD, latency) if latency else "")
+    overhead = "".join(f"<p>{html.escape(line)}</p>" for line in _overhead(found))
     targets = "".join(
         f'<li><span class="{one["verdict"]}">{one["verdict"]}</span> {html.escape(_target(one))}</li>'
         for one in found["targets"]
@@ -32,20 +36,57 @@ def page(found: Report) -> str:
     svg = charts.figure(lambda drawn: _draw(drawn, found), name="runs")
     picture = report.figure(svg, "Each run: mean Pod time against job time; lower left is better.")
     return report.document(
-        f"CARICO and kube-scheduler: {setting['pods']} pi Pods on {setting['nodes']} nodes",
-        f"<p>{html.escape(report.day(found) + _sentence(found))}</p>{notes}<table><tr>{head}</tr>{body}</table>"
+        f"CARICO and kube-scheduler: {setting['pods']} {setting['workload']} Pods on {setting['nodes']} nodes",
+        f"<p>{html.escape(report.day(found) + _sentence(found))}</p>{notes}{tables}{overhead}"
         f"<ul>{targets}</ul>{picture}",
     )
+
+
+def _table(head: Sequence[str], rows: Sequence[tuple[str, ...]]) -> str:
+    titles = "".join(f"<th{' class=n' if place else ''}>{cell}</th>" for place, cell in enumerate(head))
+    body = "".join(
+        f"<tr><td>{html.escape(row[0])}</td>" + "".join(f'<td class="n">{cell}</td>' for cell in row[1:]) + "</tr>"
+        for row in rows
+    )
+    return f"<table><tr>{titles}</tr>{body}</table>"
+
+
+def _latency(found: Report) -> list[tuple[str, ...]]:
+    """Return the servers' latency while each job ran, as in table 5.1 of the dissertation; empty without servers."""
+    rows = {"no job": found["idle_server_ms"], **{name: row["server_ms"] for name, row in found["contenders"].items()}}
+    return [
+        (name, *(formats.number(row[quantile]) for quantile in servers.QUANTILES))
+        for name, row in rows.items() if row is not None
+    ]  # fmt: skip
+
+
+def _overhead(found: Report) -> list[str]:
+    """Return by how much agents lengthened a job, as in table 5.2 of the dissertation."""
+    lines = []
+    for name, each in found["agent_overhead"].items():
+        spread = "" if each["sd"] is None else f" ± {100.0 * each['sd']:.2f}"
+        runs = "1 run" if each["runs"] == 1 else f"{each['runs']} runs"
+        lines.append(f"agents lengthen the job of {name} by {100.0 * each['mean']:+.2f}{spread} % ({runs})")
+    return lines
 
 
 def _sentence(found: Report) -> str:
     setting = found["setting"]
     most = max((row["runs"] for row in found["contenders"].values()), default=0)
     return (
-        f"{setting['pods']} Pods of {setting['pod_alone_s']:g} s on {setting['nodes']} nodes of {setting['cores']} "
-        f"emulated cores at scale {setting['scale']:g}; bound {setting['bound_s']:.1f} s. "
+        f"{setting['pods']} Pods{_work(setting)} on {setting['nodes']} nodes of {setting['cores']} "
+        f"emulated cores at scale {setting['scale']:g}{_bound(setting)}. "
         f"{'One run of each' if most == 1 else f'Medians of {most} runs in turn'}.{_servers(found)}"
     )
+
+
+def _work(setting: Mapping[str, Any]) -> str:
+    alone_s = setting["pod_alone_s"]
+    return f" of {setting['workload']}" if alone_s is None else f" of {alone_s:g} s"
+
+
+def _bound(setting: Mapping[str, Any]) -> str:
+    return "" if setting["bound_s"] is None else f"; bound {setting['bound_s']:.1f} s"
 
 
 def _servers(found: Report) -> str:
@@ -82,7 +123,9 @@ def _draw(drawn: Any, found: Report) -> None:
             [one["pod_s"]["mean"] for one in runs], [one["job_s"] for one in runs],
             linestyle="none", marker="o" if name == "carico" else "x", color=charts.colour(index), label=name,
         )  # fmt: skip
-    axes.axvline(found["setting"]["pod_alone_s"], color=charts.colour(2), linewidth=1, label="Pod alone")
-    axes.axhline(found["setting"]["bound_s"], color=charts.colour(6), linewidth=1, linestyle=":", label="bound")
+    setting = found["setting"]
+    if setting["pod_alone_s"] is not None:
+        axes.axvline(setting["pod_alone_s"], color=charts.colour(2), linewidth=1, label="Pod alone")
+        axes.axhline(setting["bound_s"], color=charts.colour(6), linewidth=1, linestyle=":", label="bound")
     axes.set(xlabel="mean Pod time in seconds", ylabel="job time in seconds")
     charts.legend(axes)

@@ -84,13 +84,19 @@ def figure(draw: Callable[[Any], None], *, name: str, height_in: float = 3.6) ->
 def lines(charts: Sequence[Chart], *, name: str = "") -> str:
     """Return charts below each other as one <svg>. name: as for `figure` (default: the first chart's title)."""
 
-    def draw(drawn: Any) -> None:
-        heights = [chart.height_in for chart in charts]
-        every = drawn.subplots(len(charts), squeeze=False, height_ratios=heights)[:, 0]
-        for axes, chart in zip(every, charts, strict=True):
-            _draw_chart(axes, chart)
+    return figure(
+        lambda drawn: draw(drawn, charts),
+        name=name or charts[0].title,
+        height_in=sum(chart.height_in for chart in charts),
+    )
 
-    return figure(draw, name=name or charts[0].title, height_in=sum(chart.height_in for chart in charts))
+
+def draw(drawn: Any, charts: Sequence[Chart]) -> None:
+    """Draw charts below each other into matplotlib's figure."""
+    heights = [chart.height_in for chart in charts]
+    every = drawn.subplots(len(charts), squeeze=False, height_ratios=heights)[:, 0]
+    for axes, chart in zip(every, charts, strict=True):
+        _draw_chart(axes, chart)
 
 
 def bars(groups: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], label: str, *, name: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from carico_cli.recommend import choosing, manifests
+from carico_cli.recommend import choosing
 from carico_core.domain import amounts
 
 Row = Mapping[str, Any]
@@ -33,9 +33,9 @@ def _of_limit(row: Row, limit: Mapping[str, Any]) -> Iterator[str]:
         request, most = row["requests"].get(dim), row["limits"].get(dim, row["requests"].get(dim))
         least, allowed = _amount(limit, "min", dim), _amount(limit, "max", dim)
         if request is not None and least is not None and request < least * _ROUNDING:
-            yield f"requires at least {manifests.quantity(dim, least)} {dim} of a {kind}"
+            yield f"requires at least {amounts.quantity(dim, least)} {dim} of a {kind}"
         if most is not None and allowed is not None and most * _ROUNDING > allowed:
-            yield f"allows at most {manifests.quantity(dim, allowed)} {dim} of a {kind}"
+            yield f"allows at most {amounts.quantity(dim, allowed)} {dim} of a {kind}"
 
 
 def _amount(limit: Mapping[str, Any], field: str, dim: str) -> float | None:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_cli.recommend import choosing
-from carico_core.domain import errors
+from carico_core.domain import amounts, errors
 
 Row = Mapping[str, Any]
-MEBIBYTE = 2.0**20
 # What each flag means, and what to do about it.
 FLAGS: Mapping[str, str] = {
     "one_pod": "measured on one Pod only: its usage may not be typical",
@@ -27,24 +26,10 @@ _TEMPLATES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-def quantity(dimension: str, value: float) -> str:
-    """Return an amount as a Kubernetes quantity, rounded up.
-
-    >>> quantity("cpu", 0.575), quantity("cpu", 2.0), quantity("memory", 3 * 2.0**20), quantity("memory", 2.0**31)
-    ('575m', '2', '3Mi', '2Gi')
-    """
-    if dimension == "cpu":
-        thousandths = -int(-value * 1000.0 // 1)
-        thousandths = round(value * 1000.0) if abs(value * 1000.0 - round(value * 1000.0)) < 1e-6 else thousandths
-        return f"{thousandths // 1000}" if thousandths % 1000 == 0 and thousandths else f"{thousandths}m"
-    mebibytes = -int(-value / MEBIBYTE // 1)
-    return f"{mebibytes // 1024}Gi" if mebibytes % 1024 == 0 and mebibytes else f"{mebibytes}Mi"
-
-
 def resources(row: Row) -> dict[str, dict[str, str]]:
     """Return the resources block of a class."""
     return {
-        field: {dim: quantity(dim, value) for dim, value in row[field].items()}
+        field: {dim: amounts.quantity(dim, value) for dim, value in row[field].items()}
         for field in ("requests", "limits")
         if row[field]
     }
@@ -59,8 +44,8 @@ def yaml_text(row: Row) -> str:
         names = ", ".join(row["containers"])
         lines.append(f"# of the whole Pod (containers {names}): Pod-level resources, Kubernetes 1.34 or later")
     lines.append("resources:")
-    for field, amounts in resources(row).items():
-        lines.append(f"  {field}: {{{', '.join(f'{dim}: {value}' for dim, value in amounts.items())}}}")
+    for field, block in resources(row).items():
+        lines.append(f"  {field}: {{{', '.join(f'{dim}: {value}' for dim, value in block.items())}}}")
     return "\n".join(lines)
 
 

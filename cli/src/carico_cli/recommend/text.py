@@ -50,7 +50,7 @@ def detail(row: Row, *, now_ns: int) -> str:
     lines += [f"{dim}: costs {amounts.text_with_sd(dim, **each)} a Pod" for dim, each in row["further"].items()]
     lines.append("")
     if row["cpu_bounds"] is not None:
-        low, high = (manifests.quantity("cpu", each) for each in row["cpu_bounds"])
+        low, high = (amounts.quantity("cpu", each) for each in row["cpu_bounds"])
         lines += words.paragraph(f"CPU before the margin: {low} to {high} with 95 % probability, by the Pods seen", "")
     lines += words.paragraph(
         f"memory: the next Pod's peak is above the highest seen with probability {row['memory_risk']:.0%}", ""
@@ -59,7 +59,7 @@ def detail(row: Row, *, now_ns: int) -> str:
     for flag in row["flags"]:
         kinds = row["kinds"] if flag == "two_kinds" else None
         levels = (
-            "" if kinds is None else f" (CPU about {' and '.join(manifests.quantity('cpu', each) for each in kinds)})"
+            "" if kinds is None else f" (CPU about {' and '.join(amounts.quantity('cpu', each) for each in kinds)})"
         )
         lines += words.paragraph(f"! {manifests.FLAGS[flag]}{levels}", "")
     for each in row["contradicts"]:
@@ -85,7 +85,7 @@ def _dimension(row: Row, dim: str) -> tuple[str, ...]:
 
 def _amount(found: Mapping[str, float | None], key: str, dim: str | None = None) -> str:
     value = found.get(key)
-    return _DASH if value is None else manifests.quantity(dim or key, value)
+    return _DASH if value is None else amounts.quantity(dim or key, value)
 
 
 def _savings(rows: Sequence[Row]) -> list[str]:
@@ -97,7 +97,7 @@ def _savings(rows: Sequence[Row]) -> list[str]:
     parts = []
     for dim, value in saved.items():
         named = "CPU" if dim == "cpu" else dim
-        parts.append(f"{manifests.quantity(dim, abs(value))} {'less' if value >= 0.0 else 'more'} {named}")
+        parts.append(f"{amounts.quantity(dim, abs(value))} {'less' if value >= 0.0 else 'more'} {named}")
     return words.paragraph(f"Pods that run now would request {' and '.join(parts)}.", "") if parts else []
 
 

@@ -1,7 +1,7 @@
 """Parses the log of the dissertation's agent (basic_sched); computes nothing.
 
-Each line is an event: `2025/05/21 21:26:53.739913 (metrics) cpu utilisation: 0.192308 ...`. Three builds are supported,
-whose raw samples differ; a file is of one build. Estimates are logged with the cost as a negative number.
+Each line is an event: `2025/05/21 21:26:53.739913 (metrics) cpu utilisation: 0.192308 ...`. The samples of its builds
+differ (`sample_words`); a file is of one build. Estimates are logged with the cost as a negative number.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from carico_cli.recordings import trace
+from carico_cli.recordings import sample_words, trace
 from carico_core.domain import errors, messages
 
 NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
@@ -21,7 +21,6 @@ STAMP_EXAMPLE = "'2025/05/21 21:26:53.739913 (metrics) ...'"
 DISORDER_S = 0.05
 # More than any node runs: a larger count is a broken line.
 PODS_MOST = 10_000
-FILTERED = re.compile(rf"\(filter-metrics\) cpu pressure: {NUMBER} mem utilisation {NUMBER}")
 BASIS = re.compile(rf"\(fpca\) U: .*Data:\[\]float64\{{{NUMBER}, {NUMBER}, {NUMBER}, {NUMBER}\}}")
 SIGMA = re.compile(rf"\(fpca\) S: .*Data:\[\]float64\{{{NUMBER}, {NUMBER}\}}")
 WEIGHTS = re.compile(rf"\(fpca\) sumProbU: \[\]float64\{{{NUMBER}, {NUMBER}\}}")
@@ -33,38 +32,8 @@ DUAL = re.compile(rf"\(two-kalman-1d\) capacity: {NUMBER} cost: {NUMBER}")
 JOINT = re.compile(rf"\(kalman-2d\) capacity: {NUMBER} cost: {NUMBER}")
 DELTA = re.compile(rf"\(kalman-1d\) cost: {NUMBER}")
 PUBLISHED = re.compile(rf"\(capacity\) capacity: {NUMBER} \| cost: {NUMBER}")
+API = re.compile(r"\(api\) (\S+) (running on this node|terminated)\s*$")
 CONTAINER = re.compile(r"\(cache\) received an event: \{containerID:(\w+) podID:([\w-]+) topic:([0-3])\}")
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """The raw samples of a build: the columns of a line, and the pattern that finds them."""
-
-    line: re.Pattern[str]
-    columns: tuple[str, ...]
-    expected: str
-    # Pressure is in microseconds of 100 ms, not a share.
-    pressure_us: bool = False
-
-
-LAYOUTS = (
-    Layout(
-        line=re.compile(rf"\(metrics\) cpu utilisation: {NUMBER} cpu pressure: {NUMBER} mem utilisation {NUMBER}"),
-        columns=("utilisation", "pressure", "memory"),
-        expected="'cpu utilisation: _ cpu pressure: _ mem utilisation _'",
-    ),
-    Layout(
-        line=re.compile(rf"\(metrics\) cpu utilisation: {NUMBER} cpu pressure {NUMBER}"),
-        columns=("utilisation", "pressure"),
-        expected="'cpu utilisation: _ cpu pressure _'",
-        pressure_us=True,
-    ),
-    Layout(
-        line=re.compile(rf"\(metrics\) cpu: {NUMBER} memory: {NUMBER}"),
-        columns=("utilisation", "memory"),
-        expected="'cpu: _ memory: _'",
-    ),
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,16 +50,18 @@ class ContainerEvent:
 class AuthorLog:
     """One log. Times are Unix seconds.
 
-    raw: (n, columns of the layout). filtered: (n, 2). models: (U (2, 2), sigma (2,), w (2,)). pod_counts: (time, Pods).
+    raw: (n, columns) and filtered: (n, columns as logged), in the log's units. models: (U (2, 2), sigma (2,), w (2,)).
+    pod_counts: (time, Pods). api: of the build that also watched the API.
     """
 
-    layout: Layout
+    columns: tuple[str, ...]
     times_s: messages.Array
     raw: messages.Array
     filtered: messages.Array
     models: list[tuple[messages.Array, messages.Array, messages.Array]]
     evaluations: list[trace.Evaluation]
     containers: list[ContainerEvent]
+    api: list[trace.ApiEvent]
     pod_counts: list[tuple[float, int]]
 
 
@@ -115,13 +86,17 @@ class _Parser:
         self._number = 0
         self._newest_s = -np.inf
         self._second = ("", 0.0)
-        self._layout: Layout | None = None
+        self._columns: tuple[str, ...] = ()
+        self._open: _Sample | None = None
+        self._lines_each = 1
         self._times: list[float] = []
-        self._raw: list[messages.Array] = []
-        self._filtered: list[messages.Array] = []
+        self._raw: list[list[float]] = []
+        self._filtered_columns: tuple[str, ...] = ()
+        self._filtered: list[list[float]] = []
         self._models: list[tuple[messages.Array, messages.Array, messages.Array]] = []
         self._evaluations: list[_Open] = []
         self._containers: list[ContainerEvent] = []
+        self._api: list[trace.ApiEvent] = []
         self._counts: list[tuple[float, int]] = []
         self._basis = np.empty((0, 0))
         self._sigma = np.empty(0)
@@ -130,7 +105,7 @@ class _Parser:
             "(metrics)": self._sample, "(filter-metrics)": self._filter, "(fpca)": self._model,
             "(signal)": self._signal, "(calc-signal)": self._estimate, "(remote)": self._estimate,
             "(capacity)": self._capacity, "(two-kalman-1d)": self._estimate, "(kalman-2d)": self._estimate,
-            "(kalman-1d)": self._estimate, "(cache)": self._container,
+            "(kalman-1d)": self._estimate, "(cache)": self._container, "(api)": self._api_event,
         }  # fmt: skip
 
     def take(self, line: str) -> None:
@@ -150,7 +125,11 @@ class _Parser:
             read(line, at_s)
 
     def finish(self) -> AuthorLog:
-        if self._layout is None:
+        last = self._open
+        # A log may end between two lines of a sample.
+        if last is not None and not (last.lines < self._lines_each and set(last.values) < set(self._columns)):
+            self._close(last)
+        if not self._times:
             raise errors.RecordingError(
                 self._name,
                 f"line {self._number}" if self._number else "line 1",
@@ -158,13 +137,14 @@ class _Parser:
                 expected=f"lines such as {STAMP_EXAMPLE}",
             )
         return AuthorLog(
-            layout=self._layout,
+            columns=self._columns,
             times_s=np.array(self._times),
             raw=np.array(self._raw),
-            filtered=np.array(self._filtered).reshape(-1, 2),
+            filtered=np.array(self._filtered).reshape(len(self._filtered), len(self._filtered_columns)),
             models=self._models,
             evaluations=[found.closed() for found in self._evaluations],
             containers=self._containers,
+            api=self._api,
             pod_counts=self._counts,
         )
 
@@ -180,21 +160,38 @@ class _Parser:
         return self._second[1] + float(found[7])
 
     def _sample(self, line: str, at_s: float) -> None:
-        layouts = LAYOUTS if self._layout is None else (self._layout,)
-        for layout in layouts:
-            found = layout.line.search(line)
-            if found and np.isfinite(sample := numbers(found)).all():
-                self._layout = layout
-                self._times.append(at_s)
-                self._raw.append(sample)
-                return
-        raise self._error(
-            shown(line[27:]), f"a (metrics) sample such as {' or '.join(one.expected for one in layouts)}"
-        )
+        found = sample_words.columns(line[27:].removeprefix("(metrics)"))
+        if found is None:
+            raise self._error(shown(line[27:]), f"a (metrics) sample such as {' or '.join(sample_words.EXAMPLES)}")
+        now = self._open
+        # A build may write each resource on a line of its own.
+        if now is not None and at_s - now.at_s < DISORDER_S and now.values.keys().isdisjoint(found):
+            now.values.update(found)
+            now.lines += 1
+            return
+        if now is not None:
+            self._close(now)
+        self._open = _Sample(at_s=at_s, number=self._number, line=line, values=found)
+
+    def _close(self, sample: "_Sample") -> None:
+        names = sample_words.ordered(sample.values)
+        if not self._columns:
+            if sample_words.cpu(names) is None:
+                raise self._error_at(sample, "a (metrics) sample with the CPU's utilisation or pressure")
+            self._columns = names
+        if names != self._columns:
+            raise self._error_at(sample, f"{', '.join(self._columns)} in each (metrics) sample, as in the first")
+        self._lines_each = max(self._lines_each, sample.lines)
+        self._times.append(sample.at_s)
+        self._raw.append([sample.values[name] for name in names])
 
     def _filter(self, line: str, _: float) -> None:
-        if found := FILTERED.search(line):
-            self._filtered.append(numbers(found))
+        found = sample_words.columns(line[27:].removeprefix("(filter-metrics)"))
+        if found is not None:
+            names = sample_words.ordered(found)
+            self._filtered_columns = self._filtered_columns or names
+            if names == self._filtered_columns:
+                self._filtered.append([found[name] for name in names])
 
     def _model(self, line: str, _: float) -> None:
         if found := BASIS.search(line):
@@ -232,8 +229,27 @@ class _Parser:
             event = ContainerEvent(at_s=at_s, container=found[1], pod=found[2], topic=int(found[3]))
             self._containers.append(event)
 
+    def _api_event(self, line: str, at_s: float) -> None:
+        if found := API.search(line):
+            self._api.append(trace.ApiEvent(at_s=at_s, pod=found[1], running=found[2] != "terminated"))
+
     def _error(self, got: str, expected: str) -> errors.RecordingError:
         return errors.RecordingError(self._name, f"line {self._number}", got=got, expected=expected)
+
+    def _error_at(self, sample: "_Sample", expected: str) -> errors.RecordingError:
+        got = shown(sample.line[27:])
+        return errors.RecordingError(self._name, f"line {sample.number}", got=got, expected=expected)
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class _Sample:
+    """A sample of which further lines may follow. number, line: its first line."""
+
+    at_s: float
+    number: int
+    line: str
+    values: dict[str, float]
+    lines: int = 1
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)

@@ -117,7 +117,7 @@ def _constants(setup: Setup) -> object | None:
     return LOGGED[setup.estimator] if setup.constants == "logged" else None
 
 
-class _Pods:
+class Pods:
     """The Pods of a trace over time."""
 
     def __init__(self, events: tuple[recording.PodEvent, ...]) -> None:
@@ -145,7 +145,7 @@ def _of_samples(over: trace.Trace, setup: Setup) -> Iterator[Step]:
     facts, samples = over.recording.facts, over.recording.samples
     node = node_config(over, setup.estimator)
     line = pipeline.Pipeline(pipeline.PipelineConfig(estimator=setup.estimator, node=node, constants=_constants(setup)))
-    pods, steps = _Pods(over.recording.events), _Steps(node)
+    pods, steps = Pods(over.recording.events), _Steps(node)
     running: frozenset[str] = frozenset()
     # A float, as an agent's clock gives it: arithmetic with numpy's numbers yields numpy's, which JSON cannot encode.
     before_s = float(samples.times_s[0]) - 1.0 / facts.sample_hz

@@ -4,71 +4,62 @@ import itertools
 
 import numpy as np
 
-from carico_cli.recordings import author_log, trace
+from carico_cli.recordings import author_log, sample_words, trace
 from carico_core.domain import messages, recording
 
 # A worker of the published cluster: 4 vCPU with 8 GB (dissertation 5.1).
 CORES = 4.0
 MEMORY_BYTES = 8e9
 SAMPLE_HZ = 10.0
-# Pressure in microseconds refers to 100 ms.
-PERIOD_US = 1e5
 SOURCE = "author's log"
 _CREATED, _STARTED, _EXITED, _DELETED = range(4)
 
 
 def from_log(log: author_log.AuthorLog, *, name: str) -> trace.Trace:
     """Return the trace of a log."""
-    parts = _parts(log)
-    values = _values(log.layout, parts)
+    parts = sample_words.shares(log.columns, log.raw)
+    cpu = sample_words.cpu(log.columns) or ()
+    has_memory = sample_words.MEMORY in log.columns
     start_s = float(log.times_s[0])
     # Lines of two goroutines may be out of order by a millisecond; the times of samples must not decrease.
     times_s = np.maximum.accumulate(log.times_s)
     facts = recording.NodeFacts(
         node=name,
-        dims=_dims(log.layout),
-        scale=_scale(log.layout),
+        dims=("cpu", "memory") if has_memory else ("cpu",),
+        scale=(_full_tasks(cpu), MEMORY_BYTES) if has_memory else (_full_tasks(cpu),),
         cores=CORES,
         source=SOURCE,
-        parts=log.layout.columns,
+        parts=log.columns,
         sample_hz=SAMPLE_HZ,
         started_ns=round(start_s * 1e9),
         started_s=start_s,
     )
     events, note = _events(log)
-    whole = recording.Recording(
-        facts=facts, samples=recording.Samples(times_s=times_s, values=values, parts=parts), events=events
-    )
+    samples = recording.Samples(times_s=times_s, values=_values(log.columns, cpu, parts), parts=parts)
     return trace.Trace(
-        name=name, format="log", recording=whole, evaluations=tuple(log.evaluations), notes=(note,) if note else ()
+        name=name,
+        format="log",
+        recording=recording.Recording(facts=facts, samples=samples, events=events),
+        # They are of both dimensions.
+        evaluations=tuple(log.evaluations) if has_memory else (),
+        api=tuple(log.api),
+        notes=tuple(said for said in (note, _UNSEEN if sample_words.UTILISATION not in cpu else None) if said),
     )
 
 
-def _parts(log: author_log.AuthorLog) -> messages.Array:
-    parts = log.raw.copy()
-    if log.layout.pressure_us:
-        parts[:, log.layout.columns.index("pressure")] /= PERIOD_US
-    shares: messages.Array = np.clip(parts, 0.0, 1.0)
-    return shares
+_UNSEEN = "the log has pressure and no utilisation: Pods that do not compete for a CPU cost nothing"
 
 
-def _dims(layout: author_log.Layout) -> tuple[str, ...]:
-    return ("cpu", "memory") if "memory" in layout.columns else ("cpu",)
+def _full_tasks(cpu: tuple[str, ...]) -> float:
+    # Utilisation alone saturates at one task per core, with pressure or pressure alone at two (spec 1).
+    return (1.0 if cpu == (sample_words.UTILISATION,) else 2.0) * CORES
 
 
-def _scale(layout: author_log.Layout) -> tuple[float, ...]:
-    # Utilisation alone saturates at one task per core, with pressure at two (spec 1).
-    tasks = (2.0 if "pressure" in layout.columns else 1.0) * CORES
-    return (tasks, MEMORY_BYTES) if "memory" in layout.columns else (tasks,)
-
-
-def _values(layout: author_log.Layout, parts: messages.Array) -> messages.Array:
-    by_name = dict(zip(layout.columns, parts.T, strict=True))
-    cpu = by_name["utilisation"]
-    if "pressure" in by_name:
-        # cpu = (utilisation + pressure) / 2
-        cpu = (cpu + by_name["pressure"]) / 2
-    return np.column_stack([cpu, by_name["memory"]] if "memory" in by_name else [cpu])
+def _values(columns: tuple[str, ...], cpu: tuple[str, ...], parts: messages.Array) -> messages.Array:
+    by_name = dict(zip(columns, parts.T, strict=True))
+    # cpu = (utilisation + pressure) / 2, or the one that the log has
+    usage = sum(by_name[name] for name in cpu) / len(cpu)
+    return np.column_stack([usage, by_name["memory"]] if "memory" in by_name else [usage])
 
 
 def _events(log: author_log.AuthorLog) -> tuple[tuple[recording.PodEvent, ...], str | None]:

@@ -24,23 +24,33 @@ def check(path: pathlib.Path) -> None:
 
 
 def draw(run: engine.Run, path: pathlib.Path) -> None:
-    """Write the picture."""
+    """Write the picture of a replay."""
+    panels = _panels(run)
+
+    def fill(figure: Any) -> None:
+        axes = figure.subplots(len(panels), sharex=True, squeeze=False)
+        for ax, panel in zip(axes[:, 0], panels, strict=True):
+            panel(ax)
+            charts.legend(ax)
+        axes[-1, 0].set_xlabel("seconds since the first sample")
+
+    picture(
+        fill, path, title=f"{pathlib.Path(run.trace.name).name}: {run.setup.estimator}", height_in=2.4 * len(panels)
+    )
+
+
+def picture(fill: Callable[[Any], None], path: pathlib.Path, *, title: str, height_in: float) -> None:
+    """Write what `fill` draws into matplotlib's figure. Raises `SettingsError` where the file cannot be written."""
     # Imported here: it takes half a second, which only a picture needs.
     import matplotlib
 
     matplotlib.use("svg" if path.suffix.lower() == ".svg" else "agg")
     from matplotlib import pyplot
 
-    panels = _panels(run)
     with pyplot.rc_context({"svg.fonttype": "none", "font.family": "sans-serif", "axes.grid": True, "grid.alpha": 0.3}):
-        figure, axes = pyplot.subplots(
-            len(panels), figsize=(9, 2.4 * len(panels)), sharex=True, layout="constrained", squeeze=False
-        )
-        for ax, panel in zip(axes[:, 0], panels, strict=True):
-            panel(ax)
-            charts.legend(ax)
-        axes[-1, 0].set_xlabel("seconds since the first sample")
-        figure.suptitle(f"{pathlib.Path(run.trace.name).name}: {run.setup.estimator}", fontsize=10)
+        figure = pyplot.figure(figsize=(9, height_in), layout="constrained")
+        fill(figure)
+        figure.suptitle(title, fontsize=10)
         try:
             figure.savefig(path, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
         except OSError as error:

@@ -7,8 +7,8 @@ from typing import Any, get_args
 import click
 
 from carico_agent import settings as agent
-from carico_cli.output import formats
-from carico_cli.recordings import engine, fit, plot, reading
+from carico_cli.output import charts, formats
+from carico_cli.recordings import engine, figures, fit, plot, reading, trace
 from carico_cli.shell import options
 
 # The agent's default.
@@ -36,13 +36,24 @@ _DEFAULT = next(field.default for field in dataclasses.fields(agent.AgentSetting
     type=click.Choice(get_args(engine.Inputs)),
     help="Raw samples, or a log's evaluations (default: the latter for delta, dual and joint, where there are any).",
 )
+@click.option(
+    "--figure",
+    "number",
+    type=click.Choice(tuple(figures.FIGURES)),
+    help="Redraw this figure of the dissertation instead: its numbers, and with --plot its picture.",
+)
 @click.option("--partial", is_flag=True, help="Replay a cut file up to the cut.")
 @formats.flag(formats.Output.JSON)
 @click.option(
     "--plot", "plot_file", type=click.Path(path_type=pathlib.Path), help="Also draw it into this file (.png or .svg)."
 )
 def command(
-    file: pathlib.Path, partial: bool, output: formats.Output, plot_file: pathlib.Path | None, **chosen: Any
+    file: pathlib.Path,
+    partial: bool,
+    output: formats.Output,
+    plot_file: pathlib.Path | None,
+    number: str | None,
+    **chosen: Any,
 ) -> None:
     """Run FILE, a recording or a log of the author's agent, through an estimator and print how well it fitted.
 
@@ -50,12 +61,47 @@ def command(
     """
     if plot_file is not None:
         plot.check(plot_file)
-    trace = reading.read(file, partial=partial)
-    run = engine.run(trace, engine.Setup(**chosen))
+    over = reading.read(file, partial=partial)
+    if number is not None:
+        _redraw(over, number, output, plot_file)
+        return
+    run = engine.run(over, engine.Setup(**chosen))
     found = fit.summary(run)
     click.echo(formats.json_text(found) if output is formats.Output.JSON else text(found))
     if plot_file is not None:
         plot.draw(run, plot_file)
+
+
+def _redraw(over: trace.Trace, number: str, output: formats.Output, plot_file: pathlib.Path | None) -> None:
+    found = figures.FIGURES[number](over)
+    named = {"file": over.name, "figure": number, **found.numbers}
+    click.echo(formats.json_text(named) if output is formats.Output.JSON else _as_text(named))
+    if plot_file is not None:
+        plot.picture(
+            lambda drawn: charts.draw(drawn, found.charts),
+            plot_file,
+            title=f"{pathlib.Path(over.name).name}: figure {number}",
+            height_in=sum(chart.height_in for chart in found.charts),
+        )
+
+
+def _as_text(numbers: dict[str, Any]) -> str:
+    """Return a line for each number and for each row of a list."""
+    lines = []
+    for name, value in numbers.items():
+        rows = value if isinstance(value, list) else [value]
+        for row in rows:
+            words = (
+                ", ".join(f"{key} {_word(one)}" for key, one in row.items()) if isinstance(row, dict) else _word(row)
+            )
+            lines.append((name, words))
+    return "\n".join(formats.aligned(lines[0], lines[1:], left=2))
+
+
+def _word(value: object) -> str:
+    if isinstance(value, dict):
+        return "(" + ", ".join(f"{key} {_word(one)}" for key, one in value.items()) + ")"
+    return "none" if value is None else str(value)
 
 
 def text(found: dict[str, Any]) -> str:

@@ -43,12 +43,22 @@ class Evaluation:
         return self.learnt["dual"].cost if "dual" in self.learnt else None
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ApiEvent:
+    """What the agent's listener at the Kubernetes API heard of a Pod, at the time when it did."""
+
+    at_s: float
+    pod: str
+    running: bool
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trace:
-    """format: `recording` or `log`. evaluations: empty in a recording. notes: shown with the result."""
+    """format: `recording` or `log`. evaluations, api: empty in a recording. notes: shown with the result."""
 
     name: str
     format: str
     recording: recording.Recording
     evaluations: tuple[Evaluation, ...] = ()
+    api: tuple[ApiEvent, ...] = ()
     notes: tuple[str, ...] = ()

@@ -40,6 +40,10 @@ PROGRAMS = (
         module="carico_auth.settings", cls="AuthSettings", prefix="auth",
     ),
     Program(
+        name="carico-recommender", what="Learnt requests for VerticalPodAutoscaler objects",
+        module="carico_recommender.settings", cls="RecommenderSettings", prefix="recommender",
+    ),
+    Program(
         name="carico-web", what="The live page", module="carico_web.settings", cls="WebSettings", prefix="web",
     ),
     Program(
@@ -63,7 +67,7 @@ PROGRAMS = (
 GROUPS = {
     "BUS": "How a service connects to NATS (`CARICO_BUS_...`)",
     "KUBE": "How a service connects to the Kubernetes API (`CARICO_KUBE_...`)",
-    "LEADER": "Which of several schedulers leads (`CARICO_LEADER_...`)",
+    "LEADER": "Which of several replicas leads (`CARICO_LEADER_...`)",
     "EXTENDER": "With kube-scheduler: the extender (`CARICO_EXTENDER_...`)",
 }
 

@@ -2,5 +2,5 @@
 
 - `exits`: exit codes, and Ctrl-C
 - `settings`: the environment, read once
-- `options`: flags that several commands share
+- `options`: flags that several commands share; `manifest_files`: files of manifests that a flag names
 """

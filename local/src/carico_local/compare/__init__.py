@@ -2,6 +2,7 @@
 
 contender    a scheduler, and what its Pods request
 ground       the cluster on which trials run, and its agents
+load         what runs: a job of our workloads, or the Pods of manifests
 trial        one job under one contender
 servers      servers that run next to the job
 comparison   medians, and whether CARICO meets the targets

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from carico_local.compare import contender as contenders
+from carico_local.compare import servers
 from carico_local.compare import trial as trials
 
 VERSION = 1
@@ -35,20 +36,22 @@ class Target:
 
 def report(
     found: Sequence[trials.Trial], wanted: Sequence[contenders.Contender], *, setting: Mapping[str, Any],
-    idle_p99s_ms: Sequence[float] = (),
+    idle_ms: Sequence[servers.Latency] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the comparison as JSON types; `setting`: the cluster and machine, `idle_p99s_ms`: on idle nodes."""
+    """Return the comparison as JSON types; `setting`: the cluster and machine, `idle_ms`: servers on idle nodes."""
     rows = {each.name: _row([one for one in found if one.contender == each.name]) for each in wanted}
     kube = {each.name: rows[each.name] for each in wanted if each.is_kube}
     ours = rows.get(contenders.CARICO)
-    idle = _spread(idle_p99s_ms)
+    idle = _spread([each["p99"] for each in idle_ms])
     stated = [] if ours is None else [*_targets(ours, kube), *_isolation(ours, idle["median"])]
     targets = [{**dataclasses.asdict(one), "verdict": one.verdict} for one in stated]
     return {
         "version": VERSION,
         "setting": dict(setting),
         "idle_server_p99_ms": idle,
+        "idle_server_ms": _latency(idle_ms),
         "contenders": rows,
+        "agent_overhead": _overhead(found),
         "targets": targets,
         "trials": [dataclasses.asdict(one) for one in found],
     }
@@ -64,7 +67,8 @@ def _row(found: Sequence[trials.Trial]) -> dict[str, Any]:
         "pod_mean_s": _spread(means_s),
         "pod_p95_s": _spread([p95 for one in found if (p95 := one.pod_s["p95"]) is not None]),
         "max_running_per_node": max(one.max_running_per_node for one in found),
-        "server_p99_ms": _spread([p99 for one in found if (p99 := one.server_p99_ms) is not None]),
+        "server_p99_ms": _spread([one.server_ms["p99"] for one in found if one.server_ms is not None]),
+        "server_ms": _latency([one.server_ms for one in found if one.server_ms is not None]),
         "failed": sum(one.failed for one in found),
         "bound_twice": sum(one.bound_twice for one in found),
     }
@@ -74,6 +78,35 @@ def _spread(values: Sequence[float]) -> dict[str, float | None]:
     if not values:
         return {"median": None, "least": None, "most": None}
     return {"median": round(statistics.median(values), 3), "least": min(values), "most": max(values)}
+
+
+def _latency(found: Sequence[servers.Latency]) -> dict[str, float] | None:
+    """Return the medians over the repeats of a server's latency (table 5.1); None without servers."""
+    if not found:
+        return None
+    return {name: round(statistics.median(each[name] for each in found), 3) for name in servers.QUANTILES}
+
+
+def _overhead(found: Sequence[trials.Trial]) -> dict[str, dict[str, float | int | None]]:
+    """Return by how much running agents lengthen kube-scheduler's jobs, as a share (table 5.2): mean, sd, runs.
+
+    Each round's job with agents is compared with the same round's without.
+    """
+    with_agents = {(one.contender, one.repeat): one.job_s for one in found}
+    added: dict[str, list[float]] = {}
+    for (name, repeat), job_s in with_agents.items():
+        bare_s = with_agents.get((f"{name}-bare", repeat))
+        if bare_s:
+            # (with - without) / without
+            added.setdefault(name, []).append((job_s - bare_s) / bare_s)
+    return {
+        name: {
+            "mean": round(statistics.mean(values), 4),
+            "sd": round(statistics.stdev(values), 4) if len(values) > 1 else None,
+            "runs": len(values),
+        }
+        for name, values in added.items()
+    }
 
 
 def _isolation(ours: Mapping[str, Any], idle_p99_ms: float | None) -> list[Target]:

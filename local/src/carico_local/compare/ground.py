@@ -25,6 +25,20 @@ class Api(observers.Api, Protocol):
         ...
 
 
+class Named(Protocol):
+    """What a job is found by."""
+
+    @property
+    def name(self) -> str:
+        """The value of its Pods' label."""
+        ...
+
+    @property
+    def namespace(self) -> str:
+        """Where its Pods are."""
+        ...
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
     """One cluster. `agents`: process ids of the agents; `bound_s`: of the job, see `report.figures`.
@@ -47,7 +61,7 @@ class Ground:
                 self.observer.changed.clear()
                 await self.observer.changed.wait()
 
-    async def clear(self, job: jobs.Job) -> None:
+    async def clear(self, job: Named) -> None:
         """Delete every Pod of the job and wait until all are gone."""
         path = f"/api/v1/namespaces/{job.namespace}/pods"
         await self.api.request("DELETE", path, params={"labelSelector": f"{jobs.JOB_LABEL}={job.name}"})

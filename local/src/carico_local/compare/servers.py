@@ -2,7 +2,7 @@
 
 import asyncio
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from carico_core.domain import amounts, errors
 from carico_local import job as jobs
@@ -34,8 +34,13 @@ def millicores(text: str, *, cores: int) -> int:
     return found
 
 
-async def idle_p99_ms(ground: grounds.Ground) -> float | None:
-    """Return the p99 latency of servers on otherwise idle nodes."""
+# As table 5.1 of the dissertation.
+QUANTILES = ("min", "p50", "p90", "p95", "p99", "max")
+Latency = Mapping[str, float]
+
+
+async def idle_ms(ground: grounds.Ground) -> Latency | None:
+    """Return the latency of servers on otherwise idle nodes."""
     job = await start(ground, "servers-idle")
     await asyncio.sleep(min(max(ground.bound_s, IDLE_LEAST_S), IDLE_MOST_S))
     return await end(ground, job)
@@ -55,12 +60,21 @@ async def start(ground: grounds.Ground, name: str) -> jobs.Job:
     return job
 
 
-async def end(ground: grounds.Ground, job: jobs.Job) -> float | None:
-    """End the servers and return their p99 latency in ms, the median over nodes; None where none reported."""
+async def end(ground: grounds.Ground, job: jobs.Job) -> Latency | None:
+    """End the servers and return their latency in ms, the median over nodes; None where none reported."""
     await ground.clear(job)
-    return _p99_ms([pod.outcome for pod in ground.observer.of_job(job.name)])
+    return _latency_ms([pod.outcome for pod in ground.observer.of_job(job.name)])
 
 
-def _p99_ms(outcomes: Sequence[dict[str, object]]) -> float | None:
-    found = [p99 for each in outcomes if isinstance(p99 := each.get("p99_ms"), int | float)]
-    return round(statistics.median(found), 3) if found else None
+def _latency_ms(outcomes: Sequence[dict[str, object]]) -> Latency | None:
+    """Return the median over nodes of each quantile; of min and max the least and the most of all nodes."""
+    found = {
+        name: [value for each in outcomes if isinstance(value := each.get(f"{name}_ms"), int | float)]
+        for name in QUANTILES
+    }
+    whole = {"min": min, "max": max}
+    return (
+        {name: round(float(whole.get(name, statistics.median)(values)), 3) for name, values in found.items()}
+        if all(found.values())
+        else None
+    )

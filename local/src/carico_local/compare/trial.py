@@ -9,6 +9,7 @@ from carico_core.domain import errors
 from carico_local import job as jobs
 from carico_local.compare import contender as contenders
 from carico_local.compare import ground as grounds
+from carico_local.compare import load as loads
 from carico_local.compare import servers
 from carico_local.report import facts, figures
 
@@ -21,7 +22,7 @@ SETTLE_S = 3.0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """The result of a trial. `pod_s`: as from `figures.distribution`; `server_p99_ms`: None without servers."""
+    """The result of a trial. `pod_s`: as from `figures.distribution`; `server_ms`: None without servers."""
 
     contender: str
     repeat: int
@@ -30,27 +31,22 @@ class Trial:
     max_running_per_node: int
     failed: int
     bound_twice: int
-    server_p99_ms: float | None = None
+    server_ms: servers.Latency | None = None
 
 
 async def run(
-    ground: grounds.Ground, contender: contenders.Contender, job: jobs.Job, repeat: int, *, with_servers: bool
+    ground: grounds.Ground, contender: contenders.Contender, load: loads.Load, repeat: int, *, with_servers: bool
 ) -> Trial:
     """Run a trial and delete the job's Pods. Raises `EnvironmentUnfit` for a job that does not end."""
-    named = dataclasses.replace(
-        job,
-        name=f"{job.name}-{repeat}-{contender.name}",
-        scheduler_name=contender.scheduler_name,
-        request_millicores=contender.request_millicores,
-    )
+    named = load.under(contender, f"{load.name}-{repeat}-{contender.name}")
     with contextlib.nullcontext() if contender.agents else ground.without_agents():
         running_servers = await servers.start(ground, f"{named.name}-servers") if with_servers else None
         submitted_s = ground.clock.wall_ns() / 1e9
-        await jobs.submit(ground.api, named)
+        await jobs.create_all(ground.api, f"/api/v1/namespaces/{named.namespace}/pods", named.manifests())
         await _until_over(ground, named)
         found = measure(ground.observer.of_job(named.name), contender, repeat, submitted_s)
         if running_servers is not None:
-            found = dataclasses.replace(found, server_p99_ms=await servers.end(ground, running_servers))
+            found = dataclasses.replace(found, server_ms=await servers.end(ground, running_servers))
         await ground.clear(named)
     await asyncio.sleep(SETTLE_S)
     return found
@@ -73,7 +69,7 @@ def measure(
     )
 
 
-async def _until_over(ground: grounds.Ground, job: jobs.Job) -> None:
+async def _until_over(ground: grounds.Ground, job: loads.Load) -> None:
     most_s = ground.bound_s * GIVE_UP_AT + GIVE_UP_MORE_S
 
     def left() -> int:

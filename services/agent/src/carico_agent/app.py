@@ -12,7 +12,7 @@ from carico_agent import ports, settings
 from carico_agent.learning import cluster_model, configuration, pipeline, pod_usage
 from carico_agent.reporting import advertisement, instruments, views
 from carico_agent.telemetry import panel, port
-from carico_core.domain import messages, recording
+from carico_core.domain import messages, pod_telemetry, recording
 from carico_core.domain import usage as usages
 from carico_core.numerics import estimators
 from carico_core.runtime.observe import logs
@@ -26,6 +26,8 @@ HISTORY_S = 180
 INFO_EVERY = 60
 # Interval of reports of what Pods use: with it, a class is recommended some ten seconds after its first Pod's start.
 USAGE_EVERY_S = 5.0
+# Interval of reports of each Pod's load: a rescheduler acts on means of minutes.
+LOADS_EVERY_S = 10.0
 # Not ready after this time without a sample.
 SAMPLE_STALE_S = 3.0
 
@@ -74,7 +76,7 @@ class Agent:
         self._history: collections.deque[tuple[Any, ...]] = collections.deque(maxlen=HISTORY_S)
         self._last_sample_s: float | None = None
         self._started_s = parts.clock.monotonic_s()
-        self._seqs = {"capacity": 0, "subspace": 0, "usage": 0}
+        self._seqs = {"capacity": 0, "subspace": 0, "usage": 0, "pods": 0, "traffic": 0}
         self._updates = 0
         self._counted: frozenset[str] = frozenset()
         self._held = False
@@ -82,7 +84,8 @@ class Agent:
         self._on_capacity: Callable[[], None] = _nothing
         self._on_subspace: Callable[[], None] = _nothing
         self._on_usage: Callable[[], None] = _nothing
-        self._usage_reported_s = parts.clock.monotonic_s()
+        self._on_loads: Callable[[], None] = _nothing
+        self._usage_reported_s = self._loads_reported_s = parts.clock.monotonic_s()
         self._instruments.describe(node=parts.settings.node, estimator=parts.settings.estimator)
         self._instruments.read_ages(self)
         for note in parts.panel.facts.notes:
@@ -99,12 +102,14 @@ class Agent:
             parts.classes.on_change(self.pods_changed)
 
     def when_due(
-        self, *, capacity: Callable[[], None], subspace: Callable[[], None], usage: Callable[[], None] = lambda: None
+        self, *, capacity: Callable[[], None], subspace: Callable[[], None],
+        usage: Callable[[], None] = lambda: None, loads: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         """Register publish callbacks."""
         self._on_capacity = capacity
         self._on_subspace = subspace
         self._on_usage = usage
+        self._on_loads = loads
 
     def tick(self, late_s: float, missed: int) -> None:
         """Take one sample, and update the model if it fills a batch."""
@@ -209,6 +214,18 @@ class Agent:
         """Keep what a report contains for the next one."""
         self._pod_usage.put_back(report.classes)
 
+    def next_loads(self) -> bytes | None:
+        """Return the load of each Pod; None if it is not measured. A node without Pods reports that it has none."""
+        if self._ledger is None:
+            return None
+        self._instruments.published.labels("pods").inc()
+        stamp = self._stamp("pods")
+        return wire.encode_loads(
+            pod_telemetry.PodLoads(
+                node=stamp.node, boot=stamp.boot, seq=stamp.seq, ts_ns=stamp.ts_ns, loads=self._pod_usage.loads()
+            )
+        )
+
     def not_taken(self, kind: str, error: Exception) -> None:
         """Count a message that the bus did not accept. It is not kept, as the next one is newer."""
         self._instruments.publish_errors.labels(kind).inc()
@@ -293,6 +310,9 @@ class Agent:
         if now_s - self._usage_reported_s >= USAGE_EVERY_S:
             self._usage_reported_s = now_s
             self._on_usage()
+        if now_s - self._loads_reported_s >= LOADS_EVERY_S:
+            self._loads_reported_s = now_s
+            self._on_loads()
 
     def _stamp(self, kind: str) -> advertisement.Stamp:
         self._seqs[kind] += 1

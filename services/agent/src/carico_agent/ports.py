@@ -79,10 +79,15 @@ class PodClasses(Protocol):
 
 
 class PodAmounts(NamedTuple):
-    """CPU time of a Pod since its cgroup was created, in seconds of a real CPU, and its working set now."""
+    """CPU time of a Pod since its cgroup was created, in seconds of a real CPU, and its working set now.
+
+    `waiting_s`: how long a task of the Pod waited for a CPU, without the time for which the Pod's own limits held it
+    back. The latter is counted late, so this may decrease. None where the kernel does not measure it.
+    """
 
     cpu_s: float
     memory_bytes: float
+    waiting_s: float | None = None
 
 
 class PodLedger(Protocol):

@@ -183,6 +183,7 @@ async def use_bus(agent: app.Agent, bus: Bus, *, node: str, on_roster: buses.Han
         group.create_task(sender.send_capacities(), name="capacity")
         group.create_task(sender.send_subspaces(), name="subspace")
         group.create_task(sender.send_usages(), name="usage")
+        group.create_task(sender.send_loads(), name="pods")
         group.create_task(_until_done(lambda: bus.subscribe(subjects.MODEL, agent.on_model), agent), name="model")
         if on_roster is not None:
             subject = subjects.roster(node)

@@ -30,6 +30,7 @@ class AuthSettings:
     agents: str = settings.setting("carico/carico-agent", help=f"{_ACCOUNTS}agents, each of the node its Pod is on")
     aggregators: str = settings.setting("carico/carico-aggregator", help=f"{_ACCOUNTS}aggregators")
     schedulers: str = settings.setting("carico/carico-scheduler", help=f"{_ACCOUNTS}schedulers")
+    reschedulers: str = settings.setting("", help=f"{_ACCOUNTS}reschedulers", why="the service is optional")
     readers: str = settings.setting("carico/carico-reader", help=f"{_ACCOUNTS}readers")
     clis: str = settings.setting("carico/carico-cli", help=f"{_ACCOUNTS}users of the nats CLI")
     owners: str = settings.setting("", help=f"{_ACCOUNTS}owners of streams", why="none by default")
@@ -61,6 +62,7 @@ class AuthSettings:
             ("--agents", self.agents, roles.Role.AGENT),
             ("--aggregators", self.aggregators, roles.Role.AGGREGATOR),
             ("--schedulers", self.schedulers, roles.Role.SCHEDULER),
+            ("--reschedulers", self.reschedulers, roles.Role.RESCHEDULER),
             ("--readers", self.readers, roles.Role.READER),
             ("--clis", self.clis, roles.Role.CLI),
             ("--owners", self.owners, roles.Role.OWNER),

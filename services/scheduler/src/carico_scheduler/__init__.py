@@ -10,7 +10,6 @@ Packages, each with a map of its own:
 - `intake`: brings what the API and the agents report into the state.
 - `report`: why Pods are where they are, or wait: records, Events, metrics, traces.
 - `answers`: queries over the bus.
-- `leadership`: which of several schedulers decides.
 - `sharing`: several schedulers that decide at the same time.
 - `extender`: serves a stock kube-scheduler, which then places by CARICO's capacity.
 

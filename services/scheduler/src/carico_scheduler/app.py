@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from carico_core.domain import amounts, errors
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_actions
+from carico_core.runtime.leadership import elector, status
 from carico_core.runtime.observe import client_metrics, health, logs, metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
@@ -18,8 +19,7 @@ from carico_scheduler.answers import known, queries
 from carico_scheduler.bind import binder as binders
 from carico_scheduler.decide import cycle
 from carico_scheduler.extender import service
-from carico_scheduler.intake import informers
-from carico_scheduler.leadership import elector, handover, status
+from carico_scheduler.intake import handover, informers
 from carico_scheduler.report import decisions, events, instruments, rosters, traces
 from carico_scheduler.rules import policy as policies
 from carico_scheduler.sharing import member
@@ -103,7 +103,9 @@ class Scheduler:
             is_fit=lambda: not self.engine.away, prepare=self._catch_up, on_change=self._on_change,
             is_reached=lambda: self._why_not_reached() is None, is_idle=self._is_idle,
         )  # fmt: skip
-        self.leadership = status.Leadership(settings.leader, boot=boot, api=self._lease_api, clock=clock, duties=duties)
+        self.leadership = status.Leadership(
+            settings.leader, boot=boot, api=self._lease_api, clock=clock, duties=duties, program=setting.PROGRAM
+        )
         parts = engine.EngineParts(
             policy=settings.rules(), kube=api, clock=clock, rng=random.Random(seed), log=self._log,
             events=self._events, metrics=counted, binds_in_flight=settings.binds_in_flight,

@@ -8,10 +8,10 @@ from typing import ClassVar
 from carico_core.domain import cluster, names
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client as kubes
+from carico_core.runtime.leadership import leader_settings
 from carico_core.runtime.observe import tracing
 from carico_core.runtime.process import settings
 from carico_scheduler.extender import extender_settings
-from carico_scheduler.leadership import leader_settings
 from carico_scheduler.rules import policy as policies
 from carico_scheduler.sharing import stream
 

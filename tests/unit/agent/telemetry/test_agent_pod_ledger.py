@@ -56,7 +56,8 @@ def test_a_pod_is_found_and_read(tmp_path: pathlib.Path, layout: str, driver: st
     for uid, cpu_us in zip(UIDS, (1_500_000, 2_500_000), strict=True):
         write(roots, f"carico/n1/{DRIVERS[driver](uid)}", cpu_us=cpu_us, used=5000, inactive=2000)
         # The second is found next to the first: no time has passed for another scan.
-        assert found.read(uid) == pytest.approx((cpu_us / 1e6, 3000.0))
+        amounts = found.read(uid)
+        assert amounts is not None and amounts[:2] == pytest.approx((cpu_us / 1e6, 3000.0))
 
 
 def test_a_pod_without_a_cgroup_is_looked_for_once_a_second(tmp_path: pathlib.Path) -> None:
@@ -86,7 +87,8 @@ def test_a_pod_that_has_ended_is_none_and_its_successor_is_found(tmp_path: pathl
 def test_more_cache_than_usage_is_no_memory(tmp_path: pathlib.Path) -> None:
     found, roots, _ = ledger(tmp_path, "v1")
     write(roots, f"carico/n1/pod{UIDS[0]}", cpu_us=1, used=10, inactive=20)
-    assert found.read(UIDS[0]) == pytest.approx((1e-6, 0.0))
+    amounts = found.read(UIDS[0])
+    assert amounts is not None and amounts[:2] == pytest.approx((1e-6, 0.0))
 
 
 @pytest.mark.parametrize("broken", ["cpu.stat", "memory.current", "memory.stat"])
@@ -111,3 +113,33 @@ def test_a_tree_without_memory_has_no_ledger(tmp_path: pathlib.Path) -> None:
     group = hierarchy.Group(layout=hierarchy.Layout.V1, v1={"cpuacct": tmp_path}, unified=None)
     with pytest.raises(port.Absent, match="no cpuacct or memory controller"):
         pod_ledger.PodLedger(group, clock=clocks.FakeClock())
+
+
+PRESSURE = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+
+
+@pytest.mark.parametrize("layout", ["v2", "hybrid"])
+def test_waiting_is_pressure_without_the_time_that_limits_held_the_pod_back(
+    tmp_path: pathlib.Path, layout: str
+) -> None:
+    found, roots, _ = ledger(tmp_path, layout)
+    folder = f"carico/n1/{DRIVERS['cgroupfs'](UIDS[0])}"
+    write(roots, folder, cpu_us=1, used=1, inactive=0)
+    pressure = roots["unified"] / folder / "cpu.pressure"
+    pressure.write_text(PRESSURE.format(3_000_000))
+    amounts = found.read(UIDS[0])
+    assert amounts is not None and amounts.waiting_s == pytest.approx(3.0)
+    limited = roots["unified" if layout == "v2" else "cpu"] / folder / "container"
+    limited.mkdir(parents=True)
+    key, unit = ("throttled_usec", 1_000_000) if layout == "v2" else ("throttled_time", 1_000_000_000)
+    (limited / "cpu.stat").write_text(f"nr_throttled 1\n{key} {2 * unit}\n")
+    pressure.write_text(PRESSURE.format(5_000_000))
+    amounts = found.read(UIDS[0])
+    assert amounts is not None and amounts.waiting_s == pytest.approx(3.0)
+
+
+def test_v1_has_no_waiting(tmp_path: pathlib.Path) -> None:
+    found, roots, _ = ledger(tmp_path, "v1")
+    write(roots, f"carico/n1/{DRIVERS['cgroupfs'](UIDS[0])}", cpu_us=1, used=1, inactive=0)
+    amounts = found.read(UIDS[0])
+    assert amounts is not None and amounts.waiting_s is None

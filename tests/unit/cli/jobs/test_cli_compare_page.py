@@ -13,7 +13,15 @@ SPREAD = {"median": 2.0, "least": 1.0, "most": 3.0}
 def report(runs: int) -> dict[str, object]:
     row = {"runs": runs, "job_s": SPREAD, "pod_mean_s": SPREAD, "pod_p95_s": SPREAD, "max_running_per_node": 3}
     return {
-        "setting": {"pods": 40, "pod_alone_s": 5.0, "nodes": 3, "cores": 4, "scale": 0.125, "bound_s": 21.7},
+        "setting": {
+            "workload": "pi",
+            "pods": 40,
+            "pod_alone_s": 5.0,
+            "nodes": 3,
+            "cores": 4,
+            "scale": 0.125,
+            "bound_s": 21.7,
+        },
         "contenders": {"carico": row},
         "idle_server_p99_ms": {"median": None},
     }

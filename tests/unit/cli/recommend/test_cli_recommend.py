@@ -10,7 +10,7 @@ import yaml
 
 from carico_cli.clusters import which
 from carico_cli.recommend import asking, choosing, command, limit_ranges, manifests, text
-from carico_core.domain import errors
+from carico_core.domain import amounts, errors
 from carico_core.numerics import recommendation
 from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.bus import port as buses
@@ -130,7 +130,7 @@ def test_force_patches_what_is_flagged() -> None:
     ("value", "expected"), [(0.5751, "576m"), (0.575, "575m"), (1.1, "1100m"), (3.0, "3"), (0.0, "0m")]
 )  # fmt: skip
 def test_cores_are_rounded_up(value: float, expected: str) -> None:
-    assert manifests.quantity("cpu", value) == expected
+    assert amounts.quantity("cpu", value) == expected
 
 
 def limit_range(namespace: str = "shop", **limit: Any) -> dict[str, Any]:

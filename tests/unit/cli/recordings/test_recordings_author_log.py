@@ -45,6 +45,9 @@ def test_without_container_events_pods_come_and_go_as_counted() -> None:
         ("cpu utilisation: 0.5 cpu pressure 30000.000000", ("cpu",), (8.0,), [0.4]),
         ("cpu utilisation: 1.0 cpu pressure 250000.000000", ("cpu",), (8.0,), [1.0]),
         ("cpu: 0.5 memory: 0.1", ("cpu", "memory"), (4.0, 8e9), [0.5, 0.1]),
+        ("cpu some: 30000 full 0 memory some: 9 full 0 io some: 436 full 381", ("cpu",), (8.0,), [0.3]),
+        ("mem utilisation 0.1 cpu pressure: 0.25 cpu utilisation: 0.5", ("cpu", "memory"), (8.0, 8e9), [0.375, 0.1]),
+        ("cpu some avg10: 12.5 avg60: 3.0 mem utilisation 0.1", ("cpu", "memory"), (8.0, 8e9), [0.125, 0.1]),
     ],
 )
 def test_each_build_of_the_author_has_its_samples(
@@ -79,7 +82,11 @@ def test_each_build_of_the_author_has_its_samples(
         ),
         (
             author_logs.log() + b"2025/05/21 21:26:54.000000 (metrics) cpu: 0.1 memory: 0.2\n",
-            "line 13: got '(metrics) cpu: 0.1 memory: 0.2', expected a (metrics) sample such as 'cpu utilisation: _",
+            "line 13: got '(metrics) cpu: 0.1 memory: 0.2', expected utilisation, pressure, memory in each",
+        ),
+        (
+            b"2025/05/21 21:26:53.000000 (metrics) io some: 436 full 381\n",
+            "line 1: got '(metrics) io some: 436 full 381', expected a (metrics) sample with the CPU's utilisation or",
         ),
         (
             author_logs.log() + b"2025/05/21 21:26:54.000000 (capacity) podCount = 1e300\n",
@@ -110,6 +117,22 @@ def test_lines_that_changed_places_by_a_moment_are_in_order() -> None:
         name="x",
     ).recording
     assert np.all(np.diff(found.samples.times_s) >= 0.0)
+
+
+def test_a_sample_may_have_a_line_for_each_resource() -> None:
+    lines = [
+        f"2025/05/21 21:26:53.{at:06d} (metrics) {text}\n"
+        for index in range(3)
+        for at, text in (
+            (index * 100_000, f"mem utilisation 0.1{index}"),
+            (index * 100_000 + 900, f"cpu utilisation: 0.{index}"),
+        )
+    ]
+    found = reading.parse("".join(lines).encode(), name="x").recording
+    np.testing.assert_allclose(found.samples.values, [[0.0, 0.1], [0.1, 0.11], [0.2, 0.12]])
+    # The log ends between the two lines of a sample.
+    cut = reading.parse("".join(lines[:-1]).encode(), name="x").recording
+    assert len(cut.samples.times_s) == 2
 
 
 def test_a_cut_log_can_be_replayed_up_to_the_cut() -> None:

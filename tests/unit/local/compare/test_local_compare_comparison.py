@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,12 @@ from carico_local.report import facts
 
 def made(name: str, repeat: int, job_s: float, mean_s: float | None, **more: int) -> trial.Trial:
     pod_s = dict.fromkeys(("mean", "std", "min", "p50", "p95", "max"), mean_s)
-    rest = {"max_running_per_node": 4, "failed": 0, "bound_twice": 0, **more}
+    rest: dict[str, Any] = {"max_running_per_node": 4, "failed": 0, "bound_twice": 0, **more}
     return trial.Trial(contender=name, repeat=repeat, job_s=job_s, pod_s=pod_s, **rest)
+
+
+def latency(p99_ms: float) -> dict[str, float]:
+    return dict.fromkeys(servers.QUANTILES, p99_ms / 2.0) | {"p99": p99_ms}
 
 
 def compared(*found: trial.Trial) -> dict[str, object]:
@@ -72,11 +77,21 @@ def test_medians_stand_against_the_targets() -> None:
     assert slower["job time against 1.05 x the best kube setting's"] == "missed"
 
 
+def test_agents_cost_what_the_same_round_takes_longer_with_them() -> None:
+    found = [made("kube-100m", 1, 102.0, 5.0), made("kube-100m-bare", 1, 100.0, 5.0), made("kube-100m", 2, 105.0, 5.0)]
+    found += [made("kube-100m-bare", 2, 100.0, 5.0), made("kube-200m-bare", 1, 90.0, 5.0)]
+    wanted = [contender.parse(name, cores=4) for name in ("kube-100m", "kube-100m-bare", "kube-200m-bare")]
+    overhead = comparison.report(found, wanted, setting={})["agent_overhead"]
+    assert overhead == {"kube-100m": {"mean": 0.035, "sd": pytest.approx(0.0212, abs=1e-4), "runs": 2}}
+
+
 def test_servers_next_to_the_job_are_compared_with_those_of_idle_nodes() -> None:
-    found = [dataclasses.replace(made("carico", 0, 10.0, 1.0), server_p99_ms=p99) for p99 in (2.0, 3.1, 9.0)]
+    found = [dataclasses.replace(made("carico", 0, 10.0, 1.0), server_ms=latency(p99)) for p99 in (2.0, 3.1, 9.0)]
     wanted = [contender.parse("carico", cores=4)]
     for idle_ms, verdict in ((2.0, "missed"), (2.1, "met")):
-        report = comparison.report(found, wanted, setting={}, idle_p99s_ms=(1.0, idle_ms, 9.0))
+        report = comparison.report(found, wanted, setting={}, idle_ms=[latency(p99) for p99 in (1.0, idle_ms, 9.0)])
+        assert report["idle_server_ms"]["p99"] == idle_ms
+        assert report["contenders"]["carico"]["server_ms"]["p50"] == pytest.approx(3.1 / 2.0)
         assert report["targets"][-1]["verdict"] == verdict
         assert report["contenders"]["carico"]["server_p99_ms"]["median"] == 3.1
 

@@ -150,7 +150,9 @@ def test_the_calibrated_node_does_what_was_published_of_one() -> None:
 
 def test_every_published_number_has_its_run() -> None:
     values = list(published.values())
-    assert len(values) == 25 + 4 + 6 + 6 * 7 + 7 + 7 + 4 * 2 - 7
+    assert len(values) == 25 + 4 + 6 + 11 * 7
+    # Every job time has its deviation.
+    assert all(math.isfinite(value.sd) == (value.figure == "job_s") for value in values)
     wanted = {(task.plan.name, task.contender.name) for task in calibration.tasks([1])}
     for value in values:
         for name in calibration.OURS if value.contender == published.CARICO else (value.contender,):
@@ -190,7 +192,40 @@ def test_nothing_run_meets_no_target() -> None:
 
 
 def test_a_shape_without_its_runs_is_neither_shown_nor_refuted() -> None:
-    assert {each.reproduced for each in shapes.judge({})} == {None}
+    assert {each.reproduced for each in shapes.judge({}, {})} == {None}
+
+
+def test_that_today_is_better_than_published_is_neither_an_error_nor_a_failed_statement() -> None:
+    times = {"pi-100": {contenders.DEFAULT: 15.0, "paper": 15.0, "kube-500m": 15.7}}
+    table = {
+        plan: {
+            name: dataclasses.replace(cell(job_s=value), job_s={"pi": tables.Interval(mean=value, half=0.0, count=1)})
+            for name, value in cells.items()
+        }
+        for plan, cells in times.items()
+    }
+    ramp_up = [each for each in shapes.judge(table, {}) if "ramp-up" in each.says]
+    assert [(each.mode, each.reproduced, each.better) for each in ramp_up] == [
+        (contenders.DEFAULT, False, True), ("paper", False, False)
+    ]  # fmt: skip
+    compared = calibration.compare(table)
+    assert set(calibration.errors(compared)) == {"kube-500m job_s", "paper job_s"}
+    assert calibration.differences(compared)[f"{contenders.DEFAULT} job_s"]["mean"] == pytest.approx(15.0 / 20.3 - 1.0)
+
+
+def test_use_over_time_is_judged_by_when_it_is_full_and_how_it_varies() -> None:
+    def series(used: list[float]) -> runs.Series:
+        return runs.Series(
+            at_s=tuple(float(index) for index in range(len(used))), pods=(), used=tuple((one, 0.1) for one in used)
+        )
+
+    soon, late = [1.0] * 20, [0.5] * 4 + [1.0] * 14 + [0.0] * 2
+    used = {("pi-1000", "kube-100m"): series(soon), ("pi-1000", "kube-500m"): series(soon)}
+    used |= {("pi-1000", name): series(late) for name in calibration.OURS}
+    verdicts = {(each.says.split(":")[1][:20], each.mode): each.reproduced for each in shapes.judge({}, used)
+                if each.says.startswith("pi-1000") and "figure 5.7" in each.says}  # fmt: skip
+    assert set(verdicts.values()) == {True}
+    assert len(verdicts) == 5
 
 
 def test_ablation_changes_one_thing_at_a_time_and_ratios_are_against_the_default() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from carico_twin.evaluate import file_mistake
 
 VERSION = 1
+WORKLOAD = "pi"
 # The schedulers: `carico`, `kube-500m` (`-bare`: without running agents), `constant-8` (Pods per node).
 _CONTENDER = re.compile(r"carico|kube-([1-9]\d{0,5})m(-bare)?|constant-([1-9]\d{0,2})")
 # Figures that the twin also has; all in seconds except the last.
@@ -74,6 +75,8 @@ def read(file: str, content: bytes) -> Comparison:
         raise whole.wrong("version", version, f"{VERSION}, the only version that is supported")
     setting = whole.inner("setting")
     cores = setting.whole("cores", least=1, most=4096)
+    if (workload := setting.values.get("workload", WORKLOAD)) != WORKLOAD:
+        raise setting.wrong("workload", workload, f"{WORKLOAD!r}, whose Pods the twin knows")
     return Comparison(
         nodes=setting.whole("nodes", least=1, most=_NODES_MOST),
         cores=cores,

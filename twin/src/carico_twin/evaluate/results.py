@@ -42,8 +42,11 @@ def document(selection: study.Selection, outcomes: Sequence[runs.RunResult]) -> 
         "targets": [] if is_plan else [_target(each) for each in targets.judge(main)],
         "calibration": [_compared(each) for each in compared],
         "calibration_errors": calibration.errors(compared),
+        "calibration_differences": calibration.differences(compared),
         "emulated": _emulated(selection, outcomes),
-        "shapes": [dataclasses.asdict(each) for each in shapes.judge(published_runs)] if compared else [],
+        "shapes": [dataclasses.asdict(each) for each in shapes.judge(published_runs, _used(outcomes))]
+        if compared
+        else [],
         "not_in_the_twin": list(shapes.NOT_IN_THE_TWIN),
         "server_latency_ms": {name: list(row) for name, row in published.SERVER_LATENCY_MS.items()},
         "agent_overhead_percent": {str(pods): list(row) for pods, row in published.AGENT_OVERHEAD.items()},
@@ -114,7 +117,15 @@ def _target(found: targets.Target) -> Json:
 def _compared(found: calibration.Compared) -> Json:
     return {
         **dataclasses.asdict(found.published), "twin_contender": found.contender, "twin": _interval(found.twin),
-        "error": found.error,
+        "same_scheduler": found.is_same, "error": found.error,
+    }  # fmt: skip
+
+
+def _used(outcomes: Iterable[runs.RunResult]) -> shapes.Used:
+    """Return the use of CPU and memory over time in the runs that are pictured."""
+    return {
+        (each.plan, each.contender): each.series
+        for each in _of(outcomes, calibration.GROUP) if each.series is not None
     }  # fmt: skip
 
 

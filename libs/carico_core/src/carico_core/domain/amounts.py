@@ -108,6 +108,20 @@ def _parse_quantity(text: str) -> float:
     return float(match[1]) * _SUFFIX[match[2] or ""]
 
 
+def quantity(dimension: str, value: float) -> str:
+    """Return an amount of CPU or memory as a Kubernetes quantity, rounded up to a millicore or a mebibyte.
+
+    >>> quantity("cpu", 0.575), quantity("cpu", 2.0), quantity("memory", 3 * 2.0**20), quantity("memory", 2.0**31)
+    ('575m', '2', '3Mi', '2Gi')
+    """
+    if dimension == "cpu":
+        thousandths = -int(-value * 1000.0 // 1)
+        thousandths = round(value * 1000.0) if abs(value * 1000.0 - round(value * 1000.0)) < 1e-6 else thousandths
+        return f"{thousandths // 1000}" if thousandths % 1000 == 0 and thousandths else f"{thousandths}m"
+    mebibytes = -int(-value / 2.0**20 // 1)
+    return f"{mebibytes // 1024}Gi" if mebibytes % 1024 == 0 and mebibytes else f"{mebibytes}Mi"
+
+
 def _sized(dimension: str) -> str | None:
     return "B" if dimension in IN_BYTES else _RATES.get(dimension)
 

@@ -47,6 +47,26 @@ class ClassUsage:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Recommended:
+    """What an aggregator recommends for a class: requests of a whole Pod, and how well they are known."""
+
+    name: str
+    requests: Mapping[str, float]
+    # Highest amount of one Pod.
+    peaks: Mapping[str, float]
+    # The interval of the percentile of CPU, without margin.
+    cpu_bounds: tuple[float, float] | None
+    # "low", "medium" or "high".
+    confidence: str
+    flags: tuple[str, ...]
+    containers: tuple[str, ...]
+    running: int
+    # Pod-seconds, and the time from the first to the last report.
+    measured_s: float
+    age_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class UsageReport:
     """Subject `carico.v1.usage.<node>`."""
 

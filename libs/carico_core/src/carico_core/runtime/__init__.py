@@ -2,6 +2,7 @@
 
 - `bus`: messages between services, over NATS or in memory.
 - `kube`: the Kubernetes API: requests, lists, watches, and what CARICO writes there.
+- `leadership`: which of several replicas of a service works.
 - `observe`: what a service reports about itself: logs, metrics, traces, health.
 - `process`: what every process needs: start and exit, tasks, clock, settings, memory.
 

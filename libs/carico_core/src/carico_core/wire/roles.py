@@ -49,6 +49,7 @@ class Role(enum.StrEnum):
     AGENT = "agent"
     AGGREGATOR = "aggregator"
     SCHEDULER = "scheduler"
+    RESCHEDULER = "rescheduler"
     READER = "reader"
     CLI = "cli"
     OWNER = "owner"
@@ -59,6 +60,7 @@ MEANING = {
     Role.AGENT: "one node's agent",
     Role.AGGREGATOR: "replicas of the aggregator",
     Role.SCHEDULER: "replicas of the scheduler",
+    Role.RESCHEDULER: "replicas of the rescheduler",
     Role.READER: "people and the web page: they look and ask",
     Role.CLI: "administrators with the nats CLI: they also see the state of streams and consumers",
     Role.OWNER: "the operator who changes or removes streams",
@@ -136,7 +138,7 @@ def permissions(role: Role, node: str | None = None) -> Permissions:
     return Permissions(
         publish=publish,
         subscribe=subscribe,
-        answers=role in (Role.AGENT, Role.AGGREGATOR, Role.SCHEDULER, Role.AUTH),
+        answers=role in (Role.AGENT, Role.AGGREGATOR, Role.SCHEDULER, Role.RESCHEDULER, Role.AUTH),
         connections=(STANDARD, WEBSOCKET) if role is Role.READER else (STANDARD,),
     )
 
@@ -153,11 +155,16 @@ def allows(patterns: tuple[str, ...], subject: str) -> bool:
 
 
 _Subjects = tuple[tuple[str, ...], tuple[str, ...]]
+# Services of the account CORE that answer readers.
+_ANSWERING = ("scheduler", "aggregator", "rescheduler")
 
 
 def _agent(node: str | None) -> _Subjects:
     token = "*" if node is None else names.to_token(node)
-    publish = (subjects.capacities(node), subjects.subspaces(node), subjects.usages(node))
+    publish = (
+        *(subjects.capacities(node), subjects.subspaces(node), subjects.usages(node)),
+        *subjects.pod_telemetry(node),
+    )
     heard = (subjects.MODEL, subjects.rosters(node), f"{subjects.PREFIX}.query.agent.{token}.>")
     return publish, (*heard, *_service("agent"))
 
@@ -188,6 +195,15 @@ def _scheduler(_: str | None) -> _Subjects:
     return publish, (subjects.CAPACITY_ALL, subjects.CLAIMED_ALL, subjects.MEMBER_ALL, *_questions("scheduler"))
 
 
+def _rescheduler(_: str | None) -> _Subjects:
+    publish = (
+        *(f"{subjects.PREFIX}.query.{service}.>" for service in ("scheduler", "aggregator")),
+        f"{_API}.DIRECT.GET.{streams.CAPACITY}",
+    )
+    heard = (subjects.CAPACITY_ALL, *subjects.pod_telemetry(None))
+    return publish, (*heard, *_questions("rescheduler"))
+
+
 def _reader(_: str | None) -> _Subjects:
     publish = [f"{subjects.PREFIX}.query.>"]
     for verb in _SERVICE_VERBS:
@@ -202,7 +218,7 @@ def _cli(node: str | None) -> _Subjects:
         f"{_API}.CONSUMER.NAMES.*", f"{_API}.CONSUMER.LIST.*", f"{_API}.CONSUMER.INFO.*.*",
         *(f"{_API}.STREAM.MSG.GET.{stream}" for stream in streams.PUBLIC),
     )  # fmt: skip
-    heard = (subjects.PARTIAL_ALL, subjects.MEMBER_ALL, subjects.ROSTER_ALL)
+    heard = (subjects.PARTIAL_ALL, subjects.MEMBER_ALL, subjects.ROSTER_ALL, *subjects.pod_telemetry(None))
     return (*publish, *_direct_gets(), *looks), (*subscribe, *heard)
 
 
@@ -225,6 +241,7 @@ _SUBJECTS = {
     Role.AGENT: _agent,
     Role.AGGREGATOR: _aggregator,
     Role.SCHEDULER: _scheduler,
+    Role.RESCHEDULER: _rescheduler,
     Role.READER: _reader,
     Role.CLI: _cli,
     Role.OWNER: _owner,
@@ -248,6 +265,8 @@ def _flows() -> Iterator[Flow]:
     yield Flow(subject=subjects.CAPACITY_ALL, source=agents, to=(core, readers))
     yield Flow(subject=subjects.SUBSPACE_ALL, source=agents, to=(core,))
     yield Flow(subject=subjects.USAGE_ALL, source=agents, to=(core,))
+    for subject in subjects.pod_telemetry(None):
+        yield Flow(subject=subject, source=agents, to=(core,))
     yield Flow(subject=subjects.MODEL, source=core, to=(agents, readers))
     yield Flow(subject=subjects.ROSTER_ALL, source=core, to=(agents,))
     yield Flow(subject=subjects.DECISION_ALL, source=core, to=(readers,))
@@ -256,9 +275,9 @@ def _flows() -> Iterator[Flow]:
     # By their name alone: what is asked of all services does not reach agents, which could answer as another.
     for subject in _named("*", "agent"):
         yield Flow(subject=subject, source=agents, to=(core, readers), is_service=True, many=True)
-    for service in ("scheduler", "aggregator"):
+    for service in _ANSWERING:
         yield Flow(subject=f"{subjects.PREFIX}.query.{service}.>", source=core, to=(readers,), is_service=True)
-    named = (each for service in ("scheduler", "aggregator") for each in _named("*", service))
+    named = (each for service in _ANSWERING for each in _named("*", service))
     for subject in ("$SRV.*", *named):
         yield Flow(subject=subject, source=core, to=(readers,), is_service=True, many=True)
 

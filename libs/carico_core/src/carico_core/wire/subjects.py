@@ -2,6 +2,7 @@
 
     carico.v1.capacity.<node>     carico.v1.subspace.<node>     carico.v1.partial.<replica>     carico.v1.model
     carico.v1.usage.<node>        carico.v1.decision.<namespace>.<pod>
+    carico.v1.pods.<node>         carico.v1.traffic.<node>
     carico.v1.roster.<node>       carico.v1.query.<service>[.<node>].<verb>
     carico.v1.claim.<node>        carico.v1.claimed.<node>      carico.v1.epoch.claims    carico.v1.member.<replica>
 
@@ -17,6 +18,8 @@ PREFIX = "carico.v1"
 _CAPACITY = f"{PREFIX}.capacity."
 _SUBSPACE = f"{PREFIX}.subspace."
 _USAGE = f"{PREFIX}.usage."
+_PODS = f"{PREFIX}.pods."
+_TRAFFIC = f"{PREFIX}.traffic."
 _PARTIAL = f"{PREFIX}.partial."
 _DECISION = f"{PREFIX}.decision."
 _ROSTER = f"{PREFIX}.roster."
@@ -29,6 +32,8 @@ MODEL = f"{PREFIX}.model"
 CAPACITY_ALL = f"{_CAPACITY}*"
 SUBSPACE_ALL = f"{_SUBSPACE}*"
 USAGE_ALL = f"{_USAGE}*"
+PODS_ALL = f"{_PODS}*"
+TRAFFIC_ALL = f"{_TRAFFIC}*"
 ROSTER_ALL = f"{_ROSTER}*"
 PARTIAL_ALL = f"{_PARTIAL}*"
 DECISION_ALL = f"{_DECISION}*.*"
@@ -86,6 +91,21 @@ def usages(node: str | None) -> str:
     return USAGE_ALL if node is None else usage(node)
 
 
+def pods(node: str) -> str:
+    """Return the subject on which a node reports the load of each Pod. Raises `BadName`."""
+    return _PODS + names.to_token(node)
+
+
+def traffic(node: str) -> str:
+    """Return the subject on which a node reports the traffic of its Pods. Raises `BadName`."""
+    return _TRAFFIC + names.to_token(node)
+
+
+def pod_telemetry(node: str | None) -> tuple[str, str]:
+    """Return the subjects that match loads and traffic of one node or of all (None). Raises `BadName`."""
+    return (PODS_ALL, TRAFFIC_ALL) if node is None else (pods(node), traffic(node))
+
+
 def partial(replica: str) -> str:
     """Return the subject on which one aggregator replica sends the others what it has. Raises `BadName`."""
     return _PARTIAL + names.to_token(replica, kind="replica")
@@ -140,7 +160,7 @@ def query(service: str, verb: str, node: str | None = None) -> str:
 @functools.lru_cache(maxsize=65_536)
 def node_of(subject: str) -> str:
     """Return the node or replica in a subject that ends with one. Raises `BadName`."""
-    for prefix in (_CAPACITY, _SUBSPACE, _USAGE, _ROSTER, _PARTIAL, _CLAIM, _CLAIMED, _MEMBER):
+    for prefix in (_CAPACITY, _SUBSPACE, _USAGE, _PODS, _TRAFFIC, _ROSTER, _PARTIAL, _CLAIM, _CLAIMED, _MEMBER):
         if subject.startswith(prefix):
             return names.from_token(subject[len(prefix) :])
     raise errors.BadName("subject", subject)

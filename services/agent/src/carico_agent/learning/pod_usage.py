@@ -1,4 +1,6 @@
-"""What the Pods of each class use: from the ledger of single Pods to distributions. Pure: time comes as an argument.
+"""What Pods use: from the ledger of single Pods to distributions by class, and the load of each Pod.
+
+Pure: time comes as an argument.
 
     unseen -> followed (read when due) -> ended        its class may become known in any of the last two
 
@@ -12,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from carico_agent import ports
-from carico_core.domain import messages, usage
+from carico_core.domain import messages, pod_telemetry, usage
 from carico_core.numerics import distribution
 
 CPU, MEMORY = usage.DIMS
@@ -81,6 +83,10 @@ class _Pod:
     due_s: float = -math.inf
     has_mean: bool = False
     ended_s: float | None = None
+    # The reading up to which loads have been reported, and the last load.
+    reported: ports.PodAmounts | None = None
+    reported_s: float = 0.0
+    load: tuple[float, float] | None = None
 
 
 class PodUsage:
@@ -134,6 +140,7 @@ class PodUsage:
             # The first reading, or a cgroup that was made again.
             pod.tally.pods += last is None
             pod.first, pod.first_s, pod.due_s, pod.has_mean = found, now_s, now_s + READ_LEAST_S, False
+            pod.reported, pod.reported_s = found, now_s
             pod.tally.peaks[MEMORY] = max(found.memory_bytes, pod.tally.peaks.get(MEMORY, 0.0))
         elif now_s - last_s < _INTERVAL_LEAST_S:
             return
@@ -171,6 +178,16 @@ class PodUsage:
             self._clear(pod_class)
         return found
 
+    def loads(self) -> dict[str, pod_telemetry.PodLoad]:
+        """Return the load of each Pod, the mean of its readings since the last call; of a Pod without one, the last."""
+        found = {}
+        for uid, pod in self._pods.items():
+            self._note_load(pod)
+            if pod.load is not None and pod.last is not None:
+                name = messages.ANY_CLASS if pod.pod_class is None else pod.pod_class
+                found[uid] = pod_telemetry.PodLoad(name, *pod.load, pod.last.memory_bytes)
+        return found
+
     def put_back(self, found: Mapping[str, usage.ClassUsage]) -> None:
         """Take back a report that was not sent."""
         for pod_class, each in found.items():
@@ -202,6 +219,18 @@ class PodUsage:
             self._ended[uid] = pod
             while len(self._ended) > UNNAMED_MOST:
                 del self._ended[next(iter(self._ended))]
+
+    def _note_load(self, pod: _Pod) -> None:
+        """Take in the readings since the last report."""
+        before, last, elapsed_s = pod.reported, pod.last, pod.last_s - pod.reported_s
+        if before is None or last is None or elapsed_s < _INTERVAL_LEAST_S:
+            return
+        waiting = 0.0
+        if last.waiting_s is not None and before.waiting_s is not None:
+            # Throttled time is counted late, and the files are read one after the other.
+            waiting = min(max((last.waiting_s - before.waiting_s) / elapsed_s, 0.0), 1.0)
+        pod.load = (last.cpu_s - before.cpu_s) / elapsed_s / self._core_scale, waiting
+        pod.reported, pod.reported_s = last, pod.last_s
 
     def _note_mean(self, pod: _Pod) -> None:
         if pod.first is None or pod.last is None or pod.last_s - pod.first_s < READ_LEAST_S / 2.0:

@@ -1,4 +1,4 @@
-"""Send capacity whenever it changes, and the local model and the Pods' usage to the aggregators.
+"""Send capacity whenever it changes, the local model and the Pods' usage to the aggregators, and the Pods' loads.
 
 All are plain publishes without acknowledgements. The next capacity and the next model are newer, and follow within a
 second; a report of usage that was not sent is part of the next one.
@@ -17,7 +17,7 @@ COALESCE_S = 0.005
 
 
 class Publishers:
-    """Three senders, one for each kind of report."""
+    """Senders, one for each kind of report."""
 
     def __init__(self, agent: app.Agent, bus: ports.Publisher, *, node: str) -> None:
         self._agent = agent
@@ -25,11 +25,14 @@ class Publishers:
         self._capacity_subject = subjects.capacity(node)
         self._subspace_subject = subjects.subspace(node)
         self._usage_subject = subjects.usage(node)
+        self._loads_subject = subjects.pods(node)
         self._capacity_due = asyncio.Event()
         self._subspace_due = asyncio.Event()
         self._usage_due = asyncio.Event()
+        self._loads_due = asyncio.Event()
         agent.when_due(
-            capacity=self._capacity_due.set, subspace=self._subspace_due.set, usage=self._usage_due.set
+            capacity=self._capacity_due.set, subspace=self._subspace_due.set, usage=self._usage_due.set,
+            loads=self._loads_due.set,
         )  # fmt: skip
 
     def refresh(self) -> None:
@@ -49,6 +52,10 @@ class Publishers:
         """Publish each due report of usage until cancelled."""
         await self._whenever(self._usage_due, "usage", self._send_usage)
 
+    async def send_loads(self) -> None:
+        """Publish each due report of the Pods' loads until cancelled."""
+        await self._whenever(self._loads_due, "pods", self._send_loads)
+
     async def _send_capacity(self) -> None:
         payload = self._agent.next_capacity()
         if payload is not None:
@@ -59,6 +66,11 @@ class Publishers:
         found = self._agent.next_subspace()
         if found is not None:
             await self._send(self._subspace_subject, found)
+
+    async def _send_loads(self) -> None:
+        found = self._agent.next_loads()
+        if found is not None:
+            await self._send(self._loads_subject, found)
 
     async def _send_usage(self) -> None:
         report = self._agent.next_usage()

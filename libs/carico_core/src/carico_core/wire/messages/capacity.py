@@ -1,5 +1,6 @@
 """Advertisements on `carico.v1.capacity.<node>`: JSON, so that people can read them with `nats sub`."""
 
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Annotated
 
@@ -102,22 +103,22 @@ def decode_advertisement(payload: bytes, *, subject: str) -> messages.Advertisem
 
 def _check_texts(a: _Advertisement) -> None:
     """Raise `MessageError` if a text has a character that is not printable."""
-    maps: dict[str, Iterable[str]] = {
+    texts: dict[str, Iterable[str]] = {
         "usage": a.usage,
         "parts": a.parts,
         "direction": a.direction,
         "baseline": a.baseline,
         "cost": a.cost,
+        "covers": a.covers,
+        "headroom": a.headroom or (),
+        "bottleneck": (a.bottleneck or "",),
     }
-    for path, found in maps.items():
-        elements.check_printable(path, found)
-    elements.check_printable("covers", a.covers)
-    elements.check_printable("headroom", a.headroom or ())
-    elements.check_printable("bottleneck", (a.bottleneck or "",))
     if a.classes is not None:
-        elements.check_printable("classes", a.classes)
-        for item in a.classes.values():
-            elements.check_printable("classes", item.cost_plus)
+        texts["classes"] = [*a.classes, *(name for item in a.classes.values() for name in item.cost_plus)]
+    # All at once, since this runs for every advertisement; which one it is matters only for the error.
+    if not "".join(itertools.chain.from_iterable(texts.values())).isprintable():
+        for path, found in texts.items():
+            elements.check_printable(path, found)
 
 
 def _clipped(shares: dict[str, float]) -> dict[str, float]:

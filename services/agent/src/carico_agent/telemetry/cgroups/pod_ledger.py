@@ -1,4 +1,4 @@
-"""What single Pods have used: CPU time and working set, from the Pod's own cgroup.
+"""What single Pods have used: CPU time, waiting for a CPU, and working set, from the Pod's own cgroup.
 
 Files are opened for each read: most Pods are read every few seconds, and many live for seconds only.
 """
@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from carico_agent import ports
 from carico_agent.telemetry import port
-from carico_agent.telemetry.cgroups import hierarchy
-from carico_agent.telemetry.proc import kernel_file
+from carico_agent.telemetry.cgroups import hierarchy, pod_throttling
+from carico_agent.telemetry.proc import kernel_file, pressure
 from carico_core.runtime.process import clock as clocks
 
 # All Pods' folders are listed at most once in this time; a folder next to a known one is found without it.
@@ -42,6 +42,10 @@ class PodLedger:
             self._names = ("cpuacct.usage", "memory.usage_in_bytes", b"total_inactive_file")
         else:
             raise port.Absent("CPU time and memory of Pods", "no cpuacct or memory controller")
+        # Pressure is in the unified tree only, limits are in that of the CPU controller.
+        self._pressure, self._limits = group.unified, group.cpu
+        # UID -> (pressure, throttled time) of the last read.
+        self._waited: dict[str, tuple[int, float]] = {}
         # UID -> folder, below the node's.
         self._folders: dict[str, str] = {}
         self._shapes: set[_Shape] = set()
@@ -59,15 +63,33 @@ class PodLedger:
             inactive = kernel_file.keyed(
                 _content(self._memory / folder / "memory.stat"), inactive_key, what="memory.stat"
             )
-            return ports.PodAmounts(cpu_s=_cpu_s(cpu), memory_bytes=float(max(used - inactive, 0)))
+            return ports.PodAmounts(
+                cpu_s=_cpu_s(cpu), memory_bytes=float(max(used - inactive, 0)), waiting_s=self._waiting_s(uid, folder)
+            )
         except (OSError, port.Broken):
             # The Pod has just ended, or a controller is off. If its folder has moved, it is looked for again.
             self._folders.pop(uid, None)
             return None
 
     def forget(self, uid: str) -> None:
-        """Drop the folder of a Pod that has ended."""
+        """Drop what is kept of a Pod that has ended."""
         self._folders.pop(uid, None)
+        self._waited.pop(uid, None)
+
+    def _waiting_s(self, uid: str, folder: str) -> float | None:
+        """Return the waiting time in which no limit held the Pod back; None without pressure files."""
+        if self._pressure is None:
+            return None
+        try:
+            some_us = pressure.parse_some(_content(self._pressure / folder / "cpu.pressure"))
+        except (OSError, port.Broken):
+            return None
+        known = self._waited.get(uid)
+        if known is None or known[0] != some_us:
+            # A Pod that has not waited was not held back either, and most Pods have not.
+            throttled_s = 0.0 if self._limits is None else pod_throttling.throttled_s(self._limits / folder)
+            known = self._waited[uid] = (some_us, throttled_s)
+        return known[0] * 1e-6 - known[1]
 
     def _folder(self, uid: str) -> str | None:
         found = self._folders.get(uid) or self._next_to_others(uid)

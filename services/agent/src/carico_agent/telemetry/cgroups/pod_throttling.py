@@ -1,5 +1,6 @@
 """How long the Pods of a node were throttled by their own CPU limits, from their cgroups' cpu.stat."""
 
+import contextlib
 import dataclasses
 import pathlib
 
@@ -71,6 +72,21 @@ class PodThrottling:
             if known == now:
                 return self._pods[pod]
         return _limited([pod]), _limited(hierarchy.folders(pod))
+
+
+def throttled_s(pod: pathlib.Path) -> float:
+    """Return how long one Pod's own limits have held it back since it began, in CPU-seconds."""
+    own_s, inner_s = (_total_s(folders) for folders in ([pod], hierarchy.folders(pod)))
+    # A throttled container prevents throttling of its Pod; if both count time, it is the same time.
+    return max(own_s, inner_s)
+
+
+def _total_s(folders: list[pathlib.Path]) -> float:
+    total_s = 0.0
+    for folder in folders:
+        with contextlib.suppress(OSError, port.Broken):  # it has just ended
+            total_s += _throttled_s((folder / "cpu.stat").read_bytes())
+    return total_s
 
 
 def _limited(folders: list[pathlib.Path]) -> list[_Limited]:

@@ -2,8 +2,8 @@
 
 import dataclasses
 
+from carico_core.runtime.leadership import candidate
 from carico_core.runtime.process import settings
-from carico_scheduler.leadership import candidate
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,8 +12,8 @@ class LeaderSettings:
 
     election: bool = settings.setting(
         True,
-        help="run for a Lease and bind only while holding it; without election this must be the only scheduler",
-        why="two schedulers that bind at once would fill nodes twice",
+        help="run for a Lease and work only while holding it; without election this must be the only replica",
+        why="two schedulers that bind at once would fill nodes twice, two reschedulers move a Pod twice",
     )
     lease_s: int = settings.setting(
         15, help="how long standbys wait after the leader's last renewal", unit="s", minimum=1, maximum=3600,
@@ -30,9 +30,9 @@ class LeaderSettings:
     namespace: str = settings.setting(
         "", help="namespace of the Lease; empty: this Pod's namespace, or kube-system outside a Pod"
     )
-    name: str = settings.setting("carico-scheduler", help="name of the Lease")
+    name: str = settings.setting("", help="name of the Lease; empty: the name of the program")
     identity: str = settings.setting(
-        "", help="the holder's name in the Lease; empty: host name and start", why="no two schedulers may share it"
+        "", help="the holder's name in the Lease; empty: host name and start", why="no two replicas may share it"
     )
 
     def __post_init__(self) -> None:

@@ -12,8 +12,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from carico_core.runtime.leadership import candidate as candidates
 from carico_core.wire.kubernetes import lease
-from carico_scheduler.leadership import candidate as candidates
 
 TERMS = candidates.Terms(duration_s=15, renew_s=10.0, retry_s=2.0)
 Lease = lease.Lease

@@ -137,7 +137,7 @@ def test_a_standby_knows_all_and_says_nothing() -> None:
             assert second.engine.state.reservations.reserved_count == 2
             assert second.engine.state.fleet.snapshot(0.0).row(0).capacity == 2.0
             assert second.health.not_ready() == first.health.not_ready() == {}
-            assert (first.health.notes(), second.health.notes()) == ({"leader": "a (this scheduler)"}, {"leader": "a"})
+            assert (first.health.notes(), second.health.notes()) == ({"leader": "a (this replica)"}, {"leader": "a"})
             assert (lead(first.metrics), lead(second.metrics)) == (1.0, 0.0)
             answer = await made.bus.request(
                 subjects.query("scheduler", "decision.get"), b'{"pod":"pod-0"}', timeout_s=1

@@ -1,4 +1,4 @@
-"""Whether this scheduler leads: by election, or because it is the only one."""
+"""Whether this replica leads: by election, or because it is the only one."""
 
 import asyncio
 import contextlib
@@ -8,8 +8,8 @@ import socket
 from collections.abc import Awaitable
 
 from carico_core.runtime.kube import api_actions, cluster_access
+from carico_core.runtime.leadership import candidate, elector, leader_settings
 from carico_core.runtime.process import clock as clocks
-from carico_scheduler.leadership import candidate, elector, leader_settings
 
 # Outside a Pod: where kube-scheduler keeps its own Lease.
 NAMESPACE = "kube-system"
@@ -20,31 +20,35 @@ class Leadership:
 
     def __init__(
         self, wanted: leader_settings.LeaderSettings, *, boot: str, api: api_actions.Api, clock: clocks.Clock,
-        duties: elector.Duties,
+        duties: elector.Duties, program: str,
     ) -> None:  # fmt: skip
-        """`boot` distinguishes this start from earlier ones."""
+        """`boot` distinguishes this start from earlier ones; the Lease of a `program` is named after it."""
         self._on_change = duties.on_change
         self._changed = asyncio.Event()
         duties = dataclasses.replace(duties, on_change=self._change)
-        self._elector = elector_of(wanted, boot=boot, api=api, clock=clock, duties=duties) if wanted.election else None
+        self._elector = (
+            elector_of(wanted, boot=boot, api=api, clock=clock, duties=duties, program=program)
+            if wanted.election
+            else None
+        )
 
     def leads(self) -> bool:
-        """Return True while this scheduler may bind, by the clock at this very moment."""
+        """Return True while this replica may work, by the clock at this very moment."""
         return self._elector is None or self._elector.is_leading
 
     def term(self) -> int | None:
-        """Return the number of the term in which this scheduler leads, None while it does not; 0 without election."""
+        """Return the number of the term in which this replica leads, None while it does not; 0 without election."""
         return 0 if self._elector is None else self._elector.term
 
     def leader(self) -> str:
         """Return who leads, in words."""
         if self._elector is None:
-            return "this scheduler, without election"
-        return f"{self._elector.holder or 'none'}{' (this scheduler)' if self._elector.is_leading else ''}"
+            return "this replica, without election"
+        return f"{self._elector.holder or 'none'}{' (this replica)' if self._elector.is_leading else ''}"
 
     @property
     def identity(self) -> str:
-        """This scheduler's name in the Lease; empty without election."""
+        """This replica's name in the Lease; empty without election."""
         return "" if self._elector is None else self._elector.identity
 
     @property
@@ -53,7 +57,7 @@ class Leadership:
         return "" if self._elector is None else self._elector.holder
 
     def trouble(self) -> str | None:
-        """Return why this scheduler could not take over; None if it could, or leads."""
+        """Return why this replica could not take over; None if it could, or leads."""
         return None if self._elector is None or self._elector.is_leading else self._elector.trouble
 
     @property
@@ -69,7 +73,7 @@ class Leadership:
         return {"campaign": self._elector.campaign_forever(), "terms": self._elector.follow_terms_forever()}
 
     async def until(self, *, leads: bool) -> None:
-        """Wait until this scheduler leads, or until it does not."""
+        """Wait until this replica leads, or until it does not."""
         while self.leads() is not leads:
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
@@ -77,12 +81,12 @@ class Leadership:
                     await self._changed.wait()
 
     def stand_down(self) -> None:
-        """Stop leading; the Lease stays held, so that no other scheduler leads yet."""
+        """Stop leading; the Lease stays held, so that no other replica leads yet."""
         if self._elector is not None:
             self._elector.stand_down()
 
     async def release(self) -> None:
-        """Release the Lease so that a standby takes over at once. No bind may be under way."""
+        """Release the Lease so that a standby takes over at once. No write of this term may be under way."""
         if self._elector is not None:
             await self._elector.release()
 
@@ -98,13 +102,16 @@ def elector_of(
     api: api_actions.Api,
     clock: clocks.Clock,
     duties: elector.Duties,
+    program: str,
 ) -> elector.Elector:
     """Return an elector that runs for the Lease of these settings."""
     namespace = wanted.namespace or cluster_access.own_namespace() or NAMESPACE
-    # Named as the users of client-go are. With a fixed name a restarted scheduler would continue the term of a process
+    # Named as the users of client-go are. With a fixed name a restarted process would continue the term of a process
     # that may still run; instead it waits out that Lease.
     identity = wanted.identity or f"{socket.gethostname()}_{boot}"
     # Two tries within a term, as in kube-scheduler.
-    leases = elector.ApiLeases(api, namespace=namespace, name=wanted.name, timeout_s=wanted.renew_s / 2.0)
-    running = candidate.Candidate(identity=identity, namespace=namespace, name=wanted.name, terms=wanted.terms)
+    leases = elector.ApiLeases(api, namespace=namespace, name=wanted.name or program, timeout_s=wanted.renew_s / 2.0)
+    running = candidate.Candidate(
+        identity=identity, namespace=namespace, name=wanted.name or program, terms=wanted.terms
+    )
     return elector.Elector(running, leases, clock=clock, duties=duties)

@@ -1,11 +1,11 @@
 """Runs for a Lease for as long as the service runs: leads, is a standby, and leads again.
 
-Users of client-go exit when they lose the Lease, since what they hold in memory is then in doubt. A scheduler stays:
-all that it holds is kept in step with the API whether it leads or not, so that it is a warm standby the next moment.
+Users of client-go exit when they lose the Lease, since what they hold in memory is then in doubt. Ours stay:
+all that a replica holds is kept in step with the API whether it leads or not, so that it is a warm standby at once.
 
 A leader that no advertisement reaches offers the Lease: it stops leading and releases it, so that a standby that they
 do reach takes over at once. Other candidates leave a free Lease to such a standby for some seconds before they take it,
-since even then a leader is needed that reports why Pods wait. So if one scheduler is cut off from NATS, another takes
+since even then a leader is needed that reports why Pods wait. So if one replica is cut off from NATS, another takes
 over; if all are, one of them leads, and offers the Lease ever less often.
 """
 
@@ -18,10 +18,10 @@ from typing import Protocol
 
 from carico_core.domain import errors
 from carico_core.runtime.kube import api_actions
+from carico_core.runtime.leadership import candidate as candidates
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import lease as kubernetes_lease
-from carico_scheduler.leadership import candidate as candidates
 
 # The end of a term is reported within this time; each bind asks the clock whether the term has ended.
 CHECK_EVERY_S = 0.25
@@ -38,8 +38,8 @@ YIELD_RETRIES = 1.5
 class Duties:
     """What an elector calls: `is_fit` before it runs, `prepare` before a term, `on_change` at its start and end.
 
-    is_reached: False while no advertisements reach this scheduler. is_idle: False while a bind is under way, which must
-    not arrive in another scheduler's term.
+    is_reached: False while no advertisements reach this replica. is_idle: False while a write is under way, which must
+    not arrive in another replica's term.
     """
 
     is_fit: Callable[[], bool]
@@ -96,7 +96,7 @@ class Elector:
         self._was_leading = False
         self._seen_holder = ""
         self._has_resigned = False
-        # Since when the Lease could be taken, and when this scheduler was last reached by advertisements.
+        # Since when the Lease could be taken, and when this replica was last reached by advertisements.
         self._free_since_s: float | None = None
         self._reached_s = clock.monotonic_s()
         self._next_offer_s = -math.inf
@@ -120,12 +120,12 @@ class Elector:
 
     @property
     def is_leading(self) -> bool:
-        """True while this scheduler may bind, by the clock at this very moment."""
+        """True while this replica may work, by the clock at this very moment."""
         return self._prepared is not None and self._prepared == self._candidate.term and self._holds
 
     @property
     def term(self) -> int | None:
-        """The number of the term in which this scheduler leads; None while it does not lead."""
+        """The number of the term in which this replica leads; None while it does not lead."""
         return self._prepared if self.is_leading else None
 
     @property
@@ -141,7 +141,7 @@ class Elector:
             await asyncio.sleep(max(self._candidate.next_s(now_s) - now_s, 0.0))
 
     async def follow_terms_forever(self) -> None:
-        """Prepare each term, and report when this scheduler starts and stops leading, until cancelled."""
+        """Prepare each term, and report when this replica starts and stops leading, until cancelled."""
         while True:
             if self._holds and not self.is_leading:
                 await self._prepare_term()
@@ -196,7 +196,7 @@ class Elector:
         # No await before this: no bind can start any more.
         self._prepared = None
         self._note_changes()
-        self._line.warning("no advertisements reach this scheduler: offering the Lease to standbys")
+        self._line.warning("no advertisements reach this replica: offering the Lease to standbys")
         self._delay_next_offer()
         await self._release()
 
@@ -243,7 +243,7 @@ class Elector:
             self._delay_next_offer()
 
     def _may_take(self, now_s: float) -> bool:
-        """Return True if this scheduler may take a free Lease now: at once if it is reached, else after others."""
+        """Return True if this replica may take a free Lease now: at once if it is reached, else after others."""
         if not self._duties.is_fit():
             return False
         if self._free_since_s is None:

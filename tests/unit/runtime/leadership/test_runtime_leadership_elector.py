@@ -9,11 +9,12 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime.kube import api_actions, memory_kube
+from carico_core.runtime.leadership import elector, leader_settings, status
 from carico_core.runtime.process import settings
 from carico_core.wire.kubernetes import lease as kubernetes_lease
 from carico_scheduler import settings as setting
 from carico_scheduler import state
-from carico_scheduler.leadership import elector, handover, leader_settings, status
+from carico_scheduler.intake import handover
 from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
 
@@ -49,7 +50,9 @@ class Scene:
             is_reached=lambda: self.reached.get(name, True), is_idle=lambda: self.idle.get(name, True),
         )  # fmt: skip
         wanted = leader_settings.LeaderSettings(identity=name)
-        made = status.elector_of(wanted, boot="0", api=self.kube, clock=self.clock, duties=duties)
+        made = status.elector_of(
+            wanted, boot="0", api=self.kube, clock=self.clock, duties=duties, program="carico-scheduler"
+        )
         self.electors[name] = made
         self._tasks[name] = [
             asyncio.create_task(made.campaign_forever()), asyncio.create_task(made.follow_terms_forever()),
@@ -361,12 +364,12 @@ def test_without_an_election_times_do_not_matter_and_one_leads_from_the_start() 
         told: list[bool] = []
         kube = memory_kube.MemoryKube(clock=clock)
         alone = status.Leadership(
-            found.leader, boot="0", api=kube, clock=clock,
+            found.leader, program="carico-scheduler", boot="0", api=kube, clock=clock,
             duties=elector.Duties(is_fit=lambda: True, prepare=asyncio.Event().wait, on_change=told.append),
         )  # fmt: skip
         assert alone.works() == {}
         assert (alone.leads(), alone.trouble(), told) == (True, None, [True])
-        assert alone.leader() == "this scheduler, without election"
+        assert alone.leader() == "this replica, without election"
         alone.stand_down()
         await alone.release()
         assert not kube.requests

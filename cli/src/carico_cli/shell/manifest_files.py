@@ -1,0 +1,27 @@
+"""Files of manifests that a user names."""
+
+import pathlib
+
+import yaml
+
+from carico_core.domain import errors
+
+
+def read(file: pathlib.Path, flag: str) -> list[object]:
+    """Return the objects of a file. Raises `SettingsError` that names the flag."""
+    try:
+        return list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise errors.SettingsError(f"{flag} {file}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise errors.SettingsError(f"{flag} {file}: got bytes that are not UTF-8, expected a manifest") from error
+    except yaml.YAMLError as error:
+        raise errors.SettingsError(f"{flag} {file}: not valid YAML: {_why(error)}") from None
+
+
+def _why(error: yaml.YAMLError) -> str:
+    """Return what is wrong and where, in one line."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is None or problem is None:
+        return " ".join(str(error).split())
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"

@@ -1,0 +1,202 @@
+"""What is run under each scheduler: a job of one of our workloads, or the Pods of manifests."""
+
+import copy
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from carico_core.domain import errors
+from carico_core.wire.kubernetes import pod_requests
+from carico_local import job as jobs
+from carico_local.compare import contender as contenders
+from carico_local.node.spec import pod as pod_spec
+
+Object = Mapping[str, Any]
+# What a Pod of a manifest is taken to work if nothing states it: only the time after which a run is given up depends on
+# it.
+SECONDS = 60.0
+_ENDING = ("Never", "OnFailure")
+# Kinds whose Pods do not end.
+_ENDLESS = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController")
+_PODS_MOST = 10_000
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
+_LABEL_MOST = 63
+
+
+class Load(Protocol):
+    """Pods that are created under one contender after another."""
+
+    @property
+    def name(self) -> str:
+        """The name of its job."""
+        ...
+
+    @property
+    def namespace(self) -> str:
+        """Where its Pods are."""
+        ...
+
+    @property
+    def pods(self) -> int:
+        """How many Pods it has."""
+        ...
+
+    def under(self, contender: contenders.Contender, name: str) -> "Load":
+        """Return the same for this contender, as a job of this name."""
+        ...
+
+    def manifests(self) -> Iterator[dict[str, Any]]:
+        """Yield the Pods."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A job of one of our workloads."""
+
+    job: jobs.Job
+
+    @property
+    def name(self) -> str:
+        """The name of the job."""
+        return self.job.name
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the job."""
+        return self.job.namespace
+
+    @property
+    def pods(self) -> int:
+        """How many Pods the job has."""
+        return self.job.pods
+
+    def under(self, contender: contenders.Contender, name: str) -> "Program":
+        """Return the job for this contender."""
+        return Program(
+            job=dataclasses.replace(
+                self.job,
+                name=name,
+                scheduler_name=contender.scheduler_name,
+                request_millicores=contender.request_millicores,
+            )
+        )
+
+    def manifests(self) -> Iterator[dict[str, Any]]:
+        """Yield the Pods."""
+        return jobs.manifests(self.job)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Manifests:
+    """Pods of a file. contender None: as the file has them."""
+
+    templates: Sequence[Object]
+    name: str = "compare"
+    namespace: str = "default"
+    contender: contenders.Contender | None = None
+
+    @property
+    def pods(self) -> int:
+        """How many Pods the file describes."""
+        return len(self.templates)
+
+    def under(self, contender: contenders.Contender, name: str) -> "Manifests":
+        """Return the Pods for this contender."""
+        return dataclasses.replace(self, name=name, contender=contender)
+
+    def manifests(self) -> Iterator[dict[str, Any]]:
+        """Yield the Pods: of this job and scheduler, with the contender's CPU request and the file's for the rest."""
+        width = len(str(len(self.templates) - 1))
+        for index, template in enumerate(self.templates):
+            pod = copy.deepcopy(dict(template))
+            metadata = pod["metadata"]
+            kind = str(metadata.get("generateName") or metadata.get("name") or "pod")[:_LABEL_MOST].rstrip("-.")
+            labels = {jobs.WORKLOAD_LABEL: kind, jobs.APP_LABEL: kind, **(metadata.get("labels") or {})}
+            pod["metadata"] = {
+                "name": f"{self.name}-{index:0{width}d}",
+                "namespace": self.namespace,
+                "labels": {**labels, jobs.JOB_LABEL: self.name},
+                "annotations": dict(metadata.get("annotations") or {}),
+            }
+            if self.contender is not None:
+                pod["spec"]["schedulerName"] = self.contender.scheduler_name
+                _request(pod["spec"], self.contender.request_millicores)
+            yield {"apiVersion": "v1", "kind": "Pod", "metadata": pod["metadata"], "spec": pod["spec"]}
+
+
+def _request(spec: dict[str, Any], millicores: int | None) -> None:
+    """Let the Pod request this much CPU, in its first container; None: nothing at all, as CARICO needs none."""
+    for place, container in enumerate(spec["containers"]):
+        resources = dict(container.get("resources") or {})
+        stated = resources.pop("requests", None) or {}
+        requests = {} if millicores is None else {name: each for name, each in stated.items() if name != "cpu"}
+        if millicores is not None and place == 0:
+            requests["cpu"] = f"{millicores}m"
+        container["resources"] = {**resources, **({"requests": requests} if requests else {})}
+
+
+def read(documents: Iterable[object], *, file: str, cores: int, memory_bytes: float) -> Manifests:
+    """Return the Pods of a file's objects, for nodes of this size. Raises `SettingsError` for what cannot run."""
+    templates: list[Object] = []
+    for number, document in enumerate(documents, start=1):
+        if document is None:
+            continue
+        where = f"--workload {file}, object {number}"
+        templates += _templates(document, where)
+        if len(templates) > _PODS_MOST:
+            raise errors.SettingsError(f"{where}: got more than {_PODS_MOST} Pods, expected at most as many")
+    if not templates:
+        raise errors.SettingsError(f"--workload {file}: got no object, expected a Pod or a Job")
+    for template in templates:
+        _check(template, file, cores=cores, memory_bytes=memory_bytes)
+    return Manifests(templates=templates)
+
+
+def _templates(document: object, where: str) -> list[Object]:
+    if not isinstance(document, dict) or not isinstance(document.get("spec"), dict | None):
+        raise errors.SettingsError(f"{where}: got no Kubernetes object, expected a Pod or a Job")
+    kind, metadata, spec = document.get("kind"), document.get("metadata") or {}, document.get("spec") or {}
+    if kind == "List":
+        return [one for each in document.get("items") or () for one in _templates(each, where)]
+    if kind == "Pod":
+        return [{"metadata": metadata, "spec": spec}]
+    if kind == "Job":
+        template = spec.get("template") or {}
+        # Without completions, a Job is done with as many Pods as it has at a time.
+        count = spec.get("completions", spec.get("parallelism", 1))
+        if type(count) is not int or not 1 <= count <= _PODS_MOST:
+            raise errors.SettingsError(f"{where}: completions: got {count!r}, expected 1 to {_PODS_MOST}")
+        named = {"generateName": f"{metadata.get('name') or 'job'}-", **(template.get("metadata") or {})}
+        return [{"metadata": named, "spec": template.get("spec") or {}}] * count
+    hint = ": its Pods do not end; give a Job of the same Pods" if kind in _ENDLESS else ""
+    raise errors.SettingsError(f"{where}: got {kind or 'no kind'}, expected a Pod or a Job{hint}")
+
+
+def _check(template: Object, file: str, *, cores: int, memory_bytes: float) -> None:
+    """Refuse a Pod that would not run, or not end, on an emulated node of this size. Raises `SettingsError`."""
+    metadata, spec = template["metadata"], template["spec"]
+    name = metadata.get("name") or str(metadata.get("generateName") or "").rstrip("-") or "(no name)"
+    where = f"--workload {file}: Pod {name}"
+    if spec.get("nodeName"):
+        raise errors.SettingsError(f"{where}: nodeName: got {spec['nodeName']!r}, expected none: schedulers choose it")
+    if spec.get("restartPolicy") not in _ENDING:
+        got = spec.get("restartPolicy") or "Always, the default"
+        raise errors.SettingsError(f"{where}: restartPolicy: got {got}, expected Never or OnFailure: it must end")
+    if not isinstance(spec.get("containers"), list) or not spec["containers"]:
+        raise errors.SettingsError(f"{where}: has no container, expected at least one")
+    placed = {
+        "metadata": {**metadata, "name": name, "namespace": "default", "uid": "-"}, "spec": {**spec, "nodeName": "-"}
+    }  # fmt: skip
+    try:
+        parsed = pod_spec.parse(placed)
+        asked = pod_requests.pod_requests(placed)
+    except (ValueError, errors.CaricoError) as error:
+        raise errors.SettingsError(f"{where}: {error}") from None
+    if parsed.unsupported:
+        raise errors.SettingsError(f"{where}: emulated nodes do not run this: {'; '.join(parsed.unsupported)}")
+    for resource, most in (("cpu", float(cores)), ("memory", memory_bytes)):
+        if asked.get(resource, 0.0) > most:
+            raise errors.SettingsError(
+                f"{where}: requests {asked[resource]:g} of {resource}, expected at most a node's {most:g}"
+            )

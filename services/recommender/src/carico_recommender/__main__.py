@@ -1,0 +1,22 @@
+"""Start the recommender: `carico-recommender`, or `python -m carico_recommender`."""
+
+import sys
+
+from carico_core.runtime.process import clock, memory_use, settings, tasks
+from carico_recommender import service
+from carico_recommender import settings as setting
+
+
+def main() -> int:
+    """Read the settings, run the service, and return the exit code: 0 stopped, 1 failed, 2 for the user to fix."""
+    with memory_use.rare_collections():
+        return tasks.run_service(
+            setting.RecommenderSettings,
+            lambda chosen, stop: service.serve(chosen, stop, clock=clock.BootClock(), environ=settings.environment()),
+            prefix=setting.PREFIX,
+            program=setting.PROGRAM,
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""Run the recommender as a service: connect, follow, write, stop in order."""
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Awaitable, Mapping
+
+from carico_core.domain import errors
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.leadership import elector, status
+from carico_core.runtime.observe import client_metrics, health, logs, metrics
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import tasks
+from carico_core.wire import roles
+from carico_recommender import classes, instruments
+from carico_recommender import settings as setting
+from carico_recommender.vpa import keeper
+
+
+async def serve(
+    chosen: setting.RecommenderSettings, stop: tasks.Stop, *, clock: clocks.Clock, environ: Mapping[str, str]
+) -> None:
+    """Run a replica until `stop`; NATS and the API may start later. Raises `BusUnavailable` if the bus is closed."""
+    async with contextlib.AsyncExitStack() as stack:
+        series = metrics.Metrics("recommender")
+        asked = client_metrics.KubeMetrics(series).asked
+        api = await api_client.connect(
+            chosen.kube, clock=clock, user_agent=setting.PROGRAM, environ=environ, observe=asked
+        )
+        stack.push_async_callback(api.close)
+        # Like Kubernetes' components, a client of its own for the Lease: a renewal must not queue behind writes.
+        lease_api = await api_client.connect(
+            dataclasses.replace(chosen.kube, rate_per_s=0.0), clock=clock, environ=environ, observe=asked,
+            user_agent=f"{setting.PROGRAM}/leader-election",
+        )  # fmt: skip
+        stack.push_async_callback(lease_api.close)
+        replica = Replica(chosen, api, lease_api, series, clock=clock)
+        server = await health.serve(replica.health, series, host=chosen.http.host, port=chosen.http.port)
+        stack.push_async_callback(server.close)
+        logs.get("service").info("started", http_port=server.port, name=chosen.name)
+        try:
+            await tasks.until(stop, **replica.works())
+        finally:
+            await replica.leadership.release()
+
+
+class Replica:
+    """One replica: all of them ask and follow, the leader writes."""
+
+    def __init__(
+        self, chosen: setting.RecommenderSettings, api: keeper.Api, lease_api: keeper.Api, series: metrics.Metrics, *,
+        clock: clocks.Clock,
+    ) -> None:  # fmt: skip
+        self._chosen = chosen
+        self._clock = clock
+        self._bus_series = client_metrics.BusMetrics(series)
+        self._bus: nats_bus.NatsBus | None = None
+        counted = instruments.Instruments(series)
+        rule = {"percentile": chosen.percentile, "margin": chosen.margin}
+        self.classes = classes.Classes(rule, counted, clock=clock)
+        self.leadership = status.Leadership(
+            chosen.leader, program=setting.PROGRAM, boot=clocks.boot_id(clock), api=lease_api, clock=clock,
+            duties=elector.Duties(
+                is_fit=lambda: True, prepare=_nothing, on_change=counted.leading.set,
+                # A replica that is cut off from the aggregators offers the Lease to one that is not.
+                is_reached=lambda: self.classes.is_current,
+            ),
+        )  # fmt: skip
+        self.keeper = keeper.Keeper(
+            chosen, api, self.classes, counted=counted, leads=self.leadership.leads, clock=clock
+        )
+        self.health = health.Health(
+            {
+                "bus": lambda: None if self._bus is not None and self._bus.connected else "not connected to NATS",
+                "aggregator": self.classes.trouble,
+                "leadership": self.leadership.trouble,
+            },
+            notes={"leader": self.leadership.leader},
+        )
+
+    def works(self) -> dict[str, Awaitable[object]]:
+        """Return what must run for as long as the service does."""
+        return {
+            "ask": self._ask(),
+            "follow": self.keeper.follow_forever(),
+            "write": self.keeper.write_forever(),
+            **self.leadership.works(),
+        }
+
+    async def _ask(self) -> None:
+        # Connecting waits for the server without limit; the health endpoint answers meanwhile.
+        inbox = roles.inbox(roles.Role.READER)
+        bus = await nats_bus.connect(
+            self._chosen.bus, name=setting.PROGRAM, clock=self._clock, owns_streams=False, inbox=inbox
+        )
+        self._bus = bus
+        self._bus_series.watch(bus)
+        try:
+            async with asyncio.TaskGroup() as group:
+                asking = self.classes.ask_forever(bus, interval_s=self._chosen.interval_s)
+                group.create_task(tasks.forever("asking", asking), name="asking")
+                await bus.wait_closed()
+                raise errors.BusUnavailable("the connection to NATS is closed for good")
+        finally:
+            await bus.close()
+
+
+async def _nothing() -> None:
+    """Prepare no term: statuses are computed from what is read."""

@@ -1,0 +1,55 @@
+"""The settings of the recommender."""
+
+import dataclasses
+
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_client as kubes
+from carico_core.runtime.leadership import leader_settings
+from carico_core.runtime.process import settings
+
+PREFIX = "recommender"
+PROGRAM = "carico-recommender"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RecommenderSettings:
+    """Read once in `main`: environment CARICO_RECOMMENDER_..., flags --..."""
+
+    name: str = settings.setting(
+        "carico", help="the name by which a VerticalPodAutoscaler chooses this recommender (spec.recommenders)"
+    )
+    interval_s: float = settings.setting(
+        15.0, help="time between two questions to the aggregators", unit="s", minimum=1.0, maximum=3600.0,
+        why="a new class is recommended within 60 s; an answer with 1,000 classes takes an aggregator 0.1 s",
+    )  # fmt: skip
+    percentile: float = settings.setting(
+        0.9, help="share of the time in which a Pod's CPU is at most its request, before the margin",
+        minimum=0.01, maximum=1.0, why="as `carico recommend`",
+    )  # fmt: skip
+    margin: float = settings.setting(
+        0.15, help="what is added to the percentile of CPU and to the peak of memory, as a share", minimum=0.0,
+        maximum=10.0, why="as `carico recommend`",
+    )  # fmt: skip
+    change: float = settings.setting(
+        0.1, help="a status is written again when an amount of a target differs by more than this share; at most the "
+        "margin", minimum=0.0, maximum=10.0,
+        why="VPA's updater acts from 10 % on; up to the margin, a target that is kept is never below a peak",
+    )  # fmt: skip
+    writes_per_s: float = settings.setting(
+        20.0, help="maximum number of statuses written", unit="1/s", minimum=0.1, maximum=1000.0,
+        why="5,000 new objects are served within 5 minutes, at less than a tenth of a core",
+    )  # fmt: skip
+    http: settings.HttpSettings = dataclasses.field(default_factory=settings.HttpSettings)
+    log: settings.LogSettings = dataclasses.field(default_factory=settings.LogSettings)
+    bus: buses.BusSettings = dataclasses.field(default_factory=buses.BusSettings)
+    kube: kubes.KubeSettings = dataclasses.field(default_factory=kubes.KubeSettings)
+    leader: leader_settings.LeaderSettings = dataclasses.field(default_factory=leader_settings.LeaderSettings)
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("--name: got none, expected the name in spec.recommenders, such as carico")
+        if self.change > self.margin:
+            raise ValueError(
+                f"--change {self.change:g} and --margin {self.margin:g}: expected a change of at most the margin, so "
+                "that a target that is kept is never below a peak"
+            )

@@ -1,0 +1,196 @@
+"""What is recommended to a VerticalPodAutoscaler, and its conditions. Pure.
+
+    class not measured, or flagged     the recommendation that is there stays; conditions give the reason
+    a specification without an answer  no recommendation, ConfigUnsupported
+    otherwise                          target, bounds and uncapped target of the container
+
+What is measured is a whole Pod. The amounts are for its only container, or for the only one whose mode is not Off: it
+gets those of the whole Pod, which are never too little.
+
+The bounds widen with too little history as VPA's do (pkg/recommender/logic/estimator.go: a confidence interval of a
+day), so that its updater evicts a Pod of a new class only if its requests are far off.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+
+from carico_core.domain import usage
+from carico_core.numerics import recommendation
+from carico_recommender.vpa import objects
+
+_DAY_S = 86_400.0
+# VPA's first sample is a minute old.
+_LEAST_DAYS = 60.0 / _DAY_S
+_UNITS: Mapping[str, float] = {
+    recommendation.CPU: recommendation.CPU_UNIT,
+    recommendation.MEMORY: recommendation.MEBIBYTE,
+}
+# Flags of the aggregator with which no new amounts are given.
+_WITHHOLDING: Mapping[str, str] = {
+    "all_failed": "every Pod has failed or ran out of memory: raise its limits first",
+    "image_changed": "the image has changed within a day: most of the figures are of the old one",
+    "two_kinds": "the Pods are of two kinds: give each kind an owner of its own",
+    "brief": "measured for less than 10 Pod-seconds so far",
+}
+
+Amounts = Mapping[str, float]
+
+
+class Kind(enum.StrEnum):
+    """The conditions of a VerticalPodAutoscaler that a recommender sets."""
+
+    CONFIG_UNSUPPORTED = "ConfigUnsupported"
+    LOW_CONFIDENCE = "LowConfidence"
+    NO_PODS_MATCHED = "NoPodsMatched"
+    RECOMMENDATION_PROVIDED = "RecommendationProvided"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A condition; all but RecommendationProvided are present only if they are true."""
+
+    kind: Kind
+    is_true: bool
+    reason: str = ""
+    message: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """Amounts for a container, in cores and bytes."""
+
+    name: str
+    target: Amounts
+    lower: Amounts
+    upper: Amounts
+    uncapped: Amounts
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """`containers` None: those that are there stay."""
+
+    containers: tuple[Container, ...] | None
+    conditions: tuple[Condition, ...]
+
+    def find(self, kind: Kind) -> Condition | None:
+        """Return the condition of this kind, if it has one."""
+        return next((each for each in self.conditions if each.kind is kind), None)
+
+
+def advise(
+    one: objects.Autoscaler, known: usage.Recommended | None, *, margin: float, has_recommendation: bool
+) -> Advice:
+    """Return what is recommended, by what is known of the object's class."""
+    if one.fault:
+        return _unsupported("InvalidSpec", one.fault)
+    if known is None:
+        said = Condition(
+            kind=Kind.NO_PODS_MATCHED, is_true=True, reason="NotMeasured",
+            message=f"no node has measured a Pod of class {one.pod_class}",
+        )  # fmt: skip
+        return _kept(said, has_recommendation=has_recommendation)
+    conditions = () if known.running else (_no_pods(one),)
+    flag = next((each for each in known.flags if each in _WITHHOLDING), None)
+    if flag is not None:
+        reason = "".join(word.capitalize() for word in flag.split("_"))
+        return _kept(*conditions, has_recommendation=has_recommendation, why=(reason, _WITHHOLDING[flag]))
+    if not known.containers:
+        why = ("ContainersUnknown", "the names of the Pods' containers are not known yet")
+        return _kept(*conditions, has_recommendation=has_recommendation, why=why)
+    return _of_containers(one, known, conditions, margin)
+
+
+def _of_containers(
+    one: objects.Autoscaler, known: usage.Recommended, conditions: tuple[Condition, ...], margin: float
+) -> Advice:
+    wanted = [name for name in known.containers if not one.policy(name).is_off]
+    if len(wanted) > 1:
+        return _unsupported(
+            "SeveralContainers",
+            f"Pods are measured as a whole: set mode Off for all but one of the containers {', '.join(wanted)}",
+        )
+    if not wanted:
+        return Advice(containers=(), conditions=(_provided(False, "ContainersOff", "every container has mode Off"),))
+    policy = one.policy(wanted[0])
+    controlled = usage.DIMS if policy.controlled is None else policy.controlled
+    foreign = [name for name in controlled if name not in usage.DIMS]
+    if foreign:
+        message = (
+            f"controlledResources: got {', '.join(foreign)}, expected cpu or memory: no amount is recommended for it"
+        )
+        conditions += (Condition(kind=Kind.CONFIG_UNSUPPORTED, is_true=True, reason="OtherResource", message=message),)
+    container = _container(wanted[0], known, policy, controlled, margin)
+    if not container.target:
+        why = ("NothingControlled", "none of the controlled resources has been measured")
+        return Advice(containers=(), conditions=(*conditions, _provided(False, *why)))
+    if known.confidence == recommendation.Confidence.LOW or recommendation.Flag.ONE_POD in known.flags:
+        message = "measured on fewer than 5 Pods, or for less than a minute"
+        conditions += (Condition(kind=Kind.LOW_CONFIDENCE, is_true=True, reason="FewPods", message=message),)
+    return Advice(containers=(container,), conditions=(*conditions, _provided(True)))
+
+
+def _container(
+    name: str, known: usage.Recommended, policy: objects.Policy, controlled: tuple[str, ...], margin: float
+) -> Container:
+    target = {dim: known.requests[dim] for dim in usage.DIMS if dim in known.requests and dim in controlled}
+    bounds = {dim: _bounds(dim, known, amount, margin) for dim, amount in target.items()}
+    return Container(
+        name=name,
+        target={dim: _capped(dim, amount, policy) for dim, amount in target.items()},
+        lower={dim: _capped(dim, lower, policy) for dim, (lower, _) in bounds.items()},
+        upper={dim: _capped(dim, upper, policy) for dim, (_, upper) in bounds.items()},
+        uncapped=target,
+    )
+
+
+def _bounds(dim: str, known: usage.Recommended, target: float, margin: float) -> tuple[float, float]:
+    """Return the bounds between which VPA's updater leaves a Pod alone."""
+    lower = upper = target
+    if dim == recommendation.MEMORY and dim in known.peaks:
+        # Less than a peak has been too little once.
+        lower = known.peaks[dim]
+    elif dim == recommendation.CPU and known.cpu_bounds is not None:
+        lower, upper = (each * (1.0 + margin) for each in known.cpu_bounds)
+    # VPA: lower (1 + .001 / c)^-2 and upper (1 + 1 / c), with c days of history.
+    days = max(min(known.age_s, known.measured_s) / _DAY_S, _LEAST_DAYS)
+    lower, upper = lower * (1.0 + 0.001 / days) ** -2.0, max(upper, target) * (1.0 + 1.0 / days)
+    return (
+        min(recommendation.rounded_up(lower, _UNITS[dim]), target),
+        recommendation.rounded_up(upper, _UNITS[dim]),
+    )
+
+
+def _capped(dim: str, amount: float, policy: objects.Policy) -> float:
+    """As VPA: an allowed amount of zero is none."""
+    least, most = policy.least.get(dim, 0.0), policy.most.get(dim, 0.0)
+    amount = max(amount, least) if least > 0.0 else amount
+    return min(amount, most) if most > 0.0 else amount
+
+
+def _kept(said: Condition | None = None, *, has_recommendation: bool, why: tuple[str, str] | None = None) -> Advice:
+    """Return the advice to keep what is there, which the conditions then call into doubt."""
+    reason, message = why or (("", "") if said is None else (said.reason, said.message))
+    conditions = () if said is None else (said,)
+    if has_recommendation:
+        doubt = Condition(
+            kind=Kind.LOW_CONFIDENCE, is_true=True, reason=reason,
+            message=f"the amounts are those recommended before: {message}",
+        )  # fmt: skip
+        return Advice(containers=None, conditions=(*conditions, doubt, _provided(True)))
+    return Advice(containers=None, conditions=(*conditions, _provided(False, reason, message)))
+
+
+def _unsupported(reason: str, message: str) -> Advice:
+    said = Condition(kind=Kind.CONFIG_UNSUPPORTED, is_true=True, reason=reason, message=message)
+    return Advice(containers=(), conditions=(said, _provided(False, reason, message)))
+
+
+def _no_pods(one: objects.Autoscaler) -> Condition:
+    message = f"no Pod of class {one.pod_class} is running"
+    return Condition(kind=Kind.NO_PODS_MATCHED, is_true=True, reason="NoPodsMatched", message=message)
+
+
+def _provided(is_true: bool, reason: str = "", message: str = "") -> Condition:
+    return Condition(kind=Kind.RECOMMENDATION_PROVIDED, is_true=is_true, reason=reason, message=message)

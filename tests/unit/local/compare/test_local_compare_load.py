@@ -1,0 +1,101 @@
+"""What is run under each scheduler: our workloads, and the Pods of manifests; what cannot run is refused at once."""
+
+from typing import Any
+
+import pytest
+
+from carico_core.domain import errors
+from carico_local import job as jobs
+from carico_local.compare import contender, load
+
+NODE_BYTES = 8.0 * 2**30
+
+
+def pod(name: str = "a", **spec: Any) -> dict[str, Any]:
+    container = {"name": "main", "command": ["sleep", "1"], "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"restartPolicy": "Never", "containers": [container], **spec},
+    }
+
+
+def batch(count: object = 3, **template: Any) -> dict[str, Any]:
+    return {
+        "kind": "Job",
+        "metadata": {"name": "crunch"},
+        "spec": {"completions": count, "template": {"spec": pod()["spec"], **template}},
+    }
+
+
+def read(*documents: object) -> load.Manifests:
+    return load.read(documents, file="work.yaml", cores=4, memory_bytes=NODE_BYTES)
+
+
+def test_pods_of_manifests_run_under_each_scheduler() -> None:
+    found = read(pod(), None, batch(), {"kind": "List", "items": [pod("b")]})
+    assert found.pods == 5
+    ours = list(found.under(contender.parse("carico", cores=4), "compare-1-carico").manifests())
+    assert [each["metadata"]["name"] for each in ours] == [f"compare-1-carico-{index}" for index in range(5)]
+    assert {each["spec"]["schedulerName"] for each in ours} == {"carico"}
+    # CARICO needs no requests.
+    assert all("requests" not in each["spec"]["containers"][0]["resources"] for each in ours)
+    assert {each["metadata"]["labels"][jobs.JOB_LABEL] for each in ours} == {"compare-1-carico"}
+    # Pods of one Job are of one class, those of another are not.
+    assert [each["metadata"]["labels"][jobs.APP_LABEL] for each in ours] == ["a", "crunch", "crunch", "crunch", "b"]
+    kube = list(found.under(contender.parse("kube-500m", cores=4), "compare-1-kube-500m").manifests())
+    assert {each["spec"]["schedulerName"] for each in kube} == {"default-scheduler"}
+    asked = kube[0]["spec"]["containers"][0]["resources"]["requests"]
+    # The memory is the file's: how much a Pod needs is not in question.
+    assert asked == {"memory": "1Gi", "cpu": "500m"}
+    # One contender leaves nothing behind for the next.
+    assert found.templates[0]["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"kind": "Deployment", "spec": {}}, "object 1: got Deployment, expected a Pod or a Job: its Pods do not end"),
+        ({"kind": "ConfigMap"}, "object 1: got ConfigMap, expected a Pod or a Job"),
+        ({}, "object 1: got no kind, expected a Pod or a Job"),
+        ("text", "object 1: got no Kubernetes object"),
+        ({"kind": "Pod", "spec": [1]}, "object 1: got no Kubernetes object"),
+        (batch(0.5), "completions: got 0.5, expected 1 to"),
+        (batch(10**6), "completions: got 1000000, expected 1 to"),
+        (pod(restartPolicy="Always"), "Pod a: restartPolicy: got Always, expected Never or OnFailure"),
+        (pod(nodeName="node-1"), "Pod a: nodeName: got 'node-1', expected none"),
+        (pod(containers=[{"name": "main", "image": "nginx"}]), "Pod a: emulated nodes do not run this: container"),
+        (pod(containers=[]), "Pod a: has no container"),
+        (pod(containers=None), "Pod a: has no container"),
+        (pod(containers=[{"command": ["x"]}]), "Pod a: Pod cannot be read"),
+        (pod(volumes=[{"name": "x", "hostPath": {"path": "/"}}]), "volume 'x' is of kind hostPath"),
+        (
+            pod(containers=[{"name": "m", "command": ["x"], "resources": {"requests": {"cpu": "9"}}}]),
+            "Pod a: requests 9 of cpu, expected at most a node's 4",
+        ),
+        (
+            pod(containers=[{"name": "m", "command": ["x"], "resources": {"requests": {"cpu": "lots"}}}]),
+            "Pod a: ",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_run_is_one_line(document: object, said: str) -> None:
+    with pytest.raises(errors.SettingsError) as raised:
+        read(document)
+    assert str(raised.value).startswith("--workload work.yaml")
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_without_pods_is_refused() -> None:
+    with pytest.raises(errors.SettingsError, match="got no object, expected a Pod or a Job"):
+        read(None)
+
+
+def test_train_pods_request_the_memory_that_they_hold() -> None:
+    job = jobs.Job(name="compare", workload=jobs.Workload.MIXED, pods=27)
+    made = load.Program(job=job).under(contender.parse("kube-200m", cores=4), "compare-1-kube-200m")
+    asked = [each["spec"]["containers"][0]["resources"]["requests"] for each in made.manifests()]
+    assert asked.count({"cpu": "200m", "memory": jobs.TRAIN_REQUEST}) == 2
+    assert asked.count({"cpu": "200m"}) == 25
+    assert (made.name, made.pods) == ("compare-1-kube-200m", 27)
