@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Set
 from typing import Any
 
-from carico_cli.doctor import findings, places, pods, rights
+from carico_cli.doctor import findings, installation, places, pods, rights
 from carico_core.domain import cluster, errors
 from carico_core.wire.kubernetes import api_objects
 
@@ -38,6 +38,8 @@ async def check(
     version = await api.request("GET", "/version")
     found = [_version(version)]
     found += await rights.check(api, namespace)
+    if where.kind is places.Kind.KUBERNETES:
+        found += await installation.check(api, namespace)
     try:
         objects = (await api.request("GET", "/api/v1/nodes"))["items"]
     except errors.Forbidden as error:

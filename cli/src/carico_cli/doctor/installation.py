@@ -1,0 +1,96 @@
+"""Checks the parts that deploy/k8s or the Helm chart has installed: whether each is ready, and if not, why."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from carico_cli.doctor import findings, rights
+from carico_cli.explain import containers
+from carico_core.domain import errors
+
+_WHAT = "installation"
+# Of everything in deploy/k8s.
+_OURS = {"labelSelector": "app.kubernetes.io/part-of=carico"}
+# The fields of each kind's status: how many Pods there should be, and how many are ready.
+_KINDS = {
+    "deployments": ("replicas", "readyReplicas"),
+    "statefulsets": ("replicas", "readyReplicas"),
+    "daemonsets": ("desiredNumberScheduled", "numberReady"),
+}
+# What kubelets write about a volume or a variable that cannot be had.
+_MISSING = re.compile(r'(secret|configmap) "([^"]+)" not found')
+_SECRETS = "`deploy/k8s/secrets.sh DIRECTORY | kubectl apply -f -` creates the Secrets (deploy/README.md)"
+
+
+async def check(api: rights.Api, namespace: str) -> list[findings.Finding]:
+    """Return what is found about the parts in that namespace."""
+    try:
+        parts = [
+            (kind, part)
+            for kind in _KINDS
+            for part in await _listed(api, f"apis/apps/v1/namespaces/{namespace}/{kind}")
+        ]
+        pods = await _listed(api, f"api/v1/namespaces/{namespace}/pods") if parts else []
+    except errors.NotFound:
+        return []
+    except errors.Forbidden as error:
+        return [findings.skip(_WHAT, str(error))]
+    if not parts:
+        return [findings.skip(_WHAT, f"nothing is installed in the namespace {namespace}; --namespace names another")]
+    unready = [text for kind, part in parts for text in _unready(kind, part)]
+    if not unready:
+        return [findings.ok(_WHAT, f"all {len(parts)} parts in the namespace {namespace} are ready")]
+    missing = sorted({*_missing(_waiting(pods)), *_missing(await _mounts(api, namespace))})
+    if missing:
+        detail = f"{findings.names(unready)}; missing: {findings.names(missing)}"
+        return [findings.fail(_WHAT, detail, _SECRETS)]
+    reasons = sorted(set(_waiting(pods)) | set(_unplaced(pods)))
+    detail = "; ".join([findings.names(unready), *reasons[:3]])
+    do = f"they may still be starting; if not: `kubectl -n {namespace} get pods`, then `describe` or `logs` of one"
+    return [findings.warn(_WHAT, detail, do)]
+
+
+async def _listed(api: rights.Api, path: str) -> list[dict[str, Any]]:
+    found = await api.request("GET", f"/{path}", params=_OURS)
+    items: list[dict[str, Any]] = found["items"]
+    return items
+
+
+def _unready(kind: str, part: Mapping[str, Any]) -> Iterator[str]:
+    status = part.get("status") or {}
+    wanted, ready = (int(status.get(field) or 0) for field in _KINDS[kind])
+    if kind != "daemonsets":
+        # The status lags behind an object that was just applied.
+        wanted = int((part.get("spec") or {}).get("replicas", 1))
+    if ready < wanted:
+        yield f"{part['metadata']['name']}: {ready} of {wanted} ready"
+
+
+def _waiting(pods: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for pod in pods:
+        for fact in containers.of_status(pod.get("status") or {}):
+            if fact["state"] == "waits" and fact["reason"] not in ("ContainerCreating", "PodInitializing"):
+                yield ": ".join(filter(None, (fact["reason"], fact["message"])))
+
+
+def _unplaced(pods: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for pod in pods:
+        for condition in (pod.get("status") or {}).get("conditions") or ():
+            if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+                yield str(condition.get("message") or condition.get("reason") or "not placed")
+
+
+async def _mounts(api: rights.Api, namespace: str) -> list[str]:
+    """Return what kubelets reported about volumes that they cannot mount."""
+    try:
+        found = await api.request(
+            "GET", f"/api/v1/namespaces/{namespace}/events", params={"fieldSelector": "reason=FailedMount"}
+        )
+    except errors.ApiError:
+        return []
+    return [str(event.get("message") or "") for event in found["items"] if event.get("reason") == "FailedMount"]
+
+
+def _missing(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        yield from (f"{kind} {name}" for kind, name in _MISSING.findall(text))
