@@ -18,7 +18,7 @@ MEMBERS := libs/carico_core services/agent services/aggregator services/schedule
 # What each set was installed from: a changed lock or pyproject installs it again.
 LOCAL_PROJECTS := $(foreach m,$(MEMBERS),$(m)/pyproject.toml)
 
-.PHONY: demo test test-system test-upstream check bench soak reference pictures install install-dev lock clean help
+.PHONY: demo test test-system test-upstream check bench soak reference chart wheels sbom pictures install install-dev lock clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -54,6 +54,15 @@ soak: install-dev ## faults at random on a whole local cluster, and a check of w
 
 reference: install-dev ## write the tables of docs/metrics.md, docs/settings.md and docs/security.md from the code
 	@$(BIN)/python -m carico_cli.reference
+
+chart: install-dev ## write the Helm chart (deploy/helm/carico) from deploy/k8s
+	@$(BIN)/python -m tests.tools.helm_chart
+
+wheels: install ## the packages of `pip install carico`, into var/wheels
+	@$(PIP) wheel --no-deps --no-build-isolation --no-index --wheel-dir var/wheels $(addprefix ./,$(MEMBERS) distribution)
+
+sbom: install-dev ## what the images contain (CycloneDX), into var/sbom
+	@$(BIN)/python -m tests.tools.sbom var/sbom
 
 pictures: install-dev ## the pictures and transcripts of the docs; on an idle machine
 	@$(BIN)/python -m tests.tools.pictures

@@ -26,7 +26,9 @@ from tests.tools import chromium, debian, docker_engine, images, kubernetes
 # Tests run meanwhile and have priority.
 NICE = 10
 # The first tests on an engine are those of docker-compose.yml.
-PROGRAMS = (("docker-compose", "nats"), (*standalone.ALL, commands.SCHEDULER, "kubectl", *programs.KUBERNETES))
+PROGRAMS = (
+    ("docker-compose", "nats"), (*standalone.ALL, commands.SCHEDULER, "kubectl", *programs.KUBERNETES), ("helm",),
+)  # fmt: skip
 BASES = (images.BASE_PACKAGES, (*images.BASE_PACKAGES, *images.NODE_PACKAGES))
 
 
@@ -36,7 +38,14 @@ def main() -> None:
     if debian.allowed() is not None:
         return
     os.nice(NICE)
-    for step in (_packages, lambda: _programs(PROGRAMS[0]), _images, lambda: _programs(PROGRAMS[1]), _image_of_kube):
+    for step in (
+        _packages,
+        lambda: _programs(PROGRAMS[0]),
+        _images,
+        lambda: _programs(PROGRAMS[1]),
+        _image_of_kube,
+        lambda: _programs(PROGRAMS[2]),
+    ):
         _attempt(step)
 
 

@@ -20,6 +20,7 @@ SOURCES = (
     "docs",
     "compose",
     "requirements",
+    "distribution",
     ".ci",
 )
 

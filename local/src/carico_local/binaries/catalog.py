@@ -91,6 +91,10 @@ COMPOSE = Module(
     folder="compose", requires="github.com/docker/compose/v2",
     stamps=("github.com/docker/compose/v2/internal.Version=v{version}",),
 )  # fmt: skip
+# Renders and installs deploy/helm. Its client libraries are of the control plane's version, so their build is shared.
+HELM = Module(
+    folder="helm", requires="helm.sh/helm/v4", stamps=("helm.sh/helm/v4/internal/version.version=v{version}",)
+)  # fmt: skip
 
 _KUBERNETES_COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet")
 TOOLS = {
@@ -107,6 +111,7 @@ TOOLS = {
         Tool(
             name="coredns", module=COREDNS, package="github.com/coredns/coredns", version_arguments=("-version",)
         ),
+        Tool(name="helm", module=HELM, package="helm.sh/helm/v4/cmd/helm", version_arguments=("version", "--short")),
         Tool(name="nats", module=NATS_CLI, package="github.com/nats-io/natscli/nats"),
         Tool(
             name="docker-compose", module=COMPOSE, package="github.com/docker/compose/v2/cmd",

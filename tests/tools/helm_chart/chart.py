@@ -1,0 +1,30 @@
+"""The chart: what it consists of, and where it is."""
+
+import pathlib
+
+from tests.tools import images, kubernetes
+from tests.tools.helm_chart import combinations, values, writing
+
+CHART = combinations.DEPLOY / "helm" / "carico"
+# What is written; the rest of the chart is written by hand.
+WRITTEN = ("templates/*.yaml", "files/**/*", "values.yaml", "values.schema.json")
+
+
+def made() -> writing.Texts:
+    """Return what the chart consists of, apart from what is written by hand."""
+    found = writing.objects({each: combinations.rendered(each, kustomized) for each in combinations.samples()})
+    return {
+        **writing.texts(found),
+        "values.yaml": values.text(found, nats=images.NATS),
+        "values.schema.json": values.schema(found),
+    }
+
+
+def written() -> list[pathlib.Path]:
+    """Return the files that were written before."""
+    return [path for pattern in WRITTEN for path in sorted(CHART.glob(pattern)) if path.is_file()]
+
+
+def kustomized(folder: pathlib.Path) -> str:
+    """Return what kustomize makes of a folder."""
+    return kubernetes.kubectl("kustomize", str(folder))
