@@ -6,7 +6,7 @@ import json
 import os
 import pathlib
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from carico_local.cgroups import layout, node_group, sweep
@@ -20,8 +20,11 @@ WITHIN_S = 200.0
 class Shell:
     """A shell with state of its own, so that tests touch no user's cluster."""
 
-    def __init__(self, directory: pathlib.Path) -> None:
+    def __init__(
+        self, directory: pathlib.Path, *, command: Sequence[str] = (sys.executable, "-m", "carico_cli")
+    ) -> None:  # fmt: skip
         self.directory = directory
+        self._command = command
         self.environ = {
             **{name: value for name, value in os.environ.items() if not name.startswith("CARICO_")},
             "XDG_STATE_HOME": str(directory / "state"),
@@ -35,7 +38,7 @@ class Shell:
     async def start(self, *words: str) -> asyncio.subprocess.Process:
         """The running command, its output in pipes, no terminal."""
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "carico_cli", *words, cwd=self.directory, env=self.environ,
+            *self._command, *words, cwd=self.directory, env=self.environ,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
 
