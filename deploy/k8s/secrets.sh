@@ -6,6 +6,7 @@
 # Keep DIRECTORY safe (not in git, not in the cluster): it has seeds in keys/ and the certificate authority in tls/. A
 # second run prints the same. CARICO and KUBECTL name the commands, NAMESPACE the namespace. KIND=callout: for overlays with
 # the callout (docs/security.md), whose services need no seeds. WEB=1: for overlays with the live page (docs/web.md).
+# RECOMMENDER=1: for those with the recommender (docs/vpa.md).
 set -eu
 directory=${1:?usage: secrets.sh DIRECTORY}
 carico=${CARICO:-carico}
@@ -19,7 +20,7 @@ mkdir -p "$directory"
 # public.env is of the kind that was created last; this name is only in one of the kind that is wanted, made by this
 # version. Keys stay.
 case $kind in
-    static) mark=CARICO_NATS_RESCHEDULER ;;
+    static) mark=CARICO_NATS_RECOMMENDER ;;
     callout) mark=CARICO_NATS_ISSUER ;;
     *) echo "secrets.sh: got KIND=$kind, expected static or callout" >&2; exit 2 ;;
 esac
@@ -44,7 +45,7 @@ if [ "$kind" = callout ]; then
         --from-file=issuer="$directory/keys/issuer.nk" --from-file=xkey="$directory/keys/xkey.nk"
     exit
 fi
-# The seeds of the services. Those of people (cli, owner, and reader unless the page needs it) stay in DIRECTORY.
-for role in agent aggregator scheduler ${WEB:+reader}; do
+# The seeds of the services. Those of parts that are not installed, and of people (cli, owner), stay in DIRECTORY.
+for role in agent aggregator scheduler ${RECOMMENDER:+recommender} ${WEB:+reader}; do
     object secret generic "carico-nats-$role" --from-file=seed="$directory/keys/$role.nk"
 done

@@ -31,6 +31,7 @@ class AuthSettings:
     aggregators: str = settings.setting("carico/carico-aggregator", help=f"{_ACCOUNTS}aggregators")
     schedulers: str = settings.setting("carico/carico-scheduler", help=f"{_ACCOUNTS}schedulers")
     reschedulers: str = settings.setting("", help=f"{_ACCOUNTS}reschedulers", why="the service is optional")
+    recommenders: str = settings.setting("carico/carico-recommender", help=f"{_ACCOUNTS}recommenders")
     readers: str = settings.setting("carico/carico-reader", help=f"{_ACCOUNTS}readers")
     clis: str = settings.setting("carico/carico-cli", help=f"{_ACCOUNTS}users of the nats CLI")
     owners: str = settings.setting("", help=f"{_ACCOUNTS}owners of streams", why="none by default")
@@ -63,6 +64,7 @@ class AuthSettings:
             ("--aggregators", self.aggregators, roles.Role.AGGREGATOR),
             ("--schedulers", self.schedulers, roles.Role.SCHEDULER),
             ("--reschedulers", self.reschedulers, roles.Role.RESCHEDULER),
+            ("--recommenders", self.recommenders, roles.Role.RECOMMENDER),
             ("--readers", self.readers, roles.Role.READER),
             ("--clis", self.clis, roles.Role.CLI),
             ("--owners", self.owners, roles.Role.OWNER),

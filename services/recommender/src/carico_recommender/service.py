@@ -90,7 +90,7 @@ class Replica:
 
     async def _ask(self) -> None:
         # Connecting waits for the server without limit; the health endpoint answers meanwhile.
-        inbox = roles.inbox(roles.Role.READER)
+        inbox = roles.inbox(roles.Role.RECOMMENDER)
         bus = await nats_bus.connect(
             self._chosen.bus, name=setting.PROGRAM, clock=self._clock, owns_streams=False, inbox=inbox
         )

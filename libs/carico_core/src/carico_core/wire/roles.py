@@ -50,6 +50,7 @@ class Role(enum.StrEnum):
     AGGREGATOR = "aggregator"
     SCHEDULER = "scheduler"
     RESCHEDULER = "rescheduler"
+    RECOMMENDER = "recommender"
     READER = "reader"
     CLI = "cli"
     OWNER = "owner"
@@ -61,6 +62,7 @@ MEANING = {
     Role.AGGREGATOR: "replicas of the aggregator",
     Role.SCHEDULER: "replicas of the scheduler",
     Role.RESCHEDULER: "replicas of the rescheduler",
+    Role.RECOMMENDER: "replicas of the recommender: they ask aggregators what is recommended",
     Role.READER: "people and the web page: they look and ask",
     Role.CLI: "administrators with the nats CLI: they also see the state of streams and consumers",
     Role.OWNER: "the operator who changes or removes streams",
@@ -204,6 +206,11 @@ def _rescheduler(_: str | None) -> _Subjects:
     return publish, (*heard, *_questions("rescheduler"))
 
 
+def _recommender(_: str | None) -> _Subjects:
+    # Not a reader: readers share an account, in which one could forge the answer to another.
+    return (subjects.query("aggregator", "recommend"),), ()
+
+
 def _reader(_: str | None) -> _Subjects:
     publish = [f"{subjects.PREFIX}.query.>"]
     for verb in _SERVICE_VERBS:
@@ -242,6 +249,7 @@ _SUBJECTS = {
     Role.AGGREGATOR: _aggregator,
     Role.SCHEDULER: _scheduler,
     Role.RESCHEDULER: _rescheduler,
+    Role.RECOMMENDER: _recommender,
     Role.READER: _reader,
     Role.CLI: _cli,
     Role.OWNER: _owner,
