@@ -82,8 +82,10 @@ def variables(one: Mapping[str, Any]) -> dict[str, Any]:
 def test_the_chart_is_what_make_chart_writes() -> None:
     texts = chart.made()
     found = {path.relative_to(chart.CHART).as_posix(): path.read_text(encoding="utf-8") for path in chart.written()}
-    assert found.keys() == texts.keys(), "run `make chart`"
-    assert [path for path, text in texts.items() if found[path] != text] == [], "run `make chart`"
+    assert found.keys() == texts.keys(), "run `make chart` (python -m tests.tools.helm_chart)"
+    assert [path for path, text in texts.items() if found[path] != text] == [], (
+        "run `make chart` (python -m tests.tools.helm_chart)"
+    )
 
 
 @pytest.mark.parametrize(
