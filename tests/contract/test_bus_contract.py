@@ -217,6 +217,14 @@ async def test_decisions_of_one_pod_come_oldest_first_and_of_all_the_last_of_eac
     assert await bus.recent_decisions("elsewhere", None, 10) == []
 
 
+async def test_summaries_are_kept_oldest_first(join: Join) -> None:
+    bus = await join()
+    assert await bus.recent_summaries() == []
+    for payload in (b"1", b"2", b"3"):
+        await bus.publish(subjects.SUMMARY, payload)
+    assert await waiting.answered(bus.recent_summaries, lambda found: len(found) == 3) == [b"1", b"2", b"3"]
+
+
 async def test_thousands_of_nodes_and_pods_are_read_whole(join: Join) -> None:
     bus = await join()
     # Above 1,024 subjects, the limit of one kind of direct get, and above a page of 1,000.
@@ -314,7 +322,9 @@ async def test_what_is_held_and_what_is_waiting_can_be_seen(join: Join) -> None:
     await waiting.answered(held, lambda told: told[streams.CAPACITY] and told[streams.SUBSPACES])
     found = await bus.backlog()
     assert (found.pending, found.unacknowledged, found.redelivered) == (1, 0, 0)
-    empty = dict.fromkeys((streams.DECISIONS, streams.CLAIMS, streams.MODEL_STREAM, streams.USAGE_STREAM), 0)
+    empty = dict.fromkeys(
+        (streams.DECISIONS, streams.CLAIMS, streams.HISTORY, streams.MODEL_STREAM, streams.USAGE_STREAM), 0
+    )
     assert await held() == {streams.CAPACITY: 1, streams.SUBSPACES: 1, **empty}
     await bus.acknowledge(await taken(bus))
     await waiting.answered(held, lambda told: told[streams.SUBSPACES] == 0)

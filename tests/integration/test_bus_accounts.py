@@ -111,20 +111,28 @@ async def test_everything_that_is_meant_to_cross_does(settings_of: Settings, cor
     ):
         await agent.subscribe(subjects.MODEL, lambda _, payload: heard.append(payload))
         await core.aggregator.subscribe(subjects.USAGE_ALL, lambda _, payload: used.append(payload))
-        for subject in (subjects.CAPACITY_ALL, subjects.DECISION_ALL, subjects.CLAIMED_ALL, subjects.MODEL):
+        everything = (
+            subjects.CAPACITY_ALL,
+            subjects.DECISION_ALL,
+            subjects.CLAIMED_ALL,
+            subjects.MODEL,
+            subjects.SUMMARY,
+        )
+        for subject in everything:
             await reader.subscribe(subject, lambda _, payload: heard.append(payload))
         await agent.publish(subjects.capacity("node-a"), b"capacity")
         await agent.publish(subjects.subspace("node-a"), b"subspace")
         await core.scheduler.publish(subjects.decision("default", "p"), b"decision")
         await core.scheduler.claims.change([buses.Change(subject=subjects.claim("node-a"), payload=b"claim", seq=0)])
+        await core.scheduler.publish(subjects.SUMMARY, b"summary")
         await core.aggregator.publish(subjects.MODEL, b"model")
         await core.aggregator.put_model(b"model")
         await core.aggregator.put_usage(0, b"usage")
         await agent.publish(subjects.usage("node-a"), b"of Pods")
         await waiting.until(lambda: len(used) == 1)
         assert used == [b"of Pods"]
-        await waiting.until(lambda: len(heard) == 5 and len(core.heard) == 2)
-        assert sorted(heard) == [b"capacity", b"claim", b"decision", b"model", b"model"]
+        await waiting.until(lambda: len(heard) == 6 and len(core.heard) == 2)
+        assert sorted(heard) == [b"capacity", b"claim", b"decision", b"model", b"model", b"summary"]
         assert sorted(core.heard) == [(subjects.capacity("node-a"), b"capacity"), (subjects.MODEL, b"model")]
         await waiting.answered(core.held, lambda held: set(held.values()) == {1})
         # A reader reads what is kept, and asks agents and services by name.
@@ -132,6 +140,7 @@ async def test_everything_that_is_meant_to_cross_does(settings_of: Settings, cor
         assert await reader.recent_decisions("default", "p", 5) == [(subjects.decision("default", "p"), b"decision")]
         assert await reader.recent_decisions(None, None, 5) == [(subjects.decision("default", "p"), b"decision")]
         assert await reader.get_model() == b"model"
+        assert await reader.recent_summaries() == [b"summary"]
         assert await reader.request(asked, b"", timeout_s=waiting.WAIT_S) == b"forged"
         assert await waiting.answered(lambda: reader.service_stats("carico-agent", within_s=SILENT_S))
 
@@ -146,7 +155,7 @@ async def test_what_an_agent_names_as_its_reply_gets_no_acknowledgement(settings
         await asyncio.sleep(SILENT_S)
         assert core.heard == [(subjects.capacity("node-a"), b"capacity")] * 4
         assert await core.held() == {
-            streams.CAPACITY: 1, streams.SUBSPACES: 1, streams.DECISIONS: 0, streams.CLAIMS: 0,
+            streams.CAPACITY: 1, streams.SUBSPACES: 1, streams.DECISIONS: 0, streams.CLAIMS: 0, streams.HISTORY: 0,
             streams.MODEL_STREAM: 0, streams.USAGE_STREAM: 0,
         }  # fmt: skip
 
@@ -178,7 +187,7 @@ async def test_a_reader_has_no_way_to_jetstream(settings_of: Settings, core: Cor
         assert refused == set(asked)
     # Raises where a stream or the consumer is gone.
     assert await core.held() == {
-        streams.CAPACITY: 0, streams.SUBSPACES: 0, streams.DECISIONS: 1, streams.CLAIMS: 0,
+        streams.CAPACITY: 0, streams.SUBSPACES: 0, streams.DECISIONS: 1, streams.CLAIMS: 0, streams.HISTORY: 0,
         streams.MODEL_STREAM: 0, streams.USAGE_STREAM: 0,
     }  # fmt: skip
 

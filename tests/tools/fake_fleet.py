@@ -20,6 +20,7 @@ BOOT = "18e9f814b6bb5a96"
 DIMS = ("cpu", "memory")
 # Messages of a second are sent in this many portions, as by independent nodes.
 PORTIONS = 50
+SUMMARY_EVERY_S = 5
 _TASKS, _BYTES = 8.0, 16e9
 _COST = {"cpu": messages.Estimate(mean=1.2, sd=0.1), "memory": messages.Estimate(mean=1.9e8, sd=2.5e7)}
 _BASELINE = {"cpu": messages.Estimate(mean=0.2, sd=0.05), "memory": messages.Estimate(mean=6e8, sd=4e7)}
@@ -49,6 +50,31 @@ class FakeFleet:
         self.nodes = [Node(name=f"node-{i + 1}", pods=int(self._rng.integers(0, 6))) for i in range(count)]
         self._decided = 0
         self._modelled = 0
+        self._summarised = 0
+
+    async def publish_past(self, seconds: float = 900.0) -> None:
+        """Publish the summaries of the time before: Pods wait from a third of it on, for a third."""
+        count = int(seconds / SUMMARY_EVERY_S)
+        for number in range(count):
+            before_s = (count - number) * SUMMARY_EVERY_S
+            waits = count / 3 <= number < 2 * count / 3
+            await self.say_summary(before_s=before_s, waiting=27 if waits else 0, absent=number == count // 2)
+
+    async def say_summary(self, *, before_s: float = 0.0, waiting: int = 0, absent: bool = False) -> None:
+        """Publish a summary of the cluster, as of a time before now. absent: node-3 fell silent then."""
+        self._summarised += 1
+        now_ns = self._clock.wall_ns() - round(before_s * 1e9)
+        events = (messages.ClusterEvent(now_ns, "node", "node-3", "absent"),) if absent else ()
+        share = 0.3 + 0.2 * math.sin(self._summarised / 9)
+        payload = wire.encode_summary(
+            messages.ClusterSummary(
+                boot=BOOT, seq=self._summarised, ts_ns=now_ns, span_s=SUMMARY_EVERY_S, nodes={"fresh": len(self.nodes)},
+                pods=3 * len(self.nodes), capacity=2.0 * len(self.nodes), capacity_sd=0.2 * len(self.nodes),
+                usage={dim: messages.Spread(share - 0.1, share, share + 0.2) for dim in DIMS}, waiting=waiting,
+                oldest_s=42.0 if waiting else 0.0, placed=20, placed_waited_s=0.1, events=events,
+            )
+        )  # fmt: skip
+        await self._bus.publish(subjects.SUMMARY, payload)
 
     async def publish_forever(self, *, decisions_each_s: float = 4.0) -> None:
         """Publish until cancelled."""
@@ -65,6 +91,8 @@ class FakeFleet:
                 if (portion * decisions_each_s) % PORTIONS < decisions_each_s:
                     await self.decide(second)
             await self.say_model()
+            if second % SUMMARY_EVERY_S == 0:
+                await self.say_summary()
             second += 1
 
     def advertisement(self, node: Node) -> bytes:

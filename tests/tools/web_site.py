@@ -42,6 +42,7 @@ async def stage(folder: pathlib.Path, *, nodes: int, decisions_each_s: float = 4
             bus_websocket=access.websocket_url, cluster="stage", http_port=access.page_port
         )  # fmt: skip
         async with service.listening(chosen, clock=clock):
+            await fleet.publish_past()
             publishing = asyncio.ensure_future(_publish(fleet, decisions_each_s))
             try:
                 yield Stage(access.page_url, server, fleet)

@@ -104,6 +104,32 @@ async def test_focus_is_led_to_what_is_opened_and_back(page: browsers.Page, stag
     await expect(page.locator("#panel").get_by_role("heading", level=2)).to_contain_text("node-4")
 
 
+async def test_the_last_quarter_of_an_hour_is_shown_at_once_and_a_moment_is_a_link(
+    page: browsers.Page, stage: web_site.Stage
+) -> None:
+    await opened(page, stage)
+    card = page.locator("#history-card")
+    await expect(card).to_contain_text("27 Pods wait for a node, the first for 42 s")
+    await expect(card).to_contain_text("no Pod waits for longer than 10 s any more")
+    await card.get_by_role("button", name=re.compile("node-3 no longer reports")).click()
+    await expect(page).to_have_url(re.compile(r"\?at=20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$"))
+    shown = card.locator(".lead")
+    await expect(shown).to_contain_text("27 Pods waited, the first for 42 s")
+    words, link = await shown.inner_text(), page.url
+    # Whoever gets the link sees the same moment, also with a node open.
+    await page.goto("about:blank")
+    await page.goto(f"{link}#node/node-4")
+    await expect(shown).to_have_text(words)
+    await page.keyboard.press("Escape")
+    await expect(page.locator("#panel").get_by_role("heading", level=2)).to_have_text("The cluster")
+    await expect(shown).to_have_text(words)
+    await card.get_by_role("button", name="Back to now").click()
+    await expect(page).to_have_url(re.compile(r"/(#.*)?$"))
+    for at, said in (("2020-01-01T00:00:00Z", "history goes back to"), ("noon", "cannot be read")):
+        await page.goto(f"{stage.url}?at={at}")
+        await expect(shown).to_contain_text(said)
+
+
 async def test_an_invalid_page_address_opens_nothing(page: browsers.Page, stage: web_site.Stage) -> None:
     await opened(page, stage, "#node/%")
     await expect(page.locator("#panel").get_by_role("heading", level=2)).to_contain_text("%")

@@ -5,6 +5,7 @@ The encoders of `carico_core.wire` and numpy are the oracles: what services say 
 
 import asyncio
 import base64
+import dataclasses
 import json
 import re
 import subprocess
@@ -19,6 +20,7 @@ from carico_core.runtime.bus import kept, memory_bus
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
 from carico_web import site
+from tests.fixtures.golden import records
 from tests.unit.cli import fake_cluster
 
 BOOT = "18e9f814b6bb5a96"
@@ -116,21 +118,110 @@ async def test_the_page_reads_what_aggregators_answer_of_streams() -> None:
         record = fake_cluster.placed(pod)
         await bus.publish(subjects.decision("default", pod), wire.encode_decision(record))
     await bus.put_model(wire.encode_model(fake_cluster.model(at_ns=1_795_238_703_500_000_000)))
+    for number in range(2):
+        await bus.publish(subjects.SUMMARY, wire.encode_summary(dataclasses.replace(records.SUMMARY, seq=number)))
+    summaries = await answer["kept.summaries"](b"{}")
     decisions, model = await answer["kept.decisions"](b'{"limit":200}'), await answer["kept.model"](b"{}")
     asked = (
-        f"const answers = {{ decisions: {bytes_of(decisions)}, model: {bytes_of(model)}, none: new Uint8Array() }};"
+        f"const answers = {{ decisions: {bytes_of(decisions)}, model: {bytes_of(model)}, "
+        f"summaries: {bytes_of(summaries)}, none: new Uint8Array() }};"
         "let wanted = (subject) => answers[subject.split('.').at(-1)];"
         "const bus = {"
         "  request: async (subject) => new TextDecoder().decode(wanted(subject)),"
         "  requestAll: async (subject) => [{ status: 0, payload: wanted(subject) }],"
         "};"
-        "const found = { pods: (await ask.recentDecisions(bus)).map((d) => d.pod), model: await ask.model(bus) };"
+        "const found = { pods: (await ask.recentDecisions(bus)).map((d) => d.pod), model: await ask.model(bus),"
+        "  summaries: (await ask.summaries(bus)).map((s) => s.id) };"
         "wanted = () => answers.none;"
-        "show({ pods: found.pods, replica: found.model.replica, none: await ask.model(bus) });"
+        "const { pods, summaries } = found;"
+        "show({ pods, summaries, replica: found.model.replica, none: await ask.model(bus) });"
     )
     found = await asyncio.to_thread(run, asked, "ask")
     assert (found["pods"], found["none"]) == (["p-0", "p-1"], None)
     assert found["replica"]
+    assert found["summaries"] == [f"{records.BOOT}-0", f"{records.BOOT}-1"]
+
+
+def test_a_summary_is_read_as_it_was_written() -> None:
+    said = records.SUMMARY
+    read = run(
+        f"const s = signals.decodeSummary({bytes_of(wire.encode_summary(said))});show({{ ...s, usage: [...s.usage] }})",
+        "signals",
+    )
+    assert read["atMs"] == pytest.approx(said.ts_ns / 1e6, abs=1.0)
+    assert (read["pods"], read["waiting"], read["oldest"], read["placed"], read["leftOff"]) == (12, 2, 12.5, 3, 1)
+    assert dict(read["nodes"]) == said.nodes
+    assert dict(read["usage"]) == {dim: list(each) for dim, each in said.usage.items()}
+    assert [(each["kind"], each["about"], each["state"]) for each in read["events"]] == [
+        (each.kind, each.about, each.state) for each in said.events
+    ]
+
+
+# Summaries of every five seconds, as `history` takes them; times in seconds.
+_SUMMARIES = """
+    const at = (s, changes) => ({
+      id: `b-${s}`, atMs: 1000 * s, span: 5, nodes: [["fresh", 3]], pods: 4, capacity: 2, sd: 0.5,
+      usage: new Map([["cpu", [0.1, 0.2, 0.3]]]), waiting: 0, oldest: 0, placed: 1, placedWaited: 0, events: [],
+      leftOff: 0, ...changes,
+    });
+    const kept = new history.History();
+"""
+
+
+def test_history_keeps_a_quarter_of_an_hour_and_states_what_it_lacks() -> None:
+    script = """
+    for (let s = 2000; s > 0; s -= 5) kept.take(at(s));
+    const again = kept.take(at(2000));
+    const whole = [kept.summaries.length, kept.summaries[0].atMs, kept.summaries.at(-1).atMs, again];
+    const found = [1500, 1502, 1098, 2015, 2020].map((s) => kept.at(1000 * s)?.atMs ?? null);
+    kept.take(at(2040, { events: [{ atMs: 2039000, kind: "node", about: "node-1", state: "absent" }] }));
+    kept.take(at(2045, { waiting: 2, oldest: 11 }));
+    kept.take(at(2050, { waiting: 2, oldest: 2 }));
+    show({ whole, found, events: kept.events().map((e) => [e.atMs, e.kind]) });
+    """
+    found = run(_SUMMARIES + script, "history")
+    assert found["whole"] == [181, 1_100_000, 2_000_000, False]
+    assert found["found"] == [1_500_000, 1_500_000, None, 2_000_000, None]
+    assert found["events"] == [
+        [2_000_000, "gap"], [2_039_000, "node"], [2_045_000, "waits"], [2_050_000, "placed"],
+    ]  # fmt: skip
+
+
+def test_a_moment_is_in_the_address_and_comes_back_from_it() -> None:
+    script = """
+    const location = { pathname: "/", search: "?x=1&at=2020-01-01T00:00:00Z", hash: "#node/node-1" };
+    const there = history.addressAt(location, Date.UTC(2026, 10, 23, 15, 4, 5, 678));
+    const back = history.addressAt({ ...location, search: there.slice(1, there.indexOf("#")) }, null);
+    const read = ["?x=1&at=2026-11-23T15:04:05Z", "", "?at=noon"].map(history.atOf);
+    show([there, back, read[0], read[1], String(read[2])]);
+    """
+    there, back, at, none, wrong = run(script, "history")
+    assert there == "/?x=1&at=2026-11-23T15:04:05Z#node/node-1"
+    assert back == "/?x=1#node/node-1"
+    assert (at, none, wrong) == (1_795_446_245_000, None, "NaN")
+
+
+def test_the_clusters_history_joins_what_the_page_heard_and_what_was_kept() -> None:
+    script = """
+    const ad = {
+      node: "n", boot: "b", seq: 1, pods: 2, capacity: 3, sd: 0, dims: ["cpu"], usage: [0.5], ageAtSending: 0,
+    };
+    const found = new fleet.Fleet(10);
+    found.recall([at(100), at(105)]);
+    found.take(ad, 106_000);
+    for (const s of [106, 107]) found.tick(1000 * s);
+    // The bus was away from 108 to 150.
+    found.take({ ...ad, seq: 2 }, 150_000);
+    found.tick(150_000);
+    found.recall([at(100), at(105), at(110), at(130, { pods: 7 }), at(148, { pods: 9 })]);
+    const rows = [];
+    found.totals.forEach((ms, i) => rows.push([ms / 1000, found.totals.columns[0][i], found.totals.columns[3][i]]));
+    show(rows.map(([s, pods, median]) => [s, pods, Math.round(10 * median) / 10]));
+    """
+    # What was kept within four seconds of what the page heard adds nothing.
+    assert run(_SUMMARIES + script, "history", "fleet") == [
+        [100, 4, 0.2], [105, 4, 0.2], [106, 2, 0.5], [107, 2, 0.5], [130, 7, 0.2], [150, 2, 0.5],
+    ]  # fmt: skip
 
 
 def test_the_parser_reads_the_same_however_the_bytes_are_cut() -> None:

@@ -87,6 +87,10 @@ ALL = (
         encode=wire.encode_heartbeat, decode=wire.decode_heartbeat, is_json=True,
     ),
     Kind(
+        name="summary", record=records.SUMMARY, subject=subjects.SUMMARY, encode=wire.encode_summary,
+        decode=wire.decode_summary, is_json=True,
+    ),
+    Kind(
         name="roster", record=records.ROSTER, subject=subjects.roster(records.NODE), encode=wire.encode_roster,
         decode=wire.decode_roster, is_json=True,
     ),

@@ -1,14 +1,16 @@
 """What is written is read back, for whatever a writer may say."""
 
+import dataclasses
+
 import hypothesis
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 
 from carico_core.domain import errors, messages, usage
+from carico_core.wire import codec, subjects
 from carico_core.wire import messages as wire
-from carico_core.wire import subjects
-from carico_core.wire.messages import model, subspace
+from carico_core.wire.messages import model, subspace, summary
 from tests.fixtures.golden import records
 from tests.unit.wire import kinds, strategies
 
@@ -46,6 +48,26 @@ def test_subspaces_and_what_aggregators_make_of_them(record: messages.LocalSubsp
 @hypothesis.given(strategies.USAGE_REPORTS)
 def test_usage_reports(record: usage.UsageReport) -> None:
     assert wire.decode_usage(wire.encode_usage(record), subject=subjects.usage(record.node)) == record
+
+
+@QUICKLY
+@hypothesis.given(strategies.SUMMARIES)
+def test_summaries(record: messages.ClusterSummary) -> None:
+    assert wire.decode_summary(wire.encode_summary(record), subject=subjects.SUMMARY) == record
+
+
+def test_of_too_many_events_a_summary_carries_the_first_and_counts_the_rest() -> None:
+    longest = messages.ClusterEvent(2**63 - 1, "n" * 64, "a" * 320, "s" * 64)
+    record = dataclasses.replace(records.SUMMARY, events=(longest,) * 100, left_off=3)
+    payload = wire.encode_summary(record)
+    assert len(payload) <= codec.PAYLOAD_MAX_BYTES
+    found = wire.decode_summary(payload, subject=subjects.SUMMARY)
+    assert (found.events, found.left_off) == ((longest,) * summary.EVENTS_MAX, 3 + 100 - summary.EVENTS_MAX)
+
+
+def test_a_summary_on_another_subject_is_refused() -> None:
+    with pytest.raises(errors.MessageError, match=r"expected 'carico\.v1\.summary'"):
+        wire.decode_summary(wire.encode_summary(records.SUMMARY), subject=subjects.MODEL)
 
 
 @QUICKLY

@@ -158,6 +158,8 @@ class Picture:
     pods: tuple[Pod, ...] = ()
     # Why Pods were not placed when they were last decided, by UID; and the last such reason by job.
     refusals: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # The last quarter of an hour, oldest first.
+    summaries: tuple[messages.ClusterSummary, ...] = ()
 
     @property
     def waiting(self) -> int:

@@ -182,6 +182,7 @@ class Reader:
         await self._until_done(lambda: bus.subscribe(subjects.CAPACITY_ALL, self._on_capacity))
         await self._until_done(lambda: bus.subscribe(subjects.DECISION_ALL, self._on_decision))
         await self._until_done(lambda: bus.subscribe(subjects.MODEL, self._signals.on_model))
+        await self._until_done(lambda: bus.subscribe(subjects.SUMMARY, self._signals.on_summary))
         while True:
             await self._until_done(lambda: self._take_kept(bus))
             self._settle(KEPT)
@@ -208,6 +209,8 @@ class Reader:
         model = await bus.get_model()
         if model is not None:
             self._signals.on_model(subjects.MODEL, model)
+        for payload in await bus.recent_summaries():
+            self._signals.on_summary(subjects.SUMMARY, payload)
 
     async def _ask_scheduler(self, bus: ports.Bus) -> None:
         while True:

@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import math
 
+from carico_cli.live import history
 from carico_cli.live import picture as pictures
 from carico_cli.output import formats
 from carico_core.domain import cluster, decision, errors, messages, names
@@ -63,6 +64,7 @@ class Signals:
         # UID -> why a Pod was not placed when it was last decided.
         self._refusals: dict[str, str] = {}
         self._model: tuple[messages.GlobalModel, float] | None = None
+        self._history = history.History()
         self._services: tuple[pictures.Service, ...] = ()
         self._backlog: int | None = None
         self._heard = 0
@@ -108,6 +110,14 @@ class Signals:
         except errors.MessageError as error:
             self._dropped[error.reason.value] += 1
 
+    def on_summary(self, subject: str, payload: bytes) -> None:
+        """Take in a summary of the cluster, just published or kept."""
+        self._heard += 1
+        try:
+            self._history.put(wire.decode_summary(payload, subject=subject))
+        except errors.MessageError as error:
+            self._dropped[error.reason.value] += 1
+
     def on_capacity_list(self, payload: bytes) -> None:
         """Take in the scheduler's answer to `capacity.list`. Raises `MessageError` where it is malformed."""
         message = codec.parse_json(payload, maximum_bytes=_LIST_MAX_BYTES)
@@ -148,6 +158,7 @@ class Signals:
             dropped=dict(self._dropped),
             pods=pods,
             refusals=self._refusals_of(pods),
+            summaries=self._history.all(),
         )
 
     def _refusals_of(self, pods: tuple[pictures.Pod, ...]) -> dict[str, str]:

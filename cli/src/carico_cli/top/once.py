@@ -22,6 +22,7 @@ def as_json(picture: pictures.Picture, *, name: str) -> dict[str, Any]:
         "waiting_pods": picture.waiting,
         "jobs": [_job(job) for job in picture.jobs],
         "decisions": [_decision(found) for found in picture.decisions],
+        "history": [_summary(each) for each in picture.summaries],
         "services": [_service(each) for each in picture.services],
         "model": None if picture.model is None else _model(picture.model),
         "bus": {
@@ -120,6 +121,19 @@ def _decision(found: decision.Decision) -> dict[str, Any]:
         "outcome": found.outcome.value, "node": found.node, "free": _rounded(found.free),
         "threshold": found.threshold, "attempt": found.attempt, "waited_s": _rounded(found.waited_s),
         "decided_us": found.decided_us, "refused": dict(found.refused), "message": found.message,
+    }  # fmt: skip
+
+
+def _summary(each: messages.ClusterSummary) -> dict[str, Any]:
+    events = [
+        {"at_ns": event.at_ns, "kind": event.kind, "about": event.about, "state": event.state} for event in each.events
+    ]
+    return {
+        "at_ns": each.ts_ns, "span_s": each.span_s, "nodes": dict(each.nodes), "pods": each.pods,
+        "capacity": each.capacity, "capacity_sd": each.capacity_sd,
+        "usage": {dim: each.usage[dim]._asdict() for dim in each.usage}, "waiting": each.waiting,
+        "oldest_s": each.oldest_s, "placed": each.placed, "placed_waited_s": each.placed_waited_s, "events": events,
+        "events_left_off": each.left_off,
     }  # fmt: skip
 
 

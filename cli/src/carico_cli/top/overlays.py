@@ -19,8 +19,8 @@ HELP = """\
  up down pgup pgdn home end  choose a node     enter  open it
  s  S     sort by the next, previous column    r      reverse the order
  /        filter by words in a node's name, state, mode or bottleneck
- p space  pause, resume                        tab    decisions, jobs, services
- P        the Pods: those that wait first      [  ]   scroll that panel
+ p space  pause, resume                        tab    decisions, jobs, services,
+ P        the Pods: those that wait first             history; [ ] scroll it
  q        quit, as does Ctrl-C
 
  CPU used  share of the cores that are busy

@@ -7,12 +7,12 @@ from typing import ClassVar
 from textual import app, binding, containers, events, widgets
 
 from carico_cli.shell import exits
-from carico_cli.top import overlays, panels, pods_screen, spans
+from carico_cli.top import history_words, overlays, panels, pods_screen, spans
 from carico_cli.top import view as views
 from carico_cli.top import widgets as own
 from carico_core.runtime.process import clock as clocks
 
-# One panel is shown, chosen with tab, or all of them if the nodes leave each at least `TOGETHER_LEAST` lines.
+# The panel chosen with tab is shown, and as many of the next ones as get at least `TOGETHER_LEAST` lines each.
 PANEL_LINES = 7
 PANEL_LINES_SMALL = 4
 SMALL_BELOW = 20
@@ -70,7 +70,7 @@ class Top(app.App[int]):
         self._node_at_first = node
         self._view = views.View()
         self._panel = 0
-        self._arranged = (0, False, 0)
+        self._arranged = (0, 0, 0)
         self._paused_at_s: float | None = None
         # The picture that is drawn; it does not change while paused.
         self.shown = reader.picture()
@@ -220,14 +220,16 @@ class Top(app.App[int]):
         height = self.size.height
         # The nodes and their titles take at most half of the screen.
         nodes = min(len(self.shown.nodes) + 1, height // 2)
-        each = (height - _FRAME_LINES - nodes) // len(self._panels)
-        together = each >= TOGETHER_LEAST
-        lines = min(each, TOGETHER_MOST) if together else PANEL_LINES if height >= SMALL_BELOW else PANEL_LINES_SMALL
-        if (lines, together, self._panel) == self._arranged:
+        room = height - _FRAME_LINES - nodes
+        fit = min(max(room // TOGETHER_LEAST, 1), len(self._panels))
+        lines = PANEL_LINES if height >= SMALL_BELOW else PANEL_LINES_SMALL
+        if fit > 1:
+            lines = min(room // fit, TOGETHER_MOST)
+        if (lines, fit, self._panel) == self._arranged:
             return
-        self._arranged = (lines, together, self._panel)
+        self._arranged = (lines, fit, self._panel)
         for index, panel in enumerate(self._panels):
-            panel.display = together or index == self._panel
+            panel.display = (index - self._panel) % len(self._panels) < fit
             panel.styles.height = lines
 
     def _draw(self) -> None:
@@ -247,7 +249,9 @@ class Top(app.App[int]):
             panel.show(draw(self.shown, self.size.width))
 
 
-_PANELS = {"decisions": panels.decisions, "jobs": panels.jobs, "services": panels.services}
+_PANELS = {
+    "decisions": panels.decisions, "jobs": panels.jobs, "services": panels.services, "history": history_words.lines,
+}  # fmt: skip
 
 
 async def draw_svg(reader: overlays.Reader, *, name: str, clock: clocks.Clock, node: str | None) -> str:

@@ -20,7 +20,7 @@ from carico_scheduler.bind import binder as binders
 from carico_scheduler.decide import cycle
 from carico_scheduler.extender import service
 from carico_scheduler.intake import handover, informers
-from carico_scheduler.report import decisions, events, instruments, rosters, traces
+from carico_scheduler.report import decisions, events, instruments, rosters, summaries, traces
 from carico_scheduler.rules import policy as policies
 from carico_scheduler.sharing import member
 
@@ -120,6 +120,12 @@ class Scheduler:
             self.engine.state, boot=boot, clock=clock, on_drop=counted.lost_rosters.inc,
             is_writer=lambda: self.leadership.leads() and self.engine.informers.is_current,
         )  # fmt: skip
+        self._summaries = summaries.Summaries(
+            self.engine.state, boot=boot, clock=clock, on_drop=counted.lost_summaries.inc, is_shared=self._is_shared,
+            leader=lambda: self.leadership.identity or f"scheduler-{boot}",
+            is_writer=lambda: self.leadership.leads() and self.engine.informers.is_current,
+        )  # fmt: skip
+        self._events.on_preempted = self._summaries.evicted
         self.extender = self._make_extender(parts) if settings.extender.enabled else None
         self.answers = self._make_answers(settings)
 
@@ -152,6 +158,7 @@ class Scheduler:
             "reports": self.engine.report_forever(),
             "records": self._log.publish_forever(bus),
             "rosters": self._rosters.publish_forever(bus),
+            "summaries": self._summaries.publish_forever(bus),
             "events": self._events.write_forever(),
             "conditions": self.engine.conditions.write_forever(),
             "bus": bus.wait_closed(),

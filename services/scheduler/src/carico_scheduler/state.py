@@ -33,6 +33,8 @@ class State(node_state.NodeState):
         self.baseline = admission.Baseline(policy.baseline_namespaces)
         # Called with the name of each node on which a Pod was placed, or has become or ceased to be baseline.
         self.on_placed: Callable[[str], None] = lambda node: None
+        # Called with each waiting Pod that is now known to be bound, and since when it was in the queue, if it was.
+        self.on_bound: Callable[[cluster.Pod, float | None], None] = lambda pod, since_s: None
         # Called with each placed Pod that is newly shown as failed, and its node.
         self.on_failed: Callable[[cluster.Pod, str], None] = lambda pod, node: None
         # Called with the UID of each Pod that its node's advertisement newly covers, and since when it was reserved.
@@ -317,6 +319,8 @@ class State(node_state.NodeState):
             self.queue.forget(record.uid)
         if record.claim is not None and not record.is_placed:
             self._release(record, record.claim)
+        if after is records.BOUND and before in records.HAS_NO_NODE and record.pod is not None:
+            self.on_bound(record.pod, None if record.waiting is None else record.waiting.since_s)
         if after not in records.UNBOUND:
             record.waiting = None
 

@@ -1,6 +1,7 @@
 """The screen of `carico top`, by its keys, on a cluster in memory; nothing is clipped at 80x24."""
 
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,8 +10,11 @@ from textual import pilot, widgets
 
 from carico_cli.top import overlays, screen
 from carico_cli.top import widgets as own
+from carico_core.domain import messages
 from carico_core.runtime.kube import list_watch
 from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from tests.fixtures.golden import records
 from tests.tools import waiting
 from tests.unit.cli import fake_cluster
 
@@ -90,7 +94,7 @@ async def test_at_80x24_every_column_is_whole_and_so_are_the_keys() -> None:
 async def test_a_wide_and_high_terminal_shows_more_columns_and_all_panels() -> None:
     async with staged(size=(130, 45)) as stage:
         await stage.shows("bottleneck")
-        for title in ("mode", "free", "age", "decisions ─", "jobs ─", "services ─"):
+        for title in ("mode", "free", "age", "decisions ─", "jobs ─", "services ─", "history ─"):
             assert title in stage.text
 
 
@@ -168,7 +172,7 @@ async def test_a_node_is_looked_into_and_its_neighbours() -> None:
         await stage.shows("CPU used")
 
 
-async def test_a_small_cluster_leaves_room_for_all_panels_at_80x24() -> None:
+async def test_a_small_cluster_leaves_room_for_three_panels_at_80x24() -> None:
     async with staged(nodes=2) as stage:
         for title in ("node-2", "decisions ─", "jobs ─", "services ─", "Quit"):
             await stage.shows(title)
@@ -186,7 +190,23 @@ async def test_a_look_into_a_node_that_is_longer_than_the_screen_is_scrolled() -
         await stage.shows("the last 60 s")
 
 
-async def test_tab_shows_decisions_jobs_and_services_in_turn() -> None:
+async def test_history_is_there_from_the_start_and_continues() -> None:
+    async with staged(nodes=2, size=(100, 48)) as stage:
+        bus = stage.cluster.own
+        for number in range(12):
+            waits = 27 if number > 5 else 0
+            kept = dataclasses.replace(
+                records.SUMMARY, seq=number, ts_ns=10**18 + number * 5 * 10**9, waiting=waits,
+                oldest_s=min(3.0 * number, waits),
+                events=(messages.ClusterEvent(10**18, "node", "node-3", "absent"),) if number == 3 else (), left_off=0,
+            )  # fmt: skip
+            await bus.publish(subjects.SUMMARY, wire.encode_summary(kept))
+        await stage.shows("27, the first for 27.0 s (most 27)")
+        await stage.shows("node-3 no longer reports")
+        await stage.shows("27 Pods wait for a node")
+
+
+async def test_tab_shows_decisions_jobs_services_and_history_in_turn() -> None:
     async with staged(nodes=12) as stage:
         await stage.cluster.decide(fake_cluster.placed())
         await stage.shows("hello-0 → node-1, room for 2.1, waited 4 ms")
@@ -198,6 +218,8 @@ async def test_tab_shows_decisions_jobs_and_services_in_turn() -> None:
         await stage.shows("scheduler")
         await stage.shows("12 advertise; median age")
         assert "decisions ─" not in stage.text
+        await stage.keys.press("tab")
+        await stage.shows("nothing is kept yet")
         await stage.keys.press("tab")
         await stage.shows("decisions ─")
 

@@ -17,6 +17,7 @@ from carico_core.domain import decision, errors, messages
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
+from tests.fixtures.golden import records
 from tests.tools import carico_cli, waiting
 from tests.unit.cli import fake_cluster
 
@@ -324,11 +325,11 @@ def test_the_schema_is_documented_to_the_last_field() -> None:
     seen = once.as_json(
         picture(
             node(), jobs=(job,), services=(service,), model=model, decisions=(fake_cluster.placed(),),
-            links=(pictures.Link(name="NATS", trouble=None),),
+            links=(pictures.Link(name="NATS", trouble=None),), summaries=(records.SUMMARY,),
         ),
         name="test",
     )  # fmt: skip
     fields = set(seen) | set(seen["model"]) | set(seen["bus"])
-    for rows in ("links", "nodes", "jobs", "decisions", "services"):
+    for rows in ("links", "nodes", "jobs", "decisions", "services", "history"):
         fields |= set(seen[rows][0])
     assert [name for name in sorted(fields) if f"`{name}`" not in text and f"`{name}[]`" not in text] == []

@@ -236,3 +236,50 @@ class Heartbeat:
     ts_ns: int
     identity: str
     is_leaving: bool = False
+
+
+class ClusterEvent(NamedTuple):
+    """Something that happened, at `at_ns`: `about` a node or a Pod (namespace/name); `state`: what it became."""
+
+    at_ns: int
+    # "node", "evicted" or "leader"; readers show kinds that they do not know as they are.
+    kind: str
+    about: str
+    state: str
+
+
+class Spread(NamedTuple):
+    """How a share is spread over the nodes: 5 %, 50 % and 95 % of them are at most there."""
+
+    low: float
+    median: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSummary:
+    """The cluster at `ts_ns`, and what happened in the `span_s` before: subject `carico.v1.summary`.
+
+    Written by the scheduler that leads, and kept for a quarter of an hour.
+    """
+
+    boot: str
+    seq: int
+    ts_ns: int
+    span_s: float
+    # Nodes by state: the freshness of their advertisement, or why they get no Pods. A state without nodes is left out.
+    nodes: Mapping[str, int]
+    # Of nodes whose advertisement is not absent; capacity in Pods.
+    pods: int
+    capacity: float
+    capacity_sd: float
+    usage: Mapping[str, Spread]
+    # Pods that wait for a node now, and the longest time that one of them has waited.
+    waiting: int
+    oldest_s: float
+    # Pods that got a node in the span, and the longest that one of them had waited.
+    placed: int
+    placed_waited_s: float
+    events: tuple[ClusterEvent, ...]
+    # Events that the message had no room for.
+    left_off: int = 0

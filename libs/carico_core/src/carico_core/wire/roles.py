@@ -179,7 +179,7 @@ def _aggregator(_: str | None) -> _Subjects:
         _MODEL_GET,
         streams.USAGE_SUBJECTS,
         f"{_API}.DIRECT.GET.{streams.USAGE_STREAM}.{streams.USAGE_SUBJECTS}",
-        *(f"{_API}.DIRECT.GET.{stream}" for stream in (streams.CAPACITY, streams.DECISIONS)),
+        *(f"{_API}.DIRECT.GET.{stream}" for stream in (streams.CAPACITY, streams.DECISIONS, streams.HISTORY)),
         f"{_API}.CONSUMER.MSG.NEXT.{streams.SUBSPACES}.{streams.CONSUMER}",
         f"$JS.ACK.{streams.SUBSPACES}.{streams.CONSUMER}.>",
         *_making_of_streams(),
@@ -189,7 +189,7 @@ def _aggregator(_: str | None) -> _Subjects:
 
 def _scheduler(_: str | None) -> _Subjects:
     publish = (
-        *(subjects.DECISION_ALL, subjects.ROSTER_ALL),
+        *(subjects.DECISION_ALL, subjects.ROSTER_ALL, subjects.SUMMARY),
         *(subjects.CLAIM_ALL, subjects.CLAIMS_EPOCH, subjects.MEMBER_ALL),
         *(f"{_API}.DIRECT.GET.{stream}" for stream in (streams.CAPACITY, streams.CLAIMS)),
         *_making_of_streams(),
@@ -215,7 +215,8 @@ def _reader(_: str | None) -> _Subjects:
     publish = [f"{subjects.PREFIX}.query.>"]
     for verb in _SERVICE_VERBS:
         publish += [f"$SRV.{verb}", f"$SRV.{verb}.>"]
-    return tuple(publish), (subjects.CAPACITY_ALL, subjects.DECISION_ALL, subjects.CLAIMED_ALL, subjects.MODEL)
+    heard = (subjects.CAPACITY_ALL, subjects.DECISION_ALL, subjects.CLAIMED_ALL, subjects.MODEL, subjects.SUMMARY)
+    return tuple(publish), heard
 
 
 def _cli(node: str | None) -> _Subjects:
@@ -279,6 +280,7 @@ def _flows() -> Iterator[Flow]:
     yield Flow(subject=subjects.ROSTER_ALL, source=core, to=(agents,))
     yield Flow(subject=subjects.DECISION_ALL, source=core, to=(readers,))
     yield Flow(subject=subjects.CLAIMED_ALL, source=core, to=(readers,))
+    yield Flow(subject=subjects.SUMMARY, source=core, to=(readers,))
     yield Flow(subject=f"{subjects.PREFIX}.query.agent.*.>", source=agents, to=(core, readers), is_service=True)
     # By their name alone: what is asked of all services does not reach agents, which could answer as another.
     for subject in _named("*", "agent"):

@@ -4,6 +4,7 @@ CAPACITY = "CARICO_CAPACITY"
 SUBSPACES = "CARICO_SUBSPACES"
 DECISIONS = "CARICO_DECISIONS"
 CLAIMS = "CARICO_CLAIMS"
+HISTORY = "CARICO_HISTORY"
 MODEL_BUCKET = "carico_model"
 MODEL_KEY = "global"
 # How a bucket's key is stored (ADR-8): named outright, so that neither put nor get asks for the bucket first.
@@ -16,9 +17,9 @@ USAGE_STREAM = f"KV_{USAGE_BUCKET}"
 USAGE_SUBJECTS = f"$KV.{USAGE_BUCKET}.*"
 CONSUMER = "aggregators"
 
-ALL = (CAPACITY, SUBSPACES, DECISIONS, CLAIMS, MODEL_STREAM, USAGE_STREAM)
+ALL = (CAPACITY, SUBSPACES, DECISIONS, CLAIMS, HISTORY, MODEL_STREAM, USAGE_STREAM)
 # What people may read of: the work queue is the aggregators' alone, a reader of it would take messages from them.
-PUBLIC = (CAPACITY, DECISIONS, MODEL_STREAM)
+PUBLIC = (CAPACITY, DECISIONS, HISTORY, MODEL_STREAM)
 
 
 def usage_subject(key: int) -> str:

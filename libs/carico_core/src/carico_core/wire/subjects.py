@@ -5,6 +5,7 @@
     carico.v1.pods.<node>         carico.v1.traffic.<node>
     carico.v1.roster.<node>       carico.v1.query.<service>[.<node>].<verb>
     carico.v1.claim.<node>        carico.v1.claimed.<node>      carico.v1.epoch.claims    carico.v1.member.<replica>
+    carico.v1.summary
 
 Node and Pod names hold dots, which would split a token: they become `_` (`carico_core.domain.names`).
 """
@@ -29,6 +30,7 @@ _CLAIMED = f"{PREFIX}.claimed."
 _MEMBER = f"{PREFIX}.member."
 
 MODEL = f"{PREFIX}.model"
+SUMMARY = f"{PREFIX}.summary"
 CAPACITY_ALL = f"{_CAPACITY}*"
 SUBSPACE_ALL = f"{_SUBSPACE}*"
 USAGE_ALL = f"{_USAGE}*"

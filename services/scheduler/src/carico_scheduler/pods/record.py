@@ -55,6 +55,8 @@ class PodState(enum.IntEnum):
 UNSEEN, OTHERS, WAITING, ASSUMED, BINDING, BOUND, COVERED, GONE = PodState
 # In these a Pod counts on a node.
 PLACED = frozenset({ASSUMED, BINDING, BOUND, COVERED})
+# In these the API has shown the Pod, and no node of it yet.
+HAS_NO_NODE = frozenset({OTHERS, WAITING, ASSUMED, BINDING})
 # In these its place in the queue is kept.
 UNBOUND = frozenset({WAITING, ASSUMED, BINDING})
 _STEPS: tuple[frozenset[PodState], ...] = (

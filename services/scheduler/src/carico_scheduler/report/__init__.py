@@ -3,6 +3,6 @@
 - `explain`: decisions in words. `decisions`: decision records, remembered and published.
 - `reporter`: why Pods wait, twice a second. `notices`: when an Event about it is due. `events`: writes Events.
 - `conditions`: writes PodScheduled=False. `verdicts`: whether more nodes would help the Pod.
-- `rosters`: which Pods are on each node, for its agent.
+- `rosters`: which Pods are on each node, for its agent. `summaries`: the cluster every five seconds, as history.
 - `instruments`: Prometheus metrics. `traces`: OpenTelemetry spans of a Pod.
 """

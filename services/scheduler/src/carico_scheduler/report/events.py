@@ -41,6 +41,8 @@ class Writer:
         self._pace = pace
         self._on_drop = on_drop
         self._notes: asyncio.Queue[Note] = asyncio.Queue(WAITING_MAX)
+        # Called with each Pod that is evicted for another.
+        self.on_preempted: Callable[[cluster.Pod], None] = lambda pod: None
 
     def scheduled(self, pod: cluster.Pod, text: str) -> None:
         """Queue an Event that a Pod was bound."""
@@ -52,6 +54,7 @@ class Writer:
 
     def preempted(self, pod: cluster.Pod, text: str) -> None:
         """Queue an Event that a Pod is evicted for another."""
+        self.on_preempted(pod)
         self._put(Note(pod=pod, reason=PREEMPTED, text=text, is_warning=False))
 
     async def write_forever(self) -> None:

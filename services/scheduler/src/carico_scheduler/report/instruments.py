@@ -52,6 +52,9 @@ class Instruments:
         )
         self.lost_records = registry.counter("lost_decision_records", "Decision records that were not published")
         self.lost_rosters = registry.counter("lost_rosters", "Rosters of nodes that could not be published")
+        self.lost_summaries = registry.counter(
+            "lost_summaries", "Summaries of the cluster for the history that could not be published"
+        )
         self.lost_outcomes = registry.counter("lost_bind_outcomes", "Outcomes of binds that could not be handled")
         self.missed_wakes = registry.counter(
             "missed_wakes", "Times that a parked Pod fitted a node without having been woken"

@@ -34,6 +34,12 @@ export async function recentDecisions(bus) {
   return answer.kept.map(([, text]) => signals.decodeDecision(text));
 }
 
+// The summaries of the last quarter of an hour, oldest first.
+export async function summaries(bus) {
+  const answer = signals.parse(await bus.request(signals.query("aggregator", "kept.summaries"), {}));
+  return answer.kept.map(([, text]) => signals.decodeSummary(text));
+}
+
 // The latest model; null if there is none.
 export async function model(bus) {
   const [found] = await bus.requestAll(signals.query("aggregator", "kept.model"), {}, () => true);

@@ -8,7 +8,7 @@ const HEIGHT = 150;
 const PAD = { left: 46, right: 8, top: 8, bottom: 18 };
 // A longer interval without data is drawn as a gap.
 const GAP_MS = 5000;
-// A new page shows its first minute at full width, without an empty past.
+// The first minute is shown at full width, without an empty past.
 const SHORTEST_MS = 60_000;
 
 export class Chart {
@@ -22,25 +22,47 @@ export class Chart {
     this.sheet = new Sheet(this.canvas, () => this.again?.());
   }
 
+  // Calls back with the time of each click on the chart.
+  onPick(pick) {
+    this.canvas.style.cursor = "pointer";
+    this.canvas.addEventListener("click", (event) => {
+      if (this.shown) pick(this.shown.ms(event.clientX - this.canvas.getBoundingClientRect().left));
+    });
+  }
+
   // `layers`: {kind: area|line|band, colour, dash, low, value} with functions index -> number over `ring`'s rows.
-  draw(ring, layers, { nowMs, top, tick, words }) {
-    this.again = () => this.draw(ring, layers, { nowMs, top, tick, words });
+  // `spanMs`: the most that is drawn; `gapMs`: the longest interval between two rows that are joined; `atMs`: marked.
+  draw(ring, layers, { nowMs, top, tick, words, spanMs = HISTORY_S * 1000, gapMs = GAP_MS, atMs = null }) {
+    this.again = () => this.draw(ring, layers, { nowMs, top, tick, words, spanMs, gapMs, atMs });
     this.sheet.width = this.canvas.clientWidth;
     if (this.sheet.width === 0) return;
     const context = this.sheet.begin(HEIGHT);
-    const scale = this.scale(nowMs, top, ring.oldestMs());
+    const scale = this.scale(nowMs, top, ring.oldestMs(), spanMs);
+    this.shown = scale;
+    this.gapMs = gapMs;
     this.axes(context, scale, tick);
     for (const layer of layers) this.layer(context, ring, layer, scale);
+    if (atMs >= scale.oldest && atMs <= nowMs) this.mark(context, scale.x(atMs));
     if (words) this.canvas.setAttribute("aria-label", `${this.label}: ${words}`);
   }
 
-  scale(nowMs, top, oldestMs) {
+  mark(context, x) {
+    context.strokeStyle = this.theme.hot;
+    context.lineWidth = 1.5;
+    context.beginPath();
+    context.moveTo(x, PAD.top);
+    context.lineTo(x, HEIGHT - PAD.bottom);
+    context.stroke();
+  }
+
+  scale(nowMs, top, oldestMs, spanMs) {
     const width = this.sheet.width - PAD.left - PAD.right;
     const height = HEIGHT - PAD.top - PAD.bottom;
-    const span = Math.min(HISTORY_S * 1000, Math.max(SHORTEST_MS, nowMs - Math.min(nowMs, oldestMs)));
+    const span = Math.min(spanMs, Math.max(SHORTEST_MS, nowMs - Math.min(nowMs, oldestMs)));
     return {
       top,
       span,
+      ms: (x) => nowMs - span * (1 - Math.min(1, Math.max(0, (x - PAD.left) / width))),
       x: (ms) => PAD.left + width * (1 - (nowMs - ms) / span),
       y: (value) => PAD.top + height * (1 - Math.min(1.02, Math.max(0, value / top))),
       oldest: nowMs - span,
@@ -73,7 +95,7 @@ export class Chart {
     ring.forEach((ms, at) => {
       const value = layer.value(at);
       if (ms < scale.oldest || Number.isNaN(value)) return;
-      if (ms - last > GAP_MS) close();
+      if (ms - last > this.gapMs) close();
       last = ms;
       const x = scale.x(ms);
       upper.push([x, scale.y(value)]);

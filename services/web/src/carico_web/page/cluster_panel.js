@@ -4,6 +4,7 @@ import { Chart, roundTop } from "./chart.js";
 import { el } from "./dom.js";
 import { fullest } from "./fleet.js";
 import * as format from "./format.js";
+import { APART_MS, HISTORY_MS } from "./history.js";
 
 const FULLEST_SHOWN = 6;
 
@@ -12,6 +13,7 @@ export class ClusterPanel {
     this.page = page;
     this.truth = new Chart(page.theme, "Capacity against what runs, in Pods");
     this.usage = new Chart(page.theme, "Usage of the nodes");
+    for (const chart of [this.truth, this.usage]) chart.onPick((ms) => page.goTo(ms));
     this.usageLegend = el("p", { class: "keyline" });
     this.fullest = el("ul", { class: "plain" });
     this.root = el(
@@ -32,8 +34,8 @@ export class ClusterPanel {
     const { fleet, theme } = this.page;
     const ring = fleet.totals;
     if (!ring || !fleet.now) return;
-    const nowMs = Date.now();
-    drawTruth(this.truth, ring, [0, 1, 2], { nowMs, theme, words: `${format.count(fleet.now.pods, "Pod")} run, room for ${format.pods(fleet.now.capacity)} more` });
+    const shown = { nowMs: Date.now(), spanMs: HISTORY_MS, gapMs: APART_MS, atMs: this.page.atMs };
+    drawTruth(this.truth, ring, [0, 1, 2], { ...shown, theme, words: `${format.count(fleet.now.pods, "Pod")} run, room for ${format.pods(fleet.now.capacity)} more` });
     const layers = fleet.dims.flatMap((_, i) => {
       const [median, low, high] = [0, 1, 2].map((part) => ring.columns[3 + 3 * i + part]);
       const colour = theme.lines[i % theme.lines.length];
@@ -42,7 +44,7 @@ export class ClusterPanel {
         { kind: "line", colour, value: (at) => median[at] },
       ];
     });
-    this.usage.draw(ring, layers, { nowMs, top: 1, tick: format.percent });
+    this.usage.draw(ring, layers, { ...shown, top: 1, tick: format.percent });
     keyline(this.usageLegend, fleet.dims, theme);
     this.list(fleet);
   }
@@ -88,7 +90,7 @@ export function keyline(place, dims, theme) {
 }
 
 // Running Pods as an area; with the advertised room as a line, with its uncertainty.
-export function drawTruth(chart, ring, [pods, capacity, sd], { nowMs, theme, words, limit }) {
+export function drawTruth(chart, ring, [pods, capacity, sd], { theme, limit, ...shown }) {
   const [n, c, s] = [pods, capacity, sd].map((column) => ring.columns[column]);
   let most = limit || 0;
   ring.forEach((_, at) => (most = Math.max(most, n[at] + c[at] + s[at])));
@@ -97,5 +99,5 @@ export function drawTruth(chart, ring, [pods, capacity, sd], { nowMs, theme, wor
     { kind: "area", colour: theme.accent, value: (at) => n[at] },
     { kind: "band", colour: theme.warm, value: (at) => n[at] + c[at] + s[at], low: (at) => n[at] + Math.max(0, c[at] - s[at]) },
     { kind: "line", colour: theme.warm, value: (at) => n[at] + c[at] },
-  ], { nowMs, top, tick: format.pods, words });
+  ], { ...shown, top, tick: format.pods });
 }

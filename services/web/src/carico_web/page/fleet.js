@@ -1,10 +1,15 @@
-// The nodes as their advertisements show them, and their history since the page was opened.
+// The nodes as their advertisements show them, and their history since the page was opened; of the whole cluster, also
+// from before.
 
+import { HISTORY_MS } from "./history.js";
 import { Ring } from "./ring.js";
 
 export const HISTORY_S = 300;
 const APART_MS = 900;
 const RING = Math.ceil((HISTORY_S * 1000) / APART_MS);
+const TOTALS = Math.ceil(HISTORY_MS / APART_MS);
+// A summary this close to a row of the page's own adds nothing.
+const SAME_MS = 4000;
 // carico_core.wire.freshness.
 const FRESH_S = 2.5;
 const AGEING_S = 5;
@@ -27,6 +32,8 @@ export class Fleet {
     this.ordered = [];
     this.dims = [];
     this.totals = null;
+    // Summaries of the time before the page was opened, and of times when it was not connected.
+    this.summaries = [];
     this.dropped = 0;
   }
 
@@ -44,8 +51,42 @@ export class Fleet {
     node.heardMs = nowMs;
     node.state = "fresh";
     node.history.push(nowMs, [ad.pods, ad.capacity, ad.sd, ...ad.usage], APART_MS);
-    for (const dim of ad.dims) if (!this.dims.includes(dim)) this.dims = [...this.dims, dim].sort(byDim);
+    this.learnDims(ad.dims);
     return node;
+  }
+
+  learnDims(dims) {
+    for (const dim of dims) if (!this.dims.includes(dim)) this.dims = [...this.dims, dim].sort(byDim);
+  }
+
+  // Fills the cluster's history where the page has none of its own.
+  recall(summaries) {
+    for (const each of summaries) this.learnDims(each.usage.keys());
+    this.summaries = summaries;
+    this.begin(this.totals);
+  }
+
+  // Starts the cluster's history again, with the rows of an earlier one and of the summaries in between.
+  begin(before) {
+    const wanted = 3 + 3 * this.dims.length;
+    const rows = [];
+    if (before?.columns.length === wanted) before.forEach((ms, at) => rows.push([ms, before.columns.map((column) => column[at])]));
+    const own = rows.map(([ms]) => ms);
+    let near = 0;
+    for (const each of this.summaries) {
+      while (near < own.length && own[near] < each.atMs - SAME_MS) near += 1;
+      if (near === own.length || own[near] > each.atMs + SAME_MS) rows.push([each.atMs, this.rowOf(each)]);
+    }
+    this.totals = new Ring(TOTALS, wanted);
+    for (const [ms, values] of rows.sort((a, b) => a[0] - b[0])) this.totals.push(ms, values, 0);
+  }
+
+  rowOf({ pods, capacity, sd, usage }) {
+    const spread = this.dims.flatMap((dim) => {
+      const [low, median, high] = usage.get(dim) || [NaN, NaN, NaN];
+      return [median, low, high];
+    });
+    return [pods, capacity, sd, ...spread];
   }
 
   order() {
@@ -84,7 +125,7 @@ export class Fleet {
       variance += ad.sd ** 2;
     }
     const spread = this.dims.flatMap((dim) => quantiles(present, dim));
-    if (!this.totals || this.totals.columns.length !== 3 + spread.length) this.totals = new Ring(RING, 3 + spread.length);
+    if (!this.totals || this.totals.columns.length !== 3 + spread.length) this.begin(null);
     // No data is not zero: draw a gap.
     if (present.length > 0) this.totals.push(nowMs, [pods, capacity, Math.sqrt(variance), ...spread], APART_MS);
     this.now = { present: present.length, pods, capacity, sd: Math.sqrt(variance) };

@@ -10,6 +10,8 @@ import { Flow, PLACED } from "./flow.js";
 import * as format from "./format.js";
 import { Frames } from "./frames.js";
 import { HeatMap } from "./heatmap.js";
+import { History, addressAt, atOf } from "./history.js";
+import { HistoryView } from "./history_view.js";
 import { listenToKeys } from "./keys.js";
 import { ModelView } from "./model_view.js";
 import { NodePanel } from "./node_panel.js";
@@ -33,6 +35,10 @@ class Page {
     });
     this.flow = new Flow(byId("flow"), byId("flow-list"), { theme: this.theme, frames: this.frames, open: (decision) => this.openDecision(decision) });
     this.model = new ModelView(byId("fan"), byId("strips"), this);
+    this.history = new History();
+    // The moment that is looked at; null: now.
+    this.atMs = atOf(location.search);
+    this.historyView = new HistoryView(byId("history"), this);
     this.bus = new Bus({ address: access.address(settings), identify: (nonce) => access.identify(settings, nonce), notify: (state) => this.connectionChanged(state) });
     this.decided = new Map();
     this.drawn();
@@ -42,6 +48,7 @@ class Page {
     this.bus.start();
     setInterval(() => this.tick(), 1000);
     addEventListener("hashchange", () => this.route());
+    addEventListener("popstate", () => this.moved());
     if (settings.cluster) {
       say("cluster-name", settings.cluster);
       document.title = `${settings.cluster} · CARICO`;
@@ -57,6 +64,7 @@ class Page {
     this.frames.add("panel", 500, () => this.panel?.draw());
     this.frames.add("fan", 1000, () => this.model.drawFan());
     this.frames.add("strips", 1000, () => this.model.drawStrips());
+    this.frames.add("history", 1000, () => this.historyView.draw());
     this.frames.add("summary", 250, () => drawSummary(this));
   }
 
@@ -66,6 +74,11 @@ class Page {
     this.bus.subscribe(signals.CAPACITY_ALL, (m) => this.advertised(signals.decodeAdvertisement(m.subject, m.payload)));
     this.bus.subscribe(signals.DECISION_ALL, (m) => this.decide(signals.decodeDecision(m.payload)));
     this.bus.subscribe(signals.MODEL, (m) => this.modelled(signals.decodeModel(m.payload)));
+    this.bus.subscribe(signals.SUMMARY, (m) => this.summarised(signals.decodeSummary(m.payload)));
+  }
+
+  summarised(summary) {
+    if (this.history.take(summary, Date.now())) this.frames.touch("history");
   }
 
   advertised(advertisement) {
@@ -117,6 +130,10 @@ class Page {
       for (const decision of await ask.recentDecisions(this.bus)) this.decide(decision);
       const model = await ask.model(this.bus);
       if (model && !this.model.model) this.modelled(model);
+      for (const summary of await ask.summaries(this.bus)) this.history.take(summary);
+      this.fleet.recall(this.history.summaries);
+      this.frames.touch("history");
+      this.frames.touch("panel");
     } catch (error) {
       console.warn(`earlier messages are not available: ${error.message}`);
     }
@@ -125,7 +142,7 @@ class Page {
 
   tick() {
     if (this.fleet.tick(Date.now())) this.frames.touch("map");
-    for (const part of ["map", "flow", "panel", "summary", "fan", "strips"]) this.frames.touch(part);
+    for (const part of ["map", "flow", "panel", "summary", "fan", "strips", "history"]) this.frames.touch(part);
   }
 
   // ---- the page itself
@@ -179,6 +196,18 @@ class Page {
 
   openNode(name) {
     location.hash = `node/${name}`;
+  }
+
+  // Looks at one moment of the last quarter of an hour; null: back to now.
+  goTo(ms) {
+    history.pushState(null, "", addressAt(location, ms));
+    this.moved();
+  }
+
+  moved() {
+    this.atMs = atOf(location.search);
+    this.historyView.draw();
+    this.panel.draw();
   }
 
   openDecision(decision) {

@@ -17,6 +17,7 @@ from carico_core.wire import codec, subjects
 from carico_core.wire import streams as names
 
 CAPACITY, SUBSPACES, DECISIONS, CLAIMS = names.CAPACITY, names.SUBSPACES, names.DECISIONS, names.CLAIMS
+HISTORY = names.HISTORY
 MODEL_BUCKET, MODEL_KEY = names.MODEL_BUCKET, names.MODEL_KEY
 MODEL_STREAM, MODEL_SUBJECT = names.MODEL_STREAM, names.MODEL_SUBJECT
 CONSUMER = names.CONSUMER
@@ -25,6 +26,10 @@ DECISIONS_AGE_S = 24 * 3600.0
 DECISIONS_COUNT = 100_000
 # The claims of a node that is gone leave the stream after this time; no claim is valid for as long.
 CLAIMS_AGE_S = 3600.0
+# A quarter of an hour of summaries of the cluster, one every 5 s, and a minute more, so that a reader that draws the
+# quarter has its beginning. A few hundred bytes each, and 64 KiB at most.
+HISTORY_AGE_S = 16 * 60.0
+HISTORY_COUNT = 400
 # How long a replica has for a batch before its messages go to another.
 ACK_WAIT_S = 5.0
 # Largest message of a node: no reader accepts more (`wire.codec`).
@@ -45,6 +50,7 @@ _USAGE_BYTES = 24 << 20
 _DECISION_BYTES = 64 << 10
 # Readers accept 64 KiB; its headers come on top.
 _CLAIMS_MESSAGE_BYTES = codec.PAYLOAD_MAX_BYTES + (4 << 10)
+_HISTORY_BYTES = 8 << 20
 # Readers accept 1 MiB; its headers come on top.
 _MODEL_MESSAGE_BYTES = (1 << 20) + (4 << 10)
 # What is compared of a stream that exists; the server adds much that is not ours to judge.
@@ -89,6 +95,13 @@ def streams(lease_s: float, *, copies: int = 1) -> tuple[api.StreamConfig, ...]:
             max_age=CLAIMS_AGE_S, allow_direct=True, allow_atomic=True, allow_msg_ttl=True, num_replicas=copies,
             republish=api.RePublish(src=subjects.CLAIM_ALL, dest=subjects.claimed("{{wildcard(1)}}")),
             max_bytes=_CLAIMS_BYTES, max_msg_size=_CLAIMS_MESSAGE_BYTES, duplicate_window=_DUPLICATE_WINDOW_S,
+        ),
+        api.StreamConfig(
+            name=HISTORY, description="the cluster every five seconds of the last quarter of an hour",
+            subjects=[subjects.SUMMARY], storage=api.StorageType.FILE, retention=api.RetentionPolicy.LIMITS,
+            discard=api.DiscardPolicy.OLD, max_age=HISTORY_AGE_S, max_msgs=HISTORY_COUNT, allow_direct=True,
+            num_replicas=copies, no_ack=True, max_bytes=_HISTORY_BYTES, max_msg_size=_REPORT_BYTES,
+            duplicate_window=_DUPLICATE_WINDOW_S,
         ),
     )  # fmt: skip
 

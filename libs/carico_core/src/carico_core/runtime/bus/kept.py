@@ -17,6 +17,7 @@ from carico_core.wire import codec, subjects
 MODEL = subjects.query("aggregator", "kept.model")
 CAPACITIES = subjects.query("aggregator", "kept.capacities")
 DECISIONS = subjects.query("aggregator", "kept.decisions")
+SUMMARIES = subjects.query("aggregator", "kept.summaries")
 ANSWER_S = 5.0
 DECISIONS_MOST = 200
 # Of the messages in an answer; their form as JSON adds to it.
@@ -35,6 +36,8 @@ class Streams(Protocol):
     async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]: ...
 
     async def get_model(self) -> bytes | None: ...
+
+    async def recent_summaries(self) -> list[bytes]: ...
 
 
 class Pace:
@@ -78,7 +81,13 @@ def endpoints(bus: Streams) -> dict[str, buses.Endpoint]:
         found = await pace.read(lambda: bus.recent_decisions(namespace, pod, limit))
         return _encode(reversed(_first(reversed(found))))
 
-    return {"kept.model": model, "kept.capacities": capacities, "kept.decisions": decisions}
+    async def summaries(_: bytes) -> bytes:
+        found = await pace.read(bus.recent_summaries)
+        return _encode(reversed(_first((subjects.SUMMARY, payload) for payload in reversed(found))))
+
+    return {
+        "kept.model": model, "kept.capacities": capacities, "kept.decisions": decisions, "kept.summaries": summaries,
+    }  # fmt: skip
 
 
 async def ask_model(ask: Ask) -> bytes | None:
@@ -100,6 +109,11 @@ async def ask_decisions(ask: Ask, namespace: str | None, pod: str | None, limit:
     """(subject, payload) as `Bus.recent_decisions`; of as many as an answer holds."""
     named = {name: value for name, value in (("namespace", namespace), ("pod", pod)) if value is not None}
     return _decode(await ask(DECISIONS, orjson.dumps({**named, "limit": min(limit, DECISIONS_MOST)})))
+
+
+async def ask_summaries(ask: Ask) -> list[bytes]:
+    """Return the newest summaries of the cluster, as many as an answer holds, oldest first."""
+    return [payload for _, payload in _decode(await ask(SUMMARIES, b""))]
 
 
 def _first(messages: Iterable[tuple[str, bytes]]) -> list[tuple[str, bytes]]:

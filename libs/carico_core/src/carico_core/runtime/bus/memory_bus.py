@@ -21,6 +21,7 @@ class Hub:
         self.queued = asyncio.Condition()
         self.capacities: dict[str, bytes] = {}
         self.decisions: list[tuple[str, bytes]] = []
+        self.summaries: list[bytes] = []
         self.model: bytes | None = None
         self.claims: dict[str, buses.Kept] = {}
         self.claim_seq = itertools.count(1)
@@ -82,6 +83,8 @@ class MemoryBus:
             hub.capacities[subject] = payload
         elif matches(subjects.DECISION_ALL, subject):
             hub.decisions.append((subject, payload))
+        elif subject == subjects.SUMMARY:
+            hub.summaries.append(payload)
         elif matches(subjects.SUBSPACE_ALL, subject):
             async with hub.queued:
                 hub.queue.pop(subject, None)
@@ -120,6 +123,7 @@ class MemoryBus:
         held = {
             streams.CAPACITY: list(hub.capacities.values()), streams.SUBSPACES: list(hub.queue.values()),
             streams.DECISIONS: [payload for _, payload in hub.decisions],
+            streams.HISTORY: hub.summaries,
             streams.CLAIMS: [each.payload for each in hub.claims.values()],
             streams.MODEL_STREAM: [] if hub.model is None else [hub.model],
             streams.USAGE_STREAM: list(hub.usage.values()),
@@ -167,6 +171,11 @@ class MemoryBus:
                 last[subject] = payload
             found = list(last.items())
         return found[-limit:]
+
+    async def recent_summaries(self) -> list[bytes]:
+        """Return the summaries of the cluster that are kept, oldest first."""
+        self._require("summaries")
+        return list(self.hub.summaries)
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
         """Return the answer of a service."""

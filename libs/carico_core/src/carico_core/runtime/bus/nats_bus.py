@@ -163,6 +163,12 @@ class NatsBus:
                 found.append((message.subject, message.payload))
             return list(found)
 
+    async def recent_summaries(self) -> list[bytes]:
+        """Return the summaries of the cluster that are kept, oldest first."""
+        with nats_server.translated(jetstream.HISTORY):
+            read = direct_get.read(self._client, jetstream.HISTORY, subjects.SUMMARY)
+            return [message.payload async for message in read]
+
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
         """Return the answer of a service."""
         with nats_server.translated(subject):
@@ -275,6 +281,10 @@ class ReaderBus(NatsBus):
     async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]:
         """Return the newest `limit` of one Pod, or the last of each of the `limit` newest Pods; oldest first."""
         return await kept.ask_decisions(self._ask, namespace, pod, limit)
+
+    async def recent_summaries(self) -> list[bytes]:
+        """Return the summaries of the cluster that are kept, oldest first."""
+        return await kept.ask_summaries(self._ask)
 
     async def _ask(self, subject: str, question: bytes) -> bytes:
         return await self.request(subject, question, timeout_s=kept.ANSWER_S)

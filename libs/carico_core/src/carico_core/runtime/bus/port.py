@@ -251,6 +251,10 @@ class Bus(Protocol):
         """
         ...
 
+    async def recent_summaries(self) -> list[bytes]:
+        """Return the summaries of the cluster that are kept, oldest first. Raises `BusUnavailable`."""
+        ...
+
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
         """Return the answer. Raises `BusUnavailable` where none comes in time, `BusError` for an error."""
         ...

@@ -1,7 +1,8 @@
 """Every message of the bus, bytes to record and back.
 
-`capacity`, `subspace`, `model` (with partials), `decision`, `roster`, `claims` (with heartbeats), `usage` (with what
-aggregators keep of it), `recommended` (the answer to a query), and `pod_telemetry` (loads and traffic of single Pods).
+`capacity`, `subspace`, `model` (with partials), `decision`, `roster`, `claims` (with heartbeats), `summary`, `usage`
+(with what aggregators keep of it), `recommended` (the answer to a query), and `pod_telemetry` (loads and traffic of
+single Pods).
 
 `elements` has what several of them share. New fields are optional, readers ignore unknown fields, and a change of
 meaning is a new version: tests/fixtures/golden keeps bytes of every released version, which must still decode.
@@ -22,6 +23,7 @@ from carico_core.wire.messages.pod_telemetry import decode_loads, decode_traffic
 from carico_core.wire.messages.recommended import decode_recommended
 from carico_core.wire.messages.roster import decode_roster, encode_roster
 from carico_core.wire.messages.subspace import decode_subspace, decode_subspaces, encode_subspace
+from carico_core.wire.messages.summary import decode_summary, encode_summary
 from carico_core.wire.messages.usage import decode_kept, decode_usage, encode_kept, encode_usage
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "decode_roster",
     "decode_subspace",
     "decode_subspaces",
+    "decode_summary",
     "decode_traffic",
     "decode_usage",
     "encode_advertisement",
@@ -49,6 +52,7 @@ __all__ = [
     "encode_partial",
     "encode_roster",
     "encode_subspace",
+    "encode_summary",
     "encode_traffic",
     "encode_usage",
     "model_as_json",
