@@ -31,7 +31,7 @@ RUN /opt/build/bin/pip install --require-hashes -r requirements/build.txt \
 COPY libs libs
 COPY services services
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /wheels ./libs/carico_core \
-      ./services/agent ./services/aggregator ./services/scheduler ./services/auth ./services/recommender ./services/web \
+      ./services/agent ./services/aggregator ./services/scheduler ./services/auth ./services/recommender ./services/rescheduler ./services/web \
  && /opt/build/bin/pip --python /opt/carico/bin/python install --no-compile --no-deps --no-index /wheels/*.whl \
 # Without docstrings and assertions (-OO) an agent uses 2.7 MB less, on every node.
  && sed -i '1s/$/ -OO/' /opt/carico/bin/carico-agent \

@@ -13,7 +13,7 @@ endif
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 # Part of the package: `carico up --control-plane real` installs Go from it if there is none.
 GO_LOCK := local/src/carico_local/binaries/go
-MEMBERS := libs/carico_core services/agent services/aggregator services/scheduler services/auth services/recommender services/web local twin cli
+MEMBERS := libs/carico_core services/agent services/aggregator services/scheduler services/auth services/recommender services/rescheduler services/web local twin cli
 
 # What each set was installed from: a changed lock or pyproject installs it again.
 LOCAL_PROJECTS := $(foreach m,$(MEMBERS),$(m)/pyproject.toml)

@@ -116,7 +116,7 @@ async def not_exported(server: prometheus_server.Server) -> set[str]:
     Some are exported with the first Pod that is covered, or after the first look at the streams.
     """
     groups = metric_catalogue.catalogue()
-    running = [group for name, group in groups.items() if name not in ("auth", "recommender", "web")]
+    running = [group for name, group in groups.items() if name not in ("auth", "recommender", "rescheduler", "web")]
     declared = {each.name for group in running for each in group}
     names = set(await server.get("/api/v1/label/__name__/values"))
     return {name for name in declared if name not in names and f"{name}_bucket" not in names} - UNUSED

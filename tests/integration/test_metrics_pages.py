@@ -14,7 +14,8 @@ DOCS = observe.ROOT / "docs"
 # What is counted, where a name does not end in a unit.
 COUNTED = (
     "leading", "nodes", "replicas", "pods", "holds", "reservations", "binds", "records", "connected", "failing", "info",
-    "mode", "degraded", "multiples", "members", "claims", "classes", "autoscalers",
+    "mode", "degraded", "multiples", "members", "claims", "classes", "autoscalers", "moves",
+    "way", "tasks", "gain", "paused",
 )  # fmt: skip
 UNITS = ("seconds", "bytes", "cores", "pods", "messages", "ratio", "total", *COUNTED)
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -99,6 +100,7 @@ def test_together_the_dashboards_show_what_services_export() -> None:
         "carico_aggregator_odd_nodes", "carico_aggregator_doubted_nodes",
         "carico_aggregator_usage_reports_total", "carico_recommender_classes", "carico_recommender_leading",
         "carico_recommender_ask_errors_total", "carico_recommender_round_seconds",
+        *(each.name for each in metric_catalogue.catalogue()["rescheduler"]),
     }  # fmt: skip
 
 

@@ -97,3 +97,8 @@ def test_only_agents_belong_to_a_node() -> None:
 )  # fmt: skip
 def test_a_pattern_covers_what_nats_lets_it_cover(pattern: str, subject: str, covered: bool) -> None:
     assert roles.allows((pattern,), subject) is covered
+
+
+def test_readers_see_plans_and_moves_and_cannot_apply_or_pause() -> None:
+    asked = {flow.subject for flow in roles.FLOWS if "query.rescheduler" in flow.subject}
+    assert asked == {"carico.v1.query.rescheduler.plan.get", "carico.v1.query.rescheduler.moves.list"}

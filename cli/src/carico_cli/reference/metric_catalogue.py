@@ -10,17 +10,19 @@ from carico_core.runtime.observe import client_metrics, health
 from carico_core.runtime.observe import metrics as metric
 from carico_core.runtime.process import clock as clocks
 from carico_recommender import instruments as recommender
+from carico_rescheduler import instruments as rescheduler
 from carico_scheduler.report import instruments as scheduler
 from carico_web import site as web
 
 TITLES = {
     "every": "Every service that is on the bus",
-    "kube": "Every service that asks the Kubernetes API (agent, scheduler, auth callout, recommender)",
+    "kube": "Every service that asks the Kubernetes API (agent, scheduler, auth callout, recommender, rescheduler)",
     "agent": "Agent",
     "aggregator": "Aggregator",
     "scheduler": "Scheduler",
     "auth": "Auth callout",
     "recommender": "Recommender",
+    "rescheduler": "Rescheduler",
     "web": "Page server",
 }
 # Of the process itself: prometheus_client exports them on Linux.
@@ -44,6 +46,7 @@ def catalogue() -> Mapping[str, tuple[metric.Declared, ...]]:
     scheduler.Instruments(found["scheduler"])
     auth.Instruments(found["auth"], clock=clock)
     recommender.Instruments(found["recommender"])
+    rescheduler.Instruments(found["rescheduler"])
     web.Instruments(found["web"])
     every = metric.Metrics("every")
     client_metrics.BusMetrics(every)

@@ -44,6 +44,10 @@ PROGRAMS = (
         module="carico_recommender.settings", cls="RecommenderSettings", prefix="recommender",
     ),
     Program(
+        name="carico-rescheduler", what="Moves running Pods to where their traffic is, and to where there is room",
+        module="carico_rescheduler.settings", cls="ReschedulerSettings", prefix="rescheduler",
+    ),
+    Program(
         name="carico-web", what="The live page", module="carico_web.settings", cls="WebSettings", prefix="web",
     ),
     Program(

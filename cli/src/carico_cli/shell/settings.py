@@ -17,7 +17,7 @@ PREFIX = "CARICO_"
 # Listed here rather than imported, so that no command waits for a service's modules.
 OF_SERVICES = (
     "AGENT", "AGGREGATOR", "API", "AUTH", "BUS", "COMPOSE", "CONTAINER", "EXTENDER", "FLEET", "KUBE", "LEADER", "NODE",
-    "RECOMMENDER", "SCHEDULER", "TEST", "WEB",
+    "RECOMMENDER", "RESCHEDULER", "SCHEDULER", "TEST", "WEB",
 )  # fmt: skip
 # Set by `carico env`, for a cluster's own processes and Pods, and by the tests.
 OF_PROCESSES = (

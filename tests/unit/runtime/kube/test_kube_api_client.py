@@ -85,7 +85,7 @@ CLASSES: dict[int, type[errors.CaricoError]] = {
     413: errors.ApiError,
     415: errors.ApiError,
     422: errors.Invalid,
-    429: errors.ApiUnavailable,
+    429: errors.ApiBusy,
     500: errors.ApiUnavailable,
     502: errors.ApiUnavailable,
     503: errors.ApiUnavailable,

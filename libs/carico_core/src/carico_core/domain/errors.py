@@ -12,6 +12,7 @@
     |   +-- NotFound 404, Conflict 409, Gone 410, Forbidden 401/403, Invalid 400/422
     +-- ApiUnavailable         the Kubernetes API could not be reached, or answered 429/5xx
     |   +-- ApiSilent          it did not answer in time
+    |   +-- ApiBusy            429: it asks to try again later; so it refuses what a disruption budget forbids
     +-- KubeconfigError        a kubeconfig that cannot be used                    (exit code 2)
     +-- RecordingError         a recording or log that cannot be replayed          (exit code 2)
     +-- EnvironmentUnfit       this machine lacks something that is required       (exit code 2)
@@ -126,6 +127,10 @@ class ApiUnavailable(CaricoError):
 
 class ApiSilent(ApiUnavailable):
     """The Kubernetes API did not answer in time, on a connection that is still open."""
+
+
+class ApiBusy(ApiUnavailable):
+    """429: the Kubernetes API asks to try again later; for an eviction, because a PodDisruptionBudget forbids it."""
 
 
 @dataclasses.dataclass

@@ -13,7 +13,9 @@ _SUBDOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _LABEL_ONLY = re.compile(_LABEL)
 SUBDOMAIN_MAX = 253
 # https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#pod-template-hash-label
-_TEMPLATE_HASH = "pod-template-hash"
+TEMPLATE_HASH = "pod-template-hash"
+# On the new replica of a move of the rescheduler, in place of the label above: its ReplicaSet must not have it yet.
+SURGE_LABEL = "carico.dev/surge-template-hash"
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
 _APP = "app.kubernetes.io/name"
 # A CronJob adds to its Jobs' names the minute when they are due; generateName adds five characters.
@@ -82,7 +84,7 @@ def _class_of(pod: cluster.Pod) -> str:
     if owner is None:
         app = pod.labels.get(_APP)
         return f"app/{pod.namespace}/{app}" if app else f"image/{pod.image}"
-    template_hash = pod.labels.get(_TEMPLATE_HASH)
+    template_hash = pod.labels.get(TEMPLATE_HASH) or pod.labels.get(SURGE_LABEL)
     ending = f"-{template_hash}"
     is_replica_set = bool(template_hash) and owner.name.endswith(ending)
     name = owner.name.removesuffix(ending) if is_replica_set else template_of(owner.name)

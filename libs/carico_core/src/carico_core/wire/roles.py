@@ -285,8 +285,11 @@ def _flows() -> Iterator[Flow]:
     # By their name alone: what is asked of all services does not reach agents, which could answer as another.
     for subject in _named("*", "agent"):
         yield Flow(subject=subject, source=agents, to=(core, readers), is_service=True, many=True)
-    for service in _ANSWERING:
+    for service in ("scheduler", "aggregator"):
         yield Flow(subject=f"{subjects.PREFIX}.query.{service}.>", source=core, to=(readers,), is_service=True)
+    # Readers see plans and moves; to apply a plan, or to pause, is for administrators.
+    for verb in ("plan.get", "moves.list"):
+        yield Flow(subject=subjects.query("rescheduler", verb), source=core, to=(readers,), is_service=True)
     named = (each for service in _ANSWERING for each in _named("*", service))
     for subject in ("$SRV.*", *named):
         yield Flow(subject=subject, source=core, to=(readers,), is_service=True, many=True)

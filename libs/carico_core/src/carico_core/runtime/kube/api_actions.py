@@ -104,6 +104,21 @@ async def delete_pod(api: Api, *, namespace: str, name: str, uid: str) -> None:
     await api.request("DELETE", pod_path(namespace, name), body=body)
 
 
+async def evict_pod(
+    api: BindApi, *, namespace: str, name: str, uid: str, permit: Callable[[], None] | None = None
+) -> None:
+    """Evict the Pod if its PodDisruptionBudgets allow that.
+
+    Raises `ApiBusy` if they do not now, `NotFound`, or `Conflict` if the Pod has another UID.
+    https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/
+    """
+    body = {
+        "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"namespace": namespace, "name": name},
+        "deleteOptions": {"preconditions": {"uid": uid}},
+    }  # fmt: skip
+    await api.request("POST", f"{pod_path(namespace, name)}/eviction", body=body, permit=permit)
+
+
 async def patch_node_status(api: Api, *, node: str, status: Mapping[str, Any]) -> Any:
     """Return the Node, with `status` merged into its own (conditions by type)."""
     path, body = f"/api/v1/nodes/{node}/status", {"status": status}

@@ -29,7 +29,8 @@ def to_error(status: int, payload: bytes, request: str) -> errors.ApiError | err
             reason, message = str(document.get("reason") or ""), str(document.get("message") or "")
     message = message or payload[:200].decode(errors="replace").strip()
     if status in (408, 429) or status >= 500:
-        return errors.ApiUnavailable(f"{request}: {status} {reason}: {message}")
+        temporary = errors.ApiBusy if status == 429 else errors.ApiUnavailable
+        return temporary(f"{request}: {status} {reason}: {message}")
     known = ERROR_OF_STATUS.get(status, errors.ApiError)
     return known(status=status, reason=reason, message=message, request=request)
 

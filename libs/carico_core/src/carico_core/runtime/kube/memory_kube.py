@@ -1,8 +1,8 @@
 """A Kubernetes API in memory with the interface of `kube.KubeClient`, and faults on demand; for unit tests.
 
 It implements what CARICO relies on: versions, selectors, watches with bookmarks and 410, Bindings with the UID as
-precondition, patches, optimistic locking. It has no defaults, no validation, no authorization and no kubelet: a deleted
-Pod disappears at once. For people there is the embedded API of the local cluster.
+precondition, evictions, patches, optimistic locking. It has no defaults, no validation, no authorization and no
+kubelet: a deleted Pod disappears at once. For people there is the embedded API of the local cluster.
 """
 
 import asyncio
@@ -13,9 +13,10 @@ from typing import Any
 
 import orjson
 
-from carico_core.domain import errors
+from carico_core.domain import errors, selectors
 from carico_core.runtime.kube import api_actions, list_watch, memory_objects, paged_lists
 from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import api_objects
 
 Object = dict[str, Any]
 # Tests must not wait for retries.
@@ -83,6 +84,8 @@ class MemoryKube:
         sent: Any = orjson.loads(orjson.dumps(body))
         if target.subresource == "binding":
             return self._bind(target, sent, path)
+        if target.subresource == "eviction":
+            return self._evict(target, sent, path)
         key = (target.namespace, target.name)
         name = f"{method} {path}"
         match method:
@@ -198,6 +201,19 @@ class MemoryKube:
         scheduled = {"conditions": [{"type": "PodScheduled", "status": "True"}]}
         bound["status"] = memory_objects.merge(pod.get("status") or {}, scheduled, by_type=True)
         self.objects.update("pods", (target.namespace, target.name), bound, request)
+        return {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}
+
+    def _evict(self, target: "_Target", eviction: Object, path: str) -> Object:
+        """Delete the Pod, unless a PodDisruptionBudget that selects it allows no disruption."""
+        request, key = f"POST {path}", (target.namespace, target.name)
+        pod = self.objects.get("pods", key, request)
+        here = memory_objects.parse_selector(target.namespace, {})
+        for found in self.objects.all("poddisruptionbudgets", here):
+            budget = api_objects.parse_disruption_budget(found)
+            if selectors.matches(budget.selector, pod["metadata"].get("labels") or {}) and budget.allowed < 1:
+                raise errors.ApiBusy(f"{request}: 429 TooManyRequests: the disruption budget {budget.name} needs Pods")
+        preconditions = (eviction.get("deleteOptions") or {}).get("preconditions") or {}
+        self.objects.delete("pods", key, preconditions, request)
         return {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
-from carico_core.domain import cluster
+from carico_core.domain import cluster, names
 from carico_core.wire.kubernetes import constraints, failures, pod_requests, selectors, template
 from carico_core.wire.kubernetes import object_fields as fields
 
@@ -47,6 +47,10 @@ def parse_pod(obj: Object) -> cluster.Pod:
         ends_at_s = _instant_s(ends_at, "metadata.deletionTimestamp")
     resource_version = fields.optional(metadata, "resourceVersion", "metadata.")
     labels, owner = fields.texts(metadata, "labels", "metadata."), _controller(metadata)
+    is_surge = names.SURGE_LABEL in labels
+    if owner is None and is_surge:
+        # Its ReplicaSet owns it, and will control it: it is of the same class of Pods as the others.
+        owner = _owner_of_surge(metadata)
     scheduler_name = fields.optional(spec, "schedulerName", "spec.") or DEFAULT_SCHEDULER
     node_name, node_selector = fields.optional(spec, "nodeName", "spec."), fields.texts(spec, "nodeSelector", "spec.")
     priority, phase = fields.integer(spec, "priority", "spec."), fields.optional(status, "phase", "status.")
@@ -60,7 +64,8 @@ def parse_pod(obj: Object) -> cluster.Pod:
     found = constraints.parse_constraints(spec, namespace=namespace, name=name, uid=uid, labels=labels)
     unscheduled_reason = "" if node_name else _unscheduled_reason(status)
     nominated_node = "" if node_name else fields.optional(status, "nominatedNodeName", "status.")
-    preempts = fields.optional(spec, "preemptionPolicy", "spec.") != "Never"
+    # Room that a move would have to make is no gain; the API refuses another policy than that of the PriorityClass.
+    preempts = fields.optional(spec, "preemptionPolicy", "spec.") != "Never" and not is_surge
     made_of = template.template_of(containers, requests)
     return cluster.Pod(
         namespace=sys.intern(namespace),
@@ -287,6 +292,15 @@ def _controller(metadata: Object) -> _Texts | None:
             path = f"metadata.ownerReferences[{index}]."
             kind, name = fields.required(reference, "kind", path), fields.required(reference, "name", path)
             return kind, name, fields.optional(reference, "uid", path)
+    return None
+
+
+def _owner_of_surge(metadata: Object) -> _Texts | None:
+    """Return kind, name and UID of the first owner of a surge Pod, which has no controller yet."""
+    for index, reference in enumerate(fields.objects(metadata, "ownerReferences", "metadata.")):
+        path = f"metadata.ownerReferences[{index}]."
+        kind, name = fields.required(reference, "kind", path), fields.required(reference, "name", path)
+        return kind, name, fields.optional(reference, "uid", path)
     return None
 
 

@@ -1,0 +1,66 @@
+"""Asks the scheduler whether it would place a new Pod where a plan wants it: by its own rules, with its own room."""
+
+import dataclasses
+from typing import Any, Protocol
+
+import orjson
+
+from carico_core.domain import errors
+from carico_core.runtime.kube import api_actions
+from carico_core.wire import subjects
+from carico_rescheduler.context import cluster as clusters
+from carico_rescheduler.moves import surge_pod
+from carico_rescheduler.plan import decision
+
+SUBJECT = subjects.query("scheduler", "capacity.fit")
+ANSWER_MOST_S = 5.0
+# The most rows that an answer has; the node that takes the Pod comes first.
+_ROWS = 1000
+
+
+class Bus(Protocol):
+    """The bus."""
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+        """Return the answer. Raises `BusUnavailable` where none comes in time, `BusError` for an error."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """Asks about one move at a time."""
+
+    bus: Bus
+    api: api_actions.BindApi
+    known: clusters.Cluster
+
+    async def why_not(self, move: decision.Move) -> str:
+        """Return why the scheduler would not place the new Pod on the target; empty if it would.
+
+        Raises `BusUnavailable` if no scheduler answers, `ApiError` and `ApiUnavailable`.
+        """
+        question = await self._question(move)
+        if question is None:
+            return "its ReplicaSet is gone"
+        try:
+            answer = await self.bus.request(SUBJECT, orjson.dumps(question), timeout_s=ANSWER_MOST_S)
+        except errors.BusUnavailable:
+            raise
+        except errors.BusError as error:
+            return f"the scheduler refuses the question: {error}"
+        row = next((each for each in orjson.loads(answer)["per_node"] if each["node"] == move.target), None)
+        if row is None:
+            return f"the scheduler does not know {move.target}"
+        return "" if row["fits"] else f"{row['stopped_by']}: {row['detail']}"
+
+    async def _question(self, move: decision.Move) -> dict[str, Any] | None:
+        replica_set = self.known.replica_set_of(move.pod)
+        if replica_set is None:
+            return {"like": move.pod.pod.key, "limit": _ROWS}
+        path = f"/apis/apps/v1/namespaces/{replica_set.namespace}/replicasets/{replica_set.name}"
+        try:
+            found = await self.api.request("GET", path)
+        except errors.NotFound:
+            return None
+        # The very Pod that a move would create.
+        pod = surge_pod.body(found, old_uid=move.pod.uid, source=move.source, target=move.target, why=move.why)
+        return {"pod": pod, "limit": _ROWS}

@@ -1,0 +1,109 @@
+"""Advertisements and loads of Pods from the bus: the newest of each node, until it is older than it may be.
+
+Loads are smoothed: a plan must rest on what lasts for minutes, not on the seconds before it.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from carico_core.domain import errors, pod_telemetry
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire import freshness
+from carico_core.wire import messages as wire
+from carico_rescheduler import instruments
+from carico_rescheduler.context import cluster as clusters
+
+# After this time, a smoothed load has followed 63 % of a step.
+SMOOTHED_S = 60.0
+# Agents report loads every 10 s; three reports may be lost.
+LOADS_S = 40.0
+# A step of the smoothing is at most this long: after a gap, the first report does not count for all of it.
+_STEP_MOST_S = 30.0
+
+
+class Telemetry:
+    """Takes messages in, and forgets nodes that are silent. Nothing that arrives can stop the service."""
+
+    def __init__(
+        self, into: clusters.Cluster, *, lease_s: float, clock: clocks.Clock, metrics: instruments.Instruments
+    ) -> None:  # fmt: skip
+        self._into = into
+        self._lease_s = lease_s
+        self._clock = clock
+        self._metrics = metrics
+        self._guards = {kind: freshness.SequenceGuard(lease_s) for kind in ("capacity", "pods")}
+        # By node: when it was heard, on the monotonic clock, and the UIDs of its loads.
+        self._advertised_s: dict[str, float] = {}
+        self._loads_s: dict[str, float] = {}
+        self._loaded: dict[str, frozenset[str]] = {}
+        self._odd_line = logs.RateLimited(logs.get("telemetry"), clock=clock)
+
+    def on_advertisement(self, subject: str, payload: bytes) -> None:
+        """Take in an advertisement that has just arrived."""
+        self._take_advertisement(subject, payload, is_stored=False)
+
+    def recall(self, subject: str, payload: bytes) -> None:
+        """Take in an advertisement that the bus had stored, as old as the wall clock says."""
+        self._take_advertisement(subject, payload, is_stored=True)
+
+    def on_loads(self, subject: str, payload: bytes) -> None:
+        """Take in the loads of a node's Pods."""
+        found = self._decoded("pods", subject, lambda: wire.decode_loads(payload, subject=subject))
+        if found is None:
+            return
+        now_s = self._clock.monotonic_s()
+        passed_s = min(now_s - self._loads_s.get(found.node, -math.inf), _STEP_MOST_S)
+        share = 1.0 - math.exp(-passed_s / SMOOTHED_S)
+        for uid in self._loaded.get(found.node, frozenset()) - found.loads.keys():
+            self._into.loads.pop(uid, None)
+        for uid, load in found.loads.items():
+            self._into.loads[uid] = _smoothed(self._into.loads.get(uid), load, share)
+        self._loaded[found.node] = frozenset(found.loads)
+        self._loads_s[found.node] = now_s
+
+    def forget(self) -> None:
+        """Forget advertisements that are older than the lease, and loads of nodes that do not report them any more."""
+        now_s = self._clock.monotonic_s()
+        for node in [node for node, at_s in self._advertised_s.items() if now_s - at_s > self._lease_s]:
+            del self._advertised_s[node]
+            self._into.advertisements.pop(node, None)
+        for node in [node for node, at_s in self._loads_s.items() if now_s - at_s > LOADS_S]:
+            del self._loads_s[node]
+            for uid in self._loaded.pop(node):
+                self._into.loads.pop(uid, None)
+
+    def _take_advertisement(self, subject: str, payload: bytes, *, is_stored: bool) -> None:
+        found = self._decoded("capacity", subject, lambda: wire.decode_advertisement(payload, subject=subject))
+        if found is None:
+            return
+        age_s = max(0, self._clock.wall_ns() - found.sampled_at_ns) / 1e9 if is_stored else 0.0
+        self._into.advertisements[found.node] = found
+        self._advertised_s[found.node] = self._clock.monotonic_s() - age_s
+
+    def _decoded(self, kind: str, subject: str, decode: Callable[[], Any]) -> Any:
+        """Return a message if it is valid and newer than the last one of its writer; None otherwise."""
+        try:
+            found = decode()
+        except errors.MessageError as error:
+            self._drop(kind, subject, error.reason, str(error))
+            return None
+        drop = self._guards[kind].accept(found.node, found.boot, found.seq, self._clock.monotonic_s())
+        if drop is not None:
+            self._drop(kind, subject, drop, f"boot {found.boot} seq {found.seq}")
+            return None
+        return found
+
+    def _drop(self, kind: str, subject: str, reason: errors.Drop, why: str) -> None:
+        self._metrics.drops.labels(kind, reason.value).inc()
+        self._odd_line.warning((subject, reason), "message dropped", subject=subject, reason=reason.value, why=why)
+
+
+def _smoothed(before: clusters.Load | None, load: pod_telemetry.PodLoad, share: float) -> clusters.Load:
+    if before is None:
+        return clusters.Load(load.tasks, load.memory_bytes)
+    return clusters.Load(
+        before.tasks + share * (load.tasks - before.tasks),
+        before.memory_bytes + share * (load.memory_bytes - before.memory_bytes),
+    )

@@ -1,0 +1,144 @@
+"""The rescheduler's queries on the bus: JSON in, JSON out. Only the leader answers."""
+
+import dataclasses
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeAlias
+
+import orjson
+
+from carico_core.domain import errors
+from carico_rescheduler import pausing
+from carico_rescheduler.context import movable
+from carico_rescheduler.moves import executor
+from carico_rescheduler.moves import record as records
+from carico_rescheduler.plan import decision
+
+Handler: TypeAlias = Callable[[bytes], Awaitable[bytes]]
+# Rows of an answer: far below one bus message.
+ROWS_MOST = 1000
+
+
+class Source(Protocol):
+    """What answers come from."""
+
+    last: decision.Plan | None
+    rests: str
+    executor: executor.Executor
+    pausing: pausing.Pausing
+
+    @property
+    def mode(self) -> movable.Mode: ...
+
+    @property
+    def is_automatic(self) -> bool: ...
+
+    async def plan(self) -> decision.Plan: ...
+
+    def apply(self) -> None: ...
+
+    def age_s(self, at_s: float) -> float: ...
+
+
+class Refused(errors.CaricoError):
+    """A request that is not carried out; the message says why."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """The endpoints of the service."""
+
+    source: Source
+
+    def endpoints(self) -> dict[str, Handler]:
+        """Return the handlers by verb."""
+        return {
+            "plan.get": self.plan_get,
+            "moves.list": self.moves_list,
+            "control.apply": self.control_apply,
+            "control.pause": self.control_pause,
+            "control.resume": self.control_resume,
+        }
+
+    async def plan_get(self, payload: bytes) -> bytes:
+        """Return a plan for the cluster as it is now; nothing is moved."""
+        return orjson.dumps({"plan": describe(await self.source.plan()), **await self._standing()})
+
+    async def moves_list(self, payload: bytes) -> bytes:
+        """Return the move under way, those that have ended, and why nothing is moved now."""
+        current = self.source.executor.current
+        return orjson.dumps(
+            {
+                "current": None if current is None else self._move(current),
+                "ended": [self._move(each) for each in reversed(self.source.executor.ended)],
+                **await self._standing(),
+            }
+        )
+
+    async def control_apply(self, payload: bytes) -> bytes:
+        """Begin to carry out a plan made now."""
+        paused = await self.source.pausing.why()
+        if paused:
+            raise Refused(f"moves are {paused}: `carico reschedule resume` first")
+        self.source.apply()
+        return orjson.dumps({"accepted": True})
+
+    async def control_pause(self, payload: bytes) -> bytes:
+        """Begin no further move, until resumed; the move under way ends."""
+        await self.source.pausing.put(paused=True)
+        return orjson.dumps({"paused": True})
+
+    async def control_resume(self, payload: bytes) -> bytes:
+        """Move again."""
+        await self.source.pausing.put(paused=False)
+        return orjson.dumps({"paused": False})
+
+    async def _standing(self) -> dict[str, Any]:
+        return {
+            "mode": self.source.mode.value,
+            "automatic": self.source.is_automatic,
+            "paused": await self.source.pausing.why(),
+            "rests": self.source.rests,
+        }
+
+    def _move(self, found: records.Record) -> dict[str, Any]:
+        took_s = None if found.ended_s is None else round(found.ended_s - found.began_s, 3)
+        return {
+            "pod": found.pod, "uid": found.uid, "successor": found.successor, "from": found.source, "to": found.target,
+            "mode": found.mode.value, "state": found.state.value, "why": found.why, "detail": found.detail,
+            "gain": round(found.gain, 6), "age_s": round(self.source.age_s(found.began_s), 3), "took_s": took_s,
+        }  # fmt: skip
+
+
+def describe(plan: decision.Plan) -> dict[str, Any]:
+    """Return a plan as JSON types."""
+    return {
+        "at_ns": plan.at_ns,
+        "verdict": plan.verdict,
+        "gain": round(plan.gain, 6),
+        "has_traffic": plan.has_traffic,
+        "saturation": plan.saturation,
+        "traffic_bytes": {"before": plan.traffic_bytes[0], "after": plan.traffic_bytes[1]},
+        "overload_tasks": {"before": plan.excess_tasks[0], "after": plan.excess_tasks[1]},
+        "moves": [
+            {
+                "pod": each.pod.pod.key, "from": each.source, "to": each.target, "gain": round(each.gain, 6),
+                "bytes_per_s": each.bytes_per_s, "tasks": each.tasks, "cost_tasks": each.cost_tasks, "why": each.why,
+            }
+            for each in plan.moves[:ROWS_MOST]
+        ],
+        "left_out": [
+            {"pod": each.pod, "from": each.source, "to": each.target, "why": each.why.value, "detail": each.detail}
+            for each in plan.left_out[:ROWS_MOST]
+        ],
+        "skipped": [
+            {"pod": plan.skipped_names.get(uid, uid), "why": each.why.value, "detail": each.detail}
+            for uid, each in list(plan.skipped.items())[:ROWS_MOST]
+        ],
+        "nodes": [
+            {
+                "node": each.node, "load": {"before": each.before, "after": each.after},
+                "pods": {"before": each.pods_before, "after": each.pods_after},
+            }
+            for each in plan.nodes[:ROWS_MOST]
+        ],
+    }  # fmt: skip

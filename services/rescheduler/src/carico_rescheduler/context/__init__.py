@@ -1,0 +1,7 @@
+"""The cluster as the rescheduler sees it, and the problem that it poses. Pure.
+
+- `objects`: Pods, workloads and what marks a move on them, as read from the API.
+- `cluster`: everything known now, kept in step by events.
+- `movable`: which Pods may move, and why the others may not.
+- `problem`: machines, Pods, loads, traffic and constraints as `carico_core.numerics.rescheduling.model` takes them.
+"""

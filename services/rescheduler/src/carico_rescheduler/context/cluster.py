@@ -1,0 +1,98 @@
+"""Everything known of the cluster now: objects of the API, advertisements, loads and traffic."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+from carico_core.domain import cluster, messages
+from carico_rescheduler.context import objects
+
+T = TypeVar("T")
+Key = tuple[str, str]
+NOT_LISTED = "not listed yet"
+
+
+class Table(Generic[T]):
+    """One collection of the API by namespace and name. `lacking`: why it is not known; None if it is."""
+
+    def __init__(self) -> None:
+        self.found: dict[Key, T] = {}
+        self.lacking: str | None = NOT_LISTED
+
+    def put_all(self, found: Mapping[Key, T]) -> None:
+        """Take in a list of the whole collection."""
+        self.found = dict(found)
+        self.lacking = None
+
+    def put(self, key: Key, found: T) -> None:
+        """Take in one object."""
+        self.found[key] = found
+
+    def remove(self, key: Key) -> None:
+        """Forget an object."""
+        self.found.pop(key, None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """Bytes per second between two Pods, in both directions."""
+
+    one: str
+    other: str
+    bytes_per_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Load:
+    """The measured load of a Pod: runnable tasks, and memory in bytes."""
+
+    tasks: float
+    memory_bytes: float
+
+
+class Cluster:
+    """What the service knows. Its fields are changed by `adapter` alone."""
+
+    def __init__(self) -> None:
+        self.pods: Table[objects.KnownPod] = Table()
+        self.nodes: Table[cluster.Node] = Table()
+        self.replica_sets: Table[objects.ReplicaSet] = Table()
+        self.deployments: Table[objects.Deployment] = Table()
+        self.budgets: Table[cluster.DisruptionBudget] = Table()
+        # By node; old ones are removed.
+        self.advertisements: dict[str, messages.Advertisement] = {}
+        # By the Pod's UID in the node's runtime, and Flows between UIDs of the API.
+        self.loads: dict[str, Load] = {}
+        self.flows: tuple[Flow, ...] = ()
+
+    def lacking(self) -> dict[str, str]:
+        """Return why collections are not known without which nothing is moved; empty if all are."""
+        tables: dict[str, Table[Any]] = {
+            "Pods": self.pods, "Nodes": self.nodes, "ReplicaSets": self.replica_sets,
+            "Deployments": self.deployments, "PodDisruptionBudgets": self.budgets,
+        }  # fmt: skip
+        return {name: table.lacking for name, table in tables.items() if table.lacking is not None}
+
+    def pod(self, uid: str) -> objects.KnownPod | None:
+        """Return the Pod with a UID."""
+        return next((each for each in self.pods.found.values() if each.uid == uid), None)
+
+    def replica_set_of(self, pod: objects.KnownPod) -> objects.ReplicaSet | None:
+        """Return the ReplicaSet that owns a Pod; None if no known one does."""
+        owner = pod.pod.owner
+        if owner is None or owner.kind != "ReplicaSet":
+            return None
+        found = self.replica_sets.found.get((pod.pod.namespace, owner.name))
+        return found if found is not None and found.uid == owner.uid else None
+
+    def deployment_of(self, replica_set: objects.ReplicaSet) -> objects.Deployment | None:
+        """Return the Deployment that controls a ReplicaSet; None if no known one does."""
+        here = (each for key, each in self.deployments.found.items() if key[0] == replica_set.namespace)
+        return next((each for each in here if each.uid == replica_set.deployment), None)
+
+    def siblings(self, replica_set: objects.ReplicaSet) -> Iterable[objects.KnownPod]:
+        """Yield the active Pods that a ReplicaSet controls; a surge Pod is none of them."""
+        for each in self.pods.found.values():
+            owner = each.pod.owner
+            if owner is not None and owner.uid == replica_set.uid and each.is_active and not each.is_surge:
+                yield each

@@ -1,0 +1,179 @@
+"""Pods and their workloads, reduced to what the rescheduler needs; what marks a move on them.
+
+A surge Pod is the new replica of a move before its ReplicaSet has it. It has the template's labels except
+`pod-template-hash`: Services find it, its ReplicaSet does not. ADR 60 draws its life.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from carico_core.domain import cluster, names
+from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import object_fields as fields
+
+Object = Mapping[str, Any]
+
+# In a Pod template: "false" keeps its Pods where they are, "true" allows to move them despite local volumes.
+CHOICE = "carico.dev/reschedule"
+# On a surge Pod, and on the Pod that has taken its place: UID and node of the Pod that it replaces, when and why.
+REPLACES, CAME_FROM, MOVED_AT, REASON = (
+    f"carico.dev/{name}" for name in ("replaces", "moved-from", "moved-at", "move-reason")
+)
+# On the Pod that shall go: the name of the surge Pod that replaces it, and its own deletion cost before, if any.
+LEAVES_FOR, COST_BEFORE = "carico.dev/leaves-for", "carico.dev/deletion-cost-before"
+# https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/#pod-deletion-cost
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+# The lowest that Kubernetes accepts.
+COST_LOWEST = str(-(2**31))
+# On a Deployment whose template is being pinned: the node, and the nodeSelector before, as JSON.
+PINNED = "carico.dev/pinned"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class KnownPod:
+    """A Pod, and what `cluster.Pod` leaves out. Times are Unix seconds."""
+
+    pod: cluster.Pod
+    annotations: Mapping[str, str]
+    # Since when it is Ready; None while it is not.
+    ready_at_s: float | None
+    addresses: tuple[str, ...]
+    # The first volume whose content is on the node; empty if there is none.
+    local_volume: str
+
+    @property
+    def uid(self) -> str:
+        """The Pod's UID."""
+        return self.pod.uid
+
+    @property
+    def is_surge(self) -> bool:
+        """Whether it is the new replica of a move that its ReplicaSet does not have yet."""
+        return names.SURGE_LABEL in self.pod.labels
+
+    @property
+    def replaces(self) -> str:
+        """The UID of the Pod that it replaces, or has replaced; empty for a Pod that no move created."""
+        return self.annotations.get(REPLACES, "")
+
+    @property
+    def leaves_for(self) -> str:
+        """The name of the surge Pod for which it shall go; empty if it stays."""
+        return self.annotations.get(LEAVES_FOR, "")
+
+    @property
+    def moved_at_s(self) -> float | None:
+        """When it was moved here; None for a Pod that no move created."""
+        return api_objects.find_instant(self.annotations.get(MOVED_AT))
+
+    @property
+    def is_active(self) -> bool:
+        """Whether its controller counts it: it has not ended, and is not being deleted."""
+        return not self.pod.is_terminal and not self.pod.deleting
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaSet:
+    """A ReplicaSet. `deployment`: UID of the Deployment that controls it; empty if none does. `owner`: what does."""
+
+    namespace: str
+    name: str
+    uid: str
+    deployment: str
+    owner: str
+    replicas: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """A Deployment. `unsettled`: why it is not at rest; empty if it is. `pinned`: see `PINNED`."""
+
+    namespace: str
+    name: str
+    uid: str
+    replicas: int
+    unsettled: str
+    pinned: str
+
+
+def parse_pod(obj: Object) -> KnownPod:
+    """Return the Pod of an API object. Raises `ValueError` with the path of the bad field."""
+    metadata, spec, status = (fields.mapping(obj, key) for key in ("metadata", "spec", "status"))
+    return KnownPod(
+        pod=api_objects.parse_pod(obj),
+        annotations=fields.texts(metadata, "annotations", "metadata."),
+        ready_at_s=_ready_at_s(status),
+        addresses=tuple(fields.optional(each, "ip", "status.podIPs.") for each in fields.objects(status, "podIPs")),
+        local_volume=_local_volume(spec),
+    )
+
+
+def _ready_at_s(status: Object) -> float | None:
+    for each in fields.objects(status, "conditions", "status."):
+        if each.get("type") == "Ready" and each.get("status") == "True":
+            return api_objects.find_instant(each.get("lastTransitionTime")) or 0.0
+    return None
+
+
+def _local_volume(spec: Object) -> str:
+    """Return the name of the first volume whose content a move would lose; memory and projections have none."""
+    for each in fields.objects(spec, "volumes", "spec."):
+        is_kept_here = "hostPath" in each or ("emptyDir" in each and (each["emptyDir"] or {}).get("medium") != "Memory")
+        if is_kept_here:
+            return fields.optional(each, "name", "spec.volumes.")
+    return ""
+
+
+def parse_replica_set(obj: Object) -> ReplicaSet:
+    """Return the ReplicaSet of an API object. Raises `ValueError` with the path of the bad field."""
+    metadata, spec = fields.mapping(obj, "metadata"), fields.mapping(obj, "spec")
+    kind, uid = _controller(metadata)
+    return ReplicaSet(
+        namespace=fields.required(metadata, "namespace", "metadata."),
+        name=fields.required(metadata, "name", "metadata."),
+        uid=fields.required(metadata, "uid", "metadata."),
+        deployment=uid if kind == "Deployment" else "",
+        owner=kind,
+        replicas=_replicas(spec),
+    )
+
+
+def parse_deployment(obj: Object) -> Deployment:
+    """Return the Deployment of an API object. Raises `ValueError` with the path of the bad field."""
+    metadata, spec, status = (fields.mapping(obj, key) for key in ("metadata", "spec", "status"))
+    return Deployment(
+        namespace=fields.required(metadata, "namespace", "metadata."),
+        name=fields.required(metadata, "name", "metadata."),
+        uid=fields.required(metadata, "uid", "metadata."),
+        replicas=_replicas(spec),
+        unsettled=_unsettled(metadata, spec, status),
+        pinned=fields.texts(metadata, "annotations", "metadata.").get(PINNED, ""),
+    )
+
+
+def _unsettled(metadata: Object, spec: Object, status: Object) -> str:
+    """Return why a Deployment is not at rest, as `kubectl rollout status` judges it."""
+    wanted = _replicas(spec)
+    updated, available = (fields.integer(status, f"{name}Replicas", "status.") for name in ("updated", "available"))
+    every = fields.integer(status, "replicas", "status.")
+    if fields.integer(status, "observedGeneration", "status.") < fields.integer(metadata, "generation", "metadata."):
+        return "its change is not observed yet"
+    if updated < wanted or every > updated:
+        return f"it is being rolled out: {updated} of {wanted} replicas are updated"
+    if available < wanted:
+        return f"{available} of {wanted} replicas are available"
+    return ""
+
+
+def _replicas(spec: Object) -> int:
+    # The API fills it in; 1 is its default.
+    return fields.integer(spec, "replicas", "spec.") if spec.get("replicas") is not None else 1
+
+
+def _controller(metadata: Object) -> tuple[str, str]:
+    """Return kind and UID of the controlling owner; empty texts without one."""
+    for each in fields.objects(metadata, "ownerReferences", "metadata."):
+        if each.get("controller") is True:
+            return fields.optional(each, "kind"), fields.optional(each, "uid")
+    return "", ""

@@ -1,0 +1,228 @@
+"""The problem of placing the Pods of a cluster: who is where, with which load, and where each may be.
+
+Loads are runnable tasks: measured per Pod where agents report that, else the cost of the Pod's class on its node. What
+belongs to a node itself is one more container of it that does not move. A node is saturated at the ceiling up to which
+the scheduler fills it, so that the rescheduler does not take apart what the scheduler packs.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from carico_core.domain import cluster as kubernetes
+from carico_core.domain import messages, names, selectors
+from carico_core.numerics import arrays
+from carico_core.numerics.rescheduling import model
+from carico_rescheduler.context import cluster as clusters
+from carico_rescheduler.context import movable, objects
+
+# Usage 1 is two runnable tasks per core (docs/glossary.md).
+TASKS_PER_CORE = 2.0
+# A node without cores is no target; the model needs more than none.
+_CORES_LEAST = 1e-3
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Context:
+    """A problem with the names of its parts.
+
+    The first containers are `pods`, in their order; the others belong to the nodes. skipped: why Pods stay, by UID.
+    room (N,): how many more Pods each node takes now, as it advertises.
+    """
+
+    problem: model.Problem
+    pods: tuple[objects.KnownPod, ...]
+    nodes: tuple[str, ...]
+    skipped: Mapping[str, movable.Skipped]
+    room: arrays.Array
+
+    def loads(self) -> arrays.Array:
+        """Return the load (N,) of each node in tasks per core."""
+        return model.loads(self.problem, self.problem.present)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Ceilings:
+    """Shares of a node up to which the scheduler fills it."""
+
+    cpu: float
+    memory: float
+
+
+def build(judge: movable.Judge, ceilings: Ceilings) -> Context:
+    """Return the problem as it is now. Pods on nodes that are not known are left out."""
+    known = judge.known
+    nodes = [each for _, each in sorted(known.nodes.found.items())]
+    index = {node.name: number for number, node in enumerate(nodes)}
+    pods = [each for _, each in sorted(known.pods.found.items()) if each.is_active and each.pod.node_name in index]
+    skipped = {each.uid: why for each in pods if (why := judge.why_not(each)) is not None}
+    present = np.array([index[each.pod.node_name or ""] for each in pods], dtype=np.int32)
+    request, tasks = _amounts(known, pods)
+    cores = np.array([max(node.allocatable_cores, _CORES_LEAST) for node in nodes])
+    memory = np.array([node.allocatable_bytes * ceilings.memory for node in nodes])
+    # No search starts from a placement that violates a constraint: a node that is too full takes no more, and keeps
+    # all that it has.
+    is_over = model.totals(present, request[:, 0], len(nodes)) > cores
+    for number in np.flatnonzero(is_over[present]) if len(pods) else ():
+        skipped.setdefault(
+            pods[number].uid,
+            movable.Skipped(why=movable.Stays.NOT_READY, detail="requests exceed what its node can allocate"),
+        )
+        request[number, 0] = 0.0
+    memory = np.maximum(memory, model.totals(present, request[:, 1], len(nodes)))
+    baselines = [_baseline(known, node) for node in nodes]
+    pairs, traffic = _traffic(known, pods)
+    apart = [pair for pair in _apart(pods, skipped) if present[pair[0]] != present[pair[1]]]
+    problem = model.Problem(
+        request=np.concatenate([request, np.zeros((len(nodes), 2))]),
+        capacity=np.column_stack([cores, memory]),
+        tasks=np.concatenate([tasks, baselines]),
+        allowed=np.concatenate([_allowed(known, pods, nodes, is_over), np.eye(len(nodes), dtype=bool)]),
+        movable=np.array([each.uid not in skipped for each in pods] + [False] * len(nodes), dtype=bool),
+        present=np.concatenate([present, np.arange(len(nodes), dtype=np.int32)]),
+        pairs=pairs,
+        traffic=traffic,
+        together=np.zeros((0, 2), dtype=np.int32),
+        apart=np.array(apart, dtype=np.int32),
+        saturation=TASKS_PER_CORE * ceilings.cpu,
+    )
+    room = np.array([_room(known, node) for node in nodes])
+    return Context(problem=problem, pods=tuple(pods), nodes=tuple(index), skipped=skipped, room=room)
+
+
+def _amounts(known: clusters.Cluster, pods: Sequence[objects.KnownPod]) -> tuple[arrays.Array, arrays.Array]:
+    """Return requested cores and used memory (P, 2), and tasks (P,)."""
+    request, tasks = np.zeros((len(pods), 2)), np.zeros(len(pods))
+    for number, each in enumerate(pods):
+        load = load_of(known, each.pod)
+        tasks[number] = load.tasks
+        request[number] = each.pod.request_cores, max(load.memory_bytes, each.pod.request_bytes)
+    return request, tasks
+
+
+def load_of(known: clusters.Cluster, pod: kubernetes.Pod) -> clusters.Load:
+    """Return the load of a Pod: as measured, else the cost of its class on its node, else of a Pod there, else none."""
+    measured = known.loads.get(pod.uid_on_node)
+    if measured is not None:
+        return measured
+    heard = known.advertisements.get(pod.node_name or "")
+    if heard is None:
+        return clusters.Load(0.0, 0.0)
+    classes = heard.classes or {}
+    found = classes.get(names.class_of(pod)) or classes.get(messages.ANY_CLASS)
+    if found is None:
+        return clusters.Load(0.0, 0.0)
+    return clusters.Load(found.cost_plus.get("cpu", 0.0), found.cost_plus.get("memory", 0.0))
+
+
+def _baseline(known: clusters.Cluster, node: kubernetes.Node) -> float:
+    """Return the tasks of what belongs to the node itself; 0 if its estimator states none in tasks."""
+    heard = known.advertisements.get(node.name)
+    found = None if heard is None or heard.headroom is None else heard.baseline.get("cpu")
+    return 0.0 if found is None else max(found.mean, 0.0)
+
+
+def _room(known: clusters.Cluster, node: kubernetes.Node) -> float:
+    heard = known.advertisements.get(node.name)
+    return 0.0 if heard is None else heard.capacity
+
+
+def _traffic(known: clusters.Cluster, pods: Sequence[objects.KnownPod]) -> tuple[model.Ints, arrays.Array]:
+    index = {each.uid: number for number, each in enumerate(pods)}
+    found = [
+        (index[flow.one], index[flow.other], flow.bytes_per_s)
+        for flow in known.flows
+        if flow.one in index and flow.other in index and flow.one != flow.other
+    ]
+    pairs = np.array([each[:2] for each in found], dtype=np.int32).reshape(-1, 2)
+    return pairs, np.array([each[2] for each in found], dtype=np.float64)
+
+
+def _allowed(
+    known: clusters.Cluster, pods: Sequence[objects.KnownPod], nodes: Sequence[kubernetes.Node], is_over: model.Bools
+) -> model.Bools:
+    """Return where each Pod (P, N) may go by the nodes alone."""
+    # Without an advertisement, the scheduler places no Pod there.
+    open_nodes = [
+        node.ready and not node.unschedulable and not node.deleting and node.name in known.advertisements
+        for node in nodes
+    ]
+    usable = np.array(open_nodes, dtype=bool) & ~is_over
+
+    @functools.cache
+    def fits(
+        selector: tuple[tuple[str, str], ...], tolerations: tuple[kubernetes.Toleration, ...],
+        terms: selectors.NodeTerms | None,
+    ) -> model.Bools:  # fmt: skip
+        return np.array([_accepts(node, selector, tolerations, terms) for node in nodes], dtype=bool) & usable
+
+    rows = [
+        fits(
+            tuple(sorted(each.pod.node_selector.items())),
+            each.pod.tolerations,
+            None if each.pod.constraints is None else _without_name(each),
+        )
+        for each in pods
+    ]
+    return np.array(rows, dtype=bool).reshape(len(pods), len(nodes))
+
+
+def _without_name(found: objects.KnownPod) -> selectors.NodeTerms | None:
+    """Return the Pod's required node terms; of one that a move created, without the node that the move chose."""
+    assert found.pod.constraints is not None
+    terms = found.pod.constraints.node_terms
+    if terms is None or not found.replaces:
+        return terms
+    kept = tuple(dataclasses.replace(term, fields=()) for term in terms if term.labels)
+    return kept or None
+
+
+def _accepts(
+    node: kubernetes.Node, selector: tuple[tuple[str, str], ...], tolerations: tuple[kubernetes.Toleration, ...],
+    terms: selectors.NodeTerms | None,
+) -> bool:  # fmt: skip
+    return (
+        all(node.labels.get(key) == value for key, value in selector)
+        and kubernetes.refusing_taint(node, tolerations) is None
+        and (terms is None or selectors.any_matches(terms, node.name, node.labels))
+    )
+
+
+def _apart(
+    pods: Sequence[objects.KnownPod], skipped: Mapping[str, movable.Skipped]
+) -> Iterator[tuple[int, int]]:  # fmt: skip
+    """Yield pairs of Pods that may not share a node: by anti-affinity of either, or by the ports of the node.
+
+    Pairs of Pods that both stay are left out.
+    """
+    limited = {number for number, each in enumerate(pods) if each.pod.constraints is not None}
+    for number in sorted(limited):
+        for other, pod in enumerate(pods):
+            if other == number or (other < number and other in limited):
+                continue
+            if pods[number].uid in skipped and pod.uid in skipped:
+                continue
+            if _repel(pods[number].pod, pod.pod):
+                yield number, other
+
+
+def _repel(one: kubernetes.Pod, other: kubernetes.Pod) -> bool:
+    return _avoids(one, other) or _avoids(other, one) or _ports_conflict(one, other)
+
+
+def _avoids(one: kubernetes.Pod, other: kubernetes.Pod) -> bool:
+    terms = () if one.constraints is None else one.constraints.anti_affinity
+    # Labels of namespaces are not read: a term that selects namespaces by them counts for all of them.
+    return any(
+        (other.namespace in term.namespaces or term.namespace_selector is not None)
+        and selectors.matches(term.selector, other.labels)
+        for term in terms
+    )
+
+
+def _ports_conflict(one: kubernetes.Pod, other: kubernetes.Pod) -> bool:
+    if one.constraints is None or other.constraints is None:
+        return False
+    return any(mine.conflicts(theirs) for mine in one.constraints.host_ports for theirs in other.constraints.host_ports)

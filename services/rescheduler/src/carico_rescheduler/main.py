@@ -1,0 +1,76 @@
+"""Entry point of the rescheduler: connects it to the API and the bus, and disconnects in order."""
+
+import asyncio
+import contextlib
+import dataclasses
+
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.kube import api_client, list_watch
+from carico_core.runtime.observe import client_metrics, health, logs, metrics
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import memory_use, tasks
+from carico_core.wire import roles
+from carico_rescheduler import app
+from carico_rescheduler import settings as setting
+
+
+def main() -> int:
+    """Return the exit code: 0 stopped, 1 failed, 2 a setting or the machine must be corrected."""
+    with memory_use.rare_collections():
+        return tasks.run_service(
+            setting.ReschedulerSettings,
+            lambda chosen, stop: serve(chosen, stop, clocks.BootClock()),
+            prefix=setting.PREFIX,
+            program=setting.PROGRAM,
+        )
+
+
+async def serve(settings: setting.ReschedulerSettings, stop: tasks.Stop, clock: clocks.Clock) -> None:
+    """Run a rescheduler with these settings and its health server until `stop`; NATS and the API may start later."""
+    async with contextlib.AsyncExitStack() as stack:
+        series = metrics.Metrics("rescheduler")
+        asked = client_metrics.KubeMetrics(series).asked
+        api = await api_client.connect(
+            settings.kube, clock=clock, user_agent=setting.PROGRAM, observe=asked, watching=list_watch.FRESH_OPTIONS
+        )
+        stack.push_async_callback(api.close)
+        # Like Kubernetes' components, a client of its own for the Lease: a renewal must not queue behind others.
+        unpaced = dataclasses.replace(settings.kube, rate_per_s=0.0)
+        lease_api = await api_client.connect(
+            unpaced, clock=clock, user_agent=f"{setting.PROGRAM}/leader-election", observe=asked
+        )
+        stack.push_async_callback(lease_api.close)
+        rescheduler = app.Rescheduler(settings, api=api, lease_api=lease_api, clock=clock, series=series)
+        server = await health.serve(
+            rescheduler.health, rescheduler.metrics, host=settings.http.host, port=settings.http.port
+        )
+        stack.push_async_callback(server.close)
+        logs.get("rescheduler").info("started", http_port=server.port, mode=settings.mode.value)
+        await _run_on_bus(rescheduler, settings, stop, clock)
+
+
+async def _run_on_bus(
+    rescheduler: app.Rescheduler, settings: setting.ReschedulerSettings, stop: tasks.Stop, clock: clocks.Clock
+) -> None:
+    """Connect to the bus, unless `stop` comes first, and run the rescheduler on it."""
+    connecting = asyncio.ensure_future(
+        nats_bus.connect(
+            settings.bus,
+            name=setting.PROGRAM,
+            clock=clock,
+            owns_streams=False,
+            inbox=roles.inbox(roles.Role.RESCHEDULER),
+        )
+    )
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait([connecting, stopping], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not connecting.done():
+        connecting.cancel()
+        await asyncio.gather(connecting, return_exceptions=True)
+        return
+    bus = connecting.result()
+    try:
+        await rescheduler.run(bus, stop)
+    finally:
+        await bus.close()

@@ -1,0 +1,303 @@
+"""Moves a Pod of a Deployment without a replica less: the new one first, then the old one goes.
+
+1. The new Pod is created by the ReplicaSet's template, for the target alone, with every label but `pod-template-hash`:
+   Services send it requests as soon as it is ready, and the ReplicaSet, which selects by that label, does not count it.
+   The scheduler places it like any Pod, so its place is taken, with all rules checked, while the old one runs.
+2. Once it is ready, the old Pod gets the lowest deletion cost.
+3. The new Pod gets its label. The ReplicaSet adopts it, has one Pod too many, and deletes the one with the lowest cost.
+
+The number of replicas is the ReplicaSet's business at every moment, so an autoscaler or a user may change it meanwhile.
+`next_action` decides by what the API shows now, and each action is one write: whoever looks next, this process or a
+later one, continues where the last one stopped. Before step 3, undoing is to delete the new Pod.
+"""
+
+import asyncio
+import dataclasses
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from carico_core.domain import errors, names
+from carico_core.runtime.kube import api_actions
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import api_objects
+from carico_rescheduler.context import objects
+from carico_rescheduler.moves import record as records
+from carico_rescheduler.moves import surge_pod
+
+# How often the API is asked how far a move is.
+LOOK_EVERY_S = 1.0
+
+Object = Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long a new Pod may wait for its node, how long it may take to be ready, and the old one to be chosen."""
+
+    place_s: float
+    start_s: float
+    choose_s: float = 60.0
+
+
+class Action(enum.StrEnum):
+    """What to do next."""
+
+    WAIT = "wait"
+    MARK = "mark"
+    ADOPT = "adopt"
+    UNMARK = "unmark"
+    DELETE = "delete"
+    MOVED = "moved"
+    KEPT = "kept"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What the API shows of a move. None: it is gone.
+
+    `pods`: those with the ReplicaSet's label, the old one among them. `wanted`: replicas. `least_ready_s`: how long a
+    Pod must be ready before the Deployment counts it.
+    """
+
+    surge: objects.KnownPod | None
+    old: objects.KnownPod | None
+    pods: Sequence[objects.KnownPod]
+    wanted: int
+    has_replica_set: bool
+    least_ready_s: float
+    target: str
+
+
+def next_action(view: View, limits: Limits, *, now_s: float, is_stopping: bool) -> tuple[Action, str]:
+    """Return what to do next, and why. `now_s`: Unix seconds."""
+    old = view.old if view.old is not None and view.old.is_active else None
+    if view.surge is None or not view.surge.is_active:
+        return _after_surge(old, "the new Pod is gone")
+    if not view.surge.is_surge:
+        return _after_adoption(view.surge, old, limits, now_s)
+    gives_up = _why_not(view, old, limits, now_s)
+    if is_stopping:
+        gives_up = gives_up or "the rescheduler stops"
+    if gives_up:
+        # The mark first: without the new Pod, it would not be found any more.
+        return (Action.UNMARK, gives_up) if old is not None and old.leaves_for else (Action.DELETE, gives_up)
+    waits_for = _waits_for(view, old, now_s)
+    if waits_for:
+        return Action.WAIT, waits_for
+    assert old is not None
+    if old.leaves_for != view.surge.pod.name:
+        return Action.MARK, "the new Pod is ready"
+    return Action.ADOPT, "the old Pod is the one to go"
+
+
+def _after_surge(old: objects.KnownPod | None, why: str) -> tuple[Action, str]:
+    return (Action.UNMARK, why) if old is not None and old.leaves_for else (Action.KEPT, why)
+
+
+def _after_adoption(
+    surge: objects.KnownPod, old: objects.KnownPod | None, limits: Limits, now_s: float
+) -> tuple[Action, str]:
+    if old is None:
+        return Action.MOVED, "the new Pod has its place"
+    if not old.leaves_for:
+        return Action.KEPT, "another replica went in its place"
+    if now_s - (surge.moved_at_s or 0.0) > limits.choose_s:
+        return Action.UNMARK, "another replica went in its place"
+    return Action.WAIT, "the ReplicaSet is to delete the old Pod"
+
+
+def _why_not(view: View, old: objects.KnownPod | None, limits: Limits, now_s: float) -> str:
+    """Return why the move is given up; empty if it continues."""
+    surge = view.surge
+    assert surge is not None
+    age_s = now_s - surge.pod.created_at_s
+    if old is None:
+        return "the old Pod is gone"
+    if not view.has_replica_set or view.wanted == 0:
+        return "its ReplicaSet has no replicas any more"
+    if surge.pod.owner is not None and surge.pod.owner.kind != "ReplicaSet":
+        return f"a {surge.pod.owner.kind} controls the new Pod"
+    if surge.pod.node_name is None:
+        return f"no room on {view.target} within {limits.place_s:.0f} s" if age_s > limits.place_s else ""
+    if surge.pod.node_name != view.target:
+        return f"the new Pod is on {surge.pod.node_name}"
+    if surge.ready_at_s is None and age_s > limits.start_s:
+        return f"the new Pod was not ready within {limits.start_s:.0f} s"
+    # The others of the ReplicaSet may take as long to become ready again.
+    return "other replicas were not ready" if age_s > 2.0 * limits.start_s else ""
+
+
+def _waits_for(view: View, old: objects.KnownPod | None, now_s: float) -> str:
+    """Return what must happen before the old Pod may go; empty if it may go now."""
+    surge = view.surge
+    assert surge is not None
+    if surge.pod.node_name is None:
+        return f"the scheduler is to place it on {view.target}"
+    if surge.ready_at_s is None or now_s - surge.ready_at_s < view.least_ready_s:
+        return "the new Pod is to become ready"
+    # A ReplicaSet deletes Pods that are not ready before all others, whatever their cost.
+    active = [each for each in view.pods if each.is_active]
+    if len(active) != view.wanted or any(each.ready_at_s is None for each in active):
+        return "all other replicas must be ready"
+    return ""
+
+
+class Surge:
+    """Carries out moves at the API. `permit` raises `NotLeading` unless this replica leads."""
+
+    def __init__(
+        self, api: api_actions.BindApi, *, limits: Limits, clock: clocks.Clock, permit: Callable[[], None]
+    ) -> None:
+        self._api = api
+        self._limits = limits
+        self._clock = clock
+        self._permit = permit
+        self._line = logs.get("moves")
+        self._is_stopping = False
+
+    def stop(self) -> None:
+        """Undo what can be undone, and begin nothing."""
+        self._is_stopping = True
+
+    async def begin(self, move: records.Record, *, namespace: str, replica_set: str) -> None:
+        """Create the new Pod; the move has ended if that is refused. Raises `ApiUnavailable`: it may exist."""
+        found = await self._get(_path(namespace, "replicasets", replica_set))
+        if found is None or surge_pod.template_hash(found) is None:
+            detail = "its ReplicaSet is gone" if found is None else "its ReplicaSet does not select by template"
+            self._advance(move, records.State.KEPT, detail)
+            return
+        body = surge_pod.body(found, old_uid=move.uid, source=move.source, target=move.target, why=move.why)
+        move.successor = body["metadata"]["name"]
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        try:
+            await self._api.request("POST", path, body=body, permit=self._permit)
+        except errors.Conflict:
+            # An earlier try, whose answer was lost.
+            self._line.info("the new Pod exists already", pod=move.pod, successor=move.successor)
+        except errors.ApiError as error:
+            self._advance(move, records.State.KEPT, f"the API refuses the new Pod: {error.message}")
+
+    async def follow(self, move: records.Record, *, namespace: str, replica_set: str) -> None:
+        """Continue a move by what the API shows until it has ended. Raises `NotLeading`."""
+        while move.state not in records.ENDED:
+            try:
+                await self.step(move, namespace=namespace, replica_set=replica_set)
+            except errors.Conflict as error:
+                move.detail = f"changed meanwhile: {error}"
+            except (errors.ApiError, errors.ApiUnavailable) as error:
+                move.detail = f"waits for the API: {error}"
+            if move.state not in records.ENDED:
+                await asyncio.sleep(LOOK_EVERY_S)
+
+    async def step(self, move: records.Record, *, namespace: str, replica_set: str) -> None:
+        """Look once and do what is next."""
+        view = await self._look(move, namespace, replica_set)
+        now_s = self._clock.wall_ns() / 1e9
+        # What is being undone is not begun again, whatever the API shows next.
+        is_undone = self._is_stopping or move.state is records.State.UNDOING
+        action, why = next_action(view, self._limits, now_s=now_s, is_stopping=is_undone)
+        match action:
+            case Action.WAIT:
+                move.detail = why
+            case Action.MARK if view.old is not None:
+                await self._patch(view.old, _mark(view.old, move.successor))
+                self._advance(move, records.State.RELEASING, why)
+            case Action.ADOPT if view.surge is not None:
+                await self._patch(view.surge, _adopt(view.surge, self._clock.wall_ns()))
+                self._advance(move, records.State.REPLACING, why)
+            case Action.UNMARK if view.old is not None:
+                self._undo(move, why)
+                await self._patch(view.old, unmark(view.old))
+            case Action.DELETE if view.surge is not None:
+                self._undo(move, why)
+                await self._delete(view.surge)
+            case Action.MOVED:
+                self._advance(move, records.State.MOVED, why)
+            case _:
+                # What was given up before keeps its reason.
+                self._advance(move, records.State.KEPT, move.detail if move.state is records.State.UNDOING else why)
+
+    async def unmark(self, pod: objects.KnownPod) -> None:
+        """Take the mark of a move that no longer exists off a Pod."""
+        await self._patch(pod, unmark(pod))
+
+    async def _look(self, move: records.Record, namespace: str, replica_set: str) -> View:
+        surge = await self._get(api_actions.pod_path(namespace, move.successor))
+        owner = await self._get(_path(namespace, "replicasets", replica_set))
+        template_hash = None if owner is None else surge_pod.template_hash(owner)
+        pods: list[objects.KnownPod] = []
+        if template_hash is not None:
+            params = {"labelSelector": f"{names.TEMPLATE_HASH}={template_hash}"}
+            listed = await self._api.request("GET", f"/api/v1/namespaces/{namespace}/pods", params=params)
+            pods = [objects.parse_pod(each) for each in listed.get("items") or []]
+        found = None if surge is None else objects.parse_pod(surge)
+        if found is not None and found.replaces != move.uid:
+            found = None
+        spec = {} if owner is None else owner["spec"]
+        return View(
+            surge=found,
+            old=next((each for each in pods if each.uid == move.uid), None),
+            pods=[each for each in pods if each.pod.name != move.successor],
+            wanted=int(spec.get("replicas", 1)),
+            has_replica_set=owner is not None,
+            least_ready_s=float(spec.get("minReadySeconds") or 0.0),
+            target=move.target,
+        )
+
+    async def _get(self, path: str) -> Any:
+        try:
+            return await self._api.request("GET", path)
+        except errors.NotFound:
+            return None
+
+    async def _patch(self, pod: objects.KnownPod, metadata: Mapping[str, Any]) -> None:
+        """Merge into the metadata of this very Pod."""
+        path = api_actions.pod_path(pod.pod.namespace, pod.pod.name)
+        body = {"metadata": {"uid": pod.uid, "resourceVersion": pod.pod.resource_version, **metadata}}
+        await self._api.request(
+            "PATCH", path, body=body, content_type=api_actions.MERGE_PATCH, permit=self._permit
+        )  # fmt: skip
+
+    async def _delete(self, pod: objects.KnownPod) -> None:
+        # It may have been adopted since it was read: the version is a precondition, too.
+        preconditions = {"uid": pod.uid, "resourceVersion": pod.pod.resource_version}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        path = api_actions.pod_path(pod.pod.namespace, pod.pod.name)
+        try:
+            await self._api.request("DELETE", path, body=body, permit=self._permit)
+        except errors.NotFound:
+            return
+
+    def _undo(self, move: records.Record, why: str) -> None:
+        # The first reason is the one that counts.
+        self._advance(move, records.State.UNDOING, move.detail if move.state is records.State.UNDOING else why)
+
+    def _advance(self, move: records.Record, state: records.State, detail: str) -> None:
+        move.advance(state, detail, now_s=self._clock.monotonic_s())
+
+
+def _mark(old: objects.KnownPod, successor: str) -> dict[str, Any]:
+    before = old.annotations.get(objects.DELETION_COST)
+    saved = {} if before is None else {objects.COST_BEFORE: before}
+    return {
+        "annotations": {objects.LEAVES_FOR: successor, objects.DELETION_COST: objects.COST_LOWEST, **saved}
+    }  # fmt: skip
+
+
+def unmark(old: objects.KnownPod) -> dict[str, Any]:
+    """Return the metadata that takes the mark off a Pod, and gives it its own deletion cost back."""
+    before = old.annotations.get(objects.COST_BEFORE)
+    return {"annotations": {objects.LEAVES_FOR: None, objects.DELETION_COST: before, objects.COST_BEFORE: None}}
+
+
+def _adopt(surge: objects.KnownPod, at_ns: int) -> dict[str, Any]:
+    return {
+        "labels": {names.TEMPLATE_HASH: surge.pod.labels[names.SURGE_LABEL], names.SURGE_LABEL: None},
+        "annotations": {objects.MOVED_AT: api_objects.format_time(at_ns)},
+    }
+
+
+def _path(namespace: str, plural: str, name: str) -> str:
+    return f"/apis/apps/v1/namespaces/{namespace}/{plural}/{name}"

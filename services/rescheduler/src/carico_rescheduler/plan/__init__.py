@@ -1,0 +1,6 @@
+"""Which moves pay, and in which order. Pure.
+
+- `planning`: from the context to a plan.
+- `generator`: the best placement found, as a curve: what each further move gains.
+- `decision`: how much of the curve is worth it, and what of it the budget allows.
+"""

@@ -1,0 +1,158 @@
+"""How much of a curve is carried out: what gains enough, and what the budget of moves allows."""
+
+import dataclasses
+import enum
+from collections.abc import Mapping, Sequence
+
+from carico_rescheduler.context import movable, objects
+from carico_rescheduler.context import problem as contexts
+from carico_rescheduler.plan import generator
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """When moves pay. Gains are shares of all traffic between nodes and all overload, weighted (`generator.Weights`).
+
+    least_plan: of all moves together. least_move: of one of them. least_bytes, least_tasks: traffic between nodes
+    (bytes per second) and overload (tasks) that are worth anything at all.
+    """
+
+    least_plan: float
+    least_move: float
+    least_bytes: float
+    least_tasks: float
+    most_moves: int
+
+
+class Left(enum.StrEnum):
+    """Why a move of the curve is left out."""
+
+    SMALL = "small"
+    BUDGET = "budget"
+    SCHEDULER = "scheduler"
+    BLOCKED = "blocked"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One move of a Pod, in the order of the plan, and what it is expected to gain (see `generator.Step`)."""
+
+    pod: objects.KnownPod
+    source: str
+    target: str
+    bytes_per_s: float
+    tasks: float
+    gain: float
+    # Tasks that the Pod has; while both are there, the cluster carries them twice.
+    cost_tasks: float
+
+    @property
+    def why(self) -> str:
+        """What it gains, for people."""
+        parts = []
+        if abs(self.bytes_per_s) >= 1.0:
+            parts.append(f"{rate(abs(self.bytes_per_s))} {'less' if self.bytes_per_s > 0.0 else 'more'} between nodes")
+        if abs(self.tasks) >= 0.005:
+            parts.append(f"{abs(self.tasks):.2f} {'fewer' if self.tasks > 0.0 else 'more'} tasks above the ceiling")
+        return ", ".join(parts) or "makes room for the next move"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """A move that is not made, and why."""
+
+    pod: str
+    source: str
+    target: str
+    why: Left
+    detail: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLoad:
+    """A node's load in tasks per core, now and after the plan, and its Pods."""
+
+    node: str
+    before: float
+    after: float
+    pods_before: int
+    pods_after: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Plan:
+    """The moves, what is left out, and the cluster before and after.
+
+    traffic_bytes, excess_tasks: (before, after). verdict: why there are no moves; empty if there are.
+    """
+
+    moves: tuple[Move, ...]
+    left_out: tuple[LeftOut, ...]
+    skipped: Mapping[str, movable.Skipped]
+    skipped_names: Mapping[str, str]
+    nodes: tuple[NodeLoad, ...]
+    traffic_bytes: tuple[float, float]
+    excess_tasks: tuple[float, float]
+    saturation: float
+    weights: generator.Weights
+    verdict: str
+    # Whether agents report traffic.
+    has_traffic: bool
+    at_ns: int
+
+    @property
+    def gain(self) -> float:
+        """The gain of all moves together."""
+        return sum(each.gain for each in self.moves)
+
+
+def moves_of(context: contexts.Context, curve: generator.Curve) -> list[Move]:
+    """Return the steps of a curve as moves."""
+    return [
+        Move(
+            pod=context.pods[step.container], source=context.nodes[step.source], target=context.nodes[step.target],
+            bytes_per_s=step.bytes_per_s, tasks=step.tasks, gain=step.gain,
+            cost_tasks=float(context.problem.tasks[step.container]),
+        )
+        for step in curve.steps
+    ]  # fmt: skip
+
+
+def worth(moves: Sequence[Move], rule: Rule) -> tuple[list[Move], list[LeftOut]]:
+    """Return the moves until the last that pays, and the others.
+
+    Moves are kept in order up to the last one that gains enough: one with little gain may be what a later one needs.
+    """
+    last = max((number for number, each in enumerate(moves) if each.gain >= rule.least_move), default=-1)
+    small = [left_out(each, Left.SMALL, f"it gains {each.gain:.1%}") for each in moves[last + 1 :]]
+    return list(moves[: last + 1]), small
+
+
+def within(moves: Sequence[Move], most: int, rule: Rule) -> tuple[list[Move], list[LeftOut], str]:
+    """Return at most `most` moves, the others, and why nothing is moved if all together gain too little."""
+    kept, rest = list(moves[: max(most, 0)]), moves[max(most, 0) :]
+    late = [left_out(each, Left.BUDGET, "the budget of moves is used up") for each in rest]
+    gain = sum(each.gain for each in kept)
+    if kept and gain < rule.least_plan:
+        small = [left_out(each, Left.SMALL, f"all moves together gain {gain:.1%}") for each in kept]
+        return [], small + late, f"all moves together gain {gain:.1%}, less than {rule.least_plan:.1%}"
+    if not kept and rest:
+        return [], late, "the budget of moves is used up"
+    return kept, late, "" if kept else "no move pays"
+
+
+def left_out(move: Move, why: Left, detail: str) -> LeftOut:
+    """Return a move as one that is not made."""
+    return LeftOut(pod=move.pod.pod.key, source=move.source, target=move.target, why=why, detail=detail)
+
+
+def rate(bytes_per_s: float) -> str:
+    """Return a rate for people.
+
+    >>> rate(1_500_000.0)
+    '1.5 MB/s'
+    """
+    for unit, size in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
+        if bytes_per_s >= size:
+            return f"{bytes_per_s / size:.3g} {unit}"
+    return f"{bytes_per_s:.0f} B/s"

@@ -1,0 +1,91 @@
+"""From the context to a plan: search, order, and what of it is worth its cost."""
+
+import collections
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from carico_core.numerics.rescheduling import carico, model
+from carico_rescheduler.context import problem as contexts
+from carico_rescheduler.plan import decision, generator
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """How to plan: the effort and seed of the search, the rule, and how many moves the budget has left."""
+
+    effort: carico.Effort
+    seed: int
+    rule: decision.Rule
+    budget: int
+    at_ns: int
+
+
+def make(context: contexts.Context, asked: Request) -> decision.Plan:
+    """Return the plan for a context."""
+    rule = asked.rule
+    weights = generator.weights_of(context, least_bytes=rule.least_bytes, least_tasks=rule.least_tasks)
+    curve = generator.curve(context, asked.effort, seed=asked.seed, weights=weights)
+    moves, small = decision.worth(decision.moves_of(context, curve), rule)
+    moves, late, verdict = decision.within(moves, min(rule.most_moves, asked.budget), rule)
+    left = [*small, *late, *_blocked(context, curve)]
+    return describe(context, moves, left=left, weights=weights, verdict=verdict, at_ns=asked.at_ns)
+
+
+def describe(
+    context: contexts.Context, moves: Sequence[decision.Move], *, left: Sequence[decision.LeftOut],
+    weights: generator.Weights, verdict: str, at_ns: int,
+) -> decision.Plan:  # fmt: skip
+    """Return the plan of these moves, with the cluster before and after them."""
+    problem = context.problem
+    index = {pod.uid: number for number, pod in enumerate(context.pods)}
+    place = {name: number for number, name in enumerate(context.nodes)}
+    after = problem.present.copy()
+    for move in moves:
+        after[index[move.pod.uid]] = place[move.target]
+    return decision.Plan(
+        moves=tuple(moves),
+        left_out=tuple(left),
+        skipped=context.skipped,
+        skipped_names={pod.uid: pod.pod.key for pod in context.pods if pod.uid in context.skipped},
+        nodes=_nodes(context, after),
+        traffic_bytes=(model.cntc(problem, problem.present), model.cntc(problem, after)),
+        excess_tasks=(generator.excess_tasks(problem, problem.present), generator.excess_tasks(problem, after)),
+        saturation=problem.saturation,
+        weights=weights,
+        verdict=verdict,
+        has_traffic=bool(len(problem.traffic)),
+        at_ns=at_ns,
+    )
+
+
+def _nodes(context: contexts.Context, after: model.Ints) -> tuple[decision.NodeLoad, ...]:
+    problem, count = context.problem, len(context.pods)
+    loads = model.loads(problem, problem.present), model.loads(problem, after)
+    pods = [
+        np.bincount(placed[:count], minlength=problem.servers) if count else np.zeros(problem.servers, dtype=np.int64)
+        for placed in (problem.present, after)
+    ]
+    return tuple(
+        decision.NodeLoad(
+            node=name, before=float(loads[0][number]), after=float(loads[1][number]),
+            pods_before=int(pods[0][number]), pods_after=int(pods[1][number]),
+        )
+        for number, name in enumerate(context.nodes)
+    )  # fmt: skip
+
+
+def _blocked(context: contexts.Context, curve: generator.Curve) -> list[decision.LeftOut]:
+    return [
+        decision.LeftOut(
+            pod=context.pods[each].pod.key, source=context.nodes[int(context.problem.present[each])], target="",
+            why=decision.Left.BLOCKED, detail="no step leaves room for the old and the new Pod",
+        )
+        for each in curve.blocked
+    ]  # fmt: skip
+
+
+def count_skipped(plan: decision.Plan) -> dict[str, int]:
+    """Return how many Pods stay, by the kind of reason."""
+    return dict(collections.Counter(each.why.value for each in plan.skipped.values()))

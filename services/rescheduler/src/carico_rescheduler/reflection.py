@@ -1,0 +1,74 @@
+"""What became of moves: the gain that plans predicted, and what was measured afterwards. Pure.
+
+After a plan is carried out, its effect is measured once loads and traffic have settled, in the plan's own units. Where
+several plans in a row reach much less than they predicted, what they were based on is wrong, for example traffic that
+changes faster than Pods move: then the rescheduler rests.
+"""
+
+import collections
+import dataclasses
+
+from carico_rescheduler.plan import decision, generator
+
+# After this time, agents have reported loads and traffic of the new Pods several times.
+SETTLE_S = 60.0
+# Plans that are compared, and the share of the predicted gain below which they did not pay.
+COMPARED = 3
+PAYS = 0.2
+REST_S = 3600.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A plan that was carried out: costs before it, the gain of its moves, and when it ended (monotonic)."""
+
+    traffic_bytes: float
+    excess_tasks: float
+    weights: generator.Weights
+    predicted: float
+    ended_s: float
+
+
+class Reflection:
+    """Compares predicted and measured gains."""
+
+    def __init__(self) -> None:
+        self._waiting: Made | None = None
+        self._compared: collections.deque[tuple[float, float]] = collections.deque(maxlen=COMPARED)
+        self._rests_until_s = float("-inf")
+
+    def made(self, plan: decision.Plan, gain: float, weights: generator.Weights, now_s: float) -> None:
+        """Note a plan, of which moves with so much gain were made."""
+        if gain > 0.0:
+            self._waiting = Made(
+                traffic_bytes=plan.traffic_bytes[0], excess_tasks=plan.excess_tasks[0], weights=weights,
+                predicted=gain, ended_s=now_s,
+            )  # fmt: skip
+
+    def measure(self, traffic_bytes: float, excess_tasks: float, now_s: float) -> tuple[float, float] | None:
+        """Return (predicted, measured) gain of the last plan once its effect has settled; None otherwise."""
+        made = self._waiting
+        if made is None or now_s - made.ended_s < SETTLE_S:
+            return None
+        self._waiting = None
+        measured = made.weights.gain(made.traffic_bytes - traffic_bytes, made.excess_tasks - excess_tasks)
+        self._compared.append((made.predicted, measured))
+        if len(self._compared) == COMPARED and self._share() < PAYS:
+            self._rests_until_s = now_s + REST_S
+            self._compared.clear()
+        return made.predicted, measured
+
+    def is_settling(self) -> bool:
+        """Return whether the effect of the last plan is still to be measured: until then, no other is made."""
+        return self._waiting is not None
+
+    def rests(self, now_s: float) -> str:
+        """Return why nothing is moved now; empty if moves pay."""
+        left_s = self._rests_until_s - now_s
+        if left_s <= 0.0:
+            return ""
+        return f"the last {COMPARED} plans gained less than {PAYS:.0%} of what they predicted: rests {left_s:.0f} s"
+
+    def _share(self) -> float:
+        predicted = sum(each[0] for each in self._compared)
+        return sum(each[1] for each in self._compared) / predicted if predicted > 0.0 else 1.0

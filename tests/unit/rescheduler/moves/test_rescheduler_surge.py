@@ -1,0 +1,329 @@
+"""Moves by surge against a model of Kubernetes' controllers: complete, undone, and cut off at any request."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from carico_core.domain import errors
+from carico_core.runtime.observe import metrics
+from carico_rescheduler import instruments
+from carico_rescheduler.adapter import informers
+from carico_rescheduler.context import cluster as clusters
+from carico_rescheduler.context import movable
+from carico_rescheduler.moves import executor, surge
+from carico_rescheduler.moves import record as records
+from carico_rescheduler.plan import decision
+from tests.unit.rescheduler import fake_cluster
+from tests.unit.scheduler import objects
+
+LIMITS = surge.Limits(place_s=30.0, start_s=120.0, choose_s=20.0)
+
+
+class Crash(errors.CaricoError):
+    """The process ends here."""
+
+
+class Cut:
+    """The API of a process that ends right before or right after its nth write."""
+
+    def __init__(self, api: Any, *, at: int | None = None, is_sent: bool = False) -> None:
+        self._api, self._at, self._is_sent = api, at, is_sent
+        self.writes: list[str] = []
+
+    async def request(self, method: str, path: str, **rest: Any) -> Any:
+        """Pass on, or crash."""
+        if method == "GET":
+            return await self._api.request(method, path, **rest)
+        self.writes.append(f"{method} {path}")
+        ends = len(self.writes) == self._at
+        if ends and not self._is_sent:
+            raise Crash("before")
+        answer = await self._api.request(method, path, **rest)
+        if ends:
+            raise Crash("after")
+        return answer
+
+
+class Scene:
+    """Two nodes, an application of three replicas on the first, and processes that move them."""
+
+    def __init__(self, **spec: Any) -> None:
+        self.clock = objects.LoopClock(asyncio.get_running_loop())
+        self.cluster = fake_cluster.FakeCluster(self.clock)
+        for name in ("node-a", "node-b"):
+            self.cluster.add_node(name)
+        self.cluster.add_deployment("web", ["node-a"] * 3, **spec)
+        self.known = clusters.Cluster()
+        self.counted = instruments.Instruments(metrics.Metrics("rescheduler"))
+
+    def process(
+        self, *, at: int | None = None, is_sent: bool = False, leads: Callable[[], bool] = lambda: True,
+        mode: movable.Mode = movable.Mode.SURGE,
+    ) -> executor.Executor:  # fmt: skip
+        """An executor with an API of its own."""
+
+        def permit() -> None:
+            if not leads():
+                raise records.NotLeading("not leading")
+
+        self.cut = Cut(self.cluster.api, at=at, is_sent=is_sent)
+        parts = executor.Parts(
+            api=self.cut, known=self.known, clock=self.clock, metrics=self.counted, permit=permit, mode=mode,
+            limits=LIMITS,
+        )  # fmt: skip
+        return executor.Executor(parts)
+
+    def move(self, target: str = "node-b") -> decision.Move:
+        """The move of the application's first Pod."""
+        pod = min((each for each in self.known.pods.found.values()), key=lambda each: each.pod.name)
+        return decision.Move(
+            pod=pod, source="node-a", target=target, bytes_per_s=1e6, tasks=0.0, gain=0.5, cost_tasks=1.0
+        )
+
+    def is_at_rest(self, replicas: int = 3) -> bool:
+        """Whether nothing of a move is left."""
+        return len(self.cluster.pods("web")) == replicas and not self.cluster.marks()
+
+
+@contextlib.asynccontextmanager
+async def scene(**spec: Any) -> AsyncIterator[Scene]:
+    """A scene whose controllers and informers are at work."""
+    made = Scene(**spec)
+    following = informers.Informers(
+        made.cluster.api, into=made.known, clock=made.clock, metrics=made.counted, wake=lambda: None
+    )
+    works = [asyncio.create_task(each) for each in (*following.works().values(), made.cluster.act_forever())]
+    while following.away():
+        await asyncio.sleep(0.01)
+    yield made
+    for each in works:
+        each.cancel()
+    await asyncio.gather(*works, return_exceptions=True)
+
+
+def test_the_new_pod_is_ready_before_the_old_one_goes() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            move = made.move()
+            ended = await made.process().run(move)
+            assert (ended.state, ended.detail) == (records.State.MOVED, "the new Pod has its place")
+            await asyncio.sleep(1.0)
+            assert made.cluster.nodes_of("web") == ["node-a", "node-a", "node-b"]
+            assert move.pod.pod.name not in [each["metadata"]["name"] for each in made.cluster.pods()]
+            assert (made.cluster.fewest_ready, made.cluster.most_active) == (3, 4)
+            assert made.is_at_rest()
+
+    objects.run_fast(main())
+
+
+def test_the_replica_set_adopts_a_moved_pod_whose_class_has_not_changed() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            move = made.move()
+            before = names_of_classes(made)
+            await made.process().run(move)
+            await asyncio.sleep(1.0)
+            (moved,) = [each for each in made.known.pods.found.values() if each.replaces]
+            assert moved.pod.owner is not None and moved.pod.owner.kind == "ReplicaSet"
+            assert moved.moved_at_s is not None and moved.replaces == move.pod.uid
+            assert names_of_classes(made) == before
+
+    objects.run_fast(main())
+
+
+def names_of_classes(made: Scene) -> set[str]:
+    """The classes of all Pods."""
+    from carico_core.domain import names
+
+    return {names.class_of(each.pod) for each in made.known.pods.found.values()}
+
+
+@pytest.mark.parametrize("is_sent", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("write", [1, 2, 3])
+def test_a_process_that_dies_at_any_write_leaves_nothing(write: int, is_sent: bool) -> None:
+    async def main() -> None:
+        async with scene() as made:
+            with pytest.raises(Crash):
+                await made.process(at=write, is_sent=is_sent).run(made.move())
+            # Nobody is there for a while: no replica is missing.
+            await asyncio.sleep(10.0)
+            assert made.cluster.fewest_ready == 3 and made.cluster.most_active <= 4
+            await made.process().recover()
+            await asyncio.sleep(1.0)
+            assert made.is_at_rest() and made.cluster.fewest_ready == 3
+            # All that an earlier process has begun is found once only.
+            assert await made.process().recover() == 0
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("write", [1, 2])
+def test_a_process_that_dies_while_it_undoes_leaves_nothing(write: int) -> None:
+    async def main() -> None:
+        async with scene() as made:
+            with pytest.raises(Crash):
+                await made.process(at=3).run(made.move())
+            # The next one stops at once, so that it undoes what it finds, and dies as well.
+            undoing = made.process(at=write)
+            undoing.stop()
+            with pytest.raises(Crash):
+                await undoing.recover()
+            await asyncio.sleep(5.0)
+            await made.process().recover()
+            await asyncio.sleep(1.0)
+            assert made.is_at_rest() and made.cluster.fewest_ready == 3
+
+    objects.run_fast(main())
+
+
+def test_without_room_on_the_target_the_new_pod_is_removed() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            made.cluster.open.discard("node-b")
+            ended = await made.process().run(made.move())
+            assert (ended.state, ended.detail) == (records.State.KEPT, "no room on node-b within 30 s")
+            assert made.is_at_rest() and made.cluster.nodes_of("web") == ["node-a"] * 3
+
+    objects.run_fast(main())
+
+
+def test_a_new_pod_that_does_not_become_ready_is_removed() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            made.cluster.gets_ready = lambda pod: False
+            ended = await made.process().run(made.move())
+            assert (ended.state, ended.detail) == (records.State.KEPT, "the new Pod was not ready within 120 s")
+            assert made.is_at_rest() and made.cluster.fewest_ready == 3
+
+    objects.run_fast(main())
+
+
+def test_no_pod_goes_while_another_replica_is_not_ready() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            moving = asyncio.create_task(made.process().run(made.move()))
+            await asyncio.sleep(0.5)
+            other = made.cluster.pods("web")[-1]
+            other["status"] = {"phase": "Running"}
+            made.cluster.gets_ready = lambda pod: pod["metadata"]["name"] != other["metadata"]["name"]
+            made.cluster._put(other)
+            await asyncio.sleep(20.0)
+            assert len(made.cluster.pods("web")) == 4 and not moving.done()
+            made.cluster.gets_ready = lambda pod: True
+            assert (await moving).state is records.State.MOVED
+            await asyncio.sleep(1.0)
+            assert made.is_at_rest()
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 5])
+def test_an_autoscaler_may_change_the_replicas_meanwhile(replicas: int) -> None:
+    async def main() -> None:
+        async with scene() as made:
+            moving = asyncio.create_task(made.process().run(made.move()))
+            await asyncio.sleep(0.15)
+            made.cluster.scale("web", replicas)
+            ended = await moving
+            await asyncio.sleep(5.0)
+            assert ended.state in records.ENDED
+            assert made.is_at_rest(replicas)
+
+    objects.run_fast(main())
+
+
+def test_a_deployment_that_is_scaled_to_none_ends_the_move() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            made.cluster.gets_ready = lambda pod: False
+            moving = asyncio.create_task(made.process().run(made.move()))
+            await asyncio.sleep(2.0)
+            made.cluster.scale("web", 0)
+            ended = await moving
+            assert ended.state is records.State.KEPT and made.cluster.pods("web") == []
+
+    objects.run_fast(main())
+
+
+def test_a_process_that_does_not_lead_any_more_writes_nothing() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            leads = [True]
+            moving = asyncio.create_task(made.process(leads=lambda: leads[0]).run(made.move()))
+            await asyncio.sleep(0.05)
+            leads[0] = False
+            with pytest.raises(records.NotLeading):
+                await moving
+            assert made.cut.writes == ["POST /api/v1/namespaces/default/pods", made.cut.writes[-1]]
+            await made.process().recover()
+            await asyncio.sleep(1.0)
+            assert made.is_at_rest()
+
+    objects.run_fast(main())
+
+
+def test_a_stop_undoes_the_move_under_way() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            made.cluster.gets_ready = lambda pod: False
+            process = made.process()
+            moving = asyncio.create_task(process.run(made.move()))
+            await asyncio.sleep(2.0)
+            process.stop()
+            ended = await moving
+            assert (ended.state, ended.detail) == (records.State.KEPT, "the rescheduler stops")
+            assert made.is_at_rest()
+
+    objects.run_fast(main())
+
+
+def test_an_own_deletion_cost_is_kept() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            for pod in made.cluster.pods("web"):
+                pod["metadata"]["annotations"] = {"controller.kubernetes.io/pod-deletion-cost": "7"}
+                made.cluster._put(pod)
+            await asyncio.sleep(0.1)
+            with pytest.raises(Crash):
+                await made.process(at=3).run(made.move())
+            undoing = made.process()
+            undoing.stop()
+            await undoing.recover()
+            costs = {
+                each["metadata"]["annotations"].get("controller.kubernetes.io/pod-deletion-cost")
+                for each in made.cluster.pods("web")
+            }
+            assert costs == {"7"}
+
+    objects.run_fast(main())
+
+
+def test_an_api_that_is_away_for_a_while_delays_a_move() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            moving = asyncio.create_task(made.process().run(made.move()))
+            await asyncio.sleep(0.5)
+            made.cluster.api.go_away()
+            await asyncio.sleep(15.0)
+            assert not moving.done()
+            made.cluster.api.come_back()
+            assert (await moving).state is records.State.MOVED
+            await asyncio.sleep(1.0)
+            assert made.is_at_rest()
+
+    objects.run_fast(main())
+
+
+def test_what_the_api_refuses_is_not_moved() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            refused = errors.Forbidden(status=403, reason="Forbidden", message="exceeded quota", request="POST")
+            made.cluster.api.fail_next(refused, method="POST", path="/pods")
+            ended = await made.process().run(made.move())
+            assert (ended.state, ended.detail) == (records.State.KEPT, "the API refuses the new Pod: exceeded quota")
+            assert made.is_at_rest()
+
+    objects.run_fast(main())

@@ -1,0 +1,131 @@
+"""Plans: moves that pay, the one with the largest gain first, and nothing where nothing pays."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from carico_core.numerics.rescheduling import carico, model
+from carico_rescheduler.context import cluster as clusters
+from carico_rescheduler.context import problem as contexts
+from carico_rescheduler.plan import decision, generator, planning
+from tests.unit.rescheduler import cluster_objects as world
+
+EFFORT = carico.Effort(proposals=3000)
+RULE = decision.Rule(least_plan=0.05, least_move=0.01, least_bytes=1e5, least_tasks=1.0, most_moves=10)
+
+
+def plan(known: clusters.Cluster, *, budget: int = 100, rule: decision.Rule = RULE, **changes: Any) -> decision.Plan:
+    """The plan for a cluster."""
+    context = contexts.build(world.judge(known, **changes), world.CEILINGS)
+    return planning.make(context, planning.Request(effort=EFFORT, seed=1, rule=rule, budget=budget, at_ns=0))
+
+
+def test_a_pod_moves_to_where_it_talks() -> None:
+    known = world.make({"node-a": 4.0, "node-b": 4.0})
+    (web,) = world.deploy(known, "web", ["node-a"])
+    (db,) = world.deploy(known, "db", ["node-b"])
+    world.talk(known, web, db)
+    found = plan(known)
+    (move,) = found.moves
+    assert {move.source, move.target} == {"node-a", "node-b"} and move.bytes_per_s == pytest.approx(1e7)
+    assert found.traffic_bytes == pytest.approx((1e7, 0.0))
+    assert move.gain == pytest.approx(0.5) and move.why == "10 MB/s less between nodes"
+
+
+def test_an_overloaded_node_gives_pods_away() -> None:
+    known = world.make({"node-a": 0.0, "node-b": 8.0})
+    world.deploy(known, "web", ["node-a"] * 9, tasks=1.0)
+    found = plan(known)
+    # A node of four cores is saturated at six tasks.
+    assert found.excess_tasks == pytest.approx((3.0, 0.0)) and len(found.moves) == 3
+    assert {move.target for move in found.moves} == {"node-b"}
+    assert [each.pods_after for each in found.nodes] == [6, 3]
+
+
+def test_nothing_moves_where_nothing_is_overloaded_and_nothing_talks() -> None:
+    known = world.make({"node-a": 4.0, "node-b": 4.0})
+    world.deploy(known, "web", ["node-a"] * 6, tasks=1.0)
+    found = plan(known)
+    assert found.moves == () and found.verdict == "no move pays"
+
+
+def test_little_traffic_is_worth_no_move() -> None:
+    known = world.make({"node-a": 4.0, "node-b": 4.0})
+    (web,), (db,) = world.deploy(known, "web", ["node-a"]), world.deploy(known, "db", ["node-b"])
+    world.talk(known, web, db, 1000.0)
+    found = plan(known)
+    assert found.moves == () and [each.why for each in found.left_out] == [decision.Left.SMALL]
+
+
+def test_two_pods_that_talk_move_together() -> None:
+    known = world.make({"node-a": 0.0, "node-b": 8.0})
+    pods = world.deploy(known, "web", ["node-a"] * 8, tasks=1.0)
+    world.talk(known, pods[0], pods[1], 1e9)
+    found = plan(known)
+    moved = {move.pod.uid for move in found.moves}
+    assert found.excess_tasks[1] == 0.0 and found.traffic_bytes == (0.0, 0.0)
+    assert (pods[0].uid in moved) == (pods[1].uid in moved)
+
+
+def test_the_budget_cuts_the_curve_after_its_best_moves() -> None:
+    known = world.make({"node-a": 0.0, "node-b": 8.0})
+    world.deploy(known, "web", ["node-a"] * 9, tasks=1.0)
+    found = plan(known, budget=1)
+    assert len(found.moves) == 1 and found.excess_tasks == pytest.approx((3.0, 2.0))
+    assert [each.why for each in found.left_out] == [decision.Left.BUDGET] * 2
+    assert plan(known, budget=0).verdict == "the budget of moves is used up"
+
+
+def test_no_step_exceeds_the_room_that_its_target_advertises() -> None:
+    known = world.make({"node-a": 0.0, "node-b": 2.0})
+    world.deploy(known, "web", ["node-a"] * 9, tasks=1.0)
+    found = plan(known)
+    assert len(found.moves) == 2
+    assert [each.why for each in found.left_out] == [decision.Left.BLOCKED]
+
+
+def test_memory_fits_at_every_step_with_the_old_and_the_new_pod() -> None:
+    known = world.make({"node-a": 4.0, "node-b": 4.0, "node-c": 4.0})
+    giant = 5 * 2.0**30
+    (one,) = world.deploy(known, "one", ["node-a"], memory_bytes=giant)
+    (other,) = world.deploy(known, "other", ["node-b"], memory_bytes=giant)
+    (mate,) = world.deploy(known, "mate", ["node-b"], memory_bytes=2.0**20)
+    (fellow,) = world.deploy(known, "fellow", ["node-a"], memory_bytes=2.0**20)
+    world.talk(known, one, mate)
+    world.talk(known, other, fellow)
+    context = contexts.build(world.judge(known), world.CEILINGS)
+    index = {pod.pod.name: number for number, pod in enumerate(context.pods)}
+    # The giants change places, which has no first step.
+    target = context.problem.present.copy()
+    target[index["one-0"]], target[index["other-0"]] = 1, 0
+    curve = generator.towards(context, target, generator.weights_of(context, least_bytes=1.0, least_tasks=1.0))
+    assert curve.steps == () and len(curve.blocked) == 2
+
+
+def test_each_step_gains_what_the_costs_say() -> None:
+    random = np.random.default_rng(3)
+    known = world.make({f"node-{number}": 20.0 for number in range(5)})
+    pods = [
+        world.deploy(known, f"app-{number}", [f"node-{random.integers(5)}"], tasks=float(random.uniform(0.5, 3.0)))[0]
+        for number in range(20)
+    ]
+    for _ in range(30):
+        one, other = random.choice(20, size=2, replace=False)
+        world.talk(known, pods[one], pods[other], float(random.uniform(1e5, 1e7)))
+    context = contexts.build(world.judge(known), world.CEILINGS)
+    weights = generator.weights_of(context, least_bytes=1.0, least_tasks=1.0)
+    curve = generator.curve(context, EFFORT, seed=2, weights=weights)
+    placed = context.problem.present.copy()
+    assert len(curve.steps) > 3
+    for step in curve.steps:
+        before = model.cntc(context.problem, placed), generator.excess_tasks(context.problem, placed)
+        placed[step.container] = step.target
+        after = model.cntc(context.problem, placed), generator.excess_tasks(context.problem, placed)
+        assert step.bytes_per_s == pytest.approx(before[0] - after[0], abs=1e-3)
+        assert step.tasks == pytest.approx(before[1] - after[1], abs=1e-9)
+        assert list(model.violations(context.problem, placed)) == []
+
+
+def test_a_rate_is_for_people() -> None:
+    assert [decision.rate(each) for each in (12.0, 1200.0, 3.4e9)] == ["12 B/s", "1.2 kB/s", "3.4 GB/s"]
