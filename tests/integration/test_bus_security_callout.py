@@ -15,6 +15,7 @@ import pytest
 from nats.aio import transport
 from nats.errors import Error as NatsError
 
+from carico_auth import ended_pods
 from carico_core.domain import errors
 from carico_core.runtime.bus import connection_options, kept, nats_bus, nats_client
 from carico_core.runtime.bus import port as buses
@@ -121,6 +122,19 @@ async def test_web_pages_come_as_readers_only(site: security_site.Site, monkeypa
         async with security_site.raw(site.settings(site.tokens.token(AGENT, node="n1")), servers=url):
             raise AssertionError("an agent came by WebSocket")
     assert refusals(site, "connection") == before + 1
+
+
+async def test_a_client_whose_pod_is_gone_is_disconnected(
+    site: security_site.Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = site.settings(site.api.token(AGENT, node="leaving"))
+    async with security_site.raw(settings) as leaving, site.joined(roles.Role.AGENT, "staying") as staying:
+        site.api.delete_pods_of("leaving")
+        # Two rounds after the time that a slow watch is given.
+        deadline_s = ended_pods.SETTLE_S + 2 * ended_pods.EVERY_S + waiting.WAIT_S
+        await waiting.until(lambda: leaving.client.is_closed, within_s=deadline_s)
+        assert staying.connected
+    assert sum(each.metric("carico_auth_disconnected_total") for each in site.callouts) == 1
 
 
 def bad_token(site: security_site.Site, kind: str) -> tuple[str, str]:

@@ -70,6 +70,7 @@ def test_two_replicas_of_the_callout_with_the_right_that_was_tested(objects: lis
     deployment = one(objects, "carico-auth", "Deployment")
     assert deployment["spec"]["replicas"] == 2
     assert one(objects, "carico-auth", "ClusterRole")["rules"] == real_tokens.AUTH_RULES
+    assert one(objects, "carico-auth", "Role")["rules"] == real_tokens.AUTH_POD_RULES
     environ = {each["name"] for each in deployment["spec"]["template"]["spec"]["containers"][0]["env"]}
     known = {each.variable for each in settings.describe(auth_settings.AuthSettings, prefix=auth_settings.PREFIX)}
     assert environ <= known

@@ -81,6 +81,7 @@ PUBLISH: dict[str, frozenset[Role]] = {
     "$JS.ACK.CARICO_SUBSPACES.aggregators.1.1.1.1.1": frozenset({Role.AGGREGATOR, Role.OWNER}),
     "$JS.API.ACCOUNT.PURGE.CARICO": NO_ROLE,
     "$SYS.REQ.SERVER.PING": NO_ROLE,
+    "$SYS.REQ.SERVER.X.KICK": NO_ROLE,
     "$SYS.REQ.USER.AUTH": NO_ROLE,
     "_INBOX.agent.node-b.x": NO_ROLE,
     "_INBOX.scheduler.x": NO_ROLE,

@@ -1,4 +1,4 @@
-"""A small Kubernetes API for tokens only: ServiceAccounts' tokens bound to Pods, and TokenReview.
+"""A small Kubernetes API for tokens only: ServiceAccounts' tokens bound to Pods, TokenReview, and a watch of the Pods.
 
 It keeps the same contract as a real kube-apiserver (tests/contract/test_token_reviews.py). Tokens are JWTs signed with
 a secret of this API; a test may also have some made that have expired, which a real API does not do.
@@ -11,13 +11,17 @@ import http.server
 import json
 import pathlib
 import secrets
+import threading
 import time
+import urllib.parse
+from collections.abc import Iterator
 from typing import Any
 
 from tests.tools import http_thread
 
 AUDIENCE = "carico-nats"
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+PODS = "/api/v1/namespaces/carico/pods"
 
 
 class TokenApi(http_thread.Server):
@@ -27,7 +31,11 @@ class TokenApi(http_thread.Server):
         self.away = False
         self.reviewed = 0
         self._secret = secrets.token_bytes(32)
+        # Node of each Pod by its UID, and the watch's lines since the start.
         self._pods: dict[str, str] = {}
+        self._events: list[dict[str, Any]] = []
+        self._changed = threading.Condition()
+        self._is_closed = False
         api = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -44,6 +52,26 @@ class TokenApi(http_thread.Server):
                 self.send_header("Content-Length", str(len(payload)))
                 self.end_headers()
                 self.wfile.write(payload)
+
+            def do_GET(self) -> None:
+                url = urllib.parse.urlsplit(self.path)
+                asked = dict(urllib.parse.parse_qsl(url.query))
+                if api.away or url.path != PODS:
+                    self.send_error(503 if api.away else 404)
+                    return
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                if "watch" not in asked:
+                    payload = json.dumps(api._listed()).encode()
+                    self.send_header("Content-Length", str(len(payload)))
+                    self.end_headers()
+                    self.wfile.write(payload)
+                    return
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                for line in api._events_from(int(asked["resourceVersion"])):
+                    self.wfile.write(b"%x\r\n%s\n\r\n" % (len(line) + 1, line))
+                self.wfile.write(b"0\r\n\r\n")
 
             def log_message(self, *_: object) -> None:
                 return
@@ -73,13 +101,50 @@ class TokenApi(http_thread.Server):
         }  # fmt: skip
         if node is not None:
             claims["pod"] = pod = secrets.token_hex(4)
-            self._pods[pod] = node
+            with self._changed:
+                self._pods[pod] = node
+                self._note("ADDED", pod)
         signed = f"{_encode(b'{}')}.{_encode(json.dumps(claims).encode())}"
         return f"{signed}.{_encode(hmac.digest(secret or self._secret, signed.encode(), 'sha256'))}"
 
     def delete_pods_of(self, node: str) -> None:
         """Delete the Pods of a node, which invalidates tokens bound to them."""
-        self._pods = {pod: where for pod, where in self._pods.items() if where != node}
+        with self._changed:
+            for pod in [pod for pod, where in self._pods.items() if where == node]:
+                del self._pods[pod]
+                self._note("DELETED", pod)
+
+    def close(self) -> None:
+        """End the watches, and stop."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        super().close()
+
+    def _note(self, kind: str, pod: str) -> None:
+        self._events.append({"type": kind, "object": self._object(pod, len(self._events) + 1)})
+        self._changed.notify_all()
+
+    def _listed(self) -> dict[str, Any]:
+        with self._changed:
+            version = len(self._events)
+            items = [self._object(pod, version) for pod in self._pods]
+        return {"kind": "PodList", "metadata": {"resourceVersion": str(version)}, "items": items}
+
+    def _object(self, pod: str, version: int) -> dict[str, Any]:
+        return {"metadata": {"name": pod, "uid": pod, "resourceVersion": str(version)}}
+
+    def _events_from(self, position: int) -> Iterator[bytes]:
+        """Yield the events after `position`, the later ones as they come."""
+        while True:
+            with self._changed:
+                while not self._is_closed and len(self._events) == position:
+                    self._changed.wait()
+                if self._is_closed:
+                    return
+                new = self._events[position:]
+            position += len(new)
+            yield from (json.dumps(event).encode() for event in new)
 
     def _answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if self.away:
@@ -102,7 +167,10 @@ class TokenApi(http_thread.Server):
             return {"user": {}, "error": f"[invalid bearer token, {error}]"}
         extra = {}
         if "pod" in claims:
-            extra = {"authentication.kubernetes.io/node-name": [self._pods[claims["pod"]]]}
+            extra = {
+                "authentication.kubernetes.io/node-name": [self._pods[claims["pod"]]],
+                "authentication.kubernetes.io/pod-uid": [claims["pod"]],
+            }
         return {"authenticated": True, "audiences": audiences, "user": {"username": claims["sub"], "extra": extra}}
 
 

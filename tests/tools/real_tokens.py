@@ -13,8 +13,9 @@ from tests.tools import fake_token_api, waiting
 # The API issues no token with a shorter lifetime.
 SHORTEST_LIFE_S = 600.0
 AUTH_ACCOUNT = "carico/carico-auth"
-# The callout's permissions.
+# The callout's permissions in the cluster, and in its namespace.
 AUTH_RULES = [{"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}]
+AUTH_POD_RULES = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
 _NUMBERS = itertools.count(1)
 
 
@@ -61,7 +62,7 @@ class RealTokens:
                 time.sleep(0.02)
 
     def write_kubeconfig(self, path: pathlib.Path) -> pathlib.Path:
-        """Return a kubeconfig of the callout's ServiceAccount, which may only review tokens."""
+        """Return a kubeconfig of the callout's ServiceAccount: it may review tokens, and see its namespace's Pods."""
         namespace, name = AUTH_ACCOUNT.split("/")
         self._account(namespace, name)
         rbac = "/apis/rbac.authorization.k8s.io/v1"
@@ -70,6 +71,9 @@ class RealTokens:
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
         binding = {"metadata": {"name": name}, "subjects": [subject], "roleRef": role}
         self._create(f"{rbac}/clusterrolebindings", binding)
+        inside = f"{rbac}/namespaces/{namespace}"
+        self._create(f"{inside}/roles", {"metadata": {"name": name}, "rules": AUTH_POD_RULES})
+        self._create(f"{inside}/rolebindings", {**binding, "roleRef": {**role, "kind": "Role"}})
         token = self._create(
             f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", {"spec": {"expirationSeconds": 3600}}
         )["status"]["token"]

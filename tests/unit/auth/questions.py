@@ -27,7 +27,7 @@ class Server:
             "nats": {
                 "server_id": {"name": "nats-0", "id": self.signer.public},
                 "user_nkey": self.user,
-                "client_info": {"name": "agent", "host": "10.0.0.1", "type": connection, "kind": "Client"},
+                "client_info": {"id": 7, "name": "agent", "host": "10.0.0.1", "type": connection, "kind": "Client"},
                 "connect_opts": {"auth_token": token, "protocol": 1},
                 "type": "authorization_request",
                 "version": 2,

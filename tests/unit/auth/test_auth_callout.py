@@ -1,18 +1,22 @@
 """The callout's answers: sealed, timely, and silent about why somebody is refused."""
 
 import asyncio
+import dataclasses
 
 import pytest
 
-from carico_auth import app, instruments, policy, reviews, settings
+from carico_auth import app, ended_pods, instruments, policy, reviews, settings
 from carico_core.runtime.bus.security import nkeys
+from carico_core.runtime.kube import memory_kube
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock as clocks
 from tests.unit.auth import questions
 
 ISSUER = nkeys.Signer(nkeys.generate(nkeys.Kind.ACCOUNT))
 SEALER = nkeys.Sealer(nkeys.generate(nkeys.Kind.CURVE))
-AGENT = policy.Identity(username="system:serviceaccount:carico:carico-agent", node="n1", expires_s=2_000_000_000)
+AGENT = policy.Identity(
+    username="system:serviceaccount:carico:carico-agent", node="n1", pod_uid="u1", expires_s=2_000_000_000
+)
 
 
 class Reviewer:
@@ -36,9 +40,13 @@ class Made:
         self.metrics = metrics.Metrics("auth")
         self.counted = instruments.Instruments(self.metrics, clock=clock)
         self.server = questions.Server()
+        accounts = settings.AuthSettings(issuer="x").accounts()
+        self.ended = ended_pods.EndedPods(
+            memory_kube.MemoryKube(), lambda: None, self.counted, namespaces={"carico"}, clock=clock
+        )
         self.callout = app.Callout(
-            Reviewer(verdict), app.Keys(issuer=ISSUER, sealer=SEALER if sealed else None), self.counted,
-            accounts=settings.AuthSettings(issuer="x").accounts(), answer_within_s=within_s, clock=clock,
+            Reviewer(verdict), app.Keys(issuer=ISSUER, sealer=SEALER if sealed else None), self.counted, self.ended,
+            accounts=accounts, answer_within_s=within_s, clock=clock,
         )  # fmt: skip
 
     def refusals(self, reason: str) -> float:
@@ -53,6 +61,13 @@ async def test_a_good_token_gets_a_user() -> None:
     body = questions.claims_of(answer.decode())["nats"]
     assert questions.claims_of(body["jwt"])["name"] == "agent/n1"
     assert "error" not in body
+
+
+async def test_the_connection_of_a_pod_is_remembered_and_no_other() -> None:
+    for verdict, uids in ((AGENT, ["u1"]), (dataclasses.replace(AGENT, pod_uid=None), [])):
+        made = Made(verdict)
+        await made.callout.answer(made.server.question(), {})
+        assert [each.pod_uid for each in made.ended.connections()] == uids
 
 
 async def test_a_bad_one_gets_a_reason_without_its_detail() -> None:

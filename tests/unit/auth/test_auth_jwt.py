@@ -12,11 +12,19 @@ from tests.unit.auth import questions
 ISSUER = nkeys.Signer(nkeys.generate(nkeys.Kind.ACCOUNT))
 
 
+def grant_of(role: roles.Role, node: str | None = None, *, expires_s: int = 1) -> policy.Grant:
+    account = policy.ServiceAccount("carico", f"carico-{role.value}")
+    return policy.Grant(
+        name=f"{role.value}/{node or account}", role=role, account=account, node=node, pod_uid=None,
+        permissions=roles.permissions(role, node), expires_s=expires_s,
+    )  # fmt: skip
+
+
 def test_a_question_is_read() -> None:
     server = questions.Server()
     request = nats_jwt.decode_request(server.question())
     assert request == nats_jwt.Request(
-        server_id=server.signer.public, server_name="nats-0", user_key=server.user, token="token",
+        server_id=server.signer.public, server_name="nats-0", user_key=server.user, token="token", client_id=7,
         connection="nats", client_name="agent", client_host="10.0.0.1",
     )  # fmt: skip
 
@@ -71,9 +79,7 @@ def test_what_is_no_question_of_a_server_is_refused(change: str) -> None:
 def test_a_user_has_the_rights_of_the_role_until_the_token_ends() -> None:
     request = nats_jwt.decode_request(questions.Server().question())
     allowed = roles.permissions(roles.Role.AGENT, "n1")
-    grant = policy.Grant(
-        name="agent/n1", role=roles.Role.AGENT, node="n1", permissions=allowed, expires_s=questions.NOW_S + 60
-    )
+    grant = grant_of(roles.Role.AGENT, "n1", expires_s=questions.NOW_S + 60)
     text = nats_jwt.encode_user(grant, request, signer=ISSUER, now_s=questions.NOW_S)
     claims = questions.claims_of(text)
     assert (claims["iss"], claims["sub"], claims["aud"]) == (ISSUER.public, request.user_key, "AGENTS")
@@ -87,8 +93,7 @@ def test_a_user_has_the_rights_of_the_role_until_the_token_ends() -> None:
 
 def test_a_role_that_only_requests_may_not_reply() -> None:
     request = nats_jwt.decode_request(questions.Server().question())
-    allowed = roles.permissions(roles.Role.READER)
-    grant = policy.Grant(name="x", role=roles.Role.READER, node=None, permissions=allowed, expires_s=1)
+    grant = grant_of(roles.Role.READER)
     claims = questions.claims_of(nats_jwt.encode_user(grant, request, signer=ISSUER, now_s=1))
     assert claims["aud"] == "READERS"
     assert "resp" not in claims["nats"]
@@ -97,7 +102,7 @@ def test_a_role_that_only_requests_may_not_reply() -> None:
 def test_services_and_administrators_are_placed_in_the_account_with_jetstream() -> None:
     request = nats_jwt.decode_request(questions.Server().question())
     for role in (roles.Role.AGGREGATOR, roles.Role.SCHEDULER, roles.Role.CLI, roles.Role.OWNER):
-        grant = policy.Grant(name="x", role=role, node=None, permissions=roles.permissions(role), expires_s=1)
+        grant = grant_of(role)
         assert questions.claims_of(nats_jwt.encode_user(grant, request, signer=ISSUER, now_s=1))["aud"] == "CARICO"
 
 

@@ -11,7 +11,7 @@ from carico_core.runtime.process import settings as loader
 from carico_core.wire import roles
 
 CHOSEN = settings.AuthSettings(issuer="x", owners="ops/owner, ops/second")
-AGENT = policy.Identity(username="system:serviceaccount:carico:carico-agent", node="n1", expires_s=100)
+AGENT = policy.Identity(username="system:serviceaccount:carico:carico-agent", node="n1", pod_uid="u1", expires_s=100)
 
 
 def decide(identity: policy.Identity, connection: str = "nats") -> policy.Grant | policy.Refusal:

@@ -14,7 +14,7 @@ from carico_core.runtime.process import clock as clocks
 AGENT = "system:serviceaccount:carico:carico-agent"
 GOOD = {
     "authenticated": True, "audiences": ["carico-nats"],
-    "user": {"username": AGENT, "extra": {reviews.NODE: ["n1"]}},
+    "user": {"username": AGENT, "extra": {reviews.NODE: ["n1"], reviews.POD_UID: ["u1"]}},
 }  # fmt: skip
 
 
@@ -47,7 +47,9 @@ def reviewer(api: Api, clock: clocks.FakeClock | None = None, *, remember_s: flo
 
 async def test_token_reviews_name_only_our_audience() -> None:
     api = Api({"status": GOOD})
-    assert await reviewer(api).review(TOKEN) == policy.Identity(username=AGENT, node="n1", expires_s=1_700_000_100)
+    assert await reviewer(api).review(TOKEN) == policy.Identity(
+        username=AGENT, node="n1", pod_uid="u1", expires_s=1_700_000_100
+    )
     assert api.asked == [{"token": TOKEN, "audiences": ["carico-nats"]}]
 
 

@@ -2,6 +2,7 @@
 
 - `app`            one replica: request in, review, answer out
 - `reviews`        TokenReview at the Kubernetes API, with a short cache
+- `ended_pods`     disconnects the clients of Pods that are gone
 - `policy`         identity -> role and permissions; pure
 - `nats_jwt`       the JWTs of nats-server's callout protocol; pure
 - `arrangements`   configurations with the callout or with static keys

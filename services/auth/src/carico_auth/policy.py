@@ -51,20 +51,23 @@ class ServiceAccount:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """The bearer of a token, as the API states it. `node`: the node of its Pod, if any."""
+    """The bearer of a token, as the API states it. `node` and `pod_uid`: of the Pod that it is bound to, if any."""
 
     username: str
     node: str | None
+    pod_uid: str | None
     expires_s: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """The name under which a client is accepted, until when, and its permissions."""
+    """The name under which a client is accepted, until when, its permissions, and the Pod of its token."""
 
     name: str
     role: roles.Role
+    account: ServiceAccount
     node: str | None
+    pod_uid: str | None
     permissions: roles.Permissions
     expires_s: int
 
@@ -94,7 +97,10 @@ def decide(identity: Identity, accounts: Mapping[ServiceAccount, roles.Role], *,
     if CONNECTIONS.get(connection) not in permissions.connections:
         return Refusal(reason=Refused.CONNECTION, detail=f"{account} by {connection or 'nothing known'}")
     name = f"{role.value}/{node}" if node is not None else f"{role.value}/{account}"
-    return Grant(name=name, role=role, node=node, permissions=permissions, expires_s=identity.expires_s)
+    return Grant(
+        name=name, role=role, account=account, node=node, pod_uid=identity.pod_uid, permissions=permissions,
+        expires_s=identity.expires_s,
+    )  # fmt: skip
 
 
 class Pace:

@@ -25,6 +25,7 @@ from carico_core.runtime.process import clock as clocks
 PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 # Kubernetes 1.30 and later: the node of the Pod that a token is bound to.
 NODE = "authentication.kubernetes.io/node-name"
+POD_UID = "authentication.kubernetes.io/pod-uid"
 # Size of the cache; beyond it the oldest token is dropped.
 REMEMBERED_MOST = 10_000
 _LONGEST_TOKEN = 16_384
@@ -115,9 +116,10 @@ class Reviewer:
             return policy.Refusal(reason=policy.Refused.TOKEN_REFUSED, detail=str(status.get("error", ""))[:500])
         if self._audience not in _list(status, "audiences"):
             return policy.Refusal(reason=policy.Refused.OTHER_AUDIENCE, detail=username)
-        nodes = _list(_mapping(user, "extra"), NODE)
-        node = nodes[0] if len(nodes) == 1 and isinstance(nodes[0], str) else None
-        return policy.Identity(username=username, node=node, expires_s=int(expires_s))
+        extra = _mapping(user, "extra")
+        return policy.Identity(
+            username=username, node=_only(extra, NODE), pod_uid=_only(extra, POD_UID), expires_s=int(expires_s)
+        )
 
     def _remember(self, digest: bytes, now_s: float, identity: policy.Identity) -> None:
         if self._remember_s <= 0.0:
@@ -146,6 +148,11 @@ def _claims(token: str) -> dict[str, Any] | None:
 def _mapping(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = found.get(key)
     return value if isinstance(value, dict) else {}
+
+
+def _only(found: Mapping[str, Any], key: str) -> str | None:
+    values = _list(found, key)
+    return values[0] if len(values) == 1 and isinstance(values[0], str) else None
 
 
 def _list(found: Mapping[str, Any], key: str) -> list[Any]:

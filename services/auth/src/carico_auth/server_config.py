@@ -79,17 +79,18 @@ def static(users: Sequence[User], *, tls: Tls | None = None) -> dict[str, Any]:
 def accounts(users: Mapping[roles.Role, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
     """Return the accounts with these users (in the server's format) by role, and what crosses between them."""
     found: dict[str, Any] = {}
+    with_callout = bool(users.get(roles.Role.AUTH))
     for account in roles.Account:
-        entries = [dict(user) for role, mine in users.items() if roles.account(role) is account for user in mine]
-        if account is roles.Account.AUTH and not entries:
+        if account in (roles.Account.AUTH, roles.Account.SYSTEM) and not with_callout:
             continue
+        entries = [dict(user) for role, mine in users.items() if roles.account(role) is account for user in mine]
         found[account.value] = {
             **({"jetstream": "enabled"} if account is roles.Account.CORE else {}),
             **({"users": entries} if entries else {}),
             **_limits(account),
             **_crossings(account),
         }
-    return {"accounts": found}
+    return {"accounts": found, **({"system_account": roles.Account.SYSTEM.value} if with_callout else {})}
 
 
 def _limits(account: roles.Account) -> dict[str, Any]:

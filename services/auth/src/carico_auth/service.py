@@ -3,7 +3,7 @@
 import pathlib
 from collections.abc import Callable, Mapping
 
-from carico_auth import app, instruments, reviews
+from carico_auth import app, ended_pods, instruments, reviews
 from carico_auth import settings as setting
 from carico_core.domain import errors
 from carico_core.runtime.bus import nats_bus
@@ -42,11 +42,18 @@ async def serve(
         logs.get("service").info("started", http_port=server.port, issuer=keys.issuer.public, audience=chosen.audience)
         try:
             reviewer = reviews.Reviewer(api, audience=chosen.audience, remember_s=chosen.remember_s, clock=clock)
-            callout = app.Callout(
-                reviewer, keys, counted,
-                accounts=chosen.accounts(), answer_within_s=chosen.answer_within_s, clock=clock,
+            accounts = chosen.accounts()
+            ended = ended_pods.EndedPods(
+                api, lambda: listening[0] if listening else None, counted,
+                namespaces={account.namespace for account in accounts}, clock=clock,
             )  # fmt: skip
-            await tasks.until(stop, callout=_run(chosen, callout, counted, watch, clock=clock))
+            callout = app.Callout(
+                reviewer, keys, counted, ended,
+                accounts=accounts, answer_within_s=chosen.answer_within_s, clock=clock,
+            )  # fmt: skip
+            await tasks.until(
+                stop, callout=_run(chosen, callout, counted, watch, clock=clock), pods=ended.run_forever()
+            )
         finally:
             await server.close()
     finally:

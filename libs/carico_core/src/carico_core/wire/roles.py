@@ -41,6 +41,7 @@ class Account(enum.StrEnum):
     AGENTS = "AGENTS"
     READERS = "READERS"
     AUTH = "AUTH"
+    SYSTEM = "SYS"
 
 
 class Role(enum.StrEnum):
@@ -135,7 +136,7 @@ def permissions(role: Role, node: str | None = None) -> Permissions:
     if node is not None and role is not Role.AGENT:
         raise ValueError(f"got node {node!r} for role {role.value}, expected none: only agents belong to a node")
     publish, subscribe = _SUBJECTS[role](node)
-    if role not in (Role.AGENT, Role.AUTH):
+    if role is not Role.AGENT:
         subscribe = (*subscribe, f"{inbox(role)}.>")
     return Permissions(
         publish=publish,
@@ -238,12 +239,14 @@ def _owner(node: str | None) -> _Subjects:
 
 
 def _auth(_: str | None) -> _Subjects:
-    # Nothing of its own: it answers what the server asks.
-    return (), (AUTHORIZATION_SUBJECT,)
+    # It answers what the server asks, and disconnects those whose Pod is gone.
+    return (KICK_SUBJECTS,), (AUTHORIZATION_SUBJECT,)
 
 
 # https://docs.nats.io/running-a-nats-service/configuration/securing_nats/auth_callout
 AUTHORIZATION_SUBJECT = "$SYS.REQ.USER.AUTH"
+# Requests to a server, by its id, to disconnect one of its clients; in the system account.
+KICK_SUBJECTS = "$SYS.REQ.SERVER.*.KICK"
 
 _SUBJECTS = {
     Role.AGENT: _agent,
@@ -293,6 +296,7 @@ def _flows() -> Iterator[Flow]:
     named = (each for service in _ANSWERING for each in _named("*", service))
     for subject in ("$SRV.*", *named):
         yield Flow(subject=subject, source=core, to=(readers,), is_service=True, many=True)
+    yield Flow(subject=KICK_SUBJECTS, source=Account.SYSTEM, to=(Account.AUTH,), is_service=True)
 
 
 def _named(verb: str, service: str) -> tuple[str, str]:
