@@ -40,7 +40,8 @@ UNUSED = {
     "carico_scheduler_extender_seconds", "carico_scheduler_extender_binds_total", "carico_agent_roster_drops_total",
     "carico_aggregator_recommended_cpu_cores", "carico_aggregator_recommended_memory_bytes",
     "carico_scheduler_claims_total", "carico_scheduler_conditions_total", "carico_scheduler_preemptions_total",
-    "carico_scheduler_preemption_victims_total",
+    "carico_scheduler_preemption_victims_total", "carico_scheduler_gangs_total",
+    "carico_scheduler_gang_evictions_total",
 }  # fmt: skip
 
 

@@ -30,6 +30,8 @@ class FaultyKube(memory_kube.MemoryKube):
         self.fault_share = fault_share
         # True: a deleted Pod stays, as while its kubelet ends its containers.
         self.is_graceful = False
+        # Whether a bind is refused for good, by its body.
+        self.refuses: Callable[[Any], bool] = lambda body: False
         self.binds: collections.Counter[str] = collections.Counter()
         self._late: set[asyncio.Task[None]] = set()
 
@@ -50,6 +52,8 @@ class FaultyKube(memory_kube.MemoryKube):
             if self._chaos.random() < self.fault_share / 4:
                 raise errors.ApiUnavailable(f"{method} {path}: 503")
             return await super().request(method, path, params=params, body=body, content_type=content_type)
+        if self.refuses(body):
+            raise NO_RIGHTS
         fault = self._chaos.choice(["lost", "refused", "late"]) if self._chaos.random() < self.fault_share else ""
         if fault == "refused":
             raise errors.ApiUnavailable(f"{path}: 503")
@@ -123,6 +127,7 @@ class World:
             one.report_forever(),
             one.conditions.write_forever(),
             one.preemptor.work_forever(),
+            one.gangs.work_forever(),
             *one.informers.works().values(),
         ]
         tasks = [asyncio.create_task(work) for work in works]
@@ -133,6 +138,10 @@ class World:
         """Nodes, kubelets and engines at work."""
         for index in range(nodes):
             self.kube.objects.create("nodes", objects.node_object(f"node-{index}"), "test")
+        await self.start_engines(nodes)
+
+    async def start_engines(self, nodes: int) -> None:
+        """Kubelets and engines at work, over Nodes that are there."""
         for one in self.engines:
             self.start_engine(one)
         self._tasks.append(asyncio.create_task(self.events.write_forever()))

@@ -42,6 +42,7 @@ BY_REASON: Mapping[str, str] = {
     _Reason.POD_AFFINITY: "the Pod that it must be near has to run first, on a node with the topology's label",
     _Reason.POD_ANTI_AFFINITY: "more nodes or zones: each of these has a Pod that it must be apart from",
     _Reason.TOPOLOGY_SPREAD: "room in the domains with the fewest such Pods, the topology's label, or a larger maxSkew",
+    _Reason.GANG: "the Pods of its gang are placed together: it needs room for all of them at the same time",
     _Reason.UNSUPPORTED: "CARICO cannot place it: create it with kube-scheduler's schedulerName",
 }
 _OF_SCHEDULERS = ("Scheduled", "FailedScheduling")

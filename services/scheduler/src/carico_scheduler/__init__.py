@@ -5,6 +5,7 @@ Packages, each with a map of its own:
 - `pods` and `nodes`: what is known, kept in step by events. Pure.
 - `rules`: which nodes may take a Pod, and which is best. Pure.
 - `decide`: one scheduling cycle, from the state to placements. Pure; start reading at `decide.cycle`.
+- `gangs`: Pods that are placed together or not at all.
 - `preempt`: makes room for a Pod that fits nowhere, by evicting Pods of lower priority.
 - `bind`: binds Pods, and handles the outcome.
 - `intake`: brings what the API and the agents report into the state.

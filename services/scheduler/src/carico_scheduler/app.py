@@ -111,7 +111,8 @@ class Scheduler:
             events=self._events, metrics=counted, binds_in_flight=settings.binds_in_flight,
             # A claim must be bound within the time of a bind: half of it until it is sent.
             bind_timeout_s=settings.bind_timeout_s / (2.0 if self._is_shared else 1.0),
-            event_after_s=settings.event_after_s, conditions_per_s=settings.conditions_per_s,
+            event_after_s=settings.event_after_s, gang_timeout_s=settings.gang_timeout_s,
+            conditions_per_s=settings.conditions_per_s,
             term=self._term, traces=None if tracer is None else traces.PodTraces(tracer, clock=clock),
             share=self._make_member if self._is_shared else None,
         )  # fmt: skip
@@ -161,6 +162,7 @@ class Scheduler:
             "summaries": self._summaries.publish_forever(bus),
             "events": self._events.write_forever(),
             "conditions": self.engine.conditions.write_forever(),
+            "gangs": self.engine.gangs.work_forever(),
             "bus": bus.wait_closed(),
         }
         # Several schedulers would make room for Pods of each other's shares.

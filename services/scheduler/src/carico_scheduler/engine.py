@@ -20,6 +20,7 @@ from carico_scheduler import state
 from carico_scheduler.bind import binder as binders
 from carico_scheduler.bind import outcomes, volume_binding
 from carico_scheduler.decide import cycle as cycles
+from carico_scheduler.gangs import keeper
 from carico_scheduler.intake import advertisements, informers
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
@@ -59,6 +60,7 @@ class EngineParts:
     bind_timeout_s: float
     event_after_s: float
     conditions_per_s: float = 50.0
+    gang_timeout_s: float = 60.0
     # Returns the term in which this scheduler leads, None while it does not. Asked before each cycle and each report of
     # waiting Pods, and at the last moment before each bind, which is sent only in the term of its decision.
     term: Callable[[], int | None] = lambda: 0
@@ -97,11 +99,15 @@ class Engine:
             on_outcome=lambda outcome: parts.metrics.conditions.labels(outcome).inc(),
         )  # fmt: skip
         self._reporter = reporter.Reporter(
-            cycle=self._cycle, log=parts.log, notices=notifier, conditions=self.conditions
+            cycle=self._cycle, log=parts.log, notices=notifier, conditions=self.conditions, gangs=self.state.gangs
         )
         self.preemptor = preemptor.Preemptor(
             self.state, kube=parts.kube, clock=parts.clock, rng=parts.rng, events=parts.events,
             metrics=parts.metrics, term=self.term,
+        )  # fmt: skip
+        self.gangs = keeper.Keeper(
+            self.state, kube=parts.kube, clock=parts.clock, events=parts.events, metrics=parts.metrics,
+            timeout_s=parts.gang_timeout_s, term=self._gang_term, wake=self._wake.set,
         )  # fmt: skip
         self.state.on_covered = self._on_covered
         self._volumes = volume_binding.VolumeBinding(parts.kube, self.state.fleet)
@@ -125,6 +131,10 @@ class Engine:
     def term(self) -> int | None:
         """Return the term in which this scheduler may decide and bind now; None if it must not."""
         return self._parts.term() if self.informers.is_current else None
+
+    def _gang_term(self) -> int | None:
+        """Return the term in which this scheduler may evict gangs: of several, only the holder of the Lease."""
+        return None if self.member is not None and not self.member.has_lease else self.term()
 
     @property
     def _is_claiming(self) -> bool:
@@ -192,8 +202,9 @@ class Engine:
             return 0
         view = self.state.fleet.snapshot(now_s)
         outcome = self._cycle.run(
-            view, self.state.queue, most=room, held=self._held_slots(), nominees=self.preemptor.nominees()
-        )
+            view, self.state.queue, most=room, held=self._held_slots(), nominees=self.preemptor.nominees(),
+            gangs=self.state,
+        )  # fmt: skip
         if not outcome.placed and not outcome.unplaced:
             return 0
         took_s = self._clock.monotonic_s() - now_s

@@ -103,6 +103,11 @@ class SchedulerSettings:
     preemption: bool = settings.setting(
         True, help="evict Pods of lower priority for a Pod that fits nowhere", why="as kube-scheduler does"
     )
+    gang_timeout_s: float = settings.setting(
+        60.0, help="how long a gang of Pods may hold room for fewer than it needs before all its Pods are evicted",
+        unit="s", minimum=1.0, maximum=86400,
+        why="scheduler-plugins' default; a PodGroup or an annotation can state another time",
+    )  # fmt: skip
     own_pods: bool = settings.setting(
         True, help="bind the Pods that name this scheduler", why="false for an extender in kube-scheduler's Pod"
     )

@@ -6,10 +6,12 @@ advertisements, which is what happens at a start.
 
 import collections
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 
-from carico_core.domain import cluster
+from carico_core.domain import cluster, gangs
 from carico_scheduler import node_state
+from carico_scheduler.decide import parties
+from carico_scheduler.gangs import table as gang_table
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import pod_counts, reservations
 from carico_scheduler.pods import queue as queues
@@ -48,6 +50,7 @@ class State(node_state.NodeState):
         self.budgets = budgets.Budgets()
         self.default_spread = default_spread.DefaultSpread(is_on=policy.default_spread)
         self.nominations = nominations.Nominations()
+        self.gangs = gang_table.Gangs()
         # The number of placed Pods by priority, without those of the baseline, which are never evicted.
         self._priorities: collections.Counter[int] = collections.Counter()
 
@@ -64,7 +67,9 @@ class State(node_state.NodeState):
         """Return what the Pod asks of a node, including what other Pods' anti-affinity asks."""
         if self.default_spread.is_on:
             pod = pod._replace(constraints=self.default_spread.constraints_of(pod))
-        return demands.demand_of(pod, self._anti_affinity.of(pod), is_baseline=self.baseline.includes(pod))
+        return demands.demand_of(
+            pod, self._anti_affinity.of(pod), is_baseline=self.baseline.includes(pod), gang=self.gangs.key_of(pod)
+        )  # fmt: skip
 
     def put_pods(self, pods: Iterable[cluster.Pod], now_s: float) -> None:
         """Take in the list of all Pods: those that the watch has shown and that are not in it are gone."""
@@ -80,6 +85,7 @@ class State(node_state.NodeState):
         if pod.has_failed:
             self._note_failed(pod)
         if pod.is_terminal:
+            self.gangs.forget(pod, is_done=pod.phase == "Succeeded")
             self.remove_pod(pod.uid)
         elif not self.records.is_gone(pod.uid):
             record = self.records.add(pod.uid)
@@ -90,6 +96,7 @@ class State(node_state.NodeState):
         """Take in a Pod from an answer of the API, which may be ahead of the watch."""
         record = self.records.find(pod.uid)
         if record is not None and pod.is_terminal:
+            self.gangs.forget(pod, is_done=pod.phase == "Succeeded")
             self._end(record)
         elif record is not None:
             self._take_in(record, pod, now_s)
@@ -220,6 +227,70 @@ class State(node_state.NodeState):
         if self.default_spread.remove(namespace, name):
             self._renew_demands(now_s, namespace=namespace)
 
+    def gather(self, first: queues.Waiting) -> parties.Party:
+        """Take the Pods of a gang from the queue that can be decided on with `first`; see `parties.Gangs`."""
+        key = first.demand.gang
+        gang = None if key is None else self.gangs.find(key)
+        if key is None or gang is None:
+            raise ValueError(f"Pod {first.pod.key} waits for a gang that is not known")
+        members = [first]
+        if not gang.may_place or key in self.gangs.resting:
+            return parties.Party(gang=key, members=members, missing=gang.missing, may_place=False)
+        for uid in gang.roles:
+            waiting = self.queue.find(uid)
+            if waiting is not None and waiting.demand.gang == key and self.queue.due_s(uid) is None:
+                self.queue.forget(uid)
+                members.append(waiting)
+        topology_key = "" if gang.asks is None else gang.asks.topology_key
+        domain = self._domain_of(gang.nodes(self.node_of), topology_key) if topology_key else None
+        return parties.Party(
+            gang=key, members=members, missing=gang.missing, topology_key=topology_key, domain=domain
+        )  # fmt: skip
+
+    def tried(self, party: parties.Party, fitted: int) -> None:
+        """Note for how many Pods of a gang there was room; see `parties.Gangs`."""
+        gang = self.gangs.find(party.gang)
+        if gang is not None and party.may_place:
+            gang.fitted = fitted
+
+    def put_pod_groups(self, found: Iterable[gangs.PodGroup], now_s: float, *, is_native: bool) -> None:
+        """Take in the list of all PodGroups of one kind."""
+        self._renew_gangs(self.gangs.put_groups(found, is_native=is_native), now_s)
+
+    def put_pod_group(self, found: gangs.PodGroup, now_s: float) -> None:
+        """Take in a PodGroup."""
+        self._renew_gangs(self.gangs.put_group(found), now_s)
+
+    def remove_pod_group(self, key: gangs.Key, now_s: float) -> None:
+        """Forget a PodGroup."""
+        self._renew_gangs(self.gangs.remove_group(key), now_s)
+
+    def _renew_gangs(self, keys: Set[gangs.Key], now_s: float) -> None:
+        """Try gangs again that ask for something else now, some of them perhaps to be placed one by one."""
+        for key in keys:
+            gang = self.gangs.find(key)
+            for uid in () if gang is None else gang.roles:
+                waiting = self.queue.find(uid)
+                if waiting is not None:
+                    self.queue.offer(waiting.pod, now_s)
+        self.queue.unpark_gangs(keys)
+
+    def _domain_of(self, nodes: Iterable[str], topology_key: str) -> str | None:
+        """Return the value of a label that one of these nodes has; None if none has it."""
+        for name in nodes:
+            slot = self.fleet.slot_of(name)
+            value = None if slot is None else self.fleet.row(slot).node.labels.get(topology_key)
+            if value is not None:
+                return value
+        return None
+
+    def _note_gang(self, record: records.Record) -> None:
+        pod = record.pod
+        if pod is None or pod.gang is None or pod.scheduler_name not in self.fleet.policy.names:
+            return
+        if self.gangs.note(record):
+            self.queue.unpark_gangs({pod.gang.key})
+
     def put_namespaces(self, labels: Mapping[str, Mapping[str, str]], now_s: float) -> None:
         """Take in the labels of all namespaces, by which some terms select Pods."""
         if self.fleet.pod_counts.put_namespaces(labels):
@@ -300,7 +371,10 @@ class State(node_state.NodeState):
             self._enqueue(record, pod, now_s)
 
     def _note_pod(self, record: records.Record, pod: cluster.Pod, now_s: float) -> None:
-        is_new, record.pod = record.pod is None, pod
+        is_new, before, record.pod = record.pod is None, record.pod, pod
+        if before is not None and before.gang != pod.gang:
+            self.gangs.move(record.uid, before.gang, pod.gang)
+        self._note_gang(record)
         if is_new and self._anti_affinity.add(pod):
             self._renew_demands(now_s)
 
@@ -323,6 +397,8 @@ class State(node_state.NodeState):
             self.on_bound(record.pod, None if record.waiting is None else record.waiting.since_s)
         if after not in records.UNBOUND:
             record.waiting = None
+        if after is not records.GONE:
+            self._note_gang(record)
 
     def _end(self, record: records.Record) -> None:
         """Take in that a Pod is gone for good."""
@@ -332,6 +408,8 @@ class State(node_state.NodeState):
 
     def _drop(self, record: records.Record) -> None:
         self.records.drop(record)
+        if record.pod is not None:
+            self.gangs.forget(record.pod, is_done=False)
         if record.pod is not None and self._anti_affinity.remove(record.pod):
             self.is_share_stale = True
 

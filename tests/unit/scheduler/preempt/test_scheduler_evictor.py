@@ -5,11 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from carico_core.domain import cluster
-from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock as clocks
 from carico_scheduler.pods import demand
 from carico_scheduler.preempt import evictor, nominations
-from carico_scheduler.report import instruments
 from tests.unit.scheduler import objects
 
 VICTIMS = 2 * evictor.IN_FLIGHT_MAX
@@ -23,9 +21,13 @@ class Desk:
         self.sent: list[tuple[str, Any]] = []
         self.then: Callable[[], None] = lambda: None
         self.events: list[str] = []
-        counted = instruments.Instruments(metrics.Metrics("scheduler"))
+        self.outcomes: list[str] = []
         self.evictor = evictor.Evictor(
-            self, clock=clocks.FakeClock(), events=self, metrics=counted, term=lambda: self.term
+            self,
+            clock=clocks.FakeClock(),
+            write_event=self.preempted,
+            count=self.outcomes.append,
+            term=lambda: self.term,
         )
         self.nomination = nominations.Nomination(
             pod=objects.make_pod("high", scheduler_name="carico"), demand=demand.Demand(), node="node-0",
@@ -54,7 +56,7 @@ class Desk:
 
 async def test_all_victims_go_and_the_condition_names_the_scheduler_that_evicts() -> None:
     desk = Desk()
-    assert await desk.run() == VICTIMS == len(desk.events)
+    assert await desk.run() == VICTIMS == len(desk.events) == desk.outcomes.count("evicted")
     assert not desk.nomination.has_failed
     conditions = [body["status"]["conditions"][0] for _, body in desk.sent if "conditions" in body.get("status", {})]
     assert {each["message"] for each in conditions} == {"carico: preempting to accommodate a higher priority pod"}

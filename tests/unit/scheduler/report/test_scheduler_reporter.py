@@ -9,6 +9,7 @@ import pytest
 from carico_core.domain import cluster
 from carico_core.runtime.process import clock as clocks
 from carico_scheduler.decide import cycle
+from carico_scheduler.gangs import table
 from carico_scheduler.nodes import fleet
 from carico_scheduler.pods import queue, reservations
 from carico_scheduler.report import decisions, notices, reporter, verdicts
@@ -53,7 +54,9 @@ class Desk:
         self.cycle = cycle.Cycle(self.fleet.policy)
         said = notices.Notices(self.sink, after_s=30.0)
         self.conditions = Conditions()
-        self.reporter = reporter.Reporter(cycle=self.cycle, log=self.log, notices=said, conditions=self.conditions)
+        self.reporter = reporter.Reporter(
+            cycle=self.cycle, log=self.log, notices=said, conditions=self.conditions, gangs=table.Gangs()
+        )
         self.queue = queue.Queue(random.Random(0))
         for index in range(pods):
             pod = objects.make_pod(f"p{index}", owner=cluster.Owner(kind="Job", name=f"job-{index % jobs}", uid="u"))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from carico_core.domain import constraints as limits
-from carico_core.domain import selectors, usage
+from carico_core.domain import gangs, selectors, usage
 
 SCHEDULER_NAME = "carico"
 # Kubernetes' own default for pods per node: https://kubernetes.io/docs/setup/best-practices/cluster-large/
@@ -120,6 +120,8 @@ class Pod(NamedTuple):
     ends_at_s: float = math.inf
     # While it has no node: where room is being made for it; empty: nowhere.
     nominated_node: str = ""
+    # None: it is placed without regard to others.
+    gang: gangs.Membership | None = None
 
     @property
     def key(self) -> str:

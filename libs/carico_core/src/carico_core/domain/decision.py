@@ -37,6 +37,7 @@ class Reason(enum.StrEnum):
     VOLUME = "volume"
     VOLUME_LIMIT = "volume_limit"
     UNSUPPORTED = "unsupported"
+    GANG = "gang"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

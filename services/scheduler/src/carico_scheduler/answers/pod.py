@@ -123,6 +123,10 @@ def _why(
     if nomination is not None:
         count = amounts.plural(len(nomination.victims), "Pod")
         return f"room is being made on {nomination.node}: {count} of lower priority evicted for it"
+    key = known.state.gangs.key_of(pod)
+    if key is not None:
+        refused, candidates = explain.refused_to_gang(scores), explain.candidates_of(scores, scores.seen())
+        return f"{known.state.gangs.why(key)}; {explain.why_unplaced(refused, scores.view.count, candidates)}"
     if not standing.feasible(scores):
         return explain.why_unplaced(scores.refused, scores.view.count, explain.candidates_of(scores, scores.seen()))
     if waiting is not None and known.state.queue.due_s(pod.uid) is not None:

@@ -8,6 +8,7 @@ A bind belongs to the term of leadership in which it was decided: it is not sent
 """
 
 import asyncio
+import collections
 import dataclasses
 import enum
 import functools
@@ -137,6 +138,8 @@ class Binder:
         self._preparing: set[asyncio.Task[None]] = set()
         # Binds without an answer from the API.
         self._doubtful: set[Bind] = set()
+        # Binds of a gang beyond `most`, which is decided on as a whole: not started yet.
+        self._queued: collections.deque[Bind] = collections.deque()
         self._fault: BaseException | None = None
 
     @property
@@ -146,8 +149,8 @@ class Binder:
 
     @property
     def room(self) -> int:
-        """How many binds may be started now."""
-        return self._most - len(self._tasks) + len(self._preparing)
+        """How many binds may be started now; below zero while more are queued than there are places."""
+        return self._places - len(self._queued)
 
     @property
     def in_flight(self) -> int:
@@ -169,8 +172,22 @@ class Binder:
         """True if binds without an answer occupy every place, so that no other can start."""
         return len(self._doubtful) >= self._most
 
+    @property
+    def _places(self) -> int:
+        return self._most - len(self._tasks) + len(self._preparing)
+
     def start(self, bind: Bind) -> None:
-        """Start a bind, which is sent once its `prepare` has returned."""
+        """Start a bind, which is sent once its `prepare` has returned, and once there is a place."""
+        if bind.prepare is None and self._places <= 0:
+            self._queued.append(bind)
+        else:
+            self._start(bind)
+
+    def _start_queued(self) -> None:
+        while self._queued and self._places > 0:
+            self._start(self._queued.popleft())
+
+    def _start(self, bind: Bind) -> None:
         task = asyncio.create_task(self._bind(bind), name=f"bind {bind.pod.key}")
         self._tasks.add(task)
         if bind.prepare is not None:
@@ -179,6 +196,7 @@ class Binder:
 
     async def drain(self, timeout_s: float) -> int:
         """Wait for the binds under way; return how many were still in doubt after `timeout_s`."""
+        self._queued.clear()
         for task in list(self._preparing):
             # They are not in doubt: no bind was sent.
             self._tasks.discard(task)
@@ -220,6 +238,7 @@ class Binder:
         if current is not None:
             self._tasks.discard(current)
             self._preparing.discard(current)
+        self._start_queued()
         bind.on_result(dataclasses.replace(result, took_s=self._clock.monotonic_s() - began_s))
 
     async def _attempt(self, bind: Bind) -> Result:

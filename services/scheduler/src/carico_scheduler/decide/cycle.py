@@ -7,13 +7,14 @@ that the next decision sees it.
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from carico_core.domain import decision
-from carico_scheduler.decide import masks, peer_scores
+from carico_scheduler.decide import masks, parties, peer_scores
 from carico_scheduler.decide import scores as scoring
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
@@ -77,11 +78,12 @@ class Cycle:
 
     def run(
         self, view: snapshot.Snapshot, source: Source, *, most: int, held: Iterable[tuple[int, demands.Demand]] = (),
-        nominees: Sequence[Nominee] = (),
+        nominees: Sequence[Nominee] = (), gangs: parties.Gangs | None = None,
     ) -> CycleResult:  # fmt: skip
-        """Decide on Pods of `source` until `most` are placed or none is left.
+        """Decide on Pods of `source` until `most` are placed or none is left; the last gang may exceed it.
 
-        `held`: room held for other Pods. `nominees`: Pods that may be in `source`, in its order.
+        `held`: room held for other Pods. `nominees`: Pods that may be in `source`, in its order. `gangs`: None: each
+        Pod is placed by itself.
         """
         outcome = CycleResult()
         draft = scoring.Draft(view)
@@ -90,26 +92,59 @@ class Cycle:
         scorer, waits = self._scorer(view, draft), collections.deque(nominees)
         placed: set[str] = set()
         while len(outcome.placed) < most and (waiting := source.take(view.now_s)) is not None:
-            while waits and waits[0].key < waiting.key:
+            party = None if gangs is None or waiting.demand.gang is None else gangs.gather(waiting)
+            last = waiting.key if party is None else max(each.key for each in party.members)
+            while waits and waits[0].key < last:
                 # It came before this Pod if it was in `source` at all.
                 nominee = waits.popleft()
                 if nominee.uid not in placed:
                     scorer.hold(nominee)
+            if gangs is not None and party is not None:
+                gangs.tried(party, self._place_party(party, scorer, source, outcome))
+                continue
             slot = scorer.scores(waiting.demand).best(waiting.pod.uid)
             if slot == snapshot.NO_NODE:
                 outcome.unplaced.append(waiting)
                 source.park(waiting)
                 continue
-            outcome.placed.append(self._place(waiting, scorer, slot))
+            outcome.placed.append(self._place(scorer, waiting, slot))
             if waits:
                 placed.add(waiting.pod.uid)
         return outcome
+
+    def _place_party(self, party: parties.Party, scorer: "_Scorer", source: Source, outcome: CycleResult) -> int:
+        """Place the Pods of a gang if enough of them fit, and park the others; return for how many there was room."""
+        found = self._fitting(party, scorer)
+        made = found if len(found) >= party.missing else []
+        for each in made:
+            scorer.reserve(scorer.draft.row(each.row.slot), each.waiting)
+        outcome.placed += made
+        chosen = {each.waiting.pod.uid for each in made}
+        for waiting in party.members:
+            if waiting.pod.uid not in chosen:
+                outcome.unplaced.append(waiting)
+                source.park(waiting)
+        return len(found)
+
+    def _fitting(self, party: parties.Party, scorer: "_Scorer") -> list[Placement]:
+        """Return placements of the Pods of a gang: as many as fit on the nodes that take most of them."""
+        best: list[Placement] = []
+        view, is_by_capacity = scorer.view, scorer.stages is self._by_capacity
+        if not parties.may_fit(party, scorer.scores, view, by_capacity=is_by_capacity):
+            return best
+        for only in parties.domains(party, scorer.scores, view):
+            trial = scorer.fork(only)
+            made = parties.placed(party.members, trial.scores, functools.partial(self._place, trial))
+            best = max(best, made, key=len)
+            if len(best) == len(party.members):
+                break
+        return best
 
     def explain(self, view: snapshot.Snapshot, demand: demands.Demand) -> Scores:
         """Return the scores of all nodes for one demand, with nothing placed."""
         return self._scorer(view, scoring.Draft(view)).scores(demand)
 
-    def _place(self, waiting: queues.Waiting, scorer: "_Scorer", slot: int) -> Placement:
+    def _place(self, scorer: "_Scorer", waiting: queues.Waiting, slot: int) -> Placement:
         """Reserve the node in the draft and in all scores of the cycle."""
         scores, row = scorer.scores(waiting.demand), scorer.draft.row(slot)
         free = row.free(waiting.demand.pod_class) if scores.stages is self._by_capacity else None
@@ -135,12 +170,13 @@ class _Scorer:
 
     def __init__(
         self, view: snapshot.Snapshot, stages: registry.Stages, baseline: registry.Stages, draft: scoring.Draft,
-        cached: masks.NodeMasks,
+        cached: masks.NodeMasks, only: snapshot.Bools | None = None,
     ) -> None:  # fmt: skip
-        """`baseline`: the stages of Pods that belong to their node."""
+        """`baseline`: the stages of Pods that belong to their node. `only`: the nodes of a gang; None: all."""
         self.draft = draft
-        self._view = view
-        self._stages = stages
+        self.view = view
+        self.stages = stages
+        self._only = only
         self._baseline = baseline
         self._masks = cached
         self._by_demand: dict[demands.Demand, Scores] = {}
@@ -153,6 +189,10 @@ class _Scorer:
         if found is None:
             found = self._by_demand[demand] = self._with_peers(self._plain(demand))
         return found
+
+    def fork(self, only: snapshot.Bools | None) -> "_Scorer":
+        """Return a scorer over these nodes that begins with what this one has placed, and leaves it as it is."""
+        return _Scorer(self.view, self.stages, self._baseline, self.draft.fork(), self._masks, only)
 
     def reserve(self, row: snapshot.NodeRow, waiting: queues.Waiting) -> None:
         """Place a Pod on the node of `row`."""
@@ -168,15 +208,17 @@ class _Scorer:
 
     def _plain(self, demand: demands.Demand) -> scoring.Scores:
         """Return the scores from each node alone."""
-        view, stages = self._view, self._baseline if demand.is_baseline else self._stages
+        view, stages = self.view, self._baseline if demand.is_baseline else self.stages
         by_node = self._masks.of(demand, view, stages)
         mask, refused = by_node.mask, dict(by_node.refused)
         for each in stages.by_room:
             mask = scoring.narrowed(mask, self._passes(each, demand), each.reason, refused)
+        if self._only is not None:
+            mask = scoring.narrowed(mask, self._only, decision.Reason.GANG, refused)
         values = np.where(mask, stages.scorer.score(view, demand), scoring.REFUSED)
         found = scoring.Scores(
             demand=demand, view=view, stages=stages, mask=by_node, values=values, refused=refused,
-            draft=self.draft,
+            draft=self.draft, only=self._only,
         )  # fmt: skip
         # Pods with other demands may already have been placed in this cycle.
         for slot, row in self.draft.changed.items():
@@ -185,17 +227,17 @@ class _Scorer:
 
     def _passes(self, each: protocol.RoomFilter, demand: demands.Demand) -> protocol.Passes:
         if each.by_pods:
-            return each.passes(self._view, demand)
+            return each.passes(self.view, demand)
         if each.reason not in self._shared:
-            self._shared[each.reason] = each.passes(self._view, demand)
+            self._shared[each.reason] = each.passes(self.view, demand)
         return self._shared[each.reason]
 
     def _with_peers(self, plain: scoring.Scores) -> Scores:
         """Add what other Pods, volumes and preferences change; return the same scores if they change nothing."""
-        view, demand = self._view, plain.demand
+        view, demand = self.view, plain.demand
         if not (demand.looks_at_peers or view.disliking.any()):
             return plain
-        found = ((each.reason, each.peers(view, demand)) for each in self._stages.by_peers)
+        found = ((each.reason, each.peers(view, demand)) for each in self.stages.by_peers)
         peers = [(reason, each) for reason, each in found if each is not None]
         preferred = preferences.preferences_of(view, demand)
         if not peers and preferred is None:

@@ -39,6 +39,12 @@ class Draft:
         self.changed: dict[int, snapshot.NodeRow] = {}
         self.placed: list[tuple[cluster.Pod, int]] = []
 
+    def fork(self) -> "Draft":
+        """Return a copy, to place Pods on trial."""
+        copy = Draft(self._view)
+        copy.changed, copy.placed = dict(self.changed), list(self.placed)
+        return copy
+
     def row(self, slot: int) -> snapshot.NodeRow:
         """Return a node as it is in this cycle."""
         return self.changed.get(slot) or self._view.row(slot)
@@ -59,7 +65,7 @@ class Scores:
 
     def __init__(
         self, *, demand: demands.Demand, view: snapshot.Snapshot, stages: registry.Stages, mask: masks.NodeMask,
-        values: snapshot.Floats, refused: dict[str, int], draft: Draft,
+        values: snapshot.Floats, refused: dict[str, int], draft: Draft, only: snapshot.Bools | None = None,
     ) -> None:  # fmt: skip
         self.demand = demand
         self.view = view
@@ -69,6 +75,8 @@ class Scores:
         self.values = values
         self.refused = refused
         self.draft = draft
+        # The nodes to which the Pod's gang may go; None: all.
+        self._only = only
         self._shortlist: snapshot.Ints | None = None
         self._updates = 0
 
@@ -144,7 +152,10 @@ class Scores:
         if index >= 0:
             each = self.stages.by_node[index]
             return decision.Rejection(reason=each.reason, detail=each.why(row, self.demand))
-        return rejection_by(self.stages.by_room, row, self.demand)
+        found = rejection_by(self.stages.by_room, row, self.demand)
+        if found is None and self._only is not None and not self._only[row.slot]:
+            return decision.Rejection(reason=decision.Reason.GANG, detail="its gang goes to other nodes")
+        return found
 
 
 def rejection_by(

@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from carico_core.domain import gangs
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import api_objects, pod_groups
 from carico_core.wire.kubernetes import storage as parse
 from carico_scheduler import state as states
 from carico_scheduler.nodes import storage
@@ -16,6 +17,9 @@ NAMESPACES = "/api/v1/namespaces"
 DAEMON_SETS = "/apis/apps/v1/daemonsets"
 SERVICES = "/api/v1/services"
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
+# Kubernetes' own (1.36, with the feature gate GenericWorkload), and those of scheduler-plugins.
+NATIVE_POD_GROUPS = "/apis/scheduling.k8s.io/v1alpha2/podgroups"
+POD_GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
 
 Object = Mapping[str, Any]
 T = TypeVar("T")
@@ -41,7 +45,8 @@ def all_of(state: states.State, clock: clocks.Clock) -> list[Collection]:
     """Return every collection that a scheduler follows."""
     return [
         _pods(state, clock), _nodes(state), _namespaces(state, clock), _daemon_sets(state, clock), _budgets(state),
-        _services(state, clock), *_storage(state),
+        _services(state, clock),
+        *(_pod_groups(state, clock, is_native=is_native) for is_native in (True, False)), *_storage(state),
     ]  # fmt: skip
 
 
@@ -116,6 +121,22 @@ def _services(state: states.State, clock: clocks.Clock) -> Collection:
         ),
         # They change no Pod's nodes, only which of them it prefers.
         lacks=lambda why: None,
+    )
+
+
+def _pod_groups(state: states.State, clock: clocks.Clock, *, is_native: bool) -> Collection:
+    def remove(metadata: Object) -> None:
+        key = gangs.Key(str(metadata.get("namespace", "")), str(metadata.get("name", "")), is_native)
+        state.remove_pod_group(key, clock.monotonic_s())
+
+    return Collection(
+        path=NATIVE_POD_GROUPS if is_native else POD_GROUPS,
+        kind="PodGroup",
+        parse=pod_groups.parse_native if is_native else pod_groups.parse_pod_group,
+        put_all=lambda found: state.put_pod_groups(found, clock.monotonic_s(), is_native=is_native),
+        put=lambda found: state.put_pod_group(found, clock.monotonic_s()),
+        remove=remove,
+        lacks=lambda why: state.gangs.lacks(why, is_native=is_native),
     )
 
 

@@ -85,8 +85,8 @@ class Informers:
         return lacking
 
     def works(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """Return an endless coroutine per collection, by the collection's name."""
-        return {each.path.rpartition("/")[2]: self._follow(each) for each in self._collections}
+        """Return an endless coroutine per collection, by the collection's path."""
+        return {each.path: self._follow(each) for each in self._collections}
 
     async def _follow(self, collection: api_collections.Collection) -> None:
         """Keep the state in step with one collection, until cancelled."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from carico_core.domain import cluster, names
+from carico_core.domain import cluster, gangs, names
 from carico_core.domain import constraints as limits
 
 
@@ -24,6 +24,8 @@ class Demand:
     repelled_by: tuple[limits.PodTerm, ...] = ()
     # It belongs to its node (`admission.Baseline`): it waits neither for room nor for a node that is ready.
     is_baseline: bool = False
+    # It is placed together with the other Pods of this gang.
+    gang: gangs.Key | None = None
     # Cached: it is needed several times per decision, and constraints are deep.
     _hash: int = dataclasses.field(init=False, repr=False, compare=False, default=0)
 
@@ -56,7 +58,10 @@ class Demand:
 _HASHED = tuple(each.name for each in dataclasses.fields(Demand) if each.compare)
 
 
-def demand_of(pod: cluster.Pod, repelled_by: tuple[limits.PodTerm, ...] = (), *, is_baseline: bool = False) -> Demand:
+def demand_of(
+    pod: cluster.Pod, repelled_by: tuple[limits.PodTerm, ...] = (), *, is_baseline: bool = False,
+    gang: gangs.Key | None = None,
+) -> Demand:  # fmt: skip
     """Return the demand of `pod`; equal for all Pods of one template."""
     return Demand(
         node_name=pod.node_name,
@@ -70,4 +75,5 @@ def demand_of(pod: cluster.Pod, repelled_by: tuple[limits.PodTerm, ...] = (), *,
         constraints=pod.constraints,
         repelled_by=repelled_by,
         is_baseline=is_baseline,
+        gang=gang,
     )

@@ -9,9 +9,9 @@ import dataclasses
 import heapq
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 
-from carico_core.domain import cluster
+from carico_core.domain import cluster, gangs
 from carico_scheduler.pods import demand as demands
 
 BACKOFF_FIRST_S = 0.1
@@ -90,9 +90,11 @@ class Queue:
         return iter(list(self._waiting.values()))
 
     def parked_classes(self) -> frozenset[str]:
-        """Return the classes of the parked Pods: those that found no node when last tried."""
+        """Return the classes of the parked Pods, without gangs: those that found no node when last tried."""
         if self._parked is None:
-            self._parked = frozenset(lane.demand.pod_class for lane in self._lanes.values() if lane.is_parked)
+            self._parked = frozenset(
+                lane.demand.pod_class for lane in self._lanes.values() if lane.is_parked and lane.demand.gang is None
+            )
         return self._parked
 
     def find(self, uid: str) -> Waiting | None:
@@ -170,10 +172,20 @@ class Queue:
 
     def unpark(self) -> None:
         """Open every lane: something has changed that could help."""
-        self.unpark_if(lambda _: True)
+        self._unpark(lambda _: True)
 
     def unpark_if(self, could_help: Callable[[demands.Demand], bool]) -> None:
-        """Open the parked lanes of the demands that a change could help; drop empty lanes."""
+        """Open the parked lanes of the demands that a change could help, but for gangs; drop empty lanes.
+
+        Whether a whole gang fits is expensive to find out, and no single change decides it: `unpark_gangs`.
+        """
+        self._unpark(lambda demand: demand.gang is None and could_help(demand))
+
+    def unpark_gangs(self, keys: Set[gangs.Key]) -> None:
+        """Open the parked lanes of these gangs."""
+        self._unpark(lambda demand: demand.gang in keys)
+
+    def _unpark(self, could_help: Callable[[demands.Demand], bool]) -> None:
         for lane in list(self._lanes.values()):
             if not lane.heap:
                 self._drop_lane(lane)

@@ -1,15 +1,15 @@
 """Writes evictions to the API, as kube-scheduler does.
 
 The Pod that needs the room gets its nominated node; each victim the condition DisruptionTarget, its deletion with its
-own grace period, and an Event.
+own grace period, and an Event. A gang that is given back is evicted in the same way.
 
 Each request is sent only in the term of leadership in which the eviction was decided, and only until the nomination
 ends: a Pod that has found room elsewhere, or is gone, needs no further victim.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple
 
 from carico_core.domain import cluster, errors
 from carico_core.runtime.kube import api_actions
@@ -17,7 +17,6 @@ from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.preempt import nominations
-from carico_scheduler.report import instruments
 
 # Requests at a time: evictions must leave room for binds.
 IN_FLIGHT_MAX = 8
@@ -26,32 +25,38 @@ _CONDITION = "DisruptionTarget"
 _REASON = "PreemptionByScheduler"
 
 
-class Events(Protocol):
-    """Where Events go."""
+class Cause(NamedTuple):
+    """Why Pods are evicted: the condition DisruptionTarget, and their Event."""
 
-    def preempted(self, pod: cluster.Pod, text: str) -> None:
-        """Queue an Event that a Pod is evicted for another."""
+    reason: str
+    message: str
+    event: str
 
 
 class Evictor:
-    """Evicts the victims of nominations, several at a time."""
+    """Evicts Pods, several at a time."""
 
     def __init__(
-        self, api: api_actions.Api, *, clock: clocks.Clock, events: Events, metrics: instruments.Instruments,
-        term: Callable[[], int | None],
+        self, api: api_actions.Api, *, clock: clocks.Clock, write_event: Callable[[cluster.Pod, str], None],
+        count: Callable[[str], None], term: Callable[[], int | None],
     ) -> None:  # fmt: skip
+        """`count` is called with the outcome of each eviction: "evicted", or the name of the error."""
         self._api = api
         self._clock = clock
-        self._events = events
-        self._metrics = metrics
+        self._write_event = write_event
+        self._count = count
         self._term = term
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
         self._places = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._line = logs.get("scheduler")
 
     def start(self, nomination: nominations.Nomination, term: int) -> None:
         """Start the evictions of a nomination; one that fails is noted in it."""
         self._run(self._evict_all(nomination, term))
+
+    def evict(self, victim: cluster.Pod, cause: Cause, may_write: Callable[[], bool]) -> None:
+        """Start to evict one Pod; `may_write` is asked before each request."""
+        self._run(self._evict(victim, cause, may_write))
 
     def clear(self, pod: cluster.Pod, term: int) -> None:
         """Start to remove the nominated node of a Pod that did not get the room."""
@@ -63,7 +68,7 @@ class Evictor:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _run(self, work: Any) -> None:
+    def _run(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -73,8 +78,13 @@ class Evictor:
             return self._term() == term and not nomination.is_over
 
         await self._nominate(nomination.pod, nomination.node, may_write=may_write)
+        name, preemptor = nomination.pod.scheduler_name, nomination.pod.uid
+        cause = Cause(
+            _REASON, f"{name}: preempting to accommodate a higher priority pod",
+            f"Preempted by pod {preemptor} on node {nomination.node}",
+        )  # fmt: skip
         done = await asyncio.gather(
-            *(self._evict(each, nomination, may_write) for each in nomination.victims if not each.deleting)
+            *(self._evict(each, cause, may_write) for each in nomination.victims if not each.deleting)
         )
         nomination.has_failed = not all(done)
 
@@ -90,15 +100,13 @@ class Evictor:
         except errors.CaricoError as error:
             self._line.warning("nominated node not written", pod=pod.key, node=node, error=str(error))
 
-    async def _evict(
-        self, victim: cluster.Pod, nomination: nominations.Nomination, may_write: Callable[[], bool]
-    ) -> bool:
+    async def _evict(self, victim: cluster.Pod, cause: Cause, may_write: Callable[[], bool]) -> bool:
         """Evict one Pod; return False if it stays."""
         try:
             async with self._places:
                 if not may_write():
                     return False
-                await self._mark(victim, nomination.pod)
+                await self._mark(victim, cause)
                 if not may_write():
                     return False
                 await api_actions.delete_pod(
@@ -107,18 +115,17 @@ class Evictor:
         except errors.NotFound:
             return True
         except errors.CaricoError as error:
-            self._metrics.victims.labels(type(error).__name__).inc()
-            self._line.warning("not evicted", pod=victim.key, preemptor=nomination.pod.key, error=str(error))
+            self._count(type(error).__name__)
+            self._line.warning("not evicted", pod=victim.key, cause=cause.event, error=str(error))
             return False
-        self._metrics.victims.labels("evicted").inc()
-        self._events.preempted(victim, f"Preempted by pod {nomination.pod.uid} on node {nomination.node}")
+        self._count("evicted")
+        self._write_event(victim, cause.event)
         return True
 
-    async def _mark(self, victim: cluster.Pod, preemptor: cluster.Pod) -> None:
+    async def _mark(self, victim: cluster.Pod, cause: Cause) -> None:
         """Set the condition that states why the victim ends: controllers do not count it as a failure of its own."""
         condition = {
-            "type": _CONDITION, "status": "True", "reason": _REASON,
-            "message": f"{preemptor.scheduler_name}: preempting to accommodate a higher priority pod",
+            "type": _CONDITION, "status": "True", "reason": cause.reason, "message": cause.message,
             "lastTransitionTime": api_objects.format_time(self._clock.wall_ns()),
         }  # fmt: skip
         await api_actions.patch_pod_status(

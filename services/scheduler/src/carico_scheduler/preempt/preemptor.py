@@ -7,7 +7,7 @@ placed Pod, and if its preemptionPolicy is not Never.
 import asyncio
 import random
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from carico_core.domain import cluster
 from carico_core.runtime.kube import api_actions
@@ -38,6 +38,13 @@ STUCK_AFTER_S = 60.0
 CANDIDATES_MAX = 100
 
 
+class Events(Protocol):
+    """Where Events go."""
+
+    def preempted(self, pod: cluster.Pod, text: str) -> None:
+        """Queue an Event that a Pod is evicted for another."""
+
+
 class _Kind(NamedTuple):
     """Pods for which a search gives the same answer."""
 
@@ -50,7 +57,7 @@ class Preemptor:
 
     def __init__(
         self, state: states.State, *, kube: api_actions.Api, clock: clocks.Clock, rng: random.Random,
-        events: evictor.Events, metrics: instruments.Instruments, term: Callable[[], int | None],
+        events: Events, metrics: instruments.Instruments, term: Callable[[], int | None],
     ) -> None:  # fmt: skip
         self._state = state
         self._clock = clock
@@ -58,7 +65,10 @@ class Preemptor:
         self._metrics = metrics
         self._term = term
         self._cycle = cycles.Cycle(state.fleet.policy)
-        self._evictor = evictor.Evictor(kube, clock=clock, events=events, metrics=metrics, term=term)
+        self._evictor = evictor.Evictor(
+            kube, clock=clock, write_event=events.preempted, term=term,
+            count=lambda outcome: metrics.victims.labels(outcome).inc(),
+        )  # fmt: skip
         # When a search that found nothing is due again (monotonic).
         self._again_s: dict[_Kind, float] = {}
         self._line = logs.get("scheduler")
@@ -120,6 +130,8 @@ class Preemptor:
         return (
             pod.priority > lowest
             and pod.preempts
+            # The Pods of a gang would each have others evicted, although there may be no room for all of them.
+            and waiting.demand.gang is None
             and now_s - waiting.since_s >= AFTER_S
             and self._state.nominations.find(pod.uid) is None
         )

@@ -12,7 +12,8 @@ WAITING_MAX = 1024
 SCHEDULED = "Scheduled"
 FAILED = "FailedScheduling"
 PREEMPTED = "Preempted"
-_ACTIONS = {SCHEDULED: "Binding", FAILED: "Scheduling", PREEMPTED: "Preempting"}
+GIVEN_BACK = "GangIncomplete"
+_ACTIONS = {SCHEDULED: "Binding", FAILED: "Scheduling", PREEMPTED: "Preempting", GIVEN_BACK: "Evicting"}
 
 
 class Recorder(Protocol):
@@ -56,6 +57,10 @@ class Writer:
         """Queue an Event that a Pod is evicted for another."""
         self.on_preempted(pod)
         self._put(Note(pod=pod, reason=PREEMPTED, text=text, is_warning=False))
+
+    def given_back(self, pod: cluster.Pod, text: str) -> None:
+        """Queue an Event that a Pod is evicted since its gang stayed incomplete."""
+        self._put(Note(pod=pod, reason=GIVEN_BACK, text=text, is_warning=True))
 
     async def write_forever(self) -> None:
         """Write Events in the order they were queued, until cancelled."""

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Mapping
 
+import numpy as np
+
 from carico_core.domain import cluster, decision
 from carico_scheduler.decide import cycle
 from carico_scheduler.decide import scores as scoring
@@ -29,6 +31,7 @@ _PHRASES = {
     decision.Reason.DISK: "with a disk in use",
     decision.Reason.VOLUME: "without the required volumes",
     decision.Reason.VOLUME_LIMIT: "at the volume limit",
+    decision.Reason.GANG: "with room for one Pod, but not for its gang",
     decision.Reason.UNSUPPORTED: "refused because of unsupported constraints",
 }
 # Events are at most 1 kB.
@@ -49,6 +52,12 @@ def why_unplaced(refused: Mapping[str, int], nodes: int, examples: tuple[decisio
         detail = f" ({example.node}: {example.rejection.detail[:_DETAIL_MAX]})" if example and example.rejection else ""
         parts.append(f"{count} {_PHRASES[decision.Reason(reason)]}{detail}")
     return f"0/{nodes} nodes fit: {', '.join(parts)}"
+
+
+def refused_to_gang(scores: cycle.Scores) -> dict[str, int]:
+    """Return the number of nodes that refuse a Pod of a gang, by reason: some have room for it, not for the gang."""
+    feasible = int(np.isfinite(scores.values).sum())
+    return scores.refused | ({decision.Reason.GANG.value: feasible} if feasible else {})
 
 
 def phrase(reason: decision.Reason) -> str:

@@ -50,6 +50,11 @@ class Instruments:
         self.victims = registry.counter(
             "preemption_victims", "Pods evicted for one of higher priority, by the outcome of the request", ["outcome"]
         )
+        self.gangs = registry.counter("gangs", "Gangs that became complete or were given back, by outcome", ["outcome"])
+        self.gang_evictions = registry.counter(
+            "gang_evictions", "Pods evicted since their gang stayed incomplete, by the outcome of the request",
+            ["outcome"],
+        )  # fmt: skip
         self.lost_records = registry.counter("lost_decision_records", "Decision records that were not published")
         self.lost_rosters = registry.counter("lost_rosters", "Rosters of nodes that could not be published")
         self.lost_summaries = registry.counter(

@@ -8,8 +8,9 @@ import math
 import operator
 from typing import NamedTuple, Protocol
 
-from carico_core.domain import decision
+from carico_core.domain import decision, gangs
 from carico_scheduler.decide import cycle as cycles
+from carico_scheduler.gangs import gang as gang_records
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
@@ -28,6 +29,16 @@ class Conditions(Protocol):
         """Queue the condition of a Pod if a change of it is due; return True if it was."""
 
 
+class Gangs(Protocol):
+    """The gangs."""
+
+    def find(self, key: gangs.Key) -> gang_records.Gang | None:
+        """Return a gang, or None."""
+
+    def why(self, key: gangs.Key) -> str:
+        """Return why a gang waits, in words."""
+
+
 class _Unplaced(NamedTuple):
     """Why Pods of one demand fit nowhere."""
 
@@ -39,12 +50,14 @@ class Reporter:
     """Reports the Pods that fit nowhere, in turns."""
 
     def __init__(
-        self, *, cycle: cycles.Cycle, log: decisions.Log, notices: notices.Notices, conditions: Conditions
-    ) -> None:
+        self, *, cycle: cycles.Cycle, log: decisions.Log, notices: notices.Notices, conditions: Conditions,
+        gangs: Gangs,
+    ) -> None:  # fmt: skip
         self._cycle = cycle
         self._log = log
         self._notices = notices
         self._conditions = conditions
+        self._gangs = gangs
 
     def round(self, queue: queues.Queue, view: snapshot.Snapshot) -> bool:
         """Report the waiting Pods whose turn it is.
@@ -69,18 +82,19 @@ class Reporter:
     def _why_unplaced(self, demand: demands.Demand, view: snapshot.Snapshot) -> _Unplaced | None:
         """Return why Pods of this demand fit nowhere; None if they do."""
         scores = self._cycle.explain(view, demand)
+        if demand.gang is not None:
+            return self._why_gang_waits(demand.gang, scores)
         if scores.best("") != snapshot.NO_NODE:
             return None
-        candidates = explain.candidates_of(scores, scores.seen())
-        facts = decisions.Facts(
-            outcome=decision.Outcome.UNSCHEDULABLE,
-            node=None,
-            free=None,
-            candidates=candidates,
-            refused=scores.refused,
-            message=explain.why_unplaced(scores.refused, view.count, candidates),
-        )
-        return _Unplaced(facts, verdicts.verdict_of(scores))
+        return _Unplaced(_facts(scores, scores.refused), verdicts.verdict_of(scores))
+
+    def _why_gang_waits(self, key: gangs.Key, scores: cycles.Scores) -> _Unplaced:
+        """Return why the Pods of a gang wait, some of which may fit a node by themselves."""
+        gang = self._gangs.find(key)
+        # More nodes do not help a gang that lacks Pods.
+        is_short = gang is None or not gang.may_place
+        verdict = verdicts.Verdict.UNKNOWN if is_short else verdicts.verdict_of(scores)
+        return _Unplaced(_facts(scores, explain.refused_to_gang(scores), f"{self._gangs.why(key)}; "), verdict)
 
     def _report(self, waiting: queues.Waiting, unplaced: _Unplaced, now_s: float) -> bool:
         """Report one Pod; return True if a report was due."""
@@ -92,3 +106,12 @@ class Reporter:
             self._log.record(waiting, facts)
         is_new |= self._conditions.note(waiting, verdict, facts.message, reasons)
         return self._notices.notify(waiting, "room", facts.message, now_s, reasons) or is_new
+
+
+def _facts(scores: cycles.Scores, refused: dict[str, int], begin: str = "") -> decisions.Facts:
+    """Return the content of the record about a Pod that waits; `begin`: how its message begins."""
+    candidates = explain.candidates_of(scores, scores.seen())
+    return decisions.Facts(
+        outcome=decision.Outcome.UNSCHEDULABLE, node=None, free=None, candidates=candidates, refused=refused,
+        message=begin + explain.why_unplaced(refused, scores.view.count, candidates),
+    )  # fmt: skip

@@ -148,6 +148,11 @@ class Member:
         return self._members
 
     @property
+    def has_lease(self) -> bool:
+        """True if this member holds the Lease by which Pods are shared out."""
+        return self._has_lease and self._parts.lease.term() is not None
+
+    @property
     def is_busy(self) -> bool:
         """True while claims are being committed."""
         return self._commits.is_busy

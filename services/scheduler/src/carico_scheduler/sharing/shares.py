@@ -24,11 +24,12 @@ def is_alone(demand: demands.Demand) -> bool:
     """Return True if one node decides whether the Pod may go there, so that claims of single nodes are enough.
 
     Other Pods must be decided on by one member: two could each place a Pod that rules out the other, on two nodes of
-    one zone, and no claim of a node would show it.
+    one zone, and no claim of a node would show it. A gang is decided on in one step.
     """
     found = demand.constraints or limits.NONE
     return not (
         demand.repelled_by
+        or demand.gang is not None
         or found.affinity
         or found.anti_affinity
         or found.hard_spreads

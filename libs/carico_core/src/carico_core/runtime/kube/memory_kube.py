@@ -198,7 +198,8 @@ class MemoryKube:
             raise memory_objects.refusal(409, "Conflict", message, request)
         bound = copy.deepcopy(pod)
         bound.setdefault("spec", {})["nodeName"] = binding["target"]["name"]
-        scheduled = {"conditions": [{"type": "PodScheduled", "status": "True"}]}
+        at = api_objects.format_time(self._clock.wall_ns())
+        scheduled = {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at}]}
         bound["status"] = memory_objects.merge(pod.get("status") or {}, scheduled, by_type=True)
         self.objects.update("pods", (target.namespace, target.name), bound, request)
         return {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}

@@ -3,5 +3,6 @@
 - `api_objects`: Pods, Nodes, and the bodies of what CARICO writes. `constraints`, `pod_requests`: two parts of a Pod.
 - `status`: whether a Pod's containers run, or have failed. `template`: its images, containers and requests.
 - `lease`: coordination.k8s.io/v1 Leases. `storage`: claims, volumes, storage classes, and Namespaces.
+- `pod_groups`: gangs of Pods, and what they ask for.
 - `selectors`: label and node selectors. `object_fields`: fields of an object by name, each checked.
 """

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from carico_core.domain import cluster, names
-from carico_core.wire.kubernetes import constraints, failures, pod_requests, selectors, template
+from carico_core.wire.kubernetes import constraints, failures, pod_groups, pod_requests, selectors, template
 from carico_core.wire.kubernetes import object_fields as fields
 
 # The kubelet's annotation of a mirror Pod.
@@ -67,6 +67,7 @@ def parse_pod(obj: Object) -> cluster.Pod:
     # Room that a move would have to make is no gain; the API refuses another policy than that of the PriorityClass.
     preempts = fields.optional(spec, "preemptionPolicy", "spec.") != "Never" and not is_surge
     made_of = template.template_of(containers, requests)
+    gang = pod_groups.membership_of(metadata, spec, lambda: _bound_at_s(status) if node_name else 0.0)
     return cluster.Pod(
         namespace=sys.intern(namespace),
         name=name,
@@ -97,6 +98,7 @@ def parse_pod(obj: Object) -> cluster.Pod:
         preempts=preempts,
         ends_at_s=ends_at_s,
         nominated_node=nominated_node,
+        gang=gang,
     )
 
 
@@ -106,6 +108,14 @@ def _unscheduled_reason(status: Object) -> str:
         if each.get("type") == POD_SCHEDULED and each.get("status") == "False":
             return fields.optional(each, "reason", "status.conditions[].")
     return ""
+
+
+def _bound_at_s(status: Object) -> float:
+    """Return when the Pod was bound; 0 if its status does not show it."""
+    for each in fields.objects(status, "conditions", "status."):
+        if each.get("type") == POD_SCHEDULED and each.get("status") == "True":
+            return find_instant(each.get("lastTransitionTime")) or 0.0
+    return 0.0
 
 
 def parse_node(obj: Object) -> cluster.Node:

@@ -1,0 +1,368 @@
+"""Gangs on the memory API: whole or not at all, whatever happens in the middle."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from carico_core.wire.kubernetes import api_objects, pod_groups
+from carico_scheduler.gangs import gang
+from tests.unit.scheduler import objects, world
+from tests.unit.scheduler.gangs import gang_world
+
+Body = Callable[[gang_world.GangWorld], Coroutine[Any, Any, None]]
+
+
+def run(body: Body, *, nodes: int = 1, is_started: bool = True, **more: Any) -> None:
+    """Run `body` in a world of `nodes` nodes with room for three Pods each."""
+
+    async def main() -> None:
+        made = gang_world.GangWorld(**more)
+        if is_started:
+            await made.start(nodes=nodes)
+        await body(made)
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def state_of(made: gang_world.GangWorld, name: str, engine: int = 0) -> gang.GangState | None:
+    """The state of the gang of this name."""
+    found = [each for each in made.engines[engine].state.gangs if each.key.name == name]
+    return found[0].state if found else None
+
+
+def test_a_gang_is_placed_once_all_its_pods_are_there() -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        made.gang("train", 2, least=3)
+        await asyncio.sleep(10.0)
+        assert made.running() == []
+        assert state_of(made, "train") is gang.GATHERING
+        (note,) = made.notes("FailedScheduling", "train-0")
+        assert note.startswith(
+            "gang default/train: 2 of the 3 Pods that it needs are there; 0/1 nodes fit: 1 with room"
+        )
+        # More nodes would not help: an autoscaler must not see it.
+        assert not any("conditions" in pod["status"] for pod in made.pods())
+        made.member("train", "train-2", least=3)
+        await asyncio.sleep(1.0)
+        assert made.running() == ["train-0", "train-1", "train-2"]
+        assert state_of(made, "train") is gang.COMPLETE
+        assert made.engines[0]._metrics.gangs.labels("complete")._value.get() == 1
+
+    run(body)
+
+
+def test_of_two_gangs_that_could_each_hold_half_one_is_placed_whole_and_then_the_other() -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        for index in range(4):
+            made.member("a", f"a-{index}", least=4)
+            made.member("b", f"b-{index}", least=4)
+        await asyncio.sleep(30.0)
+        first = {name.split("-")[0] for name in made.running()}
+        assert len(made.running()) == 4
+        assert len(first) == 1
+        (second,) = {"a", "b"} - first
+        assert made.notes("FailedScheduling", f"{second}-0")[0].startswith(
+            f"gang default/{second}: 4 Pods must be placed together"
+        )
+        assert state_of(made, second) is gang.WAITING
+        made.end(first.pop())
+        await asyncio.sleep(5.0)
+        assert made.running() == [f"{second}-{index}" for index in range(4)]
+        assert made.deleted() == 0
+
+    run(body, nodes=2)
+
+
+def test_a_gang_larger_than_the_cluster_holds_nothing_and_other_pods_are_placed() -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        made.gang("huge", 7)
+        await asyncio.sleep(5.0)
+        for index in range(6):
+            made.create_pod(f"small-{index}")
+        await asyncio.sleep(100.0)
+        assert made.running() == [f"small-{index}" for index in range(6)]
+        assert state_of(made, "huge") is gang.WAITING
+        assert "gang default/huge: 7 Pods must be placed together" in made.notes("FailedScheduling", "huge-0")[0]
+        condition = {each["type"]: each for each in _pod(made, "huge-0")["status"]["conditions"]}["PodScheduled"]
+        assert condition["reason"] == "Unschedulable"
+
+    run(body, nodes=2)
+
+
+def test_pods_beyond_the_minimum_are_placed_as_they_fit() -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        made.gang("train", 5, least=2)
+        await asyncio.sleep(5.0)
+        assert len(made.running("train")) == 3
+        made.end("train-")
+        await asyncio.sleep(5.0)
+        assert len(made.running("train")) == 0
+
+    run(body)
+
+
+def test_a_bind_that_fails_is_tried_again_and_the_gang_is_completed() -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        made.refuse_binds(2)
+        made.gang("train", 3)
+        await asyncio.sleep(5.0)
+        assert len(made.running()) == 3
+        assert state_of(made, "train") is gang.COMPLETE
+        assert made.deleted() == 0
+
+    run(body)
+
+
+def test_a_gang_that_stays_incomplete_is_evicted_whole_and_tried_again_later() -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        uid = ""
+        for index in range(3):
+            uid = made.member("train", f"train-{index}", least=3)
+        refuse(made, uid)
+        await asyncio.sleep(15.0)
+        assert made.running() == ["train-0", "train-1"]
+        await asyncio.sleep(10.0)
+        assert made.running() == []
+        assert made.deleted() == 2
+        assert len(made.notes("GangIncomplete", "train-0")) == 1
+        assert [each for each in made.kube.requests if "status" in each and "train-0" in each]
+        assert "train-2" in [pod["metadata"]["name"] for pod in made.pods()]
+        assert state_of(made, "train") is gang.GATHERING
+        # As their controller creates them again.
+        made.kube.binds.clear()
+        refuse(made, "")
+        made.member("train", "train-0", least=3)
+        made.member("train", "train-1", least=3)
+        await asyncio.sleep(15.0)
+        assert len(made.running()) == 3
+        assert made.engines[0]._metrics.gangs.labels("given_back")._value.get() == 1
+
+    run(body)
+
+
+def test_a_short_pod_that_ends_before_the_last_is_bound_still_counts() -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        uid = ""
+        for index in range(3):
+            uid = made.member("train", f"train-{index}", least=3)
+        refuse(made, uid)
+        await asyncio.sleep(3.0)
+        made.end("train-0")
+        await asyncio.sleep(1.0)
+        refuse(made, "")
+        await asyncio.sleep(15.0)
+        assert made.running() == ["train-1", "train-2"]
+        assert state_of(made, "train") is gang.COMPLETE
+        await asyncio.sleep(60.0)
+        assert made.deleted() == 0
+
+    run(body)
+
+
+def test_a_pod_that_is_replaced_after_the_gang_was_complete_is_placed_by_itself() -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        made.gang("train", 3)
+        await asyncio.sleep(5.0)
+        made.delete("train-1")
+        made.delete("train-2")
+        await asyncio.sleep(40.0)
+        assert made.running() == ["train-0"]
+        made.member("train", "train-3", least=3)
+        await asyncio.sleep(5.0)
+        assert made.running() == ["train-0", "train-3"]
+        assert made.deleted() == 0
+
+    run(body)
+
+
+def found(made: gang_world.GangWorld, name: str, *, pods: int, at_s: float, node: str = "node-0") -> None:
+    """Half of a gang of four is on a node, bound at this time; the other half waits."""
+    at = api_objects.format_time(round(at_s * 1e9))
+    bound = {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at}]}
+    for index in range(4):
+        is_bound = index < pods
+        spec, status = ({"nodeName": node}, bound) if is_bound else ({}, {})
+        made.member(name, f"{name}-{index}", least=4, spec=spec, status=status)
+
+
+def test_of_two_gangs_found_with_half_of_the_room_each_one_is_given_back_and_the_other_completed() -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        now_s = made.clock.wall_ns() / 1e9
+        found(made, "a", pods=2, at_s=now_s)
+        found(made, "b", pods=2, at_s=now_s)
+        await made.start(nodes=1)
+        await asyncio.sleep(15.0)
+        assert len(made.running()) == 4
+        await asyncio.sleep(45.0)
+        # Of two gangs of the same age and priority the UID decides.
+        (first,) = {name.split("-")[0] for name in made.running()}
+        assert made.running() == [f"{first}-{index}" for index in range(4)]
+        assert made.deleted() == 2
+
+    run(body, is_started=False, room=4.0)
+
+
+def test_what_runs_of_a_gang_for_longer_than_its_timeout_is_not_evicted_by_a_scheduler_that_starts() -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        found(made, "a", pods=2, at_s=made.clock.wall_ns() / 1e9 - 3600.0)
+        made.create_pod("fills-the-node")
+        await made.start(nodes=1)
+        await asyncio.sleep(100.0)
+        assert made.running("a") == ["a-0", "a-1"]
+        assert state_of(made, "a") is gang.COMPLETE
+        assert made.deleted() == 0
+
+    run(body, is_started=False)
+
+
+def test_a_leader_change_in_the_middle_leaves_no_half() -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        uid = ""
+        for index in range(4):
+            uid = made.member("a", f"a-{index}", least=4)
+        refuse(made, uid)
+        await asyncio.sleep(3.0)
+        assert made.running() == ["a-0", "a-1", "a-2"]
+        made.leader = 1
+        refuse(made, "")
+        made.engines[1].wake()
+        await asyncio.sleep(5.0)
+        assert len(made.running()) == 4
+        assert made.deleted() == 0
+        assert [state_of(made, "a", index) for index in range(2)] == [gang.COMPLETE] * 2
+
+    run(body, engines=2, room=4.0)
+
+
+def test_the_next_leader_gives_back_what_it_cannot_complete() -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        uid = ""
+        for index in range(4):
+            uid = made.member("a", f"a-{index}", least=4)
+        refuse(made, uid)
+        await asyncio.sleep(10.0)
+        made.leader = 1
+        await asyncio.sleep(15.0)
+        # It has its own time.
+        assert len(made.running()) == 3
+        await asyncio.sleep(10.0)
+        assert made.running() == []
+        assert made.deleted() == 3
+
+    run(body, engines=2, room=4.0)
+
+
+def test_the_minimum_may_change_while_the_gang_waits() -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        made.group("train", spec={"minMember": 5})
+        for index in range(4):
+            made.member("train", f"train-{index}")
+        await asyncio.sleep(5.0)
+        assert made.running() == []
+        made.group("train", spec={"minMember": 3})
+        await asyncio.sleep(1.0)
+        assert len(made.running()) == 3
+        # A gang that is complete stays so.
+        made.group("train", spec={"minMember": 4})
+        await asyncio.sleep(60.0)
+        assert len(made.running()) == 3
+
+    run(body)
+
+
+def test_pods_that_vanish_before_the_decision_leave_the_others_waiting() -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        made.gang("train", 4)
+        await asyncio.sleep(5.0)
+        assert state_of(made, "train") is gang.WAITING
+        made.delete("train-3")
+        await asyncio.sleep(1.0)
+        assert state_of(made, "train") is gang.GATHERING
+        for index in range(3):
+            made.delete(f"train-{index}")
+        await asyncio.sleep(1.0)
+        assert len(made.engines[0].state.gangs) == 0
+        world.check_nothing_left(made)
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("spec", "annotations", "text"),
+    [
+        ({"minMember": 0}, {}, "spec.minMember: got 0, expected an integer from 1 to 10000"),
+        ({"minMember": 1, "scheduleTimeoutSeconds": -1}, {}, "spec.scheduleTimeoutSeconds: got -1, expected seconds"),
+        (None, {pod_groups.MIN_MEMBER: "many"}, "annotation carico.dev/gang-min-member: got 'many', expected"),
+        (None, {pod_groups.MIN_MEMBER: "1", pod_groups.TIMEOUT: "soon"}, "gang-timeout-seconds: got 'soon', expected"),
+        (None, {}, "gang default/train: there is no such PodGroup, nor do its Pods state a minimum"),
+    ],
+)  # fmt: skip
+def test_a_gang_that_asks_for_nothing_valid_waits_with_an_event(
+    spec: dict[str, Any] | None, annotations: dict[str, str], text: str
+) -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        if spec is not None:
+            made.group("train", spec=spec)
+        made.member("train", "train-0", annotations=annotations)
+        await asyncio.sleep(5.0)
+        assert made.running() == []
+        (note,) = made.notes("FailedScheduling", "train-0")
+        assert text in note
+        made.group("train", spec={"minMember": 1})
+        await asyncio.sleep(1.0)
+        assert made.running() == ["train-0"]
+
+    run(body)
+
+
+def test_kubernetes_own_pod_groups_gang_and_basic() -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        made.group("gang", spec={"schedulingPolicy": {"gang": {"minCount": 3}}})
+        made.group("basic", spec={"schedulingPolicy": {"basic": {}}})
+        for index in range(2):
+            made.member("gang", f"gang-{index}", native=True)
+        made.member("basic", "basic-0", native=True)
+        await asyncio.sleep(5.0)
+        assert made.running() == ["basic-0"]
+        made.end("basic-0")
+        made.member("gang", "gang-2", native=True)
+        await asyncio.sleep(5.0)
+        assert made.running() == ["gang-0", "gang-1", "gang-2"]
+
+    run(body)
+
+
+def test_a_gang_stays_within_one_zone_the_one_that_takes_it_whole() -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        for index, zone in enumerate("abb"):
+            node = objects.node_object(f"node-{index}")
+            node["metadata"]["labels"]["zone"] = zone
+            made.kube.objects.create("nodes", node, "test")
+        made.group("train", spec={"minMember": 4}, annotations={pod_groups.TOPOLOGY_KEY: "zone"})
+        await made.start_engines(nodes=3)
+        for index in range(4):
+            made.member("train", f"train-{index}")
+        await asyncio.sleep(5.0)
+        assert {pod["spec"].get("nodeName") for pod in made.pods()} == {"node-1", "node-2"}
+        # There is room in zone a alone.
+        made.create_pod("fills-zone-b-0", nodeSelector={"zone": "b"})
+        made.create_pod("fills-zone-b-1", nodeSelector={"zone": "b"})
+        await asyncio.sleep(5.0)
+        made.member("train", "train-4")
+        await asyncio.sleep(10.0)
+        assert "train-4" not in made.running()
+        assert "within one zone" in made.notes("FailedScheduling", "train-4")[0]
+
+    run(body, is_started=False)
+
+
+def refuse(made: gang_world.GangWorld, uid: str) -> None:
+    """Binds of one Pod are refused from now on; of none if `uid` is empty."""
+    made.kube.refuses = lambda body: bool(uid) and body["metadata"]["uid"] == uid
+
+
+def _pod(made: gang_world.GangWorld, name: str) -> dict[str, Any]:
+    return next(pod for pod in made.pods() if pod["metadata"]["name"] == name)
