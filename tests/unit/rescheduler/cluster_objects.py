@@ -24,7 +24,7 @@ def policy(**changes: Any) -> movable.Policy:
 
 def judge(known: clusters.Cluster, **changes: Any) -> movable.Judge:
     """A judge of what may move now."""
-    return movable.Judge(known=known, policy=policy(**changes), now_s=NOW_S)
+    return movable.Judge(known, policy(**changes), now_s=NOW_S)
 
 
 def make(nodes: dict[str, float]) -> clusters.Cluster:
@@ -54,8 +54,8 @@ def deploy(
     known.replica_sets.put(
         ("default", replica_set),
         objects.ReplicaSet(
-            namespace="default", name=replica_set, uid=f"uid-{replica_set}", deployment=f"uid-{name}",
-            owner="Deployment", replicas=len(nodes),
+            namespace="default", name=replica_set, uid=f"uid-{replica_set}", deployment=name,
+            deployment_uid=f"uid-{name}", owner="Deployment", replicas=len(nodes),
         ),
     )  # fmt: skip
     owner = kubernetes.Owner(kind="ReplicaSet", name=replica_set, uid=f"uid-{replica_set}")

@@ -32,6 +32,8 @@ class FakeCluster:
         self.gets_ready: Callable[[Object], bool] = lambda pod: True
         # The fewest and most Pods that count as replicas of the application, at any turn.
         self.fewest_ready, self.most_active = 10**9, 0
+        # Time between two turns.
+        self.every_s = 0.1
         self._number = itertools.count(1)
 
     # Objects.
@@ -85,7 +87,7 @@ class FakeCluster:
         for node in nodes:
             pod = self._create_pod(self.replica_set(name))
             pod["spec"]["nodeName"] = node
-            pod["metadata"]["creationTimestamp"] = "2020-01-01T00:00:00Z"
+            pod["metadata"]["creationTimestamp"] = "2001-01-01T00:00:00Z"
             self._set_ready(pod)
 
     def replica_set(self, name: str) -> Object:
@@ -119,11 +121,11 @@ class FakeCluster:
 
     # What acts on them.
 
-    async def act_forever(self, every_s: float = 0.1) -> None:
+    async def act_forever(self) -> None:
         """Turn until cancelled."""
         while True:
             self.turn()
-            await asyncio.sleep(every_s)
+            await asyncio.sleep(self.every_s)
 
     def turn(self) -> None:
         """One turn of every controller, and a look at the number of replicas."""

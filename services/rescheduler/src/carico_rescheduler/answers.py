@@ -23,6 +23,7 @@ class Source(Protocol):
 
     last: decision.Plan | None
     rests: str
+    rounds: int
     executor: executor.Executor
     pausing: pausing.Pausing
 
@@ -32,9 +33,9 @@ class Source(Protocol):
     @property
     def is_automatic(self) -> bool: ...
 
-    async def plan(self) -> decision.Plan: ...
+    async def plan(self, most: int | None = None) -> decision.Plan: ...
 
-    def apply(self) -> None: ...
+    def apply(self, most: int | None) -> int: ...
 
     def age_s(self, at_s: float) -> float: ...
 
@@ -60,8 +61,8 @@ class Answers:
         }
 
     async def plan_get(self, payload: bytes) -> bytes:
-        """Return a plan for the cluster as it is now; nothing is moved."""
-        return orjson.dumps({"plan": describe(await self.source.plan()), **await self._standing()})
+        """Return a plan for the cluster as it is now, of at most "most" moves; nothing is moved."""
+        return orjson.dumps({"plan": describe(await self.source.plan(most_of(payload))), **await self._standing()})
 
     async def moves_list(self, payload: bytes) -> bytes:
         """Return the move under way, those that have ended, and why nothing is moved now."""
@@ -75,12 +76,12 @@ class Answers:
         )
 
     async def control_apply(self, payload: bytes) -> bytes:
-        """Begin to carry out a plan made now."""
+        """Begin to carry out a plan made now, of at most "most" moves; it is done when "rounds" have ended."""
+        most = most_of(payload)
         paused = await self.source.pausing.why()
         if paused:
             raise Refused(f"moves are {paused}: `carico reschedule resume` first")
-        self.source.apply()
-        return orjson.dumps({"accepted": True})
+        return orjson.dumps({"rounds": self.source.apply(most)})
 
     async def control_pause(self, payload: bytes) -> bytes:
         """Begin no further move, until resumed; the move under way ends."""
@@ -98,6 +99,7 @@ class Answers:
             "automatic": self.source.is_automatic,
             "paused": await self.source.pausing.why(),
             "rests": self.source.rests,
+            "rounds": self.source.rounds,
         }
 
     def _move(self, found: records.Record) -> dict[str, Any]:
@@ -107,6 +109,18 @@ class Answers:
             "mode": found.mode.value, "state": found.state.value, "why": found.why, "detail": found.detail,
             "gain": round(found.gain, 6), "age_s": round(self.source.age_s(found.began_s), 3), "took_s": took_s,
         }  # fmt: skip
+
+
+def most_of(payload: bytes) -> int | None:
+    """Return the most moves that a question asks for; None if it does not say. Raises `Refused`."""
+    try:
+        asked = orjson.loads(payload or b"{}")
+    except orjson.JSONDecodeError as error:
+        raise Refused(f"expected a JSON object: {error}") from error
+    most = asked.get("most") if isinstance(asked, dict) else False
+    if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 0):
+        raise Refused(f'expected {{"most": N}} with a number of moves, got {payload[:80]!r}')
+    return most
 
 
 def describe(plan: decision.Plan) -> dict[str, Any]:

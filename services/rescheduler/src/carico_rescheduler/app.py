@@ -6,6 +6,7 @@ earlier process left, makes a plan, and carries it out move by move; the next ro
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -32,6 +33,9 @@ RETRY_S = 0.5
 HOUR_S = 3600.0
 
 _FORGET_EVERY_S = 1.0
+
+
+Search = Callable[[contexts.Context, planning.Request], Awaitable[decision.Plan]]
 
 
 class Kube(informers.ListerWatcher, api_actions.BindApi, Protocol):
@@ -62,14 +66,21 @@ class Bus(scheduler.Bus, Protocol):
         """Wait until the bus is closed for good."""
 
 
+async def _search_in_a_thread(context: contexts.Context, asked: planning.Request) -> decision.Plan:
+    """Plan in a thread: a search is a second of arithmetic, in which renewals of the Lease and queries go on."""
+    return await asyncio.to_thread(planning.make, context, asked)
+
+
 class Rescheduler:
     """One rescheduler over an API (`lease_api`: a client of its own for the Lease) and, once connected, a bus."""
 
     def __init__(
         self, settings: setting.ReschedulerSettings, *, api: Kube, clock: clocks.Clock,
         lease_api: api_actions.Api | None = None, series: metrics.Metrics | None = None,
+        search: Search = _search_in_a_thread,
     ) -> None:  # fmt: skip
         self._settings = settings
+        self._search = search
         self._api = api
         self._clock = clock
         self._boot = clocks.boot_id(clock)
@@ -82,8 +93,11 @@ class Rescheduler:
         self._wake = asyncio.Event()
         self._is_stopping = False
         self._seed = 0
-        # Set by a query: the next round carries out its plan, automatic or not.
-        self._is_asked = False
+        # Set by a query: the next round carries out a plan of at most so many moves, automatic or not.
+        self._asked: Asked | None = None
+        # Rounds that have ended, and whether one is under way.
+        self.rounds = 0
+        self._is_turning = False
         self._recovered = False
         self.known = clusters.Cluster()
         self.informers = informers.Informers(
@@ -164,8 +178,8 @@ class Rescheduler:
 
     # Planning.
 
-    async def plan(self) -> decision.Plan:
-        """Return a plan for the cluster as it is now. Raises `NotReady`."""
+    async def plan(self, most: int | None = None) -> decision.Plan:
+        """Return a plan for the cluster as it is now, with at most so many moves. Raises `NotReady`."""
         away = self.informers.away()
         if away:
             raise NotReady("; ".join(f"{kind}: {why}" for kind, why in away.items()))
@@ -173,16 +187,15 @@ class Rescheduler:
             raise NotReady("no advertisement of any node has arrived")
         began_s = self._clock.monotonic_s()
         context = contexts.build(
-            movable.Judge(known=self.known, policy=self._settings.policy(), now_s=self._clock.wall_ns() / 1e9),
+            movable.Judge(self.known, self._settings.policy(), now_s=self._clock.wall_ns() / 1e9),
             self._settings.ceilings(),
         )
         self._seed += 1
         asked = planning.Request(
             effort=carico.Effort(budget_s=self._settings.search_s, now_s=self._clock.monotonic_s), seed=self._seed,
-            rule=self._settings.rule(), budget=self._budget(), at_ns=self._clock.wall_ns(),
+            rule=self._settings.rule(), budget=self._budget(most), at_ns=self._clock.wall_ns(),
         )  # fmt: skip
-        # The search is a second of arithmetic: in a thread, renewals of the Lease and queries go on.
-        plan = await asyncio.to_thread(planning.make, context, asked)
+        plan = await self._search(context, asked)
         plan = await self._checked(context, plan)
         self._show(plan, self._clock.monotonic_s() - began_s)
         return plan
@@ -210,8 +223,8 @@ class Rescheduler:
             context, kept, left=[*plan.left_out, *left], weights=plan.weights, verdict=verdict, at_ns=plan.at_ns
         )
 
-    def _budget(self) -> int:
-        """Return how many moves this hour has left; Pods that moved before this process began count as well."""
+    def _budget(self, most: int | None) -> int:
+        """Return how many of at most so many moves this hour has left; moves of earlier processes count as well."""
         now_s, wall_s = self._clock.monotonic_s(), self._clock.wall_ns() / 1e9
         mine = sum(
             each.state is records.State.MOVED and now_s - each.began_s < HOUR_S for each in self.executor.ended
@@ -220,7 +233,8 @@ class Rescheduler:
             (moved_s := each.moved_at_s) is not None and wall_s - moved_s < HOUR_S
             for each in self.known.pods.found.values()
         )
-        return self._settings.moves_per_hour - max(mine, shown)
+        left = self._settings.moves_per_hour - max(mine, shown)
+        return left if most is None else min(left, most)
 
     # The loop.
 
@@ -229,8 +243,8 @@ class Rescheduler:
             await self.leadership.until(leads=True)
             self._recovered = False
             while self.leadership.leads() and not self._is_stopping:
-                await self._round()
                 self._wake.clear()
+                await self._round()
                 pause_s = self._settings.every_s if self._recovered else RETRY_S
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause_s):
@@ -240,17 +254,21 @@ class Rescheduler:
 
     async def _round(self) -> None:
         """Make one plan and carry it out; a round that cannot is left to the next."""
-        is_asked, self._is_asked = self._is_asked, False
+        asked, self._asked = self._asked, None
+        self._is_turning = True
         try:
-            self.rests = await self._turn(is_asked=is_asked)
+            self.rests = await self._turn(asked)
         except (NotReady, records.NotLeading) as error:
             self.rests = str(error)
         except (errors.ApiError, errors.ApiUnavailable) as error:
             self.rests = f"the API does not answer: {error}"
+        finally:
+            self._is_turning = False
+        self.rounds += 1
         if self.rests:
             self._odd_line.warning(self.rests, "nothing is moved", why=self.rests)
 
-    async def _turn(self, *, is_asked: bool) -> str:
+    async def _turn(self, asked: "Asked | None") -> str:
         """Do what a round does; return why it moved nothing."""
         if self.informers.away():
             return "; ".join(f"{kind}: {why}" for kind, why in self.informers.away().items())
@@ -259,12 +277,12 @@ class Rescheduler:
         self._recovered = True
         paused = await self.pausing.why()
         self._counted.paused.set(bool(paused))
-        plan = self.last = await self.plan()
+        plan = self.last = await self.plan(None if asked is None else asked.most)
         self._reflect(plan)
         now_s = self._clock.monotonic_s()
         if paused:
             return paused
-        if not is_asked:
+        if asked is None:
             if not self._settings.automatic:
                 return "plans are carried out on request only"
             if self.reflection.is_settling():
@@ -294,7 +312,7 @@ class Rescheduler:
         pod = self.known.pods.found.get((move.pod.pod.namespace, move.pod.pod.name))
         if pod is None or pod.uid != move.pod.uid or not pod.is_active or pod.pod.node_name != move.source:
             return f"{move.pod.pod.key} is gone"
-        judge = movable.Judge(known=self.known, policy=self._settings.policy(), now_s=self._clock.wall_ns() / 1e9)
+        judge = movable.Judge(self.known, self._settings.policy(), now_s=self._clock.wall_ns() / 1e9)
         skipped = judge.why_not(pod)
         return "" if skipped is None else f"{pod.pod.key}: {skipped.detail}"
 
@@ -360,10 +378,11 @@ class Rescheduler:
             queue=self._boot,
         )
 
-    def apply(self) -> None:
-        """Have the next round, which begins now, carry out its plan."""
-        self._is_asked = True
+    def apply(self, most: int | None) -> int:
+        """Have a round carry out a plan of at most so many moves; return how many rounds have ended when it has."""
+        self._asked = Asked(most=most)
         self._wake.set()
+        return self.rounds + (2 if self._is_turning else 1)
 
     @property
     def mode(self) -> movable.Mode:
@@ -396,6 +415,13 @@ class Rescheduler:
                 await asyncio.sleep(RETRY_S)
             else:
                 return
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request to carry out a plan. `most`: of at most so many moves; None: as many as the settings allow."""
+
+    most: int | None
 
 
 class NotReady(errors.CaricoError):

@@ -113,7 +113,8 @@ def test_a_pod_stays_for_a_reason(name: str) -> None:
     known = world.make({"node-a": 4.0})
     pod, _ = world.deploy(known, "web", ["node-a", "node-a"])
     assert world.judge(known).why_not(pod) is None
-    found = world.judge(known).why_not(change(known, pod))
+    changed = change(known, pod)
+    found = world.judge(known).why_not(changed)
     assert found is not None and found.why is why and found.detail
 
 

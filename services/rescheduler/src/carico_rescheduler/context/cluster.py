@@ -1,7 +1,7 @@
 """Everything known of the cluster now: objects of the API, advertisements, loads and traffic."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 from carico_core.domain import cluster, messages
@@ -87,12 +87,14 @@ class Cluster:
 
     def deployment_of(self, replica_set: objects.ReplicaSet) -> objects.Deployment | None:
         """Return the Deployment that controls a ReplicaSet; None if no known one does."""
-        here = (each for key, each in self.deployments.found.items() if key[0] == replica_set.namespace)
-        return next((each for each in here if each.uid == replica_set.deployment), None)
+        found = self.deployments.found.get((replica_set.namespace, replica_set.deployment))
+        return found if found is not None and found.uid == replica_set.deployment_uid else None
 
-    def siblings(self, replica_set: objects.ReplicaSet) -> Iterable[objects.KnownPod]:
-        """Yield the active Pods that a ReplicaSet controls; a surge Pod is none of them."""
+    def replicas(self) -> dict[str, list[objects.KnownPod]]:
+        """Return the active Pods of each controller by its UID; a surge Pod has none yet."""
+        found: dict[str, list[objects.KnownPod]] = {}
         for each in self.pods.found.values():
             owner = each.pod.owner
-            if owner is not None and owner.uid == replica_set.uid and each.is_active and not each.is_surge:
-                yield each
+            if owner is not None and each.is_active and not each.is_surge:
+                found.setdefault(owner.uid, []).append(each)
+        return found

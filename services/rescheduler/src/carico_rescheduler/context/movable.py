@@ -2,7 +2,6 @@
 
 import dataclasses
 import enum
-from collections.abc import Mapping
 
 from carico_core.domain import cluster as kubernetes
 from carico_core.domain import selectors
@@ -58,13 +57,18 @@ class Policy:
     least_age_s: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """Judges Pods of one cluster at one time (`now_s`: Unix seconds)."""
+    """Judges Pods of one cluster at one time: what it looks up for each Pod is collected once."""
 
-    known: clusters.Cluster
-    policy: Policy
-    now_s: float
+    def __init__(self, known: clusters.Cluster, policy: Policy, *, now_s: float) -> None:
+        """`now_s`: Unix seconds."""
+        self.known = known
+        self.policy = policy
+        self.now_s = now_s
+        self._replicas = known.replicas()
+        self._budgets: dict[str, list[kubernetes.DisruptionBudget]] = {}
+        for (namespace, _), budget in known.budgets.found.items():
+            self._budgets.setdefault(namespace, []).append(budget)
 
     def why_not(self, pod: objects.KnownPod) -> Skipped | None:
         """Return why a Pod with a node may not move now; None if it may."""
@@ -133,7 +137,7 @@ class Judge:
         deployment = self.known.deployment_of(replica_set)
         if deployment is not None and deployment.unsettled:
             return Skipped(why=Stays.ROLLOUT, detail=f"Deployment {deployment.name}: {deployment.unsettled}")
-        siblings = list(self.known.siblings(replica_set))
+        siblings = self._replicas.get(replica_set.uid, [])
         ready = sum(each.ready_at_s is not None for each in siblings)
         if ready != replica_set.replicas or len(siblings) != replica_set.replicas:
             detail = f"{ready} of {replica_set.replicas} replicas are ready"
@@ -158,18 +162,9 @@ class Judge:
         return None
 
     def _by_budget(self, found: objects.KnownPod) -> Skipped | None:
-        for budget in matching(self.known, found.pod):
-            if budget.allowed < 1:
+        labels = found.pod.labels
+        for budget in self._budgets.get(found.pod.namespace, ()) if labels else ():
+            if budget.allowed < 1 and selectors.matches(budget.selector, labels):
                 detail = f"PodDisruptionBudget {budget.name} allows no disruption now"
                 return Skipped(why=Stays.BUDGET, detail=detail)
         return None
-
-
-def matching(known: clusters.Cluster, pod: kubernetes.Pod) -> list[kubernetes.DisruptionBudget]:
-    """Return the budgets that select a Pod."""
-    here: Mapping[clusters.Key, kubernetes.DisruptionBudget] = known.budgets.found
-    return [
-        each
-        for key, each in here.items()
-        if key[0] == pod.namespace and pod.labels and selectors.matches(each.selector, pod.labels)
-    ]

@@ -75,12 +75,13 @@ class KnownPod:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaSet:
-    """A ReplicaSet. `deployment`: UID of the Deployment that controls it; empty if none does. `owner`: what does."""
+    """A ReplicaSet. `owner`: the kind of its controller; `deployment`: its name, if it is a Deployment."""
 
     namespace: str
     name: str
     uid: str
     deployment: str
+    deployment_uid: str
     owner: str
     replicas: int
 
@@ -128,12 +129,14 @@ def _local_volume(spec: Object) -> str:
 def parse_replica_set(obj: Object) -> ReplicaSet:
     """Return the ReplicaSet of an API object. Raises `ValueError` with the path of the bad field."""
     metadata, spec = fields.mapping(obj, "metadata"), fields.mapping(obj, "spec")
-    kind, uid = _controller(metadata)
+    kind, name, uid = _controller(metadata)
+    is_deployed = kind == "Deployment"
     return ReplicaSet(
         namespace=fields.required(metadata, "namespace", "metadata."),
         name=fields.required(metadata, "name", "metadata."),
         uid=fields.required(metadata, "uid", "metadata."),
-        deployment=uid if kind == "Deployment" else "",
+        deployment=name if is_deployed else "",
+        deployment_uid=uid if is_deployed else "",
         owner=kind,
         replicas=_replicas(spec),
     )
@@ -171,9 +174,10 @@ def _replicas(spec: Object) -> int:
     return fields.integer(spec, "replicas", "spec.") if spec.get("replicas") is not None else 1
 
 
-def _controller(metadata: Object) -> tuple[str, str]:
-    """Return kind and UID of the controlling owner; empty texts without one."""
+def _controller(metadata: Object) -> tuple[str, str, str]:
+    """Return kind, name and UID of the controlling owner; empty texts without one."""
     for each in fields.objects(metadata, "ownerReferences", "metadata."):
         if each.get("controller") is True:
-            return fields.optional(each, "kind"), fields.optional(each, "uid")
-    return "", ""
+            kind, name, uid = (fields.optional(each, key) for key in ("kind", "name", "uid"))
+            return kind, name, uid
+    return "", "", ""

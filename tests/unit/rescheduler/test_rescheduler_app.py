@@ -1,0 +1,251 @@
+"""The whole service on a memory API and bus, with a model of the controllers: it plans, moves, pauses, rests."""
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+import pytest
+
+from carico_core.domain import errors, pod_telemetry
+from carico_core.numerics.rescheduling import carico
+from carico_core.runtime.bus import memory_bus
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.process import settings, tasks
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_rescheduler import app
+from carico_rescheduler import settings as setting
+from carico_rescheduler.context import problem as contexts
+from carico_rescheduler.plan import decision, planning
+from tests.unit.rescheduler import fake_cluster
+from tests.unit.scheduler import objects
+
+
+async def search(context: contexts.Context, asked: planning.Request) -> decision.Plan:
+    """A search of some proposals, without a thread."""
+    return planning.make(context, dataclasses.replace(asked, effort=carico.Effort(proposals=2000)))
+
+
+class Site:
+    """Two nodes: nine replicas on the first overload it. And reschedulers by name."""
+
+    def __init__(self) -> None:
+        self.clock = objects.LoopClock(asyncio.get_running_loop())
+        self.cluster = fake_cluster.FakeCluster(self.clock)
+        self.cluster.every_s = 1.0
+        self.bus = memory_bus.MemoryBus()
+        self.report_every_s = 5.0
+        for name in ("node-a", "node-b"):
+            self.cluster.add_node(name)
+        self.cluster.add_deployment("web", ["node-a"] * 9)
+        self.running: dict[str, tuple[app.Rescheduler, tasks.Stop, asyncio.Task[None]]] = {}
+        # What the scheduler answers, by node.
+        self.fits = {"node-a": 0, "node-b": 9}
+        self._seq = 0
+
+    def start(self, name: str, *flags: str) -> app.Rescheduler:
+        """A rescheduler at work."""
+        argv = ("--leader-identity", name, "--least-age-s", "600", "--every-s", "20", *flags)
+        loaded = settings.load(setting.ReschedulerSettings, prefix="rescheduler", argv=argv, environ={}, program="test")
+        made, stop = app.Rescheduler(loaded, api=self.cluster.api, clock=self.clock, search=search), tasks.Stop()
+        self.running[name] = made, stop, asyncio.create_task(made.run(self.bus, stop))
+        return made
+
+    async def stop(self, name: str) -> None:
+        """Ends a rescheduler as SIGTERM does."""
+        _, stop, task = self.running.pop(name)
+        stop.set()
+        await task
+
+    async def serve(self) -> None:
+        """Answer as the scheduler."""
+
+        async def fit(payload: bytes) -> bytes:
+            asked = orjson.loads(payload)
+            assert asked["pod"]["kind"] == "Pod" and asked["limit"] == 1000
+            rows = [
+                {"node": node, "fits": fits, "stopped_by": "capacity", "detail": "full"}
+                for node, fits in self.fits.items()
+            ]
+            return orjson.dumps({"per_node": rows})
+
+        await self.bus.serve(
+            buses.ServiceSpec(name="carico-scheduler", description="test", endpoints={"capacity.fit": fit})
+        )
+
+    async def report_forever(self) -> None:
+        """Report as the agents do: each Pod has one task."""
+        while True:
+            self._seq += 1
+            for node in ("node-a", "node-b"):
+                now_ns = self.clock.wall_ns()
+                made = objects.make_advertisement(node, 8.0, seq=self._seq, ts_ns=now_ns, sampled_at_ns=now_ns)
+                await self.bus.publish(subjects.capacity(node), wire.encode_advertisement(made))
+                mine = [each for each in self.cluster.pods() if each["spec"].get("nodeName") == node]
+                load = pod_telemetry.PodLoad("*", 1.0, 0.0, 2.0**20)
+                loads = pod_telemetry.PodLoads(
+                    node=node, boot=objects.BOOT, seq=self._seq, ts_ns=now_ns,
+                    loads={each["metadata"]["uid"]: load for each in mine},
+                )  # fmt: skip
+                await self.bus.publish(subjects.pods(node), wire.encode_loads(loads))
+            await asyncio.sleep(self.report_every_s)
+
+    async def ask(self, verb: str, question: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Ask the leader."""
+        subject = subjects.query("rescheduler", verb)
+        answer: dict[str, Any] = orjson.loads(
+            await self.bus.request(subject, orjson.dumps(question or {}), timeout_s=5.0)
+        )
+        return answer
+
+    def on(self, node: str) -> int:
+        """How many Pods a node has."""
+        return self.cluster.nodes_of("web").count(node)
+
+
+@contextlib.asynccontextmanager
+async def site() -> AsyncIterator[Site]:
+    """A site whose controllers, agents and scheduler are at work."""
+    made = Site()
+    await made.serve()
+    works = [asyncio.create_task(made.cluster.act_forever()), asyncio.create_task(made.report_forever())]
+    yield made
+    for name in list(made.running):
+        await made.stop(name)
+    for each in works:
+        each.cancel()
+    await asyncio.gather(*works, return_exceptions=True)
+
+
+def test_it_relieves_an_overloaded_node_and_then_rests() -> None:
+    async def main() -> None:
+        async with site() as made:
+            rescheduler = made.start("a", "--every-s", "60")
+            await asyncio.sleep(200.0)
+            # Four cores are saturated at 6.16 tasks.
+            assert (made.on("node-a"), made.on("node-b")) == (6, 3)
+            assert made.cluster.fewest_ready == 9 and made.cluster.most_active == 10
+            moves = (await made.ask("moves.list"))["ended"]
+            assert [each["state"] for each in moves] == ["moved"] * 3
+            requests = len([each for each in made.cluster.api.requests if "/pods" in each and "GET" not in each])
+            # Half an hour of steady load: no further move.
+            made.cluster.every_s, made.report_every_s = 60.0, 9.0
+            await asyncio.sleep(1800.0)
+            writes = [each for each in made.cluster.api.requests if "/pods" in each and "GET" not in each]
+            assert len(writes) == requests
+            assert rescheduler.rests == "no move pays"
+            assert rescheduler.metrics.value("moves_total", {"mode": "surge", "outcome": "moved"}) == 3.0
+            assert (rescheduler.metrics.value("measured_gain_total") or 0.0) > 0.0
+
+    objects.run_fast(main())
+
+
+def test_what_the_scheduler_would_not_place_is_not_moved() -> None:
+    async def main() -> None:
+        async with site() as made:
+            made.fits["node-b"] = 0
+            rescheduler = made.start("a")
+            await asyncio.sleep(60.0)
+            assert made.on("node-a") == 9 and made.cluster.most_active == 9
+            assert rescheduler.last is not None and rescheduler.last.moves == ()
+            assert {each.detail for each in rescheduler.last.left_out} == {"capacity: full"}
+
+    objects.run_fast(main())
+
+
+def test_on_request_only_it_plans_and_moves_when_asked() -> None:
+    async def main() -> None:
+        async with site() as made:
+            made.start("a", "--no-automatic")
+            await asyncio.sleep(60.0)
+            found = await made.ask("plan.get")
+            assert len(found["plan"]["moves"]) == 3 and not found["automatic"]
+            assert found["plan"]["overload_tasks"]["after"] == 0.0
+            assert len((await made.ask("plan.get", {"most": 1}))["plan"]["moves"]) == 1
+            assert made.on("node-a") == 9
+            rounds = (await made.ask("control.apply", {"most": 2}))["rounds"]
+            while (await made.ask("moves.list"))["rounds"] < rounds:
+                await asyncio.sleep(0.5)
+            assert (made.on("node-a"), made.on("node-b")) == (7, 2)
+
+    objects.run_fast(main())
+
+
+def test_paused_it_moves_nothing_and_a_later_leader_neither() -> None:
+    async def main() -> None:
+        async with site() as made:
+            made.start("a", "--no-automatic")
+            await asyncio.sleep(30.0)
+            assert (await made.ask("control.pause"))["paused"] is True
+            with pytest.raises(errors.BusError, match="paused since"):
+                await made.ask("control.apply")
+            await made.stop("a")
+            made.start("b")
+            await asyncio.sleep(60.0)
+            assert made.on("node-a") == 9
+            await made.ask("control.resume")
+            await asyncio.sleep(60.0)
+            assert made.on("node-a") == 6
+
+    objects.run_fast(main())
+
+
+def test_one_of_two_moves_and_the_other_continues_what_it_left() -> None:
+    async def main() -> None:
+        async with site() as made:
+            first, second = made.start("a"), made.start("b")
+            while first.executor.current is None and second.executor.current is None:
+                await asyncio.sleep(0.1)
+            leader = "a" if first.leadership.leads() else "b"
+            other = second if leader == "a" else first
+            assert not other.leadership.leads() and other.executor.current is None
+            # It dies without a word.
+            made.running.pop(leader)[2].cancel()
+            await asyncio.sleep(120.0)
+            assert made.on("node-a") == 6 and made.cluster.marks() == []
+            assert made.cluster.fewest_ready == 9 and made.cluster.most_active == 10
+            assert other.leadership.leads()
+
+    objects.run_fast(main())
+
+
+def test_a_stop_leaves_nothing_half_done() -> None:
+    async def main() -> None:
+        async with site() as made:
+            made.cluster.gets_ready = lambda pod: False
+            rescheduler = made.start("a")
+            while rescheduler.executor.current is None:
+                await asyncio.sleep(0.1)
+            await made.stop("a")
+            assert made.cluster.marks() == [] and made.on("node-a") == 9
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("question", [b"[]", b"{", b'{"most": -1}', b'{"most": true}', b'{"most": "x"}'])
+def test_a_wrong_question_is_refused(question: bytes) -> None:
+    async def main() -> None:
+        async with site() as made:
+            made.start("a", "--no-automatic")
+            await asyncio.sleep(30.0)
+            with pytest.raises(errors.BusError, match="expected"):
+                await made.bus.request(subjects.query("rescheduler", "plan.get"), question, timeout_s=5.0)
+
+    objects.run_fast(main())
+
+
+def test_it_is_ready_once_it_knows_the_cluster() -> None:
+    async def main() -> None:
+        async with site() as made:
+            made.cluster.api.go_away()
+            rescheduler = made.start("a")
+            await asyncio.sleep(10.0)
+            assert "Pods" in rescheduler.health.not_ready()["kubernetes"]
+            made.cluster.api.come_back()
+            await asyncio.sleep(30.0)
+            assert rescheduler.health.not_ready() == {}
+
+    objects.run_fast(main())
