@@ -1,5 +1,7 @@
 """`dual`: the paper's filters beyond the replays of tests/golden."""
 
+import math
+
 import pytest
 
 from carico_core.numerics import signal
@@ -99,3 +101,27 @@ def test_a_signal_of_another_scale_gives_the_same_pods() -> None:
 
 def test_asked_before_the_first_update_one_pod_fills_a_node_at_any_scale() -> None:
     assert dual.Dual(scalar.config("sigma1u1")).estimate(scalar.seen(40.0, 0)).capacity == pytest.approx(1.3)
+
+
+@pytest.mark.parametrize(("level", "churning", "capacity"), [(0.9, True, 0.9), (0.0, False, 0.0)])
+def test_the_published_source_divides_every_signal_by_the_cost(level: float, churning: bool, capacity: float) -> None:
+    estimator = dual.Dual(scalar.config(), dual.PUBLISHED)
+    for _ in range(50):
+        estimator.update(scalar.seen(0.9, 2))
+    estimate = estimator.estimate(scalar.seen(level, 3, churning=churning))
+    assert estimate.capacity == pytest.approx(capacity / estimate.cost[base.SIGNAL][0])
+
+
+def test_a_node_that_has_rested_learns_slowly_in_the_published_source() -> None:
+    learnt_by, rested = {}, {}
+    for constants in (dual.LOGGED, dual.PUBLISHED):
+        estimator = dual.Dual(scalar.config(), constants)
+        for _ in range(60):
+            rested[constants] = estimator.update(scalar.seen(1.3, 0)).cost[base.SIGNAL][1]
+        for _ in range(5):
+            estimate = estimator.update(scalar.seen(1.1, 1))
+        learnt_by[constants] = 1.0 - estimate.cost[base.SIGNAL][0]
+    # The variance at rest: P = Q / (1 - F^2) = .001 / (1 - exp(-.1)) = .0105 instead of .2.
+    assert 5.0 * learnt_by[dual.PUBLISHED] < learnt_by[dual.LOGGED]
+    assert rested[dual.PUBLISHED] == pytest.approx(math.sqrt(0.0105), rel=0.03)
+    assert rested[dual.LOGGED] == pytest.approx(math.sqrt(0.2))

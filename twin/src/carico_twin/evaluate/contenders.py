@@ -22,6 +22,7 @@ REQUESTS = (0.1, 0.2, 0.5, 0.7, 1.0)
 # The logged initial values belong to a node whose idle signal is 1.3; a node of the twin, with 1/16 of its memory in
 # use, starts at (1 - 1/16) / 1. Unscaled, no node would ever take its first Pod.
 TWIN_IDLE_SIGNAL = 0.9375
+PAPER = "paper"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,23 +108,26 @@ def all_contenders() -> dict[str, Contender]:
 
 
 def _other_modes() -> list[Contender]:
-    paper = agents.AgentOptions(
-        estimator="dual", ceiling_cpu=1.0, ceiling_memory=1.0, publish_at_events=False,
-        constants=dual.LOGGED.scaled(TWIN_IDLE_SIGNAL / scalar.LOGGED_IDLE_SIGNAL),
-    )  # fmt: skip
     return [
-        Contender(
-            name="paper", family="paper",
-            choice=world.CaricoOptions(
-                agent=paper, merge="sequential", policy=policy.Policy(release=policy.Release.PAPER)
-            ),
-            says="CARICO as in the dissertation: `dual`, sequential merge, reservations released at start",
-        ),
+        paper(TWIN_IDLE_SIGNAL),
         Contender(
             name="node-local", family="node-local", choice=world.CaricoOptions(merge=None),
             says="CARICO, `footprint`, each node on its own: no model of the cluster",
         ),
     ]  # fmt: skip
+
+
+def paper(idle_signal: float, constants: dual.DualConstants = dual.PUBLISHED) -> Contender:
+    """Return CARICO as the author ran it, on nodes that have this signal without Pods."""
+    agent = agents.AgentOptions(
+        estimator="dual", ceiling_cpu=1.0, ceiling_memory=1.0, publish_at_events=False,
+        constants=constants.scaled(idle_signal / scalar.LOGGED_IDLE_SIGNAL),
+    )  # fmt: skip
+    return Contender(
+        name=PAPER, family=PAPER,
+        choice=world.CaricoOptions(agent=agent, merge="sequential", policy=policy.Policy(release=policy.Release.PAPER)),
+        says="CARICO as the author ran it: `dual`, sequential merge, reservations released at start",
+    )  # fmt: skip
 
 
 def named(wanted: Iterable[str]) -> list[Contender]:

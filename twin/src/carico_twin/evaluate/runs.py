@@ -85,8 +85,9 @@ def distribution(values: Sequence[float]) -> dict[str, float]:
 
 
 def series(done: world.Run) -> Series:
-    """Return Pods and usage of the nodes over the run, from the times of its Pods."""
-    times = np.linspace(0.0, done.end_s, POINTS)
+    """Return Pods and usage of the nodes from the first Pod's creation on, from the times of the Pods."""
+    start_s = min(pod.created_s for pod in done.pods)
+    times = np.linspace(start_s, done.end_s, POINTS)
     shape = (len(done.nodes), POINTS)
     pods, tasks, held = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     lag_s = done.scenario.runtime.work_lag_s
@@ -105,7 +106,7 @@ def series(done: world.Run) -> Series:
     memory = np.minimum((held + base) / size, 1.0).mean(axis=0)
     spread = np.percentile(pods, [0, 50, 100], axis=0).T
     return Series(
-        at_s=tuple(round(float(each), 2) for each in times),
+        at_s=tuple(round(float(each) - start_s, 2) for each in times),
         pods=tuple((float(low), float(middle), float(high)) for low, middle, high in spread),
         used=tuple((round(float(c), 4), round(float(m), 4)) for c, m in zip(busy, memory, strict=True)),
     )

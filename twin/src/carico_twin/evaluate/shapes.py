@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from carico_twin.evaluate import calibration, published, runs, tables
+from carico_twin.evaluate import calibration, contenders, published, runs, tables
 
 # The series of pictured runs, by plan and contender.
 Used = Mapping[tuple[str, str], runs.Series]
@@ -200,7 +200,7 @@ def judge(found: tables.Table, used: Used) -> list[Shape]:
                     mode=mode,
                     reproduced=holds if look.whole else None,
                     detail=", ".join(dict.fromkeys(look.read)),
-                    better=look.whole and not holds and mode != calibration.PAPER and (says, test) in _WEAKNESSES,
+                    better=look.whole and not holds and mode != contenders.PAPER and (says, test) in _WEAKNESSES,
                 )
             )
     return judged

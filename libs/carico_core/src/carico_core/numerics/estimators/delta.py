@@ -39,9 +39,6 @@ class Delta(scalar.Scalar[DeltaConstants]):
 
     __slots__ = ("_anchor", "_cost", "_last")
 
-    # The substitute for a baseline is not measured again while the signal is 0.
-    predicts_when_full = False
-
     def __init__(self, config: base.EstimatorConfig, constants: DeltaConstants = DEFAULT) -> None:
         super().__init__(config, constants)
 
@@ -56,6 +53,10 @@ class Delta(scalar.Scalar[DeltaConstants]):
         # b = z + c n at the anchor, so that var_b = n^2 P and cov_bc = n P
         baseline = kalman.Belief(level + self._cost.mean * pods, pods * pods * self._cost.variance)
         return scalar.Beliefs(baseline, self._cost, pods * self._cost.variance)
+
+    def _predicts(self, mode: base.Mode) -> bool:
+        # The substitute for a baseline is not measured again while the signal is 0.
+        return mode == "predicted"
 
     def _learn(self, level: float, pods: float) -> None:
         constants = self._constants

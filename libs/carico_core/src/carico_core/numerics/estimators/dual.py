@@ -15,7 +15,9 @@ class DualConstants(scalar.Constants):
     """Start values and noises; those of the cost are in scalar.Constants.
 
     skip_saturated: True skips every reading of 0, as the paper's text says; the logged build, and the default, treat 0
-    as "at most 0".
+    as "at most 0". signal_only: capacity is always signal / cost (equation 3.5); the default predicts it from baseline
+    and cost (3.6) where the signal cannot be trusted. rests_certain: while no Pod runs, the cost's variance shrinks
+    as the cost nears its start, so that a node that has rested learns slowly; by default it returns to its start too.
     """
 
     baseline_variance: float = field(default=0.01, metadata=scalar.VARIANCE)
@@ -23,10 +25,15 @@ class DualConstants(scalar.Constants):
     # Published source 538bb5f; the build that made figure 4.9 had 0.
     decay_per_s: float = 0.05
     skip_saturated: bool = False
+    signal_only: bool = False
+    rests_certain: bool = False
 
 
 # The author's published source (dualfilter.go) and logs.
 LOGGED = DualConstants()
+# The published source's filter, as it behaved on the author's cluster: it never calls equation 3.6, and its prediction
+# decays the variance with the mean.
+PUBLISHED = DualConstants(signal_only=True, rests_certain=True)
 
 
 class Dual(scalar.Scalar[DualConstants]):
@@ -61,5 +68,17 @@ class Dual(scalar.Scalar[DualConstants]):
         innovation = level - (self._baseline.mean - self._cost.mean * pods)
         self._cost = kalman.update(cost, innovation=innovation, h=-pods, r=constants.measurement_noise)
 
+    def _mode(self, level: float, churning: bool) -> base.Mode:
+        return super()._mode(level, churning and not self._constants.signal_only)
+
+    def _predicts(self, mode: base.Mode) -> bool:
+        return super()._predicts(mode) and not self._constants.signal_only
+
     def _rest(self, keep: float) -> None:
+        if self._constants.rests_certain:
+            # c <- c0 + F (c - c0), P <- F^2 P + Q
+            start = self._constants.cost_start
+            mean = start + (self._cost.mean - start) * keep
+            self._cost = kalman.Belief(mean, self._cost.variance * keep * keep + self._constants.cost_noise)
+            return
         self._cost = scalar.forget(self._cost, self._constants, keep)

@@ -8,7 +8,7 @@ import abc
 import dataclasses
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import Generic, NamedTuple, Self, TypeVar
 
 from carico_core.numerics import kalman
 from carico_core.numerics.estimators import base
@@ -61,9 +61,6 @@ class Scalar(abc.ABC, Generic[C]):
 
     __slots__ = ("_config", "_constants", "_seen_pods", "_settled_scale")
 
-    # Whether the baseline is still learnt from readings of 0, so that a full node may predict capacity from it.
-    predicts_when_full: ClassVar[bool] = True
-
     def __init__(self, config: base.EstimatorConfig, constants: C) -> None:
         self._config = config
         # The trace signal has no scale. The scale of any other is fitted to the first signal.
@@ -109,7 +106,7 @@ class Scalar(abc.ABC, Generic[C]):
         mode = self._mode(level, observation.churning)
         beliefs = self._fitted(level)
         most = min(base.CAPACITY_CAP, max(0.0, self._config.pod_limit - pods))
-        if mode == "predicted" or (mode == "saturated" and self.predicts_when_full):
+        if self._predicts(mode):
             capacity, spread = predicted(beliefs, pods, most=most)
         else:
             capacity, spread = measured(level, beliefs.cost, most=most)
@@ -146,6 +143,13 @@ class Scalar(abc.ABC, Generic[C]):
         factor = level / LOGGED_IDLE_SIGNAL
         baseline, cost, covariance = self._beliefs()
         return Beliefs(_times(baseline, factor), _times(cost, factor), covariance * factor * factor)
+
+    def _predicts(self, mode: base.Mode) -> bool:
+        """Return whether capacity comes from baseline and cost, since the signal does not show it.
+
+        A full node's may, as long as the baseline is still learnt from readings of 0.
+        """
+        return mode in ("predicted", "saturated")
 
     def _mode(self, level: float, churning: bool) -> base.Mode:
         if level <= 0.0:
