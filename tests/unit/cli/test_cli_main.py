@@ -165,8 +165,11 @@ def test_the_help_imports_nothing_that_only_a_command_needs() -> None:
     assert ended.stderr == "\n"
 
 
-def test_a_question_to_the_bus_alone_does_not_import_the_client_of_the_api() -> None:
-    code = "import sys, carico_cli.explain.command; print('aiohttp' in sys.modules)"
+def test_commands_that_open_no_stream_do_not_import_what_streams_need() -> None:
+    code = (
+        "import sys, carico_cli.explain.command, carico_cli.clusters.status, carico_core.runtime.kube.api_client;"
+        "print('aiohttp' in sys.modules)"
+    )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert ended.stdout == "False\n"
 

@@ -123,7 +123,8 @@ async def _live(context: settings.Context, paths: state.Paths, found: state.Clus
     async with connection.api_of(
         address, clocks.SystemClock(), context.environ, name="carico-status"
     ) as api, connection.reading(
-        address, context.environ, name="carico-status", firsts=(reader.KEPT, reader.SCHEDULER, reader.PODS)
+        address, context.environ, name="carico-status", firsts=(reader.KEPT, reader.SCHEDULER, reader.PODS),
+        is_brief=True,
     ) as read:  # fmt: skip
         unready, _ = await asyncio.gather(_unready_nodes(api, found), _wait_for_answers(read))
         return _Live(seen=read.picture(), unready=unready, bus_trouble=read.bus_trouble)
@@ -163,7 +164,8 @@ def _mark(services: list[dict[str, Any]], unready: set[str], *, bus_trouble: str
 
 
 def _nodes(seen: pictures.Picture, found: state.ClusterState) -> list[dict[str, Any]]:
-    return [_node(name, seen.node(name)) for name in found.plan.node_names]
+    by_name = {node.name: node for node in seen.nodes}
+    return [_node(name, by_name.get(name)) for name in found.plan.node_names]
 
 
 def _node(name: str, node: pictures.Node | None) -> dict[str, Any]:

@@ -12,17 +12,17 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from carico_cli.clusters import which
-from carico_cli.live import ports, reader
+from carico_cli.live import ports
 from carico_core.domain import errors
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import cluster_access
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import roles
-from carico_local import observer
 from carico_local.cluster import state
 
 if TYPE_CHECKING:
+    from carico_cli.live import reader
     from carico_core.runtime.kube import api_client
 
 
@@ -30,6 +30,9 @@ class ApiSession:
     """A cluster's API, and what was observed of its Pods."""
 
     def __init__(self, api: "api_client.KubeClient", clock: clocks.Clock) -> None:
+        # Imported here, as the reader below: a command that only asks needs neither.
+        from carico_local import observer
+
         self.api = api
         self.clock = clock
         self.observer = observer.Observer(clock=clock)
@@ -67,13 +70,18 @@ async def connect_to(at: which.Address, environ: Mapping[str, str] | None = None
 @contextlib.asynccontextmanager
 async def reading(
     at: which.Address, environ: Mapping[str, str], *, name: str, record: ports.Record | None = None,
-    firsts: Iterable[str] = reader.FIRSTS,
-) -> AsyncIterator[reader.Reader]:  # fmt: skip
-    """Read the cluster's signals until the block is left; `complete` is set once each of `firsts` is known."""
+    firsts: Iterable[str] | None = None, is_brief: bool = False,
+) -> AsyncIterator["reader.Reader"]:  # fmt: skip
+    """Read the cluster's signals until the block is left; `complete` is set once each of `firsts` is known.
+
+    `is_brief`: see `Reader`.
+    """
+    from carico_cli.live import reader
+
     clock = clocks.SystemClock()
     found = reader.Reader(
         lambda: at, connector(clock, environ, name=name), clock=clock, lease_s=at.bus.lease_s, record=record,
-        firsts=firsts,
+        firsts=reader.FIRSTS if firsts is None else firsts, is_brief=is_brief,
     )  # fmt: skip
     task = asyncio.ensure_future(found.run())
     try:

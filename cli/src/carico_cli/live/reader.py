@@ -11,6 +11,7 @@ from carico_cli.clusters import which
 from carico_cli.live import job_counts, node_answers, pods, ports, services, signals
 from carico_cli.live import picture as pictures
 from carico_core.domain import errors
+from carico_core.runtime.kube import list_watch
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import streams, subjects
 
@@ -44,10 +45,14 @@ class Reader:
 
     def __init__(
         self, where: which.Where, connect: ports.Connect, *, clock: clocks.Clock, lease_s: float,
-        record: ports.Record | None = None, firsts: Iterable[str] = FIRSTS,
+        record: ports.Record | None = None, firsts: Iterable[str] = FIRSTS, is_brief: bool = False,
     ) -> None:  # fmt: skip
-        """`record`: receives the same capacities, decisions and Pods. `firsts`: what `complete` waits for."""
+        """`record`: receives the same capacities, decisions and Pods. `firsts`: what `complete` waits for.
+
+        `is_brief`: nodes and jobs as they are now, once, for a command that ends then.
+        """
         self._record = record
+        self._is_brief = is_brief
         self._where = where
         self._connect = connect
         self._clock = clock
@@ -159,8 +164,10 @@ class Reader:
         self._bus, self._bus_trouble = bus, None
         self._api_trouble, self._api = (api, None) if isinstance(api, str) else (None, api)
         works: list[Awaitable[None]] = [
-            self._listen(bus), self._ask_scheduler(bus), self._ask_services(bus), self._stay(bus, address),
+            self._listen(bus), self._ask_scheduler(bus), self._stay(bus, address),
         ]  # fmt: skip
+        if not self._is_brief:
+            works.append(self._ask_services(bus))
         if isinstance(api, str):
             self._settle(PODS)
         else:
@@ -186,6 +193,8 @@ class Reader:
         while True:
             await self._until_done(lambda: self._take_kept(bus))
             self._settle(KEPT)
+            if not self._is_brief:
+                await self._until_done(lambda: self._take_history(bus))
             await came_back.wait()
             came_back.clear()
 
@@ -204,11 +213,15 @@ class Reader:
             self._signals.on_stored_capacity(subject, payload)
             if self._record is not None:
                 self._record.on_capacity(subject, payload)
-        for subject, payload in await bus.recent_decisions(None, None, DECISIONS_AT_FIRST):
+        if self._is_brief:
+            return
+        decisions, model = await asyncio.gather(bus.recent_decisions(None, None, DECISIONS_AT_FIRST), bus.get_model())
+        for subject, payload in decisions:
             self._signals.on_decision(subject, payload)
-        model = await bus.get_model()
         if model is not None:
             self._signals.on_model(subjects.MODEL, model)
+
+    async def _take_history(self, bus: ports.Bus) -> None:
         for payload in await bus.recent_summaries():
             self._signals.on_summary(subjects.SUMMARY, payload)
 
@@ -251,6 +264,9 @@ class Reader:
                     if self._record is not None:
                         self._record.on_pods(event)
                     self._settle(PODS)
+                    if self._is_brief and isinstance(event, list_watch.Listed):
+                        # Without the watch that would follow.
+                        return
             except errors.CaricoError as error:
                 self._jobs.trouble = f"{error}; jobs are not shown"
                 self._settle(PODS)

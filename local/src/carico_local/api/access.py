@@ -15,11 +15,12 @@ import pathlib
 import secrets
 import urllib.parse
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any
-
-from aiohttp import web
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from carico_local.api.model import statuses
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 # Names of this machine's loopback, with an IPv6 address in brackets as in a URL.
 OWN_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
@@ -33,7 +34,7 @@ _HINT = (
     "when the cluster is created again"
 )
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handler: TypeAlias = "Callable[[web.Request], Awaitable[web.StreamResponse]]"
 
 
 def guard(token: str | None, hosts: Collection[str] = (), *, hint: str = _HINT) -> Any:
@@ -41,12 +42,15 @@ def guard(token: str | None, hosts: Collection[str] = (), *, hint: str = _HINT) 
 
     `hosts`: allowed names besides loopback's. `hint`: where to find the token, for the error message.
     """
+    # Imported here: commands use this module for the token, and an HTTP server takes a fifth of a second to import.
+    from aiohttp import web
+
     pair = base64.b64encode(f"{_USER}:{token}".encode()).decode()
     expected = (f"Bearer {token}".encode(), f"Basic {pair}".encode())
     allowed = OWN_HOSTS | {host.lower() for host in hosts}
 
     @web.middleware
-    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def check(request: "web.Request", handler: Handler) -> "web.StreamResponse":
         _check_host(request, allowed)
         _check_origin(request)
         given = request.headers.get("Authorization", "").encode(errors="replace")
@@ -113,7 +117,7 @@ def _write_private(path: pathlib.Path, text: str) -> None:
     fresh.rename(path)
 
 
-def _check_host(request: web.Request, allowed: Collection[str]) -> None:
+def _check_host(request: "web.Request", allowed: Collection[str]) -> None:
     """Raise `RequestFailed` (403) for a foreign Host. Any port is allowed: published and forwarded ones differ."""
     host = request.headers.get("Host", "")
     name, colon, port = host.rpartition(":")
@@ -126,7 +130,7 @@ def _check_host(request: web.Request, allowed: Collection[str]) -> None:
         )
 
 
-def _check_origin(request: web.Request) -> None:
+def _check_origin(request: "web.Request") -> None:
     """Raise `RequestFailed` (403) for a request from another site's page: only browsers send an Origin."""
     origin = request.headers.get("Origin")
     if origin is not None and urllib.parse.urlsplit(origin).netloc.lower() != request.headers.get("Host", "").lower():

@@ -3,6 +3,7 @@
 import asyncio
 
 from carico_cli.clusters import which
+from carico_cli.live import reader as readers
 from carico_core.domain import errors
 from carico_core.runtime.kube import list_watch
 from tests.tools import waiting
@@ -97,3 +98,20 @@ async def test_without_a_scheduler_the_nodes_are_shown_and_what_is_missing_is_sa
         assert {node.reserved for node in cluster.reader.picture().nodes} == {None}
         await cluster.serve()
         await waiting.until(lambda: cluster.reader.picture().trouble == [])
+
+
+async def test_a_brief_reader_lists_the_pods_once_and_asks_for_nothing_that_it_does_not_show() -> None:
+    cluster = fake_cluster.Cluster()
+    await cluster.serve()
+    await cluster.advertise()
+    await cluster.decide(fake_cluster.placed())
+    cluster.reader = readers.Reader(
+        lambda: fake_cluster.ADDRESS, cluster._connect, clock=cluster.clock, lease_s=fake_cluster.LEASE_S,
+        firsts=(readers.KEPT, readers.SCHEDULER, readers.PODS), is_brief=True,
+    )  # fmt: skip
+    cluster.api.events.put_nowait(list_watch.Listed(objects=[fake_cluster.pod("a")], resource_version="1"))
+    async with cluster.running():
+        found = cluster.reader.picture()
+        assert (len(found.nodes), len(found.jobs)) == (3, 1)
+        assert (found.decisions, found.services, found.model, found.summaries) == ((), (), None, ())
+        assert cluster.api.events.qsize() == 1, "the watch that would follow is not opened"

@@ -7,15 +7,17 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import orjson
 
 from carico_core.domain import errors
 from carico_core.runtime.kube import api_errors, cluster_access, http_client, list_watch, paged_lists
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
+
+if TYPE_CHECKING:
+    import aiohttp
 
 REQUEST_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 5.0
@@ -71,13 +73,8 @@ class KubeClient:
             headers={"User-Agent": user_agent, "Accept": "application/json"},
             connect_timeout_s=CONNECT_TIMEOUT_S, limit_bytes=BODY_LIMIT_BYTES, configure=http_client.keep_alive,
         ) if access.proxy is None else None  # fmt: skip
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=access.tls or True, socket_factory=http_client.create_socket),
-            headers={"User-Agent": user_agent, "Accept": "application/json"},
-            # No redirects and no cookies are followed; only the kubeconfig names a proxy.
-            cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=False,
-        )
+        self._user_agent = user_agent
+        self._session: aiohttp.ClientSession | None = None
 
     async def request(
         self,
@@ -121,10 +118,9 @@ class KubeClient:
 
         Raises `ApiUnavailable` if the connection breaks, or nothing arrives for `idle_timeout_s`.
         """
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)
         call = http_client.Call(method=method, path=path, params=params)
         start_s = WATCH_START_TIMEOUT_S if call.verb == "WATCH" else idle_timeout_s
-        async with self._open(call, timeout, start_s=start_s) as response:
+        async with self._open(call, start_s=start_s) as response:
             while True:
                 # aiohttp's `sock_read` ends with the connection. After a malformed chunk, such as the answer of a proxy
                 # that lost its server, aiohttp closes the connection and does not wake the reader.
@@ -153,7 +149,8 @@ class KubeClient:
         """Close all connections."""
         if self._server is not None:
             self._server.close()
-        await self._session.close()
+        if self._session is not None:
+            await self._session.close()
 
     async def _directly(self, server: http_client.Server, call: http_client.Call, timeout_s: float) -> bytes:
         """Return the body of a 2xx answer to a direct request; every other outcome raises one of our errors."""
@@ -175,19 +172,18 @@ class KubeClient:
 
     async def _by_proxy(self, call: http_client.Call, timeout_s: float) -> bytes:
         """Return the body of a 2xx answer through aiohttp."""
-        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
-        async with self._open(call, timeout) as response:
+        async with self._open(call, total_s=timeout_s) as response:
             return await _read(response, call.name)
 
     @contextlib.asynccontextmanager
     async def _open(
-        self, call: http_client.Call, timeout: aiohttp.ClientTimeout, *, start_s: float | None = None
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        self, call: http_client.Call, *, start_s: float | None = None, total_s: float | None = None
+    ) -> AsyncIterator["aiohttp.ClientResponse"]:
         """Yield a response with status 2xx; every other outcome raises one of our errors."""
         with api_errors.translated(call.name, self._access.server):
             with self._observed(call) as statuses:
                 async with asyncio.timeout(start_s):
-                    response = await self._send(call, timeout)
+                    response = await self._send(call, total_s)
                 statuses.append(response.status)
             async with response:
                 if response.status >= 300:
@@ -197,7 +193,20 @@ class KubeClient:
                 finally:
                     _abandon(response)
 
-    async def _send(self, call: http_client.Call, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+    async def _send(self, call: http_client.Call, total_s: float | None) -> "aiohttp.ClientResponse":
+        # Imported here: most commands only send requests, and aiohttp takes .15 s of CPU to import.
+        import aiohttp
+
+        timeout = aiohttp.ClientTimeout(total=total_s, sock_connect=CONNECT_TIMEOUT_S)
+        if self._session is None:
+            tls = self._access.tls or True
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, ssl=tls, socket_factory=http_client.create_socket),
+                headers={"User-Agent": self._user_agent, "Accept": "application/json"},
+                # No redirects and no cookies are followed; only the kubeconfig names a proxy.
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=False,
+            )
         for attempt in (1, 2):
             headers = await self._headers(call)
             if call.permit is not None:
@@ -235,7 +244,7 @@ class KubeClient:
         try:
             yield statuses
             code = str(statuses[-1])
-        except (TimeoutError, OSError, aiohttp.ClientError):
+        except api_errors.http_failures():
             code = NO_ANSWER
             raise
         finally:
@@ -243,7 +252,7 @@ class KubeClient:
                 self._observe(call.verb, code, self._clock.monotonic_s() - began_s)
 
 
-def _abandon(response: aiohttp.ClientResponse) -> None:
+def _abandon(response: "aiohttp.ClientResponse") -> None:
     """Abort the connection of an answer that was not read completely.
 
     An orderly close of a TLS connection waits up to 30 s for a server that is busy or gone, longer than the client may
@@ -254,7 +263,7 @@ def _abandon(response: aiohttp.ClientResponse) -> None:
         connection.transport.abort()
 
 
-async def _read(response: aiohttp.ClientResponse, name: str) -> bytes:
+async def _read(response: "aiohttp.ClientResponse", name: str) -> bytes:
     """Return the whole body. Raises `ApiUnavailable` and stops reading if it exceeds `BODY_LIMIT_BYTES`."""
     chunks: list[bytes] = []
     read_bytes = 0
