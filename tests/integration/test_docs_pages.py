@@ -33,6 +33,7 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
     "carico submit": ("Pods created",),
     "context select": ("carico-docs-tour",),
     "sub 'carico.v1.capacity.>'": ('"capacity":', '"capacity_sd":', '"covers":['),
+    "sub 'carico.v1.pods.>'": ('"pods":{', '"left_out":'),
     "sub carico.v1.summary": ('"nodes":{', '"oldest_s":'),
     "--stream CARICO_DECISIONS": ('"outcome":', '"candidates":['),
     "--translate 'carico decode'": ('"gram":{', '"contributors":'),
