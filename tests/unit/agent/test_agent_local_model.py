@@ -6,7 +6,7 @@ import pytest
 from carico_agent import settings
 from carico_agent.learning import configuration, local_model, pipeline
 from carico_core.domain import errors
-from carico_core.numerics import subspace
+from carico_core.numerics import estimators, subspace
 from carico_core.numerics.estimators import base
 
 DIMS = ("cpu", "memory")
@@ -40,11 +40,51 @@ def test_pronto_keeps_what_varies_and_rejects_a_spike() -> None:
         for column in batch.T:
             made.see(column)
         gram = made.take(batch, 0.5)
+        made.follow(None, weight=0.5)
     assert gram.trace() < 0.01, "the mean of .3 is not in it"
     made.see(np.array([0.3, 0.3]))
     assert not made.rejecting
     made.see(np.array([0.9, 0.9]))
     assert made.rejecting
+
+
+def steady(cluster: np.ndarray | None) -> local_model.Fpca:
+    """A node of which only the CPU's usage varies, in a cluster with this variation."""
+    made = local_model.Fpca(1)
+    rng = np.random.default_rng(1)
+    for _ in range(30):
+        batch = np.array([[0.3], [0.3]]) + np.array([[0.02], [0.0001]]) * rng.standard_normal((2, 10))
+        for column in batch.T:
+            made.see(column)
+        made.take(batch, 0.5)
+        made.follow(cluster, weight=0.5)
+    return made
+
+
+def test_pronto_projects_on_what_the_cluster_varies_in() -> None:
+    """Memory that never varied here is no direction of the node's own, but one of the cluster's."""
+    alone, member = steady(None), steady(np.diag([0.0, 0.05]))
+    for made in (alone, member):
+        made.see(np.array([0.3, 0.9]))
+    assert not alone.rejecting
+    assert member.rejecting
+
+
+@pytest.mark.parametrize("estimator", sorted(estimators.ESTIMATORS))
+def test_reject_job_holds_back_every_estimators_capacity(estimator: str) -> None:
+    made = pipeline.Pipeline(pipeline.PipelineConfig(estimator=estimator, node=node(), model="fpca"))
+    made.pods_changed({"uid": "class"})
+
+    def state(index: int, cpu: float) -> pipeline.State | None:
+        values = np.array([cpu + 0.005 * (index % 3), 0.1 + 0.002 * (index % 2)])
+        due = made.sample(pipeline.Sample(values=values, parts={}, pods=1, dt_s=0.1, at_ns=index, at_s=index / 10))
+        return made.update(pods=1, churning=False) if due else None
+
+    before = [found for index in range(100) if (found := state(index, 0.2)) is not None][-1]
+    assert before.estimate.capacity > 0.0
+    # The filter lets a lasting rise through within half a second: until the window is used to it, it is a spike.
+    during = [found for index in range(100, 120) if (found := state(index, 0.7)) is not None]
+    assert any(found.estimate.capacity == 0.0 and found.estimate.limit == 1 for found in during)
 
 
 def node() -> base.EstimatorConfig:

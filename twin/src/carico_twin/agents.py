@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from carico_agent.learning import pipeline
+from carico_agent.learning import local_model, pipeline
 from carico_agent.pod_events import pod_states
 from carico_agent.reporting import advertisement
 from carico_core.domain import messages
@@ -26,7 +26,7 @@ Said: TypeAlias = messages.Advertisement | messages.LocalSubspace
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOptions:
-    """The agent's settings. merge_global False: the agent ignores the model of the cluster."""
+    """The agent's settings. merge_global False: it ignores the model of the cluster. model: see `local_model`."""
 
     estimator: str = "footprint"
     ceiling_cpu: float = base.DEFAULT_CEILING["cpu"]
@@ -34,6 +34,7 @@ class AgentOptions:
     merge_global: bool = True
     publish_at_events: bool = True
     constants: object | None = None
+    model: local_model.Kind = "gram"
 
 
 class TwinAgent:
@@ -210,7 +211,9 @@ def node_config(node: kubelet.TwinNode, options: AgentOptions) -> base.Estimator
 
 def pipeline_config(config: base.EstimatorConfig, options: AgentOptions) -> pipeline.PipelineConfig:
     """Return the configuration of the pipeline for these options."""
-    return pipeline.PipelineConfig(estimator=options.estimator, node=config, constants=options.constants)
+    return pipeline.PipelineConfig(
+        estimator=options.estimator, node=config, constants=options.constants, model=options.model
+    )
 
 
 def boast(said: messages.Advertisement, *, covers: bool) -> messages.Advertisement:

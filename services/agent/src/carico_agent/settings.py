@@ -134,7 +134,7 @@ class AgentSettings:
     model: str = setting(
         "gram",
         help="how the node's own model is kept: gram (all directions), svd (FSVD with the first model_rank of them) or "
-        "fpca (PRONTO's, around the mean, with its Reject-Job in the signal)",
+        "fpca (PRONTO's, around the mean; while its Reject-Job is raised, the node takes no Pod)",
         choices=("gram", "svd", "fpca"),
         why="exact and cheapest; the others are for comparison",
     )

@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 
 from carico_core.domain import errors
-from carico_core.numerics.estimators import base, dual, scalar
+from carico_core.numerics.estimators import base, delta, dual, joint, scalar
 from carico_scheduler.rules import policy
 from carico_twin import agents, world
 from carico_twin.schedulers import load_aware, slots
@@ -110,10 +110,30 @@ def all_contenders() -> dict[str, Contender]:
 def _other_modes() -> list[Contender]:
     return [
         paper(TWIN_IDLE_SIGNAL),
+        *_scalars(),
+        Contender(
+            name="pronto", family="pronto",
+            choice=world.CaricoOptions(agent=agents.AgentOptions(model="fpca")),
+            says="CARICO, `footprint`, with PRONTO's model: while its Reject-Job is raised, a node takes no Pod",
+        ),
         Contender(
             name="node-local", family="node-local", choice=world.CaricoOptions(merge=None),
             says="CARICO, `footprint`, each node on its own: no model of the cluster",
         ),
+    ]  # fmt: skip
+
+
+def _scalars() -> list[Contender]:
+    """Return the paper's other two estimators, with everything around them as in CARICO today."""
+    factor = TWIN_IDLE_SIGNAL / scalar.LOGGED_IDLE_SIGNAL
+    chosen: dict[str, scalar.Constants] = {"delta": delta.DEFAULT, "joint": joint.DEFAULT}
+    return [
+        Contender(
+            name=name, family=name,
+            choice=world.CaricoOptions(agent=agents.AgentOptions(estimator=name, constants=constants.scaled(factor))),
+            says=f"CARICO with the dissertation's estimator `{name}`",
+        )
+        for name, constants in chosen.items()
     ]  # fmt: skip
 
 

@@ -15,6 +15,9 @@ PAPER_PLANS = (
     "pi-100", "pi-250", "pi-500", "pi-750", "pi-1000", "train-100", "train-200", "mixed-500+20", "mixed-250+50",
     "mixed-100+100", "isolation",
 )  # fmt: skip
+# What other estimators and PRONTO's model run on: they cost as much as CARICO, and are of interest for comparison only.
+COMPARED = ("delta", "joint", "pronto")
+COMPARED_PLANS = ("pi-500", "pi-1000", "train-100", "mixed-100+100")
 # Not in the means over scenarios: they measure balance between unequal nodes, at loads that leave room.
 EXTRA_PLANS = ("unequal-half-load", "unequal-full-load")
 # Virtual time after which a run is stopped: three times the longest useful one.
@@ -117,6 +120,8 @@ def _is_worth_running(plan: str, contender: contenders.Contender, selection: Sel
         return False
     if selection.schedulers or not isinstance(contender.choice, world.CaricoOptions):
         return True
+    if contender.family in COMPARED:
+        return plan in (COMPARED_PLANS[:1] if selection.quick else COMPARED_PLANS)
     if contender.family != "footprint":
         return plan in (("pi-500", "pi-1000") if selection.quick else PAPER_PLANS)
     if contender.name == contenders.DEFAULT:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from carico_core.numerics import arrays
+from carico_core.numerics import arrays, subspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +77,26 @@ def merge_block(held: Centred | None, block: arrays.Array, *, rank: int, gamma: 
     matrix = np.hstack([gamma * held.model.u * held.model.sigma, centred, apart])
     # m <- m + b / (n + b) (m_B - m)
     return Centred(model=_left(matrix, rank, held.model), mean=held.mean + count / total * moved, weight=total)
+
+
+def variation(held: Centred) -> arrays.Array:
+    """Return the variation (d, d) per sample around the mean: what nodes share."""
+    found: arrays.Array = subspace.to_gram(held.model) / held.weight
+    return found
+
+
+def merged(held: Centred, cluster: arrays.Array | None, *, weight: float, rank: int, before: Centred | None) -> Centred:
+    """Return the node's model with the cluster's variation (d, d) merged into it, with the node's mean.
+
+    weight: that of the node's own variation. Directions keep the sign that they had `before`.
+    """
+    own = variation(held)
+    gram = own if cluster is None else subspace.merge_gram(own, cluster, weight_a=weight)
+    # SVD of U S, which is U S again, with the signs and the rank that are wanted
+    whole = subspace.from_gram(gram)
+    return Centred(
+        model=_left(whole.u * whole.sigma, rank, None if before is None else before.model), mean=held.mean, weight=1.0
+    )
 
 
 class Fpca:

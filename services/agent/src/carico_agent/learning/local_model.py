@@ -12,7 +12,10 @@ Kind: TypeAlias = Literal["gram", "svd", "fpca"]
 class LocalModel(Protocol):
     """Keeps the model. `rejecting`: PRONTO's Reject-Job, where the model has one."""
 
-    rejecting: bool
+    @property
+    def rejecting(self) -> bool:
+        """Whether the node should take no Pod now."""
+        ...
 
     def see(self, usage: messages.Array) -> None:
         """Take in one filtered usage (d,)."""
@@ -20,6 +23,10 @@ class LocalModel(Protocol):
 
     def take(self, batch: messages.Array, weight: float) -> messages.Array:
         """Return the Gram matrix (d, d) after one more batch (d, b) of this weight, from 0 to 1."""
+        ...
+
+    def follow(self, cluster: messages.Array | None, *, weight: float) -> None:
+        """Take in the cluster's model (d, d), None if none is known; weight: that of the own one against it."""
         ...
 
 
@@ -32,6 +39,9 @@ class Gram:
         self._held: messages.Array | None = None
 
     def see(self, usage: messages.Array) -> None:
+        """Do nothing."""
+
+    def follow(self, cluster: messages.Array | None, *, weight: float) -> None:
         """Do nothing."""
 
     def take(self, batch: messages.Array, weight: float) -> messages.Array:
@@ -54,6 +64,9 @@ class Svd:
     def see(self, usage: messages.Array) -> None:
         """Do nothing."""
 
+    def follow(self, cluster: messages.Array | None, *, weight: float) -> None:
+        """Do nothing."""
+
     def take(self, batch: messages.Array, weight: float) -> messages.Array:
         """Return the Gram matrix (d, d), of rank r, after one more batch (d, b)."""
         newest = subspace.svd_of_batch(batch, self._rank)
@@ -66,18 +79,29 @@ class Svd:
 
 
 class Fpca:
-    """PRONTO's: the first directions of the variation around the mean, with its Reject-Job signal."""
+    """PRONTO's: the first directions of the variation around the mean, with its Reject-Job signal.
+
+    Reject-Job projects on the directions of this node and of the cluster together, around this node's own mean.
+    """
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
         self._held: fpca.Centred | None = None
+        self._merged: fpca.Centred | None = None
         self._reject = spikes.RejectJob(rank)
-        self.rejecting = False
+        # Raised by a sample since the last batch, and by one of the last batch.
+        self._raised = False
+        self._was_raised = False
+
+    @property
+    def rejecting(self) -> bool:
+        """Whether there was a spike in this batch or the last one: it lasts a few samples, and readers see batches."""
+        return self._raised or self._was_raised
 
     def see(self, usage: messages.Array) -> None:
         """Update Reject-Job with one more usage (d,), once there are `rank` directions."""
-        if self._held is not None and self._held.model.rank == self._rank:
-            self.rejecting = self._reject.observe(usage, self._held).rejected
+        if self._merged is not None and self._merged.model.rank == self._rank:
+            self._raised |= self._reject.observe(usage, self._merged).rejected
 
     def take(self, batch: messages.Array, weight: float) -> messages.Array:
         """Return the variation (d, d) around the mean after one more batch (d, b).
@@ -85,7 +109,13 @@ class Fpca:
         It forgets by gamma, not by weight.
         """
         self._held = fpca.merge_block(self._held, batch, rank=self._rank, gamma=fpca.OURS.gamma)
-        return subspace.to_gram(self._held.model) / self._held.weight
+        self._raised, self._was_raised = False, self._raised
+        return fpca.variation(self._held)
+
+    def follow(self, cluster: messages.Array | None, *, weight: float) -> None:
+        """Merge the cluster's variation (d, d) with this node's."""
+        if self._held is not None:
+            self._merged = fpca.merged(self._held, cluster, weight=weight, rank=self._rank, before=self._merged)
 
 
 def make(kind: Kind, *, rank: int | None, dimensions: int) -> LocalModel:

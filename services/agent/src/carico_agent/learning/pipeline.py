@@ -186,6 +186,7 @@ class Pipeline:
         assert self._local is not None
         config = self._config
         self._federated = self._cluster is not None and now_s - self._cluster_at_s <= config.model_max_age_s
+        self._model.follow(self._cluster if self._federated else None, weight=config.local_weight)
         merged = self._local
         if self._federated and self._cluster is not None:
             merged = subspace.merge_gram(self._local, self._cluster, weight_a=config.local_weight)
@@ -196,9 +197,6 @@ class Pipeline:
         assert self._usage is not None
         node = self._config.node
         level, _ = signal.capacity_signal(self._usage, self._direction, ceiling=node.ceiling, cap=base.CAPACITY_CAP)
-        if self._model.rejecting:
-            # PRONTO's Reject-Job: accept no job now.
-            level = 0.0
         return base.Observation(
             dt_s=dt_s,
             y=self._usage,
@@ -218,6 +216,9 @@ class Pipeline:
 
     def _state(self, seen: base.Observation, estimate: base.CapacityEstimate) -> State:
         assert self._last is not None
+        if self._model.rejecting:
+            # PRONTO's Reject-Job: no job is accepted now, whatever the estimator finds.
+            estimate = estimate._replace(capacity=0.0, limit=seen.pods, mode="saturated")
         return State(
             estimate=estimate,
             usage=seen.y,
