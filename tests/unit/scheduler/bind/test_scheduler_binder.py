@@ -308,3 +308,29 @@ def test_nothing_is_sent_for_a_pod_that_was_settled_while_it_waited() -> None:
         assert bench.node_of() is None
 
     objects.run_fast(main())
+
+
+def test_binds_beyond_the_places_wait_for_one() -> None:
+    async def main() -> None:
+        bench = Bench()
+        pods = [bench.pod]
+        for index in range(1, 5):
+            made = bench.kube.objects.create("pods", objects.pod_object(f"pod-{index}"), "test")
+            pods.append(objects.make_pod(f"pod-{index}", uid=made["metadata"]["uid"]))
+        for pod in pods:
+            bench.start(pod)
+        assert bench.binder.in_flight == 2
+        assert bench.binder.room == -3
+        while len(bench.results) < len(pods):
+            await asyncio.sleep(0.01)
+        assert {each.fate for each in bench.results} == {binder.Fate.BOUND}
+        assert bench.binder.room == 2
+        # No more than two are sent at a time.
+        assert max(bench.rooms) <= 2
+        for pod in pods:
+            bench.start(pod)
+        await bench.binder.drain(60.0)
+        # Those that were not sent yet are dropped with the process.
+        assert len(bench.results) == len(pods) + 2
+
+    objects.run_fast(main())

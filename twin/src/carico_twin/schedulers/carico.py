@@ -61,7 +61,9 @@ class Carico:
         for heard in self.intake.drain(most=100_000):
             self.state.put_advertisement(heard, now_s)
         while self.state.queue.may_take(now_s):
-            outcome = self._cycle.run(self.state.fleet.snapshot(now_s), self.state.queue, most=BINDS_A_CYCLE)
+            outcome = self._cycle.run(
+                self.state.fleet.snapshot(now_s), self.state.queue, most=BINDS_A_CYCLE, gangs=self.state
+            )
             for placed in outcome.placed:
                 self._bind(placed, now_s)
             if len(outcome.placed) < BINDS_A_CYCLE:

@@ -1,0 +1,143 @@
+"""The Pods of a gang in one cycle: all that must be placed together, or none."""
+
+import random
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from carico_core.domain import constraints, gangs, selectors
+from carico_scheduler.decide import cycle, parties
+from carico_scheduler.gangs import gang
+from carico_scheduler.rules import policy
+from carico_scheduler.state import State
+from tests.unit.scheduler import objects
+
+
+class Desk:
+    """A state with nodes of some room, and the gangs of its Pods."""
+
+    def __init__(self, rooms: list[float], zones: str = "") -> None:
+        self.state = State(policy.Policy(), random.Random(0))
+        self.cycle = cycle.Cycle(policy.Policy())
+        for index, room in enumerate(rooms):
+            labels = {"zone": zones[index]} if zones else {}
+            self.state.put_node(objects.make_node(f"node-{index}", labels=labels))
+            self.state.fleet.put_advertisement(objects.make_advertisement(f"node-{index}", room), 0.0)
+
+    def gang(self, name: str, pods: int, *, topology_key: str = "", **more: Any) -> None:
+        """Pods that need each other."""
+        asks = gangs.Asks(more.pop("least", pods), None, topology_key)
+        member = gangs.Membership(gangs.Key("default", name), asks)
+        for index in range(pods):
+            self.state.put_pod(objects.make_pod(f"{name}-{index}", gang=member, **more), 0.0)
+
+    def run(self, most: int = 1000) -> dict[str, str]:
+        """Run one cycle; return the node of each Pod that it placed."""
+        made = self.cycle.run(self.state.fleet.snapshot(1.0), self.state.queue, most=most, gangs=self.state)
+        return {each.waiting.pod.name: each.row.node.name for each in made.placed}
+
+
+@hypothesis.given(
+    rooms=st.lists(st.integers(0, 5), min_size=1, max_size=4),
+    sizes=st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=4),
+)
+def test_of_each_gang_at_least_the_minimum_is_placed_or_none(
+    rooms: list[int], sizes: list[tuple[int, int]]
+) -> None:  # fmt: skip
+    desk = Desk([float(each) for each in rooms])
+    for index, (pods, least) in enumerate(sizes):
+        desk.gang(f"g{index}", pods, least=least)
+    placed = desk.run()
+    left = sum(rooms)
+    for index, (pods, least) in enumerate(sizes):
+        count = sum(name.startswith(f"g{index}-") for name in placed)
+        # In the order of the queue: by UID, of equal age.
+        assert count == (min(pods, left) if least <= min(pods, left) else 0)
+        left -= count
+    assert len(desk.state.queue) == sum(pods for pods, _ in sizes) - len(placed)
+
+
+def test_a_gang_beyond_the_binds_in_flight_is_placed_whole() -> None:
+    desk = Desk([10.0, 10.0])
+    desk.gang("a", 12)
+    desk.state.put_pod(objects.make_pod("z"), 0.0)
+    assert len(desk.run(most=4)) == 12
+    assert "z" in desk.run()
+
+
+def test_the_pod_with_fewest_nodes_comes_first() -> None:
+    desk = Desk([1.0, 3.0], zones="ab")
+    key = gangs.Membership(gangs.Key("default", "g"), gangs.Asks(3))
+    # Its UID comes last.
+    desk.state.put_pod(objects.make_pod("z", gang=key, node_selector={"zone": "b"}), 0.0)
+    for name in "wxy":
+        desk.state.put_pod(objects.make_pod(name, gang=key), 0.0)
+    assert desk.run()["z"] == "node-1"
+
+
+def test_a_pod_that_must_be_near_another_of_its_gang_is_placed_after_it() -> None:
+    desk = Desk([3.0, 3.0], zones="ab")
+    key = gangs.Membership(gangs.Key("default", "g"), gangs.Asks(2))
+    web = (selectors.Requirement(key="app", operator=selectors.IN, values=("web",)),)
+    near = constraints.PodTerm(topology_key="zone", selector=web, namespaces=("default",))
+    desk.state.put_pod(objects.make_pod("worker", gang=key, constraints=constraints.Constraints(affinity=(near,))), 0.0)
+    desk.state.put_pod(objects.make_pod("web", gang=key, labels={"app": "web"}), 0.0)
+    placed = desk.run()
+    assert len(placed) == 2
+    assert len(set(placed.values())) == 1
+
+
+def test_the_domain_with_most_room_is_tried_first_and_others_follow() -> None:
+    desk = Desk([2.0, 2.0, 3.0], zones="aab")
+    # Zone a has more room in all, but none of its nodes has a label that one Pod needs.
+    key = gangs.Membership(gangs.Key("default", "g"), gangs.Asks(3, None, "zone"))
+    desk.state.put_node(objects.make_node("node-2", labels={"zone": "b", "disk": "ssd"}))
+    desk.state.put_pod(objects.make_pod("ssd", gang=key, node_selector={"disk": "ssd"}), 0.0)
+    for name in "xy":
+        desk.state.put_pod(objects.make_pod(name, gang=key), 0.0)
+    assert set(desk.run().values()) == {"node-2"}
+
+
+def test_a_later_pod_follows_the_domain_of_those_that_are_placed() -> None:
+    desk = Desk([3.0, 9.0], zones="ab")
+    asks = gangs.Asks(2, None, "zone")
+    for index in range(2):
+        member = gangs.Membership(gangs.Key("default", "g"), asks)
+        desk.state.put_pod(objects.make_pod(f"g-{index}", gang=member, node_name="node-0"), 0.0)
+    desk.state.put_pod(objects.make_pod("g-9", gang=gangs.Membership(gangs.Key("default", "g"), asks)), 0.0)
+    assert desk.run()["g-9"] == "node-0"
+
+
+def test_the_count_of_places_never_rules_out_what_fits() -> None:
+    desk = Desk([0.5, 1.0, 2.9])
+    # An empty node takes one Pod if its whole capacity allows it, whatever the class costs.
+    scores = desk.cycle.explain(desk.state.fleet.snapshot(1.0), desk.state.demand_of(objects.make_pod()))
+    places = parties.places(desk.state.fleet.snapshot(1.0), scores.demand, scores)
+    assert places.tolist() == [0.0, 1.0, 2.0]
+
+
+def test_the_decision_of_a_gang_names_the_nodes_that_it_does_not_go_to() -> None:
+    desk = Desk([2.0, 1.0], zones="ab")
+    desk.gang("g", 2, topology_key="zone")
+    made = desk.cycle.run(desk.state.fleet.snapshot(1.0), desk.state.queue, most=9, gangs=desk.state)
+    (first, _) = made.placed
+    assert first.refused == {"gang": 1}
+    rejection = first.scores.rejection(desk.state.fleet.row(1, 1.0))
+    assert rejection is not None
+    assert rejection.detail == "its gang goes to other nodes"
+
+
+def test_a_pod_of_another_scheduler_belongs_to_no_gang_here() -> None:
+    desk = Desk([2.0])
+    desk.gang("g", 2, scheduler_name="scheduler-plugins")
+    assert len(desk.state.gangs) == 0
+    assert len(desk.run()) == 0
+
+
+def test_a_step_that_must_not_happen_is_refused() -> None:
+    made = gang.Gang(key=gangs.Key("default", "g"))
+    with pytest.raises(gang.ImpossibleGangStep, match="gang default/g: GATHERING cannot become GIVEN_BACK"):
+        made.step(gang.GIVEN_BACK)
+    assert made.state is gang.GATHERING
