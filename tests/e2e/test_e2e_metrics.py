@@ -29,6 +29,7 @@ EMPTY = {
     "Requests from kube-scheduler", "Time to answer", "Accepted", "Refused", "Failing checks", "Degraded features",
     "Messages dropped", "Why nodes are refused", "Requests from browsers", "Response time to browsers",
     "Refused or not answered", "Recommended CPU requests", "Recommended memory requests", "Dropped rosters",
+    "Traffic not measured",
     "VerticalPodAutoscaler objects", "Statuses written",
 }  # fmt: skip
 # Families that a quiet cluster has no series of: nothing of their kind has happened, or the machine offers all.
@@ -38,6 +39,7 @@ UNUSED = {
     "carico_scheduler_dropped_messages_total", "carico_scheduler_lost_events_total",
     "carico_scheduler_bad_objects_total", "carico_scheduler_extender_requests_total",
     "carico_scheduler_extender_seconds", "carico_scheduler_extender_binds_total", "carico_agent_roster_drops_total",
+    "carico_agent_traffic_skipped_total",
     "carico_aggregator_recommended_cpu_cores", "carico_aggregator_recommended_memory_bytes",
     "carico_scheduler_claims_total", "carico_scheduler_conditions_total", "carico_scheduler_preemptions_total",
     "carico_scheduler_preemption_victims_total", "carico_scheduler_gangs_total",

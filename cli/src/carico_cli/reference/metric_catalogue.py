@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from carico_agent.pod_events import rosters
 from carico_agent.reporting import instruments as agent
+from carico_agent.reporting import traffic_reports
 from carico_aggregator import instruments as aggregator
 from carico_auth import instruments as auth
 from carico_core.runtime.observe import client_metrics, health
@@ -41,6 +42,7 @@ def catalogue() -> Mapping[str, tuple[metric.Declared, ...]]:
     found = {name: metric.Metrics(name) for name in TITLES if name not in ("every", "kube")}
     clock = clocks.FakeClock()
     agent.Instruments(found["agent"]).read_ages(_Ages())
+    traffic_reports.Counters(found["agent"])
     rosters.RosterClasses(clock=clock, metrics=found["agent"])
     aggregator.Instruments(found["aggregator"], clock=clock).read_recommended(list)
     scheduler.Instruments(found["scheduler"])

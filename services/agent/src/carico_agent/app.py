@@ -76,7 +76,7 @@ class Agent:
         self._history: collections.deque[tuple[Any, ...]] = collections.deque(maxlen=HISTORY_S)
         self._last_sample_s: float | None = None
         self._started_s = parts.clock.monotonic_s()
-        self._seqs = {"capacity": 0, "subspace": 0, "usage": 0, "pods": 0, "traffic": 0}
+        self._seqs = {"capacity": 0, "subspace": 0, "usage": 0, "pods": 0}
         self._updates = 0
         self._counted: frozenset[str] = frozenset()
         self._held = False
@@ -225,6 +225,10 @@ class Agent:
                 node=stamp.node, boot=stamp.boot, seq=stamp.seq, ts_ns=stamp.ts_ns, loads=self._pod_usage.loads()
             )
         )
+
+    def sent(self, kind: str) -> None:
+        """Count a message that others have prepared."""
+        self._instruments.published.labels(kind).inc()
 
     def not_taken(self, kind: str, error: Exception) -> None:
         """Count a message that the bus did not accept. It is not kept, as the next one is newer."""

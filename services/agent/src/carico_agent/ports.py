@@ -1,9 +1,9 @@
 """The interfaces between the parts of the agent."""
 
-from collections.abc import Callable, Collection, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import NamedTuple, Protocol
 
-from carico_core.domain import recording, usage
+from carico_core.domain import pod_telemetry, recording, usage
 
 
 class PodSet(Protocol):
@@ -99,6 +99,14 @@ class PodLedger(Protocol):
 
     def forget(self, uid: str) -> None:
         """Take in that a Pod has ended."""
+        ...
+
+
+class Traffic(Protocol):
+    """A source of the traffic of Pods."""
+
+    async def run(self, found: Callable[[Sequence[pod_telemetry.PodFlow]], None]) -> None:
+        """Pass on bytes that have been transferred, each once, until cancelled."""
         ...
 
 

@@ -14,9 +14,10 @@ import orjson
 from carico_agent import app, ports, recording, sampler, settings
 from carico_agent.learning import pipeline
 from carico_agent.pod_events import adapter, none, rosters
-from carico_agent.reporting import publishers
+from carico_agent.reporting import publishers, traffic_reports
 from carico_agent.telemetry import panel, port, sources
 from carico_agent.telemetry.cgroups import hierarchy, own_node
+from carico_agent.traffic import sources as traffic_sources
 from carico_core.domain import errors
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
@@ -90,6 +91,12 @@ class Service:
         classes = listed or open_classes(self._chosen, clock=self._clock, metrics=self._metrics)
         recorder = recording.open_recorder(self._chosen, found.facts, pods) if self._chosen.record else None
         opened = open_traces(self._chosen, clock=self._clock)
+        counters = traffic_reports.Counters(self._metrics)
+        traffic = traffic_sources.open_traffic(self._chosen, clock=self._clock, skipped=counters.skip)
+        reports = traffic_reports.TrafficReports(
+            node=self._chosen.node, boot=self._boot, network=traffic_sources.network_name(), clock=self._clock,
+            counters=counters,
+        )  # fmt: skip
         agent = app.Agent(
             app.Parts(
                 settings=self._chosen,
@@ -114,7 +121,9 @@ class Service:
         memory_use.settle()
         try:
             named = {} if classes is None else {"classes": classes.run()}
-            named["bus"] = self._use_bus(agent, listed)
+            named["bus"] = self._use_bus(agent, listed, None if traffic is None else reports)
+            if traffic is not None:
+                named["traffic"] = traffic.run(reports.add)
             await tasks.until(stop, sampler=self._sample(samples, listed), pods=pods.run(), **named)
         finally:
             if recorder is not None:
@@ -135,7 +144,10 @@ class Service:
             return None
         return rosters.RosterClasses(clock=self._clock, metrics=self._metrics)
 
-    async def _use_bus(self, agent: app.Agent, listed: rosters.RosterClasses | None) -> None:
+    async def _use_bus(
+        self, agent: app.Agent, listed: rosters.RosterClasses | None,
+        traffic: traffic_reports.TrafficReports | None,
+    ) -> None:  # fmt: skip
         # Connecting waits for the server without limit; meanwhile the agent samples and learns.
         name = f"{SERVICE}-{self._chosen.node}"
         bus = await nats_bus.connect(self._chosen.bus, name=name, clock=self._clock, owns_streams=False)
@@ -143,7 +155,9 @@ class Service:
         self._settled.set()
         self._bus_metrics.watch(bus)
         try:
-            await use_bus(agent, bus, node=self._chosen.node, on_roster=None if listed is None else listed.take)
+            await use_bus(
+                agent, bus, node=self._chosen.node, on_roster=None if listed is None else listed.take, traffic=traffic
+            )
         finally:
             await bus.close()
 
@@ -171,10 +185,13 @@ class Service:
         return None if self._bus is not None and self._bus.connected else "not connected to NATS"
 
 
-async def use_bus(agent: app.Agent, bus: Bus, *, node: str, on_roster: buses.Handler | None = None) -> None:
+async def use_bus(
+    agent: app.Agent, bus: Bus, *, node: str, on_roster: buses.Handler | None = None,
+    traffic: traffic_reports.TrafficReports | None = None,
+) -> None:  # fmt: skip
     """Publish, follow the cluster's model and answer queries. Raises `BusError` once the bus is closed.
 
-    `on_roster` receives the rosters of the node's Pods.
+    `on_roster` receives the rosters of the node's Pods; `traffic` is reported at intervals.
     """
     sender = publishers.Publishers(agent, bus, node=node)
     bus.on_reconnect(sender.refresh)
@@ -185,6 +202,8 @@ async def use_bus(agent: app.Agent, bus: Bus, *, node: str, on_roster: buses.Han
         group.create_task(sender.send_usages(), name="usage")
         group.create_task(sender.send_loads(), name="pods")
         group.create_task(_until_done(lambda: bus.subscribe(subjects.MODEL, agent.on_model), agent), name="model")
+        if traffic is not None:
+            group.create_task(sender.send_traffic(traffic), name="traffic")
         if on_roster is not None:
             subject = subjects.roster(node)
             group.create_task(_until_done(lambda: bus.subscribe(subject, on_roster), agent), name="roster")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import re
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -15,6 +16,7 @@ from carico_core.runtime.process import settings
 from carico_core.runtime.process.settings import setting
 
 PREFIX = "AGENT"
+_TRAFFIC = re.compile(r"none|sockets|(recorded|promql):.+", re.DOTALL)
 PROGRAM = "carico-agent"
 # An advertisement lists each covered Pod, at 39 bytes, and readers drop messages above 64 KiB. With this many Pods,
 # those that ended recently, and the classes, it fits.
@@ -111,6 +113,12 @@ class AgentSettings:
         help="namespaces whose Pods belong to their node, as those of DaemonSets do, and are not counted as workloads",
         why="as the scheduler's setting; their usage is measured all the same",
     )
+    traffic: str = setting(
+        "none",
+        help="source of the traffic between Pods, for the rescheduler: none, sockets (the kernel's TCP sockets), "
+        "recorded:FILE, or promql:URL (docs/rescheduling.md)",
+        why="sockets of Pods with a network of their own need privileges",
+    )
     containerd_socket: str = setting(
         "/run/containerd/containerd.sock",
         help="containerd's socket, for Pod events from containerd",
@@ -199,6 +207,8 @@ class AgentSettings:
         object.__setattr__(self, "dims", tuple(dim for dim in sources.DIMS if dim in self.dims))
         if self.traces and not self.traces.startswith(("http://", "https://")):
             raise ValueError(f"--traces: got {self.traces!r}, expected an address such as http://127.0.0.1:4318")
+        if _TRAFFIC.fullmatch(self.traffic) is None:
+            raise ValueError(f"--traffic: got {self.traffic!r}, expected none, sockets, recorded:FILE or promql:URL")
         if not names.is_subdomain(self.node):
             raise ValueError(f"--node: got {self.node!r}, expected a valid Kubernetes name")
         if self.scope is sources.Scope.CGROUP and not self.cgroup:
@@ -207,6 +217,8 @@ class AgentSettings:
             raise ValueError("--scope process needs the node's process: give --root-pid PID")
         if self.scope is sources.Scope.NODE and not self.pod_uid:
             raise ValueError("--scope node needs the UID of this agent's Pod (downward API): give --pod-uid UID")
+        if self.traffic == "sockets" and self.scope is sources.Scope.PROCESS:
+            raise ValueError("--traffic sockets finds Pods by their cgroups, which --scope process does not have")
         if self.pod_events == "cgroup" and self.scope is sources.Scope.PROCESS:
             raise ValueError("--scope process has no cgroups, which show Pods: give --pod-events kubernetes")
 

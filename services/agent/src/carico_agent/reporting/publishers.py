@@ -1,4 +1,5 @@
-"""Send capacity whenever it changes, the local model and the Pods' usage to the aggregators, and the Pods' loads.
+"""Send capacity whenever it changes, the local model and the Pods' usage to the aggregators, and the Pods' loads
+and traffic.
 
 All are plain publishes without acknowledgements. The next capacity and the next model are newer, and follow within a
 second; a report of usage that was not sent is part of the next one.
@@ -8,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from carico_agent import app, ports
+from carico_agent.reporting import traffic_reports
 from carico_core.domain import errors
 from carico_core.wire import codec, subjects
 from carico_core.wire import messages as wire
@@ -26,6 +28,7 @@ class Publishers:
         self._subspace_subject = subjects.subspace(node)
         self._usage_subject = subjects.usage(node)
         self._loads_subject = subjects.pods(node)
+        self._traffic_subject = subjects.traffic(node)
         self._capacity_due = asyncio.Event()
         self._subspace_due = asyncio.Event()
         self._usage_due = asyncio.Event()
@@ -55,6 +58,20 @@ class Publishers:
     async def send_loads(self) -> None:
         """Publish each due report of the Pods' loads until cancelled."""
         await self._whenever(self._loads_due, "pods", self._send_loads)
+
+    async def send_traffic(
+        self, reports: traffic_reports.TrafficReports, *, every_s: float = traffic_reports.TRAFFIC_EVERY_S
+    ) -> None:
+        """Publish a report of traffic at each interval until cancelled. One that was not sent is part of the next."""
+        while True:
+            await asyncio.sleep(every_s)
+            report = reports.next()
+            try:
+                await self._send(self._traffic_subject, wire.encode_traffic(report))
+                self._agent.sent("traffic")
+            except errors.BusError as error:
+                reports.put_back(report)
+                self._agent.not_taken("traffic", error)
 
     async def _send_capacity(self) -> None:
         payload = self._agent.next_capacity()

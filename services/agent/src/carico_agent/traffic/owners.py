@@ -1,0 +1,120 @@
+"""Which Pod has a socket: by the cgroup in which it was opened, or by the process that has it.
+
+The kernel reports the cgroup of a socket in the unified tree, by its inode. Where Pods are in v1 trees only, the open
+files of their processes are read, which needs the same user or CAP_SYS_PTRACE.
+"""
+
+import contextlib
+import os
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from carico_agent.telemetry.cgroups import hierarchy
+from carico_agent.traffic import inet_diag
+
+_SOCKET = "socket:["
+
+
+class Member(NamedTuple):
+    """A Pod with a process, and the network namespace of that process."""
+
+    uid: str
+    pid: int
+    namespace: int
+
+
+class Owners:
+    """The sockets of the Pods below a node's cgroup."""
+
+    def __init__(self, group: hierarchy.Group, *, proc: pathlib.Path) -> None:
+        self._unified = group.unified
+        self._v1 = next((group.v1[name] for name in ("cpuacct", "cpu", "memory") if name in group.v1), None)
+        self._proc = proc
+        self._by_cgroup: dict[int, str] = {}
+        self._by_inode: dict[int, str] = {}
+
+    def of(self, found: inet_diag.Socket) -> str | None:
+        """Return the UID of the Pod that has a socket; None if none of the node's has it, as of the last refresh."""
+        return self._by_cgroup.get(found.cgroup) or self._by_inode.get(found.inode)
+
+    def refresh(self) -> None:
+        """Look up the sockets of the Pods that run now. Raises `OSError` if no more files can be opened."""
+        self._by_cgroup = {}
+        if self._unified is not None:
+            for uid, folder in _pods(self._unified):
+                for each in (folder, *_below(folder)):
+                    with contextlib.suppress(OSError):  # it has just ended
+                        self._by_cgroup[each.stat().st_ino] = uid
+        self._by_inode = {}
+        if not self._by_cgroup and self._v1 is not None:
+            for uid, folder in _pods(self._v1):
+                for pid in _processes(folder):
+                    self._by_inode |= dict.fromkeys(self._inodes(pid), uid)
+
+    def members(self, known: Mapping[str, Member]) -> tuple[list[Member], int]:
+        """Return one process of each running Pod, and the number of Pods of which none can be read.
+
+        `known` ones are not looked up again. Raises `OSError` as `refresh` does.
+        """
+        found, unread = [], 0
+        root = self._unified if self._v1 is None else self._v1
+        for uid, folder in () if root is None else _pods(root):
+            member = known.get(uid) or self._member(uid, folder)
+            if member is not None:
+                found.append(member)
+            else:
+                unread += _has_process(folder)
+        return found, unread
+
+    def _member(self, uid: str, folder: pathlib.Path) -> Member | None:
+        for pid in _processes(folder):
+            namespace = namespace_of(self._proc / str(pid))
+            if namespace is not None:
+                return Member(uid, pid, namespace)
+        return None
+
+    def _inodes(self, pid: int) -> Iterator[int]:
+        folder = f"{self._proc}/{pid}/fd"
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            return  # it has just ended, or is another user's
+        for name in names:
+            with contextlib.suppress(OSError):
+                target = os.readlink(f"{folder}/{name}")
+                if target.startswith(_SOCKET):
+                    yield int(target[len(_SOCKET) : -1])
+
+
+def namespace_of(process: pathlib.Path) -> int | None:
+    """Return the number of the network namespace of a folder in /proc; None if it cannot be read."""
+    try:
+        return (process / "ns" / "net").stat().st_ino
+    except OSError:
+        return None
+
+
+def _pods(root: pathlib.Path) -> Iterator[tuple[str, pathlib.Path]]:
+    for folder in hierarchy.pods(root):
+        uid = hierarchy.pod_uid(folder.name)
+        if uid is not None:
+            yield uid, folder
+
+
+def _below(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    for each in hierarchy.folders(folder):
+        yield each
+        yield from _below(each)
+
+
+def _processes(folder: pathlib.Path) -> Iterator[int]:
+    """Yield the processes of a cgroup and those below it; those of a PID namespace that is not visible are 0."""
+    for each in (folder, *_below(folder)):
+        with contextlib.suppress(OSError):  # it has just ended
+            for pid in (each / "cgroup.procs").read_text(encoding="ascii").split():
+                yield int(pid)
+
+
+def _has_process(folder: pathlib.Path) -> bool:
+    return next(_processes(folder), None) is not None

@@ -1,0 +1,156 @@
+"""Traffic from the kernel's TCP sockets: one dump a poll, and events of the sockets that ended between two dumps.
+
+Pods of emulated nodes and of the host's network share a namespace with other processes; every other Pod has one of its
+own, which is entered once. What cannot be read is counted and logged, and read at a later poll if it can be then.
+
+UDP has no such counters. A connection of a shared namespace that is shorter than a poll is counted at its server's end,
+and at its client's only if the client has a loopback address for itself.
+"""
+
+import asyncio
+import collections
+import pathlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from carico_agent.traffic import connections, diagnostics, owners
+from carico_core.domain import pod_telemetry
+from carico_core.runtime.observe import logs
+
+POLL_S = 1.0
+# Times in a poll that events are taken from the kernel.
+DRAINS = 10
+# Polls after which the namespaces of known Pods are looked up again: a Pod whose sandbox is replaced gets another one.
+LOOK_AGAIN = 30
+
+Skipped = Callable[[str, int], None]
+Found = Callable[[Sequence[pod_telemetry.PodFlow]], None]
+
+
+class _Namespace:
+    """The sockets of one network namespace."""
+
+    def __init__(self, opened: diagnostics.Diagnostics, followed: connections.Connections) -> None:
+        self.diagnostics = opened
+        self.followed = followed
+
+
+class Sockets:
+    """Implements `carico_agent.ports.Traffic`."""
+
+    def __init__(
+        self, of_pods: owners.Owners, *, proc: pathlib.Path, skipped: Skipped, log: logs.RateLimited,
+        poll_s: float = POLL_S,
+    ) -> None:  # fmt: skip
+        """`skipped` counts what was left out, by reason."""
+        self._owners = of_pods
+        self._proc = proc
+        self._skipped = skipped
+        self._log = log
+        self._poll_s = poll_s
+        self._own = owners.namespace_of(pathlib.Path("/proc/self"))
+        self._namespaces: dict[int, _Namespace] = {}
+        self._members: list[owners.Member] = []
+        self._polls = 0
+        # Namespaces that could not be entered, which is tried again when all Pods are looked up again.
+        self._refused: set[int] = set()
+        # Polls run in a thread, and sockets must not be closed meanwhile.
+        self._busy = threading.Lock()
+
+    async def run(self, found: Found) -> None:
+        """Pass on what is transferred, once in a poll, until cancelled."""
+        try:
+            while True:
+                found(await asyncio.to_thread(self.poll))
+                for _ in range(DRAINS):
+                    await asyncio.sleep(self._poll_s / DRAINS)
+                    for each in self._namespaces.values():
+                        each.diagnostics.drain()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Close the netlink sockets."""
+        with self._busy:
+            for each in self._namespaces.values():
+                each.diagnostics.close()
+            self._namespaces = {}
+
+    def poll(self) -> list[pod_telemetry.PodFlow]:
+        """Return what has been transferred since the last poll."""
+        with self._busy:
+            try:
+                self._follow_namespaces()
+            except OSError as error:  # too many open files: those that are open
+                self._cannot("Pods", error)
+            flows = []
+            for number, each in list(self._namespaces.items()):
+                try:
+                    flows += self._read(each)
+                except OSError as error:
+                    self._cannot(f"network namespace {number}", error)
+                    each.diagnostics.close()
+                    del self._namespaces[number]
+            return flows
+
+    def _read(self, found: _Namespace) -> list[pod_telemetry.PodFlow]:
+        dumped = found.diagnostics.dump()
+        ended, lost = found.diagnostics.ended()
+        if lost:
+            self._skipped("events_lost", lost)
+        if found.followed.has_unknown(dumped):
+            self._owners.refresh()
+        before = found.followed.decreased
+        flows = found.followed.take(dumped, ended)
+        if found.followed.decreased > before:
+            self._skipped("decreased", found.followed.decreased - before)
+        return flows
+
+    def _follow_namespaces(self) -> None:
+        """Open the namespaces of new Pods, and close those of Pods that are gone."""
+        known = {each.uid: each for each in self._members}
+        if self._polls % LOOK_AGAIN == 0:
+            known, self._refused = {}, set()
+        self._polls += 1
+        self._members, unread = self._owners.members(known)
+        if unread:
+            self._cannot("processes of Pods", PermissionError(1, "no process of theirs is visible here"), unread)
+        pods: dict[int, list[owners.Member]] = collections.defaultdict(list)
+        for member in self._members:
+            pods[member.namespace].append(member)
+        for number in self._namespaces.keys() - pods.keys() - {self._own}:
+            self._namespaces.pop(number).diagnostics.close()
+        self._open(pods)
+
+    def _open(self, pods: Mapping[int, Sequence[owners.Member]]) -> None:
+        host = owners.namespace_of(self._proc / "1")
+        if self._own is not None and self._own == host and self._own not in self._namespaces:
+            # From the start, since the connections of a Pod that comes later count from their beginning.
+            self._namespaces[self._own] = _Namespace(
+                diagnostics.Diagnostics(), connections.Connections(self._owners.of)
+            )  # fmt: skip
+        for number, members in pods.items():
+            if number in self._namespaces or number in self._refused:
+                continue
+            try:
+                path = self._proc / str(members[0].pid) / "ns" / "net"
+                opened = diagnostics.Diagnostics() if number == self._own else diagnostics.open_in(path)
+            except OSError as error:
+                self._refused.add(number)
+                self._cannot(f"network namespace of Pod {members[0].uid}", error)
+                continue
+            is_shared = number in (self._own, host) or len(members) > 1
+            self._namespaces[number] = _Namespace(opened, self._connections(members[0].uid, is_shared=is_shared))
+
+    def _connections(self, uid: str, *, is_shared: bool) -> connections.Connections:
+        if is_shared:
+            return connections.Connections(self._owners.of)
+        return connections.Connections(self._owners.of, only_pod=uid, is_new=self._polls > 1)
+
+    def _cannot(self, what: str, error: OSError, count: int = 1) -> None:
+        self._skipped("unreadable", count)
+        self._log.warning(
+            ("unreadable", type(error)), "traffic is not measured completely: sockets cannot be read", what=what,
+            why=error.strerror or str(error),
+            needs="the host's PID namespace, CAP_SYS_ADMIN and CAP_SYS_PTRACE for Pods' sockets",
+        )  # fmt: skip

@@ -1,0 +1,88 @@
+"""Traffic from Prometheus: counters become bytes, and what cannot be used is skipped and counted."""
+
+import asyncio
+import collections
+import contextlib
+import itertools
+import json
+from typing import Any
+
+import pytest
+
+from carico_agent.traffic import promql
+from carico_core.domain import errors, pod_telemetry
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
+from tests.tools import waiting
+from tests.unit.agent.traffic.kernel_messages import flow
+
+A, B, C = "10.0.0.1", "10.0.0.2", "fd00::1"
+
+
+def opened(url: str, skipped: collections.Counter[str], **more: Any) -> promql.Promql:
+    def skip(reason: str, count: int) -> None:
+        skipped[reason] += count
+
+    log = logs.RateLimited(logs.get("test"), clock=clocks.FakeClock())
+    return promql.Promql(url, node="node-1", skipped=skip, log=log, **more)
+
+
+def answer(*series: tuple[str, str, str]) -> bytes:
+    result = [
+        {"metric": {"source": source, "destination": destination, "job": "x"}, "value": [1.5, number]}
+        for source, destination, number in series
+    ]
+    return json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
+
+
+def test_the_increase_of_each_counter_is_a_flow() -> None:
+    skipped: collections.Counter[str] = collections.Counter()
+    source = opened("http://p:9090/api/v1/query?query=x", skipped)
+    assert source.take(answer((A, B, "1000"), (B, A, "5"))) == [], "the first answer has no before"
+    assert source.take(answer((A, B, "1500"), (B, A, "5"), (A, C, "7"))) == [
+        flow(None, (A, 0), (B, 0), 500, 0), flow(None, (A, 0), (C, 0), 7, 0),
+    ]  # fmt: skip
+    assert source.take(answer((A, B, "10"), (B, A, "NaN"), (A, C, "+Inf"), ("pod-1", A, "4"), (A, A, "-1"))) == []
+    assert skipped == {"decreased": 1, "not_finite": 3, "undecodable": 1}
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"status":"error"}', b'{"status":"success","data":{"result":[1]}}'])
+def test_an_answer_that_is_none_is_refused(body: bytes) -> None:
+    with pytest.raises(ValueError, match="not an answer"):
+        opened("http://p:9090/api/v1/query?query=x", collections.Counter()).take(body)
+
+
+@pytest.mark.parametrize("url", ["p:9090", "ftp://p/?query=x", "http://p:9090/api/v1/query", "http://?query=x"])
+def test_an_address_that_is_no_query_is_the_users_mistake(url: str) -> None:
+    with pytest.raises(errors.EnvironmentUnfit, match="instant query"):
+        opened(url, collections.Counter())
+
+
+async def test_the_query_names_the_node_and_an_outage_is_counted() -> None:
+    asked: list[str] = []
+    totals = itertools.count(1000, 1000)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                asked.append((await reader.readuntil(b"\r\n\r\n")).decode().split(" ")[1])
+                is_away = len(asked) == 2
+                body = b"away" if is_away else answer((A, B, str(next(totals))))
+                head = f"HTTP/1.1 {'503 Away' if is_away else '200 OK'}\r\nContent-Length: {len(body)}\r\n\r\n"
+                writer.write(head.encode() + body)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    skipped: collections.Counter[str] = collections.Counter()
+    url = f"http://127.0.0.1:{port}/api/v1/query?query=sum%20by%20(source)%20(x%7Bnode%3D%22$node%22%7D)"
+    got: list[pod_telemetry.PodFlow] = []
+    task = asyncio.create_task(opened(url, skipped, poll_s=0.0).run(got.extend))
+    await waiting.until(lambda: len(got) >= 3)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    server.close()
+    await server.wait_closed()
+    assert asked[0] == "/api/v1/query?query=sum+by+%28source%29+%28x%7Bnode%3D%22node-1%22%7D%29"
+    assert {each.sent_bytes for each in got[:3]} == {1000}
+    assert skipped["unreadable"] == 1
