@@ -29,7 +29,7 @@ _SECTIONS = {
         "top": ("top.command:command", "Show nodes, jobs, decisions and services live."),
         "web": ("clusters.web:command", "Serve the live page for a browser."),
         "logs": ("clusters.logs:command", "Show the log of a service."),
-        "reschedule": ("rescheduling.command:command", "Plan moves of running containers."),
+        "reschedule": ("rescheduling.command:command", "Move running Pods to where they talk and where there is room."),
     },
     "Explain": {
         "explain": ("explain.command:command", "Explain a Pod's placement, a node's capacity, a job."),

@@ -1,53 +1,120 @@
-"""`carico reschedule`: which containers to move so that more traffic stays on a machine, and in which order."""
+"""`carico reschedule`: which containers to move, in which order; of a running cluster, or of a problem in a file."""
 
 import math
 import pathlib
+from typing import Any
 
 import click
 
+from carico_cli.clusters import which
 from carico_cli.output import formats
+from carico_cli.shell import settings
 from carico_core.domain import errors
 from carico_core.runtime.process import clock
 
 _DEFAULT_SECONDS = 10.0
 _FILE = click.Path(path_type=pathlib.Path)
+_PAUSE, _RESUME = "pause", "resume"
+# Flags of a problem in a file, by their names as parameters.
+_OF_PROBLEM = {
+    "seconds": "--seconds", "proposals": "--proposals", "out": "--out", "moves_out": "--moves-out",
+    "curve_out": "--curve-out",
+}  # fmt: skip
 
 
 @click.command("reschedule")
-@click.option("--problem", type=_FILE, required=True, metavar="FILE", help="Services, machines and traffic, as JSON.")
-@click.option("--max-moves", type=click.IntRange(min=0), help="Most moves (default: no limit).")
-@click.option("--seconds", type=float, help=f"Time for all, on one core (default: {_DEFAULT_SECONDS:g}).")
+@click.argument("verb", required=False, type=click.Choice([_PAUSE, _RESUME]), metavar="[pause|resume]")
+@click.option("--dry-run", is_flag=True, help="Show the plan of the cluster's rescheduler; move nothing.")
+@click.option("--apply", is_flag=True, help="Have the rescheduler carry out a plan now, and follow it.")
+@click.option("--watch", is_flag=True, help="Show moves as they happen, until interrupted.")
+@click.option("--problem", type=_FILE, metavar="FILE", help="Services, machines and traffic, as JSON.")
+@click.option("--max-moves", type=click.IntRange(min=0), help="Most moves (default: no limit, or the rescheduler's).")
+@click.option(
+    "--seconds", type=float, help=f"--problem: time for all, on one core (default: {_DEFAULT_SECONDS:g})."
+)  # fmt: skip
 @click.option(
     "--proposals",
     type=click.IntRange(min=1),
-    help="Length of the search instead of --seconds: a seed repeats the run (default: by --seconds).",
+    help="--problem: length of the search instead of --seconds: a seed repeats the run (default: by --seconds).",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the search.")
-@click.option("--out", type=_FILE, metavar="FILE", help="Write the placement: {machine: [containers]}.")
-@click.option("--moves-out", type=_FILE, metavar="FILE", help="Write the moves in order: [[container, from, to]].")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="--problem: seed of the search."
+)  # fmt: skip
+@click.option("--out", type=_FILE, metavar="FILE", help="--problem: write the placement: {machine: [containers]}.")
+@click.option(
+    "--moves-out", type=_FILE, metavar="FILE", help="--problem: write the moves in order: [[container, from, to]]."
+)
 @click.option(
     "--curve-out",
     type=_FILE,
     metavar="FILE",
-    help="Divide the time among growing limits of moves; write the gain of each.",
+    help="--problem: divide the time among growing limits of moves; write the gain of each.",
 )
-@formats.flag(formats.Output.JSON)
+@which.flags
+@formats.flag(formats.Output.WIDE, formats.Output.JSON)
+@click.pass_obj
 def command(
-    problem: pathlib.Path,
-    max_moves: int | None,
-    seconds: float | None,
-    proposals: int | None,
-    seed: int,
-    out: pathlib.Path | None,
-    moves_out: pathlib.Path | None,
-    curve_out: pathlib.Path | None,
-    output: formats.Output,
-) -> None:
-    """Find which containers to move so that more of the services' traffic stays on a machine, and in which order.
+    context: settings.Context, /, verb: str | None, dry_run: bool, apply: bool, watch: bool,
+    problem: pathlib.Path | None, max_moves: int | None, seed: int, output: formats.Output, **given: Any,
+) -> None:  # fmt: skip
+    """Move running Pods to where they talk and where there is room (pause, resume: stop moving, and continue).
 
+    With --problem, find which containers of a file to move so that more of the services' traffic stays on a machine.
     Every step keeps CPU and memory of its target with the old and the new container present. docs/rescheduling.md
-    describes the file and the search.
+    describes both.
     """
+    named = {
+        verb or "": verb is not None, "--dry-run": dry_run, "--apply": apply, "--watch": watch,
+        "--problem": problem is not None,
+    }  # fmt: skip
+    chosen = [name for name, is_given in named.items() if is_given]
+    if len(chosen) != 1:
+        expected = "one of --dry-run, --apply, --watch, pause, resume (a running cluster), and --problem FILE"
+        raise click.UsageError(f"got {' and '.join(chosen) or 'none'}, expected {expected}")
+    files = {name: given.pop(name) for name in _OF_PROBLEM}
+    if problem is not None:
+        _of_problem(problem, max_moves=max_moves, seed=seed, output=output, **files)
+        return
+    for name, flag in _OF_PROBLEM.items():
+        if files[name] is not None:
+            raise click.UsageError(f"{flag} and {chosen[0]}: got both, but {flag} is for --problem")
+    at = which.meant(context, which.Flags(**given)).where()()
+    _of_cluster(at, chosen[0], max_moves=max_moves, output=output)
+
+
+def _of_cluster(at: which.Address, what: str, *, max_moves: int | None, output: formats.Output) -> None:
+    """Ask the cluster's rescheduler. Raises `CaricoError`."""
+    from carico_cli.rescheduling import cluster, cluster_text
+
+    is_json = output is formats.Output.JSON
+    question = {} if max_moves is None else {"most": max_moves}
+
+    def say(move: cluster.Answer) -> None:
+        click.echo(formats.json_text(move) if is_json else cluster_text.move(move))
+
+    def stand(answer: cluster.Answer) -> None:
+        for line in () if is_json else (*cluster_text.standing(answer), *cluster_text.rests(answer)):
+            click.echo(line)
+
+    if what == "--watch":
+        cluster.run(at, lambda asker: asker.watch(say, stand))
+    elif what == "--dry-run":
+        answer = cluster.run(at, lambda asker: asker.ask("plan.get", question))
+        is_wide = output is formats.Output.WIDE
+        click.echo(formats.json_text(answer) if is_json else cluster_text.plan(answer, is_wide=is_wide))
+    elif what == "--apply":
+        stand(cluster.run(at, lambda asker: asker.apply(question, say)))
+    else:
+        answer = cluster.run(at, lambda asker: asker.ask(f"control.{what}"))
+        said = "paused: no further move begins" if answer["paused"] else "resumed: Pods may move"
+        click.echo(formats.json_text(answer) if is_json else said)
+
+
+def _of_problem(
+    problem: pathlib.Path, *, max_moves: int | None, seed: int, output: formats.Output, seconds: float | None,
+    proposals: int | None, out: pathlib.Path | None, moves_out: pathlib.Path | None, curve_out: pathlib.Path | None,
+) -> None:  # fmt: skip
+    """Plan the moves of a problem in a file. Raises `CaricoError`."""
     machine_clock = clock.SystemClock()
     began_s = machine_clock.monotonic_s()
     if seconds is not None and proposals is not None:
@@ -77,5 +144,5 @@ def command(
     report.write("--curve-out", curve_out, report.curve(plans))
     found = report.summary(named, plans[-1], seconds=machine_clock.monotonic_s() - began_s)
     click.echo(formats.json_text(found) if output is formats.Output.JSON else report.text(found))
-    if curve_out is not None and output is formats.Output.TEXT:
+    if curve_out is not None and output is not formats.Output.JSON:
         click.echo(report.curve_text(plans, len(named.containers)))

@@ -123,6 +123,11 @@ def cluster(function: F) -> F:
             help="Several schedulers: one leads and the others stand by, or all decide at the same time "
             f"(default: {plans.SHARINGS[0]}).",
         ),
+        click.option(
+            "--rescheduler",
+            is_flag=True,
+            help="Also run a rescheduler, which moves running Pods of Deployments (with --control-plane real).",
+        ),
     )
     # Applied in reverse: the help lists the option that was applied last first.
     for option in reversed(options):
@@ -147,4 +152,5 @@ def request(name: str, given: dict[str, Any]) -> plans.Options:
         sharing=given["sharing"],
         node_cgroups=given["node_cgroups"],
         allow_root=given["allow_root"],
+        rescheduler=given["rescheduler"],
     )

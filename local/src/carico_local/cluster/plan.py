@@ -74,6 +74,7 @@ class Options:
     sharing: str | None = None
     node_cgroups: str = "auto"
     allow_root: bool = False
+    rescheduler: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +97,8 @@ class Plan:
     node_cgroups: str = "auto"
     # Pods of process nodes may run as root, where the cluster itself does.
     allow_root: bool = False
+    # Whether a rescheduler moves running Pods.
+    rescheduler: bool = False
     # Programs of a real control plane, each with its path.
     binaries: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # What a user should know before trusting figures from this cluster.
@@ -160,6 +163,7 @@ def make_plan(options: Options, on: machine.Machine, binaries: Mapping[str, str]
         sharing=options.sharing,
         node_cgroups=options.node_cgroups,
         allow_root=options.allow_root,
+        rescheduler=options.rescheduler,
         binaries=dict(binaries or {}),
         warnings=_warnings(nodes, options, on) if kind is NodeKind.PROCESS else (),
     )
@@ -217,10 +221,19 @@ def _check(options: Options) -> None:
     _check_choice("--merge", options.merge, MERGES)
     _check_choice("--sharing", options.sharing, SHARINGS)
     _check_choice("--node-cgroups", options.node_cgroups, NODE_CGROUPS)
+    _check_rescheduler(options)
     if options.node_cgroups != "auto" and options.node_kind != NodeKind.PROCESS:
         raise errors.SettingsError(
             f"--node-cgroups: got {options.node_cgroups} with --nodes {options.node_kind}, expected process nodes: "
             "only those work without cgroups"
+        )
+
+
+def _check_rescheduler(options: Options) -> None:
+    if options.rescheduler and _control_plane(options) is ControlPlane.EMBEDDED:
+        raise errors.SettingsError(
+            "--rescheduler: got the embedded control plane, expected --control-plane real: only its controllers "
+            "create a Pod of a Deployment again"
         )
 
 

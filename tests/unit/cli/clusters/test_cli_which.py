@@ -30,10 +30,10 @@ A, B, ELSEWHERE = "nats://127.0.0.1:4991", "nats://127.0.0.1:4992", "nats://else
 ARGUMENTS = {
     "status": (), "top": ("--once",), "submit": ("pi",), "explain": ("pod-1",), "capacity": (), "logs": ("scheduler",),
     "web": (), "env": (), "targets": (), "record": ("--node", "node-1", "--out", "/nowhere/r.rec"), "doctor": (),
-    "down": (), "recommend": (),
+    "down": (), "recommend": (), "reschedule": ("--dry-run",),
 }  # fmt: skip
 # They work on no cluster, on all of them, or on one that they start and end themselves.
-WITHOUT = {"demo", "list", "reschedule", "compare", "evaluate", "replay", "decode", "bus-config"}
+WITHOUT = {"demo", "list", "compare", "evaluate", "replay", "decode", "bus-config"}
 # For a cluster of this machine alone; the other commands also take an address.
 LOCAL = {"status", "logs", "web", "env", "targets", "record", "down"}
 

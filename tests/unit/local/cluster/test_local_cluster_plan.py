@@ -85,6 +85,7 @@ def test_a_plan_survives_its_file() -> None:
         (plan.Options(ceiling_cpu=1.01), "--ceiling"),
         (plan.Options(aggregators=9), "--aggregators"),
         (plan.Options(schedulers=0), "--schedulers"),
+        (plan.Options(rescheduler=True), "--rescheduler"),
         (plan.Options(sharing="both"), "--sharing"),
         (plan.Options(estimator="magic"), "--estimator"),
         (plan.Options(control_plane="magic"), "--control-plane"),

@@ -117,6 +117,14 @@ def test_names_ports_and_stop_order_cover_every_service(tmp_path: pathlib.Path) 
     assert groups[-1] == ["nats"]
 
 
+def test_a_rescheduler_starts_after_the_api_and_ends_first(tmp_path: pathlib.Path) -> None:
+    found = real_services(tmp_path, rescheduler=True, ceiling_cpu=0.6)
+    (rescheduler,) = [each for each in found if each.name == "rescheduler"]
+    assert rescheduler.after == "api" and "carico_rescheduler" in rescheduler.command.argv
+    assert rescheduler.command.argv[rescheduler.command.argv.index("--ceiling-cpu") + 1] == "0.6"
+    assert topology.stop_groups([each.name for each in found])[0] == ["rescheduler"]
+
+
 REAL = {
     name: f"/tools/{name}" for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 }

@@ -14,16 +14,17 @@ from carico_local.cluster import processes, state
 from carico_local.cluster.services import control_planes, kubelet_nodes, readiness, web_access
 from carico_local.cluster.services import service as parts
 
-NATS, AGGREGATOR, SCHEDULER = "nats", "aggregator", "scheduler"
+NATS, AGGREGATOR, SCHEDULER, RESCHEDULER = "nats", "aggregator", "scheduler", "rescheduler"
 API = control_planes.API
 # kwok plays the kubelets; the fleet creates their Nodes and plays their agents.
 KWOK, FLEET = "kwok", "fleet"
 # Ports besides those of the services: NATS' for browsers, and the one reserved for `carico web`.
 NATS_WEBSOCKET, WEB = "nats-websocket", "web"
-# Stopped in this order: first the schedulers, then what reports, then the nodes with their Pods, then API and bus.
+# Stopped in this order: first the rescheduler, which undoes a move under way, and the schedulers; then what reports,
+# then the nodes with their Pods, then API and bus.
 # An API server that has lost its etcd takes most of a minute to end.
 _STOP_ORDER = (
-    "scheduler", "agent", "fleet", "aggregator", "node", "relay", "kwok", "kube-", "api", "etcd", "nats",
+    "rescheduler", "scheduler", "agent", "fleet", "aggregator", "node", "relay", "kwok", "kube-", "api", "etcd", "nats",
 )  # fmt: skip
 
 
@@ -48,7 +49,8 @@ def service_names(plan: plans.Plan) -> list[str]:
     agents = [f"agent/{name}" for name in plan.service_nodes]
     extra = {plans.NodeKind.KWOK: [KWOK, FLEET], plans.NodeKind.KUBELET: [kubelet_nodes.RELAY]}
     fleet = extra.get(plan.node_kind, [])
-    return [NATS, *control_planes.names(plan), *aggregators, *schedulers, *fleet, *nodes, *agents]
+    others = [RESCHEDULER] if plan.rescheduler else []
+    return [NATS, *control_planes.names(plan), *aggregators, *schedulers, *others, *fleet, *nodes, *agents]
 
 
 def _replicas(service: str, count: int) -> list[str]:
@@ -107,13 +109,16 @@ def services(plan: plans.Plan, where: Addresses, paths: state.Paths, environ: Ma
     found += [build.node(name) for name in plan.service_nodes]
     found += [build.aggregator(name) for name in _replicas(AGGREGATOR, plan.aggregators)]
     found += [build.scheduler(name) for name in _replicas(SCHEDULER, plan.schedulers)]
+    if plan.rescheduler:
+        found.append(build.rescheduler())
     found += [build.agent(name) for name in plan.service_nodes]
     return found
 
 
 def stop_groups(names: list[str]) -> list[list[str]]:
     """Return services in groups: each group is stopped once the one before it has ended."""
-    return [[name for name in names if name.startswith(kind)] for kind in _STOP_ORDER]
+    groups = [[name for name in names if name.startswith(kind)] for kind in _STOP_ORDER]
+    return [group for group in groups if group]
 
 
 class _Builder:
@@ -146,6 +151,12 @@ class _Builder:
             options["sharing"] = sharing
         kubeconfig = str(self._paths.kubeconfig)
         return self._service(name, "carico_scheduler", after=None, kubeconfig=kubeconfig, **options)
+
+    def rescheduler(self) -> parts.Service:
+        options: dict[str, object] = {"no_leader_election": True, "kubeconfig": str(self._paths.kubeconfig)}
+        if self._plan.ceiling_cpu is not None:
+            options["ceiling_cpu"] = self._plan.ceiling_cpu
+        return self._service(RESCHEDULER, "carico_rescheduler", after=API, **options)
 
     def node(self, node: str) -> parts.Service:
         plan = self._plan

@@ -1,7 +1,7 @@
 """Pods and their workloads, reduced to what the rescheduler needs; what marks a move on them.
 
 A surge Pod is the new replica of a move before its ReplicaSet has it. It has the template's labels except
-`pod-template-hash`: Services find it, its ReplicaSet does not. ADR 60 draws its life.
+`pod-template-hash`: Services find it, its ReplicaSet does not. ADR 62 gives the reasons.
 """
 
 import dataclasses

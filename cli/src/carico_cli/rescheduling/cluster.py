@@ -1,0 +1,108 @@
+"""Asks the rescheduler of a running cluster: for a plan, to carry one out, to pause; and follows its moves."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+import orjson
+
+from carico_cli.clusters import which
+from carico_cli.live import connection
+from carico_core.domain import errors
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire import subjects
+
+USER_AGENT = "carico-reschedule"
+CONNECT_MOST_S = 5.0
+# A plan takes its search, a second by default, and a question to the scheduler for each move.
+ANSWER_MOST_S = 30.0
+LOOK_EVERY_S = 1.0
+T = TypeVar("T")
+Answer = dict[str, Any]
+Say = Callable[[str], None]
+
+
+class NoAnswer(errors.CaricoError):
+    """No rescheduler answers on the bus."""
+
+    def __init__(self, at: which.Address) -> None:
+        how = (
+            "start it with `carico up --rescheduler`" if at.is_local else "deploy its component (docs/rescheduling.md)"
+        )
+        super().__init__(f"no rescheduler answers at {at.name}: none is running, or none leads now; {how}; {at.look}")
+
+
+class Refused(errors.UserError):
+    """The rescheduler refuses a question; the message says why."""
+
+
+class Bus(Protocol):
+    """The bus."""
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes: ...
+
+
+class Asker:
+    """Questions to one rescheduler."""
+
+    def __init__(self, bus: Bus, at: which.Address) -> None:
+        self._bus = bus
+        self._at = at
+
+    async def ask(self, verb: str, question: Mapping[str, object] | None = None) -> Answer:
+        """Return the answer. Raises `NoAnswer`, `Refused`."""
+        subject = subjects.query("rescheduler", verb)
+        try:
+            payload = await self._bus.request(subject, orjson.dumps(question or {}), timeout_s=ANSWER_MOST_S)
+        except errors.BusUnavailable:
+            raise NoAnswer(self._at) from None
+        except errors.BusError as error:
+            raise Refused(str(error).removeprefix(f"{subject}: ")) from None
+        answer: Answer = orjson.loads(payload)
+        return answer
+
+    async def apply(self, question: Mapping[str, object], say: Callable[[Answer], None]) -> Answer:
+        """Have a plan carried out; `say` each move as it ends; return the last answer."""
+        before = await self.ask("moves.list")
+        known = {_key(each) for each in before["ended"]}
+        rounds = (await self.ask("control.apply", question))["rounds"]
+        while True:
+            found = await self.ask("moves.list")
+            self._say_new(found, known, say)
+            if found["rounds"] >= rounds:
+                return found
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def watch(self, say: Callable[[Answer], None], standing: Callable[[Answer], None]) -> None:
+        """Say each move as it ends, and how things stand when that changes, until cancelled."""
+        known: set[tuple[str, ...]] = set()
+        shown: object = None
+        while True:
+            found = await self.ask("moves.list")
+            self._say_new(found, known, say)
+            now = (found["paused"], found["rests"], None if found["current"] is None else _key(found["current"]))
+            if now != shown:
+                shown = now
+                standing(found)
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    def _say_new(self, found: Answer, known: set[tuple[str, ...]], say: Callable[[Answer], None]) -> None:
+        for each in reversed(found["ended"]):
+            if _key(each) not in known:
+                known.add(_key(each))
+                say(each)
+
+
+def run(at: which.Address, asking: Callable[[Asker], Awaitable[T]]) -> T:
+    """Connect, and return what `asking` returns. Raises `CaricoError`."""
+
+    async def main() -> T:
+        clock = clocks.SystemClock()
+        async with connection.bus_of(at, clock, name=USER_AGENT, within_s=CONNECT_MOST_S) as bus:
+            return await asking(Asker(bus, at))
+
+    return asyncio.run(main())
+
+
+def _key(move: Answer) -> tuple[str, ...]:
+    return move["uid"], move["to"], move["successor"]

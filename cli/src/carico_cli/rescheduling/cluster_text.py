@@ -1,0 +1,135 @@
+"""Plans and moves of a running cluster for people. Pure."""
+
+import collections
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from carico_cli.explain import words
+from carico_cli.output import formats
+from carico_core.domain import amounts
+
+Row = Mapping[str, Any]
+# Nodes, moves and reasons of a table unless -o wide asks for all.
+_ROWS = 20
+_BAR = 20
+
+
+def plan(answer: Row, *, is_wide: bool) -> str:
+    """Return the moves of a plan in order, the nodes before and after, and what stays and why."""
+    found = answer["plan"]
+    lines = [*_moves(found), "", *_nodes(found, is_wide), "", *_totals(found)]
+    lines += _left_out(found["left_out"], is_wide)
+    lines += _skipped(found["skipped"], is_wide)
+    return "\n".join([*lines, "", *standing(answer)])
+
+
+def _moves(found: Row) -> list[str]:
+    if not found["moves"]:
+        return words.paragraph(f"nothing to move: {found['verdict']}", "")
+    rows = [
+        (
+            str(number), each["pod"], each["from"], each["to"], f"{each['gain']:.1%}",
+            f"{each['cost_tasks']:.2f}", each["why"],
+        )
+        for number, each in enumerate(found["moves"], 1)
+    ]  # fmt: skip
+    head = ("#", "POD", "FROM", "TO", "GAIN", "COST", "WHY")
+    note = "GAIN: share of traffic between nodes and overload. COST: tasks that run twice meanwhile."
+    return [*formats.aligned(head, rows, left=None), *words.paragraph(note, "")]
+
+
+def _nodes(found: Row, is_wide: bool) -> list[str]:
+    """Return the nodes whose load or Pods change, the most loaded first; all with -o wide."""
+    changed = [each for each in found["nodes"] if is_wide or each["pods"]["before"] != each["pods"]["after"]]
+    shown = sorted(changed, key=lambda each: -each["load"]["before"])[: None if is_wide else _ROWS]
+    top = max([found["saturation"], *(max(each["load"].values()) for each in shown)], default=1.0)
+    rows = [
+        (
+            each["node"], _bar(each["load"]["before"], top, found["saturation"]), f"{each['load']['before']:.2f}",
+            _bar(each["load"]["after"], top, found["saturation"]), f"{each['load']['after']:.2f}",
+            f"{each['pods']['before']} -> {each['pods']['after']}",
+        )
+        for each in shown
+    ]  # fmt: skip
+    note = f"load: runnable tasks per core; a node is overloaded above {found['saturation']:.2f} (x)"
+    if not rows:
+        return [f"no node changes; {note}"]
+    return [*formats.aligned(("NODE", "BEFORE", "", "AFTER", "", "PODS"), rows, left=None), *words.paragraph(note, "")]
+
+
+def _bar(load: float, top: float, saturation: float) -> str:
+    """Return a bar; what is above saturation is drawn as x.
+
+    >>> _bar(2.0, 2.0, 1.0), _bar(0.5, 2.0, 1.0)
+    ('==========xxxxxxxxxx', '=====')
+    """
+    filled, limit = round(load / top * _BAR), round(saturation / top * _BAR)
+    return "=" * min(filled, limit) + "x" * max(filled - limit, 0)
+
+
+def _totals(found: Row) -> list[str]:
+    traffic, overload = found["traffic_bytes"], found["overload_tasks"]
+    told = (
+        f"traffic between nodes {rate(traffic['before'])} -> {rate(traffic['after'])}"
+        if found["has_traffic"]
+        else "no agent reports traffic (docs/rescheduling.md)"
+    )
+    return words.paragraph(f"{told}; overload {overload['before']:.2f} -> {overload['after']:.2f} tasks", "")
+
+
+def _left_out(rows: Sequence[Row], is_wide: bool) -> list[str]:
+    lines = []
+    for each in rows[: None if is_wide else _ROWS]:
+        to = f" to {each['to']}" if each["to"] else ""
+        lines += words.paragraph(f"not moved: {each['pod']}{to}: {each['detail']}", "")
+    return [*lines, *([f"not moved: {len(rows) - _ROWS} more (-o wide)"] if len(rows) > _ROWS and not is_wide else [])]
+
+
+def _skipped(rows: Sequence[Row], is_wide: bool) -> list[str]:
+    """Return how many Pods may not move, by reason with an example; each of them with -o wide."""
+    if is_wide:
+        return [line for each in rows for line in words.paragraph(f"stays: {each['pod']}: {each['detail']}", "")]
+    counts = collections.Counter(each["why"] for each in rows)
+    examples = {each["why"]: each for each in reversed(rows)}
+    lines = []
+    for why, count in counts.most_common():
+        example = examples[why]
+        lines += words.paragraph(
+            f"stay: {amounts.plural(count, 'Pod')} ({why}), such as {example['pod']}: {example['detail']}", ""
+        )
+    return lines
+
+
+def standing(answer: Row) -> list[str]:
+    """Return how things stand: under way, paused, or why nothing is moved."""
+    current = answer.get("current")
+    if current is not None:
+        return words.paragraph(f"under way: {move(current)}", "")
+    if answer["paused"]:
+        return words.paragraph(f"moves are {answer['paused']}: `carico reschedule resume`", "")
+    how = "by itself" if answer["automatic"] else "on request (`carico reschedule --apply`)"
+    return words.paragraph(f"the rescheduler moves {how}, by {answer['mode']}", "")
+
+
+def rests(answer: Row) -> list[str]:
+    """Return why the last round moved nothing."""
+    return words.paragraph(f"at rest: {answer['rests']}", "") if answer["rests"] else []
+
+
+def move(each: Row) -> str:
+    """Return one move in a line."""
+    took = "" if each["took_s"] is None else f" after {words.ago(each['took_s'])}"
+    detail = f" ({each['detail']})" if each["detail"] else ""
+    return f"{each['pod']}: {each['from']} -> {each['to']}: {each['state']}{took}{detail}; {each['why']}"
+
+
+def rate(bytes_per_s: float) -> str:
+    """Return a rate with its unit.
+
+    >>> rate(1.5e6), rate(0.0)
+    ('1.5 MB/s', '0 B/s')
+    """
+    for unit, size in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
+        if bytes_per_s >= size:
+            return f"{bytes_per_s / size:.3g} {unit}"
+    return f"{bytes_per_s:.0f} B/s"

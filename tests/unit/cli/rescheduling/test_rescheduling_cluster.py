@@ -1,0 +1,158 @@
+"""`carico reschedule` on a running cluster: the plan in 80 columns or more, moves as they end, and mistakes."""
+
+import asyncio
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+
+from carico_cli.clusters import which
+from carico_cli.rescheduling import cluster, cluster_text
+from carico_core.domain import errors
+from carico_core.numerics.rescheduling import carico as search
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_client
+from carico_rescheduler import answers
+from carico_rescheduler.context import problem as contexts
+from carico_rescheduler.plan import decision, planning
+from tests.tools import carico_cli
+from tests.unit.rescheduler import cluster_objects as world
+from tests.unit.scheduler import objects as parts
+
+AT = which.Address(name="here", bus=buses.BusSettings(), kube=api_client.KubeSettings(), is_local=True)
+STANDING = {"mode": "surge", "automatic": True, "paused": "", "rests": "no move pays", "rounds": 1}
+
+
+def planned(*, overloaded: bool = True) -> dict[str, Any]:
+    """What a rescheduler answers: its own plan for a node of nine tasks that is saturated at six."""
+    known = world.make({"node-a": 0.0, "node-b": 8.0})
+    world.deploy(known, "web", ["node-a"] * (9 if overloaded else 3), tasks=1.0)
+    world.put(known, parts.make_pod("alone", node_name="node-b", phase="Running"))
+    context = contexts.build(world.judge(known), world.CEILINGS)
+    rule = decision.Rule(least_plan=0.05, least_move=0.01, least_bytes=1e5, least_tasks=1.0, most_moves=2)
+    asked = planning.Request(effort=search.Effort(proposals=2000), seed=1, rule=rule, budget=9, at_ns=0)
+    return {"plan": answers.describe(planning.make(context, asked)), **STANDING}
+
+
+def ended(pod: str, number: int, state: str = "moved") -> dict[str, Any]:
+    return {
+        "pod": pod, "uid": f"uid-{number}", "successor": f"{pod}-new", "from": "node-a", "to": "node-b",
+        "mode": "surge", "state": state, "why": "10 MB/s less between nodes", "detail": "", "gain": 0.5, "age_s": 9.0,
+        "took_s": 3.25,
+    }  # fmt: skip
+
+
+class FakeBus:
+    """A rescheduler that makes one move a second once it is asked to apply."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Any]] = []
+        self.moved: list[dict[str, Any]] = [ended("default/old", 0)]
+        self.rounds = 4
+        self.is_applying = False
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+        verb = subject.removeprefix("carico.v1.query.rescheduler.")
+        self.asked.append((verb, orjson.loads(payload)))
+        if verb == "control.apply":
+            self.is_applying = True
+            return orjson.dumps({"rounds": self.rounds + 1})
+        if self.is_applying and len(self.moved) < 3:
+            self.moved.insert(0, ended("default/web", len(self.moved)))
+        elif self.is_applying:
+            self.rounds = 5
+        return orjson.dumps({"current": None, "ended": self.moved, **STANDING, "rounds": self.rounds})
+
+
+def test_the_plan_lists_moves_in_order_nodes_and_what_stays() -> None:
+    found = cluster_text.plan(planned(), is_wide=False)
+    lines = found.splitlines()
+    assert lines[0].split() == ["#", "POD", "FROM", "TO", "GAIN", "COST", "WHY"]
+    assert lines[1].startswith("1  default/web-") and lines[1].split()[2:4] == ["node-a", "node-b"]
+    assert "1.00 fewer tasks above the ceiling" in lines[1] and "1.00" in lines[1].split()
+    assert "xxx" in next(line for line in lines if line.startswith("node-a"))
+    assert "9 -> 7" in found and "1 -> 3" in found
+    assert "no agent reports traffic" in found and "overload 3.00 -> 1.00 tasks" in found
+    assert "not moved: default/web-" in found and "the budget of moves is used up" in found
+    assert "stay: 1 Pod (no_controller), such as default/alone: no controller would create" in found
+    assert "moves by itself, by surge" in found
+
+
+def test_without_moves_the_plan_says_why() -> None:
+    found = cluster_text.plan(planned(overloaded=False), is_wide=False)
+    assert found.startswith("nothing to move: no move pays")
+    assert "no node changes" in found
+
+
+def test_wide_lists_every_node_and_every_pod_that_stays() -> None:
+    found = cluster_text.plan(planned(overloaded=False), is_wide=True)
+    assert "node-a" in found and "node-b" in found and "stays: default/alone" in found
+
+
+def test_apply_says_the_moves_of_its_own_round_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> tuple[list[str], dict[str, Any], FakeBus]:
+        monkeypatch.setattr(cluster, "LOOK_EVERY_S", 0.0)
+        bus, said = FakeBus(), list[str]()
+        found = await cluster.Asker(bus, AT).apply({"most": 2}, lambda each: said.append(cluster_text.move(each)))
+        return said, found, bus
+
+    said, found, bus = asyncio.run(main())
+    assert said == ["default/web: node-a -> node-b: moved after 3.2 s; 10 MB/s less between nodes"] * 2
+    assert found["rounds"] == 5 and ("control.apply", {"most": 2}) in bus.asked
+
+
+def test_watching_says_each_move_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> tuple[list[str], list[dict[str, Any]]]:
+        monkeypatch.setattr(cluster, "LOOK_EVERY_S", 0.0)
+        said, stood = list[str](), list[dict[str, Any]]()
+        asker = cluster.Asker(FakeBus(), AT)
+        watching = asyncio.create_task(asker.watch(lambda each: said.append(each["pod"]), stood.append))
+        while len(stood) < 1:
+            await asyncio.sleep(0)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        return said, stood
+
+    said, stood = asyncio.run(main())
+    assert said == ["default/old"] and cluster_text.rests(stood[0]) == ["at rest: no move pays"]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "part"),
+    [
+        (errors.BusUnavailable("x"), cluster.NoAnswer, "carico up --rescheduler"),
+        (errors.BusError("carico.v1.query.rescheduler.plan.get: paused"), cluster.Refused, "paused"),
+    ],
+)
+def test_what_fails_is_one_line(error: errors.BusError, expected: type[Exception], part: str) -> None:
+    class Failing:
+        async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+            raise error
+
+    with pytest.raises(expected, match=part) as raised:
+        asyncio.run(cluster.Asker(Failing(), AT).ask("plan.get"))
+    assert not str(raised.value).startswith("carico.v1")
+
+
+@pytest.fixture
+def carico(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    return functools.partial(carico_cli.run, monkeypatch, "reschedule")
+
+
+@pytest.mark.parametrize(
+    ("argv", "part"),
+    [
+        ((), "got none, expected one of --dry-run"),
+        (("--dry-run", "--apply"), "got --dry-run and --apply"),
+        (("pause", "--watch"), "got pause and --watch"),
+        (("--dry-run", "--seconds", "3"), "--seconds is for --problem"),
+        (("stop",), "'stop' is not one of"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_refused(
+    carico: Callable[..., int], capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], part: str
+) -> None:
+    assert carico(*argv) == 2
+    assert part in capsys.readouterr().err
