@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import json
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -116,7 +117,8 @@ def _spec(found: Mapping[str, Any]) -> Spec:
     hierarchy = found["ContainerHierarchyLabels"] or ()
     labels = [*(found["LeafNodeLabels"] or ()), *(each for some in hierarchy for each in some or ())]
     failure = found.get("Failure") or {}
-    name = " ".join(texts).replace("[sig-scheduling] ", "").replace(" [Conformance]", "").replace(" [Serial]", "")
+    # Without labels in brackets.
+    name = " ".join(re.sub(r"\[[^]]*\]", "", " ".join(texts)).split())
     return Spec(
         name=name, is_conformance="Conformance" in labels, state=found["State"], spent_s=found["RunTime"] / 1e9,
         message=failure.get("Message", ""),
