@@ -14,9 +14,12 @@ from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client, list_watch
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import subjects
+from carico_core.wire.kubernetes import api_objects
 
 # Upstream's limit for each wait.
 WAIT_S = 600.0
+# What a node can advertise; some workloads have one Node that takes 90,000 Pods.
+_LIMIT_MOST, _COVERS_MOST = 4000, 1500
 _PATHS = {"Node": "nodes", "Namespace": "namespaces", "Pod": "pods", "Service": "services"}
 _GLOBAL = ("Node", "Namespace")
 
@@ -85,7 +88,8 @@ class Pods:
         self.covers.get(pod["spec"].get("nodeName"), set()).discard(uid)
 
     def _take_node(self, node: Mapping[str, Any]) -> None:
-        self.limits[node["metadata"]["name"]] = int(node["status"]["allocatable"]["pods"])
+        found = api_objects.parse_node(node)
+        self.limits[found.name] = found.pod_limit
 
 
 class Player:
@@ -105,6 +109,8 @@ class Player:
         self._collecting: _workloads.Op | None = None
         self._collected_from: set[str] = set()
         self._background: list[asyncio.Task[None]] = []
+        # Work for as long as the workload is played.
+        self.tasks: list[asyncio.Task[None]] = []
 
     async def play(self, workload: _workloads.Workload) -> float:
         """Return how many of the measured Pods were bound a second, from the first to the last."""
@@ -121,7 +127,7 @@ class Player:
     def _check(self) -> None:
         """Raise what has ended the scheduler, or an operation in the background."""
         self._check_scheduler()
-        for task in self._background:
+        for task in (*self._background, *self.tasks):
             if task.done():
                 task.result()
 
@@ -134,7 +140,8 @@ class Player:
             for index, (node, limit) in enumerate(list(self._pods.limits.items())):
                 if index % 50 == 49:
                     await asyncio.sleep(max(0.0, began_s + index / len(self._pods.limits) - time.monotonic()))
-                covers = frozenset(self._pods.covers.get(node, ()))
+                covers = frozenset(itertools.islice(self._pods.covers.get(node, ()), _COVERS_MOST))
+                limit = min(limit, _LIMIT_MOST)
                 payload = _objects.advertisement(node, boot, seq, covers, capacity=limit + 1.0, limit=limit)
                 await self._bus.publish(subjects.capacity(node), payload)
             await asyncio.sleep(max(0.0, began_s + 1.0 - time.monotonic()))
@@ -154,7 +161,10 @@ class Player:
         bodies = []
         for index in range(op["count"]):
             node = copy.deepcopy(plain)
-            labels = node["metadata"].setdefault("labels", {})
+            metadata = node["metadata"]
+            name = metadata.setdefault("name", f"{metadata.pop('generateName', '')}{next(self._number)}")
+            labels = metadata.setdefault("labels", {})
+            labels["kubernetes.io/hostname"] = name
             if (by_turns := op.get("labelNodePrepareStrategy")) is not None:
                 labels[by_turns["labelKey"]] = by_turns["labelValues"][index % len(by_turns["labelValues"])]
             if (unique := op.get("uniqueNodeLabelStrategy")) is not None:
@@ -177,7 +187,7 @@ class Player:
 
     async def _create_pods(self, op: _workloads.Op, namespace: str) -> None:
         await self._namespace(namespace)
-        body = _workloads.template(op["podTemplatePath"])
+        body = _workloads.template(op["podTemplatePath"]) if "podTemplatePath" in op else _DEFAULT_POD
         uids: list[str] = []
 
         async def create(_: int) -> None:
@@ -292,12 +302,19 @@ class Player:
         return ""
 
 
-# As upstream's default, for operations without a template: test/integration/scheduler_perf/node_util.go.
+# As upstream's defaults, for operations without a template: node_util.go, and MakePodSpec in test/utils/runners.go.
 _DEFAULT_NODE: dict[str, Any] = {
     "apiVersion": "v1", "kind": "Node", "metadata": {"generateName": "sample-node-"},
     "status": {
         "capacity": {"pods": "110", "cpu": "4", "memory": "32Gi"},
         "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
+    },
+}  # fmt: skip
+_AMOUNTS = {"cpu": "100m", "memory": "500Mi"}
+_DEFAULT_POD: dict[str, Any] = {
+    "apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "sample-pod-"},
+    "spec": {
+        "containers": [{"name": "pause", "image": "pause", "resources": {"requests": _AMOUNTS, "limits": _AMOUNTS}}]
     },
 }  # fmt: skip
 
@@ -307,13 +324,14 @@ async def on(cluster: _cluster.Cluster, check: Callable[[], None]) -> AsyncItera
     """Follow the cluster's Pods and Nodes, and advertise for these, for as long as the block."""
     pods = Pods(cluster.api)
     player = Player(cluster, pods, check=check)
-    tasks = [asyncio.create_task(each) for each in (pods.follow_pods(), pods.follow_nodes(), player.advertise())]
+    works = (pods.follow_pods(), pods.follow_nodes(), player.advertise())
+    player.tasks = [asyncio.create_task(each) for each in works]
     try:
         yield player
     finally:
-        for task in tasks:
+        for task in player.tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*player.tasks, return_exceptions=True)
 
 
 def _path(kind: str, namespace: str) -> str:

@@ -21,7 +21,10 @@ Row = tuple[str, float, str, str]
 ASYNC = "kube-scheduler, async API calls"
 # Many Pods of one workload are for one Node, without a kubelet's limit.
 CONTENDERS = {
-    _cluster.CARICO: (_cluster.CARICO, ("--names", "default-scheduler", "--max-pods-per-core", "1000")),
+    _cluster.CARICO: (
+        _cluster.CARICO,
+        ("--names", "default-scheduler", "--default-spread", "--max-pods-per-core", "1000"),
+    ),
     _cluster.KUBE: (_cluster.KUBE, ()),
     ASYNC: (_cluster.KUBE, ("--feature-gates=SchedulerAsyncAPICalls=true",)),
 }
@@ -34,13 +37,14 @@ def run(quick: bool) -> list[Row]:
     return rows(size="smallest" if quick else "short")
 
 
-def rows(*, size: str, cases: Iterable[str] = ()) -> list[Row]:
+def rows(*, size: str, cases: Iterable[str] = (), contenders: Iterable[str] = CONTENDERS) -> list[Row]:
     """Play a workload of this size of each case, or of those named."""
     known = _workloads.read(_workloads.folder())
     found: list[Row] = []
     for case in cases or known:
         workload = SIZES[size](known[case])
-        for name, (scheduler, flags) in CONTENDERS.items():
+        for name in contenders:
+            scheduler, flags = CONTENDERS[name]
             rate = asyncio.run(_rate(workload, scheduler, flags))
             found.append((f"{case} {workload.name}: {name}", rate, "Pods/s", ""))
             print(f"{found[-1][0]}: {rate:.0f} Pods/s", file=sys.stderr, flush=True)
@@ -64,6 +68,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.scheduler_perf", description="Play workloads of upstream's.")
     parser.add_argument("cases", nargs="*", metavar="CASE", help="which (default: all that --list names)")
     parser.add_argument("--size", choices=SIZES, default="short", help="which workload of each case (default: short)")
+    parser.add_argument("--contender", choices=CONTENDERS, help="only this one (default: all, by turns)")
     parser.add_argument("--list", action="store_true", help="list cases with the workload of each size, play none")
     asked = parser.parse_args()
     unknown = sorted(set(asked.cases) - set(known))
@@ -73,7 +78,8 @@ def main() -> int:
         for case, workloads in known.items():
             print(case, *(f"{size}={choose(workloads).name}" for size, choose in SIZES.items()))
         return 0
-    for what, value, unit, _ in rows(size=asked.size, cases=asked.cases):
+    contenders = (asked.contender,) if asked.contender else CONTENDERS
+    for what, value, unit, _ in rows(size=asked.size, cases=asked.cases, contenders=contenders):
         print(f"{what}: {value:,.0f} {unit}")
     return 0
 
