@@ -16,7 +16,7 @@ from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import pod_counts, reservations
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.pods import record as records
-from carico_scheduler.preempt import budgets, nominations
+from carico_scheduler.preempt import budgets, evictable, nominations
 from carico_scheduler.rules import admission, default_spread
 from carico_scheduler.rules import policy as policies
 
@@ -50,6 +50,8 @@ class State(node_state.NodeState):
         self.budgets = budgets.Budgets()
         self.default_spread = default_spread.DefaultSpread(is_on=policy.default_spread)
         self.nominations = nominations.Nominations()
+        self.evictable = evictable.Evictable(self)
+        self.fleet.on_load = self.evictable.touch
         self.gangs = gang_table.Gangs()
         # The number of placed Pods by priority, without those of the baseline, which are never evicted.
         self._priorities: collections.Counter[int] = collections.Counter()
@@ -284,6 +286,11 @@ class State(node_state.NodeState):
                 return value
         return None
 
+    def _note_leaving(self, node: str) -> None:
+        slot = self.fleet.slot_of(node)
+        if slot is not None:
+            self.evictable.touch(slot)
+
     def _note_gang(self, record: records.Record) -> None:
         pod = record.pod
         if pod is None or pod.gang is None or pod.scheduler_name not in self.fleet.policy.names:
@@ -374,6 +381,8 @@ class State(node_state.NodeState):
         is_new, before, record.pod = record.pod is None, record.pod, pod
         if before is not None and before.gang != pod.gang:
             self.gangs.move(record.uid, before.gang, pod.gang)
+        if before is not None and before.deleting is not pod.deleting and record.claim is not None:
+            self._note_leaving(record.claim.node)
         self._note_gang(record)
         if is_new and self._anti_affinity.add(pod):
             self._renew_demands(now_s)

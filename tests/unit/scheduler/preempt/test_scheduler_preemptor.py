@@ -358,3 +358,36 @@ def test_a_new_leader_evicts_no_others_while_the_victims_of_its_predecessor_leav
         await made.stop()
 
     objects.run_fast(main())
+
+
+def test_a_search_that_finds_nothing_continues_in_the_next_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preemptor, "EXAMINED_MAX", 2)
+
+    async def main() -> None:
+        made = world.World(room=1.0)
+        made.pod_s = FOREVER
+        await made.start(nodes=7)
+        for index in range(7):
+            made.create_pod(f"low-{index}", priority=0)
+        await asyncio.sleep(5.0)
+        assert len(running(made)) == 7
+        one = made.engines[0].preemptor
+        examined: list[int] = []
+
+        def nothing(slot: int, *_: object) -> None:
+            examined.append(slot)
+
+        monkeypatch.setattr(one, "_on_slot", nothing)
+        made.create_pod("high", priority=10)
+        await asyncio.sleep(3.4)
+        assert sorted(examined) == list(range(7))
+        assert not one._unseen
+        # The whole search is over: the next begins after a while.
+        await asyncio.sleep(3.0)
+        assert len(examined) == 7
+        monkeypatch.undo()
+        await asyncio.sleep(15.0)
+        assert "high" in running(made)
+        await made.stop()
+
+    objects.run_fast(main())

@@ -7,7 +7,7 @@ operations on whole columns.
 import dataclasses
 import functools
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,8 @@ class Fleet:
         self._vacant: list[int] = []
         self._nodes_version = 0
         self._views: dict[str, npt.NDArray[Any]] | None = None
+        # Called with each slot whose Pods or whose node have changed.
+        self.on_load: Callable[[int], None] = lambda slot: None
         # For reading single rows; it only holds views.
         self._live: snapshots.Snapshot | None = None
 
@@ -102,6 +104,7 @@ class Fleet:
         self._classes[slot] = {}
         self._used_others[slot] = {}
         self._columns.clear(slot)
+        self.on_load(slot)
         self._settle(slot)
         self._vacant.append(slot)
         self._note_node(slot)
@@ -215,6 +218,7 @@ class Fleet:
         c["uncovered_since_s"][slot] = load.uncovered_since_s
         self._classes[slot] = load.classes
         self._used_others[slot] = load.used_others
+        self.on_load(slot)
 
     def _settle(self, slot: int) -> None:
         """Drop what was computed for a slot: it has changed."""

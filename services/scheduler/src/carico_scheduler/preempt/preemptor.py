@@ -36,6 +36,8 @@ AGAIN_MOST_S = 300.0
 STUCK_AFTER_S = 60.0
 # Nodes that could give way, of which the best is chosen. kube-scheduler stops at 100, or at a tenth of all nodes.
 CANDIDATES_MAX = 100
+# Nodes examined in one round for a Pod for which none has been found: some 50 us each, in turns with the other work.
+EXAMINED_MAX = 2000
 
 
 class Events(Protocol):
@@ -71,6 +73,8 @@ class Preemptor:
         )  # fmt: skip
         # When a search that found nothing is due again (monotonic).
         self._again_s: dict[_Kind, float] = {}
+        # The nodes that a search which has found nothing so far has not examined.
+        self._unseen: dict[_Kind, list[int]] = {}
         self._line = logs.get("scheduler")
 
     def nominees(self) -> list[cycles.Nominee]:
@@ -103,6 +107,8 @@ class Preemptor:
             (each for each in self._state.queue.parked() if self._may_ask(each, lowest, now_s)),
             key=lambda each: each.key,
         )
+        asked = {_Kind(each.demand, each.pod.priority) for each in turns}
+        self._unseen = {kind: slots for kind, slots in self._unseen.items() if kind in asked}
         searches, refreshed_s = 0, now_s
         for waiting in turns:
             kind = _Kind(waiting.demand, waiting.pod.priority)
@@ -115,8 +121,9 @@ class Preemptor:
                 refreshed_s = self._clock.monotonic_s()
             choice = await self._choose(waiting, kind)
             if choice is None or not (choice.victims or choice.awaited):
-                # Nothing to gain, or there is room.
-                self._again_s[kind] = self._clock.monotonic_s() + (AGAIN_S if choice is None else EVERY_S)
+                # Nothing to gain, or there is room; or the search goes on in the next round.
+                is_over = choice is None and kind not in self._unseen
+                self._again_s[kind] = self._clock.monotonic_s() + (AGAIN_S if is_over else EVERY_S)
             elif self._term() == term and waiting.pod.uid in self._state.queue:
                 self._nominate(waiting, choice, term)
 
@@ -167,21 +174,25 @@ class Preemptor:
 
     async def _choose(self, waiting: queues.Waiting, kind: _Kind) -> victims.Choice | None:
         """Return the node that loses least, and its victims; None if no node would give way now."""
+        while True:
+            if not self._state.evictable.read_some(kind.priority, self._view()):
+                break
+            await asyncio.sleep(0)
         scores, free = self._scores(kind)
         if free is not None:
             return free
         if self._is_open(waiting, scores):
             return None
-        slots = scores.allowed.nonzero()[0].tolist()
-        # As in kube-scheduler, each search begins elsewhere.
-        start = self._rng.randrange(len(slots)) if slots else 0
-        order = slots[start:] + slots[:start]
+        order = self._order(kind, scores)
         nominated = self._state.fleet.slot_of(waiting.pod.nominated_node)
         if nominated is not None and scores.allowed[nominated]:
             # Made by another leader, or in an earlier term: if its victims still leave, no other Pod goes.
             order.insert(0, nominated)
         found: list[victims.Choice] = []
-        for slot in order:
+        for examined, slot in enumerate(order):
+            if examined >= EXAMINED_MAX and not found:
+                self._unseen[kind] = order[examined:]
+                return None
             choice = self._on_slot(slot, kind, scores)
             if choice is not None and not choice.victims:
                 return choice
@@ -192,6 +203,28 @@ class Preemptor:
             await asyncio.sleep(0)
         best = victims.best_of(found)
         return None if best is None else self._as_of_now(best.node, kind)
+
+    def _order(self, kind: _Kind, scores: cycles.Scores) -> list[int]:
+        """Return the nodes that may give way, in the order in which they are examined."""
+        view = self._view()
+        by_capacity = not (view.goes_by_requests or kind.demand.is_baseline)
+        mask = self._state.evictable.may_give_way(kind.demand, kind.priority, view, by_capacity=by_capacity)
+        for each in self._state.nominations:
+            # Pods that are evicted for others leave too.
+            slot = self._state.fleet.slot_of(each.node)
+            if slot is not None:
+                mask[slot] = True
+        mask &= scores.allowed
+        unseen = self._unseen.pop(kind, None)
+        if unseen is not None:
+            return [slot for slot in unseen if mask[slot]]
+        slots: list[int] = mask.nonzero()[0].tolist()
+        # As in kube-scheduler, each search begins elsewhere.
+        start = self._rng.randrange(len(slots)) if slots else 0
+        return slots[start:] + slots[:start]
+
+    def _view(self) -> snapshot.Snapshot:
+        return self._state.fleet.snapshot(self._clock.monotonic_s())
 
     def _as_of_now(self, node: str, kind: _Kind) -> victims.Choice | None:
         """Return what the chosen node would lose now: Pods and nodes may have come, gone or changed during the search.
@@ -206,7 +239,7 @@ class Preemptor:
 
     def _scores(self, kind: _Kind) -> tuple[cycles.Scores, victims.Choice | None]:
         """Return the scores of all nodes, and the best one if it has room: for this Pod, or held for another."""
-        view = self._state.fleet.snapshot(self._clock.monotonic_s())
+        view = self._view()
         scores = self._cycle.explain(view, kind.demand)
         slot = scores.best("")
         return scores, None if slot == snapshot.NO_NODE else victims.Choice(view.row(slot).node.name, (), 0)
@@ -222,7 +255,7 @@ class Preemptor:
 
     def _on_slot(self, slot: int, kind: _Kind, scores: cycles.Scores) -> victims.Choice | None:
         """Return what one node would lose, as it is now."""
-        view = self._state.fleet.snapshot(self._clock.monotonic_s())
+        view = self._view()
         if view.nodes[slot] is None:
             return None
         row = view.row(slot)
