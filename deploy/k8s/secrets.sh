@@ -6,7 +6,7 @@
 # Keep DIRECTORY safe (not in git, not in the cluster): it has seeds in keys/ and the certificate authority in tls/. A
 # second run prints the same. CARICO and KUBECTL name the commands, NAMESPACE the namespace. KIND=callout: for overlays with
 # the callout (docs/security.md), whose services need no seeds. WEB=1: for overlays with the live page (docs/web.md).
-# RECOMMENDER=1: for those with the recommender (docs/vpa.md).
+# RECOMMENDER=1: for those with the recommender (docs/vpa.md), with the certificate of its webhook in webhook/.
 set -eu
 directory=${1:?usage: secrets.sh DIRECTORY}
 carico=${CARICO:-carico}
@@ -38,6 +38,13 @@ object() {
 sed "s/^  name: carico$/  name: $namespace/" "$here/base/namespace.yaml"
 object secret generic carico-nats-public --from-env-file="$directory/public.env"
 object secret tls carico-nats-tls --cert="$directory/tls/tls.crt" --key="$directory/tls/tls.key"
+if [ -n "${RECOMMENDER:-}" ]; then
+    # An authority of its own: the API server trusts it for the webhook.
+    [ -e "$directory/webhook/tls.crt" ] || "$here/../nats/certificates.sh" "$directory/webhook" \
+        "carico-recommender.$namespace.svc" >&2
+    object secret generic carico-recommender-tls --from-file=tls.crt="$directory/webhook/tls.crt" \
+        --from-file=tls.key="$directory/webhook/tls.key" --from-file=ca.crt="$directory/webhook/ca.crt"
+fi
 object configmap carico-nats-ca --from-file=ca.crt="$directory/tls/ca.crt"
 if [ "$kind" = callout ]; then
     # The owner's seed stays in DIRECTORY.

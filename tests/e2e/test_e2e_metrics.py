@@ -30,7 +30,7 @@ EMPTY = {
     "Messages dropped", "Why nodes are refused", "Requests from browsers", "Response time to browsers",
     "Refused or not answered", "Recommended CPU requests", "Recommended memory requests", "Dropped rosters",
     "Traffic not measured",
-    "VerticalPodAutoscaler objects", "Statuses written",
+    "VerticalPodAutoscaler objects", "Statuses written", "New Pods reviewed", "Time to review new Pods",
 }  # fmt: skip
 # Families that a quiet cluster has no series of: nothing of their kind has happened, or the machine offers all.
 UNUSED = {

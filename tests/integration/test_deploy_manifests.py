@@ -16,7 +16,7 @@ OVERLAYS = sorted(folder.name for folder in (K8S / "overlays").iterdir())
 MADE = {
     "carico-nats-public", "carico-nats-tls", "carico-nats-ca", "carico-nats-agent", "carico-nats-aggregator",
     "carico-nats-scheduler", "carico-nats-callout", "carico-nats-auth", "carico-nats-reader",
-    "carico-nats-recommender",
+    "carico-nats-recommender", "carico-recommender-tls",
 }  # fmt: skip
 pytestmark = [pytest.mark.real_programs, pytest.mark.timeout(kubernetes.BUILD_TIMEOUT_S)]
 

@@ -100,6 +100,7 @@ def test_together_the_dashboards_show_what_services_export() -> None:
         "carico_aggregator_odd_nodes", "carico_aggregator_doubted_nodes",
         "carico_aggregator_usage_reports_total", "carico_recommender_classes", "carico_recommender_leading",
         "carico_recommender_ask_errors_total", "carico_recommender_round_seconds",
+        "carico_recommender_certificate_left_seconds",
         *(each.name for each in metric_catalogue.catalogue()["rescheduler"]),
     }  # fmt: skip
 

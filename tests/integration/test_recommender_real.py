@@ -19,12 +19,14 @@ from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
 from carico_local import nats_server
 from carico_local.control_plane import standalone
+from tests.integration import security_site
 from tests.tools import kubernetes, waiting
 from tests.unit.aggregator import test_aggregator_usage as usages
 
 ROOT = pathlib.Path(__file__).parents[2]
 CRD = ROOT / "tests/fixtures/vpa/vpa-v1-crd-gen.yaml"
-RBAC = ROOT / "deploy/k8s/components/recommender/rbac.yaml"
+COMPONENT = ROOT / "deploy/k8s/components/recommender"
+RBAC = COMPONENT / "rbac.yaml"
 NAMESPACE = ROOT / "deploy/k8s/base/namespace.yaml"
 VPAS = "/apis/autoscaling.k8s.io/v1/namespaces/vpa-shop/verticalpodautoscalers"
 CLOCK = clocks.SystemClock()
@@ -84,9 +86,12 @@ async def learning(folder: pathlib.Path) -> AsyncIterator[tuple[Aggregator, str]
 
 
 @contextlib.contextmanager
-def recommender(folder: pathlib.Path, url: str, kubeconfig: pathlib.Path) -> Iterator["subprocess.Popen[bytes]"]:
+def recommender(
+    folder: pathlib.Path, url: str, kubeconfig: pathlib.Path, *more: str
+) -> Iterator["subprocess.Popen[bytes]"]:
     """One replica as a process."""
     flags = ["--bus-url", url, "--kubeconfig", str(kubeconfig), "--leader-namespace", "carico", "--interval-s", "1"]
+    flags += more
     with (folder / "recommender.log").open("ab") as log:
         process = subprocess.Popen([sys.executable, "-m", "carico_recommender", *flags], stdout=log, stderr=log)
     try:
@@ -161,3 +166,78 @@ async def test_statuses_are_what_vpa_defines_and_follow_what_is_learnt(
         lease = "/apis/coordination.k8s.io/v1/namespaces/carico/leases/carico-recommender"
         # Stopped in order, it has released its Lease, so that another replica takes over at once.
         assert not (await real_api.request("GET", lease))["spec"].get("holderIdentity")
+
+
+def pod(*containers: str) -> dict[str, Any]:
+    """A Pod of the Deployment `web`."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "generateName": "web-",
+            "labels": {"pod-template-hash": "5d9c7"},
+            "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d9c7", "uid": "u", "controller": True}
+            ],
+        },
+        "spec": {
+            "containers": [{"name": name, "image": "i"} for name in containers],
+            "automountServiceAccountToken": False,
+        },
+    }
+
+
+@pytest.fixture
+def labelled(real_control_plane: standalone.Standalone, kubeconfig: pathlib.Path) -> Iterator[int]:
+    """The shipped configuration of the webhook, by address instead of by Service; yields the port it names."""
+    admin = real_control_plane.kubeconfig
+    port = nats_server.free_port()
+    (found,) = [
+        each
+        for each in yaml.safe_load_all((COMPONENT / "webhook.yaml").read_text(encoding="utf-8"))
+        if each["kind"] == "MutatingWebhookConfiguration"
+    ]
+    found["webhooks"][0]["clientConfig"] = {"url": f"https://127.0.0.1:{port}/pods"}
+    kubernetes.kubectl("apply", "--filename", "-", given=json.dumps(found), kubeconfig=admin)
+    kubernetes.kubectl("label", "namespace", "vpa-shop", "carico.dev/learnt-requests=true", kubeconfig=admin)
+    kubernetes.kubectl("create", "serviceaccount", "plain", "--namespace", "vpa-shop", kubeconfig=admin)
+    yield port
+    kubernetes.kubectl("delete", "mutatingwebhookconfiguration", found["metadata"]["name"], kubeconfig=admin)
+    kubernetes.kubectl("label", "namespace", "vpa-shop", "carico.dev/learnt-requests-", kubeconfig=admin)
+
+
+async def test_new_pods_get_learnt_requests_and_none_is_blocked(
+    real_api: api_client.KubeClient, kubeconfig: pathlib.Path, labelled: int, tmp_path: pathlib.Path
+) -> None:
+    async def made(*containers: str, namespace: str = "vpa-shop") -> dict[str, Any]:
+        """Return the specification that a Pod gets; nothing is stored."""
+        body = pod(*containers)
+        body["spec"]["serviceAccountName"] = "plain"
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        return dict((await real_api.request("POST", path, body=body, params={"dryRun": "All"}))["spec"])
+
+    async def resources() -> dict[str, Any]:
+        return dict((await made("main"))["containers"][0]["resources"])
+
+    wanted = {"requests": {"cpu": "575m", "memory": "115Mi"}}
+    # Before the webhook runs, Pods are created as they are.
+    assert await resources() == {}
+    folder = security_site.make_certificates(tmp_path / "tls", "127.0.0.1")
+    flags = ("--admission-port", str(labelled), "--admission-name", "127.0.0.1")
+    files = [
+        flag
+        for name, file in (("cert", "tls.crt"), ("key", "tls.key"), ("ca", "ca.crt"))
+        for flag in (f"--admission-{name}", str(folder / file))
+    ]
+    async with learning(tmp_path) as (_, url):
+        with recommender(tmp_path, url, kubeconfig, *flags, *files):
+            # The recommender itself writes the authority, by its one right to that configuration.
+            assert await waiting.answered(resources) == wanted
+            several = await made("main", "proxy")
+            assert several["resources"] == wanted
+            assert [each["resources"] for each in several["containers"]] == [{}, {}]
+            spec = {"metadata": {"labels": None}}
+            await real_api.request(
+                "PATCH", "/api/v1/namespaces/vpa-shop", body=spec, content_type="application/merge-patch+json"
+            )
+            assert await waiting.answered(resources, lambda found: not found) == {}

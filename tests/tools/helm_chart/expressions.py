@@ -27,7 +27,7 @@ def scalar(value: Any, path: Path, service: str | None) -> str:
         return _image(value)
     if path[-1] == "imagePullPolicy":
         return "{{ .Values.image.pullPolicy }}"
-    if path[-1] == "namespace" and value == NAMESPACE and path[0] in ("metadata", "subjects"):
+    if path[-1] == "namespace" and value == NAMESPACE and path[0] in ("metadata", "subjects", "webhooks"):
         return f"{{{{ {RELEASE_NAMESPACE} }}}}"
     if path[-1] == "replicas" and service not in (None, "nats"):
         return f"{{{{ ((.Values.{service}).replicas) | default {value} }}}}"

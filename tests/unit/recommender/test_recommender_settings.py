@@ -21,6 +21,7 @@ def test_the_defaults_hold() -> None:
     ("argv", "expected"),
     [
         (("--change", "0.2"), r"--change 0\.2 and --margin 0\.15: expected a change of at most the margin"),
+        (("--admission-resources", "cpu,gpu"), "--admission-resources: got 'cpu,gpu', expected cpu, memory or"),
         (("--name", ""), "--name: got none, expected the name in spec.recommenders"),
     ],
 )

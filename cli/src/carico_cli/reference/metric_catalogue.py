@@ -47,7 +47,7 @@ def catalogue() -> Mapping[str, tuple[metric.Declared, ...]]:
     aggregator.Instruments(found["aggregator"], clock=clock).read_recommended(list)
     scheduler.Instruments(found["scheduler"])
     auth.Instruments(found["auth"], clock=clock)
-    recommender.Instruments(found["recommender"])
+    recommender.Instruments(found["recommender"]).read_certificate(lambda: None)
     rescheduler.Instruments(found["rescheduler"])
     web.Instruments(found["web"])
     every = metric.Metrics("every")

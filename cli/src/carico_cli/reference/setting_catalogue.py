@@ -40,7 +40,7 @@ PROGRAMS = (
         module="carico_auth.settings", cls="AuthSettings", prefix="auth",
     ),
     Program(
-        name="carico-recommender", what="Learnt requests for VerticalPodAutoscaler objects",
+        name="carico-recommender", what="Learnt requests for VerticalPodAutoscaler objects and new Pods",
         module="carico_recommender.settings", cls="RecommenderSettings", prefix="recommender",
     ),
     Program(

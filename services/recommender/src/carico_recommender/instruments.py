@@ -1,6 +1,7 @@
 """The recommender's metrics: carico_recommender_..."""
 
 import enum
+from collections.abc import Callable
 
 from carico_core.runtime.observe import metrics as metric
 
@@ -37,4 +38,17 @@ class Instruments:
             "round_seconds", "time to look at all VerticalPodAutoscaler objects, without writing",
             buckets=(0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
         )  # fmt: skip
+        self.reviews = metrics.counter("reviews", "new Pods that the webhook was asked about", ("result",))
+        self.review_s = metrics.histogram(
+            "review_seconds", "time to answer about a new Pod, without the transport",
+            buckets=(0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1),
+        )  # fmt: skip
+        self._metrics = metrics
         self.leading = metrics.gauge("leading", "1 if this replica writes, 0 if it is a standby")
+
+    def read_certificate(self, left_s: Callable[[], float | None]) -> None:
+        """Read how long the webhook's certificate is valid at each scrape."""
+        self._metrics.reading(
+            "certificate_left_seconds", "how long the webhook's certificate is still valid",
+            lambda: [((), left)] if (left := left_s()) is not None else [],
+        )  # fmt: skip

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 
 from carico_core.domain import errors
 from carico_core.runtime.bus import nats_bus
@@ -15,6 +15,7 @@ from carico_core.runtime.process import tasks
 from carico_core.wire import roles
 from carico_recommender import classes, instruments
 from carico_recommender import settings as setting
+from carico_recommender.admission import certificates, registration, webhook
 from carico_recommender.vpa import keeper
 
 
@@ -38,9 +39,12 @@ async def serve(
         replica = Replica(chosen, api, lease_api, series, clock=clock)
         server = await health.serve(replica.health, series, host=chosen.http.host, port=chosen.http.port)
         stack.push_async_callback(server.close)
+        works = replica.works()
+        if chosen.admission.port != setting.OFF:
+            works["admission"] = await stack.enter_async_context(replica.reviews(api))
         logs.get("service").info("started", http_port=server.port, name=chosen.name)
         try:
-            await tasks.until(stop, **replica.works())
+            await tasks.until(stop, **works)
         finally:
             await replica.leadership.release()
 
@@ -56,7 +60,7 @@ class Replica:
         self._clock = clock
         self._bus_series = client_metrics.BusMetrics(series)
         self._bus: nats_bus.NatsBus | None = None
-        counted = instruments.Instruments(series)
+        self._counted = counted = instruments.Instruments(series)
         rule = {"percentile": chosen.percentile, "margin": chosen.margin}
         self.classes = classes.Classes(rule, counted, clock=clock)
         self.leadership = status.Leadership(
@@ -87,6 +91,20 @@ class Replica:
             "write": self.keeper.write_forever(),
             **self.leadership.works(),
         }
+
+    @contextlib.asynccontextmanager
+    async def reviews(self, api: api_client.KubeClient) -> AsyncIterator[Awaitable[object]]:
+        """Listen for reviews of Pods; yield what must run meanwhile. Raises `SettingsError`, `EnvironmentUnfit`."""
+        chosen = self._chosen.admission
+        certificate = certificates.Certificate(cert=chosen.cert, key=chosen.key, ca=chosen.ca, name=chosen.name)
+        certificate.read()
+        self._counted.read_certificate(lambda: certificates.left_s(certificate, self._clock.wall_ns()))
+        handler = webhook.Webhook(self.classes.get, self._counted, clock=self._clock, dimensions=chosen.dimensions())
+        kept = registration.Registration(api, name=chosen.webhook)
+        line = logs.RateLimited(logs.get("admission"), clock=self._clock)
+        async with webhook.listening(handler, certificate, host=chosen.host, port=chosen.port) as port:
+            logs.get("admission").info("listening", port=port)
+            yield webhook.look_forever(certificate, kept, line=line)
 
     async def _ask(self) -> None:
         # Connecting waits for the server without limit; the health endpoint answers meanwhile.

@@ -1,7 +1,9 @@
 """The settings of the recommender."""
 
 import dataclasses
+from typing import ClassVar
 
+from carico_core.domain import usage
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client as kubes
 from carico_core.runtime.leadership import leader_settings
@@ -9,6 +11,46 @@ from carico_core.runtime.process import settings
 
 PREFIX = "recommender"
 PROGRAM = "carico-recommender"
+
+
+OFF = -1
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionSettings:
+    """Flags --admission-...; environment CARICO_RECOMMENDER_ADMISSION_..."""
+
+    of_program: ClassVar[bool] = True
+    host: str = settings.setting("127.0.0.1", help="address of the webhook that sets requests of new Pods")
+    port: int = settings.setting(OFF, help="its port; 0 a free one, -1 no webhook", minimum=OFF, maximum=65535)
+    cert: str = settings.setting("", help="path of its certificate (PEM)")
+    key: str = settings.setting("", help="path of the certificate's key (PEM)")
+    ca: str = settings.setting("", help="path of the authority that signed it (PEM), which the API server is given")
+    name: str = settings.setting(
+        "carico-recommender.carico.svc", help="name by which the API server reaches it, which the certificate must have"
+    )
+    webhook: str = settings.setting(
+        "carico-recommender", help="name of the MutatingWebhookConfiguration whose authority is kept up to date"
+    )
+
+    resources: str = settings.setting(
+        "cpu,memory", help="requests that it sets, with a comma: cpu, memory or both",
+        why="requests are what autoscalers, quotas and eviction go by; without cpu CARICO places by usage as before",
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        self.dimensions()
+        lacks = [name for name in ("cert", "key", "ca") if not getattr(self, name)]
+        if self.port != OFF and lacks:
+            flags = ", ".join(f"--admission-{name}" for name in lacks)
+            raise ValueError(f"--admission-port {self.port}: got no {flags}, expected PEM files for TLS")
+
+    def dimensions(self) -> tuple[str, ...]:
+        """Return the resources whose requests are set. Raises `ValueError`."""
+        found = tuple(part.strip() for part in self.resources.split(","))
+        if not set(found) <= set(usage.DIMS):
+            raise ValueError(f"--admission-resources: got {self.resources!r}, expected cpu, memory or cpu,memory")
+        return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +81,7 @@ class RecommenderSettings:
         20.0, help="maximum number of statuses written", unit="1/s", minimum=0.1, maximum=1000.0,
         why="5,000 new objects are served within 5 minutes, at less than a tenth of a core",
     )  # fmt: skip
+    admission: AdmissionSettings = dataclasses.field(default_factory=AdmissionSettings)
     http: settings.HttpSettings = dataclasses.field(default_factory=settings.HttpSettings)
     log: settings.LogSettings = dataclasses.field(default_factory=settings.LogSettings)
     bus: buses.BusSettings = dataclasses.field(default_factory=buses.BusSettings)

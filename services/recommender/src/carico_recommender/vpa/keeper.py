@@ -48,6 +48,10 @@ class Keeper:
         self._line = logs.get("vpa")
         self._limited = logs.RateLimited(self._line, clock=clock)
 
+    def __len__(self) -> int:
+        """Return how many objects name this recommender."""
+        return len(self._objects)
+
     async def follow_forever(self) -> None:
         """Keep the objects in step with the API, until cancelled. Without VPA's CRD there are none."""
         async with contextlib.aclosing(self._api.mirror(objects.PATH, read=self._parsed)) as mirror:

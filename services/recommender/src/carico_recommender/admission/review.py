@@ -1,0 +1,124 @@
+"""The answer to an AdmissionReview of a Pod: requests by its class, where it has none. Pure.
+
+A Pod gets the amounts that `carico recommend` shows. With one container they are the container's; with several, or
+with sidecars, they are Pod-level resources (Kubernetes 1.34 or later), since a Pod is measured as a whole. What the Pod
+states itself is never changed, and limits are never set.
+
+Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
+"""
+
+import base64
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from carico_core.domain import amounts, names, usage
+from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import object_fields as fields
+
+# Which requests were set here.
+ANNOTATION = "carico.dev/learnt-requests"
+_ANNOTATION_PATH = f"/metadata/annotations/{ANNOTATION.replace('/', '~1')}"
+# What a Pod does not have before it is stored.
+_STORED = {"name": "new", "uid": "new", "creationTimestamp": "1970-01-01T00:00:00Z"}
+
+Object = Mapping[str, Any]
+Lookup = Callable[[str], usage.Recommended | None]
+
+
+class Result(enum.StrEnum):
+    """What became of a review: the label of the counter."""
+
+    SET = "set"
+    # It states all requests itself.
+    HAS_REQUESTS = "has_requests"
+    NOT_LEARNT = "not_learnt"
+    # Learnt, and flagged: not to be applied without a look.
+    FLAGGED = "flagged"
+    # A Pod that names its node: its kubelet would refuse it if the requests did not fit.
+    HAS_NODE = "has_node"
+    # It cannot be read, as far as its class depends on it.
+    UNREADABLE = "unreadable"
+
+
+class Answer(NamedTuple):
+    """The bytes of the answer, and what they mean."""
+
+    body: bytes
+    result: Result
+
+
+def answer(body: bytes, lookup: Lookup, *, dimensions: Sequence[str] = usage.DIMS) -> Answer:
+    """Return the answer to a review: requests of `dimensions`. Raises `ValueError` for what is no review."""
+    try:
+        request = orjson.loads(body)["request"]
+        uid = request["uid"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        raise ValueError("got no AdmissionReview with a request, expected one of admission.k8s.io/v1") from None
+    try:
+        result, patch = _judge(request, lookup, dimensions)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        # Whatever is in it: the Pod is admitted as it is.
+        result, patch = Result.UNREADABLE, []
+    response: dict[str, Any] = {"uid": uid, "allowed": True}
+    if patch:
+        response |= {"patchType": "JSONPatch", "patch": base64.b64encode(orjson.dumps(patch)).decode()}
+    found = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+    return Answer(body=orjson.dumps(found), result=result)
+
+
+def _judge(request: Object, lookup: Lookup, dimensions: Sequence[str]) -> tuple[Result, list[dict[str, Any]]]:
+    pod = request["object"]
+    spec, metadata = fields.mapping(pod, "spec"), fields.mapping(pod, "metadata")
+    if spec.get("nodeName"):
+        return Result.HAS_NODE, []
+    wanted = _lacking(spec, dimensions)
+    if not wanted:
+        return Result.HAS_REQUESTS, []
+    namespace = fields.required(request, "namespace", "request.")
+    whole = {**pod, "metadata": {**metadata, **_STORED, "namespace": namespace}}
+    known = lookup(names.class_of(api_objects.parse_pod(whole)))
+    if known is None:
+        return Result.NOT_LEARNT, []
+    if known.flags:
+        return Result.FLAGGED, []
+    found = {dim: amounts.quantity(dim, known.requests[dim]) for dim in wanted if dim in known.requests}
+    return (Result.SET, _patch(spec, metadata, found)) if found else (Result.NOT_LEARNT, [])
+
+
+def _lacking(spec: Object, dimensions: Sequence[str]) -> list[str]:
+    """Return those resources of which neither the Pod nor a container states anything."""
+    containers = [*fields.objects(spec, "containers", "spec."), *fields.objects(spec, "initContainers", "spec.")]
+    stated = {dim for each in (spec, *containers) for dim in _stated(each)}
+    return [dim for dim in dimensions if dim not in stated]
+
+
+def _stated(obj: Object) -> set[str]:
+    resources = fields.mapping(obj, "resources")
+    return {*fields.mapping(resources, "requests"), *fields.mapping(resources, "limits")}
+
+
+def _patch(spec: Object, metadata: Object, found: Mapping[str, str]) -> list[dict[str, Any]]:
+    containers = fields.objects(spec, "containers", "spec.")
+    is_alone = len(containers) == 1 and not any(
+        each.get("restartPolicy") == "Always" for each in fields.objects(spec, "initContainers", "spec.")
+    )
+    holder, path = (containers[0], "/spec/containers/0/resources") if is_alone else (spec, "/spec/resources")
+    operations = _added(fields.mapping(holder, "resources"), path, found)
+    said = ",".join(found)
+    if metadata.get("annotations"):
+        operations.append({"op": "add", "path": _ANNOTATION_PATH, "value": said})
+    else:
+        operations.append({"op": "add", "path": "/metadata/annotations", "value": {ANNOTATION: said}})
+    return operations
+
+
+def _added(resources: Object, path: str, found: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the operations that add requests to what is there: `add` replaces a whole mapping that exists."""
+    if not resources:
+        return [{"op": "add", "path": path, "value": {"requests": dict(found)}}]
+    if not resources.get("requests"):
+        return [{"op": "add", "path": f"{path}/requests", "value": dict(found)}]
+    return [{"op": "add", "path": f"{path}/requests/{dim}", "value": value} for dim, value in found.items()]

@@ -1,0 +1,165 @@
+"""What a new Pod gets by its class, and that whatever arrives, no Pod is refused."""
+
+import base64
+import copy
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carico_core.domain import usage
+from carico_core.wire.kubernetes import pod_requests
+from carico_recommender.admission import review
+from tests.unit.recommender import learnt
+
+Result = review.Result
+SET = {"cpu": "230m", "memory": "115Mi"}
+
+
+def pod(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """A Pod of the Deployment `web` as the API server shows it to a webhook: without name, UID and namespace."""
+    return {
+        "metadata": {
+            "generateName": "web-5d9c7-",
+            "creationTimestamp": None,
+            "labels": {"pod-template-hash": "5d9c7"},
+            "ownerReferences": [{"kind": "ReplicaSet", "name": "web-5d9c7", "uid": "o", "controller": True}],
+        },
+        "spec": {"containers": list(containers) or [container()], **spec},
+    }
+
+
+def container(name: str = "main", /, **resources: dict[str, str]) -> dict[str, Any]:
+    return {"name": name, "image": "i", "resources": resources}
+
+
+def ask(obj: Any, known: usage.Recommended | None = None) -> tuple[Result, Any]:
+    """Return what became of it, and the Pod with the patch."""
+    found = known or learnt.recommended()
+    body = orjson.dumps({"request": {"uid": "u", "namespace": "shop", "object": obj}})
+    answer = review.answer(body, {found.name: found}.get)
+    response = orjson.loads(answer.body)["response"]
+    assert (response["uid"], response["allowed"]) == ("u", True)
+    if "patch" not in response:
+        return answer.result, obj
+    assert response["patchType"] == "JSONPatch"
+    return answer.result, patched(obj, orjson.loads(base64.b64decode(response["patch"])))
+
+
+def patched(obj: Any, operations: list[dict[str, Any]]) -> Any:
+    """Return `obj` with a JSON patch of `add` operations (RFC 6902)."""
+    found = copy.deepcopy(obj)
+    for each in operations:
+        assert each["op"] == "add"
+        *path, last = [step.replace("~1", "/") for step in each["path"].split("/")[1:]]
+        holder = found
+        for step in path:
+            holder = holder[int(step)] if isinstance(holder, list) else holder[step]
+        holder[last] = each["value"]
+    return found
+
+
+def test_the_only_container_gets_the_requests_of_its_class() -> None:
+    result, found = ask(pod())
+    assert result is Result.SET
+    assert found["spec"]["containers"][0]["resources"] == {"requests": SET}
+    assert found["metadata"]["annotations"] == {"carico.dev/learnt-requests": "cpu,memory"}
+    # Nothing else.
+    del found["metadata"]["annotations"]
+    found["spec"]["containers"][0]["resources"] = {}
+    assert found == pod()
+
+
+def test_what_is_stated_stays() -> None:
+    both: list[dict[str, dict[str, str]]] = [{"requests": {"cpu": "2"}}, {"limits": {"cpu": "2"}}]
+    for stated in both:
+        result, found = ask(pod(container(**stated)))
+        assert result is Result.SET
+        resources = found["spec"]["containers"][0]["resources"]
+        assert resources.get("limits") == stated.get("limits")
+        assert resources["requests"] == {**stated.get("requests", {}), "memory": "115Mi"}
+    whole = pod(container(requests={"cpu": "2"}, limits={"memory": "1Gi"}))
+    assert ask(whole) == (Result.HAS_REQUESTS, whole)
+
+
+def test_only_the_chosen_resources_are_set() -> None:
+    found = learnt.recommended()
+    body = orjson.dumps({"request": {"uid": "u", "namespace": "shop", "object": pod()}})
+    answer = review.answer(body, {found.name: found}.get, dimensions=("memory",))
+    operations = orjson.loads(base64.b64decode(orjson.loads(answer.body)["response"]["patch"]))
+    assert operations[0]["value"] == {"requests": {"memory": "115Mi"}}
+
+
+def test_other_annotations_and_resources_stay() -> None:
+    obj = pod(container(requests={"example.com/gpu": "1"}))
+    obj["metadata"]["annotations"] = {"a": "b"}
+    _, found = ask(obj)
+    assert found["metadata"]["annotations"] == {"a": "b", review.ANNOTATION: "cpu,memory"}
+    assert found["spec"]["containers"][0]["resources"]["requests"] == {"example.com/gpu": "1", **SET}
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        pod(container(), container("proxy")),
+        pod(initContainers=[{"name": "mesh", "image": "i", "restartPolicy": "Always"}]),
+    ],
+    ids=["containers", "sidecar"],
+)
+def test_several_containers_get_resources_of_the_pod(obj: dict[str, Any]) -> None:
+    result, found = ask(obj)
+    assert result is Result.SET
+    assert found["spec"]["resources"] == {"requests": SET}
+    assert found["spec"]["containers"] == obj["spec"]["containers"]
+    assert pod_requests.pod_requests(found) == {"cpu": 0.23, "memory": 115 * learnt.MIB}
+
+
+def test_requests_of_one_of_several_containers_leave_the_pod_as_it_is() -> None:
+    # A Pod-level request below the sum of its containers' would be refused.
+    obj = pod(container(requests={"cpu": "1"}), container("proxy", limits={"memory": "1Gi"}))
+    assert ask(obj) == (Result.HAS_REQUESTS, obj)
+
+
+@pytest.mark.parametrize(
+    ("obj", "known", "expected"),
+    [
+        (pod(), learnt.recommended("ReplicaSet/shop/other"), Result.NOT_LEARNT),
+        (pod(), learnt.recommended("ReplicaSet/elsewhere/web"), Result.NOT_LEARNT),
+        (pod(), learnt.recommended(cpu=None, memory=None), Result.NOT_LEARNT),
+        (pod(), learnt.recommended(flags=("one_pod",)), Result.FLAGGED),
+        (pod(), learnt.recommended(flags=("a_flag_of_a_later_version",)), Result.FLAGGED),
+        (pod(nodeName="node-1"), learnt.recommended(), Result.HAS_NODE),
+        (pod(tolerations="x"), learnt.recommended(), Result.UNREADABLE),
+        (None, learnt.recommended(), Result.UNREADABLE),
+        ({"spec": {}}, learnt.recommended(), Result.NOT_LEARNT),
+    ],
+)
+def test_what_is_not_known_well_or_cannot_be_read_stays_as_it_is(
+    obj: Any, known: usage.Recommended, expected: Result
+) -> None:
+    assert ask(obj, known) == (expected, obj)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["spec", "metadata", "containers", "resources", "requests", "x"]), inner)
+    ),
+    max_leaves=12,
+)
+
+
+@given(obj=JSON)
+def test_whatever_a_pod_is_it_is_allowed(obj: Any) -> None:
+    body = orjson.dumps({"request": {"uid": "u", "namespace": "shop", "object": obj}})
+    found = learnt.recommended("image/")
+    assert orjson.loads(review.answer(body, {found.name: found}.get).body)["response"]["allowed"] is True
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"request": 3}', b'{"request": {}}'])
+def test_what_is_no_review_is_refused(body: bytes) -> None:
+    with pytest.raises(ValueError, match="expected one of admission"):
+        review.answer(body, lambda _: None)
