@@ -345,6 +345,7 @@ class Rescheduler:
             "advertisements", lambda: bus.subscribe(subjects.CAPACITY_ALL, self.telemetry.on_advertisement)
         )
         await self._retry("loads", lambda: bus.subscribe(subjects.PODS_ALL, self.telemetry.on_loads))
+        await self._retry("traffic", lambda: bus.subscribe(subjects.TRAFFIC_ALL, self.telemetry.on_traffic))
         await self._retry("stored advertisements", lambda: self._recall(bus))
         await asyncio.Event().wait()
 

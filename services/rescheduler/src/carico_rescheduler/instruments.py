@@ -23,6 +23,9 @@ class Instruments:
             "recovered_moves", "Moves of an earlier process that were finished or undone, by outcome", ["outcome"]
         )
         self.traffic = registry.gauge("node_traffic_bytes", "Bytes per second between Pods on different nodes")
+        self.unresolved = registry.gauge(
+            "unresolved_traffic_bytes", "Bytes per second that agents report of which one end is no known Pod"
+        )
         self.excess = registry.gauge("overload_tasks", "Tasks above the ceiling, of all nodes")
         self.predicted = registry.counter("predicted_gain", "Gain that plans predicted for moves that were made")
         self.measured = registry.counter("measured_gain", "Gain that was measured after these moves, where above 0")

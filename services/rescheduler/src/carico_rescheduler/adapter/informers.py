@@ -15,7 +15,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
 from carico_rescheduler import instruments
 from carico_rescheduler.context import cluster as clusters
-from carico_rescheduler.context import objects
+from carico_rescheduler.context import objects, services
 
 # A collection that the API does not serve is tried again after this time: an upgrade may add it.
 RETRY_S = 60.0
@@ -70,6 +70,10 @@ class Informers:
                 (
                     "/apis/policy/v1/poddisruptionbudgets", "PodDisruptionBudget",
                     api_objects.parse_disruption_budget, into.budgets,
+                ),
+                ("/api/v1/services", "Service", services.parse_service, into.services),
+                (
+                    "/apis/discovery.k8s.io/v1/endpointslices", "EndpointSlice", services.parse_slice, into.slices,
                 ),
             )
         ]  # fmt: skip

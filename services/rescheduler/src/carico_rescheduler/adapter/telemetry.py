@@ -1,4 +1,4 @@
-"""Advertisements and loads of Pods from the bus: the newest of each node, until it is older than it may be.
+"""Advertisements, loads and traffic of Pods from the bus: of each node, until they are older than they may be.
 
 Loads are smoothed: a plan must rest on what lasts for minutes, not on the seconds before it.
 """
@@ -13,12 +13,15 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness
 from carico_core.wire import messages as wire
 from carico_rescheduler import instruments
+from carico_rescheduler.adapter import traffic
 from carico_rescheduler.context import cluster as clusters
 
 # After this time, a smoothed load has followed 63 % of a step.
 SMOOTHED_S = 60.0
 # Agents report loads every 10 s; three reports may be lost.
 LOADS_S = 40.0
+# Interval of resolving traffic to Pods: as often as it is reported.
+JOIN_EVERY_S = 10.0
 # A step of the smoothing is at most this long: after a gap, the first report does not count for all of it.
 _STEP_MOST_S = 30.0
 
@@ -33,11 +36,13 @@ class Telemetry:
         self._lease_s = lease_s
         self._clock = clock
         self._metrics = metrics
-        self._guards = {kind: freshness.SequenceGuard(lease_s) for kind in ("capacity", "pods")}
+        self._guards = {kind: freshness.SequenceGuard(lease_s) for kind in ("capacity", "pods", "traffic")}
         # By node: when it was heard, on the monotonic clock, and the UIDs of its loads.
         self._advertised_s: dict[str, float] = {}
         self._loads_s: dict[str, float] = {}
         self._loaded: dict[str, frozenset[str]] = {}
+        self._traffic = traffic.TrafficWindow()
+        self._joined_s = -math.inf
         self._odd_line = logs.RateLimited(logs.get("telemetry"), clock=clock)
 
     def on_advertisement(self, subject: str, payload: bytes) -> None:
@@ -63,9 +68,24 @@ class Telemetry:
         self._loaded[found.node] = frozenset(found.loads)
         self._loads_s[found.node] = now_s
 
+    def on_traffic(self, subject: str, payload: bytes) -> None:
+        """Take in the traffic of a node's Pods."""
+        found = self._decoded("traffic", subject, lambda: wire.decode_traffic(payload, subject=subject))
+        if found is not None:
+            self._traffic.add(found, self._clock.monotonic_s())
+
     def forget(self) -> None:
-        """Forget advertisements that are older than the lease, and loads of nodes that do not report them any more."""
+        """Forget advertisements that are older than the lease, and what nodes have reported too long ago.
+
+        Flows between Pods follow from the reports that are left.
+        """
         now_s = self._clock.monotonic_s()
+        if now_s - self._joined_s >= JOIN_EVERY_S:
+            self._joined_s = now_s
+            self._traffic.forget(now_s)
+            joined = self._traffic.joined(self._into)
+            self._into.flows = traffic.flows(joined, self._into)
+            self._metrics.unresolved.set(joined.unresolved)
         for node in [node for node, at_s in self._advertised_s.items() if now_s - at_s > self._lease_s]:
             del self._advertised_s[node]
             self._into.advertisements.pop(node, None)

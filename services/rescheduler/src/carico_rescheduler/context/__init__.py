@@ -3,5 +3,6 @@
 - `objects`: Pods, workloads and what marks a move on them, as read from the API.
 - `cluster`: everything known now, kept in step by events.
 - `movable`: which Pods may move, and why the others may not.
+- `services`: Services and their endpoints, which resolve virtual addresses.
 - `problem`: machines, Pods, loads, traffic and constraints as `carico_core.numerics.rescheduling.model` takes them.
 """

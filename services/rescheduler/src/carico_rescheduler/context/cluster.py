@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 from carico_core.domain import cluster, messages
-from carico_rescheduler.context import objects
+from carico_rescheduler.context import objects, services
 
 T = TypeVar("T")
 Key = tuple[str, str]
@@ -59,6 +59,9 @@ class Cluster:
         self.replica_sets: Table[objects.ReplicaSet] = Table()
         self.deployments: Table[objects.Deployment] = Table()
         self.budgets: Table[cluster.DisruptionBudget] = Table()
+        # Without them, traffic to virtual addresses is not known.
+        self.services: Table[services.Service] = Table()
+        self.slices: Table[services.Slice] = Table()
         # By node; old ones are removed.
         self.advertisements: dict[str, messages.Advertisement] = {}
         # By the Pod's UID in the node's runtime, and Flows between UIDs of the API.

@@ -38,6 +38,7 @@ class KnownPod:
     annotations: Mapping[str, str]
     # Since when it is Ready; None while it is not.
     ready_at_s: float | None
+    # Those that it has for itself: none in the network of its node.
     addresses: tuple[str, ...]
     # The first volume whose content is on the node; empty if there is none.
     local_volume: str
@@ -105,9 +106,13 @@ def parse_pod(obj: Object) -> KnownPod:
         pod=api_objects.parse_pod(obj),
         annotations=fields.texts(metadata, "annotations", "metadata."),
         ready_at_s=_ready_at_s(status),
-        addresses=tuple(fields.optional(each, "ip", "status.podIPs.") for each in fields.objects(status, "podIPs")),
+        addresses=() if spec.get("hostNetwork") is True else _addresses(status),
         local_volume=_local_volume(spec),
     )
+
+
+def _addresses(status: Object) -> tuple[str, ...]:
+    return tuple(fields.optional(each, "ip", "status.podIPs.") for each in fields.objects(status, "podIPs", "status."))
 
 
 def _ready_at_s(status: Object) -> float | None:

@@ -12,5 +12,6 @@ Services of equal containers, with a limit of moves:
 - `order`: single moves to the placement found, each with room for the old and the new container
 
 For both:
+- `pod_traffic`: traffic between Pods from what agents report of connections
 - `compiled`: numba if it is installed
 """

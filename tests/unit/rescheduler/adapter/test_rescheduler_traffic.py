@@ -1,0 +1,104 @@
+"""Reports of traffic become flows between Pods of the API."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from carico_core.domain.pod_telemetry import Endpoint, PodFlow, PodTraffic
+from carico_core.runtime.observe import metrics as metric
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_rescheduler import instruments
+from carico_rescheduler.adapter import telemetry, traffic
+from carico_rescheduler.context import cluster as clusters
+from carico_rescheduler.context import objects as contexts
+from carico_rescheduler.context import services
+from tests.unit.rescheduler import cluster_objects as objects
+
+
+class Site:
+    """Two nodes with a Pod each, and what their agents report."""
+
+    def __init__(self) -> None:
+        self.clock = clocks.FakeClock()
+        self.metrics = metric.Metrics("rescheduler")
+        self.known = objects.make({"n1": 1.0, "n2": 1.0})
+        (self.one,), (self.other,) = objects.deploy(self.known, "web", ["n1"]), objects.deploy(self.known, "db", ["n2"])
+        for each, address in ((self.one, "10.0.1.1"), (self.other, "10.0.2.1")):
+            key = (each.pod.namespace, each.pod.name)
+            self.known.pods.put(key, dataclasses.replace(each, addresses=(address,)))
+        self.telemetry = telemetry.Telemetry(
+            self.known, lease_s=10.0, clock=self.clock, metrics=instruments.Instruments(self.metrics)
+        )
+        self.seq = 0
+
+    def report(self, *flows: PodFlow, node: str = "n1", **changes: Any) -> None:
+        self.seq += 1
+        values = {"boot": "0" * 16, "seq": self.seq, "ts_ns": 1, "interval_s": 10.0, "network": "", "flows": flows}
+        record = PodTraffic(node=node, **(values | changes))  # type: ignore[arg-type]  # names checked by the record
+        self.telemetry.on_traffic(subjects.traffic(node), wire.encode_traffic(record))
+
+    def flows(self) -> tuple[clusters.Flow, ...]:
+        self.clock.advance(telemetry.JOIN_EVERY_S)
+        self.telemetry.forget()
+        return self.known.flows
+
+
+def to(address: str, count: int = 1000, *, uid: str | None = None) -> PodFlow:
+    return PodFlow(uid, Endpoint("10.0.1.1", 0), Endpoint(address, 5432), count, 0)
+
+
+def test_traffic_between_two_pods_is_known_until_it_is_too_old() -> None:
+    site = Site()
+    site.report(to("10.0.2.1", uid=site.one.uid))
+    (found,) = site.flows()
+    assert {found.one, found.other} == {site.one.uid, site.other.uid}
+    assert found.bytes_per_s == pytest.approx(100.0)
+    site.clock.advance(traffic.WINDOW_S)
+    assert site.flows() == ()
+
+
+def test_a_virtual_address_is_resolved_and_the_rest_is_counted() -> None:
+    site = Site()
+    site.known.services.put(
+        ("default", "db"),
+        services.Service(namespace="default", name="db", addresses=("10.96.0.9",), ports={"": 5432}),
+    )
+    site.known.slices.put(
+        ("default", "db-1"),
+        services.Slice(namespace="default", service="db", addresses=("10.0.2.1",), ports={"": 5432}),
+    )
+    site.report(to("10.96.0.9"), to("192.0.2.1", 500))
+    (found,) = site.flows()
+    assert found.bytes_per_s == pytest.approx(100.0)
+    assert site.metrics.value("unresolved_traffic_bytes", {}) == pytest.approx(50.0)
+
+
+def test_addresses_that_several_pods_have_identify_none() -> None:
+    site = Site()
+    key = (site.other.pod.namespace, site.other.pod.name)
+    site.known.pods.put(key, dataclasses.replace(site.other, addresses=("10.0.1.1",)))
+    site.report(to("10.0.1.1", uid=site.one.uid))
+    assert site.flows() == ()
+
+
+def test_a_pod_in_the_hosts_network_has_no_address_for_itself() -> None:
+    obj = {
+        "metadata": {"namespace": "a", "name": "b", "uid": "c", "creationTimestamp": "2026-11-23T16:00:00Z"},
+        "spec": {"hostNetwork": True, "containers": []}, "status": {"podIPs": [{"ip": "192.0.2.1"}]},
+    }  # fmt: skip
+    assert contexts.parse_pod(obj).addresses == ()
+    assert contexts.parse_pod({**obj, "spec": {"containers": []}}).addresses == ("192.0.2.1",)
+
+
+def test_a_report_that_is_old_or_broken_is_dropped_and_counted() -> None:
+    site = Site()
+    site.report(to("10.0.2.1", uid=site.one.uid))
+    site.report(to("10.0.2.1", uid=site.one.uid), seq=1)
+    site.telemetry.on_traffic(subjects.traffic("n1"), b"{}")
+    site.telemetry.on_traffic(subjects.traffic("n2"), b"\xff")
+    assert site.metrics.value("dropped_messages_total", {"kind": "traffic", "reason": "replayed"}) == 1
+    assert site.metrics.value("dropped_messages_total", {"kind": "traffic", "reason": "undecodable"}) == 1
+    assert len(site.flows()) == 1
