@@ -10,15 +10,17 @@ from collections.abc import Mapping, Sequence
 from carico_core.domain import errors
 from tests.tools import debian, images
 
-QEMU = {"qemu-user-static": ("qemu-aarch64-static",)}
+QEMU: dict[str, tuple[str, ...]] = {"qemu-user-static": ("qemu-aarch64-static",)}
 # Python of the Dockerfile's base, and the libraries that it and the wheels load.
 _PYTHON = (
     "python3.11-minimal", "libpython3.11-minimal", "libpython3.11-stdlib", "libc6", "libgcc-s1", "libstdc++6", "zlib1g",
     "libexpat1", "libssl3", "libffi8", "libbz2-1.0", "liblzma5", "libsqlite3-0", "libuuid1",
 )  # fmt: skip
 _LOCKS = ("image", "nats")
-_MEMBERS = ("libs/carico_core", "services/agent", "services/aggregator", "services/scheduler", "services/auth",
-            "services/web")  # fmt: skip
+_MEMBERS = (
+    "libs/carico_core", "services/agent", "services/aggregator", "services/scheduler", "services/auth",
+    "services/recommender", "services/web",
+)  # fmt: skip
 _PLATFORMS = ("manylinux_2_28_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64", "any")
 
 

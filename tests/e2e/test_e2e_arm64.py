@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.timeout(1800),
     pytest.mark.skipif(debian.allowed() is not None, reason=str(debian.allowed())),
 ]
-MODULES = ("carico_agent", "carico_aggregator", "carico_scheduler", "carico_auth", "carico_web")
+MODULES = ("carico_agent", "carico_aggregator", "carico_scheduler", "carico_auth", "carico_recommender", "carico_web")
 NODE = "node-arm64"
 # Emulation takes 20 s for what takes one second here.
 WITHIN_S = 240.0

@@ -1,5 +1,6 @@
 """deploy/helm/carico: it is what `make chart` writes, renders what kustomize renders, and leaves nothing behind."""
 
+import importlib
 import json
 import os
 import pathlib
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from carico_cli.reference import setting_catalogue
+from carico_core.runtime.process import settings
 from carico_local.control_plane import standalone
 from tests.tools import kubernetes
 from tests.tools.helm_chart import chart, combinations
@@ -79,6 +82,16 @@ def variables(one: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def programs(
+    found: Mapping[tuple[str, str], Mapping[str, Any]],
+) -> Iterator[tuple[str, Sequence[settings.Setting]]]:
+    """The services that the chart runs, with the settings that each knows."""
+    for program in setting_catalogue.PROGRAMS:
+        if {("DaemonSet", program.name), ("Deployment", program.name)} & found.keys():
+            declared = getattr(importlib.import_module(program.module), program.cls)
+            yield program.name, settings.describe(declared, prefix=program.prefix)
+
+
 def test_the_chart_is_what_make_chart_writes() -> None:
     texts = chart.made()
     found = {path.relative_to(chart.CHART).as_posix(): path.read_text(encoding="utf-8") for path in chart.written()}
@@ -131,12 +144,27 @@ def test_in_another_namespace_nothing_names_the_usual_one(helm: str) -> None:
     assert re.findall(r"carico/carico|\.carico\.svc|\"namespace\": \"carico\"", text) == []
     assert f"tls://carico-nats.{ELSEWHERE}.svc:4222" in text
     assert f"carico-nats-2.carico-nats-peers.{ELSEWHERE}.svc:6222" in text
-    assert variables(container(rendered, "DaemonSet", "carico-agent"))["CARICO_AGENT_BASELINE_NAMESPACES"] == (
-        f"kube-system,{ELSEWHERE}"
-    )
     auth = variables(container(rendered, "Deployment", "carico-auth"))
-    assert auth["CARICO_AUTH_AGENTS"] == f"{ELSEWHERE}/carico-agent"
     assert auth["CARICO_AUTH_SCHEDULERS"] == f"{ELSEWHERE}/carico-scheduler,{ELSEWHERE}/kube-carico"
+    # A default that names the usual namespace would apply silently.
+    named = 0
+    for name, known in programs(rendered):
+        found = variables(container(rendered, "DaemonSet" if name == "carico-agent" else "Deployment", name))
+        for setting in known:
+            if "carico/" in setting.default_text or setting.default_text == "kube-system,carico":
+                named += 1
+                assert ELSEWHERE in found[setting.variable], setting.variable
+    assert named >= 8
+
+
+def test_a_service_knows_every_setting_that_it_gets(helm: str) -> None:
+    for namespace in ("carico", ELSEWHERE):
+        rendered = objects(template(helm, *chosen("ha", COMPONENTS), namespace=namespace))
+        for name, known in programs(rendered):
+            found = variables(container(rendered, "DaemonSet" if name == "carico-agent" else "Deployment", name))
+            ours = {variable for variable in found if variable.startswith("CARICO_")}
+            # A service with an unknown setting does not start.
+            assert ours - {setting.variable for setting in known} == set(), name
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ CARICO_SCHEDULER_BASELINE_NAMESPACES: kube-system,{{ $namespace }}
 {{- else if eq (index . 1) "auth" }}
 CARICO_AUTH_AGENTS: {{ $namespace }}/carico-agent
 CARICO_AUTH_AGGREGATORS: {{ $namespace }}/carico-aggregator
+CARICO_AUTH_RECOMMENDERS: {{ $namespace }}/carico-recommender
 CARICO_AUTH_READERS: {{ $namespace }}/carico-reader
 CARICO_AUTH_CLIS: {{ $namespace }}/carico-cli
 {{- end }}
