@@ -1,10 +1,13 @@
 """A cluster by hand: up, env, submit, status, logs, down; two side by side; a killed supervisor; wrong words."""
 
 import asyncio
+import contextlib
+import json
 import os
 import pathlib
 import shutil
 import signal
+import urllib.parse
 from typing import Any
 
 import pytest
@@ -31,7 +34,7 @@ async def test_two_clusters_run_side_by_side_and_are_used_from_other_shells(shel
             environments[name] = out
             lines = out.splitlines()
             assert lines[0] == f"export CARICO_CLUSTER={name}"
-            assert lines[1].startswith("export NATS_URL=nats://127.0.0.1:")
+            assert lines[1].startswith("export NATS_URL=nats://local:")
             assert lines[2].startswith("export KUBECONFIG=")
         assert environments["e2e-a"] != environments["e2e-b"]
         code, out, err = await shell.run(
@@ -48,6 +51,7 @@ async def test_two_clusters_run_side_by_side_and_are_used_from_other_shells(shel
         assert code == 0
         assert '"started"' in out
         await _kubectl(shell, environments["e2e-a"])
+        await _bus_is_closed(shell, "e2e-a", environments["e2e-a"])
 
 
 def _is_well(seen: Any) -> bool:
@@ -62,6 +66,35 @@ def _runs_two(seen: Any) -> bool:
 
 def _runs_none(seen: Any) -> bool:
     return all(job["running"] == job["pending"] == 0 for job in seen["jobs"])
+
+
+async def _bus_is_closed(shell: carico_command.Shell, name: str, environment: str) -> None:
+    """Other users of the machine find neither the bus's password nor a way in without it."""
+    url = urllib.parse.urlsplit(environment.splitlines()[1].partition("=")[2])
+    assert url.password is not None
+    folder = pathlib.Path(environment.splitlines()[2].partition("=")[2]).parent
+    assert not _seen_by_others(folder, url.password.encode())
+    code, out, err = await shell.run("status", "--name", name, "--json")
+    assert code == 0, err
+    assert url.password not in out
+    for shown in ({}, {"user": "local", "pass": "unnamed"}, {"user": "agent", "pass": "unnamed"}, {"user": "local"}):
+        reader, writer = await asyncio.open_connection(url.hostname, url.port)
+        try:
+            writer.write(b"CONNECT %s\r\nPING\r\n" % json.dumps({"verbose": False, **shown}).encode())
+            assert b"Authorization Violation" in await asyncio.wait_for(reader.read(), waiting.WAIT_S)
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+
+def _seen_by_others(folder: pathlib.Path, secret: bytes) -> list[pathlib.Path]:
+    """The command lines of processes, and the readable files of a cluster, that contain the secret."""
+    found = []
+    for path in [*pathlib.Path("/proc").glob("[0-9]*/cmdline"), *folder.rglob("*")]:
+        with contextlib.suppress(OSError):
+            if path.is_file() and path.stat().st_mode & 0o077 and secret in path.read_bytes():
+                found.append(path)
+    return found
 
 
 async def _kubectl(shell: carico_command.Shell, environment: str) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import pathlib
 from collections.abc import AsyncIterator
 
+from carico_auth import arrangements
 from carico_core.runtime.bus import kept, nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock as clocks
@@ -13,6 +14,8 @@ from carico_local.cluster.services import web_access
 from carico_web import service
 from carico_web import settings as setting
 from tests.tools import fake_fleet
+
+PASSWORD = "secret"
 
 
 class Stage:
@@ -29,10 +32,14 @@ async def stage(folder: pathlib.Path, *, nodes: int, decisions_each_s: float = 4
     """Run the page for as long as the block runs."""
     clock = clocks.SystemClock()
     access = web_access.WebAccess(websocket_port=nats_server.free_port(), page_port=nats_server.free_port())
-    server = nats_server.NatsServer(folder / "nats", extra=web_access.configuration(access)).start()
+    server = nats_server.NatsServer(folder / "nats", extra=web_access.configuration(access, PASSWORD)).start()
     try:
-        bus = await nats_bus.connect(buses.BusSettings(url=server.url), name="fleet", clock=clock)
-        agents = buses.BusSettings(url=web_access.agents_url(server.url))
+        address = server.url.removeprefix("nats://")
+        fleets, agents = (
+            buses.BusSettings(url=web_access.url(address, user, PASSWORD))
+            for user in (arrangements.LOCAL, arrangements.AGENTS)
+        )
+        bus = await nats_bus.connect(fleets, name="fleet", clock=clock)
         agents_bus = await nats_bus.connect(agents, name="agents", clock=clock, owns_streams=False)
         # What an aggregator answers to readers.
         about = buses.ServiceSpec(name="carico-aggregator", description="kept", endpoints=kept.endpoints(bus))

@@ -278,7 +278,7 @@ class Site:
         """The service as `carico up` would start it, by its own way to the bus and the API."""
         part, where = self.parts[name], self._where
         if part.bus is not None:
-            where = dataclasses.replace(where, nats_url=f"nats://127.0.0.1:{part.bus.port}")
+            where = dataclasses.replace(where, bus=f"127.0.0.1:{part.bus.port}")
         built = topology.services(self.plan, where, self.paths, self._environ)
         found = next(service for service in built if service.name == name)
         argv = list(found.command.argv)

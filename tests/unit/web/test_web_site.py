@@ -260,11 +260,13 @@ def test_no_server_of_ours_takes_websockets_from_everywhere(path: str) -> None:
 
 def test_the_local_websocket_is_for_readers_from_the_page() -> None:
     access = web_access.WebAccess(websocket_port=1, page_port=2)
-    config = web_access.configuration(access)
+    config = web_access.configuration(access, "secret")
     assert config["websocket"]["allowed_origins"] == ["http://127.0.0.1:2", "http://localhost:2", "http://[::1]:2"]
     users = {user["user"]: user for account in config["accounts"].values() for user in account["users"]}
     assert [user["user"] for user in config["accounts"]["READERS"]["users"]] == ["reader"]
     reader = users[config["websocket"]["no_auth_user"]]
     assert reader["allowed_connection_types"] == ["STANDARD", "WEBSOCKET"]
     assert set(reader["permissions"]["publish"]["allow"]) == set(roles.permissions(roles.Role.READER).publish)
-    assert users[config["no_auth_user"]]["allowed_connection_types"] == ["STANDARD"]
+    assert "no_auth_user" not in config
+    assert {user["password"] for user in users.values()} == {"secret"}
+    assert users["local"]["allowed_connection_types"] == ["STANDARD"]

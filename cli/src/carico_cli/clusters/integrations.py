@@ -17,6 +17,7 @@ from carico_cli.shell import settings
 from carico_core.domain import errors
 from carico_core.wire import messages as wire
 from carico_core.wire import roles
+from carico_local import private_files
 from carico_local.cluster import state
 
 _DESCRIPTION = "CARICO cluster "
@@ -64,7 +65,7 @@ def save_context(environ: Mapping[str, str], cluster: str, url: str) -> str:
     made = {"description": f"{_DESCRIPTION}{cluster}", "url": url, "inbox_prefix": roles.inbox(roles.Role.CLI)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.write_bytes(orjson.dumps(made, option=orjson.OPT_INDENT_2))
+        private_files.write(path, orjson.dumps(made, option=orjson.OPT_INDENT_2))
     except OSError as error:
         raise errors.SettingsError(f"--nats-context: {path} cannot be written: {error.strerror}") from None
     return path.stem

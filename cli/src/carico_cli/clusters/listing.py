@@ -66,7 +66,7 @@ async def _row(context: settings.Context, name: str, *, is_meant: bool) -> dict[
     if not is_running:
         return row
     row |= {
-        "state": found.phase.value, "started_at_ns": found.started_ns, "nats_url": found.nats_url,
+        "state": found.phase.value, "started_at_ns": found.started_ns, "nats_url": found.public_nats_url,
         "api_url": found.api_url,
     }  # fmt: skip
     if found.phase is state.Phase.READY:

@@ -58,7 +58,7 @@ def _services(found: state.ClusterState, *, running: bool) -> dict[str, Any]:
     return {
         "name": found.plan.name,
         "phase": found.phase.value if running else _NOT_RUNNING,
-        "nats_url": found.nats_url,
+        "nats_url": found.public_nats_url,
         "api_url": found.api_url,
         "services": [
             {

@@ -10,13 +10,13 @@ one across sites without asking the server first (CORS).
 import base64
 import hmac
 import json
-import os
 import pathlib
 import secrets
 import urllib.parse
 from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from carico_local import private_files
 from carico_local.api.model import statuses
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def obtain_token(path: pathlib.Path) -> str:
     if not token:
         token = secrets.token_urlsafe(_TOKEN_BYTES)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write_private(path, token)
+        private_files.write(path, token.encode())
     return token
 
 
@@ -104,17 +104,7 @@ def write_kubeconfig(path: pathlib.Path, *, name: str, url: str, token: str) -> 
         "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
         "current-context": name,
     }
-    _write_private(path, json.dumps(config, indent=1))
-
-
-def _write_private(path: pathlib.Path, text: str) -> None:
-    """Replace a file atomically by one of mode 0600."""
-    fresh = path.with_name(f"{path.name}.new")
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    fresh.rename(path)
+    private_files.write(path, json.dumps(config, indent=1).encode())
 
 
 def _check_host(request: "web.Request", allowed: Collection[str]) -> None:

@@ -14,6 +14,7 @@ from typing import IO, Any
 import orjson
 
 from carico_core.domain import errors, names
+from carico_local import private_files
 from carico_local.cluster import plan as plans
 from carico_local.cluster import processes
 
@@ -55,7 +56,7 @@ class ServiceState:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """All that another shell needs to know about a cluster."""
+    """All that another shell needs to know about a cluster. `nats_url` contains the bus's password."""
 
     plan: plans.Plan
     phase: Phase
@@ -70,6 +71,12 @@ class ClusterState:
     # Where browsers reach the bus, and the address reserved for the page; empty in a cluster of an older carico.
     websocket_url: str = ""
     page_url: str = ""
+
+    @property
+    def public_nats_url(self) -> str:
+        """Where the bus listens, to be shown: without user and password."""
+        scheme, _, rest = self.nats_url.partition("://")
+        return f"{scheme}://{rest.rpartition('@')[2]}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -218,10 +225,8 @@ def _is_at(file: IO[bytes], path: pathlib.Path) -> bool:
 
 
 def write(paths: Paths, state: ClusterState) -> None:
-    """Replace state.json atomically, so that a reader never sees half of it."""
-    fresh = paths.state.with_suffix(".new")
-    fresh.write_bytes(orjson.dumps({"version": VERSION, **to_json(state)}, option=orjson.OPT_INDENT_2))
-    fresh.rename(paths.state)
+    """Replace state.json, which contains the bus's password, as a whole: a reader never sees half of it."""
+    private_files.write(paths.state, orjson.dumps({"version": VERSION, **to_json(state)}, option=orjson.OPT_INDENT_2))
 
 
 def read(paths: Paths) -> ClusterState | None:

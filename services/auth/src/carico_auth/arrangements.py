@@ -1,6 +1,6 @@
 """Configure a bus with identities in one of two ways, from a folder of keys or as a template with variables.
 
-`loopback` is for clusters of one machine: accounts as everywhere, and users whose names are known to all.
+`loopback` is for clusters of one machine: accounts as everywhere, and users with names in place of keys.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ ISSUER, XKEY, AUTH, OWNER = "issuer", "xkey", "auth", "owner"
 STATIC_ROLES = roles.MEMBERS
 # The key of one node's agent.
 _AGENT = "agent-"
-# Users of `loopback`. Their password opens nothing to others than their names do.
+# Users of `loopback`, and the password that stands for none.
 LOCAL, AGENTS, READERS = "local", "agent", "reader"
 PASSWORD = "unnamed"
 # Where deployments mount the server's certificate.
@@ -68,10 +68,10 @@ def static_template() -> dict[str, Any]:
     return server_config.static(users, tls=TEMPLATE_TLS)
 
 
-def loopback() -> dict[str, Any]:
-    """Return accounts without keys: agents and readers by name, and everyone else as owner.
+def loopback(password: str | None = None) -> dict[str, Any]:
+    """Return accounts without keys: agents, readers, and an owner for all the rest, by name and `password`.
 
-    The account of agents then has no rights but theirs, and pages that come by WebSocket are readers.
+    Without a password everyone who names no user is the owner. Agents have no rights but theirs either way.
     """
     local = {"allowed_connection_types": [roles.STANDARD]}
     agent, reader = (
@@ -82,8 +82,8 @@ def loopback() -> dict[str, Any]:
         for role in (roles.Role.AGENT, roles.Role.READER)
     )
     named = ((roles.Role.OWNER, LOCAL, local), (roles.Role.AGENT, AGENTS, agent), (roles.Role.READER, READERS, reader))
-    users = {role: [{"user": name, "password": PASSWORD, **rest}] for role, name, rest in named}
-    return {**server_config.accounts(users), "no_auth_user": LOCAL}
+    users = {role: [{"user": name, "password": password or PASSWORD, **rest}] for role, name, rest in named}
+    return {**server_config.accounts(users), **({} if password else {"no_auth_user": LOCAL})}
 
 
 def _identities(nodes: Sequence[str]) -> Iterator[tuple[str, roles.Role, str | None]]:

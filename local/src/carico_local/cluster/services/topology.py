@@ -2,11 +2,13 @@
 
 import dataclasses
 import pathlib
+import secrets
 from collections.abc import Mapping
 
 import orjson
 
-from carico_local import nats_server
+from carico_auth import arrangements
+from carico_local import nats_server, private_files
 from carico_local.cgroups import layout as layouts
 from carico_local.cgroups import node_group
 from carico_local.cluster import plan as plans
@@ -30,11 +32,22 @@ _STOP_ORDER = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Addresses:
-    """Where a cluster's services listen."""
+    """Where a cluster's services listen. `bus` is the host and port of NATS."""
 
-    nats_url: str
+    bus: str
+    bus_password: str = dataclasses.field(repr=False)
     api_url: str
     ports: Mapping[str, int]
+
+    @property
+    def nats_url(self) -> str:
+        """The bus for everyone but agents."""
+        return web_access.url(self.bus, arrangements.LOCAL, self.bus_password)
+
+    @property
+    def agents_url(self) -> str:
+        """The bus for agents, which have an account of their own."""
+        return web_access.url(self.bus, arrangements.AGENTS, self.bus_password)
 
     @property
     def web(self) -> web_access.WebAccess:
@@ -59,12 +72,13 @@ def _replicas(service: str, count: int) -> list[str]:
 
 
 def addresses(plan: plans.Plan, free_ports: list[int]) -> Addresses:
-    """Assign `ports_needed` free ports, one to each service that listens; nodes choose their own."""
+    """Assign `ports_needed` free ports, one to each service that listens; nodes choose their own. Make a password."""
     listening = [name for name in service_names(plan) if not name.startswith("node/") and name != kubelet_nodes.RELAY]
     ports = dict(zip([*listening, NATS_WEBSOCKET, WEB], free_ports, strict=True))
     scheme = "http" if plan.control_plane is plans.ControlPlane.EMBEDDED else "https"
     return Addresses(
-        nats_url=f"nats://127.0.0.1:{ports[NATS]}", api_url=f"{scheme}://127.0.0.1:{ports[API]}", ports=ports
+        bus=f"127.0.0.1:{ports[NATS]}", bus_password=secrets.token_urlsafe(24),
+        api_url=f"{scheme}://127.0.0.1:{ports[API]}", ports=ports,
     )  # fmt: skip
 
 
@@ -93,9 +107,9 @@ def write_configuration(plan: plans.Plan, where: Addresses, paths: state.Paths, 
     if plan.node_kind is plans.NodeKind.KUBELET:
         keys = control_planes.real(plan, where.ports, paths, environ).plane.identities
         kubelet_nodes.write(plan, paths, keys=keys, port=where.ports[API])
-    for_browsers = web_access.configuration(where.web)
+    for_browsers = web_access.configuration(where.web, where.bus_password)
     config = nats_server.configuration(store_dir=paths.data / "nats", port=where.ports[NATS], extra=for_browsers)
-    (paths.run / "nats.conf").write_text(config, encoding="utf-8")
+    private_files.write(paths.run / "nats.conf", config.encode())
 
 
 def services(plan: plans.Plan, where: Addresses, paths: state.Paths, environ: Mapping[str, str]) -> list[parts.Service]:
@@ -190,7 +204,7 @@ class _Builder:
     def fleet(self) -> parts.Service:
         plan = self._plan
         shape = {"nodes": plan.nodes, "cores": plan.cores, "kubeconfig": str(self._paths.kubeconfig)}
-        return self._service(FLEET, "carico_local.played_nodes", after=KWOK, bus_url=self._agents_url(), **shape)
+        return self._service(FLEET, "carico_local.played_nodes", after=KWOK, **shape)
 
     def agent(self, node: str) -> parts.Service:
         plan = self._plan
@@ -200,7 +214,7 @@ class _Builder:
         if plan.ceiling_cpu is not None:
             tuning["ceiling_cpu"] = plan.ceiling_cpu
         found = self._service(
-            f"agent/{node}", "carico_agent", after=f"node/{node}", bus_url=self._agents_url(),
+            f"agent/{node}", "carico_agent", after=f"node/{node}",
             **(node_facts(plan, self._paths, node) | tuning),
         )  # fmt: skip
         environ = found.command.environ
@@ -211,15 +225,15 @@ class _Builder:
         lean = dataclasses.replace(found.command, environ={**environ, "PYTHONOPTIMIZE": "2"})
         return dataclasses.replace(found, command=lean)
 
-    def _agents_url(self) -> str:
-        return web_access.agents_url(self._where.nats_url)
-
     def _service(self, name: str, module: str, *, after: str | None = None, **options: object) -> parts.Service:
         port = self._where.ports[name]
-        argv = parts.python(module, **{"bus_url": self._where.nats_url, **options}, http_port=port, log_json=True)
+        command = self._command(name, parts.python(module, **options, http_port=port, log_json=True))
+        # Every user of this machine can read a command line.
+        bus_url = self._where.agents_url if name == FLEET or name.startswith("agent/") else self._where.nats_url
+        environ = {**command.environ, "CARICO_BUS_URL": bus_url}
         return parts.Service(
             name=name,
-            command=self._command(name, argv),
+            command=dataclasses.replace(command, environ=environ),
             probe=probe(self._plan, name, port),
             http_port=port,
             after=after,

@@ -1,8 +1,8 @@
 """Who may do what on the bus of a local cluster, and the bus for browsers: NATS' WebSocket.
 
-On loopback everyone of this machine may do everything, but a browser brings pages of all the world: by the WebSocket
-come readers only, from the page's own address only (https://docs.nats.io/running-a-nats-service/configuration/websocket).
-Agents have the account and the rights that they have everywhere.
+The cluster's password is in its state and in the environment of its services, which only their user can read. By the
+WebSocket come readers only, without a password, and only from the page's own address
+(https://docs.nats.io/running-a-nats-service/configuration/websocket).
 """
 
 import dataclasses
@@ -29,20 +29,20 @@ class WebAccess:
         return f"http://127.0.0.1:{self.page_port}"
 
 
-def agents_url(url: str) -> str:
-    """Return the server's URL for agents, which connect to their own account.
+def url(address: str, user: str, password: str) -> str:
+    """Return the server's URL for a user of `arrangements.loopback`.
 
-    >>> agents_url("nats://127.0.0.1:4222")
-    'nats://agent:unnamed@127.0.0.1:4222'
+    >>> url("127.0.0.1:4222", "agent", "secret")
+    'nats://agent:secret@127.0.0.1:4222'
     """
-    return url.replace("://", f"://{arrangements.AGENTS}:{arrangements.PASSWORD}@", 1)
+    return f"nats://{user}:{password}@{address}"
 
 
-def configuration(access: WebAccess) -> dict[str, Any]:
+def configuration(access: WebAccess, password: str) -> dict[str, Any]:
     """Return what the server's configuration needs for this."""
     origins = [f"http://{name}:{access.page_port}" for name in ("127.0.0.1", "localhost", "[::1]")]
     return {
-        **arrangements.loopback(),
+        **arrangements.loopback(password),
         "websocket": {
             "host": "127.0.0.1",
             "port": access.websocket_port,
