@@ -44,7 +44,10 @@ async def test_what_cannot_be_compared_is_one_line(tmp_path: pathlib.Path) -> No
         (("--control-plane", "embedded"), "kube-scheduler needs it"),
         (("--pods", "-3"), "--pods: got -3"),
         (("--servers-cpu", "5"), "expected CPU such as 100m"),
-        (("--workload", "fish"), "got 'fish', expected pi, train, mixed or a file of manifests"),
+        (
+            ("--workload", "fish"),
+            "got 'fish', expected pi, train, mixed, io, stages, boot, cache, waiting or a file of manifests",
+        ),
         (("--workload", str(endless)), "object 1: got Deployment, expected a Pod or a Job"),
     ):
         code, _, err = await shell.run("compare", *words)

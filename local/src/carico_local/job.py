@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from carico_core.domain import cluster, errors, names
+from carico_local.workloads import phases
 
 JOB_LABEL = "carico.dev/job"
 WORKLOAD_LABEL = "carico.dev/workload"
@@ -26,9 +27,6 @@ ASKED_FOR_S = 60.0
 # A local cluster's Pods have no state to save.
 GRACE_S = 2
 TRAIN_BYTES = 750_000_000
-# What a user who measured a train Pod requests: its array, and the interpreter, whose 30 MB do not shrink with the
-# scale of an emulated node (1/8 by default).
-TRAIN_REQUEST = "1Gi"
 
 
 class Workload(enum.StrEnum):
@@ -38,10 +36,26 @@ class Workload(enum.StrEnum):
     TRAIN = "train"
     MIXED = "mixed"
     SERVER = "server"
+    IO = "io"
+    STAGES = "stages"
+    BOOT = "boot"
+    CACHE = "cache"
+    # The four above in turn.
+    WAITING = "waiting"
 
 
-# Seconds of work on one idle emulated core.
-DEFAULT_SECONDS = {Workload.PI: 5.0, Workload.TRAIN: 25.0, Workload.SERVER: 60.0}
+_WAITING = (Workload.IO, Workload.STAGES, Workload.BOOT, Workload.CACHE)
+# Seconds of work on one idle emulated core; of programs that wait, the time alone on a node.
+DEFAULT_SECONDS = {
+    Workload.PI: 5.0, Workload.TRAIN: 25.0, Workload.SERVER: 60.0,
+    **{kind: phases.alone_s(kind.value) for kind in _WAITING},
+}  # fmt: skip
+# What a user who measured a Pod requests: its most memory, and the interpreter, whose 30 MB do not shrink with the
+# scale of an emulated node (1/8 by default).
+MEMORY_REQUESTS = {
+    Workload.TRAIN: "1Gi", Workload.IO: "384Mi", Workload.STAGES: "640Mi", Workload.BOOT: "896Mi",
+    Workload.CACHE: "1536Mi",
+}  # fmt: skip
 # The published mixed job is 500 pi to 20 train.
 MIXED_PI_PER_TRAIN = 25
 _PODS_MOST = 100_000
@@ -75,6 +89,8 @@ class Job:
 
     def kind(self, index: int) -> Workload:
         """Return the workload of Pod number `index`."""
+        if self.workload is Workload.WAITING:
+            return _WAITING[index % len(_WAITING)]
         if self.workload is not Workload.MIXED:
             return self.workload
         # The long Pod comes first in each round: at the end of the job it would keep one core busy and the others idle.
@@ -86,14 +102,23 @@ class Job:
             return self.seconds
         return DEFAULT_SECONDS[kind]
 
+    def core_s(self, kind: Workload) -> float:
+        """Return the core-seconds of one Pod of a kind."""
+        return self.work_s(kind) * (phases.cores(kind.value) if kind in _WAITING else 1.0)
+
     @property
     def total_work_s(self) -> float:
         """Core-seconds of the whole job."""
-        return sum(self.work_s(self.kind(index)) for index in range(self.pods))
+        return sum(self.core_s(self.kind(index)) for index in range(self.pods))
+
+    @property
+    def mean_alone_s(self) -> float:
+        """Mean time of one Pod alone on a node."""
+        return sum(self.work_s(self.kind(index)) for index in range(self.pods)) / self.pods
 
     @property
     def mean_work_s(self) -> float:
-        """Mean work of one Pod."""
+        """Mean core-seconds of one Pod."""
         return self.total_work_s / self.pods
 
 
@@ -114,8 +139,9 @@ def sized(workload: Workload, *, seconds: float | None, cores: int, target_s: fl
     113
     """
     # One round of a mixed job is representative; in other jobs all Pods are the same.
-    round_of = Job(name="sized", workload=workload, pods=MIXED_PI_PER_TRAIN + 1, seconds=seconds)
-    return max(cores, round((target_s - round_of.mean_work_s) / round_of.mean_work_s * cores))
+    pods = len(_WAITING) if workload is Workload.WAITING else MIXED_PI_PER_TRAIN + 1
+    round_of = Job(name="sized", workload=workload, pods=pods, seconds=seconds)
+    return max(cores, round((target_s - round_of.mean_alone_s) / round_of.mean_work_s * cores))
 
 
 def manifests(job: Job) -> Iterator[dict[str, Any]]:
@@ -155,7 +181,7 @@ def _template(job: Job, kind: Workload) -> dict[str, Any]:
     work_s = job.work_s(kind)
     container: dict[str, Any] = {"name": "workload", "image": IMAGE, "command": _command(kind, work_s)}
     if job.request_millicores is not None:
-        memory = {"memory": TRAIN_REQUEST} if kind is Workload.TRAIN else {}
+        memory = {"memory": MEMORY_REQUESTS[kind]} if kind in MEMORY_REQUESTS else {}
         container["resources"] = {"requests": {"cpu": f"{job.request_millicores}m", **memory}}
     return {
         "metadata": {

@@ -24,6 +24,15 @@ def test_a_job_is_sized_to_a_minute(workload: job.Workload, seconds: float | Non
         assert sized.total_work_s / cores + sized.mean_work_s == pytest.approx(60, abs=3)
 
 
+def test_a_waiting_job_has_each_program_in_turn_and_is_sized_by_what_they_compute() -> None:
+    waiting = job.Job(name="w", workload=job.Workload.WAITING, pods=4)
+    assert [waiting.kind(index).value for index in range(4)] == ["io", "stages", "boot", "cache"]
+    assert waiting.total_work_s == pytest.approx(4.0 + 14.0 + 6.4 + 9.0)
+    assert waiting.mean_alone_s == pytest.approx((12.0 + 11.0 + 10.6 + 13.5) / 4)
+    pods = job.sized(job.Workload.WAITING, seconds=None, cores=12)
+    assert pods == round((60.0 - waiting.mean_alone_s) / (33.4 / 4) * 12)
+
+
 def test_a_mixed_job_is_mostly_pi_and_its_seconds_are_those_of_pi() -> None:
     mixed = job.Job(name="m", workload=MIXED, pods=52, seconds=2.0)
     kinds = [mixed.kind(index) for index in range(mixed.pods)]

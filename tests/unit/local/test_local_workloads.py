@@ -5,7 +5,8 @@ import pathlib
 
 import pytest
 
-from carico_local.workloads import main, pacing, pi, server, train
+from carico_local.workloads import main, pacing, phases, pi, server, train
+from carico_twin import work as twins
 
 
 class FakeTimer:
@@ -142,3 +143,51 @@ def test_server_answers_itself_and_records_latencies() -> None:
 
 def test_latencies_that_are_not_known_yet_are_none() -> None:
     assert server.LatencyRecorder().latency().p99_ms is None
+
+
+@pytest.mark.parametrize("name", phases.PROFILES)
+def test_a_program_that_waits_is_the_same_in_the_twin(name: str) -> None:
+    twin = next(kind for kind in twins.WAITING if kind.name == name)
+    assert [(each.seconds, each.threads, each.memory_bytes) for each in phases.PROFILES[name]] == [
+        (each.seconds, each.threads, each.memory_bytes) for each in twin.phases
+    ]
+    assert phases.alone_s(name) == twin.alone_s
+    assert phases.cores(name) == pytest.approx(twin.threads)
+
+
+def test_alone_a_program_that_waits_takes_its_time_and_computes_for_a_part_of_it() -> None:
+    timer = FakeTimer(step_s=2e-5)
+    outcome = phases.compute("io", seconds=3.0, scale=0.125, timer=timer)
+    assert timer.now == pytest.approx(3.0, rel=0.03)
+    # A third of the time at an eighth of a CPU.
+    assert outcome.cpu_s == pytest.approx(1.0 * 0.125, rel=0.05)
+    assert outcome.waited_s == pytest.approx(2.0)
+
+
+def test_memory_comes_and_goes() -> None:
+    held: list[int] = []
+
+    class Watching(FakeTimer):
+        def sleep(self, seconds: float) -> None:
+            if seconds > 0.05:
+                held.append(resident())
+            super().sleep(seconds)
+
+    def resident() -> int:
+        return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    before = resident()
+    outcome = phases.compute("cache", seconds=1.0, scale=0.05, timer=Watching(step_s=1e-4))
+    assert outcome.memory_bytes == round(1.2 * phases.GIB * 0.05)
+    # While it waits, a sixth of that is left; afterwards nothing.
+    assert len(held) == 3
+    assert max(held) - before < 0.6 * outcome.memory_bytes
+    assert resident() - before < 0.3 * outcome.memory_bytes
+
+
+def test_threads_in_phases_are_threads(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["--scale", "0.05", "stages", "--seconds", "0.2"], {}) == 0
+    line = json.loads(capsys.readouterr().out.splitlines()[-1])
+    # 14 core-seconds in 11 s of which 5 s wait.
+    assert line["cpu_s"] >= 0.9 * 0.2 * 0.05 * 14.0 / 11.0
+    assert line["waited_s"] == pytest.approx(0.2 * 5.0 / 11.0)

@@ -22,6 +22,8 @@ EXACT: Mapping[str, tuple[float, float]] = {
     "server": (0.05, 0.0),
     "wave": (0.25, 0.0),
     "limited": (0.2, 0.0),
+    # What they use on average, and the most memory.
+    **{kind.name: (round(kind.threads, 2), kind.memory_bytes) for kind in work.WAITING},
 }
 
 
@@ -102,6 +104,16 @@ def newcomer() -> scenario.Scenario:
 def linked(name: str, *, delay_s: float, loss: float = 0.0) -> scenario.Scenario:
     """Return pi-500 on a bus that is slow or loses messages."""
     return _plan(name, job(work.PI, 500), link=virtual_time.Link(delay_s=delay_s, loss=loss))
+
+
+def waiting() -> list[scenario.Scenario]:
+    """Return programs that wait: of one kind, of all kinds, and of all kinds next to pi."""
+    mix = (job(work.IO, 200), job(work.STAGES, 60), job(work.BOOT, 100), job(work.CACHE, 80))
+    return [
+        _plan("waiting-io", job(work.IO, 500)),
+        _plan("waiting-mix", *mix),
+        _plan("waiting-mix+pi", *mix, job(work.PI, 200)),
+    ]
 
 
 def all_scenarios() -> dict[str, scenario.Scenario]:

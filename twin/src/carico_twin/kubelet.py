@@ -121,6 +121,13 @@ class TwinNode:
         self.record.oom_kills += 1
         self._end(uid)
 
+    def _reach(self, uid: str) -> None:
+        """Go on with the Pod's next phase, or end it after its last."""
+        if self.machine.is_last(uid):
+            self._end(uid)
+        else:
+            self._change(lambda now_s: self.machine.step(uid, now_s))
+
     def _end(self, uid: str) -> None:
         self.catch_up(self._timeline.now_s)
         record = self.pods.pop(uid)
@@ -156,7 +163,7 @@ class TwinNode:
         upcoming = self.machine.next_end(now_s)
         if upcoming is not None:
             when_s, uid = upcoming
-            self._timeline.at(when_s, lambda: self._end(uid) if generation == self._generation else None)
+            self._timeline.at(when_s, lambda: self._reach(uid) if generation == self._generation else None)
         over_s = self.machine.next_overrun(now_s) if self._kills else None
         if over_s is not None:
             self._timeline.at(over_s, lambda: self._kill() if generation == self._generation else None)

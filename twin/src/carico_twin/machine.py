@@ -29,7 +29,8 @@ class Hardware:
 class Running:
     """A Pod's processes on a machine. `left`: remaining core-seconds (inf if its lifetime is wall-clock time).
 
-    asks: runnable tasks; a Pod with a CPU limit is runnable only for its limit's share of the time.
+    asks: runnable tasks; a Pod with a CPU limit is runnable only for its limit's share of the time. Of work in phases,
+    `left` is that of the present one, until_s the end of a wait, and `scale` this Pod's length against the others'.
     """
 
     uid: str
@@ -38,10 +39,23 @@ class Running:
     left: float
     threads: float
     rate: float = 0.0
+    scale: float = 1.0
+    phase: int = 0
+    until_s: float = math.inf
     asks: float = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         self.run(self.threads)
+
+    def enter(self, index: int, now_s: float) -> None:
+        """Begin a phase."""
+        phase = self.work.phases[index]
+        seconds = phase.seconds * self.scale
+        waits = phase.threads <= 0.0
+        self.phase = index
+        self.left = math.inf if waits else phase.threads * seconds
+        self.until_s = now_s + seconds if waits else math.inf
+        self.run(phase.threads)
 
     def run(self, threads: float) -> None:
         """Run this many threads from now on."""
@@ -51,6 +65,8 @@ class Running:
 
     def resident_bytes(self, now_s: float) -> float:
         """Return the memory that it holds now."""
+        if self.work.phases:
+            return self.work.phases[self.phase].memory_bytes
         ramp_s = self.work.ramp_s
         share = 1.0 if ramp_s <= 0.0 else min(1.0, (now_s - self.started_s) / ramp_s)
         return self.work.memory_bytes * share
@@ -131,7 +147,22 @@ class Machine:
         pod = self.running[uid] = Running(uid=uid, work=work, started_s=now_s, left=left, threads=threads)
         if work.memory_bytes > 0.0:
             self._holders[uid] = pod
+        if work.phases:
+            pod.scale = cpu_s / work.cpu_s if work.cpu_s else 1.0
+            pod.enter(0, now_s)
         self._share()
+
+    def step(self, uid: str, now_s: float) -> None:
+        """Let a Pod enter its next phase."""
+        self.advance(now_s)
+        pod = self.running[uid]
+        pod.enter(pod.phase + 1, now_s)
+        self._share()
+
+    def is_last(self, uid: str) -> bool:
+        """Return True where the Pod's work ends with what it does now."""
+        pod = self.running[uid]
+        return pod.phase + 1 >= len(pod.work.phases)
 
     def stop(self, uid: str, now_s: float) -> None:
         """Remove a Pod's processes."""
@@ -155,11 +186,13 @@ class Machine:
         self._share()
 
     def next_end(self, now_s: float) -> tuple[float, str] | None:
-        """Return (when, uid) of the Pod that ends first at the present rates, or None if none will."""
+        """Return (when, uid) of the Pod whose work or phase ends first at the present rates, or None if none will."""
         best: tuple[float, str] | None = None
         for pod in self.running.values():
             if pod.work.lifetime_s is not None:
                 when = pod.started_s + pod.work.lifetime_s
+            elif pod.until_s < math.inf:
+                when = pod.until_s
             elif pod.rate > 0.0:
                 when = now_s + max(pod.left, 0.0) / pod.rate
             else:

@@ -31,6 +31,7 @@ NAME = "compare"
 JOB_NAME = "compare"
 DEFAULT_REPEATS = 5
 DEFAULT_TARGET_S = 120.0
+_PROGRAMS = tuple(each.value for each in jobs.Workload if each is not jobs.Workload.SERVER)
 
 
 @click.command("compare")
@@ -43,14 +44,14 @@ DEFAULT_TARGET_S = 120.0
     "--workload",
     default=jobs.Workload.PI.value,
     show_default=True,
-    metavar="pi|train|mixed|FILE",
-    help="What the Pods run; FILE: the Pods and Jobs of these manifests, which must end.",
+    metavar="NAME|FILE",
+    help=f"What the Pods run: {', '.join(_PROGRAMS)}, or the Pods and Jobs of a file of manifests, which must end.",
 )
 @click.option("--pods", type=int, help=f"Pods of the job (default: about {DEFAULT_TARGET_S:.0f} s of work).")
 @click.option(
     "--seconds",
     type=float,
-    help="Seconds of work of a Pod on one idle core (default: pi 5, train 25; of FILE about 60, used to give up only).",
+    help="Seconds of a Pod alone on a node (default: pi 5, train 25, others 11 to 14; of FILE 60, only to give up).",
 )
 @click.option(
     "--contender", "chosen", multiple=True, metavar="NAME",
@@ -107,17 +108,16 @@ class _Chosen:
 def _chosen(given: Mapping[str, Any], *, cores: int) -> _Chosen:
     """Return what the flags name. Raises `SettingsError` for what cannot run, before anything starts."""
     named, seconds, pods = str(given["workload"]), given["seconds"], given["pods"]
-    programs = [each.value for each in jobs.Workload if each is not jobs.Workload.SERVER]
-    if named in programs:
+    if named in _PROGRAMS:
         # Checked now; without --pods the cluster decides how many there are.
         job = jobs.Job(name=JOB_NAME, workload=jobs.Workload(named), pods=1 if pods is None else pods, seconds=seconds)
         load = None if pods is None else loads.Program(job=job)
-        return _Chosen(workload=named, load=load, pod_s=job.mean_work_s, total_s=job.total_work_s)
+        return _Chosen(workload=named, load=load, pod_s=job.mean_alone_s, total_s=job.total_work_s)
     if pods is not None:
         raise errors.SettingsError("--pods: a file of manifests has its own number of Pods; change it there")
     file = pathlib.Path(named)
     if not file.exists():
-        raise errors.SettingsError(f"--workload: got {named!r}, expected {', '.join(programs)} or a file of manifests")
+        raise errors.SettingsError(f"--workload: got {named!r}, expected {', '.join(_PROGRAMS)} or a file of manifests")
     found = loads.read(
         manifest_files.read(file, "--workload"), file=named, cores=cores, memory_bytes=plans.NODE_MEMORY_BYTES
     )
@@ -132,7 +132,7 @@ def _sized(chosen: _Chosen, given: Mapping[str, Any], plan: plans.Plan) -> _Chos
     workload, cores = jobs.Workload(chosen.workload), plan.nodes * plan.cores
     pods = jobs.sized(workload, seconds=given["seconds"], cores=cores, target_s=DEFAULT_TARGET_S)
     job = jobs.Job(name=JOB_NAME, workload=workload, pods=pods, seconds=given["seconds"])
-    return dataclasses.replace(chosen, load=loads.Program(job=job), pod_s=job.mean_work_s, total_s=job.total_work_s)
+    return dataclasses.replace(chosen, load=loads.Program(job=job), pod_s=job.mean_alone_s, total_s=job.total_work_s)
 
 
 async def _compare(
@@ -157,7 +157,7 @@ async def _compare(
         chosen = _sized(chosen, given, plan)
         load = chosen.load
         assert load is not None
-        bound_s = chosen.total_s / (plan.nodes * plan.cores) + chosen.total_s / load.pods
+        bound_s = chosen.total_s / (plan.nodes * plan.cores) + (chosen.pod_s or chosen.total_s / load.pods)
         repeats = int(given["repeats"])
         trials_s = bound_s * len(wanted) * repeats
         click.echo(f"{len(wanted)} contenders x {repeats} runs of {load.pods} Pods: about {trials_s / 60 + 1:.0f} min")

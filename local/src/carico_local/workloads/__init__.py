@@ -4,5 +4,6 @@ main     the command `carico-workload`
 pi       one thread that computes
 train    memory and computation, as in training
 server   answers requests
+phases   programs that wait: duty cycles, threads and memory that change, peaks at the start
 pacing   limits a thread to a share of each period
 """

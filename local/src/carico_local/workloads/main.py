@@ -1,4 +1,4 @@
-"""`carico-workload pi|train|server`: run one workload, and print its result as one line of JSON."""
+"""`carico-workload pi|train|server|io|stages|boot|cache`: run a workload, and print its result as a line of JSON."""
 
 import argparse
 import contextlib
@@ -15,7 +15,7 @@ from typing import Any
 
 from carico_core.domain import amounts
 from carico_core.runtime.process import clock as clocks
-from carico_local.workloads import pacing, pi, server, train
+from carico_local.workloads import pacing, phases, pi, server, train
 
 # Set by the emulated node in every container: real CPU per emulated core, the file for the last line, and the Pod's own
 # address.
@@ -71,6 +71,10 @@ def _parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
     server_parser.add_argument("--port", type=int, default=0, help="0: a free one, printed in the first line")
     server_parser.add_argument("--work-ms", type=float, default=1.0, help="work of a request on one emulated core")
     server_parser.add_argument("--probe-hz", type=float, default=20.0, help="probes a second; 0: none")
+    for name in phases.PROFILES:
+        waits_parser = kinds.add_parser(name, help="a program that waits: phases of threads, memory and waiting")
+        waits_parser.set_defaults(run=_run_phases)
+        _add_seconds(waits_parser, phases.alone_s(name))
     return parser
 
 
@@ -80,6 +84,12 @@ def _add_seconds(parser: argparse.ArgumentParser, default: float) -> None:
 
 def _run_pi(arguments: argparse.Namespace) -> dict[str, Any]:
     return dataclasses.asdict(pi.compute(seconds=arguments.seconds, scale=arguments.scale, timer=pacing.ThreadTimer()))
+
+
+def _run_phases(arguments: argparse.Namespace) -> dict[str, Any]:
+    timer = pacing.ThreadTimer()
+    found = phases.compute(arguments.workload, seconds=arguments.seconds, scale=arguments.scale, timer=timer)
+    return dataclasses.asdict(found)
 
 
 def _run_train(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -96,6 +96,6 @@ def test_train_pods_request_the_memory_that_they_hold() -> None:
     job = jobs.Job(name="compare", workload=jobs.Workload.MIXED, pods=27)
     made = load.Program(job=job).under(contender.parse("kube-200m", cores=4), "compare-1-kube-200m")
     asked = [each["spec"]["containers"][0]["resources"]["requests"] for each in made.manifests()]
-    assert asked.count({"cpu": "200m", "memory": jobs.TRAIN_REQUEST}) == 2
+    assert asked.count({"cpu": "200m", "memory": "1Gi"}) == 2
     assert asked.count({"cpu": "200m"}) == 25
     assert (made.name, made.pods) == ("compare-1-kube-200m", 27)

@@ -69,7 +69,7 @@ def test_the_workloads_run_in_their_image_alone(tmp_path: pathlib.Path) -> None:
     assert told["RepoTags"] == ["docker.io/carico/workload:0.1.0"]
     config = told["config"]
     assert isinstance(config, dict)
-    for workload in ("pi", "train", "server"):
+    for workload in ("pi", "train", "server", "stages"):
         done = subprocess.run(
             ["carico-workload", workload, "--seconds", "0.05"], capture_output=True, text=True, check=False,
             env=dict(line.split("=", 1) for line in config["Env"]), preexec_fn=lambda: os.chroot(root),

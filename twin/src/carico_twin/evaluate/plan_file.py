@@ -17,7 +17,7 @@ KINDS: Mapping[str, works.Work] = {
     each.name: each
     for each in (
         works.PI, works.SKLEARN, works.HOLDS_MEMORY, works.GROWS_MEMORY, works.QUARTER_CORE, works.FOUR_THREADS,
-        works.SERVER, works.LIMITED,
+        works.SERVER, works.LIMITED, *works.WAITING,
     )
 }  # fmt: skip
 _MOST_NODES = 5000

@@ -18,8 +18,11 @@ PAPER_PLANS = (
 # What other estimators and PRONTO's model run on: they cost as much as CARICO, and are of interest for comparison only.
 COMPARED = ("delta", "joint", "pronto")
 COMPARED_PLANS = ("pi-500", "pi-1000", "train-100", "mixed-100+100")
-# Not in the means over scenarios: they measure balance between unequal nodes, at loads that leave room.
-EXTRA_PLANS = ("unequal-half-load", "unequal-full-load")
+# Not in the means over scenarios, which were chosen before: balance between unequal nodes at loads that leave room, and
+# programs that wait.
+UNEQUAL_PLANS = ("unequal-half-load", "unequal-full-load")
+WAITING_PLANS = tuple(plan.name for plan in catalogue.waiting())
+EXTRA_PLANS = (*UNEQUAL_PLANS, *WAITING_PLANS)
 # Virtual time after which a run is stopped: three times the longest useful one.
 LIMIT_S = 900.0
 
@@ -58,8 +61,9 @@ class Selection:
 
 
 def all_plans() -> dict[str, scenario.Scenario]:
-    """Return every scenario by name: the catalogue's, and two loads on unequal nodes that leave room."""
-    plans = [*catalogue.all_scenarios().values(), _arriving(EXTRA_PLANS[0], 0.5), _arriving(EXTRA_PLANS[1], 1.0)]
+    """Return every scenario by name: the catalogue's, then the extra ones."""
+    unequal = [_arriving(name, share) for name, share in zip(UNEQUAL_PLANS, (0.5, 1.0), strict=True)]
+    plans = [*catalogue.all_scenarios().values(), *unequal, *catalogue.waiting()]
     return {plan.name: dataclasses.replace(plan, limit_s=min(plan.limit_s, LIMIT_S)) for plan in plans}
 
 

@@ -20,6 +20,7 @@ MEMORY_SHARE = 0.95
 MIXED_PI_S = 7.5
 CONTENDED_SHARE = 0.05
 LOAD_SPREAD = 0.15
+WAITING_JOB_OVER_BEST = 1.05
 ISOLATION = contenders.footprint_name(contenders.ISOLATION_CEILING)
 
 
@@ -69,7 +70,7 @@ class _Facts:
 def judge(found: tables.Table, ours: str = contenders.DEFAULT) -> list[Target]:
     """Return every target for one setting of ours."""
     facts = _Facts(found, ours)
-    parts = (_over_all, _pi_1000, _dominated, _pi_others, _ramp_up, _train, _mixed, _isolation, _unequal)
+    parts = (_over_all, _pi_1000, _dominated, _pi_others, _ramp_up, _train, _mixed, _isolation, _unequal, _waiting)
     return [target for part in parts for target in part(facts)]
 
 
@@ -227,7 +228,7 @@ def _isolation(facts: _Facts) -> Iterator[Target]:
 
 
 def _unequal(facts: _Facts) -> Iterator[Target]:
-    for plan in study.EXTRA_PLANS:
+    for plan in study.UNEQUAL_PLANS:
         yield Target(
             name=f"{plan}: load per core, largest less smallest over the mean",
             value=facts.mean(plan, facts.ours, "load_per_core_spread"), bound=LOAD_SPREAD, unit="",
@@ -241,3 +242,12 @@ def _shown(value: float, form: str) -> str:
 
 def _seconds(value: float) -> str:
     return f"{value:.1f} s" if math.isfinite(value) else "unknown"
+
+
+def _waiting(facts: _Facts) -> Iterator[Target]:
+    for plan in study.WAITING_PLANS:
+        yield _job_target(facts, plan, WAITING_JOB_OVER_BEST)
+        yield Target(
+            name=f"{plan}: memory overrun", value=facts.mean(plan, facts.ours, "overrun_node_s"), bound=0.0,
+            unit="node-s", detail="mean over seeds",
+        )  # fmt: skip
