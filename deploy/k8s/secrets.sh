@@ -7,6 +7,7 @@
 # second run prints the same. CARICO and KUBECTL name the commands, NAMESPACE the namespace. KIND=callout: for overlays with
 # the callout (docs/security.md), whose services need no seeds. WEB=1: for overlays with the live page (docs/web.md).
 # RECOMMENDER=1: for those with the recommender (docs/vpa.md), with the certificate of its webhook in webhook/.
+# RESCHEDULER=1: for those with the rescheduler (docs/rescheduling.md).
 set -eu
 directory=${1:?usage: secrets.sh DIRECTORY}
 carico=${CARICO:-carico}
@@ -53,6 +54,6 @@ if [ "$kind" = callout ]; then
     exit
 fi
 # The seeds of the services. Those of parts that are not installed, and of people (cli, owner), stay in DIRECTORY.
-for role in agent aggregator scheduler ${RECOMMENDER:+recommender} ${WEB:+reader}; do
+for role in agent aggregator scheduler ${RECOMMENDER:+recommender} ${RESCHEDULER:+rescheduler} ${WEB:+reader}; do
     object secret generic "carico-nats-$role" --from-file=seed="$directory/keys/$role.nk"
 done

@@ -16,7 +16,7 @@ OVERLAYS = sorted(folder.name for folder in (K8S / "overlays").iterdir())
 MADE = {
     "carico-nats-public", "carico-nats-tls", "carico-nats-ca", "carico-nats-agent", "carico-nats-aggregator",
     "carico-nats-scheduler", "carico-nats-callout", "carico-nats-auth", "carico-nats-reader",
-    "carico-nats-recommender", "carico-recommender-tls",
+    "carico-nats-recommender", "carico-recommender-tls", "carico-nats-rescheduler",
 }  # fmt: skip
 pytestmark = [pytest.mark.real_programs, pytest.mark.timeout(kubernetes.BUILD_TIMEOUT_S)]
 
@@ -41,7 +41,17 @@ def workloads(document: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def test_the_overlays_are_those_that_the_readme_names() -> None:
     readme = (K8S.parent / "README.md").read_text(encoding="utf-8")
-    assert OVERLAYS == ["callout", "containerd", "ha", "monitoring", "recommender", "shared", "small", "web"]
+    assert OVERLAYS == [
+        "callout",
+        "containerd",
+        "ha",
+        "monitoring",
+        "recommender",
+        "rescheduler",
+        "shared",
+        "small",
+        "web",
+    ]
     assert all(f"`{overlay}`" in readme for overlay in OVERLAYS)
 
 

@@ -17,7 +17,7 @@ from carico_rescheduler.adapter import traffic
 from carico_rescheduler.context import cluster as clusters
 
 # After this time, a smoothed load has followed 63 % of a step.
-SMOOTHED_S = 60.0
+SMOOTHED_S = 30.0
 # Agents report loads every 10 s; three reports may be lost.
 LOADS_S = 40.0
 # Interval of resolving traffic to Pods: as often as it is reported.
