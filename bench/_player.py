@@ -79,7 +79,9 @@ class Pods:
         if node is not None and uid not in self.bound_s:
             self.bound_s[uid] = time.monotonic()
             self.covers.setdefault(node, set()).add(uid)
-        if node is not None or any(each["type"] == "PodScheduled" for each in pod.get("status", {}).get("conditions", ())):
+        if node is not None or any(
+            each["type"] == "PodScheduled" for each in pod.get("status", {}).get("conditions", ())
+        ):
             self.attempted.add(uid)
 
     def _end(self, pod: Mapping[str, Any]) -> None:

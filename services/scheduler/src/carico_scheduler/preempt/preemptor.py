@@ -277,7 +277,7 @@ class Preemptor:
                 residents.append(victims.Resident(pod, claim, self._state.reservations.is_reserved(claim)))
         return victims.on_node(
             row, victims.Preemptor(kind.demand, kind.priority), residents, scores.stages, self._state.budgets,
-            self._evicting(), _peers(view, kind.demand, scores.stages),
+            self._evicting(), lambda: _peers(view, kind.demand, scores.stages),
         )  # fmt: skip
 
     def _is_stuck(self, pod: cluster.Pod) -> bool:

@@ -6,7 +6,7 @@ high priority, then the old. What a victim frees is what it is measured to hold,
 decided by the filters that admit every Pod.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from carico_core.domain import cluster
@@ -70,20 +70,24 @@ _LEAST = -(2**31)
 
 def on_node(
     row: snapshot.NodeRow, wanted: Preemptor, residents: Collection[Resident], stages: registry.Stages,
-    budgets: budgeting.Budgets, spent: Iterable[cluster.Pod] = (), peers: Collection[protocol.Peers] = (),
+    budgets: budgeting.Budgets, spent: Iterable[cluster.Pod] = (),
+    peers_of: Callable[[], Collection[protocol.Peers]] = tuple,
 ) -> Choice | None:  # fmt: skip
     """Return what the node would lose, or None if the Pod would not fit there even so.
 
     `row` already counts what is held for other Pods of this priority and above. `spent`: Pods that are being evicted.
-    `peers`: what Pods on the node may change for the Pod besides room; not usable afterwards.
+    `peers_of` returns, for this search alone, what Pods on the node may change for the Pod besides room.
     """
     leaving = [each for each in residents if each.pod.deleting]
-    row = _without(row, leaving, peers)
-    if _fits(stages.by_room, row, wanted, peers):
-        return Choice(row.node.name, (), 0, awaited=tuple(each.pod for each in leaving))
     lower = sorted(
         (each for each in residents if not each.pod.deleting and _may_go(each, wanted, row)), key=_importance
     )
+    if not leaving and not lower:
+        return None
+    peers = peers_of()
+    row = _without(row, leaving, peers)
+    if _fits(stages.by_room, row, wanted, peers):
+        return Choice(row.node.name, (), 0, awaited=tuple(each.pod for each in leaving))
     row = _without(row, lower, peers)
     if not lower or not _fits(stages.by_room, row, wanted, peers):
         return None
