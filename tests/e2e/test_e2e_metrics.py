@@ -31,6 +31,7 @@ EMPTY = {
     "Refused or not answered", "Recommended CPU requests", "Recommended memory requests", "Dropped rosters",
     "Traffic not measured",
     "VerticalPodAutoscaler objects", "Statuses written", "New Pods reviewed", "Time to review new Pods",
+    "Longest wait by class",
 }  # fmt: skip
 # Families that a quiet cluster has no series of: nothing of their kind has happened, or the machine offers all.
 UNUSED = {
@@ -43,7 +44,7 @@ UNUSED = {
     "carico_aggregator_recommended_cpu_cores", "carico_aggregator_recommended_memory_bytes",
     "carico_scheduler_claims_total", "carico_scheduler_conditions_total", "carico_scheduler_preemptions_total",
     "carico_scheduler_preemption_victims_total", "carico_scheduler_gangs_total",
-    "carico_scheduler_gang_evictions_total",
+    "carico_scheduler_gang_evictions_total", "carico_scheduler_class_oldest_waiting_seconds",
 }  # fmt: skip
 
 

@@ -74,6 +74,7 @@ def _services(found: state.ClusterState, *, running: bool) -> dict[str, Any]:
         "failure": found.failure,
         "nodes": [],
         "jobs": [],
+        "waiting": None,
     }
 
 
@@ -84,7 +85,7 @@ async def _ask(
     _, live = await asyncio.gather(_ask_services(view, found), _live(context, paths, found))
     _mark(view["services"], live.unready, bus_trouble=live.bus_trouble)
     if live.bus_trouble is None:
-        view |= {"nodes": _nodes(live.seen, found), "jobs": _jobs(live.seen)}
+        view |= {"nodes": _nodes(live.seen, found), "jobs": _jobs(live.seen), "waiting": _waiting(live.seen)}
 
 
 async def _ask_services(view: dict[str, Any], found: state.ClusterState) -> None:
@@ -197,6 +198,31 @@ def _jobs(seen: pictures.Picture) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def _waiting(seen: pictures.Picture) -> dict[str, Any]:
+    """Return how many Pods wait for a node, and which of them has waited longest."""
+    longest = seen.longest_waiting
+    found: dict[str, Any] = {"pods": seen.waiting, "longest": None}
+    if longest is not None:
+        pod, waited_s = longest
+        found["longest"] = {
+            "namespace": pod.namespace, "name": pod.name, "class": pod.pod_class, "waited_s": round(waited_s, 1),
+            "why": seen.why(pod),
+        }  # fmt: skip
+    return found
+
+
+def _waiting_line(view: dict[str, Any]) -> list[str]:
+    waiting = view["waiting"]
+    if waiting is None or not waiting["pods"]:
+        return []
+    line = f"waiting: {amounts.plural(waiting['pods'], 'Pod')}"
+    longest = waiting["longest"]
+    if longest is not None:
+        why = f": {longest['why']}" if longest["why"] else ""
+        line += f"; {longest['namespace']}/{longest['name']} for {words.ago(longest['waited_s'])}{why}"
+    return ["", line]
+
+
 def _text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:
     unready = [] if view["phase"] == _NOT_RUNNING else _unready_lines(view)
     is_half = unready and view["phase"] == state.Phase.READY.value
@@ -225,6 +251,7 @@ def _text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:
             "",
             *formats.lines(view["jobs"], ("name", "pods", "pending", "running", "succeeded", "failed"), "JOB"),
         ]
+    lines += _waiting_line(view)
     lines += [
         f"crashed: {crash['service']} ({crash['how']}), {words.ago((now_ns - crash['at_ns']) / 1e9)} ago"
         for crash in view["crashes"]

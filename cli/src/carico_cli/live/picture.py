@@ -3,6 +3,7 @@
 import bisect
 import dataclasses
 import enum
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -166,6 +167,15 @@ class Picture:
         """How many Pods wait for a node."""
         # They come first, in order of the enum's members.
         return bisect.bisect_left(self.pods, 1, key=lambda pod: pod.state is not PodState.WAITING)
+
+    @property
+    def longest_waiting(self) -> tuple[Pod, float] | None:
+        """The Pod that has waited longest for a node, and for how many seconds; None if none waits."""
+        waiting = [pod for pod in self.pods[: self.waiting] if math.isfinite(pod.since_s)]
+        if not waiting:
+            return None
+        oldest = min(waiting, key=lambda pod: pod.since_s)
+        return oldest, max(self.taken_ns / 1e9 - oldest.since_s, 0.0)
 
     def why(self, pod: Pod) -> str:
         """Return why a Pod does not run: its status, else its last decision, else the last one of its job."""

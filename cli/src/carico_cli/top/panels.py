@@ -33,15 +33,22 @@ def summary(picture: pictures.Picture, *, name: str, paused_s: float | None, sho
         (f" {spans.fitted(name, min(len(name), 16))} ", "reverse"),
         (f" {fresh}/{len(picture.nodes)} nodes fresh", "" if all_fresh and fresh else "yellow"),
         (f"  {sum(each.pods for each, _ in said)} Pods", ""),
-        *(((f"  {picture.waiting} waiting", "yellow"),) if picture.waiting else ()),
+        *(((f"  {_waiting(picture)}", "yellow"),) if picture.waiting else ()),
         (f"  capacity {sum(each.capacity for each, is_open in said if is_open):.0f}", ""),
         (f"  reserved {sum(reserved) if reserved else '-'}", ""),
     ]
     if shown != len(picture.nodes):
         found.append((f"  {shown} shown", "bold"))
     if paused_s is not None:
-        found.append((f"  paused {paused_s:.0f} s", "bold yellow"))
+        # Before what a long line would cut.
+        found.insert(1, (f" paused {paused_s:.0f} s ", "bold yellow"))
     return tuple(found)
+
+
+def _waiting(picture: pictures.Picture) -> str:
+    """Return how many Pods wait, and the longest time of one of them."""
+    longest = picture.longest_waiting
+    return f"{picture.waiting} waiting" + ("" if longest is None else f" ({spans.duration(longest[1])})")
 
 
 def jobs(picture: pictures.Picture, width: int = 80) -> list[spans.Line]:

@@ -255,7 +255,7 @@ class Scheduler:
         return queries.Answers(
             known=known.Known(
                 state=self.engine.state, log=self._log, cycle=cycle.Cycle(settings.rules()),
-                lease_s=settings.bus.lease_s,
+                lease_s=settings.bus.lease_s, turns=self.engine.turns,
             ),
             clock=self._clock,
             silent_s=informers.ApiProbe(

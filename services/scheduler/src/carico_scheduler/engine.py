@@ -20,6 +20,7 @@ from carico_scheduler import state
 from carico_scheduler.bind import binder as binders
 from carico_scheduler.bind import outcomes, volume_binding
 from carico_scheduler.decide import cycle as cycles
+from carico_scheduler.decide import turns
 from carico_scheduler.gangs import keeper
 from carico_scheduler.intake import advertisements, informers
 from carico_scheduler.nodes import snapshot
@@ -105,6 +106,10 @@ class Engine:
             self.state, kube=parts.kube, clock=parts.clock, rng=parts.rng, events=parts.events,
             metrics=parts.metrics, term=self.term,
         )  # fmt: skip
+        parts.metrics.waits.watch(self.state.queue, parts.clock)
+        self.turns = turns.Turns(
+            self.state.fleet, self.state.queue, is_served=lambda uid: self.state.nominations.find(uid) is not None
+        )
         self.gangs = keeper.Keeper(
             self.state, kube=parts.kube, clock=parts.clock, events=parts.events, metrics=parts.metrics,
             timeout_s=parts.gang_timeout_s, term=self._gang_term, wake=self._wake.set,
@@ -202,7 +207,7 @@ class Engine:
             return 0
         view = self.state.fleet.snapshot(now_s)
         outcome = self._cycle.run(
-            view, self.state.queue, most=room, held=self._held_slots(), nominees=self.preemptor.nominees(),
+            view, self.state.queue, most=room, held=self._held_slots(), nominees=self._nominees(),
             gangs=self.state,
         )  # fmt: skip
         if not outcome.placed and not outcome.unplaced:
@@ -224,8 +229,12 @@ class Engine:
         now_s = self._clock.monotonic_s()
         queue = self.state.queue
         has_room = self.term() is not None and self._reporter.round(queue, self.state.fleet.snapshot(now_s))
-        # What is held for a Pod of higher priority is no room for those that wait.
-        if has_room and not len(self.state.nominations):
+        # Of several schedulers, the others would place Pods on a node that this one holds.
+        is_freed = self.term() is not None and self.member is None and self.turns.refresh(now_s)
+        if is_freed:
+            self.wake()
+        # What is held for a Pod of higher priority, or one that has waited longer, is no room for those that wait.
+        elif has_room and not len(self.state.nominations) and not len(self.turns):
             # Nor is what is held for Pods of other schedulers, which the report does not count.
             if next(iter(self.held()), None) is None:
                 self._metrics.missed_wakes.inc()
@@ -249,6 +258,11 @@ class Engine:
         for heard in arrived:
             self.state.put_advertisement(heard, now_s)
         self._metrics.advertisements.inc(len(arrived))
+
+    def _nominees(self) -> list[cycles.Nominee]:
+        """Return the Pods for which room is held on a node, in the order of the queue."""
+        found = self.preemptor.nominees()
+        return sorted([*found, *self.turns.nominees()], key=lambda each: each.key) if len(self.turns) else found
 
     def _held_slots(self) -> Iterator[tuple[int, demands.Demand]]:
         for node, demand in self.held():

@@ -16,6 +16,10 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_local.cluster import machine, plan, processes, state
 
+WAITS = pictures.Pod(
+    uid="u", namespace="shop", name="web-1", scheduler="carico", job="web", state=pictures.PodState.WAITING, node=None,
+    created_s=100.0, since_s=100.0, priority=0, pod_class="app/shop/web", why="0/2 nodes fit: 2 at capacity",
+)  # fmt: skip
 MACHINE = machine.Machine(
     cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
 )
@@ -99,3 +103,17 @@ def test_a_crash_says_how_long_ago_it_was() -> None:
     crash = state.Crash(service="nats", at_ns=10**9, how="killed by SIGKILL", last_lines=())
     view = status._services(dataclasses.replace(FOUND, crashes=(crash,)), running=True)
     assert status._text(view, now_ns=126 * 10**9).endswith("\ncrashed: nats (killed by SIGKILL), 2 min ago")
+
+
+def test_the_pod_that_has_waited_longest_is_named_with_its_reason() -> None:
+    younger = WAITS._replace(uid="v", name="web-2", priority=9, created_s=130.0, since_s=130.0)
+    runs = WAITS._replace(uid="w", name="old", state=pictures.PodState.RUNNING, since_s=1.0)
+    seen = dataclasses.replace(picture(1.0, 0.1), taken_ns=round(156e9), pods=(younger, WAITS, runs))
+    view = {**status._services(FOUND, running=True), "waiting": status._waiting(seen)}
+    assert status._text(view, now_ns=1).splitlines()[-1] == (
+        "waiting: 2 Pods; shop/web-1 for 56.0 s: 0/2 nodes fit: 2 at capacity"
+    )
+    assert view["waiting"]["longest"]["class"] == "app/shop/web"
+    nobody = status._waiting(dataclasses.replace(seen, pods=(runs,)))
+    assert nobody == {"pods": 0, "longest": None}
+    assert "waiting" not in status._text({**view, "waiting": nobody}, now_ns=1)

@@ -60,7 +60,7 @@ def test_the_table_at_80_cells() -> None:
 
 def test_the_first_line_counts_those_that_wait() -> None:
     line = spans.plain(panels.summary(seen_of(*map(record, range(27))), name="test", paused_s=None, shown=1))
-    assert "3 Pods  27 waiting  capacity 2" in line
+    assert "3 Pods  27 waiting (10.0 s)  capacity 2" in line
     assert "waiting" not in spans.plain(panels.summary(seen_of(), name="test", paused_s=None, shown=1))
 
 

@@ -4,13 +4,15 @@ import random
 
 from carico_core.domain import messages
 from carico_scheduler import state
-from carico_scheduler.decide import cycle
+from carico_scheduler.decide import cycle, turns
 from carico_scheduler.intake import advertisements
 from carico_scheduler.rules import policy
 from carico_twin import records
 from carico_twin.schedulers import port
 
 BINDS_A_CYCLE = 32
+# As the service reports (`engine.REPORT_EVERY_S`).
+TURNS_EVERY_S = 0.5
 
 
 class Carico:
@@ -25,6 +27,8 @@ class Carico:
         )
         self.dropped: dict[str, int] = {}
         self._cycle = cycle.Cycle(rules)
+        self._turns = turns.Turns(self.state.fleet, self.state.queue)
+        self._turns_s = 0.0
         self._records: dict[str, records.PodRecord] = {}
         for index, node in enumerate(cluster.nodes):
             if node.is_up:
@@ -60,9 +64,17 @@ class Carico:
         now_s = self._cluster.now_s
         for heard in self.intake.drain(most=100_000):
             self.state.put_advertisement(heard, now_s)
+        if now_s - self._turns_s >= TURNS_EVERY_S:
+            self._turns_s = now_s
+            if self._turns.refresh(now_s):
+                self.state.queue.unpark()
         while self.state.queue.may_take(now_s):
             outcome = self._cycle.run(
-                self.state.fleet.snapshot(now_s), self.state.queue, most=BINDS_A_CYCLE, gangs=self.state
+                self.state.fleet.snapshot(now_s),
+                self.state.queue,
+                most=BINDS_A_CYCLE,
+                nominees=self._turns.nominees(),
+                gangs=self.state,
             )
             for placed in outcome.placed:
                 self._bind(placed, now_s)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from carico_core.domain import messages
 from carico_scheduler import state
 from carico_scheduler.decide import cycle as cycles
+from carico_scheduler.decide import turns as queue_turns
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.report import decisions
 
@@ -18,6 +19,8 @@ class Known:
     log: decisions.Log
     cycle: cycles.Cycle
     lease_s: float
+    # None: no node is held for Pods that have waited for long.
+    turns: queue_turns.Turns | None = None
 
     @property
     def names(self) -> list[str]:

@@ -123,6 +123,10 @@ def _why(
     if nomination is not None:
         count = amounts.plural(len(nomination.victims), "Pod")
         return f"room is being made on {nomination.node}: {count} of lower priority evicted for it"
+    turn = None if known.turns is None else known.turns.find(pod.uid)
+    if turn is not None:
+        why = explain.why_unplaced(scores.refused, scores.view.count, explain.candidates_of(scores, scores.seen()))
+        return f"it has waited for long: room on {turn.node} is held for it, as Pods end there; {why}"
     key = known.state.gangs.key_of(pod)
     if key is not None:
         refused, candidates = explain.refused_to_gang(scores), explain.candidates_of(scores, scores.seen())
@@ -131,6 +135,8 @@ def _why(
         return explain.why_unplaced(scores.refused, scores.view.count, explain.candidates_of(scores, scores.seen()))
     if waiting is not None and known.state.queue.due_s(pod.uid) is not None:
         return "there is room for it; it waits for a backoff after a failed bind"
+    if known.turns is not None and len(known.turns):
+        return "what room there is may be held for Pods that have waited longer, one node for each"
     return "there is room for it: it is placed in the next cycle"
 
 

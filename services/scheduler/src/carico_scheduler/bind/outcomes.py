@@ -73,7 +73,9 @@ class Outcomes:
         self._log.record(waiting, dataclasses.replace(facts, node=facts.node if is_bound else None))
         now_s = self._clock.monotonic_s()
         if is_bound:
-            self._metrics.waited_s.observe(max(now_s - waiting.since_s, 0.0))
+            waited_s = max(now_s - waiting.since_s, 0.0)
+            self._metrics.waited_s.observe(waited_s)
+            self._metrics.waits.placed(waiting.pod, waited_s, now_s)
             self._events.scheduled(waiting.pod, explain.event_text(waiting.pod, result.node))
         elif facts.outcome is not decision.Outcome.DROPPED and waiting.pod.uid in self._state.queue:
             self._notices.notify(waiting, "bind", facts.message, now_s)

@@ -5,4 +5,5 @@
 - `masks`: which nodes pass the filters over Node objects, cached between cycles.
 - `scores`: the score of every node for one demand; `peer_scores`: the same if other Pods, volumes or preferences
   matter.
+- `turns`: which Pods have waited for so long that a node is held for them.
 """

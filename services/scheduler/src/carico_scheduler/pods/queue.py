@@ -110,6 +110,19 @@ class Queue:
         demands_parked = {lane.demand for lane in self._lanes.values() if lane.is_parked}
         return [each for each in self._waiting.values() if each.demand in demands_parked] if demands_parked else []
 
+    def parked_heads(self) -> list[Waiting]:
+        """Return the first Pod of each parked lane, in no order."""
+        found = []
+        for lane in self._lanes.values():
+            if lane.is_parked:
+                # Keys of Pods that no longer wait may come first.
+                while lane.heap and (head := self._valid(lane, lane.heap[0])) is None:
+                    heapq.heappop(lane.heap)
+                    lane.dead = max(lane.dead - 1, 0)
+                if lane.heap and head is not None:
+                    found.append(head)
+        return found
+
     def offer(self, pod: cluster.Pod, now_s: float) -> bool:
         """Add or update a Pod; return True if it did not wait with this demand and priority yet."""
         waiting = self._waiting.get(pod.uid)

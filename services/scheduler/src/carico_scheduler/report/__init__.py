@@ -4,5 +4,5 @@
 - `reporter`: why Pods wait, twice a second. `notices`: when an Event about it is due. `events`: writes Events.
 - `conditions`: writes PodScheduled=False. `verdicts`: whether more nodes would help the Pod.
 - `rosters`: which Pods are on each node, for its agent. `summaries`: the cluster every five seconds, as history.
-- `instruments`: Prometheus metrics. `traces`: OpenTelemetry spans of a Pod.
+- `instruments`: Prometheus metrics; `waits`: waiting times by class. `traces`: OpenTelemetry spans of a Pod.
 """

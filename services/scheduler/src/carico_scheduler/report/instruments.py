@@ -5,7 +5,7 @@ from carico_core.wire import freshness
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.pods import reservations
-from carico_scheduler.report import decisions
+from carico_scheduler.report import decisions, waits
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _CYCLE_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1)
@@ -28,6 +28,7 @@ class Instruments:
         self.waited_s = registry.histogram(
             "waited_seconds", "Time that a Pod waited until it was bound", buckets=_WAIT_SECONDS
         )
+        self.waits = waits.Waits(registry)
         self.cycle_s = registry.histogram("cycle_seconds", "Duration of a scheduling cycle", buckets=_CYCLE_SECONDS)
         self.decision_s = registry.histogram(
             "decision_seconds", "Time per decision: the cycle's duration divided by its Pods", buckets=_DECISION_SECONDS

@@ -29,7 +29,7 @@ class Requests:
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
         """State what is requested and what is left of the first insufficient resource."""
         name, amount = next(each for each in demand.requests if not _has_left(row, *each))
-        return _say(name, amount, float(left(row, name)), _allocatable(row, name))
+        return _say(name, amount, float(left(row, name)), allocatable(row, name))
 
 
 def left(nodes: snapshot.Nodes, resource: str) -> snapshot.Floats | float:
@@ -47,7 +47,8 @@ def _has_left(nodes: snapshot.Nodes, resource: str, amount: float) -> protocol.P
     return left(nodes, resource) >= amount - _SLACK
 
 
-def _allocatable(row: snapshot.NodeRow, resource: str) -> float:
+def allocatable(row: snapshot.NodeRow, resource: str) -> float:
+    """Return what the node has of a resource in all."""
     own = {"cpu": row.node.allocatable_cores, "memory": row.node.allocatable_bytes}
     return own[resource] if resource in own else row.node.allocatable_others.get(resource, 0.0)
 
