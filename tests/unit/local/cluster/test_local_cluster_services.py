@@ -125,6 +125,15 @@ def test_a_rescheduler_starts_after_the_api_and_ends_first(tmp_path: pathlib.Pat
     assert topology.stop_groups([each.name for each in found])[0] == ["rescheduler"]
 
 
+@pytest.mark.parametrize("is_rescheduled", [True, False])
+def test_agents_measure_traffic_for_a_rescheduler_alone(tmp_path: pathlib.Path, is_rescheduled: bool) -> None:
+    found = real_services(tmp_path, rescheduler=is_rescheduled)
+    argv = next(each.command.argv for each in found if each.name.startswith("agent/"))
+    assert ("--traffic" in argv) is is_rescheduled
+    if is_rescheduled:
+        assert argv[argv.index("--traffic") + 1] == "sockets"
+
+
 REAL = {
     name: f"/tools/{name}" for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 }

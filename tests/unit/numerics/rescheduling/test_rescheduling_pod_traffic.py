@@ -100,7 +100,14 @@ def test_loopback_is_resolved_within_one_network_alone() -> None:
     assert join(*here) == ({("a", "b"): pytest.approx(100.0)}, pytest.approx(0.0))
     there = (report("n1", client, network="x"), report("n2", server, network="y"))
     assert join(*there) == ({}, pytest.approx(200.0))
-    assert join(*there, pods={"127.0.0.1": "c"}).pairs == {}, "an address that every machine has"
+    assert join(*there, pods={"127.0.0.1": "c"}).pairs == {}, "an address that every process has"
+
+
+def test_the_address_of_a_pod_on_an_emulated_node_is_known_on_its_machine() -> None:
+    pods = {"127.16.0.1": "a", "127.17.0.1": "b"}
+    server = report("n2", flow("b", ("127.17.0.1", 8080), ("127.16.0.1", 0), 100), network="x")
+    assert join(server, report("n1", network="x"), pods=pods) == ({("a", "b"): 100.0}, 0.0)
+    assert join(server, report("n1", network="y"), pods=pods) == ({}, 100.0), "that of another machine"
 
 
 def test_a_pod_in_the_hosts_network_is_known_by_the_port_that_it_serves() -> None:

@@ -213,10 +213,10 @@ class _Builder:
             tuning["estimator"] = plan.estimator
         if plan.ceiling_cpu is not None:
             tuning["ceiling_cpu"] = plan.ceiling_cpu
-        found = self._service(
-            f"agent/{node}", "carico_agent", after=f"node/{node}",
-            **(node_facts(plan, self._paths, node) | tuning),
-        )  # fmt: skip
+        facts = node_facts(plan, self._paths, node)
+        if plan.rescheduler and facts["scope"] == "cgroup":
+            tuning["traffic"] = "sockets"
+        found = self._service(f"agent/{node}", "carico_agent", after=f"node/{node}", **(facts | tuning))
         environ = found.command.environ
         if environ.get("PYTHONDONTWRITEBYTECODE"):
             # Compiling at each start would cost a third of a second.

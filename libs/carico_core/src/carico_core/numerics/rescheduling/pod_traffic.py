@@ -4,8 +4,8 @@ Both ends of a connection are reported, each by its own node, if both nodes repo
 and port, a server the client's address. So each end is resolved to Pods by itself, and of what the two ends report of
 the same Pods and port the larger one counts: a report may be lost, or only one of the nodes may report.
 
-- An endpoint is the Pod that serves it in any report, or the Pod that has the address for itself. Loopback addresses
-  mean something only among reports of one network namespace.
+- An endpoint is the Pod that serves it in any report, or the Pod that has the address for itself. Loopback addresses,
+  which emulated nodes give to Pods, mean something only among reports of one network namespace.
 - The virtual address of a Service is resolved by what its Pods report of the client, then by what they report of
   clients that they cannot identify, then evenly among its Pods that report nothing.
 
@@ -22,6 +22,8 @@ from carico_core.domain.pod_telemetry import ANY_PORT, Endpoint, PodFlow, PodTra
 Pair = tuple[str, str]
 # Client, server, and the server's port.
 _Key = tuple[str, str, int]
+# Loopback addresses of every process.
+_COMMON = frozenset({"127.0.0.1", "::1"})
 # Where an endpoint is known: in the network namespace of a host for loopback, else everywhere.
 _Place = tuple[str, Endpoint]
 
@@ -73,7 +75,7 @@ def join(reports: Iterable[PodTraffic], addresses: Addresses) -> Joined:
 class _Joining:
     """Adds up rates by Pods, and resolves Services at the end."""
 
-    def __init__(self, addresses: Addresses, reports: Iterable[PodTraffic]) -> None:
+    def __init__(self, addresses: Addresses, reports: Sequence[PodTraffic]) -> None:
         self._addresses = addresses
         # The Pod that serves each endpoint as its node reports it, the last one if it has changed.
         self._served = {
@@ -83,6 +85,7 @@ class _Joining:
             if flow.pod is not None and flow.local.port != ANY_PORT and self._is_on(report.node, flow.pod)
         }
         self._reporting = frozenset(self._served.values())
+        self._networks = {report.node: report.network for report in reports}
         self._ends: dict[_Key, _Ends] = collections.defaultdict(_Ends)
         # From a client to the virtual endpoint of a Service.
         self._to_services: dict[tuple[str, Endpoint], float] = collections.defaultdict(float)
@@ -158,9 +161,13 @@ class _Joining:
     def _at(self, network: str, end: Endpoint) -> str | None:
         """Return the Pod at an endpoint."""
         served = self._served.get(_place(network, end))
-        if served is not None or is_loopback(end.address):
+        if served is not None or end.address in _COMMON:
             return served
-        return self._addresses.pods.get(end.address)
+        found = self._addresses.pods.get(end.address)
+        if found is not None and is_loopback(end.address):
+            node = self._addresses.nodes.get(found, "")
+            return found if self._networks.get(node) == network else None
+        return found
 
 
 def is_loopback(address: str) -> bool:
