@@ -13,7 +13,7 @@ import asyncio
 import pathlib
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from bench import _cluster, _player, _workloads
 
@@ -51,6 +51,20 @@ def rows(*, size: str, cases: Iterable[str] = (), contenders: Iterable[str] = CO
     return found
 
 
+def listing(known: Mapping[str, list[_workloads.Workload]]) -> list[str]:
+    """Format Nodes and Pods of each size, and upstream's floor for the largest, as a table of Markdown."""
+    lines = [
+        f"| case (Nodes, Pods) | {' | '.join(SIZES)} | floor of the largest |",
+        f"|---|{'---|' * (len(SIZES) + 1)}",
+    ]
+    for case, workloads in known.items():
+        chosen = [choose(workloads) for choose in SIZES.values()]
+        floor = chosen[-1].floor
+        sizes = " | ".join(f"{each.nodes}, {each.pods}" for each in chosen)
+        lines.append(f"| {case} | {sizes} | {'' if floor is None else f'{floor:g} /s'} |")
+    return lines
+
+
 async def _rate(workload: _workloads.Workload, scheduler: str, flags: tuple[str, ...]) -> float:
     with tempfile.TemporaryDirectory() as folder:
         async with _cluster.empty(pathlib.Path(folder), ADMISSION) as cluster:
@@ -75,8 +89,7 @@ def main() -> int:
     if unknown:
         parser.error(f"no case named {', '.join(unknown)}; --list names all")
     if asked.list:
-        for case, workloads in known.items():
-            print(case, *(f"{size}={choose(workloads).name}" for size, choose in SIZES.items()))
+        print(*listing(known), sep="\n")
         return 0
     contenders = (asked.contender,) if asked.contender else CONTENDERS
     for what, value, unit, _ in rows(size=asked.size, cases=asked.cases, contenders=contenders):

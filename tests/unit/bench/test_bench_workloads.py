@@ -18,7 +18,8 @@ CASES = """
   - {opcode: createPods, countParam: $pods, podTemplatePath: ../templates/other.yaml, collectMetrics: true}
   - {opcode: churn, mode: create, templatePaths: [../templates/pod.yaml]}
   workloads:
-  - {name: large, params: {nodes: 5000, sets: 1, each: 2, pods: 9}}
+  - {name: huge, params: {nodes: 9000, sets: 1, each: 2, pods: 9}}
+  - {name: large, threshold: 270, params: {nodes: 5000, sets: 1, each: 2, pods: 9}}
   - {name: small, params: {nodes: 1, sets: 2, each: 3, pods: 4}}
   - {name: small_Hints, featureGates: {SchedulerQueueingHints: true}, params: {nodes: 1, sets: 2, each: 3, pods: 4}}
   - {name: middle, params: {nodes: 500, sets: 0, each: 0, pods: 1000}}
@@ -49,10 +50,11 @@ def cases(tmp_path: pathlib.Path) -> dict[str, list[_workloads.Workload]]:
 
 def test_what_can_be_played_is_listed_by_size(cases: dict[str, list[_workloads.Workload]]) -> None:
     assert {name: [each.name for each in workloads] for name, workloads in cases.items()} == {
-        "Basic": ["small", "middle", "large"]
+        "Basic": ["small", "middle", "large", "huge"]
     }
     choices = (_workloads.smallest, _workloads.short, _workloads.largest)
     assert [choose(cases["Basic"]).name for choose in choices] == ["small", "middle", "large"]
+    assert [each.floor for each in cases["Basic"]] == [None, None, 270, None]
 
 
 def test_parameters_and_paths_are_set(cases: dict[str, list[_workloads.Workload]]) -> None:

@@ -1,6 +1,7 @@
 """Tools: taken where they fit, built once where they do not, by the first that comes; a failure is one line."""
 
 import pathlib
+import shutil
 import stat
 import subprocess
 import sys
@@ -81,6 +82,17 @@ def test_every_tool_has_a_pinned_version_and_a_module_with_sums() -> None:
     assert catalog.KUBERNETES.key != catalog.ETCD.key
     with pytest.raises(errors.SettingsError, match=r"tool: got 'kubctl', expected one of .*etcd, kube-apiserver"):
         catalog.tool("kubctl")
+
+
+def test_a_modules_own_source_is_part_of_the_key(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (catalog.KUBERNETES_E2E.directory / "main.go").exists()
+    shutil.copytree(catalog.KUBERNETES_E2E.directory, tmp_path / catalog.KUBERNETES_E2E.folder)
+    shipped = catalog.KUBERNETES_E2E.key
+    monkeypatch.setattr(catalog, "MODULES", tmp_path)
+    assert catalog.KUBERNETES_E2E.key == shipped
+    with (catalog.KUBERNETES_E2E.directory / "main.go").open("a") as file:
+        file.write("// changed\n")
+    assert catalog.KUBERNETES_E2E.key != shipped
 
 
 def test_a_program_of_the_wanted_version_is_taken_and_said(machine: Machine) -> None:
