@@ -30,6 +30,8 @@ COMPARED = [
 ]
 # Not `carico`, so that all that names a namespace is seen.
 ELSEWHERE = "elsewhere"
+# Of a setting's default.
+NAMES_A_NAMESPACE = re.compile(r"^carico/|\.carico\.svc|^kube-system,carico$")
 SECRETS = ("carico-nats-public", "carico-nats-tls", "carico-nats-scheduler", "carico-nats-reader")
 
 
@@ -113,6 +115,15 @@ def test_it_renders_what_kustomize_renders(helm: str, profile: str, components: 
         assert rendered[key] == each, key
 
 
+def test_components_leave_what_a_stateful_set_cannot_change(helm: str) -> None:
+    found = [objects(template(helm, *chosen("ha", names)))["StatefulSet", "carico-nats"] for names in ((), COMPONENTS)]
+    # https://kubernetes.io/docs/concepts/workloads/controllers/statefulset: only these may be updated.
+    for each in found:
+        del each["spec"]["template"], each["spec"]["replicas"]
+    assert found[0]["spec"]["volumeClaimTemplates"]
+    assert found[0]["spec"] == found[1]["spec"]
+
+
 def test_values_reach_the_pods(helm: str) -> None:
     rendered = objects(
         template(
@@ -151,10 +162,10 @@ def test_in_another_namespace_nothing_names_the_usual_one(helm: str) -> None:
     for name, known in programs(rendered):
         found = variables(container(rendered, "DaemonSet" if name == "carico-agent" else "Deployment", name))
         for setting in known:
-            if "carico/" in setting.default_text or setting.default_text == "kube-system,carico":
+            if NAMES_A_NAMESPACE.search(setting.default_text):
                 named += 1
                 assert ELSEWHERE in found[setting.variable], setting.variable
-    assert named >= 8
+    assert named >= 9
 
 
 def test_a_service_knows_every_setting_that_it_gets(helm: str) -> None:

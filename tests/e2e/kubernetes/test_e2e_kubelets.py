@@ -1,12 +1,17 @@
-"""deploy/k8s on real kubelets: applied as an operator does it, to Pods that wait for it, and upgraded under load."""
+"""CARICO on real kubelets: installed by Helm as an operator does it, to Pods that wait for it, and upgraded under load.
+
+The other tests here apply overlays by kustomize; tests/integration compares the chart with them.
+"""
 
 import collections
+import subprocess
 from typing import Any
 
 import pytest
 
 from tests.e2e.kubernetes import kubelet_site
-from tests.tools import debian
+from tests.tools import debian, kubernetes
+from tests.tools.helm_chart import chart
 
 pytestmark = [
     pytest.mark.system,
@@ -21,9 +26,16 @@ UPGRADED_PODS = 24
 
 @pytest.fixture(scope="module")
 def deployed(site: kubelet_site.Site) -> kubelet_site.Site:
-    """The site with the overlay `small` in it, and a job that asked for CARICO before."""
+    """The site with the chart's defaults in it, and a job that asked for CARICO before."""
     site.apply(kubelet_site.job("waiting", 2))
-    site.deploy(kubelet_site.SMALL)
+    site.make_secrets()
+    helm = kubernetes.programs("helm")["helm"].path
+    installed = subprocess.run(
+        [helm, "install", "carico", str(chart.CHART), "--namespace", kubelet_site.NAMESPACE], env=dict(site.environ),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert installed.returncode == 0, installed.stderr
+    site.rolled_out()
     return site
 
 
