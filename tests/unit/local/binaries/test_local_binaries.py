@@ -80,7 +80,7 @@ def test_every_tool_has_a_pinned_version_and_a_module_with_sums() -> None:
         assert (tool.module.directory / "go.sum").stat().st_size > 0
     assert "gitVersion=v1.36.4" in catalog.KUBERNETES.ldflags
     assert catalog.KUBERNETES.key != catalog.ETCD.key
-    with pytest.raises(errors.SettingsError, match=r"tool: got 'kubctl', expected one of .*etcd, kube-apiserver"):
+    with pytest.raises(errors.SettingsError, match=r"tool: got 'kubctl', expected one of .*etcd, helm, kube-apiserver"):
         catalog.tool("kubctl")
 
 
