@@ -235,3 +235,17 @@ def test_the_metrics_show_what_is_recommended() -> None:
     assert replica.app.recommended() is first, "both metrics of a scrape are one calculation"
     replica.clock.advance(app.RECOMMENDED_EVERY_S)
     assert replica.app.recommended() is not first
+
+
+def test_one_class_is_answered_with_its_distribution() -> None:
+    known = known_of(report(pi=used(0.1, seconds=90.0)), report("node-2", pi=used(1.0, seconds=10.0)))
+    answered = orjson.loads(recommendations.answer(known, {}, orjson.dumps({"class": PI}), NOW_NS))
+    assert answered["complete"]
+    (found,) = answered["classes"]
+    (low, most), (high, rest) = found["distribution"]["cpu"]
+    assert (most, rest) == (90.0, 10.0)
+    # The percentiles of the row, of the same buckets; the highest is at most the peak.
+    assert (low, min(high, 1.0)) == (found["usage"]["cpu"]["p90"], found["usage"]["cpu"]["p99"])
+    assert found["distribution"]["memory"][0][1] == 100.0
+    unknown = orjson.loads(recommendations.answer(known, {}, b'{"class": "Job/default/unknown"}', NOW_NS))
+    assert (unknown["classes"], unknown["complete"]) == ([], True)

@@ -3,4 +3,5 @@
 - `command`: the command. `asking`: the questions to the aggregator and, for CronJobs and namespaces, to the API.
 - `choosing`: which classes a namespace, a class or a workload means. `limit_ranges`: LimitRanges that contradict.
 - `text`: tables. `manifests`: resources blocks and patches. All but the first two are pure.
+- `picture`: what the Pods of one class use, as a picture.
 """

@@ -46,7 +46,24 @@ def ask(at: which.Address, rule: Mapping[str, float]) -> list[Row]:
     return asyncio.run(main())
 
 
-async def rows(bus: Bus, rule: Mapping[str, float], at: which.Address) -> list[Row]:
+def with_distribution(at: which.Address, rule: Mapping[str, float], pod_class: str) -> Row:
+    """Return the row of a class with its distribution. Raises `CaricoError`."""
+
+    async def main() -> Row:
+        clock = clocks.SystemClock()
+        async with connection.bus_of(at, clock, name=USER_AGENT, within_s=CONNECT_MOST_S) as bus:
+            found = await rows(bus, {**rule, "class": pod_class}, at)
+        if len(found) != 1 or "distribution" not in found[0]:
+            raise errors.SettingsError(
+                f"--plot: got no distribution of {pod_class}: the aggregator is of an older version (update it), or "
+                "has just forgotten the class"
+            )
+        return found[0]
+
+    return asyncio.run(main())
+
+
+async def rows(bus: Bus, rule: Mapping[str, float | str], at: which.Address) -> list[Row]:
     """Return the row of every class, by as many questions as needed. Raises `SettingsError`, `BusUnavailable`."""
     found: list[Row] = []
     while True:

@@ -1,7 +1,9 @@
 """`carico recommend [WORKLOAD]`."""
 
 import enum
+import pathlib
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import click
@@ -44,6 +46,10 @@ class Form(enum.StrEnum):
     "--margin", type=click.FloatRange(0.0, 10.0), default=0.15, show_default=True,
     help="Safety margin, as a share of the amount.",
 )  # fmt: skip
+@click.option(
+    "--plot", type=click.Path(path_type=pathlib.Path), metavar="FILE",
+    help="Also draw the distribution of one class, and what is requested today and recommended (.svg or .png).",
+)  # fmt: skip
 @click.option("--force", is_flag=True, help="With -o patch: patch classes that are flagged, too.")
 @which.flags
 @click.option(
@@ -54,15 +60,18 @@ class Form(enum.StrEnum):
 @click.pass_obj
 def command(
     context: settings.Context, /, workload: str | None, namespace: str | None, pod_class: str | None,
-    percentile: float, margin: float, force: bool, output: str, as_json: bool, **place: Any,
+    percentile: float, margin: float, plot: pathlib.Path | None, force: bool, output: str, as_json: bool, **place: Any,
 ) -> None:  # fmt: skip
     """Show requests and limits for what Pods really use: of all classes, of one, or of WORKLOAD (NAME, KIND/NAME)."""
     if workload is not None and pod_class is not None:
         raise errors.SettingsError(f"{workload} and --class: got both, expected one of them")
     if as_json and output not in (Form.TABLE, Form.JSON):
         raise click.UsageError(f"--json and -o {output}: got both, expected one of them")
+    if plot is not None:
+        _picture().check(plot)
     at = which.meant(context, which.Flags(**place)).where()()
-    rows = asking.ask(at, {"percentile": percentile, "margin": margin})
+    rule = {"percentile": percentile, "margin": margin}
+    rows = asking.ask(at, rule)
     if not rows:
         raise errors.SettingsError(NOTHING_YET)
     rows = chosen(
@@ -70,6 +79,10 @@ def command(
         has_namespace=lambda name: asking.exists(at, context.environ, f"/api/v1/namespaces/{name}"),
     )  # fmt: skip
 
+    if plot is not None:
+        if len(rows) != 1:
+            raise errors.SettingsError(f"--plot: got {len(rows)} classes, expected one: name it with --class")
+        _picture().draw(asking.with_distribution(at, rule, rows[0]["class"]), plot)
     ranges = asking.limit_ranges(at, context.environ)
     rows = [{**row, "contradicts": limit_ranges.contradictions(row, ranges)} for row in rows]
 
@@ -80,7 +93,7 @@ def command(
 
     match Form.JSON if as_json else Form(output):
         case Form.JSON:
-            click.echo(formats.json_text({"rule": {"percentile": percentile, "margin": margin}, "classes": rows}))
+            click.echo(formats.json_text({"rule": rule, "classes": rows}))
         case Form.YAML:
             click.echo("\n---\n".join(manifests.yaml_text(row) for row in rows))
         case Form.PATCH:
@@ -91,6 +104,13 @@ def command(
             now_ns = clocks.SystemClock().wall_ns()
             is_one = len(rows) == 1 and (workload or pod_class)
             click.echo(text.detail(rows[0], now_ns=now_ns) if is_one else text.table(rows, now_ns=now_ns))
+
+
+def _picture() -> ModuleType:
+    # Imported here: its parts take a quarter of a second, which only a picture needs.
+    from carico_cli.recommend import picture
+
+    return picture
 
 
 def chosen(

@@ -23,12 +23,16 @@ _NAME_MAX = 800
 def answer(known: usages.Usages, evidence: Mapping[str, messages.ClassEvidence], question: bytes, now_ns: int) -> bytes:
     """Return a page of rows, ordered by class, and how many classes there are.
 
-    The question may have `percentile`, `margin` and `after`, the last class of the page before. Raises `CaricoError`.
+    The question may have `percentile`, `margin` and `after`, the last class of the page before; or `class`, for that
+    class alone with its `distribution`: pairs of amount and weight. Raises `CaricoError`.
     """
     asked = codec.parse_json(question or b"{}")
     rule = _rule(asked)
     after = asked.text("after", maximum=_NAME_MAX, free=True) if asked.has("after") else ""
     running = known.running()
+    if asked.has("class"):
+        found = _one(known, asked.text("class", maximum=_NAME_MAX, free=True), rule, running, evidence, now_ns)
+        return orjson.dumps({"classes": found, "learnt": len(known), "complete": True})
     rows: list[orjson.Fragment] = []
     size, is_complete = 0, True
     for name in known.names():
@@ -37,12 +41,12 @@ def answer(known: usages.Usages, evidence: Mapping[str, messages.ClassEvidence],
         if size > ANSWER_BYTES:
             is_complete = False
             break
-        found = orjson.dumps(
+        payload = orjson.dumps(
             row(known, name, rule, running=running.get(name, 0), evidence=evidence.get(name), now_ns=now_ns)
         )
-        rows.append(orjson.Fragment(found))
+        rows.append(orjson.Fragment(payload))
         # Before the next: an answer exceeds the bound by one row at most.
-        size += len(found)
+        size += len(payload)
     return orjson.dumps({"classes": rows, "learnt": len(known), "complete": is_complete})
 
 
@@ -88,6 +92,23 @@ def series(known: usages.Usages, *, now_ns: int) -> Iterator[tuple[str, dict[str
         found = recommendation.recommend(known.measured(name, now_ns=now_ns), recommendation.Rule())
         if not found.flags:
             yield name, found.requests
+
+
+def _one(
+    known: usages.Usages, name: str, rule: recommendation.Rule, running: Mapping[str, int],
+    evidence: Mapping[str, messages.ClassEvidence], now_ns: int,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Return the row of a class with its distribution; none for an unknown class."""
+    if name not in known.names():
+        return []
+    found = row(known, name, rule, running=running.get(name, 0), evidence=evidence.get(name), now_ns=now_ns)
+    measured = known.measured(name, now_ns=now_ns)
+    weights = {recommendation.CPU: measured.cpu, recommendation.MEMORY: measured.memory}
+    found["distribution"] = {
+        dim: [(distribution.amount(dim, index), weight) for index, weight in distribution.buckets(each).items()]
+        for dim, each in weights.items()
+    }
+    return [found]
 
 
 def _rule(asked: Any) -> recommendation.Rule:

@@ -1,6 +1,7 @@
 """`carico recommend`: tables in 80 columns, resources blocks, patches, which classes are meant, and mistakes."""
 
 import json
+import pathlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import yaml
 
 from carico_cli.clusters import which
-from carico_cli.recommend import asking, choosing, command, limit_ranges, manifests, text
+from carico_cli.recommend import asking, choosing, command, limit_ranges, manifests, picture, text
 from carico_core.domain import amounts, errors
 from carico_core.numerics import recommendation
 from carico_core.runtime.bus import memory_bus
@@ -244,6 +245,7 @@ async def test_without_an_aggregator_the_error_says_where_to_look() -> None:
         (("--margin", "-1"), "not in the range"),
         (("-o", "xml"), "not one of"),
         (("--name", "no-such-cluster"), "no-such-cluster"),
+        (("--plot", "web.pdf"), "--plot: got 'web.pdf', expected a name that ends in .png or .svg"),
     ],
 )
 def test_mistakes_end_with_exit_code_2(
@@ -273,3 +275,30 @@ def test_the_output_is_what_was_asked_for(
     assert capsys.readouterr().out.startswith("kubectl patch deployment web")
     assert carico_cli.run(monkeypatch, "recommend", *place, "web") == 0
     assert "confidence medium" in capsys.readouterr().out
+
+
+def test_a_picture_shows_what_is_used_requested_and_recommended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    known = {"cpu": [(0.1, 30.0), (0.5, 10.0)], "memory": [(100 * MIB, 40.0)]}
+    monkeypatch.setattr(asking, "ask", lambda at, rule: [row()])
+    monkeypatch.setattr(asking, "limit_ranges", lambda at, environ: [])
+    monkeypatch.setattr(asking, "with_distribution", lambda at, rule, name: row(name, distribution=known))
+    place = ("--nats-url", "nats://127.0.0.1:1")
+    assert carico_cli.run(monkeypatch, "recommend", *place, "web", "--plot", str(tmp_path / "web.svg")) == 0
+    drawn = (tmp_path / "web.svg").read_text(encoding="utf-8")
+    for said in (
+        "ReplicaSet/shop/web: 9 Pods, confidence medium", "requested today, 2", "recommended request, 575m",
+        "recommended request, 115Mi", "peak, 600m", "peak, 100Mi", "CPU of a Pod, cores", "memory of a Pod, MiB",
+    ):  # fmt: skip
+        assert said in drawn, said
+
+
+def test_a_picture_is_of_one_class(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(asking, "ask", lambda at, rule: [row("a/x/1"), row("a/x/2")])
+    assert carico_cli.run(monkeypatch, "recommend", "--nats-url", "nats://127.0.0.1:1", "--plot", "all.svg") == 2
+    assert "--plot: got 2 classes, expected one: name it with --class" in capsys.readouterr().err
+
+
+def test_the_share_of_the_time_is_cumulated() -> None:
+    assert picture.cumulated([(0.1, 3.0), (0.5, 1.0)]) == ([0.0, 0.1, 0.5], [0.0, 0.75, 1.0])
