@@ -61,6 +61,8 @@ class Connections:
         self._followed: dict[int, _Followed] = {}
         self._listeners: dict[pod_telemetry.Endpoint, _Place] = {}
         self._addresses: dict[str, _Place] = {}
+        # Cookies of the connections from loopback addresses that one Pod may have for itself.
+        self._on_addresses: set[int] = set()
         self._polls = 1 if is_new else 0
         # Readings that were skipped because a counter had decreased.
         self.decreased = 0
@@ -70,9 +72,15 @@ class Connections:
         if self._only_pod is not None:
             return False
         followed = self._followed
-        return any(
-            self._is_due(followed.get(each.cookie)) for each in dumped if each.inode and not each.is_listening
-        ) or any(self._listeners.get(each.local) is None for each in dumped if each.is_listening)
+        for each in dumped:
+            if each.is_listening:
+                if each.local not in self._listeners:
+                    return True
+            elif each.inode:
+                known = followed.get(each.cookie)
+                if known is None or (known.pod is None and known.lookups < LOOKUPS_MOST):
+                    return True
+        return False
 
     def take(
         self, dumped: Sequence[inet_diag.Socket], ended: Sequence[inet_diag.Socket]
@@ -81,8 +89,23 @@ class Connections:
         is_first = self._polls == 0
         self._polls += 1
         self._listen(dumped)
-        flows = [self._flow(self._follow(each, is_new=not is_first), each) for each in dumped if not each.is_listening]
-        self._learn_addresses(dumped)
+        flows = []
+        # Nearly all sockets of a dump are known and of another Pod, or have transferred nothing: they must cost little.
+        for each in dumped:
+            if each.is_listening:
+                continue
+            known = self._followed.get(each.cookie)
+            if known is None:
+                known = self._begin(each, is_new=not is_first)
+            known.seen = self._polls
+            if known.pod is None and known.lookups < LOOKUPS_MOST:
+                known.pod = self._owner_of(each)
+                known.lookups += each.inode != 0
+            if known.pod is not None and (
+                each.sent_bytes != known.sent_bytes or each.received_bytes != known.received_bytes
+            ):
+                flows.append(self._flow(known, each.sent_bytes, each.received_bytes))
+        self._learn_addresses()
         flows += [
             self._last_flow(each)
             for each in ended
@@ -99,18 +122,13 @@ class Connections:
                 pod = known.pod if known is not None and known.pod is not None else self._owner_of(each)
                 self._listeners[each.local] = _Place(pod, self._polls)
 
-    def _follow(self, found: inet_diag.Socket, *, is_new: bool) -> _Followed:
-        known = self._followed.get(found.cookie)
-        if known is None:
+    def _begin(self, found: inet_diag.Socket, *, is_new: bool) -> _Followed:
+        known = self._followed[found.cookie] = self._unseen_yet(found)
+        if not is_new:
             # What was transferred before the first poll is not counted.
-            known = self._unseen_yet(found)
-            if not is_new:
-                known.sent_bytes, known.received_bytes = found.sent_bytes, found.received_bytes
-            self._followed[found.cookie] = known
-        known.seen = self._polls
-        if known.pod is None and known.lookups < LOOKUPS_MOST:
-            known.pod = self._owner_of(found)
-            known.lookups += found.inode != 0
+            known.sent_bytes, known.received_bytes = found.sent_bytes, found.received_bytes
+        if found.inode and _is_loopback(known.local.address) and known.local.address not in _COMMON_LOOPBACK:
+            self._on_addresses.add(found.cookie)
         return known
 
     def _unseen_yet(self, found: inet_diag.Socket) -> _Followed:
@@ -125,11 +143,8 @@ class Connections:
             known = self._unseen_yet(ended)
             known.pod = self._pod_of_ended(ended, known.local)
         # The FIN of each end counts as a byte, too.
-        last = ended._replace(
-            sent_bytes=max(ended.sent_bytes - 1, known.sent_bytes),
-            received_bytes=max(ended.received_bytes - 1, known.received_bytes),
-        )
-        return self._flow(known, last)
+        sent, received = ended.sent_bytes - 1, ended.received_bytes - 1
+        return self._flow(known, max(sent, known.sent_bytes), max(received, known.received_bytes))
 
     def _pod_of_ended(self, ended: inet_diag.Socket, local: pod_telemetry.Endpoint) -> str | None:
         place: _Place | None = None
@@ -139,12 +154,12 @@ class Connections:
             place = self._addresses.get(local.address)
         return self._only_pod if place is None else place.pod
 
-    def _flow(self, known: _Followed, now: inet_diag.Socket) -> pod_telemetry.PodFlow | None:
+    def _flow(self, known: _Followed, sent_bytes: int, received_bytes: int) -> pod_telemetry.PodFlow | None:
         """Return what has been transferred since the last poll; it waits while the Pod is unknown."""
         if known.pod is None:
             return None
-        sent, received = now.sent_bytes - known.sent_bytes, now.received_bytes - known.received_bytes
-        known.sent_bytes, known.received_bytes = now.sent_bytes, now.received_bytes
+        sent, received = sent_bytes - known.sent_bytes, received_bytes - known.received_bytes
+        known.sent_bytes, known.received_bytes = sent_bytes, received_bytes
         if sent < 0 or received < 0:
             self.decreased += 1
             return None
@@ -167,27 +182,33 @@ class Connections:
         anywhere = (self._listeners.get(local._replace(address=address)) for address in _WILDCARDS)
         return next((each for each in anywhere if each is not None), None)
 
-    def _learn_addresses(self, dumped: Iterable[inet_diag.Socket]) -> None:
+    def _learn_addresses(self) -> None:
         """Take in which Pod has a loopback address for itself; the common ones are of all processes."""
         if self._only_pod is not None:
             return
+        places = [
+            (each.local.address, each.pod)
+            for cookie in self._on_addresses
+            if (each := self._followed[cookie]).seen == self._polls
+        ]
+        places += [
+            (local.address, each.pod)
+            for local, each in self._listeners.items()
+            if each.seen == self._polls and _is_loopback(local.address) and local.address not in _COMMON_LOOPBACK
+        ]
         now: dict[str, str | None] = {}
-        for each in dumped:
-            address = each.local.address
-            if each.inode and address not in _COMMON_LOOPBACK and _is_loopback(address):
-                pod = self._listeners[each.local].pod if each.is_listening else self._followed[each.cookie].pod
-                now[address] = pod if now.get(address, pod) == pod else None
+        for address, pod in places:
+            now[address] = pod if now.get(address, pod) == pod else None
         self._addresses |= {address: _Place(pod, self._polls) for address, pod in now.items()}
 
     def _owner_of(self, found: inet_diag.Socket) -> str | None:
         return self._owner(found) if self._only_pod is None else self._only_pod
 
-    def _is_due(self, known: _Followed | None) -> bool:
-        return known is None or (known.pod is None and known.lookups < LOOKUPS_MOST)
-
     def _forget(self) -> None:
-        last = self._polls - POLLS_KEPT
-        self._followed = {cookie: each for cookie, each in self._followed.items() if each.seen >= last}
+        if self._polls % POLLS_KEPT == 0:
+            last = self._polls - POLLS_KEPT
+            self._followed = {cookie: each for cookie, each in self._followed.items() if each.seen >= last}
+        self._on_addresses &= self._followed.keys()
         last = self._polls - PLACES_KEPT
         self._listeners = {local: each for local, each in self._listeners.items() if each.seen >= last}
         self._addresses = {address: each for address, each in self._addresses.items() if each.seen >= last}
