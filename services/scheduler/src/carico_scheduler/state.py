@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from carico_core.domain import cluster, gangs
 from carico_scheduler import node_state
 from carico_scheduler.decide import parties
+from carico_scheduler.gangs import gang as gang_records
 from carico_scheduler.gangs import table as gang_table
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import pod_counts, reservations
@@ -244,7 +245,7 @@ class State(node_state.NodeState):
                 self.queue.forget(uid)
                 members.append(waiting)
         topology_key = "" if gang.asks is None else gang.asks.topology_key
-        domain = self._domain_of(gang.nodes(self.node_of), topology_key) if topology_key else None
+        domain = self.domain_of(gang)
         return parties.Party(
             gang=key, members=members, missing=gang.missing, topology_key=topology_key, domain=domain
         )  # fmt: skip
@@ -277,9 +278,10 @@ class State(node_state.NodeState):
                     self.queue.offer(waiting.pod, now_s)
         self.queue.unpark_gangs(keys)
 
-    def _domain_of(self, nodes: Iterable[str], topology_key: str) -> str | None:
-        """Return the value of a label that one of these nodes has; None if none has it."""
-        for name in nodes:
+    def domain_of(self, gang: gang_records.Gang) -> str | None:
+        """Return the value of the label within which a gang must stay, by its Pods on nodes; None if any will do."""
+        topology_key = "" if gang.asks is None else gang.asks.topology_key
+        for name in gang.nodes(self.node_of) if topology_key else ():
             slot = self.fleet.slot_of(name)
             value = None if slot is None else self.fleet.row(slot).node.labels.get(topology_key)
             if value is not None:

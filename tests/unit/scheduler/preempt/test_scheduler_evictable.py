@@ -7,13 +7,10 @@ import hypothesis
 from hypothesis import strategies as st
 
 from carico_core.domain import cluster
-from carico_core.runtime.kube import memory_kube
-from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock as clocks
 from carico_scheduler import node_state, state
 from carico_scheduler.pods import demand as demands
-from carico_scheduler.preempt import evictable, preemptor
-from carico_scheduler.report import instruments
+from carico_scheduler.preempt import evictable, search
 from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
 
@@ -21,7 +18,7 @@ NODES = tuple(f"node-{index}" for index in range(4))
 
 
 class Desk:
-    """A state to which things happen, and a preemptor over it."""
+    """A state to which things happen, and a search over it."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -29,17 +26,10 @@ class Desk:
         self.state = state.State(policy.Policy(max_pods_per_core=1.0), rng)
         self.made = 0
         self.seq = 0
-        self.preemptor = preemptor.Preemptor(
-            self.state, kube=memory_kube.MemoryKube(), clock=self.clock, rng=rng, events=self,
-            metrics=instruments.Instruments(metrics.Metrics("scheduler")), term=lambda: 0,
-        )  # fmt: skip
+        self.search = search.Search(self.state, clock=self.clock, rng=rng)
         for name in NODES:
             self.node(name)
             self.hear(name)
-
-    def preempted(self, pod: cluster.Pod, text: str) -> None:
-        """Not used: nothing is evicted here."""
-        raise NotImplementedError
 
     def node(self, name: str) -> None:
         self.state.put_node(objects.make_node(name, pod_limit=self.rng.choice([2, 110])))
@@ -90,17 +80,17 @@ class Desk:
         for priority in (1, 3):
             wanted: dict[str, Any] = {"request_cores": self.rng.choice([0.0, 1.0, 3.0]), "request_bytes": 0.0}
             wanted["request_bytes"] = self.rng.choice([0.0, 4e9])
-            kind = preemptor._Kind(demands.Demand(pod_class="any", **wanted), priority)
+            kind = search.Kind(demands.Demand(pod_class="any", **wanted), priority)
             view = self.state.fleet.snapshot(1000.0)
             mask = self.state.evictable.may_give_way(kind.demand, priority, view, by_capacity=True)
             fresh = evictable.Evictable(self.state)
             again = fresh.may_give_way(kind.demand, priority, view, by_capacity=True)
             assert mask.tolist() == again.tolist(), "a change was missed"
-            scores, free = self.preemptor._scores(kind)
+            scores, free = self.search.scores(kind)
             if free is not None:
                 continue
             for slot in range(len(view.present)):
-                choice = self.preemptor._on_slot(slot, kind, scores)
+                choice = self.search.on_slot(slot, kind, scores)
                 assert choice is None or mask[slot], choice
                 out += not mask[slot]
         return out

@@ -11,6 +11,7 @@ from carico_core.domain import errors
 from carico_core.runtime.kube import memory_objects
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.preempt import nominations, preemptor, victims
+from carico_scheduler.preempt import search as search_module
 from tests.unit.scheduler import objects, world
 
 FOREVER = (10_000.0, 10_000.0)
@@ -195,8 +196,8 @@ async def search(made: world.World, name: str) -> asyncio.Task[victims.Choice | 
     """Begin a search for a waiting Pod, which has examined one node when this returns."""
     state, one = made.engines[0].state, made.engines[0].preemptor
     waiting = next(each for each in state.queue if each.pod.name == name)
-    kind = preemptor._Kind(waiting.demand, waiting.pod.priority)
-    begun = asyncio.create_task(one._choose(waiting, kind))
+    kind = search_module.Kind(waiting.demand, waiting.pod.priority)
+    begun = asyncio.create_task(one._search.choose(waiting, kind))
     await asyncio.sleep(0)
     return begun
 
@@ -239,7 +240,7 @@ def test_a_nominee_whose_bind_is_under_way_counts_once() -> None:
         one = made.engines[0].preemptor
         slot = state.fleet.slot_of("node-0")
         assert slot is not None
-        choice = one._on_slot(slot, preemptor._Kind(other, 10), one._cycle.explain(view, other))
+        choice = one._search.on_slot(slot, search_module.Kind(other, 10), one._search._cycle.explain(view, other))
         assert choice is not None and len(choice.victims) == 1
         await made.stop()
 
@@ -264,8 +265,8 @@ def test_a_node_that_has_lost_some_victims_loses_no_others_before_its_agent_has_
         assert slot is not None
 
         def found() -> victims.Choice | None:
-            scores = one._cycle.explain(state.fleet.snapshot(now_s), waiting.demand)
-            return one._on_slot(slot, preemptor._Kind(waiting.demand, 10), scores)
+            scores = one._search._cycle.explain(state.fleet.snapshot(now_s), waiting.demand)
+            return one._search.on_slot(slot, search_module.Kind(waiting.demand, 10), scores)
 
         choice = found()
         assert choice is not None and not choice.victims, "the room of both victims is enough for two Pods"
@@ -280,7 +281,7 @@ def test_a_node_that_has_lost_some_victims_loses_no_others_before_its_agent_has_
     objects.run_fast(main())
 
 
-@pytest.mark.parametrize(("ends_in_s", "gone"), [(0.0, 0), (-preemptor.STUCK_AFTER_S - 1.0, 1)])
+@pytest.mark.parametrize(("ends_in_s", "gone"), [(0.0, 0), (-search_module.STUCK_AFTER_S - 1.0, 1)])
 def test_a_pod_that_leaves_is_waited_for_unless_it_does_not_end(ends_in_s: float, gone: int) -> None:
     async def main() -> None:
         made = await full()
@@ -361,7 +362,7 @@ def test_a_new_leader_evicts_no_others_while_the_victims_of_its_predecessor_leav
 
 
 def test_a_search_that_finds_nothing_continues_in_the_next_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preemptor, "EXAMINED_MAX", 2)
+    monkeypatch.setattr(search_module, "EXAMINED_MAX", 2)
 
     async def main() -> None:
         made = world.World(room=1.0)
@@ -377,11 +378,11 @@ def test_a_search_that_finds_nothing_continues_in_the_next_round(monkeypatch: py
         def nothing(slot: int, *_: object) -> None:
             examined.append(slot)
 
-        monkeypatch.setattr(one, "_on_slot", nothing)
+        monkeypatch.setattr(one._search, "on_slot", nothing)
         made.create_pod("high", priority=10)
         await asyncio.sleep(3.4)
         assert sorted(examined) == list(range(7))
-        assert not one._unseen
+        assert not one._search.unseen
         # The whole search is over: the next begins after a while.
         await asyncio.sleep(3.0)
         assert len(examined) == 7

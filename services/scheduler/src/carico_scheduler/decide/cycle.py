@@ -94,6 +94,7 @@ class Cycle:
         while len(outcome.placed) < most and (waiting := source.take(view.now_s)) is not None:
             party = None if gangs is None or waiting.demand.gang is None else gangs.gather(waiting)
             last = waiting.key if party is None else max(each.key for each in party.members)
+            own = [] if party is None else _split_own(waits, party, last)
             while waits and waits[0].key < last:
                 # It came before this Pod if it was in `source` at all.
                 nominee = waits.popleft()
@@ -101,6 +102,10 @@ class Cycle:
                     scorer.hold(nominee)
             if gangs is not None and party is not None:
                 gangs.tried(party, self._place_party(party, scorer, source, outcome))
+                now_placed = {each.waiting.pod.uid for each in outcome.placed}
+                for nominee in own:
+                    if nominee.uid not in now_placed:
+                        scorer.hold(nominee)
                 continue
             slot = scorer.scores(waiting.demand).best(waiting.pod.uid)
             if slot == snapshot.NO_NODE:
@@ -140,9 +145,16 @@ class Cycle:
                 break
         return best
 
-    def explain(self, view: snapshot.Snapshot, demand: demands.Demand) -> Scores:
-        """Return the scores of all nodes for one demand, with nothing placed."""
-        return self._scorer(view, scoring.Draft(view)).scores(demand)
+    def explain(
+        self, view: snapshot.Snapshot, demand: demands.Demand, *, held: Iterable[tuple[int, demands.Demand]] = (),
+        only: snapshot.Bools | None = None,
+    ) -> Scores:  # fmt: skip
+        """Return the scores of all nodes for one demand, with nothing placed but what is `held`; `only`: on these."""
+        draft = scoring.Draft(view)
+        for slot, each in held:
+            draft.hold(slot, each)
+        scorer = self._scorer(view, draft)
+        return (scorer if only is None else scorer.fork(only)).scores(demand)
 
     def _place(self, scorer: "_Scorer", waiting: queues.Waiting, slot: int) -> Placement:
         """Reserve the node in the draft and in all scores of the cycle."""
@@ -159,6 +171,15 @@ class Cycle:
         """Return a scorer by capacity, or by requests if no node advertises and the policy allows it."""
         stages = self._without if view.goes_by_requests else self._by_capacity
         return _Scorer(view, stages, self._without, draft, self._masks)
+
+
+def _split_own(waits: "collections.deque[Nominee]", party: parties.Party, last: queues.Key) -> list[Nominee]:
+    """Take the Pods of a gang out of those for which room is held: it is held for them."""
+    uids = {each.pod.uid for each in party.members}
+    own = [each for each in waits if each.uid in uids]
+    for each in own:
+        waits.remove(each)
+    return own
 
 
 def _ranked(stages: registry.Stages, ranking: Callable[[protocol.Scorer], protocol.Scorer]) -> registry.Stages:

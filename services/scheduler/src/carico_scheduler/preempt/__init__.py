@@ -3,6 +3,7 @@
 - `victims`: which Pods of a node would have to go, and which node loses least. Pure. `budgets`: PodDisruptionBudgets.
 - `evictable`: which nodes need not be searched, since even all of their Pods would free too little. Pure.
 - `nominations`: the Pods for which room is being made, each with its state. Pure.
+- `search`: which node loses least if a Pod is placed there.
 - `preemptor`: twice a second, picks the waiting Pods whose turn it is, and starts evictions.
 - `evictor`: writes them to the API: the nominated node, the victims' condition, deletion and Event.
 """

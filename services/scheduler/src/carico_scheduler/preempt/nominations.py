@@ -58,8 +58,12 @@ class Nomination:
     since_s: float
     state: State = State.EVICTING
     has_failed: bool = False
+    # How many budgets the evictions violate.
+    violations: int = 0
     # True once it has ended: no further victim goes.
     is_over: bool = False
+    # The nominations of its gang, itself included: the room is held until the victims of all of them are gone.
+    together: list["Nomination"] = dataclasses.field(default_factory=list)
 
 
 class Nominations:
@@ -98,14 +102,22 @@ class Nominations:
         Pod waits for one; `nodes` are those there are.
         """
         ended = []
+        evicting: dict[int, bool] = {}
         for each in self:
             if is_binding(each.pod.uid):
                 continue
-            end = self._step(each, now_s, node_of=node_of, waits=waits, nodes=nodes)
+            gang = id(each.together or each)
+            if gang not in evicting:
+                evicting[gang] = _is_evicting(each.together or [each], node_of)
+            end = self._step(each, now_s, node_of=node_of, waits=waits, nodes=nodes, is_evicting=evicting[gang])
             if end is not None:
                 self._remove(each)
                 ended.append((each, end))
         return ended
+
+    def drop(self, nomination: Nomination) -> None:
+        """Take back a nomination for which nothing was evicted."""
+        self._remove(nomination)
 
     def _remove(self, each: Nomination) -> None:
         each.is_over = True
@@ -117,16 +129,21 @@ class Nominations:
 
     def _step(
         self, each: Nomination, now_s: float, *, node_of: Callable[[str], str | None], waits: Callable[[str], bool],
-        nodes: Set[str],
+        nodes: Set[str], is_evicting: bool,
     ) -> End | None:  # fmt: skip
         placed = node_of(each.pod.uid)
         if placed is not None:
             return End.PLACED if placed == each.node else End.ELSEWHERE
         if each.node not in nodes or not waits(each.pod.uid):
             return End.GONE
-        if each.has_failed:
+        if each.has_failed or any(other.has_failed for other in each.together):
             return End.FAILED
-        if each.state is State.EVICTING and not any(node_of(victim.uid) == each.node for victim in each.victims):
+        if each.state is State.EVICTING and not is_evicting:
             each.state, each.since_s = State.FREED, now_s
         most_s = EVICTING_FOR_S if each.state is State.EVICTING else FREED_FOR_S
         return End.EXPIRED if now_s - each.since_s > most_s else None
+
+
+def _is_evicting(together: Sequence[Nomination], node_of: Callable[[str], str | None]) -> bool:
+    """Return True while a victim of one of these nominations is on its node."""
+    return any(node_of(victim.uid) == each.node for each in together for victim in each.victims)

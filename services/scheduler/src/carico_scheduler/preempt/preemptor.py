@@ -1,13 +1,14 @@
 """Decides for which waiting Pods others are evicted: twice a second, next to the cycles and never within one.
 
 A Pod gets room this way if it fits nowhere, if no node is still being tried, if its priority is above that of some
-placed Pod, and if its preemptionPolicy is not Never.
+placed Pod, and if its preemptionPolicy is not Never. For the Pods of a gang, room is made together or not at all: each
+is nominated in turn, with the others' room held, before anything is evicted.
 """
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from carico_core.domain import cluster
 from carico_core.runtime.kube import api_actions
@@ -15,12 +16,12 @@ from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_scheduler import state as states
 from carico_scheduler.decide import cycle as cycles
+from carico_scheduler.gangs import gang as gang_records
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
-from carico_scheduler.preempt import evictor, nominations, victims
-from carico_scheduler.report import conditions, instruments, verdicts
-from carico_scheduler.rules import protocol, registry
+from carico_scheduler.preempt import evictor, nominations, search, victims
+from carico_scheduler.report import instruments
 
 EVERY_S = 0.5
 # A Pod first waits for so long: advertisements are sent every second, so that room that has just become free shows.
@@ -32,12 +33,9 @@ AGAIN_S = 5.0
 # If others were evicted and it did not get the room, that time doubles each time up to this one: its class needs more
 # than its node frees, or evictions are refused.
 AGAIN_MOST_S = 300.0
-# A Pod that leaves is waited for until so long after its grace period: one with a finalizer may stay for ever.
-STUCK_AFTER_S = 60.0
-# Nodes that could give way, of which the best is chosen. kube-scheduler stops at 100, or at a tenth of all nodes.
-CANDIDATES_MAX = 100
-# Nodes examined in one round for a Pod for which none has been found: some 50 us each, in turns with the other work.
-EXAMINED_MAX = 2000
+# The most Pods of a gang for which room is made together, and the most values of its label that are tried.
+GANG_MOST = 256
+DOMAINS_MOST = 4
 
 
 class Events(Protocol):
@@ -45,13 +43,6 @@ class Events(Protocol):
 
     def preempted(self, pod: cluster.Pod, text: str) -> None:
         """Queue an Event that a Pod is evicted for another."""
-
-
-class _Kind(NamedTuple):
-    """Pods for which a search gives the same answer."""
-
-    demand: demands.Demand
-    priority: int
 
 
 class Preemptor:
@@ -63,18 +54,15 @@ class Preemptor:
     ) -> None:  # fmt: skip
         self._state = state
         self._clock = clock
-        self._rng = rng
         self._metrics = metrics
         self._term = term
-        self._cycle = cycles.Cycle(state.fleet.policy)
+        self._search = search.Search(state, clock=clock, rng=rng)
         self._evictor = evictor.Evictor(
             kube, clock=clock, write_event=events.preempted, term=term,
             count=lambda outcome: metrics.victims.labels(outcome).inc(),
         )  # fmt: skip
         # When a search that found nothing is due again (monotonic).
-        self._again_s: dict[_Kind, float] = {}
-        # The nodes that a search which has found nothing so far has not examined.
-        self._unseen: dict[_Kind, list[int]] = {}
+        self._again_s: dict[search.Kind, float] = {}
         self._line = logs.get("scheduler")
 
     def nominees(self) -> list[cycles.Nominee]:
@@ -107,11 +95,10 @@ class Preemptor:
             (each for each in self._state.queue.parked() if self._may_ask(each, lowest, now_s)),
             key=lambda each: each.key,
         )
-        asked = {_Kind(each.demand, each.pod.priority) for each in turns}
-        self._unseen = {kind: slots for kind, slots in self._unseen.items() if kind in asked}
+        self._search.keep(search.Kind(each.demand, each.pod.priority) for each in turns)
         searches, refreshed_s = 0, now_s
         for waiting in turns:
-            kind = _Kind(waiting.demand, waiting.pod.priority)
+            kind = _turn_of(waiting.demand, waiting.pod.priority)
             if kind in self._again_s or searches >= SEARCHES_A_ROUND or waiting.pod.uid not in self._state.queue:
                 continue
             searches += 1
@@ -119,13 +106,81 @@ class Preemptor:
                 # Searches that find nothing take long in a large cluster.
                 self._refresh()
                 refreshed_s = self._clock.monotonic_s()
-            choice = await self._choose(waiting, kind)
-            if choice is None or not (choice.victims or choice.awaited):
-                # Nothing to gain, or there is room; or the search goes on in the next round.
-                is_over = choice is None and kind not in self._unseen
-                self._again_s[kind] = self._clock.monotonic_s() + (AGAIN_S if is_over else EVERY_S)
-            elif self._term() == term and waiting.pod.uid in self._state.queue:
-                self._nominate(waiting, choice, term)
+            rest_s = await self._make_room(waiting, term)
+            if rest_s is not None:
+                self._again_s[kind] = self._clock.monotonic_s() + rest_s
+
+    async def _make_room(self, waiting: queues.Waiting, term: int) -> float | None:
+        """Have others evicted for a Pod, or for its gang; if none are, return the time until the next search."""
+        key = waiting.demand.gang
+        gang = None if key is None else self._state.gangs.find(key)
+        if key is not None and (gang is None or not gang.may_place or key in self._state.gangs.resting):
+            return EVERY_S
+        if gang is not None and gang.missing:
+            return await self._make_room_for_gang(gang, term)
+        kind = search.Kind(waiting.demand, waiting.pod.priority)
+        only = None if gang is None else next(self._domains(gang), None)
+        choice = await self._search.choose(waiting, kind, only=only)
+        if choice is None or not (choice.victims or choice.awaited):
+            # Nothing to gain, or there is room; or the search goes on in the next round.
+            return AGAIN_S if choice is None and kind not in self._search.unseen else EVERY_S
+        if self._term() != term or waiting.pod.uid not in self._state.queue:
+            return None
+        self._start(self._nominate(waiting, choice), term)
+        return None
+
+    async def _make_room_for_gang(self, gang: gang_records.Gang, term: int) -> float | None:
+        """Have others evicted for all Pods that a gang lacks, or for none; see `_make_room`."""
+        waiting = (self._state.queue.find(uid) for uid in gang.roles)
+        members = sorted((each for each in waiting if each is not None), key=lambda each: each.key)[: gang.missing]
+        lowest = self._state.lowest_priority()
+        if len(members) < gang.missing or len(members) > GANG_MOST or lowest is None:
+            return AGAIN_S
+        if not all(each.pod.preempts and each.pod.priority > lowest for each in members):
+            return AGAIN_S
+        is_over = True
+        for only in self._domains(gang):
+            made = await self._nominate_all(members, only)
+            is_victim = any(each.victims for each in made)
+            is_whole = len(made) == len(members) and all(self._state.waits(each.pod.uid) for each in members)
+            if is_whole and is_victim and self._term() == term:
+                for each in made:
+                    each.together = made
+                    self._start(each, term)
+                return None
+            for each in made:
+                self._state.nominations.drop(each)
+            is_over &= not is_whole and not self._search.unseen
+        return AGAIN_S if is_over else EVERY_S
+
+    async def _nominate_all(
+        self, members: Sequence[queues.Waiting], only: snapshot.Bools | None
+    ) -> list[nominations.Nomination]:
+        """Hold room for these Pods, one after another, as long as some node would give way; nothing is evicted yet."""
+        made: list[nominations.Nomination] = []
+        for waiting in members:
+            kind = search.Kind(waiting.demand, waiting.pod.priority)
+            choice = await self._search.choose(waiting, kind, only=only)
+            if choice is None or self._state.nominations.find(waiting.pod.uid) is not None:
+                break
+            made.append(self._nominate(waiting, choice))
+        return made
+
+    def _domains(self, gang: gang_records.Gang) -> Iterator[snapshot.Bools | None]:
+        """Yield the nodes to which a gang may go, one set after another, the largest first; None: all."""
+        asks = gang.asks
+        if asks is None or not asks.topology_key:
+            yield None
+            return
+        view = self._search.view()
+        values = view.labels.domains(asks.topology_key)
+        domain = self._state.domain_of(gang)
+        if domain is not None:
+            yield values.having([domain])
+            return
+        sizes = values.sums(view.present)[: values.count]
+        for number in (-sizes).argsort(kind="stable")[:DOMAINS_MOST].tolist():
+            yield view.labels.domains(asks.topology_key).of == number
 
     @property
     def _is_lacking(self) -> bool:
@@ -137,8 +192,6 @@ class Preemptor:
         return (
             pod.priority > lowest
             and pod.preempts
-            # The Pods of a gang would each have others evicted, although there may be no room for all of them.
-            and waiting.demand.gang is None
             and now_s - waiting.since_s >= AFTER_S
             and self._state.nominations.find(pod.uid) is None
         )
@@ -148,7 +201,7 @@ class Preemptor:
             return
         for each in self._state.nominations:
             # If a Pod that was leaving anyway stays, others may go.
-            each.has_failed |= any(victim.deleting and self._is_stuck(victim) for victim in each.victims)
+            each.has_failed |= any(victim.deleting and self._search.is_stuck(victim) for victim in each.victims)
         ended = self._state.nominations.refresh(
             self._clock.monotonic_s(), node_of=self._state.node_of, is_binding=self._state.is_binding,
             waits=self._state.waits, nodes=set(self._state.fleet.names()),
@@ -158,7 +211,8 @@ class Preemptor:
             self._metrics.preemptions.labels(end.value).inc()
             self._line.info("preemption ended", pod=each.pod.key, node=each.node, outcome=end.value)
             if end not in (nominations.End.PLACED, nominations.End.ELSEWHERE) and term is not None:
-                kind, due_s = _Kind(each.demand, each.pod.priority), self._clock.monotonic_s() + self._rest_s(each)
+                kind = _turn_of(each.demand, each.pod.priority)
+                due_s = self._clock.monotonic_s() + self._rest_s(each)
                 self._again_s[kind] = max(self._again_s.get(kind, due_s), due_s)
                 if self._state.waits(each.pod.uid):
                     self._evictor.clear(each.pod, term)
@@ -172,147 +226,30 @@ class Preemptor:
         doublings = 0 if waiting is None else min(max(waiting.preemptions - 1, 0), 16)
         return min(AGAIN_S * 2.0**doublings, AGAIN_MOST_S)
 
-    async def _choose(self, waiting: queues.Waiting, kind: _Kind) -> victims.Choice | None:
-        """Return the node that loses least, and its victims; None if no node would give way now."""
-        while True:
-            if not self._state.evictable.read_some(kind.priority, self._view()):
-                break
-            await asyncio.sleep(0)
-        scores, free = self._scores(kind)
-        if free is not None:
-            return free
-        if self._is_open(waiting, scores):
-            return None
-        order = self._order(kind, scores)
-        nominated = self._state.fleet.slot_of(waiting.pod.nominated_node)
-        if nominated is not None and scores.allowed[nominated]:
-            # Made by another leader, or in an earlier term: if its victims still leave, no other Pod goes.
-            order.insert(0, nominated)
-        found: list[victims.Choice] = []
-        for examined, slot in enumerate(order):
-            if examined >= EXAMINED_MAX and not found:
-                self._unseen[kind] = order[examined:]
-                return None
-            choice = self._on_slot(slot, kind, scores)
-            if choice is not None and not choice.victims:
-                return choice
-            if choice is not None:
-                found.append(choice)
-                if len(found) >= CANDIDATES_MAX or _is_least(choice, self._state.lowest_priority()):
-                    break
-            await asyncio.sleep(0)
-        best = victims.best_of(found)
-        return None if best is None else self._as_of_now(best.node, kind)
-
-    def _order(self, kind: _Kind, scores: cycles.Scores) -> list[int]:
-        """Return the nodes that may give way, in the order in which they are examined."""
-        view = self._view()
-        by_capacity = not (view.goes_by_requests or kind.demand.is_baseline)
-        mask = self._state.evictable.may_give_way(kind.demand, kind.priority, view, by_capacity=by_capacity)
-        for each in self._state.nominations:
-            # Pods that are evicted for others leave too.
-            slot = self._state.fleet.slot_of(each.node)
-            if slot is not None:
-                mask[slot] = True
-        mask &= scores.allowed
-        unseen = self._unseen.pop(kind, None)
-        if unseen is not None:
-            return [slot for slot in unseen if mask[slot]]
-        slots: list[int] = mask.nonzero()[0].tolist()
-        # As in kube-scheduler, each search begins elsewhere.
-        start = self._rng.randrange(len(slots)) if slots else 0
-        return slots[start:] + slots[:start]
-
-    def _view(self) -> snapshot.Snapshot:
-        return self._state.fleet.snapshot(self._clock.monotonic_s())
-
-    def _as_of_now(self, node: str, kind: _Kind) -> victims.Choice | None:
-        """Return what the chosen node would lose now: Pods and nodes may have come, gone or changed during the search.
-
-        None if the node no longer allows the Pod.
-        """
-        scores, free = self._scores(kind)
-        slot = self._state.fleet.slot_of(node)
-        if free is not None or slot is None or not scores.allowed[slot]:
-            return free
-        return self._on_slot(slot, kind, scores)
-
-    def _scores(self, kind: _Kind) -> tuple[cycles.Scores, victims.Choice | None]:
-        """Return the scores of all nodes, and the best one if it has room: for this Pod, or held for another."""
-        view = self._view()
-        scores = self._cycle.explain(view, kind.demand)
-        slot = scores.best("")
-        return scores, None if slot == snapshot.NO_NODE else victims.Choice(view.row(slot).node.name, (), 0)
-
-    def _is_open(self, waiting: queues.Waiting, scores: cycles.Scores) -> bool:
-        """Return True if the Pod should wait for nodes that are still being tried, or of which nothing is known."""
-        match verdicts.verdict_of(scores):
-            case verdicts.Verdict.UNSCHEDULABLE:
-                return False
-            case verdicts.Verdict.UNKNOWN:
-                return True
-        return self._clock.monotonic_s() - waiting.since_s < conditions.OPEN_FOR_S
-
-    def _on_slot(self, slot: int, kind: _Kind, scores: cycles.Scores) -> victims.Choice | None:
-        """Return what one node would lose, as it is now."""
-        view = self._view()
-        if view.nodes[slot] is None:
-            return None
-        row = view.row(slot)
-        here = self._state.nominations.on(row.node.name)
-        evicting = {victim.uid for each in here for victim in each.victims}
-        if any(self._state.node_of(uid) is None for uid in evicting):
-            # Its agent has not measured yet that these are gone: more than needed would go now.
-            return None
-        for each in here:
-            if each.pod.priority >= kind.priority and self._state.node_of(each.pod.uid) is None:
-                row = row.with_pod(each.demand)
-        residents = []
-        for claim in self._state.reservations.on(row.node.name):
-            pod = self._state.pod(claim.uid)
-            # One that is still being bound, or does not end, counts, and cannot be evicted.
-            if pod is not None and not self._is_stuck(pod) and not self._state.is_binding(claim.uid):
-                is_leaving = not pod.deleting and pod.uid in evicting
-                pod = pod._replace(deleting=True) if is_leaving else pod
-                residents.append(victims.Resident(pod, claim, self._state.reservations.is_reserved(claim)))
-        return victims.on_node(
-            row, victims.Preemptor(kind.demand, kind.priority), residents, scores.stages, self._state.budgets,
-            self._evicting(), lambda: _peers(view, kind.demand, scores.stages),
-        )  # fmt: skip
-
-    def _is_stuck(self, pod: cluster.Pod) -> bool:
-        """Return True if a Pod that is being deleted should have ended long ago."""
-        return pod.ends_at_s <= self._clock.wall_ns() / 1e9 - STUCK_AFTER_S
-
-    def _evicting(self) -> Iterator[cluster.Pod]:
-        """Yield the victims of all nominations that are not gone yet."""
-        for each in self._state.nominations:
-            for victim in each.victims:
-                if not victim.deleting and self._state.node_of(victim.uid) is not None:
-                    yield victim
-
-    def _nominate(self, waiting: queues.Waiting, choice: victims.Choice, term: int) -> None:
+    def _nominate(self, waiting: queues.Waiting, choice: victims.Choice) -> nominations.Nomination:
+        """Hold the room that a node would have."""
         nomination = nominations.Nomination(
             pod=waiting.pod, demand=waiting.demand, node=choice.node, victims=choice.victims or choice.awaited,
-            since_s=self._clock.monotonic_s(),
+            since_s=self._clock.monotonic_s(), violations=choice.violations,
         )  # fmt: skip
         self._state.nominations.add(nomination)
-        waiting.preemptions += bool(choice.victims)
+        return nomination
+
+    def _start(self, nomination: nominations.Nomination, term: int) -> None:
+        """Evict the Pods that have to go."""
+        waiting = self._state.queue.find(nomination.pod.uid)
+        if waiting is not None:
+            waiting.preemptions += any(not each.deleting for each in nomination.victims)
         self._line.info(
-            "preemption", pod=waiting.pod.key, node=choice.node, victims=[each.key for each in choice.victims],
-            awaited=[each.key for each in choice.awaited], violated_budgets=choice.violations,
+            "preemption", pod=nomination.pod.key, node=nomination.node, violated_budgets=nomination.violations,
+            victims=[each.key for each in nomination.victims if not each.deleting],
+            awaited=[each.key for each in nomination.victims if each.deleting],
         )  # fmt: skip
         self._evictor.start(nomination, term)
 
 
-def _peers(view: snapshot.Snapshot, demand: demands.Demand, stages: registry.Stages) -> list[protocol.Peers]:
-    """Return what Pods that leave a node may change for a demand, besides room."""
-    if not demand.looks_at_peers:
-        return []
-    found = (each.peers(view, demand) for each in stages.by_peers)
-    return [each for each in found if each is not None and any(part.yields for part in each.conditions())]
-
-
-def _is_least(choice: victims.Choice, lowest: int | None) -> bool:
-    """Return True if no node can lose less: one Pod of the lowest priority, and no budget is violated."""
-    return not choice.violations and [pod.priority for pod in choice.victims] == [lowest]
+def _turn_of(demand: demands.Demand, priority: int) -> search.Kind:
+    """Return the Pods that have their turn together: all of a gang."""
+    if demand.gang is None:
+        return search.Kind(demand, priority)
+    return search.Kind(demands.Demand(gang=demand.gang), 0)

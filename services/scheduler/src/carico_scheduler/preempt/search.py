@@ -1,0 +1,197 @@
+"""Searches the nodes for the one that loses least if a Pod is placed there, with other work in between.
+
+The room that is held for other Pods counts as taken.
+"""
+
+import asyncio
+import random
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from carico_core.domain import cluster
+from carico_core.runtime.process import clock as clocks
+from carico_scheduler import state as states
+from carico_scheduler.decide import cycle as cycles
+from carico_scheduler.nodes import snapshot
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.pods import queue as queues
+from carico_scheduler.preempt import victims
+from carico_scheduler.report import conditions, verdicts
+from carico_scheduler.rules import protocol, registry
+
+# A Pod that leaves is waited for until so long after its grace period: one with a finalizer may stay for ever.
+STUCK_AFTER_S = 60.0
+# Nodes that could give way, of which the best is chosen. kube-scheduler stops at 100, or at a tenth of all nodes.
+CANDIDATES_MAX = 100
+# Nodes examined in one round for a Pod for which none has been found: some 50 us each, in turns with the other work.
+EXAMINED_MAX = 2000
+
+
+class Kind(NamedTuple):
+    """Pods for which a search gives the same answer."""
+
+    demand: demands.Demand
+    priority: int
+
+
+class Search:
+    """Searches for waiting Pods of one scheduler."""
+
+    def __init__(self, state: states.State, *, clock: clocks.Clock, rng: random.Random) -> None:
+        self._state = state
+        self._clock = clock
+        self._rng = rng
+        self._cycle = cycles.Cycle(state.fleet.policy)
+        # The nodes that a search which has found nothing so far has not examined.
+        self.unseen: dict[Kind, list[int]] = {}
+
+    def keep(self, kinds: Iterable[Kind]) -> None:
+        """Forget the searches for all other kinds."""
+        wanted = set(kinds)
+        self.unseen = {kind: slots for kind, slots in self.unseen.items() if kind in wanted}
+
+    async def choose(
+        self, waiting: queues.Waiting, kind: Kind, *, only: snapshot.Bools | None = None
+    ) -> victims.Choice | None:
+        """Return the node that loses least, and its victims; None if no node would give way now.
+
+        `only`: the nodes to which the Pod's gang may go.
+        """
+        while True:
+            if not self._state.evictable.read_some(kind.priority, self.view()):
+                break
+            await asyncio.sleep(0)
+        scores, free = self.scores(kind, only)
+        if free is not None:
+            return free
+        if self._is_open(waiting, scores):
+            return None
+        order = self._order(kind, scores, only)
+        nominated = self._state.fleet.slot_of(waiting.pod.nominated_node)
+        if nominated is not None and scores.allowed[nominated]:
+            # Made by another leader, or in an earlier term: if its victims still leave, no other Pod goes.
+            order.insert(0, nominated)
+        found: list[victims.Choice] = []
+        for examined, slot in enumerate(order):
+            if examined >= EXAMINED_MAX and not found:
+                self.unseen[kind] = order[examined:]
+                return None
+            choice = self.on_slot(slot, kind, scores)
+            if choice is not None and not choice.victims:
+                return choice
+            if choice is not None:
+                found.append(choice)
+                if len(found) >= CANDIDATES_MAX or _is_least(choice, self._state.lowest_priority()):
+                    break
+            await asyncio.sleep(0)
+        best = victims.best_of(found)
+        return None if best is None else self._as_of_now(best.node, kind, only)
+
+    def _order(self, kind: Kind, scores: cycles.Scores, only: snapshot.Bools | None) -> list[int]:
+        """Return the nodes that may give way, in the order in which they are examined."""
+        view = self.view()
+        by_capacity = not (view.goes_by_requests or kind.demand.is_baseline)
+        mask = self._state.evictable.may_give_way(kind.demand, kind.priority, view, by_capacity=by_capacity)
+        for each in self._state.nominations:
+            # Pods that are evicted for others leave too.
+            slot = self._state.fleet.slot_of(each.node)
+            if slot is not None:
+                mask[slot] = True
+        mask &= scores.allowed if only is None else scores.allowed & only
+        unseen = self.unseen.pop(kind, None)
+        if unseen is not None:
+            return [slot for slot in unseen if mask[slot]]
+        slots: list[int] = mask.nonzero()[0].tolist()
+        # As in kube-scheduler, each search begins elsewhere.
+        start = self._rng.randrange(len(slots)) if slots else 0
+        return slots[start:] + slots[:start]
+
+    def view(self) -> snapshot.Snapshot:
+        return self._state.fleet.snapshot(self._clock.monotonic_s())
+
+    def _as_of_now(self, node: str, kind: Kind, only: snapshot.Bools | None) -> victims.Choice | None:
+        """Return what the chosen node would lose now: Pods and nodes may have come, gone or changed during the search.
+
+        None if the node no longer allows the Pod.
+        """
+        scores, free = self.scores(kind, only)
+        slot = self._state.fleet.slot_of(node)
+        if free is not None or slot is None or not scores.allowed[slot]:
+            return free
+        return self.on_slot(slot, kind, scores)
+
+    def scores(self, kind: Kind, only: snapshot.Bools | None = None) -> tuple[cycles.Scores, victims.Choice | None]:
+        """Return the scores of all nodes, and the best one if it has room: for this Pod, or held for another."""
+        view = self.view()
+        # Pods of a gang each need room of their own, which the nominations of the others hold.
+        held = self._held(kind) if kind.demand.gang is not None else ()
+        scores = self._cycle.explain(view, kind.demand, held=held, only=only)
+        slot = scores.best("")
+        return scores, None if slot == snapshot.NO_NODE else victims.Choice(view.row(slot).node.name, (), 0)
+
+    def _is_open(self, waiting: queues.Waiting, scores: cycles.Scores) -> bool:
+        """Return True if the Pod should wait for nodes that are still being tried, or of which nothing is known."""
+        match verdicts.verdict_of(scores):
+            case verdicts.Verdict.UNSCHEDULABLE:
+                return False
+            case verdicts.Verdict.UNKNOWN:
+                return True
+        return self._clock.monotonic_s() - waiting.since_s < conditions.OPEN_FOR_S
+
+    def on_slot(self, slot: int, kind: Kind, scores: cycles.Scores) -> victims.Choice | None:
+        """Return what one node would lose, as it is now."""
+        view = self.view()
+        if view.nodes[slot] is None:
+            return None
+        row = view.row(slot)
+        here = self._state.nominations.on(row.node.name)
+        evicting = {victim.uid for each in here for victim in each.victims}
+        if any(self._state.node_of(uid) is None for uid in evicting):
+            # Its agent has not measured yet that these are gone: more than needed would go now.
+            return None
+        for each in here:
+            if each.pod.priority >= kind.priority and self._state.node_of(each.pod.uid) is None:
+                row = row.with_pod(each.demand)
+        residents = []
+        for claim in self._state.reservations.on(row.node.name):
+            pod = self._state.pod(claim.uid)
+            # One that is still being bound, or does not end, counts, and cannot be evicted.
+            if pod is not None and not self.is_stuck(pod) and not self._state.is_binding(claim.uid):
+                is_leaving = not pod.deleting and pod.uid in evicting
+                pod = pod._replace(deleting=True) if is_leaving else pod
+                residents.append(victims.Resident(pod, claim, self._state.reservations.is_reserved(claim)))
+        return victims.on_node(
+            row, victims.Preemptor(kind.demand, kind.priority), residents, scores.stages, self._state.budgets,
+            self._evicting(), lambda: _peers(view, kind.demand, scores.stages),
+        )  # fmt: skip
+
+    def is_stuck(self, pod: cluster.Pod) -> bool:
+        """Return True if a Pod that is being deleted should have ended long ago."""
+        return pod.ends_at_s <= self._clock.wall_ns() / 1e9 - STUCK_AFTER_S
+
+    def _held(self, kind: Kind) -> Iterator[tuple[int, demands.Demand]]:
+        """Yield the room that is held for other Pods of this priority and above."""
+        for each in self._state.nominations:
+            slot = self._state.fleet.slot_of(each.node)
+            if slot is not None and each.pod.priority >= kind.priority and self._state.node_of(each.pod.uid) is None:
+                yield slot, each.demand
+
+    def _evicting(self) -> Iterator[cluster.Pod]:
+        """Yield the victims of all nominations that are not gone yet."""
+        for each in self._state.nominations:
+            for victim in each.victims:
+                if not victim.deleting and self._state.node_of(victim.uid) is not None:
+                    yield victim
+
+
+def _peers(view: snapshot.Snapshot, demand: demands.Demand, stages: registry.Stages) -> list[protocol.Peers]:
+    """Return what Pods that leave a node may change for a demand, besides room."""
+    if not demand.looks_at_peers:
+        return []
+    found = (each.peers(view, demand) for each in stages.by_peers)
+    return [each for each in found if each is not None and any(part.yields for part in each.conditions())]
+
+
+def _is_least(choice: victims.Choice, lowest: int | None) -> bool:
+    """Return True if no node can lose less: one Pod of the lowest priority, and no budget is violated."""
+    return not choice.violations and [pod.priority for pod in choice.victims] == [lowest]

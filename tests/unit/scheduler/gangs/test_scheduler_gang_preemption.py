@@ -1,0 +1,159 @@
+"""Room for a gang: others go for all of its Pods, or none goes."""
+
+import asyncio
+import random
+
+import pytest
+
+from carico_scheduler.gangs import gang
+from tests.unit.scheduler import objects
+from tests.unit.scheduler.gangs import gang_world
+
+
+async def filled(nodes: int, pods: int, *, room: float = 3.0, priority: int = 0) -> gang_world.GangWorld:
+    """A world that is full of Pods of low priority."""
+    made = gang_world.GangWorld(room=room)
+    await made.start(nodes=nodes)
+    for index in range(pods):
+        made.create_pod(f"low-{index}", priority=priority)
+    await asyncio.sleep(5.0)
+    assert len(made.running("low")) == pods
+    return made
+
+
+def test_as_many_pods_go_as_the_gang_needs_and_it_is_placed_whole() -> None:
+    async def main() -> None:
+        made = await filled(2, 6)
+        made.gang("train", 4, spec={"priority": 10})
+        await asyncio.sleep(20.0)
+        assert len(made.running("train")) == 4
+        assert len(made.running("low")) == 2
+        assert made.deleted() == 4
+        assert len(made.engines[0].state.nominations) == 0
+        assert made.engines[0]._metrics.preemptions.labels("placed")._value.get() + made.engines[
+            0
+        ]._metrics.preemptions.labels("elsewhere")._value.get() == 4  # fmt: skip
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_free_room_counts_and_only_the_rest_is_made() -> None:
+    async def main() -> None:
+        made = await filled(2, 4)
+        made.gang("train", 4, spec={"priority": 10})
+        await asyncio.sleep(20.0)
+        assert len(made.running("train")) == 4
+        assert made.deleted() == 2
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_no_pod_goes_for_a_gang_for_which_there_would_not_be_enough_room_even_so() -> None:
+    async def main() -> None:
+        made = await filled(2, 5)
+        made.create_pod("equal", priority=10)
+        await asyncio.sleep(5.0)
+        made.gang("train", 6, spec={"priority": 10})
+        await asyncio.sleep(40.0)
+        assert made.running("train") == []
+        assert made.deleted() == 0
+        assert len(made.engines[0].state.nominations) == 0
+        # Others are not kept from the room in the end.
+        made.delete("low-0")
+        made.create_pod("next", priority=0)
+        await asyncio.sleep(10.0)
+        assert "next" in made.running()
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_no_pod_goes_for_a_gang_that_lacks_pods_or_of_which_one_does_not_preempt() -> None:
+    async def main() -> None:
+        made = await filled(1, 3)
+        made.gang("short", 1, least=2, spec={"priority": 10})
+        made.gang("polite", 1, least=2, spec={"priority": 10})
+        made.member("polite", "polite-1", least=2, spec={"priority": 10, "preemptionPolicy": "Never"})
+        await asyncio.sleep(30.0)
+        assert made.deleted() == 0
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_the_room_is_held_until_the_victims_on_all_nodes_are_gone() -> None:
+    async def main() -> None:
+        made = await filled(2, 6)
+        made.kube.is_graceful = True
+        made.gang("train", 6, spec={"priority": 10})
+        await asyncio.sleep(10.0)
+        assert made.deleted() == 6
+        leaving = [pod["metadata"]["name"] for pod in made.pods() if pod["metadata"].get("deletionTimestamp")]
+        assert len(leaving) == 6
+        # All but one go; the last takes longer than the room of one Pod alone would be held.
+        for name in leaving[:5]:
+            made.delete(name)
+        await asyncio.sleep(25.0)
+        made.create_pod("passer-by", priority=0)
+        await asyncio.sleep(5.0)
+        assert "passer-by" not in made.running()
+        assert made.running("train") == []
+        made.delete(leaving[5])
+        await asyncio.sleep(10.0)
+        assert len(made.running("train")) == 6
+        assert made.deleted() == 6
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_gang_that_must_stay_in_a_zone_has_only_pods_of_one_zone_evicted() -> None:
+    async def main() -> None:
+        made = gang_world.GangWorld()
+        for index, zone in enumerate("abb"):
+            node = objects.node_object(f"node-{index}")
+            node["metadata"]["labels"]["zone"] = zone
+            made.kube.objects.create("nodes", node, "test")
+        await made.start_engines(nodes=3)
+        for index in range(9):
+            made.create_pod(f"low-{index}")
+        await asyncio.sleep(5.0)
+        made.group("train", spec={"minMember": 4}, annotations={"carico.dev/gang-topology-key": "zone"})
+        for index in range(4):
+            made.member("train", f"train-{index}", spec={"priority": 10})
+        await asyncio.sleep(20.0)
+        assert len(made.running("train")) == 4
+        nodes = {pod["spec"]["nodeName"] for pod in made.pods() if pod["metadata"]["name"].startswith("train")}
+        assert nodes <= {"node-1", "node-2"}
+        assert made.deleted() == 4
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_gangs_and_pods_of_all_priorities_end_with_the_highest_on_nodes_and_no_half(seed: int) -> None:
+    async def main() -> None:
+        rng = random.Random(seed)
+        made = gang_world.GangWorld(seed=seed)
+        await made.start(nodes=2)
+        sizes = {name: rng.randint(2, 4) for name in "abcd"}
+        for index in range(6):
+            made.create_pod(f"pod-{index}", priority=rng.randrange(4))
+            await asyncio.sleep(rng.uniform(0.0, 2.0))
+        for name, size in sizes.items():
+            priority = rng.randrange(4)
+            for index in range(size):
+                made.member(name, f"{name}-{index}", least=size, spec={"priority": priority})
+                await asyncio.sleep(rng.uniform(0.0, 1.0))
+        await asyncio.sleep(60.0)
+        for one in made.engines[0].state.gangs:
+            assert one.state is not gang.INCOMPLETE, one
+            assert one.state is not gang.GIVEN_BACK, one
+        assert max(made.largest.values()) <= 3
+        assert len(made.engines[0].state.nominations) == 0
+        await made.stop()
+
+    objects.run_fast(main())
