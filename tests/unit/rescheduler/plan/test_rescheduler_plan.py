@@ -99,7 +99,7 @@ def test_memory_fits_at_every_step_with_the_old_and_the_new_pod() -> None:
     # The giants change places, which has no first step.
     target = context.problem.present.copy()
     target[index["one-0"]], target[index["other-0"]] = 1, 0
-    curve = generator.towards(context, target, generator.weights_of(context, least_bytes=1.0, least_tasks=1.0))
+    curve = generator.towards(context, target, generator.weights_of(context, least_bytes=1.0, least_tasks=1.0), most=10)
     assert curve.steps == () and len(curve.blocked) == 2
 
 
@@ -115,7 +115,7 @@ def test_each_step_gains_what_the_costs_say() -> None:
         world.talk(known, pods[one], pods[other], float(random.uniform(1e5, 1e7)))
     context = contexts.build(world.judge(known), world.CEILINGS)
     weights = generator.weights_of(context, least_bytes=1.0, least_tasks=1.0)
-    curve = generator.curve(context, EFFORT, seed=2, weights=weights)
+    curve = generator.curve(context, EFFORT, seed=2, weights=weights, most=50)
     placed = context.problem.present.copy()
     assert len(curve.steps) > 3
     for step in curve.steps:

@@ -94,9 +94,12 @@ class Executor:
         for each in [each for each in self._parts.known.pods.found.values() if self._is_stray(each)]:
             await self._clear(each)
             count += 1
-        for pinned in [each for each in self._parts.known.deployments.found.values() if each.pinned]:
-            await self._resume_pin(pinned)
-            count += 1
+        # Other modes have no right to change Deployments.
+        if self._parts.mode is movable.Mode.NODE_SELECTOR:
+            for pinned in list(self._parts.known.deployments.found.values()):
+                if pin.parse_mark(pinned.pinned) is not None:
+                    await self._resume_pin(pinned)
+                    count += 1
         return count
 
     def _left_surges(self) -> list[objects.KnownPod]:

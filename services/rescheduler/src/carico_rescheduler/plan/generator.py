@@ -58,10 +58,10 @@ class Curve:
     weights: Weights
 
 
-def curve(context: contexts.Context, effort: carico.Effort, *, seed: int, weights: Weights) -> Curve:
-    """Return the moves to the best placement found, the one with the largest gain first."""
+def curve(context: contexts.Context, effort: carico.Effort, *, seed: int, weights: Weights, most: int) -> Curve:
+    """Return the first `most` moves to the best placement found, the one with the largest gain first."""
     answer = carico.solve(context.problem, effort, seed=seed)
-    return towards(context, answer.placement, weights)
+    return towards(context, answer.placement, weights, most=most)
 
 
 def weights_of(context: contexts.Context, *, least_bytes: float, least_tasks: float) -> Weights:
@@ -83,13 +83,18 @@ def _excess(problem: model.Problem, placement: model.Ints) -> arrays.Array:
     return np.maximum(model.totals(placement, problem.tasks, problem.servers) - problem.saturation * cores, 0.0)
 
 
-def towards(context: contexts.Context, target: model.Ints, weights: Weights) -> Curve:
-    """Return the moves of those containers that have another server in `target`."""
+def towards(context: contexts.Context, target: model.Ints, weights: Weights, *, most: int) -> Curve:
+    """Return the first `most` moves of those containers that have another server in `target`.
+
+    A search moves most containers, and each step looks at all that are left: to order all of them would take minutes.
+    """
     ordering = _Ordering(context, target, weights)
     steps: list[Step] = []
-    while (found := ordering.best()) is not None:
+    while len(steps) < most and (found := ordering.best()) is not None:
         steps += [ordering.make(container) for container in found]
-    return Curve(steps=tuple(steps), blocked=tuple(ordering.blocked()), weights=weights)
+    # What is left after `most` steps is not blocked.
+    blocked = ordering.blocked() if len(steps) < most else []
+    return Curve(steps=tuple(steps), blocked=tuple(blocked), weights=weights)
 
 
 class _Ordering:

@@ -10,6 +10,9 @@ from carico_core.numerics.rescheduling import carico, model
 from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.plan import decision, generator
 
+# Moves that are left out by the budget alone, and are shown.
+_SHOWN = 10
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -26,7 +29,9 @@ def make(context: contexts.Context, asked: Request) -> decision.Plan:
     """Return the plan for a context."""
     rule = asked.rule
     weights = generator.weights_of(context, least_bytes=rule.least_bytes, least_tasks=rule.least_tasks)
-    curve = generator.curve(context, asked.effort, seed=asked.seed, weights=weights)
+    # Some more than may be made, so that a plan shows what the budget leaves out.
+    most = rule.most_moves + _SHOWN
+    curve = generator.curve(context, asked.effort, seed=asked.seed, weights=weights, most=most)
     moves, small = decision.worth(decision.moves_of(context, curve), rule)
     moves, late, verdict = decision.within(moves, min(rule.most_moves, asked.budget), rule)
     left = [*small, *late, *_blocked(context, curve)]

@@ -1,0 +1,174 @@
+"""Moves by eviction and by nodeSelector: what they write, wait for, refuse and undo, and what a crash leaves."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from carico_rescheduler.context import movable
+from carico_rescheduler.moves import pin
+from carico_rescheduler.moves import record as records
+from tests.unit.rescheduler.moves import test_rescheduler_surge as surges
+from tests.unit.scheduler import objects
+
+WEB = ("default", "web")
+
+
+def budget(made: surges.Scene, allowed: int) -> None:
+    """A PodDisruptionBudget of the application."""
+    body = {
+        "metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": {"matchLabels": {"app": "web"}}},
+        "status": {"disruptionsAllowed": allowed},
+    }  # fmt: skip
+    made.cluster.api.objects.create("poddisruptionbudgets", body, "test")
+
+
+def test_an_evicted_pod_has_a_successor_where_the_scheduler_puts_it() -> None:
+    async def main() -> None:
+        async with surges.scene() as made:
+            budget(made, 1)
+            move = made.move()
+            # The scheduler of the scene prefers the first node.
+            ended = await made.process(mode=movable.Mode.EVICT).run(move)
+            assert (ended.state, ended.detail) == (records.State.MOVED, "the scheduler chose node-a")
+            assert made.cut.writes == [f"POST /api/v1/namespaces/default/pods/{move.pod.pod.name}/eviction"]
+            assert len(made.cluster.pods("web")) == 3 and ended.successor != move.pod.pod.name
+
+    objects.run_fast(main())
+
+
+def test_a_budget_refuses_an_eviction_for_now() -> None:
+    async def main() -> None:
+        async with surges.scene() as made:
+            budget(made, 0)
+            ended = await made.process(mode=movable.Mode.EVICT).run(made.move())
+            assert ended.state is records.State.KEPT and "tried again with the next plan" in ended.detail
+            assert made.cluster.fewest_ready == 3
+
+    objects.run_fast(main())
+
+
+def test_an_eviction_that_is_not_sent_moves_nothing() -> None:
+    async def main() -> None:
+        async with surges.scene() as made:
+            with pytest.raises(records.NotLeading):
+                await made.process(mode=movable.Mode.EVICT, leads=lambda: False).run(made.move())
+            assert len(made.cluster.pods("web")) == 3 and made.cluster.fewest_ready == 3
+
+    objects.run_fast(main())
+
+
+@contextlib.asynccontextmanager
+async def deployed(*, rolls_out: bool = True) -> AsyncIterator[surges.Scene]:
+    """A scene whose Deployment has one replica; its controller rolls out what changes, or does not get far."""
+    async with surges.scene() as made:
+        made.cluster.scale("web", 1)
+        put_status(made, replicas=1)
+        await asyncio.sleep(1.0)
+
+        async def roll_out() -> None:
+            while True:
+                await asyncio.sleep(2.0)
+                found = deployment(made)
+                if rolls_out and found["status"]["observedGeneration"] < found["metadata"]["generation"]:
+                    put_status(made, replicas=1)
+
+        rolling = asyncio.create_task(roll_out())
+        yield made
+        rolling.cancel()
+        await asyncio.gather(rolling, return_exceptions=True)
+
+
+def deployment(made: surges.Scene) -> dict[str, Any]:
+    found: dict[str, Any] = made.cluster.api.objects.get("deployments", WEB, "test")
+    return found
+
+
+def put_status(made: surges.Scene, *, replicas: int) -> None:
+    """The Deployment is at rest with so many replicas."""
+    found = deployment(made)
+    found["spec"]["replicas"] = replicas
+    found["status"] = {
+        "observedGeneration": found["metadata"]["generation"], "replicas": replicas, "updatedReplicas": replicas,
+        "availableReplicas": replicas,
+    }  # fmt: skip
+    made.cluster.api.objects.update("deployments", WEB, found, "test")
+
+
+def count_generations(made: surges.Scene) -> None:
+    """A change of a template makes a new generation, as in a real API."""
+    update = made.cluster.api.objects.update
+
+    def counted(plural: str, key: tuple[str, str], obj: dict[str, Any], request: str) -> dict[str, Any]:
+        if plural == "deployments":
+            before = made.cluster.api.objects.get(plural, key, request)
+            if before["spec"]["template"] != obj["spec"]["template"]:
+                obj["metadata"]["generation"] = before["metadata"]["generation"] + 1
+        return update(plural, key, obj, request)
+
+    made.cluster.api.objects.update = counted  # type: ignore[method-assign]
+
+
+def selector(made: surges.Scene) -> dict[str, str]:
+    found: dict[str, str] = deployment(made)["spec"]["template"]["spec"].get("nodeSelector") or {}
+    return found
+
+
+def test_a_deployment_is_pinned_and_the_mark_is_taken_off() -> None:
+    async def main() -> None:
+        async with deployed() as made:
+            count_generations(made)
+            ended = await made.process(mode=movable.Mode.NODE_SELECTOR).run(made.move())
+            assert (ended.state, ended.detail) == (records.State.MOVED, "the Deployment is pinned")
+            assert selector(made) == {movable.HOSTNAME: "node-b"}
+            assert not deployment(made)["metadata"]["annotations"]
+
+    objects.run_fast(main())
+
+
+def test_a_rollout_that_does_not_succeed_is_undone() -> None:
+    async def main() -> None:
+        async with deployed(rolls_out=False) as made:
+            count_generations(made)
+            ended = await made.process(mode=movable.Mode.NODE_SELECTOR).run(made.move())
+            assert ended.state is records.State.KEPT and "undone: its change is not observed yet" in ended.detail
+            assert selector(made) == {} and not deployment(made)["metadata"]["annotations"]
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("is_sent", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("write", [1, 2])
+def test_a_process_that_dies_while_it_pins_leaves_no_mark(write: int, is_sent: bool) -> None:
+    async def main() -> None:
+        async with deployed() as made:
+            count_generations(made)
+            with pytest.raises(surges.Crash):
+                await made.process(at=write, is_sent=is_sent, mode=movable.Mode.NODE_SELECTOR).run(made.move())
+            await asyncio.sleep(5.0)
+            await made.process(mode=movable.Mode.NODE_SELECTOR).recover()
+            assert not (deployment(made)["metadata"].get("annotations") or {})
+            is_pinned = selector(made) == {movable.HOSTNAME: "node-b"}
+            assert is_pinned is (write == 2 or is_sent)
+
+    objects.run_fast(main())
+
+
+def test_a_deployment_that_is_gone_ends_the_move() -> None:
+    async def main() -> None:
+        async with deployed(rolls_out=False) as made:
+            count_generations(made)
+            moving = asyncio.create_task(made.process(mode=movable.Mode.NODE_SELECTOR).run(made.move()))
+            await asyncio.sleep(3.0)
+            made.cluster.api.objects.delete("deployments", WEB, {}, "test")
+            ended = await moving
+            assert (ended.state, ended.detail) == (records.State.KEPT, "the Deployment is gone")
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"node": "a"}', '{"node": "a", "at_s": "x"}'])
+def test_a_mark_that_cannot_be_read_is_none(text: str) -> None:
+    assert pin.parse_mark(text) is None
