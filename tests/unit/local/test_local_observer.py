@@ -40,3 +40,16 @@ async def test_a_deletion_before_the_end_is_distinguished_from_one_after_it() ->
     assert await seen(("ADDED", pod("Running")), ("MODIFIED", pod("Running", deleted=True)), *ended) == "Running"
     assert await seen(("ADDED", pod("Pending")), *ended) == "Pending"
     assert await seen(("ADDED", pod("Running")), ("MODIFIED", pod("Failed")), *ended) == ""
+
+
+async def test_a_program_that_is_not_ours_has_its_nodes_times_if_it_succeeded() -> None:
+    times_s: dict[str, float | None] = {}
+    for phase in ("Succeeded", "Failed"):
+        ended = pod(phase)
+        state = {"startedAt": "2026-01-01T00:00:03Z", "finishedAt": "2026-01-01T00:00:10Z", "message": "done"}
+        ended["status"]["containerStatuses"] = [{"state": {"terminated": state}}]
+        found = observer.Observer(clock=clocks.FakeClock())
+        await found.follow_pods(Api(api_client.Changed(type="MODIFIED", object=ended)))
+        (told,) = found.of_job("j")
+        times_s[phase] = told.time_s
+    assert times_s == {"Succeeded": 7.0, "Failed": None}

@@ -159,8 +159,10 @@ async def _compare(
         assert load is not None
         bound_s = chosen.total_s / (plan.nodes * plan.cores) + (chosen.pod_s or chosen.total_s / load.pods)
         repeats = int(given["repeats"])
+        runs = f"{len(wanted)} contenders x {repeats} runs of {load.pods} Pods"
         trials_s = bound_s * len(wanted) * repeats
-        click.echo(f"{len(wanted)} contenders x {repeats} runs of {load.pods} Pods: about {trials_s / 60 + 1:.0f} min")
+        # How long the Pods of a file take is not known.
+        click.echo(runs if chosen.pod_s is None else f"{runs}: about {trials_s / 60 + 1:.0f} min")
         servers_millicores: int | None = given["servers_millicores"]
         with_servers = given["with_servers"] or servers_millicores is not None
         async with _ground(launched.paths, found, bound_s, servers_millicores) as ground:

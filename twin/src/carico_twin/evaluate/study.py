@@ -125,7 +125,7 @@ def _is_worth_running(plan: str, contender: contenders.Contender, selection: Sel
     if selection.schedulers or not isinstance(contender.choice, world.CaricoOptions):
         return True
     if contender.family in COMPARED:
-        return plan in (COMPARED_PLANS[:1] if selection.quick else COMPARED_PLANS)
+        return plan in COMPARED_PLANS and not selection.quick
     if contender.family != "footprint":
         return plan in (("pi-500", "pi-1000") if selection.quick else PAPER_PLANS)
     if contender.name == contenders.DEFAULT:

@@ -18,7 +18,7 @@ _KEPT = 1677.0 / 2048.0
 def pressure(over: trace.Trace) -> figure.Figure:
     """2.4: the growth of `total` in /proc/pressure, in each sample."""
     found = phases.phases(over)
-    names = [name for name in over.recording.facts.parts if name.endswith("pressure")]
+    names = [name for name in figure.columns(over) if name.endswith("pressure")]
     columns = {_resource(name): figure.part(over, name, "2.4") for name in names or [sample_words.PRESSURE]}
     return figure.Figure(
         numbers={name: phases.by_pods(found, column) for name, column in columns.items()},
@@ -70,7 +70,7 @@ def utilisation(over: trace.Trace) -> figure.Figure:
     """4.3: utilisation of CPU and memory, unfiltered."""
     found = phases.phases(over)
     columns = {"cpu": figure.part(over, sample_words.UTILISATION, "4.3")}
-    if sample_words.MEMORY in over.recording.facts.parts:
+    if sample_words.MEMORY in figure.columns(over):
         columns["memory"] = figure.part(over, sample_words.MEMORY, "4.3")
     return figure.Figure(
         numbers={

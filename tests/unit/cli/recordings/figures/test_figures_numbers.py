@@ -1,5 +1,6 @@
 """The figures of the dissertation, redrawn from made-up logs whose answers are known."""
 
+import dataclasses
 import functools
 import json
 import pathlib
@@ -88,6 +89,22 @@ def test_utilisation_and_the_filter() -> None:
     assert raw["cpu_reaches_90_s"] == pytest.approx(0.3)
     assert 0.8 < smooth["cpu_reaches_90_s"] < 2.0
     assert smooth["cpu_unfiltered"] == raw["cpu"]
+
+
+def test_an_agents_recording_has_the_same_columns_under_its_own_names() -> None:
+    log = jobs(lambda pods: f"cpu utilisation: {pods / 4:.2f} cpu pressure: 0.{pods} mem utilisation 0.{5 + pods}")
+    found = log.recording
+    parts = found.samples.parts[:, :2].copy()
+    # A sample whose pressure was missing has the one before it.
+    parts[105, 1] = np.nan
+    own = dataclasses.replace(
+        found,
+        facts=dataclasses.replace(found.facts, parts=("cpu.utilisation", "cpu.pressure")),
+        samples=dataclasses.replace(found.samples, parts=parts),
+    )
+    for number in ("2.4", "2.5", "4.3", "4.4"):
+        theirs = figures.FIGURES[number](log).numbers
+        assert figures.FIGURES[number](dataclasses.replace(log, recording=own)).numbers == theirs
 
 
 def test_a_jobs_time_per_pod() -> None:
