@@ -32,7 +32,6 @@ COMPARED = [
 ELSEWHERE = "elsewhere"
 # Of a setting's default.
 NAMES_A_NAMESPACE = re.compile(r"^carico/|\.carico\.svc|^kube-system,carico$")
-SECRETS = ("carico-nats-public", "carico-nats-tls", "carico-nats-scheduler", "carico-nats-reader")
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +67,12 @@ def objects(document: str) -> dict[tuple[str, str], Mapping[str, Any]]:
 def chosen(profile: str, components: Sequence[str]) -> list[str]:
     """The arguments that select a combination."""
     return [f"--set=profile={profile}", *(f"--set=components.{name}=true" for name in components)]
+
+
+def secrets(document: str) -> set[str]:
+    """The Secrets without which a Pod would not start."""
+    found = re.findall(r"secretName: (\S+)|secret(?:Ref)?:\n\s+name: (\S+)", document)
+    return {name for names in found for name in names if name}
 
 
 def container(found: Mapping[tuple[str, str], Mapping[str, Any]], kind: str, name: str) -> Mapping[str, Any]:
@@ -204,7 +209,7 @@ def left(kubeconfig: pathlib.Path) -> set[str]:
     """All objects of the release, and Helm's records of it."""
     kinds = (
         "daemonsets,deployments,statefulsets,services,configmaps,serviceaccounts,roles,rolebindings,networkpolicies,"
-        "poddisruptionbudgets,clusterroles,clusterrolebindings,priorityclasses"
+        "poddisruptionbudgets,clusterroles,clusterrolebindings,priorityclasses,mutatingwebhookconfigurations"
     )
     about = ("--namespace", ELSEWHERE, "--output=name")
     label = "--selector=app.kubernetes.io/managed-by=Helm"
@@ -216,11 +221,14 @@ def left(kubeconfig: pathlib.Path) -> set[str]:
 def test_install_upgrade_and_uninstall_leave_nothing(helm: str, namespace: pathlib.Path) -> None:
     about = ("--namespace", ELSEWHERE)
     install = ("install", "carico", str(chart.CHART), *about)
-    refused = run(helm, *install, kubeconfig=namespace, fails=True)
-    assert "Secret carico-nats-public, carico-nats-tls, carico-nats-scheduler not found" in refused
-    assert f"NAMESPACE={ELSEWHERE} deploy/k8s/secrets.sh" in refused
+    # The callout alone takes seeds away.
+    for components in ((), COMPONENTS, sorted(set(COMPONENTS) - {"callout"})):
+        refused = run(helm, *install, *chosen("small", components), kubeconfig=namespace, fails=True)
+        missing = re.findall(r"Secret (.*) not found in namespace", refused)[0].split(", ")
+        assert set(missing) == secrets(template(helm, *chosen("small", components)))
+        assert f"NAMESPACE={ELSEWHERE} deploy/k8s/secrets.sh" in refused
     assert left(namespace) == set()
-    for name in SECRETS:
+    for name in missing:
         kubernetes.kubectl("create", "secret", "generic", name, *about, kubeconfig=namespace)
     said = run(helm, *install, kubeconfig=namespace)
     assert f"kubectl -n {ELSEWHERE} rollout status deployment/carico-scheduler" in said
@@ -228,7 +236,7 @@ def test_install_upgrade_and_uninstall_leave_nothing(helm: str, namespace: pathl
     assert len(small) == len(objects(template(helm, namespace=ELSEWHERE))) + 1
     assert {"deployment.apps/carico-scheduler", "clusterrole.rbac.authorization.k8s.io/carico-scheduler"} <= small
     upgrade = ("upgrade", "carico", str(chart.CHART), *about)
-    run(helm, *upgrade, *chosen("shared", ["web", "monitoring"]), kubeconfig=namespace)
+    run(helm, *upgrade, *chosen("shared", ["web", "monitoring", "recommender"]), kubeconfig=namespace)
     assert {"deployment.apps/carico-web", "configmap/carico-dashboards"} <= left(namespace)
     # What a component had added goes with it.
     run(helm, *upgrade, "--reset-values", kubeconfig=namespace)

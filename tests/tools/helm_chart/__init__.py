@@ -1,7 +1,7 @@
 """Write the Helm chart (deploy/helm/carico) from deploy/k8s: `python -m tests.tools.helm_chart`, or `make chart`.
 
-kustomize renders the overlays with each of the components, and with each pair of them. What all renderings have in
-common becomes plain YAML, what differs gets the condition that tells the renderings apart.
+kustomize renders the overlays with each of the components, and one with each pair. What all renderings have in common
+becomes plain YAML, what differs gets the condition that tells the renderings apart.
 
 combinations  which overlays and components there are, and what kustomize makes of each combination
 conditions    the shortest condition by which some combinations differ from others

@@ -1,5 +1,6 @@
 """The chart: what it consists of, and where it is."""
 
+import concurrent.futures
 import pathlib
 
 from tests.tools import images, kubernetes
@@ -8,11 +9,16 @@ from tests.tools.helm_chart import combinations, values, writing
 CHART = combinations.DEPLOY / "helm" / "carico"
 # What is written; the rest of the chart is written by hand.
 WRITTEN = ("templates/*.yaml", "files/**/*", "values.yaml", "values.schema.json")
+# kustomize is a process, so that threads can wait for several.
+_AT_ONCE = 2
 
 
 def made() -> writing.Texts:
     """Return what the chart consists of, apart from what is written by hand."""
-    found = writing.objects({each: combinations.rendered(each, kustomized) for each in combinations.samples()})
+    samples = combinations.samples()
+    with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+        renderings = pool.map(lambda each: combinations.rendered(each, kustomized), samples)
+        found = writing.objects(dict(zip(samples, renderings, strict=True)))
     return {
         **writing.texts(found),
         "values.yaml": values.text(found, nats=images.NATS),

@@ -22,6 +22,8 @@
 CARICO_AGENT_BASELINE_NAMESPACES: kube-system,{{ $namespace }}
 {{- else if eq (index . 1) "scheduler" }}
 CARICO_SCHEDULER_BASELINE_NAMESPACES: kube-system,{{ $namespace }}
+{{- else if eq (index . 1) "rescheduler" }}
+CARICO_RESCHEDULER_BASELINE_NAMESPACES: kube-system,{{ $namespace }}
 {{- else if eq (index . 1) "recommender" }}
 CARICO_RECOMMENDER_ADMISSION_NAME: carico-recommender.{{ $namespace }}.svc
 {{- else if eq (index . 1) "auth" }}
