@@ -42,7 +42,8 @@ async def test_the_report_is_one_page_that_loads_nothing(shell: carico_command.S
     )
     assert code == 0, out + err
     page = (shell.directory / "var/e2e-page/report.html").read_text(encoding="utf-8")
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 5
+    assert "kube-scheduler would have taken" in page
     assert not re.search(r'(src|href)="(?!#)', page)
     # Namespaces of SVG are names, not addresses that anything loads.
     assert set(re.findall(r"https?://[^\s\"'<]+", page)) <= {

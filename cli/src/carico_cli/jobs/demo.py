@@ -5,6 +5,7 @@ import contextlib
 import pathlib
 import platform
 import shlex
+import sys
 from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
@@ -13,7 +14,7 @@ import click
 import orjson
 
 from carico_cli.clusters import starting, which
-from carico_cli.jobs import demo_page, live_view
+from carico_cli.jobs import demo_page, live_view, simulated
 from carico_cli.live import connection
 from carico_cli.output import formats
 from carico_cli.output import report as report_folder
@@ -76,6 +77,8 @@ class _Demo:
         self._out: pathlib.Path = given["out"] or pathlib.Path("var") / name
         self._snapshot: pathlib.Path | None = given["snapshot"]
         self._crashes: list[str] = []
+        # Cluster and job, once it has been submitted.
+        self._ran: tuple[plans.Plan, jobs.Job] | None = None
         self._crashed = asyncio.Event()
 
     async def run(self, binaries: Mapping[str, str]) -> int:
@@ -97,7 +100,12 @@ class _Demo:
         try:
             notes = await starting.show(launched, self._context)
             found = await self._run_job(launched, notes if busy is None else [busy, *notes])
-            report = {**figures.report(found), "ended_at_ns": round(found.ended_s * 1e9)}
+            assert self._ran is not None
+            report = {
+                **figures.report(found), "ended_at_ns": round(found.ended_s * 1e9),
+                "kube_scheduler": await asyncio.to_thread(simulated.kube_scheduler, *self._ran),
+                "command": shlex.join(["carico", *sys.argv[1:]]),
+            }  # fmt: skip
             click.echo(demo_page.text(report))
             files = {"report.json": orjson.dumps(report, option=orjson.OPT_INDENT_2)}
             report_folder.write(self._out, files | {"report.html": demo_page.page(report).encode()})
@@ -126,6 +134,7 @@ class _Demo:
         found = state.read(launched.paths)
         assert found is not None, "a cluster that is up has written its state"
         job = self._sized(found.plan)
+        self._ran = found.plan, job
         address = connection.local_address(launched.paths, found)
         async with connection.connect_to(address, self._context.environ) as live, connection.reading(
             address, self._context.environ, name="carico-demo", record=live.observer

@@ -1,6 +1,7 @@
 """The report of a demo, as text and as one HTML file: the job's outcome, its figures, and charts as inline SVG."""
 
 import html
+import itertools
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +24,8 @@ def text(found: Report) -> str:
     lines = [
         "",
         *textwrap.wrap(_outcome(found), _WIDTH),
-        f"  job time / best possible: {_plain_verdict(targets['job_ratio'])}",
+        *textwrap.wrap(_compared(found), _WIDTH),
+        f"  job time / reference: {_plain_verdict(targets['job_ratio'])}",
         f"  Pod time / time alone: {_plain_verdict(targets['pod_ratio'])}",
     ]
     if times["mean"] is not None:
@@ -42,26 +44,68 @@ def text(found: Report) -> str:
 
 
 def page(found: Report) -> str:
-    """Return the whole page."""
+    """Return the whole page: the result, one picture, and the details folded."""
     setting = found["setting"]
     title = f"CARICO: {found['pods']} {setting['workload']} Pods on {found['nodes']} nodes"
     said = [*setting["notes"], *([why] if (why := figures.short_job(found)) is not None else [])]
     notes = "".join(f'<p class="note">Note: {html.escape(note)}</p>' for note in said)
+    progress = report.figure(
+        charts.figure(lambda drawn: _draw_progress(drawn, found), name="progress", height_in=3.0),
+        "Pods that wait, run and have ended, over time.",
+    )
     drawn = "\n".join(report.figure(svg, caption) for svg, caption in _charts(found))
-    where = f'<p class="note">{html.escape(report.day(found) + _sentence(found))}</p>'
-    return report.document(title, f"<p>{html.escape(_outcome(found))}</p>{where}{_table(found)}\n{notes}{drawn}")
+    body = (
+        f'<p class="result">{html.escape(_outcome(found))} {html.escape(_compared(found))}</p>'
+        f'<p class="note">{html.escape(_made(found))}</p>{notes}{progress}'
+        f"<details><summary>Figures</summary><p>{html.escape(_sentence(found))}</p>{_table(found)}</details>"
+        f"<details><summary>Charts of the nodes</summary>{drawn}</details>"
+    )
+    return report.document(title, body, style=_STYLE)
+
+
+# A print has one page: what is not unfolded is left out.
+_STYLE = """
+.result { font-size: 1.2rem }
+summary { cursor: pointer; font-weight: 600; margin: 1rem 0 }
+@media print {
+  body { margin: 0 auto; font-size: 12px }
+  details:not([open]) { display: none }
+  figure { margin: 1rem 0 }
+}
+"""
 
 
 def _outcome(found: Report) -> str:
     """Return the job's outcome in two sentences."""
     targets, mean_s = found["targets"], found["pod_s"]["mean"]
-    said = f"The job took {found['job_s']:.1f} s"
-    if targets["job_ratio"]["value"] is not None:
-        said += f", {targets['job_ratio']['value']:.2f} times the best possible ({targets['bound_s']:.1f} s)"
+    said = f"The job took {found['job_s']:.1f} s, where no scheduler can take less than {targets['least_s']:.1f} s"
     if mean_s is not None and targets["pod_ratio"]["value"] is not None:
         said += f"; a Pod took {mean_s:.2f} s on average, {targets['pod_ratio']['value']:.2f} times its time alone"
     ended = f"{found['succeeded']} of {found['pods']} Pods succeeded"
     return f"{said}. {'All Pods succeeded' if found['succeeded'] == found['pods'] else ended}."
+
+
+def _compared(found: Report) -> str:
+    """Return what kube-scheduler would have done; empty where it is not known."""
+    runs = [each for each in found.get("kube_scheduler", ()) if each["job_s"] is not None]
+    if not runs:
+        return ""
+    each = " and ".join(
+        f"{run['job_s']:.1f} s with {run['pod_mean_s']:.2f} s a Pod if each requests {run['request_millicores']}m"
+        for run in runs
+    )
+    return f"kube-scheduler would have taken {each} CPU (simulated; `carico compare` runs it)."
+
+
+def _made(found: Report) -> str:
+    """Return when, with which version and by which command the report was made."""
+    version = found["setting"]["versions"].get("carico-cli")
+    parts = [
+        report.day(found).rstrip(". "),
+        "" if version is None else f"CARICO {version}",
+        f"`{found['command']}`" if "command" in found else "",
+    ]
+    return "; ".join(part for part in parts if part)
 
 
 def _sentence(found: Report) -> str:
@@ -79,7 +123,7 @@ def _table(found: Report) -> str:
     rows: list[tuple[str, str, str]] = [
         ("job time", f"{found['job_s']:.1f} s", "from its submission to its last Pod's end"),
         (
-            f"job time / best possible ({targets['bound_s']:.1f} s: its work over all cores, plus one Pod's time)",
+            f"job time / reference ({targets['bound_s']:.1f} s: its work over all cores, plus one Pod's time)",
             _value(targets["job_ratio"]),
             _verdict(targets["job_ratio"]),
         ),
@@ -154,6 +198,44 @@ def _charts(found: Report) -> list[tuple[str, str]]:
             "Learnt cost of one Pod: mean of the nodes; the range of the nodes is shaded.",
         ),
     ]
+
+
+def _draw_progress(drawn: Any, found: Report) -> None:
+    """Stack ended, running and waiting Pods, and mark what would be possible and what kube-scheduler would take."""
+    axes = drawn.subplots()
+    times, running, ended = _progress(found)
+    waiting = [found["pods"] - now - done for now, done in zip(running, ended, strict=True)]
+    axes.stackplot(
+        times, [ended, running, waiting], labels=["ended", "running", "waiting"], step="post",
+        colors=[charts.colour(6), charts.colour(0), charts.colour(4)], alpha=0.75,
+    )  # fmt: skip
+    marks = [(found["targets"]["least_s"], "least possible", 2, "--")]
+    marks += [
+        (run["job_s"], f"kube-scheduler, {run['request_millicores']}m", 1 + 2 * place, ":")
+        for place, run in enumerate(found.get("kube_scheduler", ())) if run["job_s"] is not None
+    ]  # fmt: skip
+    for at_s, label, ink, style in marks:
+        axes.axvline(at_s, color=charts.colour(ink), linewidth=1.6, linestyle=style, label=f"{label} {at_s:.0f} s")
+    axes.set(xlabel="seconds since the job was submitted", ylabel="Pods", ylim=(0, max(found["pods"], 1)))
+    axes.set_xlim(left=0.0)
+    axes.yaxis.get_major_locator().set_params(integer=True)
+    charts.legend(axes, columns=3)
+
+
+def _progress(found: Report) -> tuple[list[float], list[float], list[float]]:
+    """Return times, and how many Pods of all nodes run and have ended then."""
+    changes = sorted(
+        (at, after - before)
+        for each in found["per_node"].values()
+        for (_, before), (at, after) in itertools.pairwise([(0.0, 0), *each["running"]])
+    )
+    times, running, ended = [0.0], [0.0], [0.0]
+    for at, change in changes:
+        times.append(at)
+        running.append(running[-1] + change)
+        ended.append(ended[-1] + (1 if change < 0 else 0))
+    times.append(max(found["job_s"], times[-1]))
+    return times, [*running, running[-1]], [*ended, ended[-1]]
 
 
 def _draw_running(drawn: Any, found: Report) -> None:

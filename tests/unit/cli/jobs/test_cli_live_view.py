@@ -163,7 +163,7 @@ def some_report(live: Live) -> dict[str, Any]:
 
 def test_the_words_say_plainly_what_was_missed(live: Live) -> None:
     words = demo_page.text(some_report(live))
-    assert words.startswith("\nThe job took 20.0 s, ")
+    assert words.startswith("\nThe job took 20.0 s, where no scheduler can take less than ")
     assert "1 of 3 Pods succeeded." in " ".join(words.split())
     assert "must be 0: failed 1, bound twice 0, never bound 0, without room 0" in words
     assert "(target at most 1.12: missed)" in words
@@ -171,9 +171,9 @@ def test_the_words_say_plainly_what_was_missed(live: Live) -> None:
     assert max(map(len, words.splitlines())) <= 80
 
 
-def test_the_page_holds_four_pictures_and_escapes_what_it_was_told(live: Live) -> None:
+def test_the_page_holds_its_pictures_and_escapes_what_it_was_told(live: Live) -> None:
     page = demo_page.page(some_report(live))
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 5
     assert ">0.5<" not in page.partition("</svg>")[0], "there are no halves of Pods"
     assert "<b>CPU</b>" not in page
     assert "&lt;b&gt;CPU" in page
@@ -182,10 +182,32 @@ def test_the_page_holds_four_pictures_and_escapes_what_it_was_told(live: Live) -
     assert len(ids) == len(set(ids)), "pictures in one page share no ids"
 
 
+def test_the_page_begins_with_the_result_and_kube_scheduler_and_folds_the_rest(live: Live) -> None:
+    report = {
+        **some_report(live), "command": "carico demo --pods 3", "ended_at_ns": 1_795_446_245_000_000_000,
+        "kube_scheduler": [
+            {"request_millicores": 500, "job_s": 12.5, "pod_mean_s": 9.75},
+            {"request_millicores": 100, "job_s": None, "pod_mean_s": None},
+        ],
+    }  # fmt: skip
+    report["setting"]["versions"] = {"carico-cli": "0.1.0"}
+    page = demo_page.page(report)
+    before, _, _ = page.partition("<details>")
+    assert before.index('class="result"') < before.index("<svg"), "the result, then one picture"
+    assert before.count("<svg") == 1
+    assert "kube-scheduler would have taken 12.5 s with 9.75 s a Pod if each requests 500m CPU (simulated" in before
+    assert "23 November 2026" in before and "CARICO 0.1.0; `carico demo --pods 3`" in before
+    assert "kube-scheduler, 500m 12 s" in before and "kube-scheduler, 100m" not in before
+    assert page.count("<details>") == 2 and "details:not([open]) { display: none }" in page
+    assert "kube-scheduler would have taken" in " ".join(demo_page.text(report).split())
+    # Without the twin's package nothing is claimed.
+    assert "kube-scheduler" not in demo_page.page(some_report(live))
+
+
 def test_a_page_without_any_finished_pod_is_still_drawn() -> None:
     report = some_report(Live())
     assert report["pod_s"]["mean"] is None
-    assert demo_page.page(report).count("<svg") == 4
+    assert demo_page.page(report).count("<svg") == 5
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ def test_a_plain_run_has_the_figures_worked_out_by_hand() -> None:
     # Pod 3 starts in the very moment in which Pod 0 ends: two at once, not three.
     assert found["max_running_per_node"] == 2
     assert found["targets"]["bound_s"] == 20.0 / 8 + 5.0
+    assert found["targets"]["least_s"] == 5.0, "the longest Pod takes longer than the work over all cores"
     assert found["targets"]["job_ratio"] == {"value": round(12.5 / 7.5, 4), "target": 1.12, "verdict": "missed"}
     assert found["targets"]["pod_ratio"] == {"value": 1.17, "target": 1.35, "verdict": "met"}
     assert found["placements"]["by_mode"] == {"measured": 4}
