@@ -40,7 +40,7 @@ _DEFAULT = next(field.default for field in dataclasses.fields(agent.AgentSetting
     "--figure",
     "number",
     type=click.Choice(tuple(figures.FIGURES)),
-    help="Redraw this figure of the dissertation instead: its numbers, and with --plot its picture.",
+    help="Redraw this figure of the dissertation, its numbers and with --plot its picture (default: none).",
 )
 @click.option("--partial", is_flag=True, help="Replay a cut file up to the cut.")
 @formats.flag(formats.Output.JSON)

@@ -10,6 +10,6 @@ ROOT = pathlib.Path(__file__).parents[4]
 
 def test_services_say_the_version_that_all_packages_have() -> None:
     found = [ROOT / "libs/carico_core/pyproject.toml", *sorted((ROOT / "services").glob("*/pyproject.toml"))]
-    assert len(found) == 6
+    assert len(found) == 8
     for each in found:
         assert tomllib.loads(each.read_text())["project"]["version"] == buses.VERSION, each
