@@ -51,6 +51,7 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
     "scheduler.decision.get": ('"found":true', '"outcome":"bound"'),
     "scheduler.pod.explain": ('"state":"ended"', '"acted_on":{'),
     "scheduler.node.explain": ('"dimensions":[', '"reserved_by":['),
+    "scheduler.waiting.list": ('"pods":', '"reasons":['),
     "scheduler.capacity.fit": ('"total":', '"stopped_by":{'),
     "agent.node-1.state.get": ('"estimator":"footprint"',),
     "aggregator.nodes.list": ('"node":"node-2"',),

@@ -130,6 +130,37 @@ async def test_the_last_quarter_of_an_hour_is_shown_at_once_and_a_moment_is_a_li
         await expect(shown).to_contain_text(said)
 
 
+async def test_waiting_pods_are_grouped_by_reason_and_each_opens(page: browsers.Page, stage: web_site.Stage) -> None:
+    await opened(page, stage)
+    await page.keyboard.press("p")
+    answer = {
+        "pods": 14,
+        "reasons": [
+            {"reason": "at capacity", "pods": 12, "oldest_s": 42.0,
+             "named": [{"namespace": "default", "pod": f"job-{i}", "waited_s": 42.0 - i} for i in range(10)]},
+            {"reason": "tainted", "pods": 2, "oldest_s": 3.0,
+             "named": [{"namespace": "shop", "pod": "web-1", "waited_s": 3.0}]},
+        ],
+    }  # fmt: skip
+    await page.evaluate(
+        """async (answer) => {
+          const { WaitingList } = await import("/waiting_list.js");
+          const list = new WaitingList({ openPod: (key) => (location.hash = `pod/${key}`) });
+          document.getElementById("history").append(list.root);
+          list.draw({ pods: 1, reasons: [] });
+          list.draw(answer);
+        }""",
+        answer,
+    )
+    found = page.locator("#history .waits")
+    await expect(found).to_contain_text("Waiting: 14 Pods")
+    await expect(found).to_contain_text("12 Pods: at capacity the first for 42 s")
+    await found.get_by_text("2 Pods: tainted").click()
+    await expect(found).to_contain_text("and 1 more")
+    await found.get_by_role("button", name="shop/web-1").click()
+    await expect(page.locator("#panel").get_by_role("heading", level=2)).to_contain_text("web-1")
+
+
 async def test_an_invalid_page_address_opens_nothing(page: browsers.Page, stage: web_site.Stage) -> None:
     await opened(page, stage, "#node/%")
     await expect(page.locator("#panel").get_by_role("heading", level=2)).to_contain_text("%")

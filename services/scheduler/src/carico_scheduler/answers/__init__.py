@@ -1,6 +1,6 @@
 """Answers: queries over the bus, JSON in and out; none of them changes anything.
 
 - `queries`: the endpoints. `questions`: parses a query. `known`: what answers are made from.
-- `pod`, `node`, `fit`: explain a Pod, explain a node, count how many more Pods fit.
+- `pod`, `node`, `fit`: explain a Pod, explain a node, count how many more Pods fit. `waiting`: the Pods that wait.
 - `standing`, `room`, `kinds`: parts of these answers.
 """

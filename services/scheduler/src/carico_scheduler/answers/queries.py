@@ -13,7 +13,7 @@ from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness
 from carico_core.wire import messages as wire
-from carico_scheduler.answers import fit, known, node, pod, questions
+from carico_scheduler.answers import fit, known, node, pod, questions, waiting
 
 Handler: TypeAlias = Callable[[bytes], Awaitable[bytes]]
 
@@ -51,6 +51,7 @@ class Answers:
             "pod.explain": self.pod_explain,
             "node.explain": self.node_explain,
             "capacity.fit": self.capacity_fit,
+            "waiting.list": self.waiting_list,
         }
         return {verb: self._leading(handler) for verb, handler in verbs.items()}
 
@@ -65,6 +66,10 @@ class Answers:
     async def capacity_fit(self, payload: bytes) -> bytes:
         """Return how many more Pods of {"pod": object}, {"like": "namespace/name"} or {"class": name} fit, by node."""
         return await self._dump(await fit.answer(self.known, questions.parse(payload), self.clock))
+
+    async def waiting_list(self, payload: bytes) -> bytes:
+        """Return the Pods that wait for a node, by reason and by class; "limit" Pods of each reason are named."""
+        return await self._dump(waiting.answer(self.known, questions.parse(payload), self.clock.monotonic_s()))
 
     async def decision_get(self, payload: bytes) -> bytes:
         """Return the newest decision about the Pod of {"namespace", "pod"}; {"found": false} if none is remembered."""

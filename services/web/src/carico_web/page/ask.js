@@ -28,6 +28,12 @@ export async function pod(bus, namespace, name) {
   return { explained, decision: explained.decision ? signals.toDecision(explained.decision) : null };
 }
 
+// The Pods that wait, by reason: a few of each are named.
+export async function waiting(bus) {
+  const answer = await scheduler(bus, "waiting.list", {});
+  return { pods: answer.pods, reasons: answer.reasons };
+}
+
 // The newest decision of each Pod that the stream keeps, oldest first.
 export async function recentDecisions(bus) {
   const answer = signals.parse(await bus.request(signals.query("aggregator", "kept.decisions"), { limit: NEWEST }));

@@ -5,6 +5,7 @@ import { el } from "./dom.js";
 import { fullest } from "./fleet.js";
 import * as format from "./format.js";
 import { APART_MS, HISTORY_MS } from "./history.js";
+import { WaitingList } from "./waiting_list.js";
 
 const FULLEST_SHOWN = 6;
 
@@ -16,6 +17,7 @@ export class ClusterPanel {
     for (const chart of [this.truth, this.usage]) chart.onPick((ms) => page.goTo(ms));
     this.usageLegend = el("p", { class: "keyline" });
     this.fullest = el("ul", { class: "plain" });
+    this.waiting = new WaitingList(page);
     this.root = el(
       "div", {},
       el("div", { class: "head" }, el("h2", {}, "The cluster")),
@@ -25,9 +27,17 @@ export class ClusterPanel {
       el("h3", {}, "Usage: median, and where 90 % of the nodes are"),
       this.usageLegend,
       this.usage.canvas,
+      this.waiting.root,
       el("h3", {}, "Fullest nodes"),
       this.fullest,
     );
+    this.askWaiting();
+  }
+
+  // When it is opened, and with each summary of the cluster while it is shown.
+  askWaiting() {
+    const newest = this.page.history.summaries.at(-1);
+    if (newest && !document.hidden) this.waiting.refresh(newest.waiting);
   }
 
   draw() {

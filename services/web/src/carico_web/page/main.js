@@ -78,7 +78,9 @@ class Page {
   }
 
   summarised(summary) {
-    if (this.history.take(summary, Date.now())) this.frames.touch("history");
+    if (!this.history.take(summary, Date.now())) return;
+    this.frames.touch("history");
+    if (!this.frames.isHeld) this.panel?.askWaiting?.();
   }
 
   advertised(advertisement) {
@@ -134,6 +136,7 @@ class Page {
       this.fleet.recall(this.history.summaries);
       this.frames.touch("history");
       this.frames.touch("panel");
+      this.panel?.askWaiting?.();
     } catch (error) {
       console.warn(`earlier messages are not available: ${error.message}`);
     }
@@ -208,6 +211,10 @@ class Page {
     this.atMs = atOf(location.search);
     this.historyView.draw();
     this.panel.draw();
+  }
+
+  openPod(key) {
+    location.hash = `pod/${key}`;
   }
 
   openDecision(decision) {

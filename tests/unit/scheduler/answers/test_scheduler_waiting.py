@@ -1,0 +1,68 @@
+"""The Pods that wait, by reason and by class: every Pod once, the longest wait first, few of each named."""
+
+import pytest
+
+from carico_core.domain import decision
+from carico_scheduler.answers import questions, waiting
+from tests.unit.scheduler import objects
+from tests.unit.scheduler.answers import answering
+
+NOW_S = answering.NOW_S
+
+
+def refuse(desk: answering.Desk, uid: str, *reasons: decision.Reason) -> None:
+    """The Pod was reported with these reasons."""
+    found = desk.state.queue.find(uid)
+    assert found is not None
+    found.reported["record"] = (frozenset(each.value for each in reasons), NOW_S)
+
+
+async def test_pods_are_grouped_by_reason_and_by_class_with_the_longest_wait_first() -> None:
+    desk = answering.Desk()
+    for number in range(15):
+        desk.state.put_pod(objects.make_pod(f"small-{number:02}", image="small"), NOW_S - 20.0 + number)
+        refuse(desk, f"uid-small-{number:02}", decision.Reason.CAPACITY)
+    desk.state.put_pod(objects.make_pod("old", image="gpu", namespace="shop"), NOW_S - 90.0)
+    refuse(desk, "uid-old", decision.Reason.TAINT, decision.Reason.NODE_SELECTOR)
+    desk.state.put_pod(objects.make_pod("new", image="small"), NOW_S - 1.0)
+    said = await desk.ask("waiting.list")
+    assert said["pods"] == 17
+    assert [(each["reason"], each["pods"], each["oldest_s"]) for each in said["reasons"]] == [
+        ("tainted, without the required labels", 1, 90.0), ("at capacity", 15, 20.0), (waiting.NEW, 1, 1.0),
+    ]  # fmt: skip
+    assert said["reasons"][0]["named"] == [
+        {"namespace": "shop", "pod": "old", "class": "image/gpu", "waited_s": 90.0}
+    ]  # fmt: skip
+    assert len(said["reasons"][1]["named"]) == waiting.NAMED
+    assert [(each["namespace"], each["class"], each["pods"], each["oldest_s"]) for each in said["classes"]] == [
+        ("shop", "image/gpu", 1, 90.0), ("default", "image/small", 16, 20.0),
+    ]  # fmt: skip
+    few = await desk.ask("waiting.list", limit=2)
+    assert [each["pod"] for each in few["reasons"][1]["named"]] == ["small-00", "small-01"]
+
+
+async def test_no_pod_waits() -> None:
+    said = await answering.Desk().ask("waiting.list")
+    assert (said["pods"], said["reasons"], said["classes"]) == (0, [], [])
+
+
+async def test_a_pod_in_backoff_is_named_as_such() -> None:
+    desk = answering.Desk()
+    desk.hear()
+    desk.state.put_pod(objects.make_pod(), NOW_S)
+    desk.decide()
+    desk.state.refuse("uid-pod-0", 1, NOW_S)
+    said = await desk.ask("waiting.list")
+    assert [each["reason"] for each in said["reasons"]] == [waiting.BACKOFF]
+
+
+async def test_groups_and_named_pods_are_bounded() -> None:
+    desk = answering.Desk()
+    for number in range(2 * waiting.GROUPS_MAX):
+        desk.state.put_pod(objects.make_pod(f"p-{number}", image=f"i{number}"), NOW_S - number)
+    said = await desk.ask("waiting.list", limit=0)
+    assert len(said["classes"]) == waiting.GROUPS_MAX
+    assert said["classes"][0]["oldest_s"] == 2 * waiting.GROUPS_MAX - 1
+    assert said["reasons"][0]["named"] == []
+    with pytest.raises(questions.BadQuestion, match="limit"):
+        await desk.ask("waiting.list", limit=10_000_000)
