@@ -60,6 +60,7 @@ class Replica:
         self._clock = clock
         self._bus_series = client_metrics.BusMetrics(series)
         self._bus: nats_bus.NatsBus | None = None
+        self._registration: registration.Registration | None = None
         self._counted = counted = instruments.Instruments(series)
         rule = {"percentile": chosen.percentile, "margin": chosen.margin}
         self.classes = classes.Classes(rule, counted, clock=clock)
@@ -80,7 +81,7 @@ class Replica:
                 "aggregator": self.classes.trouble,
                 "leadership": self.leadership.trouble,
             },
-            notes={"leader": self.leadership.leader},
+            notes={"leader": self.leadership.leader, "webhook": self._webhook_state},
         )
 
     def works(self) -> dict[str, Awaitable[object]]:
@@ -100,11 +101,16 @@ class Replica:
         certificate.read()
         self._counted.read_certificate(lambda: certificates.left_s(certificate, self._clock.wall_ns()))
         handler = webhook.Webhook(self.classes.get, self._counted, clock=self._clock, dimensions=chosen.dimensions())
-        kept = registration.Registration(api, name=chosen.webhook)
+        kept = self._registration = registration.Registration(api, name=chosen.webhook)
         line = logs.RateLimited(logs.get("admission"), clock=self._clock)
         async with webhook.listening(handler, certificate, host=chosen.host, port=chosen.port) as port:
             logs.get("admission").info("listening", port=port)
             yield webhook.look_forever(certificate, kept, line=line)
+
+    def _webhook_state(self) -> str:
+        if self._registration is None:
+            return "off"
+        return self._registration.trouble or "trusted by the API server"
 
     async def _ask(self) -> None:
         # Connecting waits for the server without limit; the health endpoint answers meanwhile.

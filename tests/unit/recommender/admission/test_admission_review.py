@@ -130,6 +130,7 @@ def test_requests_of_one_of_several_containers_leave_the_pod_as_it_is() -> None:
         (pod(), learnt.recommended(cpu=None, memory=None), Result.NOT_LEARNT),
         (pod(), learnt.recommended(flags=("one_pod",)), Result.FLAGGED),
         (pod(), learnt.recommended(flags=("a_flag_of_a_later_version",)), Result.FLAGGED),
+        (pod(os={"name": "windows"}), learnt.recommended(), Result.WINDOWS),
         (pod(nodeName="node-1"), learnt.recommended(), Result.HAS_NODE),
         (pod(tolerations="x"), learnt.recommended(), Result.UNREADABLE),
         (None, learnt.recommended(), Result.UNREADABLE),

@@ -17,14 +17,14 @@ class Registration:
         self._api = api
         self._path = PATH.format(name=name)
         self._line = logs.get("admission")
-        self.trouble: str | None = None
+        self.trouble: str | None = "not checked yet"
 
     async def keep(self, authority: bytes) -> bool:
         """Write the authority where another is, or none; return whether something was written."""
         try:
             written = await self._keep(base64.b64encode(authority).decode())
         except (errors.ApiError, errors.ApiUnavailable) as error:
-            if self.trouble is None:
+            if self.trouble != str(error):
                 self._line.warning("the webhook's configuration cannot be kept up to date", error=str(error))
             self.trouble = str(error)
             return False

@@ -37,6 +37,8 @@ class Result(enum.StrEnum):
     NOT_LEARNT = "not_learnt"
     # Learnt, and flagged: not to be applied without a look.
     FLAGGED = "flagged"
+    # Windows has no Pod-level resources, and agents measure no such Pods.
+    WINDOWS = "windows"
     # A Pod that names its node: its kubelet would refuse it if the requests did not fit.
     HAS_NODE = "has_node"
     # It cannot be read, as far as its class depends on it.
@@ -74,6 +76,8 @@ def _judge(request: Object, lookup: Lookup, dimensions: Sequence[str]) -> tuple[
     spec, metadata = fields.mapping(pod, "spec"), fields.mapping(pod, "metadata")
     if spec.get("nodeName"):
         return Result.HAS_NODE, []
+    if fields.mapping(spec, "os", "spec.").get("name") == "windows":
+        return Result.WINDOWS, []
     wanted = _lacking(spec, dimensions)
     if not wanted:
         return Result.HAS_REQUESTS, []
