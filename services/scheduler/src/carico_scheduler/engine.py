@@ -210,6 +210,8 @@ class Engine:
             view, self.state.queue, most=room, held=self._held_slots(), nominees=self._nominees(),
             gangs=self.state,
         )  # fmt: skip
+        if outcome.is_cut:
+            self._wake.set()
         if not outcome.placed and not outcome.unplaced:
             return 0
         took_s = self._clock.monotonic_s() - now_s

@@ -7,7 +7,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from carico_core.domain import cluster, decision, errors, messages
+from carico_core.domain import cluster, decision, errors, gangs, messages
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.answers import questions
 from carico_scheduler.nodes import headroom
@@ -71,6 +71,19 @@ async def test_a_waiting_pod_names_every_node_with_its_stage_and_detail() -> Non
     assert said["why"].startswith("0/4 nodes fit: ")
     some = await desk.ask("pod.explain", pod="pod-0", limit=1)
     assert (len(some["candidates"]), some["left_off"], some["nodes"]) == (1, 3, 4)
+
+
+async def test_a_pod_of_a_gang_is_explained_by_what_its_gang_lacks() -> None:
+    desk = answering.Desk()
+    desk.hear()
+    member = gangs.Membership(gangs.Key("default", "train"), gangs.Asks(2))
+    desk.state.put_pod(objects.make_pod("train-0", gang=member), NOW_S)
+    answer = await desk.ask("pod.explain", pod="train-0")
+    assert answer["state"] == "waiting"
+    assert answer["why"] == (
+        "gang default/train: 1 of the 2 Pods that it needs are there; 0/1 nodes fit: "
+        "1 with room for one Pod, but not for its gang"
+    )
 
 
 async def test_a_pod_in_backoff_has_the_time_of_its_next_try() -> None:

@@ -67,6 +67,21 @@ def test_a_gang_beyond_the_binds_in_flight_is_placed_whole() -> None:
     assert "z" in desk.run()
 
 
+def test_a_cycle_tries_some_gangs_and_the_next_ones_the_others() -> None:
+    desk = Desk([3.0])
+    for index in range(cycle.PARTIES_MOST + 2):
+        desk.gang(f"large-{index:02}", 4)
+    desk.gang("small", 3)
+    cuts = 0
+    while not (placed := desk.run()):
+        cuts += 1
+    assert cuts == 1
+    assert len(placed) == 3
+    # None of the others is tried again before something wakes it.
+    assert desk.run() == {}
+    assert desk.state.queue.take(1.0) is None
+
+
 def test_the_pod_with_fewest_nodes_comes_first() -> None:
     desk = Desk([1.0, 3.0], zones="ab")
     key = gangs.Membership(gangs.Key("default", "g"), gangs.Asks(3))

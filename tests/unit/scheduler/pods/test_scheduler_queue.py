@@ -1,11 +1,13 @@
 """The queue hands out the highest priority first, then the oldest, and each Pod to one place at a time."""
 
+import dataclasses
 import random
 
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from carico_core.domain import gangs
 from carico_scheduler.pods import queue
 from tests.unit.scheduler import objects
 
@@ -221,3 +223,20 @@ def test_a_standby_that_takes_nothing_keeps_nothing_of_pods_that_come_and_go(kin
     assert len(source) == 10
     assert len(source._open) <= 2 * queue.SWEEP_ABOVE
     assert [source.take(0.0) is not None for _ in range(11)] == [True] * 10 + [False]
+
+
+def test_a_gang_is_woken_by_its_name_alone() -> None:
+    made = make()
+    key = gangs.Key("default", "train")
+    made.offer(objects.make_pod(gang=gangs.Membership(key)), 0.0)
+    (waiting,) = made
+    waiting.demand = dataclasses.replace(waiting.demand, gang=key)
+    made.forget(waiting.pod.uid)
+    made.park(waiting)
+    made.unpark()
+    made.unpark_if(lambda _: True)
+    made.unpark_gangs({gangs.Key("default", "other")})
+    assert made.take(0.0) is None
+    assert made.parked_classes() == frozenset()
+    made.unpark_gangs({key})
+    assert made.take(0.0) is waiting

@@ -25,6 +25,10 @@ from carico_scheduler.rules import preferences, protocol, registry
 Scores: TypeAlias = scoring.Scores | peer_scores.PeerScores
 
 
+# Gangs tried in one cycle: each takes about a millisecond at 10,000 nodes, even if it finds no room.
+PARTIES_MOST = 16
+
+
 class Source(Protocol):
     """Where a cycle takes its Pods from."""
 
@@ -63,6 +67,8 @@ class CycleResult:
 
     placed: list[Placement] = dataclasses.field(default_factory=list)
     unplaced: list[queues.Waiting] = dataclasses.field(default_factory=list)
+    # True if it ended because it had tried enough gangs: another should follow.
+    is_cut: bool = False
 
 
 class Cycle:
@@ -91,7 +97,8 @@ class Cycle:
             draft.hold(slot, demand)
         scorer, waits = self._scorer(view, draft), collections.deque(nominees)
         placed: set[str] = set()
-        while len(outcome.placed) < most and (waiting := source.take(view.now_s)) is not None:
+        tried = 0
+        while len(outcome.placed) < most and not outcome.is_cut and (waiting := source.take(view.now_s)) is not None:
             party = None if gangs is None or waiting.demand.gang is None else gangs.gather(waiting)
             last = waiting.key if party is None else max(each.key for each in party.members)
             own = [] if party is None else _split_own(waits, party, last)
@@ -101,11 +108,9 @@ class Cycle:
                 if nominee.uid not in placed:
                     scorer.hold(nominee)
             if gangs is not None and party is not None:
-                gangs.tried(party, self._place_party(party, scorer, source, outcome))
-                now_placed = {each.waiting.pod.uid for each in outcome.placed}
-                for nominee in own:
-                    if nominee.uid not in now_placed:
-                        scorer.hold(nominee)
+                gangs.tried(party, self._place_party(party, scorer, source, outcome, own))
+                tried += 1
+                outcome.is_cut = tried >= PARTIES_MOST
                 continue
             slot = scorer.scores(waiting.demand).best(waiting.pod.uid)
             if slot == snapshot.NO_NODE:
@@ -117,8 +122,13 @@ class Cycle:
                 placed.add(waiting.pod.uid)
         return outcome
 
-    def _place_party(self, party: parties.Party, scorer: "_Scorer", source: Source, outcome: CycleResult) -> int:
-        """Place the Pods of a gang if enough of them fit, and park the others; return for how many there was room."""
+    def _place_party(
+        self, party: parties.Party, scorer: "_Scorer", source: Source, outcome: CycleResult, own: Iterable[Nominee]
+    ) -> int:
+        """Place the Pods of a gang if enough of them fit, and park the others; return for how many there was room.
+
+        `own`: those of its Pods for which room is held, also while they wait on.
+        """
         found = self._fitting(party, scorer)
         made = found if len(found) >= party.missing else []
         for each in made:
@@ -129,16 +139,21 @@ class Cycle:
             if waiting.pod.uid not in chosen:
                 outcome.unplaced.append(waiting)
                 source.park(waiting)
+        for nominee in own:
+            if nominee.uid not in chosen:
+                scorer.hold(nominee)
         return len(found)
 
     def _fitting(self, party: parties.Party, scorer: "_Scorer") -> list[Placement]:
         """Return placements of the Pods of a gang: as many as fit on the nodes that take most of them."""
         best: list[Placement] = []
         view, is_by_capacity = scorer.view, scorer.stages is self._by_capacity
-        if not parties.may_fit(party, scorer.scores, view, by_capacity=is_by_capacity):
+        # Scores for a gang's own demands are of no use to others, and would be kept up to date in vain.
+        whole = scorer.fork(None)
+        if not parties.may_fit(party, whole.scores, view, by_capacity=is_by_capacity):
             return best
-        for only in parties.domains(party, scorer.scores, view):
-            trial = scorer.fork(only)
+        for only in parties.domains(party, whole.scores, view):
+            trial = whole if only is None else scorer.fork(only)
             made = parties.placed(party.members, trial.scores, functools.partial(self._place, trial))
             best = max(best, made, key=len)
             if len(best) == len(party.members):

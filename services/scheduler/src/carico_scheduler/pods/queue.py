@@ -184,8 +184,8 @@ class Queue:
         return rest_s
 
     def unpark(self) -> None:
-        """Open every lane: something has changed that could help."""
-        self._unpark(lambda _: True)
+        """Open every lane but those of gangs: something has changed that could help."""
+        self.unpark_if(lambda _: True)
 
     def unpark_if(self, could_help: Callable[[demands.Demand], bool]) -> None:
         """Open the parked lanes of the demands that a change could help, but for gangs; drop empty lanes.
