@@ -16,6 +16,7 @@ from typing import Any
 from packaging import markers
 
 from carico_core.runtime.bus import port
+from tests.tools import images
 
 REQUIREMENTS = pathlib.Path(__file__).parents[2] / "requirements"
 # The locks of each image of the Dockerfile, by its target.
@@ -68,12 +69,13 @@ def document(image: str, locks: Sequence[str]) -> Mapping[str, Any]:
         users = [by_name[name] for name in package.needed_by if name in by_name]
         for user in users or [image]:
             needs[user].append(purl)
+    version = images.NATS_VERSION if image == "nats" else port.VERSION
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
         "version": 1,
         "metadata": {
-            "component": {"type": "container", "bom-ref": image, "name": image, "version": port.VERSION},
+            "component": {"type": "container", "bom-ref": image, "name": image, "version": version},
         },
         "components": [_component(package) for _, package in sorted(packages.items())],
         "dependencies": [{"ref": ref, "dependsOn": sorted(found)} for ref, found in sorted(needs.items())],

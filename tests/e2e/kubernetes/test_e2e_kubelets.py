@@ -4,6 +4,7 @@ The other tests here apply overlays by kustomize; tests/integration compares the
 """
 
 import collections
+import json
 import subprocess
 from typing import Any
 
@@ -43,6 +44,15 @@ def test_pods_that_waited_for_carico_are_placed_once_it_is_there(deployed: kubel
     deployed.until("the job is done", lambda: kubelet_site.succeeded(deployed, "waiting") == 2)
     bound = [event for event in deployed.audited() if _binds(event, "waiting-")]
     assert [event["user"]["username"] for event in bound] == [SCHEDULER] * 2
+
+
+def test_doctor_finds_every_part_ready(deployed: kubelet_site.Site) -> None:
+    command = [deployed.environ["CARICO"], "doctor", "--output", "json"]
+    done = subprocess.run(command, env=dict(deployed.environ), capture_output=True, text=True, check=False)
+    found = {finding["what"]: finding for finding in json.loads(done.stdout)}
+    assert found["installation"]["level"] == "ok", found
+    assert f"all {len(kubelet_site.PARTS)} parts" in found["installation"]["detail"]
+    assert found["rights of carico-scheduler"]["level"] == "ok", found
 
 
 def test_forty_pods_complete_on_real_kubelets(deployed: kubelet_site.Site) -> None:
