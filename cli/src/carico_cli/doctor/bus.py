@@ -8,7 +8,7 @@ from importlib import metadata
 from typing import Protocol
 
 from carico_cli.clusters import which
-from carico_cli.doctor import agents, findings, places
+from carico_cli.doctor import agents, findings, limits, places
 from carico_cli.live import node_answers, services, signals
 from carico_core.domain import cluster, errors
 from carico_core.runtime.process import clock as clocks
@@ -90,6 +90,7 @@ async def check(
         found += agents.report(seen, lease_s=lease_s, place=place)
         found += [finding for finding, _ in asked.values()]
         found += await _versions(bus, place)
+        found += await limits.check(bus, place)
         answers = await _states(bus, names)
         found += _notes(answers)
         found += agents.learning(answers, stored, place=place)
