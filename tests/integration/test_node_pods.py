@@ -45,6 +45,16 @@ def test_a_workload_succeeds_and_tells_its_time_in_the_termination_message(site:
     assert 0.45 <= min(took_s) <= 2.0
 
 
+@pytest.mark.parametrize(("name", "computes_for"), [("stages", 14.0 / 11.0), ("cache", 9.0 / 13.5)])
+def test_a_program_that_waits_goes_through_its_phases(site: node_site.NodeSite, name: str, computes_for: float) -> None:
+    site.run(name, "carico-workload", name, "--seconds", "0.5")
+    line = json.loads(node_site.terminated(site.until_phase(name, "Succeeded"))["message"])
+    assert line["workload"] == name
+    # In core-seconds of a second alone; a busy machine makes it longer, never its work.
+    assert line["cpu_s"] == pytest.approx(0.5 * 0.125 * computes_for, rel=0.25)
+    assert (line["finished_ns"] - line["started_ns"]) / 1e9 >= 0.45
+
+
 @pytest.mark.parametrize(
     ("name", "script", "code", "signal"),
     [("exits-3", "exit 3", 3, None), ("kills-itself", "kill -9 $$$$", 137, 9), ("terms-itself", "kill $$$$", 143, 15)],

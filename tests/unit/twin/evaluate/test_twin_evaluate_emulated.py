@@ -113,6 +113,7 @@ def test_a_wrong_wish_is_one_line(
         (("version",), 2, "compare.json, version: got 2, expected 1"),
         (("setting",), None, "compare.json, setting: got nothing, expected an object"),
         (("setting", "nodes"), 0, "setting.nodes: got 0, expected a whole number from 1 to 5000"),
+        (("setting", "workload"), "train", "setting.workload: got 'train', expected 'pi'"),
         (("setting", "pod_alone_s"), "3", "setting.pod_alone_s: got '3', expected a number of at least 0.001"),
         (("setting", "pod_alone_s"), 10**400, "setting.pod_alone_s: got 1000000"),
         (("setting", "ceiling_cpu"), 7, "setting.ceiling_cpu: got 7, expected a number from 0.01 to 1"),
