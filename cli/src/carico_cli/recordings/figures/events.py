@@ -52,10 +52,13 @@ def _row(what: str, first_s: float, last_s: float, api_s: float, over: trace.Tra
     times, usage = samples.times_s, samples.values[:, 0]
     low, high = np.searchsorted(times, [first_s - _BEFORE_S, last_s + _AFTER_S]).tolist()
     before = int(np.searchsorted(times, first_s))
-    level = float(usage[low:before].mean())
+    # A program that ends takes its usage with it: what is left is the level then.
+    level = min(float(usage[low:before].mean()), float(np.median(usage[before:high])))
     peak = before + int(np.argmax(usage[before:high]))
     threshold = level + _UNDER_WAY * (float(usage[peak]) - level)
-    rise = before + int(np.argmax(usage[before:high] >= threshold))
+    rise = peak
+    while rise > before and usage[rise - 1] >= threshold:
+        rise -= 1
     return {
         "what": what,
         "first_s": round(first_s - float(times[0]), 3),
@@ -63,7 +66,7 @@ def _row(what: str, first_s: float, last_s: float, api_s: float, over: trace.Tra
         "api_s": figure.rounded(api_s - first_s),
         "spike_s": figure.rounded(times[rise] - first_s),
         "spike_peak": figure.rounded(usage[peak]),
-        "usage_before": figure.rounded(level),
+        "usage_without": figure.rounded(level),
     }
 
 
