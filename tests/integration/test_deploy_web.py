@@ -53,7 +53,9 @@ def container(objects: list[dict[str, Any]], kind: str, name: str) -> dict[str, 
 def test_the_server_reads_its_configuration_with_websockets(tmp_path: pathlib.Path, base: str) -> None:
     objects = rendered(tmp_path, base, "web")
     nats = container(objects, "StatefulSet", "carico-nats")
-    assert nats["args"] == ["--config", "/etc/nats/web.conf"]
+    # Without its file, the preStop hook of `ha` finds no process to send its clients away.
+    pid = ["--pid", "/run/nats/nats.pid"] if base == "ha" else []
+    assert nats["args"] == ["--config", "/etc/nats/web.conf", *pid]
     assert {"/etc/nats/nats.conf", "/etc/nats/web.conf"} <= {mount["mountPath"] for mount in nats["volumeMounts"]}
     maps = [each["data"] for each in objects if each["kind"] == "ConfigMap"]
     (configs,) = [data for data in maps if "web.conf" in data]
