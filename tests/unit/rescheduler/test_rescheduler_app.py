@@ -249,3 +249,18 @@ def test_it_is_ready_once_it_knows_the_cluster() -> None:
             assert rescheduler.health.not_ready() == {}
 
     objects.run_fast(main())
+
+
+def test_a_move_that_fails_is_not_tried_again_at_once() -> None:
+    async def main() -> None:
+        async with site() as made:
+            # The scheduler would place the new Pods, but none becomes ready.
+            made.cluster.gets_ready = lambda pod: False
+            rescheduler = made.start("a", "--start-s", "10", "--moves-per-hour", "1000")
+            await asyncio.sleep(600.0)
+            kept = [each for each in rescheduler.executor.ended if each.detail.startswith("the new Pod was not ready")]
+            # One try, and then ten minutes of rest for all replicas.
+            assert len(kept) == 1
+            assert made.cluster.fewest_ready == 9 and made.cluster.marks() == []
+
+    objects.run_fast(main())

@@ -31,6 +31,10 @@ from carico_rescheduler.plan import decision, planning
 
 RETRY_S = 0.5
 HOUR_S = 3600.0
+# How long Pods are left alone after a move of their controller's Pods failed.
+FAILED_REST_S = 600.0
+# How soon a round that could not plan is repeated.
+SOON_S = 5.0
 
 _FORGET_EVERY_S = 1.0
 
@@ -180,14 +184,12 @@ class Rescheduler:
 
     async def plan(self, most: int | None = None) -> decision.Plan:
         """Return a plan for the cluster as it is now, with at most so many moves. Raises `NotReady`."""
-        away = self.informers.away()
-        if away:
-            raise NotReady("; ".join(f"{kind}: {why}" for kind, why in away.items()))
+        self._check_known()
         if not self.known.advertisements:
             raise NotReady("no advertisement of any node has arrived")
         began_s = self._clock.monotonic_s()
         context = contexts.build(
-            movable.Judge(self.known, self._settings.policy(), now_s=self._clock.wall_ns() / 1e9),
+            self._judge(),
             self._settings.ceilings(),
         )
         self._seed += 1
@@ -223,6 +225,18 @@ class Rescheduler:
             context, kept, left=[*plan.left_out, *left], weights=plan.weights, verdict=verdict, at_ns=plan.at_ns
         )
 
+    def _check_known(self) -> None:
+        """Raise `NotReady` unless the cluster is known as it is now."""
+        away = self.informers.away()
+        if away:
+            raise NotReady("; ".join(f"{kind}: {why}" for kind, why in away.items()))
+
+    def _judge(self) -> movable.Judge:
+        return movable.Judge(
+            self.known, self._settings.policy(), now_s=self._clock.wall_ns() / 1e9,
+            failed=self.executor.failed(FAILED_REST_S),
+        )  # fmt: skip
+
     def _budget(self, most: int | None) -> int:
         """Return how many of at most so many moves this hour has left; moves of earlier processes count as well."""
         now_s, wall_s = self._clock.monotonic_s(), self._clock.wall_ns() / 1e9
@@ -244,22 +258,23 @@ class Rescheduler:
             self._recovered = False
             while self.leadership.leads() and not self._is_stopping:
                 self._wake.clear()
-                await self._round()
-                pause_s = self._settings.every_s if self._recovered else RETRY_S
+                pause_s = await self._round()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause_s):
                         await self._wake.wait()
             if self._is_stopping:
                 await asyncio.Event().wait()
 
-    async def _round(self) -> None:
-        """Make one plan and carry it out; a round that cannot is left to the next."""
+    async def _round(self) -> float:
+        """Make one plan and carry it out; return the seconds until the next round."""
         asked, self._asked = self._asked, None
-        self._is_turning = True
+        self._is_turning, pause_s = True, self._settings.every_s
         try:
             self.rests = await self._turn(asked)
         except (NotReady, records.NotLeading) as error:
             self.rests = str(error)
+            # At the start, agents and the scheduler are not there yet.
+            pause_s = min(SOON_S if self._recovered else RETRY_S, pause_s)
         except (errors.ApiError, errors.ApiUnavailable) as error:
             self.rests = f"the API does not answer: {error}"
         finally:
@@ -267,11 +282,11 @@ class Rescheduler:
         self.rounds += 1
         if self.rests:
             self._odd_line.warning(self.rests, "nothing is moved", why=self.rests)
+        return pause_s
 
     async def _turn(self, asked: "Asked | None") -> str:
         """Do what a round does; return why it moved nothing."""
-        if self.informers.away():
-            return "; ".join(f"{kind}: {why}" for kind, why in self.informers.away().items())
+        self._check_known()
         # Also while paused: nothing is left half done.
         await self.executor.recover()
         self._recovered = True
@@ -312,8 +327,7 @@ class Rescheduler:
         pod = self.known.pods.found.get((move.pod.pod.namespace, move.pod.pod.name))
         if pod is None or pod.uid != move.pod.uid or not pod.is_active or pod.pod.node_name != move.source:
             return f"{move.pod.pod.key} is gone"
-        judge = movable.Judge(self.known, self._settings.policy(), now_s=self._clock.wall_ns() / 1e9)
-        skipped = judge.why_not(pod)
+        skipped = self._judge().why_not(pod)
         return "" if skipped is None else f"{pod.pod.key}: {skipped.detail}"
 
     def _reflect(self, plan: decision.Plan) -> None:

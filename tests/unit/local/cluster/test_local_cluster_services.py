@@ -189,6 +189,7 @@ def test_services_do_not_inherit_another_clusters_settings() -> None:
     ]
     # Where traces go is no other cluster's business.
     assert parts.stripped({"CARICO_AGENT_TRACES": "t", "CARICO_AGENT_NODE": "n"}) == {"CARICO_AGENT_TRACES": "t"}
+    assert parts.stripped({"CARICO_RESCHEDULER_EVERY_S": "9"}) == {"CARICO_RESCHEDULER_EVERY_S": "9"}
 
 
 async def test_an_http_probe_gives_the_first_line_of_the_refusal() -> None:

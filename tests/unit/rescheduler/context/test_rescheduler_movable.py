@@ -103,6 +103,10 @@ CASES: dict[str, tuple[Change, movable.Stays]] = {
         ),
         movable.Stays.PEERS,
     ),
+    "gang": (
+        of_pod(labels={"app": "web", "pod-template-hash": "x", "scheduling.x-k8s.io/pod-group": "g"}),
+        movable.Stays.PEERS,
+    ),
     "budget": (budget, movable.Stays.BUDGET),
 }  # fmt: skip
 
@@ -119,7 +123,17 @@ def test_a_pod_stays_for_a_reason(name: str) -> None:
 
 
 def test_every_reason_has_a_case() -> None:
-    assert {why for _, why in CASES.values()} == set(movable.Stays) - {movable.Stays.EXCLUDED}
+    others = {movable.Stays.EXCLUDED, movable.Stays.FAILED}
+    assert {why for _, why in CASES.values()} == set(movable.Stays) - others
+
+
+def test_a_pod_whose_move_has_failed_rests() -> None:
+    known = world.make({"node-a": 4.0})
+    (pod,) = world.deploy(known, "web", ["node-a"])
+    judge = movable.Judge(known, world.policy(), now_s=world.NOW_S, failed={"uid-web-5d9c7b8f6d": "web-0: no room"})
+    assert judge.why_not(pod) == movable.Skipped(
+        why=movable.Stays.FAILED, detail="a move of its controller's Pods failed: web-0: no room"
+    )
 
 
 def test_only_chosen_namespaces_move() -> None:

@@ -44,7 +44,7 @@ def test_a_budget_refuses_an_eviction_for_now() -> None:
         async with surges.scene() as made:
             budget(made, 0)
             ended = await made.process(mode=movable.Mode.EVICT).run(made.move())
-            assert ended.state is records.State.KEPT and "tried again with the next plan" in ended.detail
+            assert ended.state is records.State.KEPT and "refused for now" in ended.detail
             assert made.cluster.fewest_ready == 3
 
     objects.run_fast(main())

@@ -13,6 +13,8 @@ _PREFIX = "CARICO_"
 OF_ANY_CLUSTER = frozenset(
     f"{_PREFIX}{service}_{name}" for service in ("AGENT", "SCHEDULER") for name in ("TRACES", "TRACES_SHARE")
 )
+# Read by nothing but the rescheduler of `carico up --rescheduler`, which has no flags for them.
+_OF_RESCHEDULER = f"{_PREFIX}RESCHEDULER_"
 # Addresses of another cluster that the shell may work with.
 _FOREIGN = ("NATS_URL", "KUBECONFIG")
 _OF_SERVICES = ("AGENT", "AGGREGATOR", "API", "BUS", "FLEET", "KUBE", "LEADER", "NODE", "SCHEDULER")
@@ -84,4 +86,6 @@ def notes(environ: Mapping[str, str]) -> Iterable[str]:
 
 
 def _is_inherited(name: str) -> bool:
-    return name in OF_ANY_CLUSTER or not (name.startswith(_PREFIX) or name in _FOREIGN)
+    if name in OF_ANY_CLUSTER or name.startswith(_OF_RESCHEDULER):
+        return True
+    return not (name.startswith(_PREFIX) or name in _FOREIGN)

@@ -2,9 +2,11 @@
 
 import dataclasses
 import enum
+from collections.abc import Mapping
 
 from carico_core.domain import cluster as kubernetes
 from carico_core.domain import selectors
+from carico_core.wire.kubernetes import pod_groups
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import objects
 
@@ -32,6 +34,7 @@ class Stays(enum.StrEnum):
     NOT_READY = "not_ready"
     YOUNG = "young"
     MOVING = "moving"
+    FAILED = "failed"
     ROLLOUT = "rollout"
     VOLUME = "volume"
     PEERS = "peers"
@@ -60,8 +63,11 @@ class Policy:
 class Judge:
     """Judges Pods of one cluster at one time: what it looks up for each Pod is collected once."""
 
-    def __init__(self, known: clusters.Cluster, policy: Policy, *, now_s: float) -> None:
-        """`now_s`: Unix seconds."""
+    def __init__(
+        self, known: clusters.Cluster, policy: Policy, *, now_s: float, failed: Mapping[str, str] | None = None
+    ) -> None:
+        """`now_s`: Unix seconds. `failed`: why moves failed a short time ago, by the UID of the Pod's controller."""
+        self._failed = failed or {}
         self.known = known
         self.policy = policy
         self.now_s = now_s
@@ -123,6 +129,9 @@ class Judge:
             return Skipped(why=Stays.MOVING, detail="a move of it is under way")
         if not found.is_active or pod.phase != "Running" or found.ready_at_s is None:
             return Skipped(why=Stays.NOT_READY, detail="it is not ready")
+        owner = "" if pod.owner is None else pod.owner.uid
+        if owner in self._failed:
+            return Skipped(why=Stays.FAILED, detail=f"a move of its controller's Pods failed: {self._failed[owner]}")
         age_s = self.now_s - pod.created_at_s
         if age_s < self.policy.least_age_s:
             since = "moved" if found.moved_at_s is not None else "created"
@@ -149,6 +158,8 @@ class Judge:
         if found.local_volume and found.annotations.get(objects.CHOICE) != "true":
             detail = f'volume {found.local_volume} is on its node; annotation {objects.CHOICE}: "true" gives it up'
             return Skipped(why=Stays.VOLUME, detail=detail)
+        if pod_groups.LABEL in found.pod.labels:
+            return Skipped(why=Stays.PEERS, detail="it belongs to a group of Pods that are placed together")
         if limits is None:
             return None
         if limits.volume_claims or limits.disks:

@@ -35,7 +35,7 @@ class Evict:
                 self.api, namespace=pod.pod.namespace, name=pod.pod.name, uid=pod.uid, permit=self.permit
             )
         except errors.ApiBusy as error:
-            self._end(move, records.State.KEPT, f"refused for now, tried again with the next plan: {error}")
+            self._end(move, records.State.KEPT, f"refused for now: {error}")
             return
         except (errors.ApiError, errors.ApiUnavailable) as error:
             self._end(move, records.State.KEPT, f"not evicted: {error}")

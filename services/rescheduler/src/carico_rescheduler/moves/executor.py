@@ -60,7 +60,7 @@ class Executor:
         pod, parts = move.pod, self._parts
         made = records.Record(
             pod=pod.pod.key, uid=pod.uid, source=move.source, target=move.target, mode=parts.mode, why=move.why,
-            gain=move.gain, began_s=parts.clock.monotonic_s(),
+            gain=move.gain, began_s=parts.clock.monotonic_s(), owner="" if pod.pod.owner is None else pod.pod.owner.uid,
         )  # fmt: skip
         replica_set = parts.known.replica_set_of(pod)
         node = parts.known.nodes.found.get(("", move.target))
@@ -84,6 +84,19 @@ class Executor:
         finally:
             self._end(made)
         return made
+
+    def failed(self, within_s: float) -> dict[str, str]:
+        """Return why Pods have stayed where they were, by the UID of their controllers, of moves within this time.
+
+        What stopped a move, such as an image that cannot be pulled or a quota, usually lasts, and stops the next
+        replica as well: without a rest, each plan would try one.
+        """
+        now_s = self._parts.clock.monotonic_s()
+        return {
+            each.owner: f"{each.pod}: {each.detail}"
+            for each in self.ended
+            if each.state is records.State.KEPT and each.ended_s is not None and now_s - each.ended_s < within_s
+        }
 
     async def recover(self) -> int:
         """Finish or undo all that earlier processes have left; return how many moves these were."""

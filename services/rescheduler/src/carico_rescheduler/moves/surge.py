@@ -231,7 +231,9 @@ class Surge:
         if template_hash is not None:
             params = {"labelSelector": f"{names.TEMPLATE_HASH}={template_hash}"}
             listed = await self._api.request("GET", f"/api/v1/namespaces/{namespace}/pods", params=params)
-            pods = [objects.parse_pod(each) for each in listed.get("items") or []]
+            every = [objects.parse_pod(each) for each in listed.get("items") or []]
+            uid = owner["metadata"]["uid"]
+            pods = [each for each in every if each.pod.owner is not None and each.pod.owner.uid == uid]
         found = None if surge is None else objects.parse_pod(surge)
         if found is not None and found.replaces != move.uid:
             found = None
