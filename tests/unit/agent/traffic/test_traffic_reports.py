@@ -59,7 +59,10 @@ def test_bytes_of_pairs_beyond_the_bound_are_counted_only() -> None:
     assert (len(report.flows), report.left_out_bytes) == (traffic_reports.PAIRS_MOST, 10)
 
 
-async def test_a_report_that_was_not_sent_is_part_of_the_next(rig: agent_site.Make) -> None:
+async def test_a_report_that_was_not_sent_is_part_of_the_next(
+    rig: agent_site.Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traffic_reports, "TRAFFIC_EVERY_S", 0.0)
     one = rig()
     found = reports(one.clock, metric.Metrics("other"))
     heard: list[pod_telemetry.PodTraffic] = []
@@ -69,7 +72,7 @@ async def test_a_report_that_was_not_sent_is_part_of_the_next(rig: agent_site.Ma
     sender = publishers.Publishers(one.agent, one.bus, node="node-1")
     one.hub.set_away(True)
     found.add([ONE])
-    one.tasks.append(asyncio.create_task(sender.send_traffic(found, every_s=0.0)))
+    one.tasks.append(asyncio.create_task(sender.send_traffic(found)))
     await waiting.until(lambda: one.value("publish_errors_total", kind="traffic") >= 2)
     one.hub.set_away(False)
     await waiting.until(lambda: any(each.flows for each in heard))

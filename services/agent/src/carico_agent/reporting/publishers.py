@@ -59,12 +59,10 @@ class Publishers:
         """Publish each due report of the Pods' loads until cancelled."""
         await self._whenever(self._loads_due, "pods", self._send_loads)
 
-    async def send_traffic(
-        self, reports: traffic_reports.TrafficReports, *, every_s: float = traffic_reports.TRAFFIC_EVERY_S
-    ) -> None:
+    async def send_traffic(self, reports: traffic_reports.TrafficReports) -> None:
         """Publish a report of traffic at each interval until cancelled. One that was not sent is part of the next."""
         while True:
-            await asyncio.sleep(every_s)
+            await asyncio.sleep(traffic_reports.TRAFFIC_EVERY_S)
             report = reports.next()
             try:
                 await self._send(self._traffic_subject, wire.encode_traffic(report))
