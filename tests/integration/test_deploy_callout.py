@@ -16,6 +16,7 @@ from carico_core.wire import roles
 from carico_local.control_plane import standalone
 from tests.integration import security_site
 from tests.tools import kubernetes, real_tokens
+from tests.tools.helm_chart import chart, combinations
 
 DEPLOY = pathlib.Path(__file__).parents[2] / "deploy/k8s"
 SERVICES = ("carico-agent", "carico-aggregator", "carico-scheduler")
@@ -56,11 +57,13 @@ def test_services_show_tokens_and_have_no_seeds(objects: list[dict[str, Any]], n
 
 
 @pytest.mark.real_programs
-def test_the_callout_knows_the_accounts_that_the_services_have(objects: list[dict[str, Any]]) -> None:
+def test_the_callout_knows_the_accounts_that_the_services_have() -> None:
+    parts = combinations.sample("small", ["callout", "recommender"])
+    objects = [dict(each) for each in combinations.rendered(parts, chart.kustomized)]
     known = auth_settings.AuthSettings(issuer="x").accounts()
     for account, role in known.items():
         assert one(objects, account.name, "ServiceAccount")["metadata"]["namespace"] == account.namespace
-        if role in (roles.Role.AGENT, roles.Role.AGGREGATOR, roles.Role.SCHEDULER):
+        if role in (roles.Role.AGENT, roles.Role.AGGREGATOR, roles.Role.SCHEDULER, roles.Role.RECOMMENDER):
             spec = one(objects, account.name, "Deployment", "DaemonSet")["spec"]["template"]["spec"]
             assert spec["serviceAccountName"] == account.name
 

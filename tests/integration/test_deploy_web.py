@@ -169,4 +169,7 @@ def test_one_folder_serves_both_kinds_of_identities(tmp_path: pathlib.Path) -> N
 
 def test_secrets_has_the_readers_seed_only_when_asked() -> None:
     script = (K8S / "secrets.sh").read_text(encoding="utf-8")
-    assert "agent aggregator scheduler ${WEB:+reader}" in script
+    assert (
+        "for role in agent aggregator scheduler ${RECOMMENDER:+recommender} ${RESCHEDULER:+rescheduler} ${WEB:+reader};"
+        in script
+    )
