@@ -58,12 +58,15 @@ def test_services_show_tokens_and_have_no_seeds(objects: list[dict[str, Any]], n
 
 @pytest.mark.real_programs
 def test_the_callout_knows_the_accounts_that_the_services_have() -> None:
-    parts = combinations.sample("small", ["callout", "recommender"])
+    parts = combinations.sample("small", ["callout", "recommender", "rescheduler"])
     objects = [dict(each) for each in combinations.rendered(parts, chart.kustomized)]
-    known = auth_settings.AuthSettings(issuer="x").accounts()
+    environ = one(objects, "carico-auth", "Deployment")["spec"]["template"]["spec"]["containers"][0]["env"]
+    (reschedulers,) = [each["value"] for each in environ if each["name"] == "CARICO_AUTH_RESCHEDULERS"]
+    known = auth_settings.AuthSettings(issuer="x", reschedulers=reschedulers).accounts()
+    assert roles.Role.RESCHEDULER in known.values()
     for account, role in known.items():
         assert one(objects, account.name, "ServiceAccount")["metadata"]["namespace"] == account.namespace
-        if role in (roles.Role.AGENT, roles.Role.AGGREGATOR, roles.Role.SCHEDULER, roles.Role.RECOMMENDER):
+        if role not in (roles.Role.READER, roles.Role.CLI):
             spec = one(objects, account.name, "Deployment", "DaemonSet")["spec"]["template"]["spec"]
             assert spec["serviceAccountName"] == account.name
 
