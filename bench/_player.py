@@ -37,6 +37,8 @@ class Pods:
         self.gone: set[str] = set()
         self.limits: dict[str, int] = {}
         self.covers: dict[str, set[str]] = {}
+        # Nodes that the watch has just shown for the first time.
+        self.new: asyncio.Queue[str] = asyncio.Queue()
 
     async def follow_pods(self) -> None:
         """Follow all Pods until cancelled."""
@@ -91,6 +93,8 @@ class Pods:
 
     def _take_node(self, node: Mapping[str, Any]) -> None:
         found = api_objects.parse_node(node)
+        if found.name not in self.limits:
+            self.new.put_nowait(found.name)
         self.limits[found.name] = found.pod_limit
 
 
@@ -102,7 +106,8 @@ class Player:
         self._bus: buses.Bus = cluster.bus
         self._pods = pods
         self._check_scheduler = check
-        self._number = itertools.count()
+        self._boot = clocks.boot_id(_cluster.CLOCK)
+        self._number = itertools.count(1)
         self._namespaces: set[str] = set()
         # Namespace and labels of each Pod that was created, by UID, and those for which no operation has waited.
         self._created: dict[str, tuple[str, Mapping[str, str]]] = {}
@@ -135,18 +140,26 @@ class Player:
 
     async def advertise(self) -> None:
         """Publish an advertisement per Node and second, until cancelled; room is for as many Pods as a Node takes."""
-        boot, seq = clocks.boot_id(_cluster.CLOCK), 0
         while True:
-            seq += 1
             began_s = time.monotonic()
-            for index, (node, limit) in enumerate(list(self._pods.limits.items())):
+            for index, node in enumerate(list(self._pods.limits)):
                 if index % 50 == 49:
                     await asyncio.sleep(max(0.0, began_s + index / len(self._pods.limits) - time.monotonic()))
-                covers = frozenset(itertools.islice(self._pods.covers.get(node, ()), _COVERS_MOST))
-                limit = min(limit, _LIMIT_MOST)
-                payload = _objects.advertisement(node, boot, seq, covers, capacity=limit + 1.0, limit=limit)
-                await self._bus.publish(subjects.capacity(node), payload)
+                await self._publish(node)
             await asyncio.sleep(max(0.0, began_s + 1.0 - time.monotonic()))
+
+    async def advertise_new(self) -> None:
+        """Publish for each new Node at once, as its agent would, until cancelled."""
+        while True:
+            await self._publish(await self._pods.new.get())
+
+    async def _publish(self, node: str) -> None:
+        limit = min(self._pods.limits.get(node, 0), _LIMIT_MOST)
+        covers = frozenset(itertools.islice(self._pods.covers.get(node, ()), _COVERS_MOST))
+        payload = _objects.advertisement(
+            node, self._boot, next(self._number), covers, capacity=limit + 1.0, limit=limit
+        )  # fmt: skip
+        await self._bus.publish(subjects.capacity(node), payload)
 
     async def _play(self, index: int, op: _workloads.Op) -> None:
         works: Mapping[str, Callable[[_workloads.Op, str], Awaitable[None]]] = {
@@ -326,7 +339,7 @@ async def on(cluster: _cluster.Cluster, check: Callable[[], None]) -> AsyncItera
     """Follow the cluster's Pods and Nodes, and advertise for these, for as long as the block."""
     pods = Pods(cluster.api)
     player = Player(cluster, pods, check=check)
-    works = (pods.follow_pods(), pods.follow_nodes(), player.advertise())
+    works = (pods.follow_pods(), pods.follow_nodes(), player.advertise(), player.advertise_new())
     player.tasks = [asyncio.create_task(each) for each in works]
     try:
         yield player
