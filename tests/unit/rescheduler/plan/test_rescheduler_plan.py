@@ -129,3 +129,27 @@ def test_each_step_gains_what_the_costs_say() -> None:
 
 def test_a_rate_is_for_people() -> None:
     assert [decision.rate(each) for each in (12.0, 1200.0, 3.4e9)] == ["12 B/s", "1.2 kB/s", "3.4 GB/s"]
+
+
+def test_gains_that_are_kept_are_those_of_the_placement_so_far() -> None:
+    random = np.random.default_rng(5)
+    known = world.make({f"node-{number}": 20.0 for number in range(4)})
+    pods = [
+        world.deploy(known, f"app-{number}", [f"node-{random.integers(4)}"], tasks=float(random.uniform(0.5, 3.0)))[0]
+        for number in range(24)
+    ]
+    for _ in range(40):
+        one, other = random.choice(24, size=2, replace=False)
+        world.talk(known, pods[one], pods[other], float(random.uniform(1e5, 1e7)))
+    context = contexts.build(world.judge(known), world.CEILINGS)
+    weights = generator.weights_of(context, least_bytes=1.0, least_tasks=1.0)
+    target = carico.solve(context.problem, EFFORT, seed=3).placement
+    ordering = generator._Ordering(context, target, weights)
+    steps = 0
+    while (found := ordering.best()) is not None:
+        for container in found:
+            ordering.make(container)
+        steps += len(found)
+        assert set(ordering._gains) == set(ordering._groups())
+        assert all(kept == pytest.approx(ordering._gain(group)) for group, kept in ordering._gains.items())
+    assert steps > 5

@@ -112,15 +112,16 @@ class _Ordering:
         self._left = np.flatnonzero((target != problem.present) & problem.movable).tolist()
         self._talks = _adjacent(problem.pairs, problem.traffic)
         self._apart = _adjacent(problem.apart, np.ones(len(problem.apart)))
+        # The gain of each group that is left; a move changes those of few groups.
+        self._gains = {group: self._gain(group) for group in self._groups()}
 
     def best(self) -> tuple[int, ...] | None:
         """Return the container, or the two, whose move gains most for each; None if no move that fits gains."""
         found: tuple[int, ...] | None = None
         most = _GAIN_LEAST
-        for group in self._groups():
-            gain = self._gain(group) / len(group)
-            if gain > most and self._fit(group):
-                most, found = gain, group
+        for group, gain in self._gains.items():
+            if gain / len(group) > most and self._fit(group):
+                most, found = gain / len(group), group
         return found
 
     def make(self, container: int) -> Step:
@@ -135,14 +136,27 @@ class _Ordering:
         self._room[target] -= 1.0
         self._placed[container] = target
         self._left.remove(container)
+        self._update(container, {source, target})
         gain = self._weights.gain(bytes_per_s, tasks)
         return Step(
             container=container, source=source, target=target, bytes_per_s=bytes_per_s, tasks=tasks, gain=gain
         )  # fmt: skip
 
+    def _update(self, moved: int, servers: set[int]) -> None:
+        """Drop the groups of a container that has moved; calculate again what its move has changed.
+
+        That are groups of its partners, and those that leave or enter one of the two servers.
+        """
+        near = self._talks.get(moved, {}).keys()
+        for group in [group for group in self._gains if moved in group]:
+            del self._gains[group]
+        for group in self._gains:
+            if any(each in near or self._placed[each] in servers or self._target[each] in servers for each in group):
+                self._gains[group] = self._gain(group)
+
     def blocked(self) -> list[int]:
         """Return the containers that would gain if there were room."""
-        return [each for each in self._left if self._gain((each,)) > _GAIN_LEAST]
+        return [each for each in self._left if self._gains[each,] > _GAIN_LEAST]
 
     def _groups(self) -> Iterator[tuple[int, ...]]:
         left = set(self._left)
