@@ -94,11 +94,13 @@ def test_bytes_wait_until_the_pod_of_a_socket_is_known() -> None:
 def test_owners_are_looked_up_for_new_sockets_and_not_for_ever() -> None:
     found = shared({1: "a"})
     foreign = tcp(12, ("10.0.0.9", 1), ("10.0.0.8", 2))
+    assert found.unknown([LISTENER, foreign]) == [LISTENER, foreign]
+    found.take([LISTENER, foreign], [])
+    assert found.unknown([LISTENER, foreign]) == [foreign]
     for _ in range(connections.LOOKUPS_MOST):
-        assert found.has_unknown([LISTENER, foreign])
         found.take([LISTENER, foreign], [])
-    assert not found.has_unknown([LISTENER, foreign])
-    assert not found.has_unknown([LISTENER, foreign, tcp(13, SERVER, CLIENT, inode=0)])
+    assert found.unknown([LISTENER, foreign, tcp(13, SERVER, CLIENT, inode=0)]) == []
+    assert only().unknown([LISTENER, foreign]) == []
 
 
 def test_a_counter_that_decreases_is_counted_and_gives_no_bytes() -> None:

@@ -123,6 +123,25 @@ def flows_of(found: list[pod_telemetry.PodFlow], port: int) -> list[pod_telemetr
     return [each for each in found if port in (each.local.port, each.remote.port)]
 
 
+async def test_a_poll_that_fails_stops_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([ValueError("a surprise")])
+    poll = site.source.poll
+
+    def fail_once() -> list[pod_telemetry.PodFlow]:
+        for error in answers:
+            raise error
+        return poll()
+
+    monkeypatch.setattr(site.source, "poll", fail_once)
+    monkeypatch.setattr(site.source, "_poll_s", 0.01)
+    got: list[object] = []
+    task = asyncio.create_task(site.source.run(got.append))
+    await waiting.until(lambda: got)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert site.skipped == {"unreadable": 1}
+
+
 async def test_the_adapter_passes_on_each_poll_and_closes_its_sockets(site: Site) -> None:
     got: list[pod_telemetry.PodFlow] = []
     source = sockets.Sockets(

@@ -67,20 +67,20 @@ class Connections:
         # Readings that were skipped because a counter had decreased.
         self.decreased = 0
 
-    def has_unknown(self, dumped: Iterable[inet_diag.Socket]) -> bool:
-        """Return whether the owner of one of these sockets has to be looked up."""
+    def unknown(self, dumped: Iterable[inet_diag.Socket]) -> list[inet_diag.Socket]:
+        """Return the sockets of a dump whose owners have to be looked up."""
         if self._only_pod is not None:
-            return False
-        followed = self._followed
+            return []
+        found = []
         for each in dumped:
             if each.is_listening:
                 if each.local not in self._listeners:
-                    return True
+                    found.append(each)
             elif each.inode:
-                known = followed.get(each.cookie)
+                known = self._followed.get(each.cookie)
                 if known is None or (known.pod is None and known.lookups < LOOKUPS_MOST):
-                    return True
-        return False
+                    found.append(each)
+        return found
 
     def take(
         self, dumped: Sequence[inet_diag.Socket], ended: Sequence[inet_diag.Socket]

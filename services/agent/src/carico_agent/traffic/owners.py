@@ -7,13 +7,16 @@ files of their processes are read, which needs the same user or CAP_SYS_PTRACE.
 import contextlib
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from carico_agent.telemetry.cgroups import hierarchy
 from carico_agent.traffic import inet_diag
 
 _SOCKET = "socket:["
+# Where the kernel does not state a cgroup.
+_UNKNOWN = 0
+_FOREIGN_MOST = 10_000
 
 
 class Member(NamedTuple):
@@ -29,37 +32,54 @@ class Owners:
 
     def __init__(self, group: hierarchy.Group, *, proc: pathlib.Path) -> None:
         self._unified = group.unified
-        self._v1 = next((group.v1[name] for name in ("cpuacct", "cpu", "memory") if name in group.v1), None)
+        v1 = (group.v1[name] for name in ("cpuacct", "cpu", "memory") if name in group.v1)
+        # Processes are in every v1 tree, and in a unified one only if there is no other.
+        self._root = next(v1, group.unified)
         self._proc = proc
         self._by_cgroup: dict[int, str] = {}
+        # Cgroups of the sockets of other processes. Their numbers are not used again.
+        self._foreign: set[int] = set()
         self._by_inode: dict[int, str] = {}
 
     def of(self, found: inet_diag.Socket) -> str | None:
-        """Return the UID of the Pod that has a socket; None if none of the node's has it, as of the last refresh."""
+        """Return the UID of the Pod that has a socket; None if none of the node's has it, as of the last look."""
         return self._by_cgroup.get(found.cgroup) or self._by_inode.get(found.inode)
 
-    def refresh(self) -> None:
-        """Look up the sockets of the Pods that run now. Raises `OSError` if no more files can be opened."""
-        self._by_cgroup = {}
-        if self._unified is not None:
-            for uid, folder in _pods(self._unified):
-                for each in (folder, *_below(folder)):
-                    with contextlib.suppress(OSError):  # it has just ended
-                        self._by_cgroup[each.stat().st_ino] = uid
-        self._by_inode = {}
-        if not self._by_cgroup and self._v1 is not None:
-            for uid, folder in _pods(self._v1):
-                for pid in _processes(folder):
-                    self._by_inode |= dict.fromkeys(self._inodes(pid), uid)
+    def look_up(self, sockets: Sequence[inet_diag.Socket]) -> None:
+        """Look at the Pods that run now, if the owner of one of the sockets is not known.
+
+        Raises `OSError` if no more files can be opened.
+        """
+        # Of cgroups, the sockets of a process that was seen before need no look.
+        if all(each.cgroup in self._by_cgroup or each.cgroup in self._foreign for each in sockets):
+            return
+        self._by_cgroup = dict(self._cgroups())
+        is_stated = any(each.cgroup != _UNKNOWN for each in sockets)
+        if self._by_cgroup and is_stated:
+            self._foreign |= {each.cgroup for each in sockets} - self._by_cgroup.keys() - {_UNKNOWN}
+            if len(self._foreign) > _FOREIGN_MOST:
+                self._foreign.clear()
+        else:
+            self._by_inode = {
+                inode: uid
+                for uid, folder in _pods(self._root)
+                for pid in _processes(folder)
+                for inode in self._inodes(pid)
+            }  # fmt: skip
+
+    def _cgroups(self) -> Iterator[tuple[int, str]]:
+        for uid, folder in _pods(self._unified):
+            for each in (folder, *_below(folder)):
+                with contextlib.suppress(OSError):  # it has just ended
+                    yield each.stat().st_ino, uid
 
     def members(self, known: Mapping[str, Member]) -> tuple[list[Member], int]:
         """Return one process of each running Pod, and the number of Pods of which none can be read.
 
-        `known` ones are not looked up again. Raises `OSError` as `refresh` does.
+        `known` ones are not looked up again. Raises `OSError` as `look_up` does.
         """
         found, unread = [], 0
-        root = self._unified if self._v1 is None else self._v1
-        for uid, folder in () if root is None else _pods(root):
+        for uid, folder in _pods(self._root):
             member = known.get(uid) or self._member(uid, folder)
             if member is not None:
                 found.append(member)
@@ -95,8 +115,8 @@ def namespace_of(process: pathlib.Path) -> int | None:
         return None
 
 
-def _pods(root: pathlib.Path) -> Iterator[tuple[str, pathlib.Path]]:
-    for folder in hierarchy.pods(root):
+def _pods(root: pathlib.Path | None) -> Iterator[tuple[str, pathlib.Path]]:
+    for folder in () if root is None else hierarchy.pods_of_kubelet(root):
         uid = hierarchy.pod_uid(folder.name)
         if uid is not None:
             yield uid, folder

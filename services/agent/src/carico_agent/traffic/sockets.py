@@ -61,7 +61,12 @@ class Sockets:
         """Pass on what is transferred, once in a poll, until cancelled."""
         try:
             while True:
-                found(await asyncio.to_thread(self.poll))
+                try:
+                    found(await asyncio.to_thread(self.poll))
+                except Exception as error:
+                    # Whatever the kernel answers: traffic is optional, and must not stop the agent.
+                    self._skipped("unreadable", 1)
+                    self._log.warning("poll", "a poll of traffic failed", why=f"{type(error).__name__}: {error}")
                 for _ in range(DRAINS):
                     await asyncio.sleep(self._poll_s / DRAINS)
                     for each in self._namespaces.values():
@@ -98,8 +103,7 @@ class Sockets:
         ended, lost = found.diagnostics.ended()
         if lost:
             self._skipped("events_lost", lost)
-        if found.followed.has_unknown(dumped):
-            self._owners.refresh()
+        self._owners.look_up(found.followed.unknown(dumped))
         before = found.followed.decreased
         flows = found.followed.take(dumped, ended)
         if found.followed.decreased > before:

@@ -12,6 +12,9 @@ from carico_agent.telemetry.proc import kernel_file
 
 # "pod<uid>" (cgroupfs driver) or "...-pod<uid with _ for ->.slice" (systemd driver).
 _POD = re.compile(r"(?:^|-)pod([0-9a-f][0-9a-f_-]{7,})(?:\.slice)?$")
+# The kubelet's cgroup of all Pods, by the cgroupfs driver or the systemd driver. The latter repeats the parents in the
+# name: kubelet.slice/kubelet-kubepods.slice with kind's cgroupRoot /kubelet.
+ALL_PODS = re.compile(r"kubepods|(?:.+-)?kubepods\.slice")
 _CONTROLLERS = frozenset({"cpu", "cpuacct", "cpuset", "memory"})
 # Maximum depth from a node's root to its containers: kubepods/burstable/pod/container.
 POD_DEPTH = 4
@@ -150,6 +153,15 @@ def pods(root: pathlib.Path, *, depth: int = POD_DEPTH) -> Iterator[pathlib.Path
             yield child
         else:
             yield from pods(child, depth=depth - 1)
+
+
+def pods_of_kubelet(root: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Return the same, where a kubelet keeps all of them in one folder without a look at the others of a host."""
+    parents = [child for child in folders(root) if ALL_PODS.fullmatch(child.name)]
+    if not parents:
+        yield from pods(root)
+    for parent in parents:
+        yield from pods(parent, depth=POD_DEPTH - 1)
 
 
 def folders(root: pathlib.Path) -> list[pathlib.Path]:

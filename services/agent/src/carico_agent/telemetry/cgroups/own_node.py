@@ -7,7 +7,6 @@ node's, in the host's tree. /proc/self/cgroup does not show it if cgroup namespa
 
 import dataclasses
 import pathlib
-import re
 
 from carico_agent import settings
 from carico_agent.telemetry import port, sources
@@ -16,9 +15,6 @@ from carico_core.domain import errors
 
 # kind puts a node's tree two levels deep into the host's; a Pod's has four more levels.
 DEEPEST = 8
-# The kubelet's cgroup of all Pods, by the cgroupfs driver or the systemd driver. The latter repeats the parents in the
-# name: kubelet.slice/kubelet-kubepods.slice with kind's cgroupRoot /kubelet.
-_ALL_PODS = re.compile(r"kubepods|(?:.+-)?kubepods\.slice")
 # Files of a quota, which every cgroup has except the root of a hierarchy.
 _QUOTA_FILES = ("cpu.cfs_quota_us", "cpu.max")
 
@@ -53,7 +49,7 @@ def find(tree: hierarchy.Tree, uid: str) -> str | None:
         found = _pod(root, uid, DEEPEST)
         if found is not None:
             parts = found.relative_to(root).parts
-            at = next((i for i, part in enumerate(parts) if _ALL_PODS.fullmatch(part)), None)
+            at = next((i for i, part in enumerate(parts) if hierarchy.ALL_PODS.fullmatch(part)), None)
             if at is not None:
                 return "/".join(parts[:at]) or "."
     return None
