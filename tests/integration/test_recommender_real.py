@@ -1,47 +1,21 @@
 """The recommender on a real API server with VPA's own CRD: with the rights that deploy/k8s gives it, and no others."""
 
-import contextlib
 import json
 import pathlib
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
 
-from carico_aggregator import recommendations
 from carico_core.domain import amounts
-from carico_core.runtime.bus import nats_bus
-from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client
-from carico_core.runtime.process import clock as clocks
 from carico_local import nats_server
 from carico_local.control_plane import standalone
-from tests.integration import security_site
+from tests.integration import recommender_site, security_site
 from tests.tools import kubernetes, waiting
-from tests.unit.aggregator import test_aggregator_usage as usages
 
-ROOT = pathlib.Path(__file__).parents[2]
-CRD = ROOT / "tests/fixtures/vpa/vpa-v1-crd-gen.yaml"
-COMPONENT = ROOT / "deploy/k8s/components/recommender"
-RBAC = COMPONENT / "rbac.yaml"
-NAMESPACE = ROOT / "deploy/k8s/base/namespace.yaml"
-VPAS = "/apis/autoscaling.k8s.io/v1/namespaces/vpa-shop/verticalpodautoscalers"
-CLOCK = clocks.SystemClock()
-NOW_NS = usages.NOW_NS + 3600 * 10**9
-
-
-class Aggregator:
-    """Answers with what it has learnt: `by_name` is the CPU of each class."""
-
-    def __init__(self) -> None:
-        self.by_name = {"ReplicaSet/vpa-shop/web": 0.5}
-
-    async def answer(self, question: bytes) -> bytes:
-        found = {name: usages.used(cpu, pods=8, seconds=100.0) for name, cpu in self.by_name.items()}
-        return recommendations.answer(usages.known_of(usages.of_classes("node-1", found)), {}, question, NOW_NS)
+VPAS, vpa = recommender_site.VPAS, recommender_site.vpa
 
 
 @pytest.fixture(scope="module")
@@ -49,73 +23,8 @@ def kubeconfig(
     real_control_plane: standalone.Standalone, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[pathlib.Path]:
     """A kubeconfig of the component's ServiceAccount, on a cluster with the CRD."""
-    admin = real_control_plane.kubeconfig
-    for path in (CRD, NAMESPACE):
-        kubernetes.kubectl("apply", "--server-side", "--filename", str(path), kubeconfig=admin)
-    kubernetes.kubectl("apply", "--namespace", "carico", "--filename", str(RBAC), kubeconfig=admin)
-    kubernetes.kubectl("wait", "--for=condition=Established", "--filename", str(CRD), kubeconfig=admin)
-    kubernetes.kubectl("create", "namespace", "vpa-shop", kubeconfig=admin)
-    token = kubernetes.kubectl("create", "token", "carico-recommender", "--namespace", "carico", kubeconfig=admin)
-    document = yaml.safe_load(admin.read_text(encoding="utf-8"))
-    document["users"] = [{"name": each["name"], "user": {"token": token.strip()}} for each in document["users"]]
-    path = tmp_path_factory.mktemp("recommender") / "kubeconfig"
-    path.write_text(json.dumps(document), encoding="utf-8")
-    yield path
-    kubernetes.kubectl("delete", "--namespace", "carico", "--filename", str(RBAC), kubeconfig=admin)
-    kubernetes.kubectl("delete", "--filename", str(CRD), kubeconfig=admin)
-    kubernetes.kubectl("delete", "namespace", "vpa-shop", "--wait=false", kubeconfig=admin)
-
-
-@contextlib.asynccontextmanager
-async def learning(folder: pathlib.Path) -> AsyncIterator[tuple[Aggregator, str]]:
-    """An aggregator's answers on a bus; yields it and the bus's address."""
-    server = nats_server.NatsServer(folder / "nats").start()
-    try:
-        bus = await nats_bus.connect(buses.BusSettings(url=server.url), name="test", clock=CLOCK, owns_streams=False)
-        aggregator = Aggregator()
-        spec = buses.ServiceSpec(
-            name="carico-aggregator", description="test", endpoints={"recommend": aggregator.answer}
-        )
-        await bus.serve(spec)
-        try:
-            yield aggregator, server.url
-        finally:
-            await bus.close()
-    finally:
-        server.stop()
-
-
-@contextlib.contextmanager
-def recommender(
-    folder: pathlib.Path, url: str, kubeconfig: pathlib.Path, *more: str
-) -> Iterator["subprocess.Popen[bytes]"]:
-    """One replica as a process."""
-    flags = ["--bus-url", url, "--kubeconfig", str(kubeconfig), "--leader-namespace", "carico", "--interval-s", "1"]
-    flags += more
-    with (folder / "recommender.log").open("ab") as log:
-        process = subprocess.Popen([sys.executable, "-m", "carico_recommender", *flags], stdout=log, stderr=log)
-    try:
-        yield process
-        process.terminate()
-        assert process.wait(waiting.WAIT_S) == 0, (folder / "recommender.log").read_text()
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-
-
-def vpa(name: str, *policies: dict[str, Any], recommender: str = "carico", target: str = "web") -> dict[str, Any]:
-    return {
-        "apiVersion": "autoscaling.k8s.io/v1",
-        "kind": "VerticalPodAutoscaler",
-        "metadata": {"name": name},
-        "spec": {
-            "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": target},
-            "recommenders": [{"name": recommender}],
-            "updatePolicy": {"updateMode": "Off"},
-            "resourcePolicy": {"containerPolicies": list(policies)},
-        },
-    }
+    with recommender_site.installed(real_control_plane.kubeconfig, tmp_path_factory.mktemp("recommender")) as path:
+        yield path
 
 
 async def test_statuses_are_what_vpa_defines_and_follow_what_is_learnt(
@@ -137,8 +46,8 @@ async def test_statuses_are_what_vpa_defines_and_follow_what_is_learnt(
         vpa("foreign", recommender="another"),
     ):
         await real_api.request("POST", VPAS, body=body)
-    async with learning(tmp_path) as (aggregator, url):
-        with recommender(tmp_path, url, kubeconfig):
+    async with recommender_site.learning(tmp_path) as (aggregator, url):
+        with recommender_site.recommender(tmp_path, url, kubeconfig):
             await waiting.answered(lambda: status("gone"))
             await waiting.answered(lambda: status("bounded"))
             found = await waiting.answered(lambda: status("web"))
@@ -194,7 +103,7 @@ def labelled(real_control_plane: standalone.Standalone, kubeconfig: pathlib.Path
     port = nats_server.free_port()
     (found,) = [
         each
-        for each in yaml.safe_load_all((COMPONENT / "webhook.yaml").read_text(encoding="utf-8"))
+        for each in yaml.safe_load_all((recommender_site.COMPONENT / "webhook.yaml").read_text(encoding="utf-8"))
         if each["kind"] == "MutatingWebhookConfiguration"
     ]
     found["webhooks"][0]["clientConfig"] = {"url": f"https://127.0.0.1:{port}/pods"}
@@ -229,8 +138,8 @@ async def test_new_pods_get_learnt_requests_and_none_is_blocked(
         for name, file in (("cert", "tls.crt"), ("key", "tls.key"), ("ca", "ca.crt"))
         for flag in (f"--admission-{name}", str(folder / file))
     ]
-    async with learning(tmp_path) as (_, url):
-        with recommender(tmp_path, url, kubeconfig, *flags, *files):
+    async with recommender_site.learning(tmp_path) as (_, url):
+        with recommender_site.recommender(tmp_path, url, kubeconfig, *flags, *files):
             # The recommender itself writes the authority, by its one right to that configuration.
             assert await waiting.answered(resources) == wanted
             several = await made("main", "proxy")

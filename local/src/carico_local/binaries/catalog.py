@@ -96,6 +96,9 @@ HELM = Module(
     folder="helm", requires="helm.sh/helm/v4", stamps=("helm.sh/helm/v4/internal/version.version=v{version}",)
 )  # fmt: skip
 
+# The Vertical Pod Autoscaler, which applies what CARICO's recommender writes. For `make test-upstream`.
+VPA = Module(folder="vpa", requires="k8s.io/autoscaler/vertical-pod-autoscaler")
+
 _KUBERNETES_COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet")
 TOOLS = {
     tool.name: tool
@@ -113,6 +116,10 @@ TOOLS = {
         ),
         Tool(name="helm", module=HELM, package="helm.sh/helm/v4/cmd/helm", version_arguments=("version", "--short")),
         Tool(name="nats", module=NATS_CLI, package="github.com/nats-io/natscli/nats"),
+        *(
+            Tool(name=name, module=VPA, package=f"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/{name}")
+            for name in ("updater", "admission-controller")
+        ),
         Tool(
             name="docker-compose", module=COMPOSE, package="github.com/docker/compose/v2/cmd",
             version_arguments=("version",),
