@@ -218,6 +218,20 @@ def test_what_runs_of_a_gang_for_longer_than_its_timeout_is_not_evicted_by_a_sch
     run(body, is_started=False)
 
 
+def test_what_a_leader_that_crashed_left_incomplete_a_minute_ago_is_given_back() -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        # Longer ago than its timeout: nothing led in between.
+        found(made, "a", pods=2, at_s=made.clock.wall_ns() / 1e9 - 50.0)
+        await made.start(nodes=1)
+        await asyncio.sleep(15.0)
+        assert made.running("a") == ["a-0", "a-1"]
+        await asyncio.sleep(10.0)
+        assert made.running("a") == []
+        assert made.deleted() == 2
+
+    run(body, is_started=False)
+
+
 def test_a_leader_change_in_the_middle_leaves_no_half() -> None:
     async def body(made: gang_world.GangWorld) -> None:
         uid = ""

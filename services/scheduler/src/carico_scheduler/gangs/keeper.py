@@ -33,6 +33,8 @@ REST_S = 5.0
 REST_MOST_S = 300.0
 # An eviction that changed nothing is asked for again after so long.
 ASK_AGAIN_S = 10.0
+# How long no scheduler may have led when this one begins to: several times a Lease.
+TAKEOVER_S = 60.0
 _REASON = "GangIncomplete"
 
 
@@ -96,7 +98,8 @@ class Keeper:
             if each.state is gang_records.GIVEN_BACK:
                 self._evict(each, term, now_s)
         self._give_back([each for each in found if self._is_overdue(each, now_s)], now_s)
-        self._try_again([each for each in found if each.waits and each.may_place], now_s)
+        resting = self._state.gangs.resting
+        self._try_again([each for each in found if each.waits and each.may_place and each.key not in resting], now_s)
 
     def _try_again(self, waiting: list[gang_records.Gang], now_s: float) -> None:
         turns = sorted(waiting, key=lambda each: each.tried_s)[:TRIED_A_ROUND]
@@ -132,7 +135,7 @@ class Keeper:
         """
         bound = (self._state.pod(uid) for uid, role in gang.roles.items() if role is gang_records.Role.BOUND)
         newest_s = max((pod.gang.bound_at_s for pod in bound if pod is not None and pod.gang is not None), default=0.0)
-        return newest_s < self._clock.wall_ns() / 1e9 - timeout_s
+        return newest_s < self._clock.wall_ns() / 1e9 - timeout_s - TAKEOVER_S
 
     def _give_back(self, overdue: list[gang_records.Gang], now_s: float) -> None:
         """Give back the least important of these gangs, unless another one is leaving."""
