@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import api_client, paged_lists
+from carico_core.runtime.kube import api_actions, api_client, paged_lists
 from carico_local import job as jobs
 from carico_local.cluster import processes
 from carico_local.cluster.services import ready_nodes
@@ -122,6 +122,51 @@ async def test_a_pod_with_the_name_of_a_deleted_one_is_not_deleted_with_it(real_
         assert second != first
         await until(functools.partial(running, second))
     await real_api.request("DELETE", f"{nodes.NODES_PATH}/{name}")
+
+
+async def test_a_node_does_as_its_kubelet_would_for_extended_resources_and_pre_stop_hooks(
+    real_api: api_client.KubeClient,
+) -> None:
+    node = list(nodes.manifests(NODES + 2, cores=4, pods=110))[-1]
+    name = node["metadata"]["name"]
+    path, pods = f"{nodes.NODES_PATH}/{name}", "/api/v1/namespaces/default/pods"
+    await real_api.request("POST", nodes.NODES_PATH, body=node)
+    await until(lambda: _is_ready(real_api, path))
+    grown = {"status": {"capacity": {"example.com/foo": "5"}}}
+    await real_api.request("PATCH", f"{path}/status", body=grown, content_type=api_actions.MERGE_PATCH)
+
+    async def is_allocatable() -> bool:
+        found: dict[str, Any] = (await real_api.request("GET", path))["status"]["allocatable"]
+        assert found["cpu"] == "4"
+        return found.get("example.com/foo") == "5"
+
+    await until(is_allocatable)
+    hook = {"lifecycle": {"preStop": {"sleep": {"seconds": 1}}}}
+    for pod, more, grace_s in (("plain", {}, 30), ("long", hook, 300), ("short", hook, 1)):
+        container = {"name": "c", "image": "x", **more}
+        spec = {"nodeName": name, "containers": [container], "terminationGracePeriodSeconds": grace_s}
+        await real_api.request("POST", pods, body={"metadata": {"name": f"kwok-{pod}"}, "spec": spec})
+
+    async def left() -> set[str]:
+        found = await listed(real_api, pods, fieldSelector=f"spec.nodeName={name}")
+        return {pod["metadata"]["name"] for pod in found if pod["status"]["phase"] == "Running"}
+
+    async def all_run() -> bool:
+        return len(await left()) == 3
+
+    async def others_are_gone() -> bool:
+        return await left() == {"kwok-long"}
+
+    await until(all_run)
+    for pod in ("long", "short", "plain"):
+        await real_api.request("DELETE", f"{pods}/kwok-{pod}")
+    await until(others_are_gone)
+    await real_api.request("DELETE", f"{pods}/kwok-long", body={"gracePeriodSeconds": 0})
+    await real_api.request("DELETE", path)
+
+
+async def _is_ready(api: api_client.KubeClient, path: str) -> bool:
+    return ready_nodes.is_ready(await api.request("GET", path))
 
 
 @pytest.mark.real_programs
