@@ -317,6 +317,22 @@ def test_an_api_that_is_away_for_a_while_delays_a_move() -> None:
     objects.run_fast(main())
 
 
+def test_a_right_that_is_taken_away_leaves_the_move_to_a_later_process() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            refused = errors.Forbidden(status=403, reason="Forbidden", message="no right", request="PATCH")
+            for _ in range(surge.REFUSALS_MOST):
+                made.cluster.api.fail_next(refused, method="PATCH", path="/pods")
+            ended = await made.process().run(made.move())
+            assert ended.state is records.State.KEPT and "the API refuses" in ended.detail
+            assert made.cluster.marks() and made.cluster.fewest_ready == 3
+            await made.process().recover()
+            await asyncio.sleep(1.0)
+            assert made.is_at_rest()
+
+    objects.run_fast(main())
+
+
 def test_what_the_api_refuses_is_not_moved() -> None:
     async def main() -> None:
         async with scene() as made:

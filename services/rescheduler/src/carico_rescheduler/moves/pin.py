@@ -53,6 +53,9 @@ class Pin:
         while move.state not in records.ENDED:
             try:
                 await self._step(move, _path(namespace, deployment))
+            except errors.Forbidden as error:
+                # The mark stays, for `recover` of a process that has the right.
+                self._end(move, records.State.KEPT, f"the API refuses: {error}")
             except (errors.ApiError, errors.ApiUnavailable) as error:
                 move.detail = f"waits for the API: {error}"
             if move.state not in records.ENDED:

@@ -28,6 +28,8 @@ from carico_rescheduler.moves import surge_pod
 
 # How often the API is asked how far a move is.
 LOOK_EVERY_S = 1.0
+# A move is left as it is after so many refusals in a row.
+REFUSALS_MOST = 10
 
 Object = Mapping[str, Any]
 
@@ -181,9 +183,17 @@ class Surge:
 
     async def follow(self, move: records.Record, *, namespace: str, replica_set: str) -> None:
         """Continue a move by what the API shows until it has ended. Raises `NotLeading`."""
+        refusals = 0
         while move.state not in records.ENDED:
             try:
                 await self.step(move, namespace=namespace, replica_set=replica_set)
+                refusals = 0
+            except errors.Forbidden as error:
+                # A right that was taken away must not stop all other moves; the marks are found by `recover`.
+                refusals += 1
+                move.detail = f"the API refuses: {error}"
+                if refusals == REFUSALS_MOST:
+                    self._advance(move, records.State.KEPT, move.detail)
             except errors.Conflict as error:
                 move.detail = f"changed meanwhile: {error}"
             except (errors.ApiError, errors.ApiUnavailable) as error:
