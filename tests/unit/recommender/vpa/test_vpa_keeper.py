@@ -173,6 +173,22 @@ def test_a_refused_write_does_not_stop_the_others() -> None:
     loops.run_fast(main())
 
 
+def test_a_status_that_cannot_be_read_does_not_stop_the_others() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            made.create("a")
+            made.create("b")
+            held = made.kube.objects.get(PLURAL, ("shop", "a"), "test")
+            held["status"] = {"conditions": [{"type": {}}]}
+            made.kube.objects.update(PLURAL, ("shop", "a"), held, "test")
+            await made.seen("a", "b")
+            assert await made.keeper.write() == 1
+            assert made.target("b") == {"cpu": "230m", "memory": "115Mi"}
+            assert made.metrics.value("status_writes_total", {"result": "failed"}) == 1.0
+
+    loops.run_fast(main())
+
+
 def test_those_without_a_recommendation_come_first_and_writing_ends_with_the_leadership() -> None:
     async def main() -> None:
         async with scene(writes_per_s=1.0) as made:

@@ -90,19 +90,29 @@ class Keeper:
             if index % _AT_ONCE == 0:
                 await asyncio.sleep(0)
             started_s = self._clock.monotonic_s()
-            has = status.has_recommendation(one.status)
-            advice = advices.advise(
-                one, self._known.get(one.pod_class), margin=self._chosen.margin, has_recommendation=has
-            )
-            states[_state(advice)] += 1
-            fields = status.update(one.status, advice, change=self._chosen.change, at=at)
+            try:
+                state, fields = self._judge(one, at)
+            except (
+                Exception
+            ) as error:  # the boundary of one object, whose status anybody with the right may have written
+                self._counted.writes.labels(instruments.Written.FAILED.value).inc()
+                self._limited.warning(one.path, "status cannot be computed", path=one.path, error=repr(error))
+                continue
+            states[state] += 1
             if fields is not None:
-                (rest if has else first).append((one, fields))
+                (rest if status.has_recommendation(one.status) else first).append((one, fields))
             taken_s += self._clock.monotonic_s() - started_s
         for state in instruments.State:
             self._counted.objects.labels(state.value).set(states[state])
         self._counted.round_s.observe(taken_s)
         return first + rest
+
+    def _judge(self, one: objects.Autoscaler, at: str) -> tuple[instruments.State, dict[str, Any] | None]:
+        """Return what an object gets, and the fields to write; None if what is there is near enough."""
+        has = status.has_recommendation(one.status)
+        known = self._known.get(one.pod_class)
+        advice = advices.advise(one, known, margin=self._chosen.margin, has_recommendation=has)
+        return _state(advice), status.update(one.status, advice, change=self._chosen.change, at=at)
 
     async def _write(self, one: objects.Autoscaler, fields: Mapping[str, Any]) -> instruments.Written:
         # The version as precondition: the status is for the specification that was read.
