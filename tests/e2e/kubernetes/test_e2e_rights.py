@@ -21,7 +21,15 @@ Right = tuple[str, str, str, str]
 ACCOUNT = "system:serviceaccount:carico:"
 ASKED_AT_ONCE = 3
 # Needed when the answer to a bind was lost, which no healthy API server does, and for preemption: other tests do both.
-NOT_EXERCISED = {("carico-scheduler", "", "pods", "get"), ("carico-scheduler", "", "pods", "delete")}
+# PodGroups are served by no API server here.
+NOT_EXERCISED = {
+    ("carico-scheduler", "", "pods", "get"), ("carico-scheduler", "", "pods", "delete"),
+    *(
+        ("carico-scheduler", group, "podgroups", verb)
+        for group in ("scheduling.k8s.io", "scheduling.x-k8s.io")
+        for verb in ("list", "watch")
+    ),
+}  # fmt: skip
 DENIED = {
     "carico-scheduler": (
         "create pods", "deletecollection pods", "update pods", "patch pods", "create pods/exec", "get pods/log",
