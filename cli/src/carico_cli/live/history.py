@@ -80,6 +80,8 @@ def _moment(found: messages.ClusterEvent) -> Moment:
         case "evicted":
             words = f"{found.about} was evicted from {found.state}, for a Pod of higher priority"
             return Moment(found.at_ns, words, is_trouble=True)
+        case "moved":
+            return Moment(found.at_ns, f"{found.about} was moved to {found.state} by the rescheduler")
         case "leader":
             return Moment(found.at_ns, f"{found.about} leads")
     return Moment(found.at_ns, f"{found.kind}: {found.about} {found.state}")

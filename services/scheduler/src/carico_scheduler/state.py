@@ -36,8 +36,9 @@ class State(node_state.NodeState):
         self.baseline = admission.Baseline(policy.baseline_namespaces)
         # Called with the name of each node on which a Pod was placed, or has become or ceased to be baseline.
         self.on_placed: Callable[[str], None] = lambda node: None
-        # Called with each waiting Pod that is now known to be bound, and since when it was in the queue, if it was.
-        self.on_bound: Callable[[cluster.Pod, float | None], None] = lambda pod, since_s: None
+        # Called with each waiting Pod that is now known to be bound, its node, and since when it was in the queue, if
+        # it was.
+        self.on_bound: Callable[[cluster.Pod, str, float | None], None] = lambda pod, node, since_s: None
         # Called with each placed Pod that is newly shown as failed, and its node.
         self.on_failed: Callable[[cluster.Pod, str], None] = lambda pod, node: None
         # Called with the UID of each Pod that its node's advertisement newly covers, and since when it was reserved.
@@ -405,7 +406,8 @@ class State(node_state.NodeState):
         if record.claim is not None and not record.is_placed:
             self._release(record, record.claim)
         if after is records.BOUND and before in records.HAS_NO_NODE and record.pod is not None:
-            self.on_bound(record.pod, None if record.waiting is None else record.waiting.since_s)
+            node = record.pod.node_name if record.claim is None else record.claim.node
+            self.on_bound(record.pod, node or "", None if record.waiting is None else record.waiting.since_s)
         if after not in records.UNBOUND:
             record.waiting = None
         if after is not records.GONE:

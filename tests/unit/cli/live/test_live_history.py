@@ -46,11 +46,12 @@ def test_events_are_worded() -> None:
         messages.ClusterEvent(1, "node", "node-1", "absent"), messages.ClusterEvent(2, "node", "node-2", "joined"),
         messages.ClusterEvent(3, "evicted", "default/web", "node-1"),
         messages.ClusterEvent(4, "leader", "host-1", "leads"), messages.ClusterEvent(5, "later", "what", "else"),
+        messages.ClusterEvent(6, "moved", "default/web", "node-2"),
     )  # fmt: skip
     assert words(summary(1, events=events, left_off=2)) == [
         "node-1 no longer reports", "node-2 joined",
         "default/web was evicted from node-1, for a Pod of higher priority", "host-1 leads", "later: what else",
-        "and 2 more events",
+        "default/web was moved to node-2 by the rescheduler", "and 2 more events",
     ]  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from carico_core.domain import errors, messages
+from carico_core.domain import errors, messages, names
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
@@ -156,6 +156,17 @@ async def test_an_eviction_is_an_event() -> None:
     site.summaries.evicted(objects.make_pod("victim", node_name="node-1"))
     await site.after()
     assert site.events() == [("evicted", "default/victim", "node-1")]
+
+
+async def test_a_new_replica_of_a_move_is_an_event_with_its_node() -> None:
+    site = Site()
+    await site.after()
+    surge = {"labels": {names.SURGE_LABEL: "abc"}}
+    site.put("moved", **surge)
+    site.put("moved", node_name="node-2", **surge)
+    await site.after()
+    assert site.events() == [("moved", "default/moved", "node-2")]
+    assert site.bus.sent[-1].placed == 1
 
 
 async def test_a_standby_writes_nothing_and_begins_anew_when_it_leads() -> None:

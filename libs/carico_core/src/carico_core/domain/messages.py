@@ -242,7 +242,7 @@ class ClusterEvent(NamedTuple):
     """Something that happened, at `at_ns`: `about` a node or a Pod (namespace/name); `state`: what it became."""
 
     at_ns: int
-    # "node", "evicted" or "leader"; readers show kinds that they do not know as they are.
+    # "node", "evicted", "moved" or "leader"; readers show kinds that they do not know as they are.
     kind: str
     about: str
     state: str

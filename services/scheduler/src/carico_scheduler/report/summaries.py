@@ -12,7 +12,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from carico_core.domain import cluster, errors, messages
+from carico_core.domain import cluster, errors, messages, names
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
@@ -23,7 +23,7 @@ from carico_scheduler.report import decisions
 EVERY_S = 5.0
 # Events kept between two summaries; a summary carries fewer (`wire.messages.summary`).
 EVENTS_MOST = 256
-NODE, EVICTED, LEADER = "node", "evicted", "leader"
+NODE, EVICTED, MOVED, LEADER = "node", "evicted", "moved", "leader"
 JOINED, GONE, READY = "joined", "gone", "ready"
 # As in `carico top`: why a Node gets no Pods.
 UNREADY, CORDONED = "unready", "cordon"
@@ -111,8 +111,11 @@ class Summaries:
         self._placed, self._placed_waited_s, self._left_off = 0, 0.0, 0
         self._events = []
 
-    def _bound(self, pod: cluster.Pod, since_s: float | None) -> None:
+    def _bound(self, pod: cluster.Pod, node: str, since_s: float | None) -> None:
         """Count a Pod that has got a node. since_s: since when it was in the queue; None: in that of another."""
+        if names.SURGE_LABEL in pod.labels and node:
+            # A new replica of a move of the rescheduler.
+            self._note(MOVED, pod.key, node)
         if pod.scheduler_name in self._state.fleet.policy.names:
             self._placed += 1
             self._placed_waited_s = max(self._placed_waited_s, self._waited_s(pod, since_s))
@@ -131,9 +134,9 @@ class Summaries:
 
     def _of_others(self) -> Iterable[cluster.Pod]:
         """Yield the Pods that wait for schedulers with which this one shares the work."""
-        names = self._state.fleet.policy.names
+        ours = self._state.fleet.policy.names
         for record in self._state.records:
-            if record.state is records.OTHERS and record.pod is not None and records.is_ours(record.pod, names):
+            if record.state is records.OTHERS and record.pod is not None and records.is_ours(record.pod, ours):
                 yield record.pod
 
     def _node_states(self, now_s: float) -> dict[str, str]:

@@ -74,6 +74,7 @@ const NODE_WORDS = {
 export function wordsOf({ kind, about, state }) {
   if (kind === "node") return `${about} ${NODE_WORDS[state] || state}`;
   if (kind === "evicted") return `${about} was evicted from ${state}, for a Pod of higher priority`;
+  if (kind === "moved") return `${about} was moved to ${state} by the rescheduler`;
   if (kind === "leader") return `${about} leads`;
   return `${kind}: ${about} ${state}`;
 }
