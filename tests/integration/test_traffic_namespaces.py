@@ -1,6 +1,7 @@
-"""Two Pods with network namespaces of their own, as of a real kubelet: bytes against what they counted themselves."""
+"""Pods as real kubelets have them, with namespaces and cgroups of their own: bytes against what they counted."""
 
 import contextlib
+import functools
 import os
 import pathlib
 import shutil
@@ -16,12 +17,11 @@ from carico_core.domain import pod_telemetry
 from carico_core.numerics.rescheduling import pod_traffic
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from tests.tools import debian, waiting
+from tests.tools import debian, talking_pods, waiting
 
 pytestmark = [
     pytest.mark.system,
     pytest.mark.skipif(debian.allowed() is not None, reason=str(debian.allowed())),
-    pytest.mark.skipif(shutil.which("ip") is None, reason="needs the command ip"),
 ]
 SERVER, CLIENT = "1c9c1f31-3a0e-4b7c-9f0e-2f6a0d5f4c11", "2c9c1f31-3a0e-4b7c-9f0e-2f6a0d5f4c22"
 SERVER_IP, CLIENT_IP = "10.83.7.1", "10.83.7.2"
@@ -109,6 +109,7 @@ def ip(*words: str) -> None:
         pytest.skip(f"this machine has no pairs of network devices: {done.stderr.strip()}")
 
 
+@pytest.mark.skipif(shutil.which("ip") is None, reason="needs the command ip")
 def test_pods_of_two_network_namespaces_are_counted_and_joined(tmp_path: pathlib.Path, pods: tuple[Pod, Pod]) -> None:
     _, client = pods
     skipped: dict[str, int] = {}
@@ -143,3 +144,68 @@ def test_pods_of_two_network_namespaces_are_counted_and_joined(tmp_path: pathlib
         assert skipped == {}
     finally:
         source.close()
+
+
+def is_removed(cgroup: pathlib.Path) -> bool:
+    """Remove a cgroup; False while a process that has ended is still in it."""
+    try:
+        cgroup.rmdir()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.fixture
+def unified(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A cgroup of the unified tree, mounted here, and removed with what is in it."""
+    mounted = tmp_path / "unified"
+    mounted.mkdir()
+    done = subprocess.run(["mount", "-t", "cgroup2", "none", str(mounted)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"this machine mounts no unified cgroups: {done.stderr.strip()}")
+    own = mounted / f"carico-test-{os.getpid()}"
+    try:
+        own.mkdir()
+        yield own
+    finally:
+        for folder in (*own.glob("*/container"), *own.glob("pod*"), own):
+            waiting.until_now(functools.partial(is_removed, folder))
+        subprocess.run(["umount", str(mounted)], check=True)
+
+
+def test_the_kernel_states_the_cgroup_of_a_pods_socket(unified: pathlib.Path) -> None:
+    server = talking_pods.Server()
+    source = sockets.Sockets(
+        owners.Owners(
+            hierarchy.Group(layout=hierarchy.Layout.V2, v1={}, unified=unified), proc=pathlib.Path("/proc"),
+        ),
+        proc=pathlib.Path("/proc"), skipped=lambda reason, count: None,
+        log=logs.RateLimited(logs.get("test"), clock=clocks.FakeClock()),
+    )  # fmt: skip
+    with subprocess.Popen(
+        [sys.executable, "-c", talking_pods.PROGRAM, str(server.port)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        try:
+            pod = unified / f"pod{CLIENT}"
+            (pod / "container").mkdir(parents=True)
+            (pod / "container" / "cgroup.procs").write_text(str(process.pid))
+            client = talking_pods.Client(process)
+            source.poll()
+            client.ask("+2")
+            requests = client.ask("q10")
+            sent: list[int] = []
+
+            def has_all() -> bool:
+                found = [each for each in source.poll() if server.port in (each.local.port, each.remote.port)]
+                sent.extend(each.sent_bytes for each in found if each.pod == CLIENT)
+                return sum(sent) >= requests * talking_pods.REQUEST
+
+            waiting.until_now(has_all, what=lambda: sent)
+            assert not source._owners._by_inode, "cgroups alone"
+            assert sum(sent) == requests * talking_pods.REQUEST
+        finally:
+            process.stdin.close()
+            source.close()
+            server.listener.close()

@@ -128,8 +128,8 @@ class Sockets:
 
     def _open(self, pods: Mapping[int, Sequence[owners.Member]]) -> None:
         host = owners.namespace_of(self._proc / "1")
-        if self._own is not None and self._own == host and self._own not in self._namespaces:
-            # From the start, since the connections of a Pod that comes later count from their beginning.
+        if self._own is not None and self._own not in self._namespaces:
+            # From the start, so that the connections of a Pod that comes later count from their beginning.
             self._namespaces[self._own] = _Namespace(
                 diagnostics.Diagnostics(), connections.Connections(self._owners.of)
             )  # fmt: skip
