@@ -143,6 +143,27 @@ def test_a_gang_that_stays_incomplete_is_evicted_whole_and_tried_again_later() -
     run(body)
 
 
+def test_an_eviction_that_is_refused_is_asked_for_again_and_nothing_is_placed_meanwhile() -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        uid = ""
+        for index in range(3):
+            uid = made.member("train", f"train-{index}", least=3)
+        refuse(made, uid)
+        for _ in range(2):
+            made.kube.fail_next(world.NO_RIGHTS, method="DELETE")
+        await asyncio.sleep(25.0)
+        refuse(made, "")
+        await asyncio.sleep(4.0)
+        assert state_of(made, "train") is gang.GIVEN_BACK
+        assert made.running() == ["train-0", "train-1"]
+        assert made.engines[0]._metrics.gang_evictions.labels("Forbidden")._value.get() == 2
+        await asyncio.sleep(10.0)
+        assert made.running() == []
+        assert made.engines[0]._metrics.gang_evictions.labels("evicted")._value.get() == 2
+
+    run(body)
+
+
 def test_a_short_pod_that_ends_before_the_last_is_bound_still_counts() -> None:
     async def body(made: gang_world.GangWorld) -> None:
         uid = ""
