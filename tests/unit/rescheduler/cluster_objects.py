@@ -66,7 +66,7 @@ def deploy(
             labels={"app": name, "pod-template-hash": "5d9c7b8f6d"}, **changes,
         )  # fmt: skip
         made.append(put(known, pod))
-        known.loads[pod.uid] = clusters.Load(tasks, memory_bytes)
+        known.loads[node, pod.uid] = clusters.Load(tasks, memory_bytes)
     return made
 
 

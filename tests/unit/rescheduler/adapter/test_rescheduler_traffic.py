@@ -1,11 +1,11 @@
-"""Reports of traffic become flows between Pods of the API."""
+"""Reports of loads and traffic: of a node's own Pods alone, and resolved to Pods of the API."""
 
 import dataclasses
 from typing import Any
 
 import pytest
 
-from carico_core.domain.pod_telemetry import Endpoint, PodFlow, PodTraffic
+from carico_core.domain.pod_telemetry import Endpoint, PodFlow, PodLoad, PodLoads, PodTraffic
 from carico_core.runtime.observe import metrics as metric
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
@@ -14,7 +14,7 @@ from carico_rescheduler import instruments
 from carico_rescheduler.adapter import telemetry, traffic
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import objects as contexts
-from carico_rescheduler.context import services
+from carico_rescheduler.context import problem, services
 from tests.unit.rescheduler import cluster_objects as objects
 
 
@@ -48,6 +48,16 @@ class Site:
 
 def to(address: str, count: int = 1000, *, uid: str | None = None) -> PodFlow:
     return PodFlow(uid, Endpoint("10.0.1.1", 0), Endpoint(address, 5432), count, 0)
+
+
+def test_a_node_cannot_report_the_load_of_another_nodes_pod() -> None:
+    site = Site()
+    load = PodLoad("*", 64.0, 0.0, 2.0**40)
+    record = PodLoads(node="n2", boot="0" * 16, seq=1, ts_ns=1, loads={site.one.uid: load, site.other.uid: load})
+    before = problem.load_of(site.known, site.one.pod)
+    site.telemetry.on_loads(subjects.pods("n2"), wire.encode_loads(record))
+    assert problem.load_of(site.known, site.one.pod) == before
+    assert problem.load_of(site.known, site.other.pod).tasks > 10.0
 
 
 def test_traffic_between_two_pods_is_known_until_it_is_too_old() -> None:

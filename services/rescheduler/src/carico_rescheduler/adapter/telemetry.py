@@ -62,9 +62,10 @@ class Telemetry:
         passed_s = min(now_s - self._loads_s.get(found.node, -math.inf), _STEP_MOST_S)
         share = 1.0 - math.exp(-passed_s / SMOOTHED_S)
         for uid in self._loaded.get(found.node, frozenset()) - found.loads.keys():
-            self._into.loads.pop(uid, None)
+            self._into.loads.pop((found.node, uid), None)
         for uid, load in found.loads.items():
-            self._into.loads[uid] = _smoothed(self._into.loads.get(uid), load, share)
+            key = found.node, uid
+            self._into.loads[key] = _smoothed(self._into.loads.get(key), load, share)
         self._loaded[found.node] = frozenset(found.loads)
         self._loads_s[found.node] = now_s
 
@@ -92,7 +93,7 @@ class Telemetry:
         for node in [node for node, at_s in self._loads_s.items() if now_s - at_s > LOADS_S]:
             del self._loads_s[node]
             for uid in self._loaded.pop(node):
-                self._into.loads.pop(uid, None)
+                self._into.loads.pop((node, uid), None)
 
     def _take_advertisement(self, subject: str, payload: bytes, *, is_stored: bool) -> None:
         found = self._decoded("capacity", subject, lambda: wire.decode_advertisement(payload, subject=subject))

@@ -64,8 +64,8 @@ class Cluster:
         self.slices: Table[services.Slice] = Table()
         # By node; old ones are removed.
         self.advertisements: dict[str, messages.Advertisement] = {}
-        # By the Pod's UID in the node's runtime, and Flows between UIDs of the API.
-        self.loads: dict[str, Load] = {}
+        # By node and the Pod's UID in its runtime, since a node speaks for its own Pods alone. Flows: UIDs of the API.
+        self.loads: dict[tuple[str, str], Load] = {}
         self.flows: tuple[Flow, ...] = ()
 
     def lacking(self) -> dict[str, str]:

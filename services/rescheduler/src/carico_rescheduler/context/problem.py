@@ -104,7 +104,7 @@ def _amounts(known: clusters.Cluster, pods: Sequence[objects.KnownPod]) -> tuple
 
 def load_of(known: clusters.Cluster, pod: kubernetes.Pod) -> clusters.Load:
     """Return the load of a Pod: as measured, else the cost of its class on its node, else of a Pod there, else none."""
-    measured = known.loads.get(pod.uid_on_node)
+    measured = known.loads.get((pod.node_name or "", pod.uid_on_node))
     if measured is not None:
         return measured
     heard = known.advertisements.get(pod.node_name or "")
