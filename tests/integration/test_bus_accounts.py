@@ -9,10 +9,13 @@ import nats.errors
 import pytest
 
 from carico_auth import arrangements, key_folder
+from carico_core.domain import errors
 from carico_core.runtime.bus import kept, nats_bus
 from carico_core.runtime.bus import port as buses
+from carico_core.runtime.observe import metrics
 from carico_core.wire import roles, streams, subjects
 from carico_local import nats_server
+from carico_recommender import classes, instruments
 from tests.integration import security_site
 from tests.tools import waiting
 
@@ -99,6 +102,34 @@ async def answering_agent(settings_of: Settings, node: str) -> AsyncIterator[nat
     async with security_site.connected(settings_of(roles.Role.AGENT, node), role=roles.Role.AGENT) as agent:
         await agent.serve(spec)
         yield agent
+
+
+async def test_the_recommender_gets_an_aggregators_answer_and_may_ask_nothing_else(
+    settings_of: Settings, core: Core
+) -> None:
+    asked: list[bytes] = []
+
+    async def recommend(question: bytes) -> bytes:
+        asked.append(question)
+        return b'{"classes": [], "learnt": 0, "complete": true}'
+
+    async def other(_: bytes) -> bytes:
+        raise AssertionError("only what is recommended may be asked")
+
+    spec = buses.ServiceSpec(
+        name="carico-aggregator", description="x", endpoints={"recommend": recommend, "nodes.list": other}
+    )
+    await core.aggregator.serve(spec)
+    settings = settings_of(roles.Role.RECOMMENDER)
+    known = classes.Classes(
+        {"margin": 0.2}, instruments.Instruments(metrics.Metrics("recommender")), clock=security_site.CLOCK
+    )
+    async with security_site.connected(settings, role=roles.Role.RECOMMENDER) as bus:
+        assert await known.ask(bus)
+        assert asked == [b'{"margin":0.2}']
+        if settings.nkey or settings.token_file:
+            with pytest.raises(errors.BusError):
+                await bus.request(subjects.query("aggregator", "nodes.list"), b"", timeout_s=0.5)
 
 
 async def test_everything_that_is_meant_to_cross_does(settings_of: Settings, core: Core) -> None:
