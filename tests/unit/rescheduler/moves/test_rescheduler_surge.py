@@ -204,9 +204,14 @@ def test_a_new_pod_that_does_not_become_ready_is_removed() -> None:
 def test_no_pod_goes_while_another_replica_is_not_ready() -> None:
     async def main() -> None:
         async with scene() as made:
-            moving = asyncio.create_task(made.process().run(made.move()))
+            move = made.move()
+            moving = asyncio.create_task(made.process().run(move))
             await asyncio.sleep(0.5)
-            other = made.cluster.pods("web")[-1]
+            (other, _) = [
+                each
+                for each in made.cluster.pods("web")
+                if "pod-template-hash" in each["metadata"]["labels"] and each["metadata"]["uid"] != move.pod.uid
+            ]
             other["status"] = {"phase": "Running"}
             made.cluster.gets_ready = lambda pod: pod["metadata"]["name"] != other["metadata"]["name"]
             made.cluster._put(other)
@@ -312,6 +317,47 @@ def test_an_api_that_is_away_for_a_while_delays_a_move() -> None:
             made.cluster.api.come_back()
             assert (await moving).state is records.State.MOVED
             await asyncio.sleep(1.0)
+            assert made.is_at_rest()
+
+    objects.run_fast(main())
+
+
+def test_a_mark_whose_new_pod_someone_has_deleted_is_taken_off() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            with pytest.raises(Crash):
+                await made.process(at=3).run(made.move())
+            (surge_pod,) = [
+                each
+                for each in made.cluster.marks()
+                if "ownerReferences" in each["metadata"]
+                and "carico.dev/surge-template-hash" in each["metadata"]["labels"]
+            ]
+            key = (surge_pod["metadata"]["namespace"], surge_pod["metadata"]["name"])
+            made.cluster.api.objects.delete("pods", key, {}, "test")
+            await asyncio.sleep(1.0)
+            assert len(made.cluster.marks()) == 1
+            assert await made.process().recover() == 1
+            assert made.is_at_rest()
+
+    objects.run_fast(main())
+
+
+def test_what_is_being_undone_is_not_begun_again() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            made.cluster.open.discard("node-b")
+            process = made.process()
+            moving = asyncio.create_task(process.run(made.move()))
+            # The new Pod is to be deleted, which fails; then there is room for it.
+            refused = errors.Conflict(status=409, reason="Conflict", message="changed", request="DELETE")
+            for _ in range(5):
+                made.cluster.api.fail_next(refused, method="DELETE", path="/pods/")
+            while process.current is None or process.current.state is not records.State.UNDOING:
+                await asyncio.sleep(0.1)
+            made.cluster.open.add("node-b")
+            ended = await moving
+            assert (ended.state, ended.detail[:7]) == (records.State.KEPT, "no room")
             assert made.is_at_rest()
 
     objects.run_fast(main())

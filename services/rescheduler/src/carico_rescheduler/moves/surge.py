@@ -191,13 +191,13 @@ class Surge:
             except errors.Forbidden as error:
                 # A right that was taken away must not stop all other moves; the marks are found by `recover`.
                 refusals += 1
-                move.detail = f"the API refuses: {error}"
+                _note(move, f"the API refuses: {error}")
                 if refusals == REFUSALS_MOST:
-                    self._advance(move, records.State.KEPT, move.detail)
+                    self._advance(move, records.State.KEPT, f"the API refuses: {error}")
             except errors.Conflict as error:
-                move.detail = f"changed meanwhile: {error}"
+                _note(move, f"changed meanwhile: {error}")
             except (errors.ApiError, errors.ApiUnavailable) as error:
-                move.detail = f"waits for the API: {error}"
+                _note(move, f"waits for the API: {error}")
             if move.state not in records.ENDED:
                 await asyncio.sleep(LOOK_EVERY_S)
 
@@ -288,6 +288,12 @@ class Surge:
 
     def _advance(self, move: records.Record, state: records.State, detail: str) -> None:
         move.advance(state, detail, now_s=self._clock.monotonic_s())
+
+
+def _note(move: records.Record, detail: str) -> None:
+    """Note what a move waits for; one that is undone keeps its reason."""
+    if move.state is not records.State.UNDOING:
+        move.detail = detail
 
 
 def _mark(old: objects.KnownPod, successor: str) -> dict[str, Any]:
