@@ -6,7 +6,7 @@ import pytest
 
 from carico_agent import ports
 from carico_agent.telemetry import port, sources
-from carico_agent.telemetry.cgroups import hierarchy, pod_ledger
+from carico_agent.telemetry.cgroups import hierarchy, pod_ledger, pod_throttling
 from carico_core.runtime.process import clock as clocks
 from tests.unit.agent.telemetry import test_agent_telemetry_cgroup as machines
 
@@ -122,7 +122,7 @@ PRESSURE = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\nfull avg10=0.00 avg
 def test_waiting_is_pressure_without_the_time_that_limits_held_the_pod_back(
     tmp_path: pathlib.Path, layout: str
 ) -> None:
-    found, roots, _ = ledger(tmp_path, layout)
+    found, roots, clock = ledger(tmp_path, layout)
     folder = f"carico/n1/{DRIVERS['cgroupfs'](UIDS[0])}"
     write(roots, folder, cpu_us=1, used=1, inactive=0)
     pressure = roots["unified"] / folder / "cpu.pressure"
@@ -134,8 +134,14 @@ def test_waiting_is_pressure_without_the_time_that_limits_held_the_pod_back(
     key, unit = ("throttled_usec", 1_000_000) if layout == "v2" else ("throttled_time", 1_000_000_000)
     (limited / "cpu.stat").write_text(f"nr_throttled 1\n{key} {2 * unit}\n")
     pressure.write_text(PRESSURE.format(5_000_000))
+    # Limits may be changed while a Pod runs; they are looked for again after a time.
+    clock.advance(pod_throttling.RESCAN_S)
     amounts = found.read(UIDS[0])
     assert amounts is not None and amounts.waiting_s == pytest.approx(3.0)
+    pressure.write_text(PRESSURE.format(6_000_000))
+    (limited / "cpu.stat").write_text(f"nr_throttled 1\n{key} {3 * unit}\n")
+    amounts = found.read(UIDS[0])
+    assert amounts is not None and amounts.waiting_s == pytest.approx(3.0), "known limits are read each time"
 
 
 def test_v1_has_no_waiting(tmp_path: pathlib.Path) -> None:
