@@ -2,17 +2,19 @@
 
 import asyncio
 import pathlib
+import socket
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from carico_agent.telemetry.cgroups import hierarchy
-from carico_agent.traffic import diagnostics, owners, sockets
+from carico_agent.traffic import diagnostics, inet_diag, owners, sockets
 from carico_core.domain import pod_telemetry
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from tests.tools import talking_pods, waiting
 from tests.tools.talking_pods import ANSWER, CLIENT, REQUEST, SERVER
+from tests.unit.agent.traffic import kernel_messages as kernel
 
 
 class Site:
@@ -117,6 +119,66 @@ def test_a_namespace_that_cannot_be_read_is_counted_and_the_rest_is_read(
     site.poll()
     assert site.skipped == {"unreadable": 1}
     assert isinstance(site.source.poll(), list)
+
+
+class Namespace:
+    """The diagnostics of a Pod's own namespace, with what the test says."""
+
+    def __init__(self) -> None:
+        self.ends = socket.socketpair()
+        self.dumps = 0
+        self.last: list[inet_diag.Socket] = []
+        self.is_closed = False
+
+    def fileno(self) -> int:
+        return self.ends[0].fileno()
+
+    def dump(self) -> list[inet_diag.Socket]:
+        self.dumps += 1
+        return []
+
+    def drain(self) -> None:
+        self.ends[0].recv(1)
+
+    def ended(self) -> diagnostics.Ended:
+        ended, self.last = self.last, []
+        return diagnostics.Ended(ended, 0)
+
+    def close(self) -> None:
+        self.is_closed = True
+        for each in self.ends:
+            each.close()
+
+
+@pytest.fixture
+def own(site: Site, monkeypatch: pytest.MonkeyPatch) -> Namespace:
+    """The client's Pod has a namespace of its own."""
+    read, made = owners.namespace_of, Namespace()
+    numbers = {str(site.client.process.pid): 4711}
+    monkeypatch.setattr(owners, "namespace_of", lambda process: numbers.get(process.name, read(process)))
+    monkeypatch.setattr(diagnostics, "open_in", lambda _: made)
+    return made
+
+
+def test_a_namespace_of_one_pod_is_dumped_as_often_as_traffic_is_reported(site: Site, own: Namespace) -> None:
+    for _ in range(1 + 2 * sockets.OWN_EVERY):
+        site.source.poll()
+    assert own.dumps == 3
+    own.ends[1].send(b"x")
+    site.source._drain()
+    assert site.source._events.poll(0) == [], "what has events is read between two polls"
+    assert site.skipped == {}
+
+
+def test_the_last_bytes_of_a_pod_that_ends_count(site: Site, own: Namespace, tmp_path: pathlib.Path) -> None:
+    site.source.poll()
+    site.source.poll()
+    own.last = [kernel.end(7, ("10.0.0.2", 40_000), ("10.0.0.1", 80), sent=101, received=5)]
+    (tmp_path / f"pod{CLIENT}" / "cgroup.procs").unlink()
+    (tmp_path / f"pod{CLIENT}").rmdir()
+    found = [each for each in site.source.poll() if each.pod == CLIENT]
+    assert found == [kernel.flow(CLIENT, ("10.0.0.2", 0), ("10.0.0.1", 80), 100, 5)]
+    assert own.is_closed and 4711 not in site.source._namespaces
 
 
 def flows_of(found: list[pod_telemetry.PodFlow], port: int) -> list[pod_telemetry.PodFlow]:

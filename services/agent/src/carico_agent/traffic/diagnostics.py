@@ -49,6 +49,10 @@ class Diagnostics:
         self._drained: list[bytes] = []
         self._lost = 0
 
+    def fileno(self) -> int:
+        """Return the file that is readable when sockets have ended."""
+        return self._events.fileno()
+
     def dump(self) -> list[inet_diag.Socket]:
         """Return all TCP sockets. Raises `OSError`."""
         found: list[inet_diag.Socket] = []

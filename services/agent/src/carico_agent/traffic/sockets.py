@@ -1,7 +1,9 @@
 """Traffic from the kernel's TCP sockets: one dump a poll, and events of the sockets that ended between two dumps.
 
 Pods of emulated nodes and of the host's network share a namespace with other processes; every other Pod has one of its
-own, which is entered once. What cannot be read is counted and logged, and read at a later poll if it can be then.
+own, which is entered once. There, the Pod of every socket is known without a dump, so that dumps are rarer: each goes
+through the connections of all namespaces in the kernel. What cannot be read is counted and logged, and read at a later
+poll if it can be then.
 
 UDP has no such counters. A connection of a shared namespace that is shorter than a poll is counted at its server's end,
 and at its client's only if the client has a loopback address for itself.
@@ -10,6 +12,7 @@ and at its client's only if the client has a loopback address for itself.
 import asyncio
 import collections
 import pathlib
+import select
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
@@ -20,6 +23,8 @@ from carico_core.runtime.observe import logs
 POLL_S = 1.0
 # Times in a poll that events are taken from the kernel.
 DRAINS = 10
+# Polls from one dump of a Pod's own namespace to the next: as often as traffic is reported.
+OWN_EVERY = 10
 # Polls after which the namespaces of known Pods are looked up again: a Pod whose sandbox is replaced gets another one.
 LOOK_AGAIN = 30
 
@@ -30,9 +35,18 @@ Found = Callable[[Sequence[pod_telemetry.PodFlow]], None]
 class _Namespace:
     """The sockets of one network namespace."""
 
-    def __init__(self, opened: diagnostics.Diagnostics, followed: connections.Connections) -> None:
+    def __init__(
+        self, opened: diagnostics.Diagnostics, followed: connections.Connections, *, is_shared: bool
+    ) -> None:  # fmt: skip
         self.diagnostics = opened
         self.followed = followed
+        self.is_shared = is_shared
+        self.polls = 0
+
+    def is_due(self, number: int) -> bool:
+        """Return whether a dump is due; those of different namespaces are spread over the polls."""
+        self.polls += 1
+        return self.is_shared or self.polls == 1 or (self.polls + number) % OWN_EVERY == 0
 
 
 class Sockets:
@@ -50,8 +64,12 @@ class Sockets:
         self._poll_s = poll_s
         self._own = owners.namespace_of(pathlib.Path("/proc/self"))
         self._namespaces: dict[int, _Namespace] = {}
+        # Knows which namespaces have events, so that only those are read.
+        self._events = select.epoll()
         self._members: list[owners.Member] = []
         self._polls = 0
+        # Namespaces whose Pods have ended, or that could not be read.
+        self._gone: set[int] = set()
         # Namespaces that could not be entered, which is tried again when all Pods are looked up again.
         self._refused: set[int] = set()
         # Polls run in a thread, and sockets must not be closed meanwhile.
@@ -69,17 +87,16 @@ class Sockets:
                     self._log.warning("poll", "a poll of traffic failed", why=f"{type(error).__name__}: {error}")
                 for _ in range(DRAINS):
                     await asyncio.sleep(self._poll_s / DRAINS)
-                    for each in self._namespaces.values():
-                        each.diagnostics.drain()
+                    self._drain()
         finally:
             self.close()
 
     def close(self) -> None:
         """Close the netlink sockets."""
         with self._busy:
-            for each in self._namespaces.values():
-                each.diagnostics.close()
-            self._namespaces = {}
+            for number in list(self._namespaces):
+                self._namespaces.pop(number).diagnostics.close()
+            self._events.close()
 
     def poll(self) -> list[pod_telemetry.PodFlow]:
         """Return what has been transferred since the last poll."""
@@ -91,12 +108,31 @@ class Sockets:
             flows = []
             for number, each in list(self._namespaces.items()):
                 try:
-                    flows += self._read(each)
+                    if each.is_due(number) or number in self._gone:
+                        flows += self._read(each)
                 except OSError as error:
                     self._cannot(f"network namespace {number}", error)
-                    each.diagnostics.close()
-                    del self._namespaces[number]
+                    self._gone.add(number)
+            # Closed after a last read, which has the last bytes of their Pods.
+            for number in self._gone & self._namespaces.keys():
+                self._close(number)
+            self._gone.clear()
             return flows
+
+    def _drain(self) -> None:
+        files = {each.diagnostics.fileno(): each.diagnostics for each in self._namespaces.values()}
+        for file, _ in self._events.poll(0):
+            if file in files:
+                files[file].drain()
+
+    def _add(self, number: int, found: _Namespace) -> None:
+        self._events.register(found.diagnostics.fileno(), select.EPOLLIN)
+        self._namespaces[number] = found
+
+    def _close(self, number: int) -> None:
+        found = self._namespaces.pop(number).diagnostics
+        self._events.unregister(found.fileno())
+        found.close()
 
     def _read(self, found: _Namespace) -> list[pod_telemetry.PodFlow]:
         dumped = found.diagnostics.dump()
@@ -122,17 +158,15 @@ class Sockets:
         pods: dict[int, list[owners.Member]] = collections.defaultdict(list)
         for member in self._members:
             pods[member.namespace].append(member)
-        for number in self._namespaces.keys() - pods.keys() - {self._own}:
-            self._namespaces.pop(number).diagnostics.close()
+        self._gone |= self._namespaces.keys() - pods.keys() - {self._own}
         self._open(pods)
 
     def _open(self, pods: Mapping[int, Sequence[owners.Member]]) -> None:
         host = owners.namespace_of(self._proc / "1")
         if self._own is not None and self._own not in self._namespaces:
             # From the start, so that the connections of a Pod that comes later count from their beginning.
-            self._namespaces[self._own] = _Namespace(
-                diagnostics.Diagnostics(), connections.Connections(self._owners.of)
-            )  # fmt: skip
+            followed = connections.Connections(self._owners.of)
+            self._add(self._own, _Namespace(diagnostics.Diagnostics(), followed, is_shared=True))
         for number, members in pods.items():
             if number in self._namespaces or number in self._refused:
                 continue
@@ -144,7 +178,8 @@ class Sockets:
                 self._cannot(f"network namespace of Pod {members[0].uid}", error)
                 continue
             is_shared = number in (self._own, host) or len(members) > 1
-            self._namespaces[number] = _Namespace(opened, self._connections(members[0].uid, is_shared=is_shared))
+            followed = self._connections(members[0].uid, is_shared=is_shared)
+            self._add(number, _Namespace(opened, followed, is_shared=is_shared))
 
     def _connections(self, uid: str, *, is_shared: bool) -> connections.Connections:
         if is_shared:
