@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from carico_core.domain import decision
+from carico_core.domain import decision, messages
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_scheduler import engine
+from carico_scheduler import engine, node_state
+from carico_scheduler.decide import turns
 from tests.unit.scheduler import objects, world
 
 
@@ -331,5 +332,43 @@ def test_a_pod_that_waits_for_room_is_unschedulable_until_it_is_bound() -> None:
     def scheduled(pod: dict[str, Any]) -> dict[str, Any]:
         (found,) = (each for each in pod["status"]["conditions"] if each["type"] == "PodScheduled")
         return dict(found)
+
+    objects.run_fast(main())
+
+
+def test_room_is_held_for_a_pod_that_has_waited_for_long_until_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "AFTER_S", 2.0)
+
+    async def main() -> None:
+        one = world.World().engines[0]
+        monkeypatch.setattr(one, "term", lambda: 0)
+        costs = {messages.ANY_CLASS: 1.0, "image/large": 4.0}
+        classes = {name: messages.ClassCapacity(cost_plus={"cpu": cost}, pods=0) for name, cost in costs.items()}
+        said = objects.make_advertisement(pods=1, covers=frozenset({"uid-runs"}))
+        said = said._replace(headroom={"cpu": 2.5}, classes=classes)
+
+        def pass_on() -> float:
+            now_s = asyncio.get_running_loop().time()
+            one.state.put_advertisement(node_state.Heard(advertisement=said, sampled_s=now_s), now_s)
+            return now_s
+
+        one.state.put_nodes([objects.make_node()])
+        now_s = pass_on()
+        one.state.put_pod(objects.make_pod("runs", node_name="node-0", phase="Running"), now_s)
+        one.state.put_pod(objects.make_pod("large", image="large"), now_s)
+        assert one.step() == 0
+        await asyncio.sleep(3.0)
+        now_s = pass_on()
+        one.report()
+        turn = one.turns.find("uid-large")
+        assert turn is not None and turn.node == "node-0"
+        one.state.put_pod(objects.make_pod("small", created_at_s=9.0), now_s)
+        assert one.step() == 0, "it comes after the large one"
+        one.report()
+        assert one._metrics.missed_wakes._value.get() == 0.0, "held room is no missed wake"
+        one.state.remove_pod("uid-large")
+        one.report()
+        assert len(one.turns) == 0
+        assert one.step() == 1
 
     objects.run_fast(main())

@@ -1,5 +1,6 @@
 """What the scheduler says when it is asked why, and what would fit: the same as it would do."""
 
+import dataclasses
 import random
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from carico_core.domain import cluster, decision, errors, gangs, messages
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.answers import questions
+from carico_scheduler.decide import turns
 from carico_scheduler.nodes import headroom
 from carico_scheduler.preempt import nominations
 from carico_scheduler.report import explain
@@ -401,3 +403,27 @@ async def test_a_pod_for_which_others_are_evicted_says_so() -> None:
     assert (said["state"], said["why"]) == (
         "waiting", "room is being made on node-0: 1 Pod of lower priority evicted for it",
     )  # fmt: skip
+
+
+async def test_a_pod_for_which_a_node_is_held_names_it_and_others_learn_why_room_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turns, "AFTER_S", 60.0)
+    desk = answering.Desk()
+    held = turns.Turns(desk.state.fleet, desk.state.queue)
+    desk.answers = dataclasses.replace(desk.answers, known=dataclasses.replace(desk.answers.known, turns=held))
+    desk.hear(capacity=0.5)
+    desk.state.put_pod(objects.make_pod("runs", node_name="node-0", phase="Running"), NOW_S)
+    desk.state.put_pod(objects.make_pod("old"), NOW_S - 61.0)
+    desk.decide()
+    held.refresh(NOW_S)
+    said = await desk.ask("pod.explain", pod="old")
+    assert said["why"].startswith(
+        "it has waited for long: room on node-0 is held for it, as Pods end there; 0/1 nodes fit"
+    )
+    listed = await desk.ask("waiting.list")
+    assert [each["reason"] for each in listed["reasons"]] == ["room on a node is held for it, as Pods end there"]
+    desk.hear(capacity=1.5, covers=frozenset({"uid-runs"}))
+    desk.state.put_pod(objects.make_pod("later", image="other"), NOW_S)
+    said = await desk.ask("pod.explain", pod="later")
+    assert said["why"] == "what room there is may be held for Pods that have waited longer, one node for each"
