@@ -45,7 +45,7 @@ class ReschedulerSettings:
     )  # fmt: skip
     search_s: float = settings.setting(
         1.0, help="time of a search, on one core", unit="s", minimum=0.01, maximum=60.0,
-        why="500 Pods on 50 nodes need half of it with numba, and 2 s without",
+        why="each plan costs as much of a core; with numba installed, it searches much further in that time",
     )  # fmt: skip
     least_age_s: float = settings.setting(
         600.0, help="least age of a Pod that may move", unit="s", minimum=0.0, maximum=86400.0,
