@@ -61,7 +61,7 @@ class Callout:
             sys.executable, "-m", "carico_auth", "--bus-url", site.url, "--bus-tls-ca", str(site.ca),
             "--bus-nkey", str(site.root / "auth.nk"), "--issuer", str(site.root / "issuer.nk"),
             "--xkey", str(site.root / "xkey.nk"), "--kubeconfig", str(site.kubeconfig),
-            "--owners", ACCOUNTS[roles.Role.OWNER],
+            "--owners", ACCOUNTS[roles.Role.OWNER], "--reschedulers", ACCOUNTS[roles.Role.RESCHEDULER],
             "--http-port", str(self.port), "--remember-s", "0", *site.callout_flags,
         ]  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None

@@ -38,6 +38,7 @@ BARRIERS = {
     streams.SUBSPACES: subjects.subspace(VICTIM),
     streams.DECISIONS: subjects.decision(*BARRIER_POD),
     streams.CLAIMS: subjects.claim(VICTIM),
+    streams.HISTORY: subjects.SUMMARY,
     streams.MODEL_STREAM: streams.MODEL_SUBJECT,
     streams.USAGE_STREAM: streams.usage_subject(0),
 }
@@ -167,7 +168,7 @@ class Honest:
         }
         self._speakers[streams.SUBSPACES] = self._speakers[streams.CAPACITY]
         self._speakers[streams.USAGE_STREAM] = self._speakers[streams.MODEL_STREAM]
-        self._speakers[streams.CLAIMS] = self._speakers[streams.DECISIONS]
+        self._speakers[streams.CLAIMS] = self._speakers[streams.HISTORY] = self._speakers[streams.DECISIONS]
         self._listeners: dict[str, raw_client.RawClient] = {}
         for name, role, node in (
             ("scheduler", roles.Role.SCHEDULER, None), ("aggregator", roles.Role.AGGREGATOR, None),
@@ -316,6 +317,7 @@ async def _store_honest_messages(bus: Bus) -> None:
             await agent.publish(subjects.capacity(node), HONEST)
             await agent.publish(subjects.subspace(node), HONEST)
         await scheduler.publish(subjects.decision("default", "quiet"), HONEST)
+        await scheduler.publish(subjects.SUMMARY, HONEST)
         await aggregator.put_model(HONEST)
         await aggregator.put_usage(0, HONEST)
 

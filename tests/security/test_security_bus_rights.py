@@ -82,4 +82,5 @@ def test_a_role_of_another_table_would_be_noticed() -> None:
     assert len(table) > 50
     assert all(any(cells.values()) for cells in table.values())
     agents = {subject for subject, cells in table.items() if cells[roles.Role.AGENT].startswith("P")}
-    assert agents == {f"carico.v1.{kind}.{bus_site.ATTACKER}" for kind in ("capacity", "subspace", "usage")}
+    kinds = ("capacity", "subspace", "usage", "pods", "traffic")
+    assert agents == {f"carico.v1.{kind}.{bus_site.ATTACKER}" for kind in kinds}
