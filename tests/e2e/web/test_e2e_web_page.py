@@ -116,7 +116,7 @@ async def test_the_last_quarter_of_an_hour_is_shown_at_once_and_a_moment_is_a_li
     shown = card.locator(".lead")
     await expect(shown).to_contain_text("27 Pods waited, the first for 42 s")
     words, link = await shown.inner_text(), page.url
-    # Whoever gets the link sees the same moment, also with a node open.
+    # The link shows the same moment, also with a node open.
     await page.goto("about:blank")
     await page.goto(f"{link}#node/node-4")
     await expect(shown).to_have_text(words)

@@ -39,7 +39,7 @@ def waited_s() -> tuple[float, float]:
 def test_a_large_pod_gets_its_turn_within_the_bound() -> None:
     with mock.patch.object(turns, "AFTER_S", AFTER_S):
         found_s, ran_s = waited_s()
-    # Its start, the reports of its end and a second between two advertisements, besides.
+    # Plus its start, the reports of its end, and the second between two advertisements.
     assert found_s <= AFTER_S + ran_s + 4.0
 
 

@@ -114,6 +114,6 @@ def test_the_pod_that_has_waited_longest_is_named_with_its_reason() -> None:
         "waiting: 2 Pods; shop/web-1 for 56.0 s: 0/2 nodes fit: 2 at capacity"
     )
     assert view["waiting"]["longest"]["class"] == "app/shop/web"
-    nobody = status._waiting(dataclasses.replace(seen, pods=(runs,)))
-    assert nobody == {"pods": 0, "longest": None}
-    assert "waiting" not in status._text({**view, "waiting": nobody}, now_ns=1)
+    none = status._waiting(dataclasses.replace(seen, pods=(runs,)))
+    assert none == {"pods": 0, "longest": None}
+    assert "waiting" not in status._text({**view, "waiting": none}, now_ns=1)

@@ -169,7 +169,7 @@ async def test_a_new_replica_of_a_move_is_an_event_with_its_node() -> None:
     assert site.bus.sent[-1].placed == 1
 
 
-async def test_a_standby_writes_nothing_and_begins_anew_when_it_leads() -> None:
+async def test_a_standby_writes_nothing_and_starts_over_when_it_leads() -> None:
     site = Site()
     site.leads = False
     await site.after()
