@@ -79,12 +79,13 @@ def test_a_minimum_out_of_bounds_is_wrong(least: int) -> None:
     assert asks.wrong == f"spec.minMember: got {least}, expected an integer from 1 to 10000"
 
 
-@pytest.mark.parametrize("text", ["", "two", "1.5", "-3", "\u0663", "nan"])
+@pytest.mark.parametrize("text", ["", "two", "1.5", "-3", "\u0663", "nan", "9" * 5000])
 def test_an_annotation_that_is_no_count_is_wrong(text: str) -> None:
     found = api_objects.parse_pod(pod(**LABELLED, annotations={pod_groups.MIN_MEMBER: text})).gang
     assert found is not None
     assert found.asks is not None
     assert found.asks.wrong.startswith("annotation carico.dev/gang-min-member: got ")
+    assert len(found.asks.wrong) < 200, "the API refuses Events with long texts"
 
 
 @pytest.mark.parametrize("text", ["soon", "nan", "inf", "0", "-1", "1e9"])
@@ -94,3 +95,12 @@ def test_an_annotation_that_is_no_time_is_wrong(text: str) -> None:
     assert found is not None
     assert found.asks is not None
     assert found.asks.wrong.startswith("annotation carico.dev/gang-timeout-seconds: got ")
+
+
+def test_a_topology_key_that_is_too_long_for_a_label_is_wrong() -> None:
+    annotations = {pod_groups.MIN_MEMBER: "2", pod_groups.TOPOLOGY_KEY: "z" * 1000}
+    found = api_objects.parse_pod(pod(**LABELLED, annotations=annotations)).gang
+    assert found is not None
+    assert found.asks is not None
+    assert "'zzz" in found.asks.wrong
+    assert len(found.asks.wrong) < 200

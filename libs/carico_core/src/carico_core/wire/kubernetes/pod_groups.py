@@ -1,5 +1,6 @@
 """Gangs as the API has them: the membership of a Pod, and PodGroups of Kubernetes and of scheduler-plugins."""
 
+import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ LABEL = "scheduling.x-k8s.io/pod-group"
 MIN_MEMBER = "carico.dev/gang-min-member"
 TIMEOUT = "carico.dev/gang-timeout-seconds"
 TOPOLOGY_KEY = "carico.dev/gang-topology-key"
+# Of the prefix, the slash and the name: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/
+LABEL_KEY_MOST = 253 + 1 + 63
 Object = Mapping[str, Any]
 
 
@@ -75,8 +78,10 @@ def _key(metadata: Object, *, is_native: bool) -> gangs.Key:
 
 def _annotated(annotations: Object) -> gangs.Asks:
     """Return what the annotations of a Pod ask for."""
-    given = annotations.get(MIN_MEMBER)
-    least: object = int(given) if isinstance(given, str) and given.isascii() and given.isdigit() else given
+    given = str(annotations.get(MIN_MEMBER))
+    # Python refuses to read thousands of digits, and an annotation may have them.
+    is_count = len(given) < 10 and given.isascii() and given.isdigit()
+    least: object = int(given) if is_count else given
     return _asks(f"annotation {MIN_MEMBER}", least, _timeout(annotations), _topology(annotations))
 
 
@@ -93,13 +98,21 @@ def _topology(annotations: Object) -> str:
 
 
 def _asks(what: str, least: object, timeout: tuple[str, object], topology_key: str) -> gangs.Asks:
-    """Return what a gang asks for; a value out of bounds is kept as its `wrong`, so that the Pods' Events state it."""
+    """Return what a gang asks for; a value out of bounds is kept as its `wrong`, so that the Pods' Events state it.
+
+    The API refuses Events with long texts, so that only the beginning of a value is shown.
+    """
     if not isinstance(least, int) or not 1 <= least <= gangs.MEMBERS_MOST:
-        return gangs.Asks(0, wrong=f"{what}: got {least!r}, expected an integer from 1 to {gangs.MEMBERS_MOST}")
+        return gangs.Asks(
+            0, wrong=f"{what}: got {reprlib.repr(least)}, expected an integer from 1 to {gangs.MEMBERS_MOST}"
+        )
+    if len(topology_key) > LABEL_KEY_MOST:
+        found = f"{reprlib.repr(topology_key)}, expected the key of a label, at most {LABEL_KEY_MOST} characters"
+        return gangs.Asks(least, wrong=f"the label within which the gang must stay: got {found}")
     name, within = timeout
     if within is None:
         return gangs.Asks(least, None, topology_key)
     if not isinstance(within, int | float) or not 0.0 < within <= gangs.TIMEOUT_MOST_S:
         most = f"{gangs.TIMEOUT_MOST_S:g}"
-        return gangs.Asks(least, wrong=f"{name}: got {within!r}, expected seconds above 0, at most {most}")
+        return gangs.Asks(least, wrong=f"{name}: got {reprlib.repr(within)}, expected seconds above 0, at most {most}")
     return gangs.Asks(least, float(within), topology_key)
