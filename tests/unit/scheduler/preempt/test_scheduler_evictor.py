@@ -46,11 +46,15 @@ class Desk:
     def preempted(self, pod: cluster.Pod, text: str) -> None:
         self.events.append(pod.name)
 
+    async def wait(self) -> None:
+        """Wait until nothing is under way."""
+        while self.evictor._tasks:
+            await asyncio.sleep(0)
+
     async def run(self) -> int:
         """Run the evictions; return how many Pods were deleted."""
         self.evictor.start(self.nomination, 7)
-        while self.evictor._tasks:
-            await asyncio.sleep(0)
+        await self.wait()
         return sum(method == "DELETE" for method, _ in self.sent)
 
 
@@ -88,3 +92,16 @@ async def test_no_further_victim_goes_once_the_nomination_is_over() -> None:
 
     desk.then = end
     assert 1 <= await desk.run() <= evictor.IN_FLIGHT_MAX
+
+
+async def test_a_pod_whose_eviction_is_under_way_is_not_evicted_twice() -> None:
+    desk = Desk()
+    cause = evictor.Cause("GangIncomplete", "text", "text")
+    pod = objects.make_pod("member")
+    for _ in range(3):
+        desk.evictor.evict(pod, cause, lambda: True)
+    await desk.wait()
+    assert [method for method, _ in desk.sent] == ["PATCH", "DELETE"]
+    desk.evictor.evict(pod, cause, lambda: True)
+    await desk.wait()
+    assert len(desk.sent) == 4

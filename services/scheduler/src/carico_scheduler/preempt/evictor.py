@@ -47,6 +47,8 @@ class Evictor:
         self._count = count
         self._term = term
         self._tasks: set[asyncio.Task[object]] = set()
+        # The UIDs of the Pods that `evict` is evicting.
+        self._under_way: set[str] = set()
         self._places = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._line = logs.get("scheduler")
 
@@ -55,8 +57,10 @@ class Evictor:
         self._run(self._evict_all(nomination, term))
 
     def evict(self, victim: cluster.Pod, cause: Cause, may_write: Callable[[], bool]) -> None:
-        """Start to evict one Pod; `may_write` is asked before each request."""
-        self._run(self._evict(victim, cause, may_write))
+        """Start to evict one Pod, unless that is under way; `may_write` is asked before each request."""
+        if victim.uid not in self._under_way:
+            self._under_way.add(victim.uid)
+            self._run(self._evict(victim, cause, may_write), lambda: self._under_way.discard(victim.uid))
 
     def clear(self, pod: cluster.Pod, term: int) -> None:
         """Start to remove the nominated node of a Pod that did not get the room."""
@@ -68,10 +72,14 @@ class Evictor:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _run(self, work: Coroutine[Any, Any, object]) -> None:
+    def _run(self, work: Coroutine[Any, Any, object], on_end: Callable[[], None] = lambda: None) -> None:
+        def end(task: asyncio.Task[object]) -> None:
+            self._tasks.discard(task)
+            on_end()
+
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(end)
 
     async def _evict_all(self, nomination: nominations.Nomination, term: int) -> None:
         def may_write() -> bool:
