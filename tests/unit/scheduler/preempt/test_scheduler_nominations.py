@@ -77,3 +77,19 @@ def test_room_that_is_not_enough_is_held_for_a_time_only() -> None:
     assert desk.at(100.0) is None
     assert desk.at(100.0 + nominations.FREED_FOR_S) is None
     assert desk.at(101.0 + nominations.FREED_FOR_S) is End.EXPIRED
+
+
+def test_if_one_pod_of_a_gang_is_gone_no_further_victim_goes_for_the_others() -> None:
+    desk = Desk()
+    other = nominations.Nomination(
+        pod=objects.make_pod("pod-1"), demand=demand.Demand(), node="node-1",
+        victims=(objects.make_pod("victim-1"),), since_s=0.0,
+    )  # fmt: skip
+    desk.all.add(other)
+    desk.one.together = other.together = [desk.one, other]
+    desk.waiting = {"uid-pod-1"}
+    desk.pods["uid-victim-1"] = "node-1"
+    assert desk.at(1.0) is End.GONE
+    desk.at(1.5)
+    assert other.is_over
+    assert len(desk.all) == 0

@@ -62,7 +62,8 @@ class Nomination:
     violations: int = 0
     # True once it has ended: no further victim goes.
     is_over: bool = False
-    # The nominations of its gang, itself included: the room is held until the victims of all of them are gone.
+    # The nominations of its gang, itself included: the room is held until the victims of all of them are gone. If one
+    # fails or is gone, all of them fail.
     together: list["Nomination"] = dataclasses.field(default_factory=list)
 
 
@@ -135,6 +136,8 @@ class Nominations:
         if placed is not None:
             return End.PLACED if placed == each.node else End.ELSEWHERE
         if each.node not in nodes or not waits(each.pod.uid):
+            # Without it its gang would not be placed: no further victim goes for the others.
+            each.has_failed = True
             return End.GONE
         if each.has_failed or any(other.has_failed for other in each.together):
             return End.FAILED
