@@ -6,6 +6,8 @@ import random
 import pytest
 
 from carico_scheduler.gangs import gang
+from carico_scheduler.nodes import snapshot
+from carico_scheduler.preempt import search
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.gangs import gang_world
 
@@ -18,6 +20,24 @@ async def filled(nodes: int, pods: int, *, room: float = 3.0, priority: int = 0)
         made.create_pod(f"low-{index}", priority=priority)
     await asyncio.sleep(5.0)
     assert len(made.running("low")) == pods
+    return made
+
+
+async def zones(*, nominated: str = "") -> gang_world.GangWorld:
+    """Three full nodes, the last two in zone b, and a gang of four that must stay in one zone."""
+    made = gang_world.GangWorld()
+    for index, zone in enumerate("abb"):
+        node = objects.node_object(f"node-{index}")
+        node["metadata"]["labels"]["zone"] = zone
+        made.kube.objects.create("nodes", node, "test")
+    await made.start_engines(nodes=3)
+    for index in range(9):
+        made.create_pod(f"low-{index}")
+    await asyncio.sleep(5.0)
+    made.group("train", spec={"minMember": 4}, annotations={"carico.dev/gang-topology-key": "zone"})
+    status = {"nominatedNodeName": nominated} if nominated else {}
+    for index in range(4):
+        made.member("train", f"train-{index}", spec={"priority": 10}, status=status)
     return made
 
 
@@ -111,23 +131,90 @@ def test_the_room_is_held_until_the_victims_on_all_nodes_are_gone() -> None:
 
 def test_a_gang_that_must_stay_in_a_zone_has_only_pods_of_one_zone_evicted() -> None:
     async def main() -> None:
-        made = gang_world.GangWorld()
-        for index, zone in enumerate("abb"):
-            node = objects.node_object(f"node-{index}")
-            node["metadata"]["labels"]["zone"] = zone
-            made.kube.objects.create("nodes", node, "test")
-        await made.start_engines(nodes=3)
-        for index in range(9):
-            made.create_pod(f"low-{index}")
-        await asyncio.sleep(5.0)
-        made.group("train", spec={"minMember": 4}, annotations={"carico.dev/gang-topology-key": "zone"})
-        for index in range(4):
-            made.member("train", f"train-{index}", spec={"priority": 10})
+        made = await zones()
         await asyncio.sleep(20.0)
         assert len(made.running("train")) == 4
         nodes = {pod["spec"]["nodeName"] for pod in made.pods() if pod["metadata"]["name"].startswith("train")}
         assert nodes <= {"node-1", "node-2"}
         assert made.deleted() == 4
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+PORT = {"containers": [{"name": "main", "image": "pi", "ports": [{"hostPort": 80, "containerPort": 80}]}]}
+
+
+@pytest.mark.parametrize(("size", "deleted"), [(3, 0), (2, 2)])
+def test_no_pod_goes_for_a_gang_whose_own_pods_exclude_each_other(size: int, deleted: int) -> None:
+    async def main() -> None:
+        made = await filled(2, 6)
+        # One on each node, of which there are two.
+        made.gang("train", size, spec=PORT | {"priority": 10})
+        await asyncio.sleep(20.0)
+        assert made.deleted() == deleted
+        assert len(made.running("train")) == deleted
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_no_pod_goes_for_another_of_its_own_gang() -> None:
+    async def main() -> None:
+        made = await filled(1, 1, room=1.0)
+        made.end("low")
+        made.member("train", "train-0", least=2, spec={"nodeName": "node-0"})
+        made.member("train", "train-1", least=2, spec={"priority": 10})
+        await asyncio.sleep(15.0)
+        assert made.deleted() == 0
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_node_nominated_earlier_is_none_for_a_gang_that_goes_to_another_zone() -> None:
+    async def main() -> None:
+        made = await zones(nominated="node-0")
+        await asyncio.sleep(20.0)
+        assert len(made.running("train")) == 4
+        assert made.deleted() == 4
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_node_that_joins_during_the_search_does_not_end_it() -> None:
+    async def main() -> None:
+        made = await zones()
+        state = made.engines[0].state
+        read = state.evictable.read_some
+        joined: list[str] = []
+
+        def join(priority: int, view: snapshot.Snapshot) -> bool:
+            if len(joined) < 3:
+                joined.append(f"late-{len(joined)}")
+                state.put_node(objects.make_node(joined[-1], unschedulable=True))
+            return read(priority, view)
+
+        state.evictable.read_some = join  # type: ignore[method-assign]
+        await asyncio.sleep(20.0)
+        assert len(joined) == 3
+        assert len(made.running("train")) == 4
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_search_for_a_gang_begins_with_all_nodes_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "EXAMINED_MAX", 0)
+
+    async def main() -> None:
+        made = await filled(2, 6)
+        made.gang("train", 4, spec={"priority": 10})
+        for _ in range(20):
+            await asyncio.sleep(0.13)
+            await made.engines[0].preemptor.round()
+            assert made.engines[0].preemptor._search.unseen == {}
         await made.stop()
 
     objects.run_fast(main())

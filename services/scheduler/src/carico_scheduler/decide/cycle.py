@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from carico_core.domain import decision
+from carico_core.domain import cluster, decision
 from carico_scheduler.decide import masks, parties, peer_scores
 from carico_scheduler.decide import scores as scoring
 from carico_scheduler.nodes import snapshot
@@ -161,13 +161,13 @@ class Cycle:
         return best
 
     def explain(
-        self, view: snapshot.Snapshot, demand: demands.Demand, *, held: Iterable[tuple[int, demands.Demand]] = (),
-        only: snapshot.Bools | None = None,
+        self, view: snapshot.Snapshot, demand: demands.Demand, *,
+        placed: Iterable[tuple[int, cluster.Pod, demands.Demand]] = (), only: snapshot.Bools | None = None,
     ) -> Scores:  # fmt: skip
-        """Return the scores of all nodes for one demand, with nothing placed but what is `held`; `only`: on these."""
+        """Return the scores of all nodes for one demand, as if these Pods were `placed`; `only`: on these nodes."""
         draft = scoring.Draft(view)
-        for slot, each in held:
-            draft.hold(slot, each)
+        for slot, pod, each in placed:
+            draft.reserve(draft.row(slot), pod, each)
         scorer = self._scorer(view, draft)
         return (scorer if only is None else scorer.fork(only)).scores(demand)
 

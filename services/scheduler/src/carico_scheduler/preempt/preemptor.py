@@ -17,7 +17,6 @@ from carico_core.runtime.process import clock as clocks
 from carico_scheduler import state as states
 from carico_scheduler.decide import cycle as cycles
 from carico_scheduler.gangs import gang as gang_records
-from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.preempt import evictor, nominations, search, victims
@@ -119,8 +118,8 @@ class Preemptor:
         if gang is not None and gang.missing:
             return await self._make_room_for_gang(gang, term)
         kind = search.Kind(waiting.demand, waiting.pod.priority)
-        only = None if gang is None else next(self._domains(gang), None)
-        choice = await self._search.choose(waiting, kind, only=only)
+        within = None if gang is None else next(self._domains(gang), None)
+        choice = await self._search.choose(waiting, kind, within=within)
         if choice is None or not (choice.victims or choice.awaited):
             # Nothing to gain, or there is room; or the search goes on in the next round.
             return AGAIN_S if choice is None and kind not in self._search.unseen else EVERY_S
@@ -139,8 +138,8 @@ class Preemptor:
         if not all(each.pod.preempts and each.pod.priority > lowest for each in members):
             return AGAIN_S
         is_over = True
-        for only in self._domains(gang):
-            made = await self._nominate_all(members, only)
+        for within in self._domains(gang):
+            made = await self._nominate_all(members, within)
             is_victim = any(each.victims for each in made)
             is_whole = len(made) == len(members) and all(self._state.waits(each.pod.uid) for each in members)
             if is_whole and is_victim and self._term() == term:
@@ -150,24 +149,24 @@ class Preemptor:
                 return None
             for each in made:
                 self._state.nominations.drop(each)
-            is_over &= not is_whole and not self._search.unseen
+            is_over &= not is_whole
         return AGAIN_S if is_over else EVERY_S
 
     async def _nominate_all(
-        self, members: Sequence[queues.Waiting], only: snapshot.Bools | None
+        self, members: Sequence[queues.Waiting], within: search.Within | None
     ) -> list[nominations.Nomination]:
         """Hold room for these Pods, one after another, as long as some node would give way; nothing is evicted yet."""
         made: list[nominations.Nomination] = []
         for waiting in members:
             kind = search.Kind(waiting.demand, waiting.pod.priority)
-            choice = await self._search.choose(waiting, kind, only=only)
+            choice = await self._search.choose(waiting, kind, within=within)
             if choice is None or self._state.nominations.find(waiting.pod.uid) is not None:
                 break
             made.append(self._nominate(waiting, choice))
         return made
 
-    def _domains(self, gang: gang_records.Gang) -> Iterator[snapshot.Bools | None]:
-        """Yield the nodes to which a gang may go, one set after another, the largest first; None: all."""
+    def _domains(self, gang: gang_records.Gang) -> Iterator[search.Within | None]:
+        """Yield to which nodes a gang may go, one domain after another, the largest first; None: to all."""
         asks = gang.asks
         if asks is None or not asks.topology_key:
             yield None
@@ -176,11 +175,11 @@ class Preemptor:
         values = view.labels.domains(asks.topology_key)
         domain = self._state.domain_of(gang)
         if domain is not None:
-            yield values.having([domain])
+            yield asks.topology_key, domain
             return
-        sizes = values.sums(view.present)[: values.count]
+        names, sizes = list(values.numbers), values.sums(view.present)[: values.count]
         for number in (-sizes).argsort(kind="stable")[:DOMAINS_MOST].tolist():
-            yield view.labels.domains(asks.topology_key).of == number
+            yield asks.topology_key, names[number]
 
     @property
     def _is_lacking(self) -> bool:

@@ -6,7 +6,7 @@ The room that is held for other Pods counts as taken.
 import asyncio
 import random
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from carico_core.domain import cluster
 from carico_core.runtime.process import clock as clocks
@@ -25,6 +25,10 @@ STUCK_AFTER_S = 60.0
 CANDIDATES_MAX = 100
 # Nodes examined in one round for a Pod for which none has been found: some 50 us each, in turns with the other work.
 EXAMINED_MAX = 2000
+
+
+# A label, and the value of it that a node must have.
+Within: TypeAlias = tuple[str, str]
 
 
 class Kind(NamedTuple):
@@ -51,30 +55,33 @@ class Search:
         self.unseen = {kind: slots for kind, slots in self.unseen.items() if kind in wanted}
 
     async def choose(
-        self, waiting: queues.Waiting, kind: Kind, *, only: snapshot.Bools | None = None
+        self, waiting: queues.Waiting, kind: Kind, *, within: Within | None = None
     ) -> victims.Choice | None:
         """Return the node that loses least, and its victims; None if no node would give way now.
 
-        `only`: the nodes to which the Pod's gang may go.
+        `within`: the nodes to which the Pod's gang may go.
         """
         while True:
             if not self._state.evictable.read_some(kind.priority, self.view()):
                 break
             await asyncio.sleep(0)
-        scores, free = self.scores(kind, only)
+        scores, free = self.scores(kind, within)
         if free is not None:
             return free
         if self._is_open(waiting, scores):
             return None
-        order = self._order(kind, scores, only)
+        allowed = self._allowed(scores, within)
+        order = self._order(kind, allowed)
         nominated = self._state.fleet.slot_of(waiting.pod.nominated_node)
-        if nominated is not None and scores.allowed[nominated]:
+        if nominated is not None and allowed[nominated]:
             # Made by another leader, or in an earlier term: if its victims still leave, no other Pod goes.
             order.insert(0, nominated)
         found: list[victims.Choice] = []
         for examined, slot in enumerate(order):
             if examined >= EXAMINED_MAX and not found:
-                self.unseen[kind] = order[examined:]
+                # The Pods of a gang are searched for one after another, each from its own beginning.
+                if kind.demand.gang is None:
+                    self.unseen[kind] = order[examined:]
                 return None
             choice = self.on_slot(slot, kind, scores)
             if choice is not None and not choice.victims:
@@ -85,9 +92,18 @@ class Search:
                     break
             await asyncio.sleep(0)
         best = victims.best_of(found)
-        return None if best is None else self._as_of_now(best.node, kind, only)
+        return None if best is None else self._as_of_now(best.node, kind, within)
 
-    def _order(self, kind: Kind, scores: cycles.Scores, only: snapshot.Bools | None) -> list[int]:
+    def _allowed(self, scores: cycles.Scores, within: Within | None) -> snapshot.Bools:
+        """Return the nodes that could take the Pod if others left them."""
+        return scores.allowed if within is None else scores.allowed & self._having(within)
+
+    def _having(self, within: Within) -> snapshot.Bools:
+        """Return the nodes with this value of the label, as they are now."""
+        key, value = within
+        return self.view().labels.domains(key).having([value])
+
+    def _order(self, kind: Kind, allowed: snapshot.Bools) -> list[int]:
         """Return the nodes that may give way, in the order in which they are examined."""
         view = self.view()
         by_capacity = not (view.goes_by_requests or kind.demand.is_baseline)
@@ -97,7 +113,7 @@ class Search:
             slot = self._state.fleet.slot_of(each.node)
             if slot is not None:
                 mask[slot] = True
-        mask &= scores.allowed if only is None else scores.allowed & only
+        mask &= allowed
         unseen = self.unseen.pop(kind, None)
         if unseen is not None:
             return [slot for slot in unseen if mask[slot]]
@@ -109,23 +125,24 @@ class Search:
     def view(self) -> snapshot.Snapshot:
         return self._state.fleet.snapshot(self._clock.monotonic_s())
 
-    def _as_of_now(self, node: str, kind: Kind, only: snapshot.Bools | None) -> victims.Choice | None:
+    def _as_of_now(self, node: str, kind: Kind, within: Within | None) -> victims.Choice | None:
         """Return what the chosen node would lose now: Pods and nodes may have come, gone or changed during the search.
 
         None if the node no longer allows the Pod.
         """
-        scores, free = self.scores(kind, only)
+        scores, free = self.scores(kind, within)
         slot = self._state.fleet.slot_of(node)
-        if free is not None or slot is None or not scores.allowed[slot]:
+        if free is not None or slot is None or not self._allowed(scores, within)[slot]:
             return free
         return self.on_slot(slot, kind, scores)
 
-    def scores(self, kind: Kind, only: snapshot.Bools | None = None) -> tuple[cycles.Scores, victims.Choice | None]:
+    def scores(self, kind: Kind, within: Within | None = None) -> tuple[cycles.Scores, victims.Choice | None]:
         """Return the scores of all nodes, and the best one if it has room: for this Pod, or held for another."""
         view = self.view()
         # Pods of a gang each need room of their own, which the nominations of the others hold.
-        held = self._held(kind) if kind.demand.gang is not None else ()
-        scores = self._cycle.explain(view, kind.demand, held=held, only=only)
+        placed = self._held(kind) if kind.demand.gang is not None else ()
+        only = None if within is None else self._having(within)
+        scores = self._cycle.explain(view, kind.demand, placed=placed, only=only)
         slot = scores.best("")
         return scores, None if slot == snapshot.NO_NODE else victims.Choice(view.row(slot).node.name, (), 0)
 
@@ -155,26 +172,43 @@ class Search:
         residents = []
         for claim in self._state.reservations.on(row.node.name):
             pod = self._state.pod(claim.uid)
-            # One that is still being bound, or does not end, counts, and cannot be evicted.
-            if pod is not None and not self.is_stuck(pod) and not self._state.is_binding(claim.uid):
+            # One that must stay counts, and cannot be evicted.
+            if pod is not None and not self._must_stay(pod, kind):
                 is_leaving = not pod.deleting and pod.uid in evicting
                 pod = pod._replace(deleting=True) if is_leaving else pod
                 residents.append(victims.Resident(pod, claim, self._state.reservations.is_reserved(claim)))
         return victims.on_node(
             row, victims.Preemptor(kind.demand, kind.priority), residents, scores.stages, self._state.budgets,
-            self._evicting(), lambda: _peers(view, kind.demand, scores.stages),
+            self._evicting(), lambda: self._peers(view, kind, scores.stages),
         )  # fmt: skip
+
+    def _must_stay(self, pod: cluster.Pod, kind: Kind) -> bool:
+        """Return True if a Pod does not end, is still being bound, or is of the same gang."""
+        gang = kind.demand.gang
+        is_own = gang is not None and not pod.deleting and self._state.gangs.key_of(pod) == gang
+        return is_own or self.is_stuck(pod) or self._state.is_binding(pod.uid)
 
     def is_stuck(self, pod: cluster.Pod) -> bool:
         """Return True if a Pod that is being deleted should have ended long ago."""
         return pod.ends_at_s <= self._clock.wall_ns() / 1e9 - STUCK_AFTER_S
 
-    def _held(self, kind: Kind) -> Iterator[tuple[int, demands.Demand]]:
-        """Yield the room that is held for other Pods of this priority and above."""
+    def _held(self, kind: Kind) -> Iterator[tuple[int, cluster.Pod, demands.Demand]]:
+        """Yield the other Pods of this priority and above for which room is held, each with its node's slot."""
         for each in self._state.nominations:
             slot = self._state.fleet.slot_of(each.node)
             if slot is not None and each.pod.priority >= kind.priority and self._state.node_of(each.pod.uid) is None:
-                yield slot, each.demand
+                yield slot, each.pod, each.demand
+
+    def _peers(self, view: snapshot.Snapshot, kind: Kind, stages: registry.Stages) -> list[protocol.Peers]:
+        """Return what Pods that leave a node may change besides room; those for which room is held count as placed."""
+        if not kind.demand.looks_at_peers:
+            return []
+        made = (each.peers(view, kind.demand) for each in stages.by_peers)
+        found = [each for each in made if each is not None and any(part.yields for part in each.conditions())]
+        for slot, pod, _ in self._held(kind) if found else ():
+            for each in found:
+                each.add(pod, slot)
+        return found
 
     def _evicting(self) -> Iterator[cluster.Pod]:
         """Yield the victims of all nominations that are not gone yet."""
@@ -182,14 +216,6 @@ class Search:
             for victim in each.victims:
                 if not victim.deleting and self._state.node_of(victim.uid) is not None:
                     yield victim
-
-
-def _peers(view: snapshot.Snapshot, demand: demands.Demand, stages: registry.Stages) -> list[protocol.Peers]:
-    """Return what Pods that leave a node may change for a demand, besides room."""
-    if not demand.looks_at_peers:
-        return []
-    found = (each.peers(view, demand) for each in stages.by_peers)
-    return [each for each in found if each is not None and any(part.yields for part in each.conditions())]
 
 
 def _is_least(choice: victims.Choice, lowest: int | None) -> bool:
