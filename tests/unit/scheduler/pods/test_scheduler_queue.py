@@ -1,6 +1,5 @@
 """The queue hands out the highest priority first, then the oldest, and each Pod to one place at a time."""
 
-import dataclasses
 import random
 
 import hypothesis
@@ -8,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 
 from carico_core.domain import gangs
-from carico_scheduler.pods import queue
+from carico_scheduler.pods import demand, queue
 from tests.unit.scheduler import objects
 
 
@@ -226,17 +225,19 @@ def test_a_standby_that_takes_nothing_keeps_nothing_of_pods_that_come_and_go(kin
 
 
 def test_a_gang_is_woken_by_its_name_alone() -> None:
-    made = make()
     key = gangs.Key("default", "train")
-    made.offer(objects.make_pod(gang=gangs.Membership(key)), 0.0)
-    (waiting,) = made
-    waiting.demand = dataclasses.replace(waiting.demand, gang=key)
-    made.forget(waiting.pod.uid)
+    made = queue.Queue(random.Random(0), lambda pod: demand.demand_of(pod, gang=key))
+    made.offer(objects.make_pod(), 0.0)
+    waiting = made.take(0.0)
+    assert waiting is not None
     made.park(waiting)
     made.unpark()
     made.unpark_if(lambda _: True)
     made.unpark_gangs({gangs.Key("default", "other")})
     assert made.take(0.0) is None
     assert made.parked_classes() == frozenset()
+    assert made.parked_heads() == []
     made.unpark_gangs({key})
     assert made.take(0.0) is waiting
+    assert not made._lanes, "no other change would find it again"
+    assert not made._by_gang

@@ -143,9 +143,8 @@ class Turns:
                 )
 
     def _may_begin(self, waiting: queues.Waiting, now_s: float) -> bool:
-        # A gang needs several nodes at once, and waits by a rule of its own.
         demand, pause = waiting.demand, self._pauses.get(waiting.demand)
-        is_other = demand.is_baseline or demand.gang is not None or self._is_served(waiting.pod.uid)
+        is_other = demand.is_baseline or self._is_served(waiting.pod.uid)
         return not is_other and (pause is None or now_s >= pause.due_s)
 
     def _choose(self, demand: demands.Demand, now_s: float) -> str | None:

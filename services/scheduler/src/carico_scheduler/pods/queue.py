@@ -72,6 +72,8 @@ class Queue:
         self._demand_of = demand_of
         self._waiting: dict[str, Waiting] = {}
         self._lanes: dict[demands.Demand, _Lane] = {}
+        # The same lanes by gang; None: of Pods without one, whose changes must not look at the lanes of every gang.
+        self._by_gang: dict[gangs.Key | None, dict[demands.Demand, _Lane]] = {}
         # Heads of open lanes. Entries may be out of date, which `take` checks.
         self._open: list[tuple[Key, int]] = []
         self._by_id: dict[int, _Lane] = {}
@@ -92,9 +94,8 @@ class Queue:
     def parked_classes(self) -> frozenset[str]:
         """Return the classes of the parked Pods, without gangs: those that found no node when last tried."""
         if self._parked is None:
-            self._parked = frozenset(
-                lane.demand.pod_class for lane in self._lanes.values() if lane.is_parked and lane.demand.gang is None
-            )
+            lanes = self._by_gang.get(None, {})
+            self._parked = frozenset(demand.pod_class for demand, lane in lanes.items() if lane.is_parked)
         return self._parked
 
     def find(self, uid: str) -> Waiting | None:
@@ -111,9 +112,9 @@ class Queue:
         return [each for each in self._waiting.values() if each.demand in demands_parked] if demands_parked else []
 
     def parked_heads(self) -> list[Waiting]:
-        """Return the first Pod of each parked lane, in no order."""
+        """Return the first Pod of each parked lane, in no order; without gangs, which need several nodes at once."""
         found = []
-        for lane in self._lanes.values():
+        for lane in self._by_gang.get(None, {}).values():
             if lane.is_parked:
                 # Keys of Pods that no longer wait may come first.
                 while lane.heap and (head := self._valid(lane, lane.heap[0])) is None:
@@ -164,7 +165,11 @@ class Queue:
                 lane.dead = max(lane.dead - 1, 0)
             else:
                 del self._waiting[key[2]]
-            self._show(lane)
+            if lane.heap or lane.demand.gang is None:
+                self._show(lane)
+            else:
+                # The lanes of Pods without a gang are used again; an empty one of a gang may be of no further use.
+                self._drop_lane(lane)
             if waiting is not None:
                 return waiting
         return None
@@ -192,14 +197,15 @@ class Queue:
 
         Whether a whole gang fits is expensive to find out, and no single change decides it: `unpark_gangs`.
         """
-        self._unpark(lambda demand: demand.gang is None and could_help(demand))
+        self._unpark(None, could_help)
 
     def unpark_gangs(self, keys: Set[gangs.Key]) -> None:
         """Open the parked lanes of these gangs."""
-        self._unpark(lambda demand: demand.gang in keys)
+        for key in keys:
+            self._unpark(key, lambda _: True)
 
-    def _unpark(self, could_help: Callable[[demands.Demand], bool]) -> None:
-        for lane in list(self._lanes.values()):
+    def _unpark(self, gang: gangs.Key | None, could_help: Callable[[demands.Demand], bool]) -> None:
+        for lane in list(self._by_gang.get(gang, {}).values()):
             if not lane.heap:
                 self._drop_lane(lane)
             elif lane.is_parked and could_help(lane.demand):
@@ -222,6 +228,7 @@ class Queue:
         lane = self._lanes.get(waiting.demand)
         if lane is None:
             lane = self._lanes[waiting.demand] = _Lane(demand=waiting.demand)
+            self._by_gang.setdefault(waiting.demand.gang, {})[waiting.demand] = lane
             self._by_id[id(lane)] = lane
         heapq.heappush(lane.heap, waiting.key)
         return lane
@@ -248,6 +255,10 @@ class Queue:
     def _drop_lane(self, lane: _Lane) -> None:
         self._parked = None
         del self._lanes[lane.demand]
+        of_gang = self._by_gang[lane.demand.gang]
+        del of_gang[lane.demand]
+        if not of_gang:
+            del self._by_gang[lane.demand.gang]
         del self._by_id[id(lane)]
 
     def _unpark_lane(self, lane: _Lane) -> None:
