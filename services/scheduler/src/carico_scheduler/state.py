@@ -271,6 +271,8 @@ class State(node_state.NodeState):
 
     def _renew_gangs(self, keys: Set[gangs.Key], now_s: float) -> None:
         """Try gangs again that ask for something else now, some of them perhaps to be placed one by one."""
+        # Pods that are placed one by one may be another scheduler's.
+        self.is_share_stale |= bool(keys)
         for key in keys:
             gang = self.gangs.find(key)
             for uid in () if gang is None else gang.roles:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from carico_core.domain import errors
 from carico_core.wire.kubernetes import api_objects, pod_groups
 from carico_scheduler.gangs import gang
 from tests.unit.scheduler import objects, world
@@ -268,6 +269,8 @@ def test_a_leader_change_in_the_middle_leaves_no_half() -> None:
         assert len(made.running()) == 4
         assert made.deleted() == 0
         assert [state_of(made, "a", index) for index in range(2)] == [gang.COMPLETE] * 2
+        counted = [each._metrics.gangs.labels("complete")._value.get() for each in made.engines]
+        assert counted == [0, 1], "the leader counts it, not the standby"
 
     run(body, engines=2, room=4.0)
 
@@ -286,6 +289,89 @@ def test_the_next_leader_gives_back_what_it_cannot_complete() -> None:
         await asyncio.sleep(10.0)
         assert made.running() == []
         assert made.deleted() == 3
+
+    run(body, engines=2, room=4.0)
+
+
+def test_a_scheduler_that_leads_again_does_not_evict_what_another_has_completed() -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        uid = ""
+        for index in range(3):
+            uid = made.member("a", f"a-{index}", least=3)
+        refuse(made, uid)
+        await asyncio.sleep(18.0)
+        forbidden = errors.Forbidden(status=403, reason="Forbidden", message="no rights", request="DELETE pod")
+        made.kube.fail_next(forbidden, method="DELETE")
+        await asyncio.sleep(5.0)
+        assert len(made.running()) == 1
+        assert state_of(made, "a") is gang.GIVEN_BACK
+        made.leader = 1
+        refuse(made, "")
+        (left,) = made.running()
+        for name in {"a-0", "a-1"} - {left}:
+            made.member("a", name, least=3)
+        await asyncio.sleep(5.0)
+        assert made.running() == ["a-0", "a-1", "a-2"]
+        made.leader = 0
+        deleted = made.deleted()
+        await asyncio.sleep(60.0)
+        assert made.running() == ["a-0", "a-1", "a-2"]
+        assert made.deleted() == deleted
+
+    run(body, engines=2)
+
+
+def test_the_last_pod_of_a_gang_whose_others_have_ended_is_placed_whenever_there_is_room() -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        made.member("train", "train-0", least=2)
+        refuse(made, made.member("train", "train-1", least=2))
+        await asyncio.sleep(3.0)
+        made.end("train-0")
+        await asyncio.sleep(60.0)
+        # It holds no room: there is nothing to give back.
+        assert made.engines[0]._metrics.gangs.labels("given_back")._value.get() == 0
+        refuse(made, "")
+        await asyncio.sleep(15.0)
+        assert made.running() == ["train-1"]
+
+    run(body)
+
+
+def test_a_gang_created_again_while_the_old_one_leaves_is_placed_whole() -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        made.gang("train", 2)
+        await asyncio.sleep(5.0)
+        made.kube.is_graceful = True
+        for name in made.running():
+            await made.kube.request("DELETE", f"/api/v1/namespaces/default/pods/{name}")
+        for index in range(2):
+            made.member("train", f"again-{index}", least=2)
+        await asyncio.sleep(5.0)
+        # There would be room for one of the two.
+        assert made.running("again") == []
+        for index in range(2):
+            made.delete(f"train-{index}")
+        await asyncio.sleep(5.0)
+        assert made.running() == ["again-0", "again-1"]
+
+    run(body)
+
+
+def test_a_standby_that_leads_late_knows_that_a_gang_was_never_complete() -> None:
+    async def body(made: gang_world.GangWorld) -> None:
+        uid = ""
+        for index in range(4):
+            uid = made.member("a", f"a-{index}", least=4)
+        refuse(made, uid)
+        await asyncio.sleep(3.0)
+        # No scheduler leads for longer than the gang may be incomplete.
+        made.leader = -1
+        await asyncio.sleep(40.0)
+        made.leader = 1
+        await asyncio.sleep(15.0)
+        assert len(made.running()) == 3
+        await asyncio.sleep(10.0)
+        assert made.running() == []
 
     run(body, engines=2, room=4.0)
 

@@ -15,9 +15,10 @@
 - PLACING: at least the minimum counts on nodes; binds are under way.
 - INCOMPLETE: fewer than the minimum count on nodes, but some do. A scheduler that starts may find it so.
 - COMPLETE: at least the minimum was bound. Further Pods of it are placed one by one.
-- GIVEN_BACK: all its Pods that are on nodes are evicted.
+- GIVEN_BACK: all its Pods that are on nodes are evicted. INCOMPLETE again if this scheduler stops leading meanwhile.
 
-Pods that end well after they were bound still count, until none of the gang is left on a node.
+Pods that end well after they were bound still count, until none of the gang is left on a node. If all that is left is
+being deleted and none has ended well, what comes next is a new gang of the same name.
 """
 
 import collections
@@ -48,7 +49,7 @@ _STEPS: dict[GangState, frozenset[GangState]] = {
     PLACING: frozenset({GATHERING, WAITING, INCOMPLETE, COMPLETE}),
     INCOMPLETE: frozenset({GATHERING, WAITING, PLACING, COMPLETE, GIVEN_BACK}),
     COMPLETE: frozenset({GATHERING, WAITING}),
-    GIVEN_BACK: frozenset({GATHERING, WAITING}),
+    GIVEN_BACK: frozenset({GATHERING, WAITING, INCOMPLETE}),
 }
 
 
@@ -89,7 +90,7 @@ class Gang:
     is_single: bool = False
     # When it was last tried again (monotonic).
     tried_s: float = -math.inf
-    # True if it was incomplete when it was first seen on nodes: this scheduler may not know its past.
+    # True if the first Pod of it that counts was on a node when it was first seen: its past is not known.
     is_found: bool = False
     _counts: collections.Counter[Role] = dataclasses.field(default_factory=collections.Counter)
 
@@ -142,11 +143,20 @@ class Gang:
         before = self.roles.get(uid)
         if before is role:
             return False
+        if not self.reached and role in (Role.ASSUMED, Role.BOUND):
+            self.is_found = before is None
         if before is not None:
             self._counts[before] -= 1
         self.roles[uid] = role
         self._counts[role] += 1
         return True
+
+    def annotate(self, asks: gangs.Asks | None, change: int) -> None:
+        """Count one Pod more or fewer whose own annotations ask for this."""
+        if asks is not None:
+            self.annotated[asks] += change
+            if not self.annotated[asks]:
+                del self.annotated[asks]
 
     def drop(self, uid: str) -> Role | None:
         """Forget a Pod; return what it counted as."""
@@ -166,8 +176,6 @@ class Gang:
         """Change the state. Raises `ImpossibleGangStep`."""
         if after not in _STEPS[self.state]:
             raise ImpossibleGangStep(self.key, self.state, after)
-        if after is INCOMPLETE:
-            self.is_found = self.state is not PLACING
         self.state = after
         return after
 
@@ -176,7 +184,7 @@ class Gang:
         least = self.least
         if self.is_single:
             return GATHERING
-        if self.state is COMPLETE and (self.held or self.leaving):
+        if self.state is COMPLETE and (self.held or (self.leaving and self.done)):
             return COMPLETE
         if self.state is GIVEN_BACK and self.held:
             return GIVEN_BACK

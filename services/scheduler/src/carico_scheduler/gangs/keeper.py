@@ -6,6 +6,7 @@ the least important first, so that of two gangs that each hold half of the room 
 """
 
 import asyncio
+import functools
 from collections.abc import Callable
 from typing import Protocol
 
@@ -63,6 +64,8 @@ class Keeper:
             kube, clock=clock, write_event=events.given_back, term=term,
             count=lambda outcome: metrics.gang_evictions.labels(outcome).inc(),
         )  # fmt: skip
+        # The term of the last round.
+        self._round_term: int | None = None
         # Since when gangs are incomplete, by this scheduler's own terms (monotonic).
         self._since_s: dict[gangs.Key, float] = {}
         # When gangs that were given back may be tried again, and how often they were.
@@ -86,9 +89,13 @@ class Keeper:
     def round(self) -> None:
         """Try gangs again, end rests, and give back what is due."""
         term = self._term()
-        if term is None:
-            # Another scheduler decides: its successor gives each gang its whole time again.
+        if term != self._round_term:
+            # Another scheduler decides or has decided: each gang has its whole time again.
+            self._round_term = term
             self._since_s.clear()
+            self._leaving = None
+            self._state.gangs.end_giving_back()
+        if term is None:
             return
         now_s = self._clock.monotonic_s()
         self._end_rests(now_s)
@@ -111,7 +118,7 @@ class Keeper:
 
     def _is_overdue(self, gang: gang_records.Gang, now_s: float) -> bool:
         """Return True if a gang has held room for too few Pods for too long; note since when it does."""
-        if gang.state is not gang_records.INCOMPLETE or gang.least is None:
+        if gang.state is not gang_records.INCOMPLETE or gang.least is None or not gang.held:
             # A gang whose binds fail again and again is PLACING in between: its time goes on.
             if gang.state is not gang_records.PLACING:
                 self._since_s.pop(gang.key, None)
@@ -172,7 +179,12 @@ class Keeper:
             is_due = now_s - self._asked_s.get(uid, -ASK_AGAIN_S) >= ASK_AGAIN_S
             if role is gang_records.Role.BOUND and pod is not None and is_due:
                 self._asked_s[uid] = now_s
-                self._evictor.evict(pod, cause, lambda: self._term() == term)
+                self._evictor.evict(pod, cause, functools.partial(self._may_evict, gang, uid, term))
+
+    def _may_evict(self, gang: gang_records.Gang, uid: str, term: int) -> bool:
+        """Return True while a Pod is on a node that is to be evicted with its gang."""
+        is_due = gang.state is gang_records.GIVEN_BACK and gang.roles.get(uid) is gang_records.Role.BOUND
+        return is_due and self._term() == term
 
     def _end_rests(self, now_s: float) -> None:
         resting = self._state.gangs.resting
@@ -184,5 +196,6 @@ class Keeper:
         self._asked_s = {uid: at_s for uid, at_s in self._asked_s.items() if now_s - at_s < ASK_AGAIN_S}
 
     def _on_step(self, gang: gang_records.Gang) -> None:
-        if gang.state in (gang_records.COMPLETE, gang_records.GIVEN_BACK):
+        # What a standby sees, or finds when it starts, is another's work.
+        if gang.state in (gang_records.COMPLETE, gang_records.GIVEN_BACK) and self._term() is not None:
             self._metrics.gangs.labels(gang.state.value.replace(" ", "_")).inc()

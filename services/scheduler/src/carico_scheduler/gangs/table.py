@@ -43,7 +43,7 @@ class Gangs:
     def note(self, record: records.Record) -> bool:
         """Bring a gang up to date with one of its Pods; return True if the gang should be tried now."""
         pod = record.pod
-        if pod is None or pod.gang is None:
+        if pod is None or pod.gang is None or record.state is records.UNSEEN:
             return False
         gang = self._add(pod, pod.gang)
         role = gang_records.role_of(record)
@@ -56,7 +56,14 @@ class Gangs:
         """Take in that what a Pod states about its gang has changed; `note` follows."""
         if before is None or before == after:
             return
-        self._leave(uid, before, is_done=False)
+        gang = self._gangs.get(before.key)
+        if after is None or after.key != before.key or gang is None or uid not in gang.roles:
+            self._leave(uid, before, is_done=False)
+        elif after.asks != before.asks:
+            gang.annotate(before.asks, -1)
+            gang.annotate(after.asks, 1)
+            self._note_asks(gang)
+            self._renew(gang)
 
     def forget(self, pod: cluster.Pod, *, is_done: bool) -> None:
         """Forget a Pod that is gone, or has ended; `is_done`: it ended well."""
@@ -93,6 +100,14 @@ class Gangs:
         self.on_step(gang)
         self._renew(gang)
 
+    def end_giving_back(self) -> None:
+        """Evict no further Pods of gangs: this scheduler no longer decides, and the next one may complete them."""
+        for gang in self:
+            if gang.state is gang_records.GIVEN_BACK:
+                gang.step(gang_records.INCOMPLETE)
+                self.on_step(gang)
+                self._renew(gang)
+
     def settle(self, gang: gang_records.Gang) -> None:
         """Take a gang that was found on nodes for complete: it has been there for longer than it may be incomplete."""
         gang.step(gang_records.COMPLETE)
@@ -127,7 +142,7 @@ class Gangs:
             gang = self._gangs[member.key] = gang_records.Gang(key=member.key)
             self._note_asks(gang)
         if pod.uid not in gang.roles and member.asks is not None:
-            gang.annotated[member.asks] += 1
+            gang.annotate(member.asks, 1)
             self._note_asks(gang)
         return gang
 
@@ -139,9 +154,7 @@ class Gangs:
         if is_done and role in (gang_records.Role.ASSUMED, gang_records.Role.BOUND):
             gang.done += 1
         if member.asks is not None:
-            gang.annotated[member.asks] -= 1
-            if not gang.annotated[member.asks]:
-                del gang.annotated[member.asks]
+            gang.annotate(member.asks, -1)
             self._note_asks(gang)
         if not gang.roles:
             del self._gangs[member.key]
