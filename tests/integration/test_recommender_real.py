@@ -1,12 +1,16 @@
 """The recommender on a real API server with VPA's own CRD: with the rights that deploy/k8s gives it, and no others."""
 
+import base64
+import contextlib
 import json
 import pathlib
-from collections.abc import Iterator
+import ssl
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 import yaml
+from aiohttp import web
 
 from carico_core.domain import amounts
 from carico_core.runtime.kube import api_client
@@ -115,6 +119,55 @@ def labelled(real_control_plane: standalone.Standalone, kubeconfig: pathlib.Path
     kubernetes.kubectl("label", "namespace", "vpa-shop", "carico.dev/learnt-requests-", kubeconfig=admin)
 
 
+@contextlib.asynccontextmanager
+async def a_later_webhook(api: api_client.KubeClient, folder: pathlib.Path) -> AsyncIterator[None]:
+    """A webhook that comes after ours and adds a container with requests, as meshes do."""
+
+    async def add(request: web.Request) -> web.Response:
+        asked = (await request.json())["request"]
+        response = {"uid": asked["uid"], "allowed": True}
+        if all(each["name"] != "mesh" for each in asked["object"]["spec"]["containers"]):
+            added = {"name": "mesh", "image": "i", "resources": {"requests": ADDED}}
+            patch = [{"op": "add", "path": "/spec/containers/-", "value": added}]
+            response |= {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(patch).encode()).decode()}
+        return web.json_response({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+    app = web.Application()
+    app.router.add_post("/", add)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    (found,) = yaml.safe_load_all(MESH)
+    authority = base64.b64encode((folder / "ca.crt").read_bytes()).decode()
+    url = f"https://127.0.0.1:{runner.addresses[0][1]}/"
+    found["webhooks"][0]["clientConfig"] = {"url": url, "caBundle": authority}
+    path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+    await api.request("POST", path, body=found)
+    try:
+        yield
+    finally:
+        await api.request("DELETE", f"{path}/{found['metadata']['name']}")
+        await runner.cleanup()
+
+
+ADDED = {"cpu": "2", "memory": "1Gi"}
+MESH = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: later-mesh}
+webhooks:
+  - name: mesh.example.com
+    admissionReviewVersions: [v1]
+    sideEffects: None
+    failurePolicy: Fail
+    timeoutSeconds: 10
+    namespaceSelector: {matchLabels: {carico.dev/learnt-requests: "true"}}
+    rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+"""
+
+
 async def test_new_pods_get_learnt_requests_and_none_is_blocked(
     real_api: api_client.KubeClient, kubeconfig: pathlib.Path, labelled: int, tmp_path: pathlib.Path
 ) -> None:
@@ -145,6 +198,14 @@ async def test_new_pods_get_learnt_requests_and_none_is_blocked(
             several = await made("main", "proxy")
             assert several["resources"] == wanted
             assert [each["resources"] for each in several["containers"]] == [{}, {}]
+            async with a_later_webhook(real_api, folder):
+                mixed = await waiting.answered(
+                    lambda: made("main", "proxy"), lambda found: len(found["containers"]) == 3
+                )
+                # Less than the requests of the added container would be refused.
+                assert not mixed.get("resources")
+                alone = await made("main")
+                assert [each["resources"] for each in alone["containers"]] == [wanted, {"requests": ADDED}]
             spec = {"metadata": {"labels": None}}
             await real_api.request(
                 "PATCH", "/api/v1/namespaces/vpa-shop", body=spec, content_type="application/merge-patch+json"

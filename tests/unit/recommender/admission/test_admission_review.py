@@ -49,15 +49,18 @@ def ask(obj: Any, known: usage.Recommended | None = None) -> tuple[Result, Any]:
 
 
 def patched(obj: Any, operations: list[dict[str, Any]]) -> Any:
-    """Return `obj` with a JSON patch of `add` operations (RFC 6902)."""
+    """Return `obj` with a JSON patch (RFC 6902)."""
     found = copy.deepcopy(obj)
     for each in operations:
-        assert each["op"] == "add"
         *path, last = [step.replace("~1", "/") for step in each["path"].split("/")[1:]]
         holder = found
         for step in path:
             holder = holder[int(step)] if isinstance(holder, list) else holder[step]
-        holder[last] = each["value"]
+        if each["op"] == "remove":
+            del holder[last]
+        else:
+            assert each["op"] == "add" or last in holder
+            holder[last] = each["value"]
     return found
 
 
@@ -120,6 +123,42 @@ def test_requests_of_one_of_several_containers_leave_the_pod_as_it_is() -> None:
     # A Pod-level request below the sum of its containers' would be refused.
     obj = pod(container(requests={"cpu": "1"}), container("proxy", limits={"memory": "1Gi"}))
     assert ask(obj) == (Result.HAS_REQUESTS, obj)
+
+
+def test_a_later_webhook_that_adds_a_container_with_requests_gets_no_pod_refused() -> None:
+    # Pod-level requests below the sum of the containers' would be refused.
+    _, found = ask(pod(container(), container("proxy")))
+    found["spec"]["containers"].append(container("mesh", requests={"cpu": "300m"}))
+    again, left = ask(found)
+    assert again is Result.HAS_REQUESTS
+    assert left["spec"]["resources"] == {"requests": {"memory": "115Mi"}}
+    assert left["metadata"]["annotations"] == {review.ANNOTATION: "memory"}
+    left["spec"]["initContainers"] = [container("first", limits={"memory": "1Gi"})]
+    _, bare = ask(left)
+    assert not bare["spec"]["resources"]["requests"]
+    assert not bare["metadata"]["annotations"]
+    assert ask(bare) == (Result.HAS_REQUESTS, bare)
+
+
+def test_a_later_webhook_that_adds_a_limit_gets_no_pod_refused() -> None:
+    _, found = ask(pod())
+    resources = found["spec"]["containers"][0]["resources"]
+    resources["limits"] = {"cpu": "1", "memory": "64Mi"}
+    _, left = ask(found)
+    assert left["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "230m"}, "limits": resources["limits"]}
+    assert left["metadata"]["annotations"] == {review.ANNOTATION: "cpu"}
+    _, whole = ask(pod(container(), container("proxy")))
+    whole["spec"]["resources"]["limits"] = {"memory": "64Mi"}
+    assert ask(whole)[1]["spec"]["resources"] == {"requests": {"cpu": "230m"}, "limits": {"memory": "64Mi"}}
+
+
+def test_what_does_not_contradict_stays_at_a_second_review() -> None:
+    for obj in (pod(), pod(container(), container("proxy"))):
+        _, found = ask(obj)
+        assert ask(found) == (Result.HAS_REQUESTS, found)
+    _, found = ask(pod())
+    found["spec"]["containers"].append(container("mesh", requests={"cpu": "300m"}))
+    assert ask(found) == (Result.HAS_REQUESTS, found)
 
 
 @pytest.mark.parametrize(

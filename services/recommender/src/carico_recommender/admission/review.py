@@ -2,7 +2,8 @@
 
 A Pod gets the amounts that `carico recommend` shows. With one container they are the container's; with several, or
 with sidecars, they are Pod-level resources (Kubernetes 1.34 or later), since a Pod is measured as a whole. What the Pod
-states itself is never changed, and limits are never set.
+states itself is never changed, and limits are never set. A webhook that comes later may add containers with requests,
+or limits: the API server then asks again, and what was set here is taken back where it contradicts them.
 
 Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
 """
@@ -32,7 +33,7 @@ class Result(enum.StrEnum):
     """What became of a review: the label of the counter."""
 
     SET = "set"
-    # It states all requests itself.
+    # It states all requests itself, or those of a later webhook contradict what was set here.
     HAS_REQUESTS = "has_requests"
     NOT_LEARNT = "not_learnt"
     # Learnt, and flagged: not to be applied without a look.
@@ -78,6 +79,9 @@ def _judge(request: Object, lookup: Lookup, dimensions: Sequence[str]) -> tuple[
         return Result.HAS_NODE, []
     if fields.mapping(spec, "os", "spec.").get("name") == "windows":
         return Result.WINDOWS, []
+    contradicted = _taken_back(spec, metadata)
+    if contradicted:
+        return Result.HAS_REQUESTS, contradicted
     wanted = _lacking(spec, dimensions)
     if not wanted:
         return Result.HAS_REQUESTS, []
@@ -102,6 +106,40 @@ def _lacking(spec: Object, dimensions: Sequence[str]) -> list[str]:
 def _stated(obj: Object) -> set[str]:
     resources = fields.mapping(obj, "resources")
     return {*fields.mapping(resources, "requests"), *fields.mapping(resources, "limits")}
+
+
+def _taken_back(spec: Object, metadata: Object) -> list[dict[str, Any]]:
+    """Return the operations that remove what was set here and with which the API server would refuse the Pod."""
+    ours = str(fields.mapping(metadata, "annotations", "metadata.").get(ANNOTATION, "")).split(",")
+    containers = fields.objects(spec, "containers", "spec.")
+    others = {dim for each in (*containers, *fields.objects(spec, "initContainers", "spec.")) for dim in _stated(each)}
+    operations: list[dict[str, Any]] = []
+    kept = []
+    for dim in ours:
+        # Pod-level requests must not be below those of the containers, and no request above its limit.
+        is_below = dim in others and dim in _requests(spec)
+        holders = [("/spec", is_below or _is_above_limit(spec, dim))]
+        holders += [(f"/spec/containers/{at}", _is_above_limit(each, dim)) for at, each in enumerate(containers)]
+        found = [f"{path}/resources/requests/{dim}" for path, is_refused in holders if is_refused]
+        operations += [{"op": "remove", "path": path} for path in found]
+        kept += [] if found else [dim]
+    if operations and kept:
+        operations.append({"op": "replace", "path": _ANNOTATION_PATH, "value": ",".join(kept)})
+    elif operations:
+        operations.append({"op": "remove", "path": _ANNOTATION_PATH})
+    return operations
+
+
+def _requests(obj: Object) -> Object:
+    return fields.mapping(fields.mapping(obj, "resources"), "requests")
+
+
+def _is_above_limit(obj: Object, dim: str) -> bool:
+    limits = fields.mapping(fields.mapping(obj, "resources"), "limits")
+    request = _requests(obj).get(dim)
+    if request is None or limits.get(dim) is None:
+        return False
+    return amounts.parse_quantity(request) > amounts.parse_quantity(limits[dim])
 
 
 def _patch(spec: Object, metadata: Object, found: Mapping[str, str]) -> list[dict[str, Any]]:
