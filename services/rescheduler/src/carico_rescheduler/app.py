@@ -220,10 +220,7 @@ class Rescheduler:
                 kept.append(move)
         if not left:
             return plan
-        verdict = "" if kept else "the scheduler would place none of the Pods where the plan wants them"
-        return planning.describe(
-            context, kept, left=[*plan.left_out, *left], weights=plan.weights, verdict=verdict, at_ns=plan.at_ns
-        )
+        return planning.without_others(context, plan, kept, rule=self._settings.rule(), refused=left)
 
     def _check_known(self) -> None:
         """Raise `NotReady` unless the cluster is known as it is now."""

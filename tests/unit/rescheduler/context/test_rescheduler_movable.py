@@ -152,8 +152,10 @@ def test_an_annotation_gives_up_a_local_volume() -> None:
 
 def test_a_moved_pod_rests_as_long_as_a_new_one() -> None:
     known = world.make({"node-a": 4.0})
-    (pod,) = world.deploy(known, "web", ["node-a"], created_at_s=world.NOW_S - 10.0)
-    moved = world.put(known, pod.pod, annotations={objects.MOVED_AT: "1970-01-12T13:46:40Z", objects.REPLACES: "x"})
+    (pod,) = world.deploy(known, "web", ["node-a"], created_at_s=world.NOW_S - 610.0)
+    assert world.judge(known).why_not(pod) is None
+    # It took ten minutes to be ready.
+    moved = world.put(known, pod.pod, annotations={objects.MOVED_AT: "1970-01-12T13:46:30Z", objects.REPLACES: "x"})
     found = world.judge(known).why_not(moved)
     assert found == movable.Skipped(
         why=movable.Stays.YOUNG, detail="it was moved 10 s ago: it may move after 600 s"

@@ -10,6 +10,7 @@ from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.plan import decision, generator, planning
 from tests.unit.rescheduler import cluster_objects as world
+from tests.unit.scheduler import objects as parts
 
 EFFORT = carico.Effort(proposals=3000)
 RULE = decision.Rule(least_plan=0.05, least_move=0.01, least_bytes=1e5, least_tasks=1.0, most_moves=10)
@@ -75,6 +76,53 @@ def test_the_budget_cuts_the_curve_after_its_best_moves() -> None:
     assert len(found.moves) == 1 and found.excess_tasks == pytest.approx((3.0, 2.0))
     assert [each.why for each in found.left_out] == [decision.Left.BUDGET] * 2
     assert plan(known, budget=0).verdict == "the budget of moves is used up"
+
+
+def pair_on_an_overloaded_node(known: clusters.Cluster, bytes_per_s: float) -> set[str]:
+    """Two Pods that talk, of half a task each, on a node with a task too many; return their UIDs."""
+    (one,), (other,) = (world.deploy(known, name, ["node-a"], tasks=0.5) for name in ("one", "other"))
+    fixed = world.put(known, parts.make_pod("fixed", node_name="node-a", phase="Running"))
+    known.loads["node-a", fixed.uid] = clusters.Load(6.0, 0.0)
+    world.talk(known, one, other, bytes_per_s)
+    return {one.uid, other.uid}
+
+
+def test_the_budget_does_not_part_two_that_go_together() -> None:
+    known = world.make({"node-a": 0.0, "node-b": 8.0, "node-c": 0.0})
+    pair = pair_on_an_overloaded_node(known, 18_500.0)
+    (large,) = world.deploy(known, "large", ["node-c"], tasks=3.0)
+    fixed = world.put(known, parts.make_pod("heavy", node_name="node-c", phase="Running"))
+    known.loads["node-c", fixed.uid] = clusters.Load(6.0, 0.0)
+    assert plan(known).moves[0].pod.uid == large.uid
+    assert {move.pod.uid for move in plan(known).moves} == {large.uid, *pair}
+    cut = plan(known, budget=2)
+    assert [move.pod.uid for move in cut.moves] == [large.uid]
+    assert sorted(each.why for each in cut.left_out) == [decision.Left.BUDGET, decision.Left.SMALL]
+
+
+def test_a_move_that_pays_only_with_a_refused_one_is_not_made() -> None:
+    known = world.make({"node-a": 0.0, "node-b": 8.0})
+    pair = pair_on_an_overloaded_node(known, 1e9)
+    context = contexts.build(world.judge(known), world.CEILINGS)
+    made = planning.make(context, planning.Request(effort=EFFORT, seed=1, rule=RULE, budget=9, at_ns=0))
+    assert {move.pod.uid for move in made.moves} == pair
+    kept, refused = made.moves[:1], decision.left_out(made.moves[1], decision.Left.SCHEDULER, "capacity: full")
+    found = planning.without_others(context, made, kept, rule=RULE, refused=[refused])
+    assert found.moves == () and found.verdict == "no move pays" and found.traffic_bytes == (0.0, 0.0)
+    assert refused in found.left_out
+    none = planning.without_others(context, made, [], rule=RULE, refused=[refused])
+    assert none.verdict.startswith("the scheduler would place none")
+
+
+@pytest.mark.parametrize(("tasks", "moves"), [(0.6, 0), (1.2, 1)])
+def test_a_large_share_of_little_overload_is_worth_no_move(tasks: float, moves: int) -> None:
+    known = world.make({"node-a": 0.0, "node-b": 8.0})
+    world.deploy(known, "web", ["node-a"], tasks=tasks)
+    fixed = world.put(known, parts.make_pod("fixed", node_name="node-a", phase="Running"))
+    known.loads["node-a", fixed.uid] = clusters.Load(6.0, 0.0)
+    found = plan(known)
+    assert len(found.moves) == moves
+    assert ("less than 100 kB/s and 1.00 tasks" in found.verdict) is (moves == 0)
 
 
 def test_no_step_exceeds_the_room_that_its_target_advertises() -> None:

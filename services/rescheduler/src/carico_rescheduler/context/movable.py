@@ -132,7 +132,8 @@ class Judge:
         owner = "" if pod.owner is None else pod.owner.uid
         if owner in self._failed:
             return Skipped(why=Stays.FAILED, detail=f"a move of its controller's Pods failed: {self._failed[owner]}")
-        age_s = self.now_s - pod.created_at_s
+        # A moved Pod may have been created minutes before it took the old one's place.
+        age_s = self.now_s - max(pod.created_at_s, found.moved_at_s or 0.0)
         if age_s < self.policy.least_age_s:
             since = "moved" if found.moved_at_s is not None else "created"
             detail = f"it was {since} {age_s:.0f} s ago: it may move after {self.policy.least_age_s:.0f} s"

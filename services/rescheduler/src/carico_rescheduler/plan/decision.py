@@ -130,15 +130,29 @@ def worth(moves: Sequence[Move], rule: Rule) -> tuple[list[Move], list[LeftOut]]
 
 def within(moves: Sequence[Move], most: int, rule: Rule) -> tuple[list[Move], list[LeftOut], str]:
     """Return at most `most` moves, the others, and why nothing is moved if all together gain too little."""
-    kept, rest = list(moves[: max(most, 0)]), moves[max(most, 0) :]
-    late = [left_out(each, Left.BUDGET, "the budget of moves is used up") for each in rest]
-    gain = sum(each.gain for each in kept)
-    if kept and gain < rule.least_plan:
-        small = [left_out(each, Left.SMALL, f"all moves together gain {gain:.1%}") for each in kept]
-        return [], small + late, f"all moves together gain {gain:.1%}, less than {rule.least_plan:.1%}"
-    if not kept and rest:
-        return [], late, "the budget of moves is used up"
-    return kept, late, "" if kept else "no move pays"
+    late = [left_out(each, Left.BUDGET, "the budget of moves is used up") for each in moves[max(most, 0) :]]
+    # Of two that go together, the first may not pay without the second.
+    kept, alone = worth(moves[: max(most, 0)], rule)
+    too_little = _too_little(kept, rule) if kept else ""
+    if too_little:
+        small = [left_out(each, Left.SMALL, too_little) for each in kept]
+        return [], [*small, *alone, *late], too_little
+    if not kept and late:
+        return [], [*alone, *late], "the budget of moves is used up"
+    return kept, [*alone, *late], "" if kept else "no move pays"
+
+
+def _too_little(moves: Sequence[Move], rule: Rule) -> str:
+    """Return why these moves are not worth their cost; empty if they are."""
+    gain = sum(each.gain for each in moves)
+    if gain < rule.least_plan:
+        return f"all moves together gain {gain:.1%}, less than {rule.least_plan:.1%}"
+    bytes_per_s, tasks = sum(each.bytes_per_s for each in moves), sum(each.tasks for each in moves)
+    # A large share of little is noise, which would move Pods for ever.
+    if bytes_per_s < rule.least_bytes and tasks < rule.least_tasks:
+        ended = f"{rate(max(bytes_per_s, 0.0))} between nodes and {max(tasks, 0.0):.2f} tasks above the ceiling"
+        return f"all moves together end {ended}, less than {rate(rule.least_bytes)} and {rule.least_tasks:.2f} tasks"
+    return ""
 
 
 def left_out(move: Move, why: Left, detail: str) -> LeftOut:

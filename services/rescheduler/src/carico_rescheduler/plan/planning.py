@@ -38,17 +38,27 @@ def make(context: contexts.Context, asked: Request) -> decision.Plan:
     return describe(context, moves, left=left, weights=weights, verdict=verdict, at_ns=asked.at_ns)
 
 
+def without_others(
+    context: contexts.Context, plan: decision.Plan, kept: Sequence[decision.Move], *, rule: decision.Rule,
+    refused: Sequence[decision.LeftOut],
+) -> decision.Plan:  # fmt: skip
+    """Return the plan with some of its moves alone: without the others they may gain less, or have no room."""
+    target = _placement(context, kept)
+    curve = generator.towards(context, target, plan.weights, most=len(kept))
+    moves, small, verdict = decision.within(decision.moves_of(context, curve), len(kept), rule)
+    if not kept:
+        verdict = "the scheduler would place none of the Pods where the plan wants them"
+    left = [*plan.left_out, *refused, *small, *_blocked(context, curve)]
+    return describe(context, moves, left=left, weights=plan.weights, verdict=verdict, at_ns=plan.at_ns)
+
+
 def describe(
     context: contexts.Context, moves: Sequence[decision.Move], *, left: Sequence[decision.LeftOut],
     weights: generator.Weights, verdict: str, at_ns: int,
 ) -> decision.Plan:  # fmt: skip
     """Return the plan of these moves, with the cluster before and after them."""
     problem = context.problem
-    index = {pod.uid: number for number, pod in enumerate(context.pods)}
-    place = {name: number for number, name in enumerate(context.nodes)}
-    after = problem.present.copy()
-    for move in moves:
-        after[index[move.pod.uid]] = place[move.target]
+    after = _placement(context, moves)
     return decision.Plan(
         moves=tuple(moves),
         left_out=tuple(left),
@@ -63,6 +73,16 @@ def describe(
         has_traffic=bool(len(problem.traffic)),
         at_ns=at_ns,
     )
+
+
+def _placement(context: contexts.Context, moves: Sequence[decision.Move]) -> model.Ints:
+    """Return the placement after these moves."""
+    index = {pod.uid: number for number, pod in enumerate(context.pods)}
+    place = {name: number for number, name in enumerate(context.nodes)}
+    after = context.problem.present.copy()
+    for move in moves:
+        after[index[move.pod.uid]] = place[move.target]
+    return after
 
 
 def _nodes(context: contexts.Context, after: model.Ints) -> tuple[decision.NodeLoad, ...]:
