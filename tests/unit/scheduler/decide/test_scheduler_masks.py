@@ -5,7 +5,7 @@ import random
 import hypothesis
 from hypothesis import strategies as st
 
-from carico_core.domain import cluster
+from carico_core.domain import cluster, gangs
 from carico_scheduler.decide import masks
 from carico_scheduler.nodes import fleet
 from carico_scheduler.pods import demand as demands
@@ -52,6 +52,17 @@ def test_a_cached_mask_is_the_one_that_would_be_computed(seed: int) -> None:
             # Nothing is looked at twice.
             assert kept.of(demand, view, stages) is cached
     assert kept.of(DEMANDS[0], made.snapshot(0.0), stages).version == made.snapshot(0.0).nodes_version
+
+
+def test_gangs_share_the_mask_of_a_pod_without_one() -> None:
+    made, stages, kept = fleet.Fleet(policy.Policy()), registry.by_capacity(policy.Policy()), masks.NodeMasks()
+    made.put_node(objects.make_node("a"), reservations.Load())
+    view = made.snapshot(0.0)
+    found = [
+        kept.of(demands.Demand(gang=gang), view, stages)
+        for gang in (None, gangs.Key("default", "a"), gangs.Key("default", "b"))
+    ]
+    assert found[0] is found[1] is found[2]
 
 
 def test_a_pod_that_is_not_supported_fits_no_node_that_changes() -> None:

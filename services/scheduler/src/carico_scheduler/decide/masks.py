@@ -29,6 +29,9 @@ class NodeMasks:
 
     def of(self, demand: demands.Demand, view: snapshot.Snapshot, stages: registry.Stages) -> NodeMask:
         """Return the mask of a demand."""
+        if demand.gang is not None:
+            # One mask for all gangs of a template: each of its own would displace those of other Pods.
+            demand = dataclasses.replace(demand, gang=None)
         cached = self._cached.get(demand)
         if cached is None or cached.version != view.nodes_version:
             cached = self._cached.put(demand, _mask_of(demand, view, stages), most=lru.room_for(len(view.present)))
