@@ -44,6 +44,13 @@ def _decision(name: str, record: Any) -> Kind:
     )  # fmt: skip
 
 
+def _heartbeat(name: str, record: messages.Heartbeat) -> Kind:
+    return Kind(
+        name=name, record=record, subject=subjects.member(record.replica), encode=wire.encode_heartbeat,
+        decode=wire.decode_heartbeat, is_json=True,
+    )  # fmt: skip
+
+
 def _partial(name: str, record: messages.Partial) -> Kind:
     return Kind(
         name=name, record=record, subject=subjects.partial(record.replica), encode=wire.encode_partial,
@@ -82,10 +89,8 @@ ALL = (
         name="claims", record=records.CLAIMS, subject=subjects.claim(records.NODE), encode=wire.encode_claims,
         decode=wire.decode_claims, is_json=True,
     ),
-    Kind(
-        name="heartbeat", record=records.HEARTBEAT, subject=subjects.member(records.HEARTBEAT.replica),
-        encode=wire.encode_heartbeat, decode=wire.decode_heartbeat, is_json=True,
-    ),
+    _heartbeat("heartbeat", records.HEARTBEAT),
+    _heartbeat("heartbeat-report", records.HEARTBEAT_REPORT),
     Kind(
         name="summary", record=records.SUMMARY, subject=subjects.SUMMARY, encode=wire.encode_summary,
         decode=wire.decode_summary, is_json=True,

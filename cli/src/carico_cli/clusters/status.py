@@ -9,12 +9,12 @@ import click
 
 from carico_cli.clusters import which
 from carico_cli.explain import words
-from carico_cli.live import connection, reader
+from carico_cli.live import connection, members, reader
 from carico_cli.live import picture as pictures
 from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_cli.top import once
-from carico_core.domain import amounts, errors
+from carico_core.domain import amounts, errors, messages
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
 from carico_local.cluster import machine, state
@@ -27,6 +27,8 @@ _HEARD_S = 5.0
 # A screenful; a cluster of played nodes has thousands.
 _NODES_SHOWN = 40
 _NOT_RUNNING = "not running"
+# Only then schedulers send heartbeats, for which to wait takes a second.
+_SHARED = "shared"
 
 
 @click.command("status")
@@ -72,6 +74,7 @@ def _services(found: state.ClusterState, *, running: bool) -> dict[str, Any]:
         "crashes": [{"service": crash.service, "how": crash.how, "at_ns": crash.at_ns} for crash in found.crashes],
         "notes": list(found.notes),
         "failure": found.failure,
+        "schedulers": [],
         "nodes": [],
         "jobs": [],
         "waiting": None,
@@ -85,6 +88,7 @@ async def _ask(
     _, live = await asyncio.gather(_ask_services(view, found), _live(context, paths, found))
     _mark(view["services"], live.unready, bus_trouble=live.bus_trouble)
     if live.bus_trouble is None:
+        view["schedulers"] = members.rows(live.heard)
         view |= {"nodes": _nodes(live.seen, found), "jobs": _jobs(live.seen), "waiting": _waiting(live.seen)}
 
 
@@ -111,9 +115,10 @@ def _unready_lines(view: dict[str, Any]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Live:
-    """What bus and API answer. `unready`: nodes whose kubelet has stopped reporting."""
+    """What bus and API answer. `unready`: nodes whose kubelet has stopped reporting; `heard`: schedulers that share."""
 
     seen: pictures.Picture
+    heard: list[messages.Heartbeat]
     unready: set[str]
     bus_trouble: str | None
 
@@ -128,7 +133,17 @@ async def _live(context: settings.Context, paths: state.Paths, found: state.Clus
         is_brief=True,
     ) as read:  # fmt: skip
         unready, _ = await asyncio.gather(_unready_nodes(api, found), _wait_for_answers(read))
-        return _Live(seen=read.picture(), unready=unready, bus_trouble=read.bus_trouble)
+        heard = await _members(read.bus) if found.plan.sharing == _SHARED else []
+        return _Live(seen=read.picture(), heard=heard, unready=unready, bus_trouble=read.bus_trouble)
+
+
+async def _members(bus: members.Bus | None) -> list[messages.Heartbeat]:
+    if bus is None:
+        return []
+    try:
+        return await members.listen(bus)
+    except errors.BusError:
+        return []
 
 
 async def _wait_for_answers(read: reader.Reader) -> None:
@@ -234,6 +249,7 @@ def _text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:
         lines.append(f"or remove what it left with `carico down --name {view['name']}`")
     lines += ["", *formats.lines(view["services"], ("name", "ready", "pid", "restarts"), "SERVICE")]
     lines += unready
+    lines += _scheduler_lines(view)
     if view["nodes"]:
         more = ("free", "cpu", "memory", "bottleneck", "age_s") if wide else ()
         columns = ("name", "freshness", "pods", "capacity", "mode", "reserved", *more)
@@ -258,6 +274,21 @@ def _text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:
     ]
     lines += [f"note: {note}" for note in view["notes"]]
     return "\n".join(lines)
+
+
+def _scheduler_lines(view: dict[str, Any]) -> list[str]:
+    if not view["schedulers"]:
+        return []
+    shown = [
+        {
+            **row, "share": _percent(row["share"]),
+            "view": None if row["view_age_s"] is None else words.ago(row["view_age_s"]),
+        }
+        for row in view["schedulers"]
+    ]  # fmt: skip
+    columns = ("name", "lease", "share", "committed", "conflicts", "requeued", "view")
+    why = [f"takes no Pods: {row['name']}: {row['why_not']}" for row in view["schedulers"] if row["why_not"]]
+    return ["", *formats.lines(shown, columns, "SCHEDULER"), *why]
 
 
 def _percent(share: float | None) -> str | None:

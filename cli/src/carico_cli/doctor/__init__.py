@@ -3,5 +3,6 @@
 - `command`: the command; `findings`: the result of a check; `places`: remedies that fit where the cluster runs
 - `kubernetes`: the API and its nodes; `pods`: Pods that wait or are stuck; `rights`: RBAC
 - `installation`: the parts that deploy/k8s or the Helm chart has installed
+- `members`: schedulers that share the work
 - `bus`: NATS and the services on it; `agents`: advertisements; `limits`: what NATS has left
 """

@@ -8,9 +8,11 @@ from importlib import metadata
 from typing import Protocol
 
 from carico_cli.clusters import which
-from carico_cli.doctor import agents, findings, limits, places
+from carico_cli.doctor import agents, findings, limits, members, places
+from carico_cli.live import members as member_signals
 from carico_cli.live import node_answers, services, signals
-from carico_core.domain import cluster, errors
+from carico_core.domain import cluster, errors, messages
+from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import subjects
 
@@ -36,6 +38,10 @@ class Bus(Protocol):
 
     async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]:
         """Return (seconds, statistics) of each instance of a service."""
+        ...
+
+    async def subscribe(self, subject: str, handler: buses.Handler) -> buses.Subscription:
+        """Call `handler` with every message of `subject`."""
         ...
 
     async def close(self) -> None:
@@ -83,12 +89,13 @@ async def check(
         except errors.BusError:
             do = "start an aggregator or a scheduler: either creates them"
             return [*found, findings.warn("streams", "they do not exist yet", do)]
-        asked = {name: await _service(bus, name, verb, place=place) for name, verb in QUESTIONS.items()}
+        heard, asked = await asyncio.gather(_members(bus), _services(bus, place))
         names = [node.name for node in nodes]
         newest = agents.newest_of(asked["scheduler"][1])
         seen = agents.look(stored, names, newest=newest, lease_s=lease_s, now_s=now_s)
         found += agents.report(seen, lease_s=lease_s, place=place)
         found += [finding for finding, _ in asked.values()]
+        found += members.report(heard, place=place)
         found += await _versions(bus, place)
         found += await limits.check(bus, place)
         answers = await _states(bus, names)
@@ -97,6 +104,18 @@ async def check(
         return found
     finally:
         await bus.close()
+
+
+async def _services(bus: Bus, place: places.Place) -> dict[str, tuple[findings.Finding, bytes]]:
+    return {name: await _service(bus, name, verb, place=place) for name, verb in QUESTIONS.items()}
+
+
+async def _members(bus: Bus) -> list[messages.Heartbeat]:
+    try:
+        return await member_signals.listen(bus)
+    except errors.BusError:
+        # What follows reports a bus that is away.
+        return []
 
 
 async def _service(bus: Bus, name: str, verb: str, *, place: places.Place) -> tuple[findings.Finding, bytes]:

@@ -224,7 +224,8 @@ class Scheduler:
                 lease=self.leadership, metrics=self._counted, bind_within_s=self._settings.bind_timeout_s / 2.0,
                 lease_read_s=self._settings.leader.renew_s,
                 why_not_fit=lambda: "; ".join(one.away.values()) or self._why_not_reached(),
-                wake=one.wake, on_idle=one.turn, new_epoch=lambda: clocks.boot_id(self._clock),
+                view_age_s=lambda: one.informers.age_s, wake=one.wake, on_idle=one.turn,
+                new_epoch=lambda: clocks.boot_id(self._clock),
             )
         )  # fmt: skip
 

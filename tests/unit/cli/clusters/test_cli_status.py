@@ -8,13 +8,14 @@ import orjson
 import pytest
 
 from carico_cli.clusters import status
+from carico_cli.live import members, signals
 from carico_cli.live import picture as pictures
-from carico_cli.live import signals
 from carico_core.domain import messages
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_local.cluster import machine, plan, processes, state
+from tests.fixtures.golden import records
 
 WAITS = pictures.Pod(
     uid="u", namespace="shop", name="web-1", scheduler="carico", job="web", state=pictures.PodState.WAITING, node=None,
@@ -117,3 +118,15 @@ def test_the_pod_that_has_waited_longest_is_named_with_its_reason() -> None:
     none = status._waiting(dataclasses.replace(seen, pods=(runs,)))
     assert none == {"pods": 0, "longest": None}
     assert "waiting" not in status._text({**view, "waiting": none}, now_ns=1)
+
+
+def test_schedulers_that_share_are_listed_with_why_one_takes_no_pods() -> None:
+    assert records.HEARTBEAT_REPORT.report is not None
+    stopped = dataclasses.replace(records.HEARTBEAT_REPORT.report, has_lease=False, why_not="not connected to NATS")
+    other = dataclasses.replace(records.HEARTBEAT_REPORT, replica="scheduler-b", is_leaving=True, report=stopped)
+    view = {**status._services(FOUND, running=True), "schedulers": members.rows([records.HEARTBEAT_REPORT, other])}
+    said = [" ".join(line.split()) for line in status._text(view, now_ns=1).splitlines()]
+    assert "SCHEDULER LEASE SHARE COMMITTED CONFLICTS REQUEUED VIEW" in said
+    assert "scheduler-17979cfe362a1b2c yes 100% 4800 12 3 0.2 s" in said
+    assert "scheduler-b no 0% 4800 12 3 0.2 s" in said
+    assert said[-1] == "takes no Pods: scheduler-b: not connected to NATS"

@@ -15,7 +15,9 @@ import yaml
 from carico_cli.clusters import which
 from carico_cli.doctor import bus as bus_checks
 from carico_cli.doctor import command, findings, kubernetes, rights
+from carico_cli.live import members
 from carico_core.domain import errors
+from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
@@ -31,6 +33,12 @@ ROOT = pathlib.Path(__file__).parents[4]
 NOW_S = 1_000_000_000.0
 Level = findings.Level
 FORBIDDEN = errors.Forbidden(status=403, reason="Forbidden", message="no", request="GET /api/v1/nodes")
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heartbeats are not waited for."""
+    monkeypatch.setattr(members, "LISTEN_S", 0.0)
 
 
 class Api:
@@ -60,6 +68,7 @@ class Bus:
         self.stored = stored
         self.answers = answers
         self.closed = False
+        self.heartbeats: list[tuple[str, bytes]] = []
 
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
         if self.stored is None:
@@ -73,6 +82,12 @@ class Bus:
 
     async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]:
         return [(0.01, orjson.dumps(each)) for each in self.answers.get(name, ())]
+
+    async def subscribe(self, subject: str, handler: buses.Handler) -> buses.Subscription:
+        bus = memory_bus.MemoryBus(memory_bus.Hub())
+        for name, payload in self.heartbeats:
+            handler(name, payload)
+        return await bus.subscribe(subject, handler)
 
     async def close(self) -> None:
         self.closed = True

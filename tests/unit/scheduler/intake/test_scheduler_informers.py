@@ -90,11 +90,13 @@ def test_nothing_is_decided_on_a_mirror_whose_server_has_sent_nothing_for_45_s()
             metrics=instruments.Instruments(metrics.Metrics("scheduler")), wake=lambda: None,
         )  # fmt: skip
         assert found.away, "nothing is listed yet"
+        before_s = found.age_s
+        assert before_s is None
         works = [asyncio.ensure_future(work) for work in found.works().values()]
         await asyncio.sleep(0.01)
         assert found.away == {}
         clock.advance(44.0)
-        assert found.away == {}
+        assert (found.away, found.age_s) == ({}, 44.0)
         clock.advance(2.0)
         assert "pods: the API has sent nothing for 46 s" in found.away.values()
         for each in fresh.values():

@@ -277,3 +277,24 @@ def claim_of(made: shared_world.SharedWorld, uid: str) -> buses.Change:
     )
     found = messages.NodeClaims(node="node-0", epoch=epoch, boot="0" * 16, seq=1, ts_ns=1, claims=(claim,))
     return buses.Change(subject=subjects.claim("node-0"), payload=wire.encode_claims(found), seq=0)
+
+
+def test_each_member_reports_what_it_committed_and_who_stops_it() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=100.0)
+        await run_pods(made, 30)
+        await made.until_ended(600.0)
+        members = [one.member for one in made.engines if one.member is not None]
+        reports = [each.report() for each in members]
+        assert sum(each.stored for each in reports) == made.claims("stored")
+        assert [each.recent == each.stored > 0 for each in reports] == [True, True]
+        assert [each.has_lease for each in reports] == [True, False]
+        assert [(each.why_not, each.intruder, each.orphans) for each in reports] == [("", "", 0)] * 2
+        assert all(each.ready_s > 0.0 for each in reports)
+        assert reports[0].names == ("carico",)
+        made.intruder = "other"
+        stopped = members[1].report()
+        assert (stopped.intruder, stopped.ready_s, "other holds the Lease" in stopped.why_not) == ("other", 0.0, True)
+        await made.stop()
+
+    objects.run_fast(main())

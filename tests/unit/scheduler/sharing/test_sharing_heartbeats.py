@@ -1,7 +1,11 @@
 """Which members are alive, and whose names may be in the Lease."""
 
+import dataclasses
+
 from carico_core.runtime.process import clock as clocks
+from carico_core.wire import messages as wire
 from carico_scheduler.sharing import heartbeats
+from tests.fixtures.golden import records
 
 
 def beats(name: str, clock: clocks.FakeClock, changes: list[str]) -> heartbeats.Heartbeats:
@@ -39,3 +43,16 @@ def test_what_is_no_heartbeat_is_dropped() -> None:
     one.take("carico.v1.member.scheduler-b", b"{}")
     assert one.others() == []
     assert len(changes) == 1
+
+
+def test_a_report_with_any_text_costs_no_member_its_share() -> None:
+    clock, changes = clocks.FakeClock(), list[str]()
+    one, other = beats("a", clock, changes), beats("b", clock, changes)
+    assert records.HEARTBEAT_REPORT.report is not None
+    report = dataclasses.replace(records.HEARTBEAT_REPORT.report, why_not="bad\n\x1b[2J" * 999, intruder="\n" * 999)
+    subject, payload = other.next(is_leaving=False, report=report)
+    one.take(subject, payload)
+    assert one.others() == ["scheduler-b"]
+    found = wire.decode_heartbeat(payload, subject=subject).report
+    assert found is not None
+    assert (found.why_not[:9], found.intruder[:2], len(found.why_not)) == ("bad??[2Jb", "??", 1024)

@@ -41,7 +41,8 @@ class Site:
             member.MemberParts(
                 replica="own", boot=objects.BOOT, state=self.state, api=unused, clock=self.clock, lease=unused,
                 metrics=instruments.Instruments(metrics.Metrics("scheduler")), bind_within_s=1.0, lease_read_s=10.0,
-                why_not_fit=lambda: None, wake=lambda: None, on_idle=lambda: None, new_epoch=lambda: "0" * 16,
+                why_not_fit=lambda: None, view_age_s=lambda: None, wake=lambda: None, on_idle=lambda: None,
+                new_epoch=lambda: "0" * 16,
             )
         )  # fmt: skip
 

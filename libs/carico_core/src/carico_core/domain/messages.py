@@ -223,6 +223,34 @@ class NodeClaims:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MemberReport:
+    """What a scheduler that shares the work reports of itself to people; no scheduler decides by it.
+
+    `names`: the schedulerNames whose Pods it places. `why_not`: why it may not commit now; `intruder`: a scheduler that
+    holds the Lease and does not share. Both are empty if there is none. `ready_s`: for how long it may commit by now.
+
+    `stored`, `conflicts` and `requeued` count since its start: claims that were stored, commits that were refused since
+    another one came first, and decisions that were given up. `recent` counts the claims that were stored in the last
+    minute for Pods that are shared out, without those that the holder of the Lease decides on alone.
+
+    `view_age_s`: how old its view of the API is; None before its first lists. `orphans`: claims whose Pods were not
+    bound, and which the janitor should have ended by now.
+    """
+
+    names: tuple[str, ...]
+    has_lease: bool
+    why_not: str
+    intruder: str
+    ready_s: float
+    stored: int
+    conflicts: int
+    requeued: int
+    recent: int
+    view_age_s: float | None
+    orphans: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
     """A scheduler that shares the work is alive: subject `carico.v1.member.<replica>`.
 
@@ -236,6 +264,7 @@ class Heartbeat:
     ts_ns: int
     identity: str
     is_leaving: bool = False
+    report: MemberReport | None = None
 
 
 class ClusterEvent(NamedTuple):

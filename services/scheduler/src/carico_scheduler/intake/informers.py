@@ -75,6 +75,13 @@ class Informers:
         return not self._lacking and all((each.age_s() or 0.0) <= STALE_S for each in self._needed)
 
     @property
+    def age_s(self) -> float | None:
+        """The age of the oldest collection without which nothing can be decided; None before the first lists."""
+        ages = [each.age_s() for each in self._needed]
+        known = [age_s for age_s in ages if age_s is not None]
+        return max(known, default=None) if len(known) == len(ages) else None
+
+    @property
     def away(self) -> dict[str, str]:
         """Why collections are not known without which nothing can be decided; empty if decisions may be made."""
         lacking = dict(self._lacking)

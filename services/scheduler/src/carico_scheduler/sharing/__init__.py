@@ -12,5 +12,6 @@ Claims of others count as reservations until the own watch shows the Pod.
 - `commits`: commits the claims of a cycle; after a conflict reads the node again.
 - `stream`: follows the stream, and notices that it is another one.
 - `heartbeats`: which members are alive.
+- `tally`: what a member has committed, for its report.
 - `janitor`: ends claims whose Pods were never bound.
 """

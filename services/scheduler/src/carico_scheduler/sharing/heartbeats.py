@@ -62,11 +62,11 @@ class Heartbeats:
         if self.others() != before:
             self._on_change()
 
-    def next(self, *, is_leaving: bool) -> tuple[str, bytes]:
+    def next(self, *, is_leaving: bool, report: messages.MemberReport | None = None) -> tuple[str, bytes]:
         """Return the subject and the bytes of this member's next heartbeat; `is_leaving`: it has no share."""
         self._seq += 1
         made = messages.Heartbeat(
             replica=self._replica, boot=self._boot, seq=self._seq, ts_ns=self._clock.wall_ns(),
-            identity=self._identity(), is_leaving=is_leaving,
+            identity=self._identity(), is_leaving=is_leaving, report=report,
         )  # fmt: skip
         return subjects.member(self._replica), wire.encode_heartbeat(made)

@@ -23,12 +23,14 @@ from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import reservations
 from carico_scheduler.report import instruments
 from carico_scheduler.rules import registry
-from carico_scheduler.sharing import commits, fits, heartbeats, homes, janitor, shares, stream
+from carico_scheduler.sharing import commits, fits, heartbeats, homes, janitor, shares, stream, tally
 from carico_scheduler.sharing import ledger as ledgers
 
 CHECK_EVERY_S = heartbeats.EVERY_S / 2.0
 # How often Pods are shared out again because the rules of other Pods have changed: it looks at every Pod.
 SHARE_EVERY_S = 1.0
+# A claim that is reported as an orphan should have been ended by the janitor three rounds ago.
+ORPHAN_LATE_S = 3.0 * janitor.EVERY_S
 # Pods remembered whose bind may still arrive.
 DOUBTFUL_KEPT = 4096
 
@@ -78,8 +80,9 @@ class MemberParts:
     """The parts of a member.
 
     `bind_within_s`: how long after its claim a bind may be sent; it then times out after as long. `lease_read_s`: how
-    old the Lease as last read may be. `why_not_fit`: why this scheduler could not decide, or None. `wake`: tries every
-    waiting Pod again; `on_idle`: only those that can go.
+    old the Lease as last read may be. `why_not_fit`: why this scheduler could not decide, or None. `view_age_s`: the
+    age of its view of the API, or None before its first lists. `wake`: tries every waiting Pod again; `on_idle`: only
+    those that can go.
     """
 
     replica: str
@@ -92,6 +95,7 @@ class MemberParts:
     bind_within_s: float
     lease_read_s: float
     why_not_fit: Callable[[], str | None]
+    view_age_s: Callable[[], float | None]
     wake: Callable[[], None]
     on_idle: Callable[[], None]
     new_epoch: Callable[[], str]
@@ -106,6 +110,7 @@ class Member:
         self._clock = parts.clock
         self._bus: Bus | None = None
         self._seq = 0
+        self._tally = tally.Tally(parts.clock)
         self._is_leaving = False
         # Set when other members have come or gone. They are not reviewed at once: the bus survives what its handlers
         # raise, but after an error there the Pods would not be shared out until the next change.
@@ -165,10 +170,27 @@ class Member:
             return "not connected to NATS"
         if self._clock.monotonic_s() - self._parts.lease.heard_s > self._parts.lease_read_s:
             return "the Lease cannot be read: a scheduler that does not share may hold it"
-        holder = self._parts.lease.holder
-        if holder and not self._heartbeats.knows(holder):
-            return f"{holder} holds the Lease and does not share: stop it, or let it share"
+        intruder = self._intruder()
+        if intruder:
+            return f"{intruder} holds the Lease and does not share: stop it, or let it share"
         return self._parts.why_not_fit() or self._stream.why_not_ready()
+
+    def report(self) -> messages.MemberReport:
+        """Return what this member reports of itself to people."""
+        now_s = self._clock.monotonic_s()
+        why_not = self.why_not_ready()
+        self._tally.note_ready(why_not is None)
+        return messages.MemberReport(
+            names=tuple(sorted(self._state.fleet.policy.names)), has_lease=self._parts.lease.term() is not None,
+            why_not=why_not or "", intruder=self._intruder(), ready_s=self._tally.ready_s, stored=self._tally.stored,
+            conflicts=self._tally.conflicts, requeued=self._tally.requeued, recent=self._tally.recent,
+            view_age_s=self._parts.view_age_s(), orphans=len(self.ledger.orphans(now_s - ORPHAN_LATE_S)),
+        )  # fmt: skip
+
+    def _intruder(self) -> str:
+        """Return who holds the Lease and does not share; empty if there is none."""
+        holder = self._parts.lease.holder
+        return "" if self._heartbeats.knows(holder) else holder
 
     def term(self) -> int | None:
         """Return the number of the stream's epoch in which this member may decide and bind now; None if it must not."""
@@ -260,7 +282,14 @@ class Member:
             uid=pod.uid, pod_class=class_names.class_of(pod), cores=pod.request_cores, size_bytes=pod.request_bytes,
             others=tuple(sorted(pod.request_others)), scheduler=self._parts.replica, at_ns=self._clock.wall_ns(),
         )  # fmt: skip
-        return await self._commits.ask(bind.node, claim, bind.waiting.demand, seq=seq, decided_s=decided_s)
+        demand = bind.waiting.demand
+        try:
+            sent_s = await self._commits.ask(bind.node, claim, demand, seq=seq, decided_s=decided_s)
+        except commits.Lost:
+            self._tally.requeued += 1
+            raise
+        self._tally.note_stored(is_shared=shares.is_alone(demand))
+        return sent_s
 
     def check(self, sent_s: float, lease_term: int | None) -> None:
         """Raise `binder.Withheld` if a bind must not be sent: by a claim sent at `sent_s`, in a term of the Lease."""
@@ -301,7 +330,7 @@ class Member:
     async def _publish(self, *, is_leaving: bool) -> None:
         if self._bus is None:
             return
-        subject, payload = self._heartbeats.next(is_leaving=is_leaving)
+        subject, payload = self._heartbeats.next(is_leaving=is_leaving, report=self.report())
         try:
             await self._bus.publish(subject, payload)
         except errors.BusError:
@@ -359,6 +388,7 @@ class Member:
         return self._parts.boot, self._seq
 
     def _count(self, outcome: str) -> None:
+        self._tally.conflicts += outcome == "conflict"
         self._parts.metrics.claims.labels(outcome).inc()
 
     def _on_drop(self, reason: str) -> None:

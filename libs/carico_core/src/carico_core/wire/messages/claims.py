@@ -12,6 +12,8 @@ from carico_core.wire.messages import elements
 # A claim is about 200 bytes, so 64 KiB hold some 300. A node runs 110 to 250 Pods, and a claim leaves with its Pod.
 CLAIMS_MAX = 512
 _IDENTITY_MAX = 512
+_REASON_MAX = 1024
+_NAMES_MAX = 64
 # Names of resources: an RFC 1123 subdomain, a slash, and a label of 63 characters.
 _Resource = Annotated[str, Meta(min_length=1, max_length=317)]
 _Replica = Annotated[str, Meta(min_length=1, max_length=253)]
@@ -33,10 +35,25 @@ class _NodeClaims(elements.Message, kw_only=True, gc=False):
     claims: Annotated[list[_Claim], Meta(max_length=CLAIMS_MAX)]
 
 
+class _Report(msgspec.Struct, kw_only=True, gc=False):
+    names: Annotated[list[elements.ObjectName], Meta(max_length=_NAMES_MAX)]
+    lease: bool
+    why_not: Annotated[str, Meta(max_length=_REASON_MAX)]
+    intruder: Annotated[str, Meta(max_length=_IDENTITY_MAX)]
+    ready_s: elements.Quantity
+    stored: elements.Int64
+    conflicts: elements.Int64
+    requeued: elements.Int64
+    recent: elements.Int64
+    orphans: elements.Int64
+    view_age_s: elements.Quantity | None = None
+
+
 class _Heartbeat(elements.Message, kw_only=True, gc=False):
     replica: elements.ObjectName
     identity: Annotated[str, Meta(min_length=1, max_length=_IDENTITY_MAX)]
     leaving: bool = False
+    report: _Report | None = None
 
 
 _CLAIMS = codec.Decoder(_NodeClaims, is_json=True)
@@ -76,6 +93,7 @@ def encode_heartbeat(heartbeat: messages.Heartbeat) -> bytes:
             **elements.format_header(boot=heartbeat.boot, seq=heartbeat.seq, ts_ns=heartbeat.ts_ns),
             "identity": heartbeat.identity,
             "leaving": heartbeat.is_leaving,
+            **({} if heartbeat.report is None else {"report": _format_report(heartbeat.report)}),
         }
     )
 
@@ -88,21 +106,54 @@ def decode_heartbeat(payload: bytes, *, subject: str) -> messages.Heartbeat:
     elements.check_writer("replica", h.replica, subject)
     elements.check_printable("identity", (h.identity,))
     return messages.Heartbeat(
-        replica=h.replica, boot=h.boot, seq=h.seq, ts_ns=h.ts, identity=h.identity, is_leaving=h.leaving
-    )
+        replica=h.replica, boot=h.boot, seq=h.seq, ts_ns=h.ts, identity=h.identity, is_leaving=h.leaving,
+        report=None if h.report is None else _read_report(h.report),
+    )  # fmt: skip
 
 
 def _format_claim(claim: messages.Claim) -> dict[str, object]:
     return {
         "uid": claim.uid,
         # It may be a Pod's image, which Kubernetes lets contain anything: readers would refuse the whole message.
-        "class": "".join(char if char.isprintable() else "?" for char in claim.pod_class),
+        "class": _printable(claim.pod_class),
         "cores": claim.cores,
         "bytes": claim.size_bytes,
         "others": dict(claim.others),
         "scheduler": claim.scheduler,
         "at": claim.at_ns,
     }
+
+
+def _format_report(report: messages.MemberReport) -> dict[str, object]:
+    return {
+        "names": list(report.names),
+        "lease": report.has_lease,
+        # Answers of the API and names in the Lease may contain anything: a heartbeat that is refused costs the share.
+        "why_not": _printable(report.why_not)[:_REASON_MAX],
+        "intruder": _printable(report.intruder)[:_IDENTITY_MAX],
+        "ready_s": report.ready_s,
+        "stored": report.stored,
+        "conflicts": report.conflicts,
+        "requeued": report.requeued,
+        "recent": report.recent,
+        "view_age_s": report.view_age_s,
+        "orphans": report.orphans,
+    }
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def _read_report(found: _Report) -> messages.MemberReport:
+    for name in found.names:
+        elements.check_name("report.names", name, names.is_subdomain)
+    elements.check_printable("report", (found.why_not, found.intruder))
+    return messages.MemberReport(
+        names=tuple(found.names), has_lease=found.lease, why_not=found.why_not, intruder=found.intruder,
+        ready_s=found.ready_s, stored=found.stored, conflicts=found.conflicts, requeued=found.requeued,
+        recent=found.recent, view_age_s=found.view_age_s, orphans=found.orphans,
+    )  # fmt: skip
 
 
 def _read_claim(found: _Claim) -> messages.Claim:

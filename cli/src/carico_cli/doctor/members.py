@@ -1,0 +1,106 @@
+"""Schedulers that share the work: what each of them reports of itself, compared."""
+
+import collections
+from collections.abc import Sequence
+
+from carico_cli.doctor import findings, places
+from carico_core.domain import amounts, messages
+
+WHAT = "sharing"
+# A member that has committed nothing for so long, while the others committed this many claims for each member: Pods are
+# shared out by hashes, so a member that works gets none of them with a chance of e^-10.
+IDLE_S = 60.0
+IDLE_CLAIMS_EACH = 10
+# A watch in which nothing happens is renewed within 28 s. At 45 s the member stops.
+VIEW_MOST_S = 30.0
+
+
+def report(found: Sequence[messages.Heartbeat], *, place: places.Place) -> list[findings.Finding]:
+    """Return what is wrong with the members, or one line if nothing is; nothing where one scheduler leads."""
+    if not found:
+        return []
+    reports = {each.replica: each.report for each in found if each.report is not None}
+    taking = [each.replica for each in found if not each.is_leaving]
+    wrong = [
+        *_intruders(reports, place),
+        *_names(reports),
+        *_stopped(reports, place),
+        *_idle({name: one for name, one in reports.items() if name in taking}, place),
+        *_old(reports, place),
+        *_orphans(reports, place),
+    ]
+    if wrong:
+        return wrong
+    holders = [name for name, one in reports.items() if one.has_lease]
+    recent = sum(one.recent for one in reports.values())
+    lease = f"{holders[0]} holds the Lease" if holders else "none holds the Lease now"
+    claims = amounts.plural(recent, "claim")
+    return [findings.ok(WHAT, f"{amounts.plural(len(taking), 'member')}; {lease}; {claims} in the last minute")]
+
+
+_Reports = dict[str, messages.MemberReport]
+
+
+def _intruders(reports: _Reports, place: places.Place) -> list[findings.Finding]:
+    """Report a scheduler with `leader` among those with `shared`: the members stop for it."""
+    holders = sorted({one.intruder for one in reports.values() if one.intruder})
+    do = (
+        "set CARICO_SCHEDULER_SHARING to the same value for all schedulers: stop all of them before you change it; "
+        f"{place.log('scheduler')}"
+    )
+    return [
+        findings.fail(WHAT, f"{holder} holds the Lease and does not share: members place no Pods", do)
+        for holder in holders
+    ]
+
+
+def _names(reports: _Reports) -> list[findings.Finding]:
+    by_names: dict[tuple[str, ...], list[str]] = collections.defaultdict(list)
+    for name, one in reports.items():
+        by_names[one.names].append(name)
+    if len(by_names) < 2:
+        return []
+    shown = "; ".join(f"{','.join(names)}: {findings.names(members)}" for names, members in sorted(by_names.items()))
+    do = "give all schedulers the same CARICO_SCHEDULER_NAMES: a Pod waits if its member does not serve its name"
+    return [findings.warn(WHAT, f"members serve different schedulerNames: {shown}", do)]
+
+
+def _stopped(reports: _Reports, place: places.Place) -> list[findings.Finding]:
+    """Report members that may not commit, apart from those that stop for an intruder."""
+    return [
+        findings.warn(WHAT, f"{name} takes no Pods: {one.why_not}", place.log("scheduler"))
+        for name, one in reports.items()
+        if one.why_not and not one.intruder
+    ]
+
+
+def _idle(reports: _Reports, place: places.Place) -> list[findings.Finding]:
+    found = []
+    total = sum(one.recent for one in reports.values())
+    for name, one in reports.items():
+        if one.recent == 0 and one.ready_s >= IDLE_S and total >= IDLE_CLAIMS_EACH * len(reports):
+            detail = f"{name} committed nothing in the last minute, while others committed {total} claims"
+            do = f"restart it, so that the others take its share; before that, see {place.log('scheduler')}"
+            found.append(findings.warn(WHAT, detail, do))
+    return found
+
+
+def _old(reports: _Reports, place: places.Place) -> list[findings.Finding]:
+    do = f"it loses the Kubernetes API, and stops at 45 s: {place.log('scheduler')}"
+    return [
+        findings.warn(WHAT, f"{name} decides by a view of the API that is {one.view_age_s:.0f} s old", do)
+        for name, one in reports.items()
+        if one.view_age_s is not None and one.view_age_s > VIEW_MOST_S and not one.why_not
+    ]
+
+
+def _orphans(reports: _Reports, place: places.Place) -> list[findings.Finding]:
+    # Each member counts the same claims.
+    count = max((one.orphans for one in reports.values()), default=0)
+    if not count:
+        return []
+    do = (
+        "the holder of the Lease ends them; it needs the right to patch pods/status: "
+        f"{place.log('scheduler')}; `nats sub 'carico.v1.claimed.>'` shows claims"
+    )
+    return [findings.warn(WHAT, f"{amounts.plural(count, 'claim')} without a bound Pod hold room on nodes", do)]
