@@ -69,7 +69,7 @@ class TokenApi(http_thread.Server):
                     return
                 self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
-                for line in api._events_from(int(asked["resourceVersion"])):
+                for line in api._events_from(int(asked["resourceVersion"]), within_s=float(asked["timeoutSeconds"])):
                     self.wfile.write(b"%x\r\n%s\n\r\n" % (len(line) + 1, line))
                 self.wfile.write(b"0\r\n\r\n")
 
@@ -134,12 +134,14 @@ class TokenApi(http_thread.Server):
     def _object(self, pod: str, version: int) -> dict[str, Any]:
         return {"metadata": {"name": pod, "uid": pod, "resourceVersion": str(version)}}
 
-    def _events_from(self, position: int) -> Iterator[bytes]:
-        """Yield the events after `position`, the later ones as they come."""
+    def _events_from(self, position: int, *, within_s: float) -> Iterator[bytes]:
+        """Yield the events after `position`, the later ones as they come, until the watch ends."""
+        until_s = time.monotonic() + within_s
         while True:
             with self._changed:
                 while not self._is_closed and len(self._events) == position:
-                    self._changed.wait()
+                    if not self._changed.wait(until_s - time.monotonic()):
+                        return
                 if self._is_closed:
                     return
                 new = self._events[position:]

@@ -6,7 +6,7 @@ A replica knows the connections that it let in itself since its start. The other
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from typing import Any, Protocol
 
 import orjson
@@ -19,19 +19,23 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire import roles
 
 EVERY_S = 5.0
-# A watch may show a new Pod this much later than a review of its token did.
+# A watch that works may show a new Pod this much later than a review of its token did.
 SETTLE_S = 15.0
 # Connections that one replica remembers; beyond it the oldest is dropped. An account of agents has at most 12,000.
 REMEMBERED_MOST = 50_000
 _KICK_TIMEOUT_S = 2.0
+# Only a watch that ends on time shows that its server works (`list_watch.FRESH_OPTIONS`); shorter than `SETTLE_S`, so
+# that a client which had just connected is disconnected within half a minute as well.
+_WATCHING = list_watch.Options(watch_s=10.0, grace_s=5.0)
 
 
 class Api(Protocol):
     """The part of the Kubernetes API that shows Pods."""
 
     def mirror(
-        self, path: str, *, params: Mapping[str, str] | None = None, read: paged_lists.Read | None = None
-    ) -> AsyncGenerator[list_watch.MirrorEvent, None]: ...
+        self, path: str, *, options: list_watch.Options, read: paged_lists.Read | None = None,
+        freshness: list_watch.Freshness | None = None,
+    ) -> AsyncGenerator[list_watch.MirrorEvent, None]: ...  # fmt: skip
 
 
 class Bus(Protocol):
@@ -66,6 +70,8 @@ class EndedPods:
         self._clock = clock
         # UIDs by namespace; None while they are unknown.
         self._pods: dict[str, set[str] | None] = dict.fromkeys(namespaces)
+        # When the API last showed that the watch of a namespace works.
+        self.freshness = {namespace: list_watch.Freshness(clock) for namespace in namespaces}
         self._connections: dict[tuple[str, int], Connection] = {}
         self._line = logs.get("pods")
         self._limited = logs.RateLimited(self._line, clock=clock)
@@ -100,14 +106,19 @@ class EndedPods:
         """Disconnect each client whose Pod is gone. What a server does not answer is tried at the next sweep."""
         now_s = self._clock.monotonic_s()
         self._connections = {key: each for key, each in self._connections.items() if each.ends_s > now_s}
-        for connection in list(self._ended(now_s)):
+        silent: set[str] = set()
+        for connection in [each for each in self._connections.values() if self._is_ended(each)]:
+            # A server that does not answer is asked once, so that it does not delay what others are asked.
+            if connection.server_id in silent or not self._is_ended(connection):
+                continue
             if (bus := self._bus()) is None:
                 return
             subject = roles.KICK_SUBJECTS.replace("*", connection.server_id)
             payload = orjson.dumps({"cid": connection.client_id})
             try:
                 answer = await bus.request(subject, payload, timeout_s=_KICK_TIMEOUT_S)
-            except (errors.BusUnavailable, errors.BusError) as error:
+            except errors.BusError as error:
+                silent.add(connection.server_id)
                 self._limited.warning(connection.server_id, "not disconnected", error=str(error))
                 continue
             self._connections.pop((connection.server_id, connection.client_id), None)
@@ -133,15 +144,19 @@ class EndedPods:
                     namespace=namespace, error=str(event.error),
                 )  # fmt: skip
 
-    def _ended(self, now_s: float) -> Iterator[Connection]:
-        for connection in self._connections.values():
-            pods = self._pods.get(connection.namespace)
-            if pods is not None and connection.pod_uid not in pods and now_s - connection.since_s > SETTLE_S:
-                yield connection
+    def _is_ended(self, connection: Connection) -> bool:
+        pods = self._pods.get(connection.namespace)
+        if pods is None or connection.pod_uid in pods:
+            return False
+        # A watch of a server that has stopped is silent and shows no new Pod: time counts only up to its last sign.
+        age_s = self.freshness[connection.namespace].age_s()
+        return age_s is not None and self._clock.monotonic_s() - age_s - connection.since_s > SETTLE_S
 
     async def _follow_forever(self, namespace: str) -> None:
         path = f"/api/v1/namespaces/{namespace}/pods"
-        async with contextlib.aclosing(self._api.mirror(path, read=_uid)) as mirror:
+        fresh = self.freshness[namespace]
+        mirror = self._api.mirror(path, options=_WATCHING, read=_uid, freshness=fresh)
+        async with contextlib.aclosing(mirror):
             async for event in mirror:
                 self.take(namespace, event)
 
