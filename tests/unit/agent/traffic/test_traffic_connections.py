@@ -65,6 +65,24 @@ def test_a_connection_between_two_polls_belongs_to_the_server_that_listens() -> 
     assert found.take([], [short._replace(cookie=12)]) == [flow("a", SERVER, ("10.0.0.2", ANY), 10, 20)]
 
 
+@pytest.mark.parametrize("inode", [0, 11], ids=["without a process", "closed before its process was read"])
+def test_a_connection_that_ends_while_a_poll_looks_for_its_process_belongs_to_the_server_that_listens(
+    inode: int,
+) -> None:
+    found = shared({1: "a"})
+    found.take([LISTENER], [])
+    assert found.take([LISTENER, served(6, 9, cookie=11)._replace(inode=inode)], []) == []
+    short = end(11, SERVER, CLIENT, sent=10, received=20)
+    assert found.take([LISTENER], [short]) == [flow("a", SERVER, ("10.0.0.2", ANY), 10, 20)]
+
+
+def test_a_socket_of_no_pod_that_was_looked_for_stays_of_none() -> None:
+    found = shared({1: "a"})
+    for _ in range(connections.LOOKUPS_MOST):
+        found.take([LISTENER, served(6, 9, cookie=11)], [])
+    assert found.take([LISTENER], [end(11, SERVER, CLIENT, sent=10, received=20)]) == []
+
+
 def test_a_connection_between_two_polls_of_a_shared_address_has_no_client() -> None:
     found = shared({})
     assert found.take([], [end(11, ("127.0.0.1", 40_000), ("127.0.0.1", 8080), sent=10, received=20)]) == []

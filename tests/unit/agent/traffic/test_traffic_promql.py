@@ -40,10 +40,19 @@ def test_the_increase_of_each_counter_is_a_flow() -> None:
     source = opened("http://p:9090/api/v1/query?query=x", skipped)
     assert source.take(answer((A, B, "1000"), (B, A, "5"))) == [], "the first answer has no before"
     assert source.take(answer((A, B, "1500"), (B, A, "5"), (A, C, "7"))) == [
-        flow(None, (A, 0), (B, 0), 500, 0), flow(None, (A, 0), (C, 0), 7, 0),
-    ]  # fmt: skip
+        flow(None, (A, 0), (B, 0), 500, 0),
+    ], "the first answer with a series has no before"  # fmt: skip
+    assert source.take(answer((A, B, "1500"), (A, C, "9"))) == [flow(None, (A, 0), (C, 0), 2, 0)]
     assert source.take(answer((A, B, "10"), (B, A, "NaN"), (A, C, "+Inf"), ("pod-1", A, "4"), (A, A, "-1"))) == []
     assert skipped == {"decreased": 1, "not_finite": 3, "undecodable": 1}
+
+
+def test_a_series_that_is_back_after_a_gap_does_not_count_its_whole_life() -> None:
+    source = opened("http://p:9090/api/v1/query?query=x", collections.Counter())
+    for found in (answer((A, B, "1e12")), answer()):
+        assert source.take(found) == []
+    assert source.take(answer((A, B, "1e12"))) == []
+    assert source.take(answer((A, B, "1000000000005"))) == [flow(None, (A, 0), (B, 0), 5, 0)]
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"status":"error"}', b'{"status":"success","data":{"result":[1]}}'])

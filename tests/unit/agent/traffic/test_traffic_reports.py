@@ -49,6 +49,15 @@ def test_flows_of_the_same_endpoints_are_added_up() -> None:
     assert metrics.value("traffic_bytes_total", {}) == 324, "what is put back was counted"
 
 
+def test_a_number_that_no_message_takes_is_bounded() -> None:
+    """Prometheus may answer any number, and an agent must go on."""
+    found = reports(clocks.FakeClock(), metric.Metrics("agent"))
+    found.add([flow("a", ("10.0.0.1", 0), ("10.0.0.2", 0), int(1e300), 1)] * 2)
+    payload = wire.encode_traffic(found.next())
+    (read,) = wire.decode_traffic(payload, subject=subjects.traffic("node-1")).flows
+    assert (read.sent_bytes, read.received_bytes) == (traffic_reports.BYTES_MOST, 2)
+
+
 def test_bytes_of_pairs_beyond_the_bound_are_counted_only() -> None:
     found = reports(clocks.FakeClock(), metric.Metrics("agent"))
     found.add(

@@ -1,6 +1,7 @@
 """Bytes of real TCP sockets on loopback, against what the two processes counted themselves."""
 
 import asyncio
+import errno
 import pathlib
 import socket
 from collections.abc import Callable, Iterator
@@ -129,6 +130,8 @@ class Namespace:
         self.dumps = 0
         self.last: list[inet_diag.Socket] = []
         self.is_closed = False
+        self.waiting = 0
+        self.failure: OSError | None = None
 
     def fileno(self) -> int:
         return self.ends[0].fileno()
@@ -138,6 +141,8 @@ class Namespace:
         return []
 
     def drain(self) -> None:
+        if self.failure is not None:
+            raise self.failure
         self.ends[0].recv(1)
 
     def ended(self) -> diagnostics.Ended:
@@ -168,6 +173,66 @@ def test_a_namespace_of_one_pod_is_dumped_as_often_as_traffic_is_reported(site: 
     site.source._drain()
     assert site.source._events.poll(0) == [], "what has events is read between two polls"
     assert site.skipped == {}
+
+
+def test_a_namespace_with_many_events_is_read_at_the_next_poll(site: Site, own: Namespace) -> None:
+    site.source.poll()
+    own.waiting = sockets.EVENTS_DUE
+    site.source.poll()
+    site.source.poll()
+    assert own.dumps == 3
+
+
+def test_events_between_two_polls_are_bounded_and_no_error_repeats_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnostics, "EVENTS_MOST", 5)
+    found = diagnostics.Diagnostics()
+    events = iter([b"", OSError(errno.ENOBUFS, "lost"), *[b""] * 20])
+
+    class Events:
+        def recv(self, _: int) -> bytes:
+            event = next(events)
+            if isinstance(event, OSError):
+                raise event
+            return event
+
+        def close(self) -> None:
+            pass
+
+    found._events.close()
+    found._events = Events()  # type: ignore[assignment]
+    found.drain()
+    assert (found.waiting, found._lost) == (5, 1)
+    found.ended()
+    events = iter([OSError(errno.EBADF, "closed")])
+    with pytest.raises(OSError, match="closed"):
+        found.drain()
+    found.close()
+
+
+def test_a_namespace_whose_events_cannot_be_read_stops_nothing(site: Site, own: Namespace) -> None:
+    site.source.poll()
+    own.failure = OSError(9, "Bad file descriptor")
+    own.ends[1].send(b"x")
+    site.source._drain()
+    assert site.skipped == {"unreadable": 1}
+    site.source.poll()
+    assert own.is_closed, "and opened again at the next poll"
+
+
+def test_a_namespace_is_not_opened_by_a_process_that_has_ended(
+    site: Site, own: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number may be another's by then, whose traffic would be taken for the Pod's."""
+    site.source.poll()
+    site.source._gone.add(4711)
+    site.source.poll()
+    assert own.is_closed and 4711 not in site.source._namespaces
+    opened: list[pathlib.Path] = []
+    monkeypatch.setattr(diagnostics, "open_in", lambda path: opened.append(path) or Namespace())
+    group = pathlib.Path(site.source._owners._root or "") / f"pod{CLIENT}"
+    (group / "cgroup.procs").write_text("")
+    site.source.poll()
+    assert opened == []
 
 
 def test_the_last_bytes_of_a_pod_that_ends_count(site: Site, own: Namespace, tmp_path: pathlib.Path) -> None:

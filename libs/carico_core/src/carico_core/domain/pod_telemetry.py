@@ -74,5 +74,5 @@ class PodTraffic:
     # The network namespace of the host: loopback addresses mean the same in reports with the same one.
     network: str
     flows: tuple[PodFlow, ...]
-    # Bytes of the smallest flows, which did not fit into the message, and of sockets whose Pod is unknown.
+    # Bytes of the smallest flows, which did not fit into the message.
     left_out_bytes: int = 0

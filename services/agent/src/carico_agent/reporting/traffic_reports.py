@@ -11,6 +11,9 @@ TRAFFIC_EVERY_S = 10.0
 # Pairs of endpoints between two reports, twice as many as a message takes. The bytes of further ones are counted only.
 PAIRS_MOST = 4096
 
+# Bytes of a pair in a report: integers of JSON have 64 bits.
+BYTES_MOST = 2**63 - 1
+
 _Key = tuple[str | None, pod_telemetry.Endpoint, pod_telemetry.Endpoint]
 
 
@@ -77,4 +80,7 @@ class TrafficReports:
             self._left_out_bytes += flow.sent_bytes + flow.received_bytes
             return
         sent, received = self._totals.get(key, (0, 0))
-        self._totals[key] = (sent + flow.sent_bytes, received + flow.received_bytes)
+        # A source that is wrong may state any number; a message takes none above this.
+        self._totals[key] = (
+            min(sent + flow.sent_bytes, BYTES_MOST), min(received + flow.received_bytes, BYTES_MOST),
+        )  # fmt: skip

@@ -141,6 +141,8 @@ class Connections:
         known = self._followed.pop(ended.cookie, None)
         if known is None:
             known = self._unseen_yet(ended)
+        if known.pod is None and known.lookups < LOOKUPS_MOST:
+            # Never in a dump, or its process had closed it by the time that its files were read.
             known.pod = self._pod_of_ended(ended, known.local)
         # The FIN of each end counts as a byte, too.
         sent, received = ended.sent_bytes - 1, ended.received_bytes - 1

@@ -5,6 +5,7 @@ Any user may read them. To enter the namespace of another process takes CAP_SYS_
 
 import contextlib
 import ctypes
+import errno
 import os
 import pathlib
 import socket
@@ -19,6 +20,8 @@ _READ_BYTES = 1 << 16
 # Room for the events of some thousand connections; without CAP_NET_ADMIN the kernel gives `net.core.rmem_max` at most.
 _EVENTS_BYTES = 4 << 20
 _SO_RCVBUFFORCE = 33
+# Events that are kept between two polls, about 10 MB. Further ones are lost, as without room in the kernel.
+EVENTS_MOST = 1 << 14
 # A dump that the kernel does not end.
 _DUMP_WITHIN_S = 5.0
 
@@ -64,19 +67,29 @@ class Diagnostics:
                 found += sockets
         return found
 
+    @property
+    def waiting(self) -> int:
+        """The number of events that were taken from the kernel since the last call of `ended`."""
+        return len(self._drained)
+
     def drain(self) -> None:
-        """Take the events that wait in the kernel, so that its buffer does not overflow between two polls."""
-        while True:
+        """Take the events that wait in the kernel, so that its buffer does not overflow between two polls.
+
+        Raises `OSError`.
+        """
+        while len(self._drained) < EVENTS_MOST:
             try:
                 self._drained.append(self._events.recv(_READ_BYTES))
             except BlockingIOError:
                 return
-            except OSError:
-                # ENOBUFS: events were lost; the next ones can be read.
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise
+                # Events were lost; the next ones can be read.
                 self._lost += 1
 
     def ended(self) -> Ended:
-        """Return the sockets that have ended since the last call."""
+        """Return the sockets that have ended since the last call. Raises `OSError`."""
         self.drain()
         drained, self._drained = self._drained, []
         lost, self._lost = self._lost, 0

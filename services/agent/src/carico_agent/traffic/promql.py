@@ -5,6 +5,7 @@ The setting has the whole address of an instant query, percent-encoded, with `$n
     promql:http://prometheus:9090/api/v1/query?query=sum by (source, destination) (...{node="$node"})
 
 Each series of the result is a counter of bytes that go from the address in its label `source` to that in `destination`.
+As with Prometheus' own `rate`, bytes count from the second answer that has the series.
 """
 
 import asyncio
@@ -110,7 +111,10 @@ class Promql:
     def _increases(self, last: Mapping[_Pair, float], now: Mapping[_Pair, float]) -> list[pod_telemetry.PodFlow]:
         flows = []
         for (source, destination), total in now.items():
-            before = last.get((source, destination), 0.0)
+            before = last.get((source, destination))
+            if before is None:
+                # New, or back after a gap with the bytes of its whole life.
+                continue
             if total < before:
                 self._skipped("decreased", 1)
             elif total > before:

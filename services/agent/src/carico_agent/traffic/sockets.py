@@ -25,6 +25,8 @@ POLL_S = 1.0
 DRAINS = 10
 # Polls from one dump of a Pod's own namespace to the next: as often as traffic is reported.
 OWN_EVERY = 10
+# Events of a namespace after which it is listed at the next poll: those of a second fit into what is kept.
+EVENTS_DUE = diagnostics.EVENTS_MOST // 4
 # Polls after which the namespaces of known Pods are looked up again: a Pod whose sandbox is replaced gets another one.
 LOOK_AGAIN = 30
 
@@ -46,7 +48,8 @@ class _Namespace:
     def is_due(self, number: int) -> bool:
         """Return whether a dump is due; those of different namespaces are spread over the polls."""
         self.polls += 1
-        return self.is_shared or self.polls == 1 or (self.polls + number) % OWN_EVERY == 0
+        is_turn = self.is_shared or self.polls == 1 or (self.polls + number) % OWN_EVERY == 0
+        return is_turn or self.diagnostics.waiting >= EVENTS_DUE
 
 
 class Sockets:
@@ -120,10 +123,16 @@ class Sockets:
             return flows
 
     def _drain(self) -> None:
-        files = {each.diagnostics.fileno(): each.diagnostics for each in self._namespaces.values()}
+        numbers = {each.diagnostics.fileno(): number for number, each in self._namespaces.items()}
         for file, _ in self._events.poll(0):
-            if file in files:
-                files[file].drain()
+            number = numbers.get(file)
+            if number is None:
+                continue
+            try:
+                self._namespaces[number].diagnostics.drain()
+            except OSError as error:
+                self._cannot(f"network namespace {number}", error)
+                self._gone.add(number)
 
     def _add(self, number: int, found: _Namespace) -> None:
         self._events.register(found.diagnostics.fileno(), select.EPOLLIN)
@@ -148,7 +157,9 @@ class Sockets:
 
     def _follow_namespaces(self) -> None:
         """Open the namespaces of new Pods, and close those of Pods that are gone."""
-        known = {each.uid: each for each in self._members}
+        # Whose namespace is not followed is looked up again: its process may have ended, and another have its number.
+        followed = self._namespaces.keys() | self._refused
+        known = {each.uid: each for each in self._members if each.namespace in followed}
         if self._polls % LOOK_AGAIN == 0:
             known, self._refused = {}, set()
         self._polls += 1
