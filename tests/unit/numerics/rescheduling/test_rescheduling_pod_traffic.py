@@ -44,6 +44,12 @@ def test_a_connection_counts_once_whichever_ends_report(reports: tuple[PodTraffi
     assert join(*reports) == ({("a", "b"): pytest.approx(100.0)}, 0.0)
 
 
+def test_a_node_cannot_serve_at_the_address_of_another_nodes_pod() -> None:
+    """It would draw the clients of that Pod to itself."""
+    lie = report("n3", flow("d", (B, 8080), ("192.0.2.9", 0), 1))
+    assert join(report("n1", CLIENT_END), lie).pairs == {("a", "b"): pytest.approx(100.0)}
+
+
 def test_both_directions_and_all_ports_of_two_pods_are_added_up() -> None:
     found = join(
         report("n1", CLIENT_END, flow("a", (A, 0), (B, 53), 5), flow("a", (A, 9000), (B, 0), 20)),

@@ -82,7 +82,11 @@ class _Joining:
             _place(report.network, flow.local): flow.pod
             for report in reports
             for flow in report.flows
-            if flow.pod is not None and flow.local.port != ANY_PORT and self._is_on(report.node, flow.pod)
+            if flow.pod is not None
+            and flow.local.port != ANY_PORT
+            and self._is_on(report.node, flow.pod)
+            # The API knows better than a report: no Pod serves at the address that another has for itself.
+            and addresses.pods.get(flow.local.address, flow.pod) == flow.pod
         }
         self._reporting = frozenset(self._served.values())
         self._networks = {report.node: report.network for report in reports}
