@@ -198,3 +198,26 @@ async def test_a_bus_that_is_away_costs_a_summary_and_events_are_bounded() -> No
     assert len(last.events) + last.left_off == summaries.EVENTS_MOST + 5
     assert len(wire.encode_summary(last)) < 64 * 1024
     assert subjects.SUMMARY == "carico.v1.summary"
+
+
+async def test_readers_take_what_any_nodes_advertise() -> None:
+    """A summary that they refuse would be a gap in the history of all."""
+    site = Site(nodes=3)
+    site.clock.advance(1.0)
+    for number, name in enumerate(site.names):
+        odd = {f"odd-{number}-{each}": 0.1 for each in range(30)}
+        site.advertise(name, usage={"cpu": 0.5, **odd}, capacity=9e5, pods=900_000)
+    await site.summaries.publish_due(site.bus)
+    (found,) = site.bus.sent
+    assert (found.pods, found.capacity) == (2_700_000, 2.7e6)
+    assert len(found.usage) == summaries.DIMS_MOST
+    assert found.usage["cpu"].median == 0.5, "what most nodes report is kept"
+
+
+async def test_events_name_nodes_of_any_length() -> None:
+    site = Site()
+    await site.after()
+    node = ".".join(["n" * 63] * 3)
+    site.summaries.evicted(objects.make_pod("web", node_name=node))
+    await site.after()
+    assert site.events() == [("evicted", "default/web", node)]

@@ -23,6 +23,8 @@ from carico_scheduler.report import decisions
 EVERY_S = 5.0
 # Events kept between two summaries; a summary carries fewer (`wire.messages.summary`).
 EVENTS_MOST = 256
+# Dimensions in a summary: those that most nodes report. A message takes twice as many.
+DIMS_MOST = 16
 NODE, EVICTED, MOVED, LEADER = "node", "evicted", "moved", "leader"
 JOINED, GONE, READY = "joined", "gone", "ready"
 # As in `carico top`: why a Node gets no Pods.
@@ -195,11 +197,12 @@ def _sums(heard: list[messages.Advertisement]) -> _Sums:
     for each in heard:
         for dim, share in each.usage.items():
             usage.setdefault(dim, []).append(share)
+    kept = sorted(sorted(usage), key=lambda dim: -len(usage[dim]))[:DIMS_MOST]
     return {
         "pods": sum(each.pods for each in heard),
         "capacity": round(sum(each.capacity for each in heard), _DIGITS),
         "capacity_sd": round(math.sqrt(sum(each.capacity_sd**2 for each in heard)), _DIGITS),
-        "usage": {dim: _spread(shares) for dim, shares in sorted(usage.items())},
+        "usage": {dim: _spread(usage[dim]) for dim in sorted(kept)},
     }
 
 

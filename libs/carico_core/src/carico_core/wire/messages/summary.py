@@ -15,21 +15,22 @@ _STATES_MAX = 16
 # A namespace, a slash and a name.
 _About = Annotated[str, Meta(min_length=1, max_length=320)]
 _Share = Annotated[float, Meta(ge=0.0, le=1.0)]
-_PODS = Meta(ge=0.0, le=fields.PODS_MAX)
 
 
 class _Event(msgspec.Struct, gc=False):
     at: elements.Int64
     kind: elements.Name
     about: _About
-    state: elements.Name
+    # A word, or the name of a node.
+    state: elements.ObjectName
 
 
 class _Summary(elements.Message, kw_only=True, gc=False):
     span_s: elements.Quantity
     nodes: Annotated[dict[elements.Name, elements.Pods], Meta(max_length=_STATES_MAX)]
-    pods: elements.Pods
-    capacity: Annotated[float, _PODS]
+    # Sums over all nodes, to which the bounds of one node do not apply.
+    pods: elements.Int64
+    capacity: elements.Quantity
     capacity_sd: elements.Quantity
     usage: Annotated[dict[elements.Name, tuple[_Share, _Share, _Share]], Meta(max_length=fields.DIMS_MAX)]
     waiting: elements.Pods
