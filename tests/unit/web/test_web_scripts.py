@@ -187,6 +187,17 @@ def test_history_keeps_a_quarter_of_an_hour_and_states_what_it_lacks() -> None:
     ]  # fmt: skip
 
 
+def test_what_a_clock_that_was_ahead_wrote_ends_with_the_next_summary() -> None:
+    script = """
+    for (const s of [5000, 5005]) kept.take(at(s), 0);
+    for (const s of [100, 105]) kept.take(at(s), 0);
+    const right = kept.summaries.map((each) => each.atMs / 1000);
+    kept.take(at(20));
+    show([right, kept.summaries.map((each) => each.atMs / 1000), kept.known.size]);
+    """
+    assert run(_SUMMARIES + script, "history") == [[100, 105], [20, 100, 105], 3]
+
+
 def test_a_moment_is_in_the_address_and_comes_back_from_it() -> None:
     script = """
     const location = { pathname: "/", search: "?x=1&at=2020-01-01T00:00:00Z", hash: "#node/node-1" };

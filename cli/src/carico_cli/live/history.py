@@ -33,9 +33,14 @@ class History:
     def __init__(self) -> None:
         self._summaries: list[messages.ClusterSummary] = []
 
-    def put(self, summary: messages.ClusterSummary) -> None:
-        """Take in a summary; one that is known already changes nothing."""
+    def put(self, summary: messages.ClusterSummary, *, is_new: bool = False) -> None:
+        """Take in a summary; one that is known already changes nothing.
+
+        `is_new`: it has just been published, so that none is later: those whose time is were written by another clock.
+        """
         found, key = self._summaries, operator.attrgetter("ts_ns", "boot", "seq")
+        while is_new and found and found[-1].ts_ns - summary.ts_ns > APART_NS:
+            found.pop()
         place = bisect.bisect_left(found, key(summary), key=key)
         if place < len(found) and key(found[place]) == key(summary):
             return

@@ -194,7 +194,8 @@ class Reader:
             await self._until_done(lambda: self._take_kept(bus))
             self._settle(KEPT)
             if not self._is_brief:
-                await self._until_done(lambda: self._take_history(bus))
+                # An aggregator of an earlier version does not answer: that must not delay the rest.
+                await self._until_done(lambda: self._take_history(bus), unless=came_back)
             await came_back.wait()
             came_back.clear()
 
@@ -223,7 +224,7 @@ class Reader:
 
     async def _take_history(self, bus: ports.Bus) -> None:
         for payload in await bus.recent_summaries():
-            self._signals.on_summary(subjects.SUMMARY, payload)
+            self._signals.on_stored_summary(subjects.SUMMARY, payload)
 
     async def _ask_scheduler(self, bus: ports.Bus) -> None:
         while True:
@@ -295,8 +296,8 @@ class Reader:
         if moved:
             raise _Left("the cluster was restarted")
 
-    async def _until_done(self, ask: Callable[[], Awaitable[Any]]) -> None:
-        while True:
+    async def _until_done(self, ask: Callable[[], Awaitable[Any]], *, unless: asyncio.Event | None = None) -> None:
+        while unless is None or not unless.is_set():
             try:
                 await ask()
                 return

@@ -111,10 +111,17 @@ class Signals:
             self._dropped[error.reason.value] += 1
 
     def on_summary(self, subject: str, payload: bytes) -> None:
-        """Take in a summary of the cluster, just published or kept."""
+        """Take in a summary of the cluster that was just published."""
+        self._take_summary(subject, payload, is_new=True)
+
+    def on_stored_summary(self, subject: str, payload: bytes) -> None:
+        """Take in a summary that the bus had stored."""
+        self._take_summary(subject, payload, is_new=False)
+
+    def _take_summary(self, subject: str, payload: bytes, *, is_new: bool) -> None:
         self._heard += 1
         try:
-            self._history.put(wire.decode_summary(payload, subject=subject))
+            self._history.put(wire.decode_summary(payload, subject=subject), is_new=is_new)
         except errors.MessageError as error:
             self._dropped[error.reason.value] += 1
 

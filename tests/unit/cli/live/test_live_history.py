@@ -41,6 +41,23 @@ def test_two_schedulers_that_both_wrote_are_both_kept() -> None:
     assert len(kept.all()) == 2
 
 
+def test_what_a_clock_that_was_ahead_wrote_ends_with_the_next_summary() -> None:
+    """Else the last line stays what was true then, and all that follows is taken for too old."""
+    kept = history.History()
+    for number in (1000, 1001):
+        kept.put(summary(number, boot="17979cfe362a1b2d"), is_new=True)
+    for number in (1, 2):
+        kept.put(summary(number), is_new=True)
+    assert [each.seq for each in kept.all()] == [1, 2]
+
+
+def test_two_writers_whose_clocks_differ_by_seconds_are_both_kept() -> None:
+    kept = history.History()
+    for number in (3, 1, 2):
+        kept.put(summary(number), is_new=True)
+    assert [each.seq for each in kept.all()] == [1, 2, 3]
+
+
 def test_events_are_worded() -> None:
     events = (
         messages.ClusterEvent(1, "node", "node-1", "absent"), messages.ClusterEvent(2, "node", "node-2", "joined"),

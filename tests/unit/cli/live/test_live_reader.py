@@ -51,6 +51,39 @@ async def test_a_bus_that_goes_and_comes_back_is_said_and_followed_again() -> No
         assert cluster.connected == 1
 
 
+async def test_history_that_nothing_answers_for_delays_nothing_after_a_reconnection() -> None:
+    """As with an aggregator of an earlier version, or a stream that was deleted."""
+    cluster = fake_cluster.Cluster()
+    await cluster.serve()
+    await cluster.advertise()
+    asked: list[None] = []
+
+    async def unanswered() -> list[bytes]:
+        asked.append(None)
+        raise errors.BusUnavailable("no service answers")
+
+    async with cluster.running():
+        await waiting.until(lambda: cluster.reader.bus is not None)
+        bus = cluster.reader.bus
+        assert bus is not None
+        bus.recent_summaries = unanswered  # type: ignore[method-assign]
+        cluster.hub.set_away(True)
+        cluster.hub.set_away(False)
+        await waiting.until(lambda: asked)
+        cluster.hub.set_away(True)
+        read: list[None] = []
+        latest = bus.latest_capacities
+
+        async def capacities() -> list[tuple[str, bytes]]:
+            read.append(None)
+            return await latest()
+
+        bus.latest_capacities = capacities  # type: ignore[method-assign]
+        cluster.hub.set_away(False)
+        await waiting.until(lambda: read)
+        assert len(cluster.reader.picture().nodes) == 3
+
+
 async def test_a_cluster_that_was_taken_down_and_started_elsewhere_is_found() -> None:
     cluster = fake_cluster.Cluster()
     await cluster.advertise()

@@ -25,6 +25,8 @@ export class History {
     if (this.known.has(summary.id)) return false;
     this.known.add(summary.id);
     const all = this.summaries;
+    // None is later than one that was just published: those whose time is were written by another clock.
+    while (heardMs !== null && all.length && all.at(-1).atMs - summary.atMs > APART_MS) this.known.delete(all.pop().id);
     all.push(summary);
     if (all.length > 1 && all.at(-2).atMs > summary.atMs) all.sort((a, b) => a.atMs - b.atMs);
     while (all.length > KEPT || all[0].atMs < all.at(-1).atMs - HISTORY_MS) this.known.delete(all.shift().id);

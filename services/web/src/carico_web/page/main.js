@@ -132,15 +132,20 @@ class Page {
       for (const decision of await ask.recentDecisions(this.bus)) this.decide(decision);
       const model = await ask.model(this.bus);
       if (model && !this.model.model) this.modelled(model);
-      for (const summary of await ask.summaries(this.bus)) this.history.take(summary);
-      this.fleet.recall(this.history.summaries);
-      this.frames.touch("history");
       this.frames.touch("panel");
       this.panel?.askWaiting?.();
     } catch (error) {
       console.warn(`earlier messages are not available: ${error.message}`);
     }
     this.panel?.ask?.(...(this.asked || []));
+    // Last: an aggregator of an earlier version does not answer.
+    try {
+      for (const summary of await ask.summaries(this.bus)) this.history.take(summary);
+      this.fleet.recall(this.history.summaries);
+      this.frames.touch("history");
+    } catch (error) {
+      console.warn(`the last quarter of an hour is not available: ${error.message}`);
+    }
   }
 
   tick() {
