@@ -186,7 +186,7 @@ def test_a_namespace_with_many_events_is_read_at_the_next_poll(site: Site, own: 
 def test_events_between_two_polls_are_bounded_and_no_error_repeats_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnostics, "EVENTS_MOST", 5)
     found = diagnostics.Diagnostics()
-    events = iter([b"", OSError(errno.ENOBUFS, "lost"), *[b""] * 20])
+    events: Iterator[bytes | OSError] = iter([b"", OSError(errno.ENOBUFS, "lost"), *[b""] * 20])
 
     class Events:
         def recv(self, _: int) -> bytes:
@@ -228,7 +228,12 @@ def test_a_namespace_is_not_opened_by_a_process_that_has_ended(
     site.source.poll()
     assert own.is_closed and 4711 not in site.source._namespaces
     opened: list[pathlib.Path] = []
-    monkeypatch.setattr(diagnostics, "open_in", lambda path: opened.append(path) or Namespace())
+
+    def open_in(path: pathlib.Path) -> Namespace:
+        opened.append(path)
+        return Namespace()
+
+    monkeypatch.setattr(diagnostics, "open_in", open_in)
     group = pathlib.Path(site.source._owners._root or "") / f"pod{CLIENT}"
     (group / "cgroup.procs").write_text("")
     site.source.poll()
