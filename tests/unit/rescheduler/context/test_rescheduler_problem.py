@@ -103,3 +103,45 @@ def test_traffic_of_pods_that_are_gone_is_left_out() -> None:
 def test_a_cluster_without_pods_has_a_problem_too() -> None:
     context = world_context(world.make({"node-a": 4.0}))
     assert context.pods == () and np.array_equal(context.problem.present, [0])
+
+
+def test_a_pod_that_belongs_to_its_node_is_in_the_nodes_baseline_alone() -> None:
+    known = world.make({"node-a": 4.0})
+    world.deploy(known, "web", ["node-a"], tasks=1.0)
+    daemon = kubernetes.Owner(kind="DaemonSet", name="log", uid="uid-log")
+    world.put(known, parts.make_pod("log", node_name="node-a", phase="Running", owner=daemon))
+    world.put(known, parts.make_pod("dns", node_name="node-a", phase="Running", namespace="kube-system"))
+    # Agents report neither: without their own load, each would cost what a Pod of the node costs.
+    world.measured(known, "node-a", {"*": {"cpu": 2.0}}, baseline=0.8)
+    assert world_context(known).loads().tolist() == pytest.approx([1.8 / 4.0])
+    # An agent that does not know what is a workload reports all Pods.
+    known.loads["node-a", known.pods.found["default", "log"].uid] = clusters.Load(0.2, 0.0)
+    assert world_context(known).loads().tolist() == pytest.approx([2.0 / 4.0])
+
+
+def test_ports_of_the_node_keep_pods_apart() -> None:
+    known = world.make({"node-a": 4.0, "node-b": 4.0})
+    for name, address, port in (("a", "0.0.0.0", 80), ("b", "10.0.0.1", 80), ("c", "10.0.0.1", 81)):
+        limits = constraints.Constraints(
+            host_ports=(constraints.HostPort(address=address, protocol="TCP", port=port),)
+        )
+        world.deploy(known, name, ["node-a" if name == "a" else "node-b"], constraints=limits)
+    assert world_context(known).problem.apart.tolist() == [[0, 1]]
+
+
+def test_terms_are_compared_once_for_all_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = world.make({f"node-{number}": 4.0 for number in range(10)})
+    for name in ("web", "db", "cache"):
+        term = constraints.PodTerm(
+            topology_key=movable.HOSTNAME,
+            selector=(selectors.Requirement(key="app", operator="In", values=(name,)),), namespaces=("default",),
+        )  # fmt: skip
+        limits = constraints.Constraints(anti_affinity=(term,))
+        world.deploy(known, name, [f"node-{number}" for number in range(10)], constraints=limits)
+    compared = []
+    matches = selectors.matches
+    monkeypatch.setattr(selectors, "matches", lambda *given: compared.append(given) or matches(*given))
+    context = world_context(known)
+    # Each pair of replicas of one Deployment, and three terms with three sets of labels.
+    assert len(context.problem.apart) == 3 * 45
+    assert len(compared) == 9

@@ -7,12 +7,12 @@ the scheduler fills it, so that the rescheduler does not take apart what the sch
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
 from carico_core.domain import cluster as kubernetes
-from carico_core.domain import messages, names, selectors
+from carico_core.domain import constraints, messages, names, selectors
 from carico_core.numerics import arrays
 from carico_core.numerics.rescheduling import model
 from carico_rescheduler.context import cluster as clusters
@@ -59,7 +59,8 @@ def build(judge: movable.Judge, ceilings: Ceilings) -> Context:
     pods = [each for _, each in sorted(known.pods.found.items()) if each.is_active and each.pod.node_name in index]
     skipped = {each.uid: why for each in pods if (why := judge.why_not(each)) is not None}
     present = np.array([index[each.pod.node_name or ""] for each in pods], dtype=np.int32)
-    request, tasks = _amounts(known, pods)
+    own = {uid for uid, why in skipped.items() if why.why is movable.Stays.BASELINE}
+    request, tasks = _amounts(known, pods, own)
     cores = np.array([max(node.allocatable_cores, _CORES_LEAST) for node in nodes])
     memory = np.array([node.allocatable_bytes * ceilings.memory for node in nodes])
     # No search starts from a placement that violates a constraint: a node that is too full takes no more, and keeps
@@ -92,23 +93,28 @@ def build(judge: movable.Judge, ceilings: Ceilings) -> Context:
     return Context(problem=problem, pods=tuple(pods), nodes=tuple(index), skipped=skipped, room=room)
 
 
-def _amounts(known: clusters.Cluster, pods: Sequence[objects.KnownPod]) -> tuple[arrays.Array, arrays.Array]:
-    """Return requested cores and used memory (P, 2), and tasks (P,)."""
+def _amounts(
+    known: clusters.Cluster, pods: Sequence[objects.KnownPod], own: Set[str]
+) -> tuple[arrays.Array, arrays.Array]:
+    """Return requested cores and used memory (P, 2), and tasks (P,). `own`: UIDs of Pods that belong to their node."""
     request, tasks = np.zeros((len(pods), 2)), np.zeros(len(pods))
     for number, each in enumerate(pods):
-        load = load_of(known, each.pod)
+        load = load_of(known, each.pod, is_own=each.uid in own)
         tasks[number] = load.tasks
         request[number] = each.pod.request_cores, max(load.memory_bytes, each.pod.request_bytes)
     return request, tasks
 
 
-def load_of(known: clusters.Cluster, pod: kubernetes.Pod) -> clusters.Load:
-    """Return the load of a Pod: as measured, else the cost of its class on its node, else of a Pod there, else none."""
+def load_of(known: clusters.Cluster, pod: kubernetes.Pod, *, is_own: bool = False) -> clusters.Load:
+    """Return the load of a Pod: as measured, else the cost of its class on its node, else of a Pod there, else none.
+
+    Agents do not report a Pod that belongs to its node (`is_own`) by itself: the node's baseline includes it.
+    """
     measured = known.loads.get((pod.node_name or "", pod.uid_on_node))
     if measured is not None:
         return measured
     heard = known.advertisements.get(pod.node_name or "")
-    if heard is None:
+    if heard is None or is_own:
         return clusters.Load(0.0, 0.0)
     classes = heard.classes or {}
     found = classes.get(names.class_of(pod)) or classes.get(messages.ANY_CLASS)
@@ -192,34 +198,47 @@ def _accepts(
 
 def _apart(
     pods: Sequence[objects.KnownPod], skipped: Mapping[str, movable.Skipped]
-) -> Iterator[tuple[int, int]]:  # fmt: skip
-    """Yield pairs of Pods that may not share a node: by anti-affinity of either, or by the ports of the node.
+) -> list[tuple[int, int]]:  # fmt: skip
+    """Return pairs of Pods that may not share a node: by anti-affinity of either, or by the ports of the node.
 
-    Pairs of Pods that both stay are left out.
+    Pairs of Pods that both stay are left out. Replicas have the same terms and labels, so each term is compared with
+    each set of labels once: thousands of Pods with anti-affinity take no longer than their pairs.
     """
-    limited = {number for number, each in enumerate(pods) if each.pod.constraints is not None}
-    for number in sorted(limited):
-        for other, pod in enumerate(pods):
-            if other == number or (other < number and other in limited):
-                continue
-            if pods[number].uid in skipped and pod.uid in skipped:
-                continue
-            if _repel(pods[number].pod, pod.pod):
-                yield number, other
+    alike: dict[tuple[str, tuple[tuple[str, str], ...]], list[int]] = {}
+    avoiding: dict[constraints.PodTerm, list[int]] = {}
+    ports: dict[tuple[str, int], list[int]] = {}
+    for number, each in enumerate(pods):
+        alike.setdefault((each.pod.namespace, tuple(sorted(each.pod.labels.items()))), []).append(number)
+        limits = each.pod.constraints
+        if limits is None:
+            continue
+        for term in limits.anti_affinity:
+            avoiding.setdefault(term, []).append(number)
+        for port in limits.host_ports:
+            ports.setdefault((port.protocol, port.port), []).append(number)
+    stays = [each.uid in skipped for each in pods]
+    found: set[tuple[int, int]] = set()
+    for term, mine in avoiding.items():
+        theirs = [number for group, numbers in alike.items() if _applies(term, *group) for number in numbers]
+        found.update(_pairs(mine, theirs, stays))
+    for sharing in ports.values():
+        pairs = _pairs(sharing, sharing, stays)
+        found.update(pair for pair in pairs if _ports_conflict(pods[pair[0]].pod, pods[pair[1]].pod))
+    return sorted(found)
 
 
-def _repel(one: kubernetes.Pod, other: kubernetes.Pod) -> bool:
-    return _avoids(one, other) or _avoids(other, one) or _ports_conflict(one, other)
+def _pairs(mine: Sequence[int], theirs: Sequence[int], stays: Sequence[bool]) -> Iterator[tuple[int, int]]:
+    moving = [each for each in theirs if not stays[each]]
+    for one in mine:
+        for other in moving if stays[one] else theirs:
+            if one != other:
+                yield min(one, other), max(one, other)
 
 
-def _avoids(one: kubernetes.Pod, other: kubernetes.Pod) -> bool:
-    terms = () if one.constraints is None else one.constraints.anti_affinity
+def _applies(term: constraints.PodTerm, namespace: str, labels: tuple[tuple[str, str], ...]) -> bool:
     # Labels of namespaces are not read: a term that selects namespaces by them counts for all of them.
-    return any(
-        (other.namespace in term.namespaces or term.namespace_selector is not None)
-        and selectors.matches(term.selector, other.labels)
-        for term in terms
-    )
+    is_there = namespace in term.namespaces or term.namespace_selector is not None
+    return is_there and selectors.matches(term.selector, dict(labels))
 
 
 def _ports_conflict(one: kubernetes.Pod, other: kubernetes.Pod) -> bool:
