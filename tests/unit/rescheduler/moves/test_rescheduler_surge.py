@@ -389,3 +389,97 @@ def test_what_the_api_refuses_is_not_moved() -> None:
             assert made.is_at_rest()
 
     objects.run_fast(main())
+
+
+@pytest.mark.parametrize("is_resumed", [False, True], ids=["followed", "resumed"])
+def test_a_new_pod_that_its_node_refuses_is_deleted(is_resumed: bool) -> None:
+    async def main() -> None:
+        async with scene() as made:
+            made.cluster.gets_ready = lambda pod: False
+            process = made.process(at=2 if is_resumed else None)
+            moving = asyncio.create_task(process.run(made.move()))
+            await asyncio.sleep(2.0)
+            (refused,) = made.cluster.marks()
+            # As a kubelet without room for it does.
+            refused["status"] = {"phase": "Failed", "reason": "OutOfcpu"}
+            made.cluster._put(refused)
+            if is_resumed:
+                with pytest.raises(Crash):
+                    await moving
+                await made.process().recover()
+            else:
+                ended = await moving
+                assert (ended.state, ended.detail) == (records.State.KEPT, "the new Pod has ended on node-b")
+            assert made.is_at_rest() and made.cluster.fewest_ready == 3
+            # Its name is free for the next try.
+            made.cluster.gets_ready = lambda pod: True
+            await asyncio.sleep(0.5)
+            assert (await made.process().run(made.move())).state is records.State.MOVED
+
+    objects.run_fast(main())
+
+
+class Late:
+    """An API that loses the answer of a write, which takes effect right before the next one."""
+
+    def __init__(self, made: Scene, *, at: int) -> None:
+        self._made, self._at, self._count = made, at, 0
+        self._late: Callable[[], Any] | None = None
+
+    async def request(self, method: str, path: str, **rest: Any) -> Any:
+        """Pass on, keep back, or pass on two."""
+        api = self._made.cluster.api
+        self._count += method != "GET"
+        if method != "GET" and self._count == self._at:
+            self._late = lambda: api.request(method, path, **rest)
+            raise errors.ApiSilent("no answer in time")
+        if method != "GET" and self._late is not None:
+            late, self._late = self._late, None
+            await late()
+            self._made.cluster.turn()
+        return await api.request(method, path, **rest)
+
+
+def test_a_move_that_takes_effect_while_it_is_undone_has_moved_the_pod() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            process = made.process()
+            process._surge._api = Late(made, at=3)
+            moving = asyncio.create_task(process.run(made.move()))
+            while process.current is None or "no answer" not in process.current.detail:
+                await asyncio.sleep(0.1)
+            # The new Pod has its label before the mark is taken off the old one, which is deleted.
+            process.stop()
+            assert (await moving).state is records.State.MOVED
+            await asyncio.sleep(1.0)
+            assert made.is_at_rest() and made.cluster.nodes_of("web") == ["node-a", "node-a", "node-b"]
+
+    objects.run_fast(main())
+
+
+def test_a_refusal_that_lasts_ends_a_move() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            # As a webhook may answer.
+            refused = errors.Invalid(status=422, reason="Invalid", message="no marks here", request="PATCH")
+            for _ in range(2 * surge.REFUSALS_MOST):
+                made.cluster.api.fail_next(refused, method="PATCH", path="/pods")
+            async with asyncio.timeout(60.0):
+                ended = await made.process().run(made.move())
+            assert ended.state is records.State.KEPT and "no marks here" in ended.detail
+
+    objects.run_fast(main())
+
+
+def test_pods_rest_after_a_failed_move_that_was_resumed() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            made.cluster.open.discard("node-b")
+            with pytest.raises(Crash):
+                await made.process(at=2).run(made.move())
+            later = made.process()
+            await later.recover()
+            owner = made.cluster.replica_set("web")["metadata"]["uid"]
+            assert owner in later.failed(600.0)
+
+    objects.run_fast(main())

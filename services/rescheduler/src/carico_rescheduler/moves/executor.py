@@ -122,7 +122,9 @@ class Executor:
         return [
             each
             for each in list(known)
-            if each.is_active and each.replaces and (each.is_surge or each.pod.name in leaving)
+            if each.replaces
+            and not each.pod.deleting
+            and (each.is_surge or (each.is_active and each.pod.name in leaving))
         ]
 
     def _is_stray(self, pod: objects.KnownPod) -> bool:
@@ -137,7 +139,7 @@ class Executor:
             pod=found.pod.key if old is None else old.pod.key, uid=found.replaces,
             source=found.annotations.get(objects.CAME_FROM, ""), target=_target_of(found),
             mode=movable.Mode.SURGE, why=found.annotations.get(objects.REASON, ""), gain=0.0,
-            began_s=parts.clock.monotonic_s(), successor=found.pod.name,
+            began_s=parts.clock.monotonic_s(), successor=found.pod.name, owner="" if owner is None else owner.uid,
         )  # fmt: skip
         self._line.info("continuing a move of an earlier process", pod=move.pod, successor=move.successor)
         self._begin(move)

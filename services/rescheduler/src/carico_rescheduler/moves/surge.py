@@ -75,9 +75,11 @@ class View:
 def next_action(view: View, limits: Limits, *, now_s: float, is_stopping: bool) -> tuple[Action, str]:
     """Return what to do next, and why. `now_s`: Unix seconds."""
     old = view.old if view.old is not None and view.old.is_active else None
-    if view.surge is None or not view.surge.is_active:
+    if view.surge is None or view.surge.pod.deleting:
         return _after_surge(old, "the new Pod is gone")
     if not view.surge.is_surge:
+        if view.surge.pod.is_terminal:
+            return _after_surge(old, "the new Pod has ended")
         return _after_adoption(view.surge, old, limits, now_s)
     gives_up = _why_not(view, old, limits, now_s)
     if is_stopping:
@@ -115,6 +117,9 @@ def _why_not(view: View, old: objects.KnownPod | None, limits: Limits, now_s: fl
     surge = view.surge
     assert surge is not None
     age_s = now_s - surge.pod.created_at_s
+    if surge.pod.is_terminal:
+        # Such as a node without room for it: no controller would ever delete it.
+        return f"the new Pod has ended on {surge.pod.node_name}"
     if old is None:
         return "the old Pod is gone"
     if not view.has_replica_set or view.wanted == 0:
@@ -188,16 +193,16 @@ class Surge:
             try:
                 await self.step(move, namespace=namespace, replica_set=replica_set)
                 refusals = 0
-            except errors.Forbidden as error:
-                # A right that was taken away must not stop all other moves; the marks are found by `recover`.
+            except errors.Conflict as error:
+                _note(move, f"changed meanwhile: {error}")
+            except errors.ApiUnavailable as error:
+                _note(move, f"waits for the API: {error}")
+            except errors.ApiError as error:
+                # A right that was taken away, or a webhook, must not stop all other moves; `recover` finds the marks.
                 refusals += 1
                 _note(move, f"the API refuses: {error}")
                 if refusals == REFUSALS_MOST:
                     self._advance(move, records.State.KEPT, f"the API refuses: {error}")
-            except errors.Conflict as error:
-                _note(move, f"changed meanwhile: {error}")
-            except (errors.ApiError, errors.ApiUnavailable) as error:
-                _note(move, f"waits for the API: {error}")
             if move.state not in records.ENDED:
                 await asyncio.sleep(LOOK_EVERY_S)
 
