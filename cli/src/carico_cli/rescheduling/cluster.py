@@ -71,6 +71,12 @@ class Asker:
             self._say_new(found, known, say)
             if found["rounds"] >= rounds:
                 return found
+            if found["rounds"] < before["rounds"]:
+                # Rounds are counted by each process: those of another one never arrive there.
+                raise Refused(
+                    "another rescheduler leads since then; it finishes or undoes the move that was under way, and does "
+                    "not know of the request: repeat it if Pods are still to move"
+                )
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def watch(self, say: Callable[[Answer], None], standing: Callable[[Answer], None]) -> None:

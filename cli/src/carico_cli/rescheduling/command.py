@@ -78,6 +78,8 @@ def command(
     for name, flag in _OF_PROBLEM.items():
         if files[name] is not None:
             raise click.UsageError(f"{flag} and {chosen[0]}: got both, but {flag} is for --problem")
+    if max_moves is not None and not (dry_run or apply):
+        raise click.UsageError(f"--max-moves and {chosen[0]}: got both, but --max-moves is for a plan")
     at = which.meant(context, which.Flags(**given)).where()()
     _of_cluster(at, chosen[0], max_moves=max_moves, output=output)
 

@@ -103,6 +103,18 @@ def test_apply_says_the_moves_of_its_own_round_only(monkeypatch: pytest.MonkeyPa
     assert found["rounds"] == 5 and ("control.apply", {"most": 2}) in bus.asked
 
 
+def test_applying_ends_when_another_rescheduler_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Restarted(FakeBus):
+        async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+            answer = await super().request(subject, payload, timeout_s=timeout_s)
+            self.rounds = 1 if self.is_applying else self.rounds
+            return answer
+
+    monkeypatch.setattr(cluster, "LOOK_EVERY_S", 0.0)
+    with pytest.raises(cluster.Refused, match="another rescheduler leads"):
+        asyncio.run(asyncio.wait_for(cluster.Asker(Restarted(), AT).apply({}, lambda each: None), 5.0))
+
+
 def test_watching_says_each_move_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> tuple[list[str], list[dict[str, Any]]]:
         monkeypatch.setattr(cluster, "LOOK_EVERY_S", 0.0)
@@ -149,6 +161,7 @@ def carico(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
         (("pause", "--watch"), "got pause and --watch"),
         (("--dry-run", "--seconds", "3"), "--seconds is for --problem"),
         (("stop",), "'stop' is not one of"),
+        (("pause", "--max-moves", "3"), "--max-moves is for a plan"),
     ],
 )
 def test_flags_that_do_not_go_together_are_refused(
