@@ -16,8 +16,9 @@ from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import settings, tasks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_rescheduler import app
+from carico_rescheduler import app, reflection
 from carico_rescheduler import settings as setting
+from carico_rescheduler.adapter import traffic
 from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.plan import decision, planning
 from tests.unit.rescheduler import fake_cluster
@@ -264,3 +265,37 @@ def test_a_move_that_fails_is_not_tried_again_at_once() -> None:
             assert made.cluster.fewest_ready == 9 and made.cluster.marks() == []
 
     objects.run_fast(main())
+
+
+def test_moves_before_an_outage_are_measured_as_well() -> None:
+    async def main() -> None:
+        async with site() as made:
+            rescheduler = made.start("a", "--every-s", "600")
+            while not rescheduler.executor.ended:
+                await asyncio.sleep(0.2)
+            # The first of three moves has been made; the API goes away with the next new Pod.
+            made.cluster.api.fail_next(errors.ApiUnavailable("away"), method="POST", path="/pods")
+            while "the API does not answer" not in rescheduler.rests:
+                await asyncio.sleep(0.1)
+            assert rescheduler.reflection.is_settling()
+            assert (rescheduler.metrics.value("predicted_gain_total") or 0.0) > 0.0
+
+    objects.run_fast(main())
+
+
+def test_a_cluster_that_is_too_large_for_a_plan_is_not_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contexts, "PAIRS_MOST", 20)
+
+    async def main() -> None:
+        async with site() as made:
+            rescheduler = made.start("a")
+            await asyncio.sleep(30.0)
+            assert rescheduler.rests.startswith("the cluster is too large for a plan: got 9 Pods and 2 nodes")
+            with pytest.raises(errors.BusError, match="too large"):
+                await made.ask("plan.get")
+
+    objects.run_fast(main())
+
+
+def test_effects_are_measured_once_the_window_of_traffic_has_passed() -> None:
+    assert reflection.SETTLE_S >= traffic.WINDOW_S + 10.0

@@ -187,11 +187,11 @@ class Rescheduler:
         self._check_known()
         if not self.known.advertisements:
             raise NotReady("no advertisement of any node has arrived")
+        too_large = contexts.too_large(self.known)
+        if too_large:
+            raise NotReady(too_large)
         began_s = self._clock.monotonic_s()
-        context = contexts.build(
-            self._judge(),
-            self._settings.ceilings(),
-        )
+        context = contexts.build(self._judge(), self._settings.ceilings())
         self._seed += 1
         asked = planning.Request(
             effort=carico.Effort(budget_s=self._settings.search_s, now_s=self._clock.monotonic_s), seed=self._seed,
@@ -306,17 +306,20 @@ class Rescheduler:
     async def _carry_out(self, plan: decision.Plan) -> str:
         """Make the moves of a plan in order, until one fails: the rest was planned for another cluster."""
         gain, why = 0.0, ""
-        for move in plan.moves:
-            why = await self.pausing.why() or self._gone(move)
-            if why or self._is_stopping:
-                break
-            made = await self.executor.run(move)
-            if made.state is not records.State.MOVED:
-                why = f"{made.pod}: {made.detail}"
-                break
-            gain += move.gain
-        self.reflection.made(plan, gain, plan.weights, self._clock.monotonic_s())
-        self._counted.predicted.inc(max(gain, 0.0))
+        try:
+            for move in plan.moves:
+                why = await self.pausing.why() or self._gone(move)
+                if why or self._is_stopping:
+                    break
+                made = await self.executor.run(move)
+                if made.state is not records.State.MOVED:
+                    why = f"{made.pod}: {made.detail}"
+                    break
+                gain += move.gain
+        finally:
+            # Also if the API goes away in between: what was made takes effect, and is measured.
+            self.reflection.made(plan, gain, plan.weights, self._clock.monotonic_s())
+            self._counted.predicted.inc(max(gain, 0.0))
         return why
 
     def _gone(self, move: decision.Move) -> str:

@@ -122,9 +122,7 @@ def test_a_pod_that_belongs_to_its_node_is_in_the_nodes_baseline_alone() -> None
 def test_ports_of_the_node_keep_pods_apart() -> None:
     known = world.make({"node-a": 4.0, "node-b": 4.0})
     for name, address, port in (("a", "0.0.0.0", 80), ("b", "10.0.0.1", 80), ("c", "10.0.0.1", 81)):
-        limits = constraints.Constraints(
-            host_ports=(constraints.HostPort(address=address, protocol="TCP", port=port),)
-        )
+        limits = constraints.Constraints(host_ports=(constraints.HostPort(address=address, protocol="TCP", port=port),))
         world.deploy(known, name, ["node-a" if name == "a" else "node-b"], constraints=limits)
     assert world_context(known).problem.apart.tolist() == [[0, 1]]
 

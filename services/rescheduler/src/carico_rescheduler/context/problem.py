@@ -22,6 +22,8 @@ from carico_rescheduler.context import movable, objects
 TASKS_PER_CORE = 2.0
 # A node without cores is no target; the model needs more than none.
 _CORES_LEAST = 1e-3
+# A search has a table of containers by servers: 70 bytes for each pair without numba, half a GiB for so many.
+PAIRS_MOST = 8_000_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,6 +51,17 @@ class Ceilings:
 
     cpu: float
     memory: float
+
+
+def too_large(known: clusters.Cluster) -> str:
+    """Return why the cluster is too large for a search; empty if it is not."""
+    pods, nodes = len(known.pods.found), len(known.nodes.found)
+    if (pods + nodes) * nodes <= PAIRS_MOST:
+        return ""
+    return (
+        f"the cluster is too large for a plan: got {pods:,} Pods and {nodes:,} nodes, expected at most "
+        f"{PAIRS_MOST:,} pairs of a Pod or node and a node"
+    )
 
 
 def build(judge: movable.Judge, ceilings: Ceilings) -> Context:
