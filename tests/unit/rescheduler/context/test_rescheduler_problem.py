@@ -1,5 +1,7 @@
 """From what is known of a cluster to the problem of placing its Pods."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
@@ -136,9 +138,14 @@ def test_terms_are_compared_once_for_all_replicas(monkeypatch: pytest.MonkeyPatc
         )  # fmt: skip
         limits = constraints.Constraints(anti_affinity=(term,))
         world.deploy(known, name, [f"node-{number}" for number in range(10)], constraints=limits)
-    compared = []
+    compared: list[selectors.Selector] = []
     matches = selectors.matches
-    monkeypatch.setattr(selectors, "matches", lambda *given: compared.append(given) or matches(*given))
+
+    def counted(selector: selectors.Selector, labels: Mapping[str, str]) -> bool:
+        compared.append(selector)
+        return matches(selector, labels)
+
+    monkeypatch.setattr(selectors, "matches", counted)
     context = world_context(known)
     # Each pair of replicas of one Deployment, and three terms with three sets of labels.
     assert len(context.problem.apart) == 3 * 45
