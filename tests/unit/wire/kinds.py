@@ -85,6 +85,7 @@ ALL = (
     ),
     _decision("decision", records.DECISION),
     _decision("decision-waiting", records.DECISION_WAITING),
+    _decision("decision-shared", records.DECISION_SHARED),
     Kind(
         name="claims", record=records.CLAIMS, subject=subjects.claim(records.NODE), encode=wire.encode_claims,
         decode=wire.decode_claims, is_json=True,

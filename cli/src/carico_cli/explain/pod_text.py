@@ -139,8 +139,11 @@ def _of_record(answer: Row, now_ns: int) -> list[str]:
         # What the scheduler finds now is newer, and is shown above and below.
         return []
     ago_s = max(now_ns - made["ts"], 0) / 1e9
-    said = f"decided {words.ago(ago_s)} ago, attempt {made['attempt']}, after waiting {made['waited_s']:.2f} s: "
+    by = f"by scheduler-{made['boot']}"
+    said = f"decided {words.ago(ago_s)} ago {by}, attempt {made['attempt']}, after waiting {made['waited_s']:.2f} s: "
     lines = words.paragraph(said + made["outcome"].replace("_", " "))
+    if answer["state"] != "waiting":
+        lines += _of_lost(made.get("lost"))
     if made["message"] != answer["why"]:
         lines += words.paragraph(made["message"])
     if acted_on is not None and acted_on["capacity"] is not None:
@@ -162,6 +165,16 @@ def _of_record(answer: Row, now_ns: int) -> list[str]:
     return lines
 
 
+def _of_lost(lost: Mapping[str, int] | None) -> list[str]:
+    """Return how often the Pod lost a claim of room, and to which schedulers."""
+    if not lost:
+        return []
+    shown = ", ".join(f"{name} {count}" for name, count in sorted(lost.items(), key=lambda each: (-each[1], each[0])))
+    return words.paragraph(
+        f"it lost {amounts.plural(sum(lost.values()), 'claim')} before, to other schedulers: {shown}"
+    )
+
+
 def _of_wait(answer: Row) -> list[str]:
     if answer["state"] != "waiting" or answer.get("waited_s") is None:
         return []
@@ -171,7 +184,10 @@ def _of_wait(answer: Row) -> list[str]:
     before = answer.get("before")
     # An older scheduler does not report its queue.
     queued = "" if before is None else f"; {_before(before)}"
-    return words.paragraph(f"for {words.ago(answer['waited_s'])}{queued}; {tried}; {then}")
+    return [
+        *words.paragraph(f"for {words.ago(answer['waited_s'])}{queued}; {tried}; {then}"),
+        *_of_lost(answer.get("lost")),
+    ]
 
 
 def _before(count: int) -> str:

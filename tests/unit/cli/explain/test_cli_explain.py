@@ -86,10 +86,28 @@ async def test_a_placed_pod_is_told_with_what_it_acted_on() -> None:
     text = await told(desk_with_pods(), "placed")
     assert text.startswith("Pod default/placed is on node-0 (Running)\n")
     assert "attempt 1" in text and "it used advertisement 1 of node-0" in text
+    assert f"by scheduler-{objects.BOOT}, attempt 1" in " ".join(text.split())
+    assert "lost" not in text
     assert "its node's advertisements do not cover it yet" in text
     assert "At the decision: refused: 1 by taint" in text
     assert "Now 0 of 2 nodes can take one more Pod like it" in text
     assert_fits_a_terminal(text)
+
+
+async def test_lost_claims_are_shown_for_a_placed_pod_and_for_one_that_waits() -> None:
+    desk = desk_with_pods()
+    bus = answering.DeskBus(desk)
+    answer = await command.explain_pod(asker(bus), "default", "placed", 20)
+    lost = {"scheduler-17979cfe362a1b2e": 1, "scheduler-17979cfe362a1b2f": 3}
+    answer["decision"]["lost"] = lost
+    text = pod_text.text(answer, now_ns=0)
+    said = "it lost 4 claims before, to other schedulers: scheduler-17979cfe362a1b2f 3, scheduler-17979cfe362a1b2e 1"
+    assert said in " ".join(text.split())
+    assert_fits_a_terminal(text)
+    waiting = desk.state.queue.find("uid-waits")
+    assert waiting is not None
+    waiting.note_lost("scheduler-b")
+    assert "it lost 1 claim before, to other schedulers: scheduler-b 1" in " ".join((await told(desk, "waits")).split())
 
 
 async def test_a_pod_on_a_node_that_is_not_ready_or_has_gone_is_told_so() -> None:

@@ -241,3 +241,12 @@ def test_a_gang_is_woken_by_its_name_alone() -> None:
     assert made.take(0.0) is waiting
     assert not made._lanes, "no other change would find it again"
     assert not made._by_gang
+
+
+def test_lost_claims_are_counted_for_a_few_schedulers_by_name_and_for_the_rest_together() -> None:
+    waiting = objects.make_waiting(objects.make_pod("p"), 0.0)
+    for index in range(queue.RIVALS_MOST + 3):
+        waiting.note_lost(f"scheduler-{index}")
+    waiting.note_lost("scheduler-0")
+    assert len(waiting.lost) == queue.RIVALS_MOST + 1
+    assert (waiting.lost["scheduler-0"], waiting.lost["scheduler-1"], waiting.lost[queue.OTHER_RIVALS]) == (2, 1, 3)

@@ -58,6 +58,7 @@ class World:
         self.ledger = ledger.Ledger(lambda uid, node: ledger.Fate.OPEN)
         self.epoch = EPOCHS[0]
         self.counted: list[str] = []
+        self.rivals: list[str | None] = []
         self.doubts = 0
         self.is_roomy = True
         self.replaced: list[str] = []
@@ -104,6 +105,7 @@ class World:
                 node, wanted, demand.Demand(), seq=self.ledger.seq(node), decided_s=self.clock.monotonic_s() - age_s
             )
         except commits.Lost as error:
+            self.rivals.append(error.rival)
             return error.outcome
         return "stored"
 
@@ -206,6 +208,12 @@ def test_an_old_decision_is_checked_although_the_claims_on_the_node_are_the_same
         made.is_roomy = False
         assert await made.ask("q") == "stored"
         assert await made.ask("r", age_s=commits.FRESH_S + 0.1) == "no_room"
+        assert made.rivals == [None], "all claims on the node are its own"
+        made.ledger.take(NODE, 99, [claim("s")._replace(scheduler="b")], made.clock.monotonic_s())
+        assert await made.ask("r", age_s=commits.FRESH_S + 0.1) == "no_room"
+        made.claims.is_away = True
+        assert await made.ask("r") == "unanswered"
+        assert made.rivals == [None, "b", None], "only a claim that was given up for another scheduler's has a rival"
         running.cancel()
 
     objects.run_fast(main())

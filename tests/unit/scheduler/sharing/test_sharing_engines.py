@@ -298,3 +298,22 @@ def test_each_member_reports_what_it_committed_and_who_stops_it() -> None:
         await made.stop()
 
     objects.run_fast(main())
+
+
+def test_records_of_decisions_state_to_whom_a_pod_lost_claims() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=3, room=3.0)
+        await run_pods(made, 36)
+        await made.until_ended(600.0)
+        lost = 0
+        for index, one in enumerate(made.engines):
+            records = [one.outcomes._log.latest("default", f"pod-{number}") for number in range(36)]
+            rivals = collections.Counter[str]()
+            for record in records:
+                rivals.update({} if record is None else record.lost)
+            assert f"scheduler-{index}" not in rivals
+            lost += rivals.total()
+        assert 0 < lost <= made.claims("no_room") + made.claims("given_up")
+        await made.stop()
+
+    objects.run_fast(main())

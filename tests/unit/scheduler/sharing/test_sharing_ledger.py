@@ -162,3 +162,12 @@ def test_no_claim_of_a_pod_that_may_still_be_bound_is_ever_left_out(
         kept = set(made.kept(now_s))
         for uid in made.counted(now_s):
             assert uid in kept
+
+
+def test_the_rival_on_a_node_has_the_claim_that_came_last() -> None:
+    found = World().ledger
+    assert found.rival(NODE, "a") is None
+    found.take(NODE, 1, [claim("p"), claim("q", scheduler="b")], 1.0)
+    assert (found.rival(NODE, "a"), found.rival(NODE, "b"), found.rival("node-2", "a")) == ("b", "a", None)
+    found.take(NODE, 2, [claim("p"), claim("q", scheduler="b"), claim("r", scheduler="c")], 2.0)
+    assert found.rival(NODE, "a") == "c"

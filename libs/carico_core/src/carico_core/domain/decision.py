@@ -84,3 +84,5 @@ class Decision:
     candidates: tuple[Candidate, ...]
     refused: dict[str, int]
     message: str
+    # How often the Pod lost a claim before this attempt, by the scheduler to which it did; "others" beyond eight names.
+    lost: dict[str, int] = dataclasses.field(default_factory=dict)

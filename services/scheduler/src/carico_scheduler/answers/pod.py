@@ -156,10 +156,11 @@ def _of_record(record: decision.Decision | None) -> dict[str, Any]:
 
 def _of_wait(known: knowns.Known, waiting: queues.Waiting | None, now_s: float) -> dict[str, Any]:
     if waiting is None:
-        return {"attempts": None, "waited_s": None, "before": None, "next_try_s": None}
+        return {"attempts": None, "lost": {}, "waited_s": None, "before": None, "next_try_s": None}
     due_s = known.state.queue.due_s(waiting.pod.uid)
     return {
         "attempts": waiting.attempts,
+        "lost": dict(waiting.lost),
         "waited_s": questions.finite(max(now_s - waiting.since_s, 0.0)),
         # Pods that are considered before it.
         "before": sum(each.key < waiting.key for each in known.state.queue),

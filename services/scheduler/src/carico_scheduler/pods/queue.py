@@ -19,6 +19,9 @@ BACKOFF_MAX_S = 10.0
 # Keys of Pods that no longer wait are swept out of a lane once they are more than half of it and more than this many. A
 # sweep costs as much as the lane is long, so each forgotten Pod pays for two keys at most.
 SWEEP_ABOVE = 64
+# Schedulers that are listed by name for one Pod, to which it lost claims; more are counted together.
+RIVALS_MOST = 8
+OTHER_RIVALS = "others"
 Key = tuple[int, float, str]
 
 
@@ -32,6 +35,8 @@ class Waiting:
     attempts: int = 0
     # How often others were evicted for it.
     preemptions: int = 0
+    # How often it lost a claim, by the scheduler to which it did.
+    lost: dict[str, int] = dataclasses.field(default_factory=dict)
     # The last report about it, reasons and time, by subject (`notices`); and when it was last considered for one.
     reported: dict[str, tuple[frozenset[str], float]] = dataclasses.field(default_factory=dict)
     considered_s: float = -math.inf
@@ -40,6 +45,11 @@ class Waiting:
     def key(self) -> Key:
         """Sorts highest priority first, then oldest, then by UID."""
         return key_of(self.pod)
+
+    def note_lost(self, rival: str) -> None:
+        """Count a claim that was given up for one of another scheduler."""
+        name = rival if rival in self.lost or len(self.lost) < RIVALS_MOST else OTHER_RIVALS
+        self.lost[name] = self.lost.get(name, 0) + 1
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)

@@ -83,6 +83,7 @@ class Log:
             candidates=facts.candidates,
             refused=facts.refused,
             message=facts.message,
+            lost=dict(waiting.lost),
         )
         self._remember(made)
         self._on_record(facts)

@@ -29,13 +29,19 @@ ROUNDS = 4
 # A decision that is older when its claim is sent is checked by the present view of the node: its volumes took long to
 # prepare, or the process was stopped.
 FRESH_S = 1.0
+# Outcomes of claims that were given up for claims of other schedulers.
+_TO_OTHERS = frozenset({"no_room", "given_up"})
 
 
 class Lost(binder.Withheld):
-    """A claim that was given up: the bind is not sent, and the Pod waits again."""
+    """A claim that was given up: the bind is not sent, and the Pod waits again.
 
-    def __init__(self, outcome: str, detail: str) -> None:
+    `rival`: the scheduler that has the newest claim on the node, if the claim was given up for those of others.
+    """
+
+    def __init__(self, outcome: str, detail: str, rival: str | None = None) -> None:
         self.outcome = outcome
+        self.rival = rival
         super().__init__(f"not sent: {detail}")
 
 
@@ -251,7 +257,10 @@ class Commits:
 
     def _lose_all(self, requests: Iterable[Request], outcome: str, detail: str) -> None:
         for request in requests:
-            if _lose(request, outcome, detail) and request.claim is not None:
+            claim, rival = request.claim, None
+            if claim is not None and outcome in _TO_OTHERS:
+                rival = self._parts.ledger.rival(request.node, claim.scheduler)
+            if _lose(request, outcome, detail, rival) and claim is not None:
                 self._parts.count(outcome)
 
 
@@ -277,8 +286,8 @@ def take(ledger: ledgers.Ledger, kept: buses.Kept, now_s: float) -> messages.Nod
     return found
 
 
-def _lose(request: Request, outcome: str, detail: str) -> bool:
+def _lose(request: Request, outcome: str, detail: str, rival: str | None = None) -> bool:
     if request.ended.done():
         return False
-    request.ended.set_exception(Lost(outcome, detail))
+    request.ended.set_exception(Lost(outcome, detail, rival))
     return True

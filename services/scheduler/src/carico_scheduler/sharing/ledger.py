@@ -130,6 +130,13 @@ class Ledger:
             elif _counts(held, fate, now_s):
                 yield node, held.claim
 
+    def rival(self, node: str, own: str) -> str | None:
+        """Return which scheduler other than `own` has the newest claim on a node; None if none has one."""
+        known = self._nodes.get(node)
+        others = [held for held in (known.held.values() if known else ()) if held.claim.scheduler != own]
+        newest = max(others, key=lambda held: held.seen_s, default=None)
+        return None if newest is None else newest.claim.scheduler
+
     def counted_on(self, node: str, now_s: float) -> list[messages.Claim]:
         """Return the same of one node."""
         known = self._nodes.get(node)

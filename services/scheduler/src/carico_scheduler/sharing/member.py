@@ -285,8 +285,10 @@ class Member:
         demand = bind.waiting.demand
         try:
             sent_s = await self._commits.ask(bind.node, claim, demand, seq=seq, decided_s=decided_s)
-        except commits.Lost:
+        except commits.Lost as lost:
             self._tally.requeued += 1
+            if lost.rival is not None:
+                bind.waiting.note_lost(lost.rival)
             raise
         self._tally.note_stored(is_shared=shares.is_alone(demand))
         return sent_s

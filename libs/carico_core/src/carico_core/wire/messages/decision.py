@@ -13,6 +13,7 @@ from carico_core.wire.messages import elements
 _ID_MAX = 128
 _MESSAGE_MAX = 4096
 _CANDIDATES_MAX = 512
+_LOST_MAX = 16
 _DURATION_MAX = 1e12
 _SCORE_MAX = 1e12
 _Id = Annotated[str, Meta(min_length=1, max_length=_ID_MAX)]
@@ -52,6 +53,9 @@ class _Decision(elements.Message, kw_only=True, gc=False):
     message: _FreeText
     node: elements.ObjectName | None = None
     free: _SignedPods | None = None
+    lost: Annotated[dict[elements.ObjectName, elements.Int64], Meta(max_length=_LOST_MAX)] = msgspec.field(
+        default_factory=dict
+    )
 
 
 _DECODER = codec.Decoder(_Decision, is_json=True)
@@ -77,6 +81,8 @@ def encode_decision(decision: records.Decision) -> bytes:
             "message": d.message,
             "candidates": [_format_candidate(candidate) for candidate in d.candidates],
             "refused": dict(d.refused),
+            # Only schedulers that share the work lose claims.
+            **({"lost": dict(d.lost)} if d.lost else {}),
         }
     )
 
@@ -91,11 +97,12 @@ def decode_decision(payload: bytes, *, subject: str) -> records.Decision:
     elements.check_printable("id", (d.id,))
     elements.check_printable("uid", (d.uid,))
     elements.check_printable("refused", d.refused)
+    elements.check_printable("lost", d.lost)
     return records.Decision(
         id=d.id, boot=d.boot, seq=d.seq, ts_ns=d.ts, namespace=d.namespace, pod=d.pod, uid=d.uid, outcome=d.outcome,
         node=d.node, free=d.free, threshold=d.threshold, attempt=d.attempt, waited_s=d.waited_s,
         decided_us=d.decided_us, candidates=tuple([_read_candidate(item) for item in d.candidates]),
-        refused=d.refused, message=d.message,
+        refused=d.refused, message=d.message, lost=d.lost,
     )  # fmt: skip
 
 
