@@ -1,6 +1,7 @@
 """The Pods of a gang in one cycle: all that must be placed together, or none."""
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import hypothesis
@@ -33,9 +34,11 @@ class Desk:
         for index in range(pods):
             self.state.put_pod(objects.make_pod(f"{name}-{index}", gang=member, **more), 0.0)
 
-    def run(self, most: int = 1000) -> dict[str, str]:
+    def run(self, most: int = 1000, nominees: Sequence[cycle.Nominee] = ()) -> dict[str, str]:
         """Run one cycle; return the node of each Pod that it placed."""
-        made = self.cycle.run(self.state.fleet.snapshot(1.0), self.state.queue, most=most, gangs=self.state)
+        made = self.cycle.run(
+            self.state.fleet.snapshot(1.0), self.state.queue, most=most, nominees=nominees, gangs=self.state
+        )  # fmt: skip
         return {each.waiting.pod.name: each.row.node.name for each in made.placed}
 
 
@@ -80,6 +83,22 @@ def test_a_cycle_tries_some_gangs_and_the_next_ones_the_others() -> None:
     # None of the others is tried again before something wakes it.
     assert desk.run() == {}
     assert desk.state.queue.take(1.0) is None
+
+
+def test_room_held_for_a_gang_is_there_for_it_also_if_another_of_the_same_age_is_tried_first() -> None:
+    desk = Desk([2.0])
+    desk.state.put_pod(objects.make_pod("later", created_at_s=9.0), 0.0)
+    # The Pods of both gangs take turns in the queue; the first gang finds no room.
+    for name, times in (("large", (0, 2, 4)), ("served", (1, 3))):
+        member = gangs.Membership(gangs.Key("default", name), gangs.Asks(len(times)))
+        for at_s in times:
+            desk.state.put_pod(objects.make_pod(f"{name}-{at_s}", gang=member, created_at_s=float(at_s)), 0.0)
+    nominees = [
+        cycle.Nominee(each.pod.uid, each.key, 0, each.demand)
+        for each in sorted(desk.state.queue, key=lambda each: each.key)
+        if each.pod.name.startswith("served")
+    ]
+    assert desk.run(nominees=nominees) == {"served-1": "node-0", "served-3": "node-0"}
 
 
 def test_the_pod_with_fewest_nodes_comes_first() -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from carico_core.domain import cluster, decision
+from carico_core.domain import gangs as gang_keys
 from carico_scheduler.decide import masks, parties, peer_scores
 from carico_scheduler.decide import scores as scoring
 from carico_scheduler.nodes import snapshot
@@ -97,16 +98,20 @@ class Cycle:
             draft.hold(slot, demand)
         scorer, waits = self._scorer(view, draft), collections.deque(nominees)
         placed: set[str] = set()
+        # The Pods of gangs for which room is held, although their gang may have its turn yet.
+        early: collections.defaultdict[gang_keys.Key, list[Nominee]] = collections.defaultdict(list)
         tried = 0
         while len(outcome.placed) < most and not outcome.is_cut and (waiting := source.take(view.now_s)) is not None:
             party = None if gangs is None or waiting.demand.gang is None else gangs.gather(waiting)
             last = waiting.key if party is None else max(each.key for each in party.members)
-            own = [] if party is None else _split_own(waits, party, last)
+            own = [] if party is None else _split_own(waits, party, scorer.draft, early[party.gang])
             while waits and waits[0].key < last:
                 # It came before this Pod if it was in `source` at all.
                 nominee = waits.popleft()
                 if nominee.uid not in placed:
                     scorer.hold(nominee)
+                    if nominee.demand.gang is not None:
+                        early[nominee.demand.gang].append(nominee)
             if gangs is not None and party is not None:
                 gangs.tried(party, self._place_party(party, scorer, source, outcome, own))
                 tried += 1
@@ -188,12 +193,21 @@ class Cycle:
         return _Scorer(view, stages, self._without, draft, self._masks)
 
 
-def _split_own(waits: "collections.deque[Nominee]", party: parties.Party, last: queues.Key) -> list[Nominee]:
-    """Take the Pods of a gang out of those for which room is held: it is held for them."""
+def _split_own(
+    waits: "collections.deque[Nominee]", party: parties.Party, draft: scoring.Draft, early: list[Nominee]
+) -> list[Nominee]:  # fmt: skip
+    """Take the Pods of a gang out of those for which room is or will be held: it is held for them.
+
+    `early`: those of the gang for which it is held already, since another Pod between them had its turn.
+    """
     uids = {each.pod.uid for each in party.members}
     own = [each for each in waits if each.uid in uids]
     for each in own:
         waits.remove(each)
+    for each in [each for each in early if each.uid in uids]:
+        early.remove(each)
+        draft.release(each.slot, each.demand)
+        own.append(each)
     return own
 
 

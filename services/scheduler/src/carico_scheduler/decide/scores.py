@@ -38,11 +38,13 @@ class Draft:
         self._view = view
         self.changed: dict[int, snapshot.NodeRow] = {}
         self.placed: list[tuple[cluster.Pod, int]] = []
+        # What is taken of the nodes, by those that are placed and those for which room is held.
+        self._taken: list[tuple[int, demands.Demand]] = []
 
     def fork(self) -> "Draft":
         """Return a copy, to place Pods on trial."""
         copy = Draft(self._view)
-        copy.changed, copy.placed = dict(self.changed), list(self.placed)
+        copy.changed, copy.placed, copy._taken = dict(self.changed), list(self.placed), list(self._taken)
         return copy
 
     def row(self, slot: int) -> snapshot.NodeRow:
@@ -52,12 +54,22 @@ class Draft:
     def reserve(self, row: snapshot.NodeRow, pod: cluster.Pod, demand: demands.Demand) -> snapshot.NodeRow:
         """Return the node of `row` with one more Pod."""
         self.placed.append((pod, row.slot))
+        self._taken.append((row.slot, demand))
         after = self.changed[row.slot] = row.with_pod(demand)
         return after
 
     def hold(self, slot: int, demand: demands.Demand) -> None:
         """Reserve room on a node for a Pod that may still be placed elsewhere."""
+        self._taken.append((slot, demand))
         self.changed[slot] = self.row(slot).with_pod(demand)
+
+    def release(self, slot: int, demand: demands.Demand) -> None:
+        """Give back room that was held."""
+        self._taken.remove((slot, demand))
+        row = self._view.row(slot)
+        for at, each in self._taken:
+            row = row.with_pod(each) if at == slot else row
+        self.changed[slot] = row
 
 
 class Scores:
