@@ -94,6 +94,13 @@ async def test_no_further_victim_goes_once_the_nomination_is_over() -> None:
     assert 1 <= await desk.run() <= evictor.IN_FLIGHT_MAX
 
 
+async def test_a_nomination_that_failed_meanwhile_stays_so() -> None:
+    desk = Desk()
+    desk.then = lambda: setattr(desk.nomination, "has_failed", True)
+    assert await desk.run() == VICTIMS
+    assert desk.nomination.has_failed
+
+
 async def test_a_pod_whose_eviction_is_under_way_is_not_evicted_twice() -> None:
     desk = Desk()
     cause = evictor.Cause("GangIncomplete", "text", "text")

@@ -94,7 +94,7 @@ class Evictor:
         done = await asyncio.gather(
             *(self._evict(each, cause, may_write) for each in nomination.victims if not each.deleting)
         )
-        nomination.has_failed = not all(done)
+        nomination.has_failed |= not all(done)
 
     async def _nominate(self, pod: cluster.Pod, node: str | None, *, may_write: Callable[[], bool]) -> None:
         """Set or remove `status.nominatedNodeName`, which only informs: the room is held in the scheduler's state."""
