@@ -251,10 +251,10 @@ class State(node_state.NodeState):
             gang=key, members=members, missing=gang.missing, topology_key=topology_key, domain=domain
         )  # fmt: skip
 
-    def tried(self, party: parties.Party, fitted: int) -> None:
+    def tried(self, party: parties.Party, fitted: int | None) -> None:
         """Note for how many Pods of a gang there was room; see `parties.Gangs`."""
         gang = self.gangs.find(party.gang)
-        if gang is not None and party.may_place:
+        if gang is not None and fitted is not None:
             gang.fitted = fitted
 
     def put_pod_groups(self, found: Iterable[gangs.PodGroup], now_s: float, *, is_native: bool) -> None:

@@ -62,6 +62,15 @@ def test_of_each_gang_at_least_the_minimum_is_placed_or_none(
     assert len(desk.state.queue) == sum(pods for pods, _ in sizes) - len(placed)
 
 
+def test_a_gang_that_is_too_large_states_for_how_many_of_its_pods_there_is_room() -> None:
+    desk = Desk([2.0, 1.0])
+    desk.gang("a", 5)
+    assert desk.run() == {}
+    assert desk.state.gangs.why(gangs.Key("default", "a")) == (
+        "gang default/a: 5 Pods must be placed together; there was room for 3"
+    )
+
+
 def test_a_gang_beyond_the_binds_in_flight_is_placed_whole() -> None:
     desk = Desk([10.0, 10.0])
     desk.gang("a", 12)

@@ -129,12 +129,14 @@ class Cycle:
 
     def _place_party(
         self, party: parties.Party, scorer: "_Scorer", source: Source, outcome: CycleResult, own: Iterable[Nominee]
-    ) -> int:
-        """Place the Pods of a gang if enough of them fit, and park the others; return for how many there was room.
+    ) -> int | None:
+        """Place the Pods of a gang if enough of them fit, and park the others.
+
+        Return for how many there was room; None: that was not counted.
 
         `own`: those of its Pods for which room is held, also while they wait on.
         """
-        found = self._fitting(party, scorer)
+        found, fitted = self._fitting(party, scorer)
         made = found if len(found) >= party.missing else []
         for each in made:
             scorer.reserve(scorer.draft.row(each.row.slot), each.waiting)
@@ -147,23 +149,30 @@ class Cycle:
         for nominee in own:
             if nominee.uid not in chosen:
                 scorer.hold(nominee)
-        return len(found)
+        return fitted
 
-    def _fitting(self, party: parties.Party, scorer: "_Scorer") -> list[Placement]:
-        """Return placements of the Pods of a gang: as many as fit on the nodes that take most of them."""
+    def _fitting(self, party: parties.Party, scorer: "_Scorer") -> tuple[list[Placement], int | None]:
+        """Return placements of the Pods of a gang on the nodes that take most of them, and for how many there is room.
+
+        There are no placements if there is certainly room for too few. None: the room was not counted.
+        """
+        if not party.may_place or len(party.members) < party.missing:
+            return [], None
         best: list[Placement] = []
         view, is_by_capacity = scorer.view, scorer.stages is self._by_capacity
         # Scores for a gang's own demands are of no use to others, and would be kept up to date in vain.
         whole = scorer.fork(None)
-        if not parties.may_fit(party, whole.scores, view, by_capacity=is_by_capacity):
-            return best
+        most = parties.room_for(party, whole.scores, view, by_capacity=is_by_capacity)
+        if most < party.missing:
+            # Of one zone alone nothing is known.
+            return [], None if party.topology_key else int(most)
         for only in parties.domains(party, whole.scores, view):
             trial = whole if only is None else scorer.fork(only)
             made = parties.placed(party.members, trial.scores, functools.partial(self._place, trial))
             best = max(best, made, key=len)
             if len(best) == len(party.members):
                 break
-        return best
+        return best, len(best)
 
     def explain(
         self, view: snapshot.Snapshot, demand: demands.Demand, *,

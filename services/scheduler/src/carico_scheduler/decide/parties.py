@@ -6,6 +6,7 @@ value of a node label, the values are tried in the order of their room.
 
 import collections
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
@@ -55,23 +56,21 @@ class Gangs(Protocol):
     def gather(self, first: queues.Waiting) -> Party:
         """Take the Pods that wait with `first`, which was taken from the queue."""
 
-    def tried(self, party: Party, fitted: int) -> None:
-        """Note for how many Pods of a gang there was room."""
+    def tried(self, party: Party, fitted: int | None) -> None:
+        """Note for how many Pods of a gang there was room; None: that was not counted."""
 
 
-def may_fit(
+def room_for(
     party: Party, scores_of: Callable[[demands.Demand], Scored], view: snapshot.Snapshot, *, by_capacity: bool
-) -> bool:  # fmt: skip
-    """Return False if the nodes that have room take too few of the Pods, by a count that no placement exceeds."""
-    if not party.may_place or len(party.members) < party.missing:
-        return False
+) -> float:  # fmt: skip
+    """Return how many of the Pods the nodes take, by a count that no placement exceeds; +inf if that is not known."""
     room = 0.0
     for demand, count in collections.Counter(each.demand for each in party.members).items():
         if demand.follows_peers or not by_capacity or demand.is_baseline:
             # Placing one may open nodes to others; or room is not counted in Pods.
-            return True
+            return math.inf
         room += min(float(places(view, demand, scores_of(demand)).sum()), count)
-    return room >= party.missing
+    return room
 
 
 def domains(
