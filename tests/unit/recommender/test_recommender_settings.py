@@ -22,6 +22,8 @@ def test_the_defaults_hold() -> None:
     [
         (("--change", "0.2"), r"--change 0\.2 and --margin 0\.15: expected a change of at most the margin"),
         (("--admission-resources", "cpu,gpu"), "--admission-resources: got 'cpu,gpu', expected cpu, memory or"),
+        # Answers would be too old for most of the time.
+        (("--interval-s", "300"), "--interval-s: got '300', expected a number from 1 to 60"),
         (("--name", ""), "--name: got none, expected the name in spec.recommenders"),
     ],
 )

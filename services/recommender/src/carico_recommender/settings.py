@@ -61,8 +61,9 @@ class RecommenderSettings:
         "carico", help="the name by which a VerticalPodAutoscaler chooses this recommender (spec.recommenders)"
     )
     interval_s: float = settings.setting(
-        15.0, help="time between two questions to the aggregators", unit="s", minimum=1.0, maximum=3600.0,
-        why="a new class is recommended within 60 s; an answer with 1,000 classes takes an aggregator 0.1 s",
+        15.0, help="time between two questions to the aggregators", unit="s", minimum=1.0, maximum=60.0,
+        why="a new class is recommended within 60 s; an answer with 1,000 classes takes an aggregator 0.1 s; after "
+        "120 s an answer is too old to act on",
     )  # fmt: skip
     percentile: float = settings.setting(
         0.9, help="share of the time in which a Pod's CPU is at most its request, before the margin",

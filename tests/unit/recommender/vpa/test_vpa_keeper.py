@@ -2,11 +2,11 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from carico_core.domain import errors, usage
-from carico_core.runtime.kube import memory_kube
+from carico_core.runtime.kube import list_watch, memory_kube
 from carico_core.runtime.observe import metrics
 from carico_recommender import classes, instruments
 from carico_recommender import settings as setting
@@ -206,6 +206,28 @@ def test_those_without_a_recommendation_come_first_and_writing_ends_with_the_lea
             assert made.target("a")["cpu"] == "230m"
 
     loops.run_fast(main())
+
+
+def test_a_round_ends_when_answers_become_too_old_or_objects_cannot_be_read() -> None:
+    async def main(lose: Callable[[Scene], None]) -> None:
+        async with scene(writes_per_s=1.0) as made:
+            for name in ("a", "b"):
+                made.create(name)
+            await made.seen("a", "b")
+            writing = asyncio.create_task(made.keeper.write())
+            await waiting.until(lambda: made.patches == 1)
+            lose(made)
+            assert await writing == 1
+            assert made.patches == 1
+
+    def age(made: Scene) -> None:
+        made.known.has_answer = False
+
+    def lose(made: Scene) -> None:
+        made.keeper._take(list_watch.Away(error=errors.ApiUnavailable("away")))
+
+    loops.run_fast(main(age))
+    loops.run_fast(main(lose))
 
 
 def test_nothing_is_concluded_without_an_answer_or_a_list() -> None:

@@ -51,6 +51,18 @@ def test_a_maximum_that_is_no_whole_mebibyte_is_not_exceeded() -> None:
     assert container["target"]["memory"] == "100000000"
 
 
+@pytest.mark.parametrize(
+    ("bound", "expected"), [({"maxAllowed": {"cpu": "220m"}}, "220m"), ({"minAllowed": {"cpu": "235m"}}, "235m")]
+)
+def test_a_bound_that_is_near_the_target_is_kept_to(bound: dict[str, Any], expected: str) -> None:
+    advice = advices.advise(learnt.autoscaler(bound), learnt.recommended(), margin=0.15, has_recommendation=True)
+    there = written()
+    found = status.update(there, advice, change=0.1, at="now")
+    assert found is not None
+    assert found["recommendation"]["containerRecommendations"][0]["target"]["cpu"] == expected
+    assert status.update({**there, **found}, advice, change=0.1, at="now") is None
+
+
 @pytest.mark.parametrize(("cpu", "is_written"), [(0.23, False), (0.25, False), (0.254, True), (0.2, True)])
 def test_only_a_change_of_more_than_a_tenth_is_written(cpu: float, is_written: bool) -> None:
     assert (update(written(), cpu) is not None) is is_written

@@ -62,16 +62,19 @@ class Keeper:
         """Write what has changed, every interval, until cancelled."""
         while True:
             await asyncio.sleep(self._chosen.interval_s)
-            if self._leads() and self._is_listed and self._known.is_current:
+            if self._may_write():
                 await self.write()
+
+    def _may_write(self) -> bool:
+        return self._leads() and self._is_listed and self._known.is_current
 
     async def write(self) -> int:
         """Write the statuses that differ; return how many were written. Those without a recommendation come first."""
         written = 0
         for one, fields in await self._due():
             await self._pace.wait()
-            # Between two writes the object may have changed, or this replica may have stopped leading.
-            if not self._leads():
+            # Between two writes the object may have changed; the Lease, API or aggregators may have been lost.
+            if not self._may_write():
                 break
             if self._objects.get(one.key) is not one:
                 continue

@@ -91,7 +91,9 @@ def _is_near_container(old: Any, new: dict[str, Any], change: float) -> bool:
         before, after = old.get(field) or {}, new[field]
         if before.keys() != after.keys():
             return False
-        if not all(_is_near_amount(before[dim], after[dim], most) for dim in after):
+        # A bound of the policy is kept to exactly.
+        bound = {dim for dim in after if field == "target" and after[dim] != new["uncappedTarget"][dim]}
+        if not all(_is_near_amount(before[dim], after[dim], 0.0 if dim in bound else most) for dim in after):
             return False
     return True
 
