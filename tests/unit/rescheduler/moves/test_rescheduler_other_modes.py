@@ -29,12 +29,36 @@ def test_an_evicted_pod_has_a_successor_where_the_scheduler_puts_it() -> None:
     async def main() -> None:
         async with surges.scene() as made:
             budget(made, 1)
-            move = made.move()
+            move = made.move("node-c")
+            made.cluster.open.discard("node-a")
+            made.cluster.add_node("node-c")
             # The scheduler of the scene prefers the first node.
             ended = await made.process(mode=movable.Mode.EVICT).run(move)
-            assert (ended.state, ended.detail) == (records.State.MOVED, "the scheduler chose node-a")
+            assert (ended.state, ended.detail) == (records.State.MOVED, "the scheduler chose node-b")
             assert made.cut.writes == [f"POST /api/v1/namespaces/default/pods/{move.pod.pod.name}/eviction"]
             assert len(made.cluster.pods("web")) == 3 and ended.successor != move.pod.pod.name
+
+    objects.run_fast(main())
+
+
+def test_an_evicted_pod_that_returns_to_its_node_has_not_moved() -> None:
+    async def main() -> None:
+        async with surges.scene() as made:
+            process = made.process(mode=movable.Mode.EVICT)
+            ended = await process.run(made.move())
+            assert (ended.state, ended.detail) == (records.State.KEPT, "the scheduler chose node-a")
+            # Its controller's Pods rest.
+            assert list(process.failed(600.0)) == [made.cluster.replica_set("web")["metadata"]["uid"]]
+
+    objects.run_fast(main())
+
+
+def test_an_evicted_pod_without_a_ready_successor_ends_the_plan() -> None:
+    async def main() -> None:
+        async with surges.scene() as made:
+            made.cluster.gets_ready = lambda pod: False
+            ended = await made.process(mode=movable.Mode.EVICT).run(made.move())
+            assert (ended.state, ended.detail) == (records.State.KEPT, "no new Pod was ready within 120 s")
 
     objects.run_fast(main())
 

@@ -44,14 +44,17 @@ class Evict:
         until_s = self.clock.monotonic_s() + self.within_s
         while (found := self._successor(pod, before)) is None:
             if self.clock.monotonic_s() > until_s:
-                self._end(move, records.State.MOVED, f"no new Pod was ready within {self.within_s:.0f} s")
+                # A replica is missing: no other Pod of the plan is to follow it.
+                self._end(move, records.State.KEPT, f"no new Pod was ready within {self.within_s:.0f} s")
                 return
             await asyncio.sleep(LOOK_EVERY_S)
         move.successor = found.pod.name
         where = found.pod.node_name or ""
         detail = "" if where == move.target else f"the scheduler chose {where}"
+        # Back on its node: to evict it again each minute would end the same way.
+        state = records.State.KEPT if where == move.source else records.State.MOVED
         move.target = where
-        self._end(move, records.State.MOVED, detail or "the new Pod is ready")
+        self._end(move, state, detail or "the new Pod is ready")
 
     def _successor(self, pod: objects.KnownPod, before: set[str]) -> objects.KnownPod | None:
         if any(each.uid == pod.uid for each in self._controlled(pod)):

@@ -2,7 +2,8 @@
 
     STARTING --> RELEASING --> REPLACING --> MOVED
         |            |             |
-        |            |             +-------> KEPT       another replica went in place of the old Pod
+        |            |             +-------> KEPT       another replica went in place of the old Pod; `evict`: the
+        |            |                                  new one is not ready, or on the old node
         +------------+--> UNDOING ---------> KEPT       the old Pod stays where it is
                              |
                              +-------------> MOVED      a write whose answer was lost took effect after all
