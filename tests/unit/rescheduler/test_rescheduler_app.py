@@ -194,6 +194,21 @@ def test_paused_it_moves_nothing_and_a_later_leader_neither() -> None:
     objects.run_fast(main())
 
 
+def test_questions_of_readers_are_none_to_the_api() -> None:
+    async def main() -> None:
+        async with site() as made:
+            made.start("a", "--no-automatic", "--every-s", "600")
+            await asyncio.sleep(30.0)
+            before = len(made.cluster.api.requests)
+            for _ in range(20):
+                assert (await made.ask("moves.list"))["paused"] == ""
+            assert not [each for each in made.cluster.api.requests[before:] if "configmaps" in each]
+            await made.ask("control.pause")
+            assert (await made.ask("moves.list"))["paused"].startswith("paused since")
+
+    objects.run_fast(main())
+
+
 def test_one_of_two_moves_and_the_other_continues_what_it_left() -> None:
     async def main() -> None:
         async with site() as made:

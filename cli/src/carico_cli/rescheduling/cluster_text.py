@@ -1,6 +1,5 @@
 """Plans and moves of a running cluster for people. Pure."""
 
-import collections
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ def plan(answer: Row, *, is_wide: bool) -> str:
     found = answer["plan"]
     lines = [*_moves(found), "", *_nodes(found, is_wide), "", *_totals(found)]
     lines += _left_out(found["left_out"], is_wide)
-    lines += _skipped(found["skipped"], is_wide)
+    lines += _skipped(found["skipped"], found["skipped_pods"], is_wide)
     return "\n".join([*lines, "", *standing(answer)])
 
 
@@ -85,18 +84,18 @@ def _left_out(rows: Sequence[Row], is_wide: bool) -> list[str]:
     return [*lines, *([f"not moved: {len(rows) - _ROWS} more (-o wide)"] if len(rows) > _ROWS and not is_wide else [])]
 
 
-def _skipped(rows: Sequence[Row], is_wide: bool) -> list[str]:
-    """Return how many Pods may not move, by reason with an example; each of them with -o wide."""
+def _skipped(rows: Sequence[Row], counts: Mapping[str, int], is_wide: bool) -> list[str]:
+    """Return how many Pods may not move, by reason with an example; with -o wide each that the answer lists."""
     if is_wide:
-        return [line for each in rows for line in words.paragraph(f"stays: {each['pod']}: {each['detail']}", "")]
-    counts = collections.Counter(each["why"] for each in rows)
+        listed = [line for each in rows for line in words.paragraph(f"stays: {each['pod']}: {each['detail']}", "")]
+        more = sum(counts.values()) - len(rows)
+        return [*listed, *([f"stay: {amounts.plural(more, 'Pod')} more, not listed"] if more > 0 else [])]
     examples = {each["why"]: each for each in reversed(rows)}
     lines = []
-    for why, count in counts.most_common():
-        example = examples[why]
-        lines += words.paragraph(
-            f"stay: {amounts.plural(count, 'Pod')} ({why}), such as {example['pod']}: {example['detail']}", ""
-        )
+    for why, count in sorted(counts.items(), key=lambda each: -each[1]):
+        example = examples.get(why)
+        such = "" if example is None else f", such as {example['pod']}: {example['detail']}"
+        lines += words.paragraph(f"stay: {amounts.plural(count, 'Pod')} ({why}){such}", "")
     return lines
 
 

@@ -11,7 +11,7 @@ from carico_rescheduler import pausing
 from carico_rescheduler.context import movable
 from carico_rescheduler.moves import executor
 from carico_rescheduler.moves import record as records
-from carico_rescheduler.plan import decision
+from carico_rescheduler.plan import decision, planning
 
 Handler: TypeAlias = Callable[[bytes], Awaitable[bytes]]
 # Rows of an answer: far below one bus message.
@@ -94,10 +94,12 @@ class Answers:
         return orjson.dumps({"paused": False})
 
     async def _standing(self) -> dict[str, Any]:
+        pausing = self.source.pausing
         return {
             "mode": self.source.mode.value,
             "automatic": self.source.is_automatic,
-            "paused": await self.source.pausing.why(),
+            # Each round looks: readers may ask often, and the API is not asked for each of them.
+            "paused": await pausing.why() if pausing.seen is None else pausing.seen,
             "rests": self.source.rests,
             "rounds": self.source.rounds,
         }
@@ -144,6 +146,8 @@ def describe(plan: decision.Plan) -> dict[str, Any]:
             {"pod": each.pod, "from": each.source, "to": each.target, "why": each.why.value, "detail": each.detail}
             for each in plan.left_out[:ROWS_MOST]
         ],
+        # Of all Pods that stay; the rows may be fewer.
+        "skipped_pods": planning.count_skipped(plan),
         "skipped": [
             {"pod": plan.skipped_names.get(uid, uid), "why": each.why.value, "detail": each.detail}
             for uid, each in list(plan.skipped.items())[:ROWS_MOST]
@@ -153,6 +157,6 @@ def describe(plan: decision.Plan) -> dict[str, Any]:
                 "node": each.node, "load": {"before": each.before, "after": each.after},
                 "pods": {"before": each.pods_before, "after": each.pods_after},
             }
-            for each in plan.nodes[:ROWS_MOST]
+            for each in sorted(plan.nodes, key=lambda each: each.pods_before == each.pods_after)[:ROWS_MOST]
         ],
     }  # fmt: skip

@@ -12,23 +12,25 @@ NAME = "carico-rescheduler"
 _PAUSED, _SINCE = "paused", "since"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(slots=True, kw_only=True)
 class Pausing:
-    """The ConfigMap in the namespace of the Lease."""
+    """The ConfigMap in the namespace of the Lease. `seen`: what the last look has shown, None before it."""
 
     api: api_actions.BindApi
     namespace: str
     clock: clocks.Clock
     permit: Callable[[], None]
+    seen: str | None = None
 
     async def why(self) -> str:
         """Return since when moves are paused; empty if they are not. Raises `ApiError` and `ApiUnavailable`."""
         try:
             found = await self.api.request("GET", f"{self._path}/{NAME}")
         except errors.NotFound:
-            return ""
+            found = {}
         data = found.get("data") or {}
-        return f"paused since {data.get(_SINCE, 'an unknown time')}" if data.get(_PAUSED) == "true" else ""
+        self.seen = f"paused since {data.get(_SINCE, 'an unknown time')}" if data.get(_PAUSED) == "true" else ""
+        return self.seen
 
     async def put(self, *, paused: bool) -> None:
         """Pause or resume. Raises `ApiError` and `ApiUnavailable`."""
@@ -41,6 +43,7 @@ class Pausing:
             )  # fmt: skip
         except errors.NotFound:
             await self.api.request("POST", self._path, body=body, permit=self.permit)
+        await self.why()
 
     @property
     def _path(self) -> str:

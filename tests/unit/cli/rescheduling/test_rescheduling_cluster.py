@@ -15,6 +15,7 @@ from carico_core.numerics.rescheduling import carico as search
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client
 from carico_rescheduler import answers
+from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.plan import decision, planning
 from tests.tools import carico_cli
@@ -30,10 +31,15 @@ def planned(*, overloaded: bool = True) -> dict[str, Any]:
     known = world.make({"node-a": 0.0, "node-b": 8.0})
     world.deploy(known, "web", ["node-a"] * (9 if overloaded else 3), tasks=1.0)
     world.put(known, parts.make_pod("alone", node_name="node-b", phase="Running"))
+    return {"plan": answers.describe(made_of(known)), **STANDING}
+
+
+def made_of(known: clusters.Cluster) -> decision.Plan:
+    """The plan for a cluster, of at most two moves."""
     context = contexts.build(world.judge(known), world.CEILINGS)
     rule = decision.Rule(least_plan=0.05, least_move=0.01, least_bytes=1e5, least_tasks=1.0, most_moves=2)
     asked = planning.Request(effort=search.Effort(proposals=2000), seed=1, rule=rule, budget=9, at_ns=0)
-    return {"plan": answers.describe(planning.make(context, asked)), **STANDING}
+    return planning.make(context, asked)
 
 
 def ended(pod: str, number: int, state: str = "moved") -> dict[str, Any]:
@@ -89,6 +95,18 @@ def test_without_moves_the_plan_says_why() -> None:
 def test_wide_lists_every_node_and_every_pod_that_stays() -> None:
     found = cluster_text.plan(planned(overloaded=False), is_wide=True)
     assert "node-a" in found and "node-b" in found and "stays: default/alone" in found
+
+
+def test_all_pods_that_stay_are_counted_and_nodes_that_change_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "ROWS_MOST", 1)
+    known = world.make({"node-0": 0.0, "node-a": 0.0, "node-b": 8.0})
+    world.deploy(known, "web", ["node-a"] * 9, tasks=1.0)
+    for name in ("one", "two", "three"):
+        world.put(known, parts.make_pod(name, node_name="node-0", phase="Running"))
+    answer = {"plan": answers.describe(made_of(known)), **STANDING}
+    assert len(answer["plan"]["skipped"]) == 1 and answer["plan"]["nodes"][0]["node"] == "node-a"
+    assert "stay: 3 Pods (no_controller), such as default/" in cluster_text.plan(answer, is_wide=False)
+    assert "stay: 2 Pods more, not listed" in cluster_text.plan(answer, is_wide=True)
 
 
 def test_apply_says_the_moves_of_its_own_round_only(monkeypatch: pytest.MonkeyPatch) -> None:
