@@ -103,7 +103,7 @@ def test_all_pods_that_stay_are_counted_and_nodes_that_change_are_listed(monkeyp
     world.deploy(known, "web", ["node-a"] * 9, tasks=1.0)
     for name in ("one", "two", "three"):
         world.put(known, parts.make_pod(name, node_name="node-0", phase="Running"))
-    answer = {"plan": answers.describe(made_of(known)), **STANDING}
+    answer: dict[str, Any] = {"plan": answers.describe(made_of(known)), **STANDING}
     assert len(answer["plan"]["skipped"]) == 1 and answer["plan"]["nodes"][0]["node"] == "node-a"
     assert "stay: 3 Pods (no_controller), such as default/" in cluster_text.plan(answer, is_wide=False)
     assert "stay: 2 Pods more, not listed" in cluster_text.plan(answer, is_wide=True)
