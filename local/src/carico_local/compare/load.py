@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from carico_core.domain import errors
+from carico_core.wire import fields
 from carico_core.wire.kubernetes import pod_requests
 from carico_local import job as jobs
 from carico_local.compare import contender as contenders
@@ -156,21 +157,40 @@ def read(documents: Iterable[object], *, file: str, cores: int, memory_bytes: fl
 def _templates(document: object, where: str) -> list[Object]:
     if not isinstance(document, dict) or not isinstance(document.get("spec"), dict | None):
         raise errors.SettingsError(f"{where}: got no Kubernetes object, expected a Pod or a Job")
-    kind, metadata, spec = document.get("kind"), document.get("metadata") or {}, document.get("spec") or {}
+    kind, metadata, spec = document.get("kind"), _metadata(document, where), document.get("spec") or {}
     if kind == "List":
-        return [one for each in document.get("items") or () for one in _templates(each, where)]
+        items = document.get("items") or []
+        if not isinstance(items, list):
+            raise errors.SettingsError(f"{where}: items: got {fields.shown(items)}, expected a list of objects")
+        return [one for each in items for one in _templates(each, where)]
     if kind == "Pod":
         return [{"metadata": metadata, "spec": spec}]
     if kind == "Job":
-        template = spec.get("template") or {}
+        template = _part(spec, "template", where)
         # Without completions, a Job is done with as many Pods as it has at a time.
         count = spec.get("completions", spec.get("parallelism", 1))
         if type(count) is not int or not 1 <= count <= _PODS_MOST:
             raise errors.SettingsError(f"{where}: completions: got {count!r}, expected 1 to {_PODS_MOST}")
-        named = {"generateName": f"{metadata.get('name') or 'job'}-", **(template.get("metadata") or {})}
-        return [{"metadata": named, "spec": template.get("spec") or {}}] * count
+        named = {"generateName": f"{metadata.get('name') or 'job'}-", **_metadata(template, where)}
+        return [{"metadata": named, "spec": _part(template, "spec", where)}] * count
     hint = ": its Pods do not end; give a Job of the same Pods" if kind in _ENDLESS else ""
     raise errors.SettingsError(f"{where}: got {kind or 'no kind'}, expected a Pod or a Job{hint}")
+
+
+def _metadata(found: Object, where: str) -> Object:
+    """Return an object's metadata, of which labels and annotations are objects. Raises `SettingsError`."""
+    metadata = _part(found, "metadata", where)
+    for name in ("labels", "annotations"):
+        _part(metadata, name, f"{where}: metadata")
+    return metadata
+
+
+def _part(found: Object, name: str, where: str) -> Object:
+    """Return an object within another one, empty if it is not there. Raises `SettingsError`."""
+    part = found.get(name)
+    if not isinstance(part, dict | None):
+        raise errors.SettingsError(f"{where}: {name}: got {fields.shown(part)}, expected an object")
+    return part or {}
 
 
 def _check(template: Object, file: str, *, cores: int, memory_bytes: float) -> None:

@@ -52,18 +52,25 @@ def _row(what: str, first_s: float, last_s: float, api_s: float, over: trace.Tra
     times, usage = samples.times_s, samples.values[:, 0]
     low, high = np.searchsorted(times, [first_s - _BEFORE_S, last_s + _AFTER_S]).tolist()
     before = int(np.searchsorted(times, first_s))
+    row = {
+        "what": what,
+        "first_s": round(first_s - float(times[0]), 3),
+        "containerd_last_s": figure.rounded(last_s - first_s),
+        "api_s": figure.rounded(api_s - first_s),
+    }
+    if before == high:
+        # The log has no samples of that time.
+        return row | {"spike_s": None, "spike_peak": None, "usage_without": None}
     # A program that ends takes its usage with it: what is left is the level then.
-    level = min(float(usage[low:before].mean()), float(np.median(usage[before:high])))
+    level = float(np.median(usage[before:high]))
+    if low < before:
+        level = min(level, float(usage[low:before].mean()))
     peak = before + int(np.argmax(usage[before:high]))
     threshold = level + _UNDER_WAY * (float(usage[peak]) - level)
     rise = peak
     while rise > before and usage[rise - 1] >= threshold:
         rise -= 1
-    return {
-        "what": what,
-        "first_s": round(first_s - float(times[0]), 3),
-        "containerd_last_s": figure.rounded(last_s - first_s),
-        "api_s": figure.rounded(api_s - first_s),
+    return row | {
         "spike_s": figure.rounded(times[rise] - first_s),
         "spike_peak": figure.rounded(usage[peak]),
         "usage_without": figure.rounded(level),

@@ -135,6 +135,29 @@ def test_how_late_each_listener_is() -> None:
     assert completed["api_s"] == pytest.approx(1.9)
 
 
+@pytest.mark.parametrize(
+    ("from_s", "later_s", "spike_s"), [(0.0, 200.0, None), (9.8, 0.0, 0.25)], ids=["no samples then", "none before"]
+)
+def test_listeners_are_compared_where_the_log_has_no_samples(
+    from_s: float, later_s: float, spike_s: float | None
+) -> None:
+    made = jobs(lambda pods: f"cpu: 0.{pods}", sizes=(1,))
+    taken = made.recording.samples
+    left = taken.times_s >= taken.times_s[0] + from_s
+    kept = dataclasses.replace(
+        taken, times_s=taken.times_s[left] + later_s, values=taken.values[left], parts=taken.parts[left]
+    )
+    heard = tuple(
+        trace.ApiEvent(at_s=made.recording.facts.started_s + at_s, pod="pi-0", running=running)
+        for at_s, running in ((10.4, True), (16.9, False))
+    )
+    recording = dataclasses.replace(made.recording, samples=kept)
+    found = figures.FIGURES["4.8"](trace.Trace(name="x", format="log", recording=recording, api=heard))
+    created = found.numbers["events"][0]
+    assert created["containerd_last_s"] == pytest.approx(0.3)
+    assert created["spike_s"] == (None if spike_s is None else pytest.approx(spike_s, abs=0.15))
+
+
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     path = tmp_path_factory.mktemp("logs") / "generated.txt"
