@@ -244,8 +244,12 @@ def _check_agreement(context: contexts.Context, name: str) -> None:
     for variable, value in expected.items():
         got = context.environ.get(variable)
         if got and got != value:
+            # The address of a bus contains its password, which each start makes afresh.
+            shown, other = (each.rpartition("@")[2] if variable == NATS_URL else each for each in (value, got))
+            if other == shown:
+                other = "that of an earlier start"
             raise errors.SettingsError(
-                f"environment: {CLUSTER} is {name!r}, whose {variable} is {value}, but {variable} is {got}: "
+                f"environment: {CLUSTER} is {name!r}, whose {variable} is {shown}, but {variable} is {other}: "
                 f'`eval "$(carico env --name {name})"` sets all three, `unset {CLUSTER}` leaves the address'
             )
 

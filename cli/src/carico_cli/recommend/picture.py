@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_cli.recordings import plot
-from carico_core.domain import amounts
+from carico_core.domain import amounts, errors
 
 Row = Mapping[str, Any]
 MEBIBYTE = 2.0**20
@@ -19,8 +19,10 @@ def check(path: pathlib.Path) -> None:
 
 
 def draw(row: Row, path: pathlib.Path) -> None:
-    """Write the picture. Raises `SettingsError` where the file cannot be written."""
+    """Write the picture. Raises `SettingsError` where nothing was measured, or the file cannot be written."""
     dims = [dim for dim, found in row["distribution"].items() if found]
+    if not dims:
+        raise errors.SettingsError(f"--plot: nothing has been measured of {row['class']} yet: wait, and run this again")
 
     def fill(figure: Any) -> None:
         axes = figure.subplots(1, len(dims), squeeze=False)

@@ -192,6 +192,21 @@ def test_the_kubeconfig_of_a_cluster_that_runs_means_that_cluster(home: pathlib.
         assert which.meant(context, which.Flags(), need=which.Need.API).name == "b"
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("nats://scheduler:old-secret@127.0.0.1:4993", "but NATS_URL is that of an earlier start"),
+        ("nats://scheduler:old-secret@127.0.0.1:4994", "is 127.0.0.1:4993, but NATS_URL is 127.0.0.1:4994"),
+    ],
+)
+def test_a_refused_address_shows_no_password(home: pathlib.Path, given: str, said: str) -> None:
+    written(home, "c", "nats://scheduler:new-secret@127.0.0.1:4993")
+    context = settings.Context(home=home, environ={which.CLUSTER: "c", which.NATS_URL: given}, plain=True)
+    with running(home, "c"), pytest.raises(errors.SettingsError, match=said) as refused:
+        which.meant(context, which.Flags())
+    assert "secret" not in str(refused.value)
+
+
 def test_flags_of_an_address_need_all_of_it(home: pathlib.Path) -> None:
     context = settings.Context(home=home, environ={}, plain=True)
     with pytest.raises(errors.SettingsError, match=r"^--kubeconfig: the cluster's NATS address is missing"):

@@ -300,5 +300,16 @@ def test_a_picture_is_of_one_class(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert "--plot: got 2 classes, expected one: name it with --class" in capsys.readouterr().err
 
 
+def test_a_picture_of_a_class_without_measurements_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
+) -> None:
+    nothing: dict[str, list[object]] = {"cpu": [], "memory": []}
+    monkeypatch.setattr(asking, "ask", lambda at, rule: [row()])
+    monkeypatch.setattr(asking, "with_distribution", lambda at, rule, name: row(name, distribution=nothing))
+    argv = ("--nats-url", "nats://127.0.0.1:1", "web", "--plot", str(tmp_path / "web.svg"))
+    assert carico_cli.run(monkeypatch, "recommend", *argv) == 2
+    assert "--plot: nothing has been measured of ReplicaSet/shop/web yet" in capsys.readouterr().err
+
+
 def test_the_share_of_the_time_is_cumulated() -> None:
     assert picture.cumulated([(0.1, 3.0), (0.5, 1.0)]) == ([0.0, 0.1, 0.5], [0.0, 0.75, 1.0])
