@@ -143,6 +143,17 @@ def test_the_domain_with_most_room_is_tried_first_and_others_follow() -> None:
     assert set(desk.run().values()) == {"node-2"}
 
 
+def test_the_one_domain_that_takes_all_is_tried_among_many_with_more_room() -> None:
+    zones = "abcdefghijklmnopqrstuvwxyz"
+    desk = Desk([9.0] * (len(zones) - 1) + [2.0], zones=zones)
+    desk.state.put_node(objects.make_node(f"node-{len(zones) - 1}", labels={"zone": "z", "disk": "ssd"}))
+    key = gangs.Membership(gangs.Key("default", "g"), gangs.Asks(2, None, "zone"))
+    desk.state.put_pod(objects.make_pod("ssd", gang=key, node_selector={"disk": "ssd"}), 0.0)
+    desk.state.put_pod(objects.make_pod("any", gang=key), 0.0)
+    assert len(zones) > parties.DOMAINS_MOST
+    assert set(desk.run().values()) == {f"node-{len(zones) - 1}"}
+
+
 def test_a_later_pod_follows_the_domain_of_those_that_are_placed() -> None:
     desk = Desk([3.0, 9.0], zones="ab")
     asks = gangs.Asks(2, None, "zone")

@@ -366,7 +366,7 @@ def test_a_standby_that_leads_late_knows_that_a_gang_was_never_complete() -> Non
         await asyncio.sleep(3.0)
         # No scheduler leads for longer than the gang may be incomplete.
         made.leader = -1
-        await asyncio.sleep(40.0)
+        await asyncio.sleep(100.0)
         made.leader = 1
         await asyncio.sleep(15.0)
         assert len(made.running()) == 3

@@ -1,7 +1,7 @@
 """The Pods of a gang, placed in one step: all that must be placed together find room, or none of them is placed.
 
 They are tried on a copy of the cycle's draft, those with the fewest nodes first. If the gang is to stay within one
-value of a node label, the values are tried in the order of their room.
+value of a node label, the values are tried in the order of how many of the Pods they take at most, then of their room.
 """
 
 import collections
@@ -84,10 +84,14 @@ def domains(
     if party.domain is not None:
         yield values.having([party.domain])
         return
-    (commonest, _), *_ = collections.Counter(each.demand for each in party.members).most_common(1)
-    room = values.sums(places(view, commonest, scores_of(commonest)))[: values.count]
-    for number in (-room).argsort(kind="stable")[:DOMAINS_MOST].tolist():
-        if room[number] > 0:
+    (commonest, _), *_ = wanted = collections.Counter(each.demand for each in party.members).most_common()
+    room = {each: values.sums(places(view, each, scores_of(each)))[: values.count] for each, _ in wanted}
+    takes = np.zeros(values.count)
+    for each, count in wanted:
+        takes += np.minimum(room[each], count)
+    # The last key comes first.
+    for number in np.lexsort((-room[commonest], -takes))[:DOMAINS_MOST].tolist():
+        if takes[number] > 0:
             yield values.of == number
 
 
@@ -104,7 +108,8 @@ def placed(
     put: Callable[[queues.Waiting, int], P],
 ) -> list[P]:  # fmt: skip
     """Place as many of the Pods as fit, with `put`."""
-    feasible = {each.demand: int(np.isfinite(scores_of(each.demand).values).sum()) for each in members}
+    wanted = {each.demand for each in members}
+    feasible = {each: int(np.isfinite(scores_of(each).values).sum()) for each in wanted}
     left = sorted(members, key=lambda each: (feasible[each.demand], each.key))
     made: list[P] = []
     while left:
