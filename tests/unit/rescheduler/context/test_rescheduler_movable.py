@@ -175,3 +175,8 @@ def test_stateful_pods_move_by_eviction() -> None:
     owner = kubernetes.Owner(kind="StatefulSet", name="db", uid="uid-db")
     pod = world.put(known, parts.make_pod("db-0", node_name="node-a", phase="Running", owner=owner))
     assert world.judge(known, mode=movable.Mode.EVICT).why_not(pod) is None
+    # One that starts again after an eviction: a second one would be too many.
+    world.put(known, parts.make_pod("db-1", node_name="node-a", phase="Running", owner=owner), ready_at_s=None)
+    assert world.judge(known, mode=movable.Mode.EVICT).why_not(pod) == movable.Skipped(
+        why=movable.Stays.ROLLOUT, detail="StatefulSet db: 1 of 2 replicas are ready"
+    )

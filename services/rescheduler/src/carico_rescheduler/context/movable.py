@@ -141,14 +141,19 @@ class Judge:
         return self._by_rollout(found)
 
     def _by_rollout(self, found: objects.KnownPod) -> Skipped | None:
+        owner = found.pod.owner
+        siblings = [] if owner is None else self._replicas.get(owner.uid, [])
+        ready = sum(each.ready_at_s is not None for each in siblings)
         replica_set = self.known.replica_set_of(found)
         if replica_set is None:
-            return None
+            # How many a StatefulSet wants is not known.
+            if owner is None or ready == len(siblings):
+                return None
+            detail = f"{ready} of {len(siblings)} replicas are ready"
+            return Skipped(why=Stays.ROLLOUT, detail=f"{owner.kind} {owner.name}: {detail}")
         deployment = self.known.deployment_of(replica_set)
         if deployment is not None and deployment.unsettled:
             return Skipped(why=Stays.ROLLOUT, detail=f"Deployment {deployment.name}: {deployment.unsettled}")
-        siblings = self._replicas.get(replica_set.uid, [])
-        ready = sum(each.ready_at_s is not None for each in siblings)
         if ready != replica_set.replicas or len(siblings) != replica_set.replicas:
             detail = f"{ready} of {replica_set.replicas} replicas are ready"
             return Skipped(why=Stays.ROLLOUT, detail=f"ReplicaSet {replica_set.name}: {detail}")
