@@ -241,6 +241,25 @@ def test_a_stop_leaves_nothing_half_done() -> None:
     objects.run_fast(main())
 
 
+@pytest.mark.parametrize("is_cut_off", [False, True])
+def test_the_lease_is_kept_if_the_move_under_way_could_not_be_undone(is_cut_off: bool) -> None:
+    async def main() -> None:
+        async with site() as made:
+            made.cluster.gets_ready = lambda pod: False
+            rescheduler = made.start("a")
+            while rescheduler.executor.current is None:
+                await asyncio.sleep(0.1)
+            refused = errors.Conflict(status=409, reason="Conflict", message="changed", request="DELETE")
+            for _ in range(30 if is_cut_off else 0):
+                made.cluster.api.fail_next(refused, method="DELETE", path="/pods/")
+            await made.stop("a")
+            (lease,) = made.cluster.api.objects.all("leases", fake_cluster.EVERYTHING)
+            assert lease["spec"].get("holderIdentity") == ("a" if is_cut_off else "")
+            assert len(made.cluster.marks()) == int(is_cut_off)
+
+    objects.run_fast(main())
+
+
 @pytest.mark.parametrize("question", [b"[]", b"{", b'{"most": -1}', b'{"most": true}', b'{"most": "x"}'])
 def test_a_wrong_question_is_refused(question: bytes) -> None:
     async def main() -> None:

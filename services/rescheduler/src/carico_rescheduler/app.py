@@ -164,10 +164,11 @@ class Rescheduler:
         finally:
             hand_over.cancel()
             await asyncio.gather(hand_over, return_exceptions=True)
-            if self.executor.current is None:
+            # Otherwise, the next leader waits until the Lease ends, and with it all writes of this term.
+            if not self.executor.is_cut_off:
                 self.leadership.stand_down()
                 await self.leadership.release()
-            self._line.info("stopped", under_way=self.executor.current is not None)
+            self._line.info("stopped", cut_off=self.executor.is_cut_off)
 
     async def _hand_over(self, stop: tasks.Stop, stopping: tasks.Stop) -> None:
         """On `stop`, let the move under way end or be undone while everything else still runs; then stop the rest."""

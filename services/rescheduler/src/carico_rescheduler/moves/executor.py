@@ -46,6 +46,8 @@ class Executor:
         self._pin = pin.Pin(api=parts.api, clock=parts.clock, permit=parts.permit, within_s=within_s)
         self._line = logs.get("moves")
         self.current: records.Record | None = None
+        # Whether the last move was cut off: a write of it may still take effect.
+        self.is_cut_off = False
         # Set while no move is under way.
         self.idle = asyncio.Event()
         self.idle.set()
@@ -182,7 +184,8 @@ class Executor:
         self.current = None
         self.idle.set()
         self._parts.metrics.under_way.set(0)
-        if move.state not in records.ENDED:
+        self.is_cut_off = move.state not in records.ENDED
+        if self.is_cut_off:
             return
         self.ended.append(move)
         self._parts.metrics.moves.labels(move.mode.value, move.state.value).inc()
