@@ -207,7 +207,9 @@ async def clear(paths: state.Paths) -> None:
 async def _end_marked(*marks: str, number: signal.Signals, within_s: float) -> list[processes.ProcessId]:
     signalled: set[processes.ProcessId] = set()
     for _ in range(int(within_s / _LOOK_EVERY_S)):
-        left = processes.marked(*marks)
+        # A process that is ending has lost its environment, and so its mark, before it is gone.
+        ending = [process for process in signalled if processes.is_alive(process)]
+        left = sorted({*processes.marked(*marks), *ending}, key=lambda process: process.pid)
         if not left:
             break
         # A process may start others until it has ended, so look again each time. Signal each only once: on a second

@@ -33,6 +33,20 @@ async def test_a_runtime_that_nothing_else_tells_of_ends_with_its_cluster(
     await client_of_it.close(quit_runtime=True)
 
 
+async def test_a_killed_process_is_waited_for_until_it_is_gone(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ending = processes.ProcessId(pid=2**22 - 1, start_ticks=1)
+    # Without a mark from the second look on, since its memory is released first; gone after the third.
+    looks = [[ending], []]
+    alive = [True, True, False]
+    monkeypatch.setattr(processes, "marked", lambda *_: looks.pop(0) if looks else [])
+    monkeypatch.setattr(processes, "is_alive", lambda _: alive.pop(0))
+    monkeypatch.setattr(processes, "kill", lambda *_: None)
+    await client.clear(state.Paths(tmp_path / "cluster"))
+    assert alive == []
+
+
 async def test_a_cluster_of_an_older_version_is_ended(tmp_path: pathlib.Path) -> None:
     paths = state.Paths(tmp_path / "cluster")
     paths.root.mkdir()
