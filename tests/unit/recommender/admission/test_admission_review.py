@@ -152,6 +152,15 @@ def test_a_later_webhook_that_adds_a_limit_gets_no_pod_refused() -> None:
     assert ask(whole)[1]["spec"]["resources"] == {"requests": {"cpu": "230m"}, "limits": {"memory": "64Mi"}}
 
 
+def test_an_annotation_of_somebody_else_leads_to_no_patch_that_cannot_be_applied() -> None:
+    for said in ("example.com/gpu", "example.com/gpu,x,", "", "a" * 1000, 3, None):
+        obj = pod(
+            container(requests={"example.com/gpu": "2", "cpu": "1", "memory": "1Gi"}, limits={"example.com/gpu": "1"})
+        )
+        obj["metadata"]["annotations"] = {review.ANNOTATION: said}
+        assert ask(obj) == (Result.HAS_REQUESTS, obj)
+
+
 def test_what_does_not_contradict_stays_at_a_second_review() -> None:
     for obj in (pod(), pod(container(), container("proxy"))):
         _, found = ask(obj)
@@ -190,6 +199,25 @@ JSON = st.recursive(
     ),
     max_leaves=12,
 )
+
+
+AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "a/b"]), st.sampled_from(["1", "2Gi", "500m"]), max_size=3)
+RESOURCES = st.fixed_dictionaries({}, optional={"requests": AMOUNTS, "limits": AMOUNTS})
+
+
+@given(
+    whole=RESOURCES,
+    parts=st.lists(RESOURCES, min_size=1, max_size=3),
+    said=st.sampled_from([None, "cpu", "memory", "cpu,memory", "a/b"]),
+)
+def test_every_patch_can_be_applied_and_a_second_review_changes_no_more(
+    whole: dict[str, Any], parts: list[dict[str, Any]], said: str | None
+) -> None:
+    obj = pod(*(container(str(number), **each) for number, each in enumerate(parts)), resources=whole)
+    obj["metadata"]["annotations"] = {} if said is None else {review.ANNOTATION: said}
+    # `patched` raises for a path that is not there.
+    _, found = ask(obj)
+    assert ask(ask(found)[1]) == (Result.HAS_REQUESTS, ask(found)[1])
 
 
 @given(obj=JSON)

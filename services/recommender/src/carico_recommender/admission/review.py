@@ -110,12 +110,13 @@ def _stated(obj: Object) -> set[str]:
 
 def _taken_back(spec: Object, metadata: Object) -> list[dict[str, Any]]:
     """Return the operations that remove what was set here and with which the API server would refuse the Pod."""
-    ours = str(fields.mapping(metadata, "annotations", "metadata.").get(ANNOTATION, "")).split(",")
+    said = str(fields.mapping(metadata, "annotations", "metadata.").get(ANNOTATION, "")).split(",")
     containers = fields.objects(spec, "containers", "spec.")
     others = {dim for each in (*containers, *fields.objects(spec, "initContainers", "spec.")) for dim in _stated(each)}
     operations: list[dict[str, Any]] = []
     kept = []
-    for dim in ours:
+    # Whatever else stands there: a patch that cannot be applied refuses the Pod, in spite of failurePolicy.
+    for dim in [dim for dim in usage.DIMS if dim in said]:
         # Pod-level requests must not be below those of the containers, and no request above its limit.
         is_below = dim in others and dim in _requests(spec)
         holders = [("/spec", is_below or _is_above_limit(spec, dim))]
