@@ -104,9 +104,7 @@ class Rescheduler:
         self._is_turning = False
         self._recovered = False
         self.known = clusters.Cluster()
-        self.informers = informers.Informers(
-            api, into=self.known, clock=clock, metrics=self._counted, wake=lambda: None
-        )  # fmt: skip
+        self.informers = informers.Informers(api, into=self.known, clock=clock, metrics=self._counted)
         self.telemetry = telemetry.Telemetry(
             self.known, lease_s=settings.bus.lease_s, clock=clock, metrics=self._counted
         )

@@ -20,11 +20,17 @@ def test_loads_are_those_of_pods_and_of_what_belongs_to_the_node() -> None:
     world.deploy(known, "web", ["node-a", "node-a", "node-b"], tasks=1.0)
     world.measured(known, "node-a", {}, baseline=0.8)
     context = world_context(known)
-    assert context.loads().tolist() == pytest.approx([2.8 / 4.0, 1.0 / 4.0])
+    assert loads_of(context) == pytest.approx([2.8 / 4.0, 1.0 / 4.0])
     assert context.problem.saturation == pytest.approx(1.5)
     assert context.nodes == ("node-a", "node-b") and len(context.pods) == 3
     # What belongs to a node never moves.
     assert context.problem.movable.tolist() == [True, True, True, False, False]
+
+
+def loads_of(context: contexts.Context) -> list[float]:
+    """The load of each node now, in tasks per core."""
+    found: list[float] = model.loads(context.problem, context.problem.present).tolist()
+    return found
 
 
 def world_context(known: clusters.Cluster) -> contexts.Context:
@@ -115,10 +121,10 @@ def test_a_pod_that_belongs_to_its_node_is_in_the_nodes_baseline_alone() -> None
     world.put(known, parts.make_pod("dns", node_name="node-a", phase="Running", namespace="kube-system"))
     # Agents report neither: without their own load, each would cost what a Pod of the node costs.
     world.measured(known, "node-a", {"*": {"cpu": 2.0}}, baseline=0.8)
-    assert world_context(known).loads().tolist() == pytest.approx([1.8 / 4.0])
+    assert loads_of(world_context(known)) == pytest.approx([1.8 / 4.0])
     # An agent that does not know what is a workload reports all Pods.
     known.loads["node-a", known.pods.found["default", "log"].uid] = clusters.Load(0.2, 0.0)
-    assert world_context(known).loads().tolist() == pytest.approx([2.0 / 4.0])
+    assert loads_of(world_context(known)) == pytest.approx([2.0 / 4.0])
 
 
 def test_ports_of_the_node_keep_pods_apart() -> None:

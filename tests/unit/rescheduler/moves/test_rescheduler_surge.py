@@ -92,9 +92,7 @@ class Scene:
 async def scene(**spec: Any) -> AsyncIterator[Scene]:
     """A scene whose controllers and informers are at work."""
     made = Scene(**spec)
-    following = informers.Informers(
-        made.cluster.api, into=made.known, clock=made.clock, metrics=made.counted, wake=lambda: None
-    )
+    following = informers.Informers(made.cluster.api, into=made.known, clock=made.clock, metrics=made.counted)
     works = [asyncio.create_task(each) for each in (*following.works().values(), made.cluster.act_forever())]
     while following.away():
         await asyncio.sleep(0.01)

@@ -47,15 +47,13 @@ class Collection:
 
 
 class Informers:
-    """The informers of one rescheduler; `wake` is called after every event."""
+    """The informers of one rescheduler."""
 
     def __init__(
-        self, kube: ListerWatcher, *, into: clusters.Cluster, clock: clocks.Clock, metrics: instruments.Instruments,
-        wake: Callable[[], None],
+        self, kube: ListerWatcher, *, into: clusters.Cluster, clock: clocks.Clock, metrics: instruments.Instruments
     ) -> None:  # fmt: skip
         self._kube = kube
         self._metrics = metrics
-        self._wake = wake
         self._line = logs.get("rescheduler")
         self._odd_line = logs.RateLimited(self._line, clock=clock)
         self._into = into
@@ -119,7 +117,6 @@ class Informers:
             case kubes.Away():
                 self._line.warning("API unavailable", path=collection.path, error=str(event.error))
                 table.lacking = f"the API does not answer: {event.error}"
-        self._wake()
 
     def _parsed(self, collection: Collection, obj: Object) -> tuple[clusters.Key, Any] | None:
         """Return the key and record of an object; None if it cannot be parsed: one bad object must not stop all."""

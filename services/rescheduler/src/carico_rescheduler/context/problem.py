@@ -40,10 +40,6 @@ class Context:
     skipped: Mapping[str, movable.Skipped]
     room: arrays.Array
 
-    def loads(self) -> arrays.Array:
-        """Return the load (N,) of each node in tasks per core."""
-        return model.loads(self.problem, self.problem.present)
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Ceilings:
