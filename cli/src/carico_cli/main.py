@@ -4,7 +4,6 @@ It is a module of its own because it imports next to nothing: the rest takes mos
 handled before that.
 """
 
-import gc
 import signal
 import sys
 
@@ -14,13 +13,15 @@ from carico_cli.shell import exits
 def main() -> None:
     """Run the command and exit: 0 done, 1 failed, 2 a user's mistake, 130 Ctrl-C."""
     exits.end_at_once()
-    # Imports create a hundred thousand objects that stay; searching them for garbage takes a tenth of their time.
-    gc.set_threshold(50_000, 50, 100)
     try:
         # Imported here, so that Ctrl-C while Python still imports modules ends in one line and not in a traceback.
-        from carico_cli import application
+        from carico_core.runtime.process import memory_use
 
-        code = application.run()
+        # Imports create a hundred thousand objects that stay; searching them for garbage takes a tenth of their time.
+        with memory_use.rare_collections():
+            from carico_cli import application
+
+            code = application.run()
     except KeyboardInterrupt:
         # Everything has ended by now: another Ctrl-C must not interrupt the last line and the exit code.
         signal.signal(signal.SIGINT, signal.SIG_IGN)

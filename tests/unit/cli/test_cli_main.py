@@ -1,6 +1,7 @@
 """Exit codes of the command, and the one line that each ending says."""
 
 import asyncio
+import gc
 import os
 import pathlib
 import signal
@@ -43,6 +44,23 @@ def test_each_ending_has_its_code_and_one_line(
         main.main()
     assert ended.value.code == code
     assert capsys.readouterr().err == said
+
+
+def test_a_command_looks_for_garbage_rarely_and_leaves_the_collector_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = gc.get_threshold()
+    within: list[tuple[int, int, int]] = []
+
+    def run() -> int:
+        within.append(gc.get_threshold())
+        return 0
+
+    monkeypatch.setattr(application, "run", run)
+    with pytest.raises(SystemExit):
+        main.main()
+    assert within[0][0] > 10 * max(before[0], 1)
+    assert gc.get_threshold() == before
 
 
 @pytest.mark.parametrize("argv", [("--help",), ("logs", "--help")])

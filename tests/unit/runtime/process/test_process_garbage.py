@@ -12,7 +12,7 @@ BEFORE = (700, 10, 10)
 
 @pytest.fixture(autouse=True)
 def thresholds() -> Iterator[None]:
-    """Start with Python's own: another test may have called a command that changes them."""
+    """Start with Python's own."""
     found = gc.get_threshold()
     gc.set_threshold(*BEFORE)
     yield
