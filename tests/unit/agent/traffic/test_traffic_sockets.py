@@ -132,13 +132,16 @@ class Namespace:
         self.is_closed = False
         self.waiting = 0
         self.failure: OSError | None = None
+        self.dumped: list[inet_diag.Socket] = []
 
     def fileno(self) -> int:
         return self.ends[0].fileno()
 
     def dump(self) -> list[inet_diag.Socket]:
         self.dumps += 1
-        return []
+        if self.failure is not None:
+            raise self.failure
+        return self.dumped
 
     def drain(self) -> None:
         if self.failure is not None:
@@ -217,6 +220,22 @@ def test_a_namespace_whose_events_cannot_be_read_stops_nothing(site: Site, own: 
     assert site.skipped == {"unreadable": 1}
     site.source.poll()
     assert own.is_closed, "and opened again at the next poll"
+
+
+def test_a_namespace_that_is_opened_again_does_not_count_what_was_counted(
+    site: Site, own: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = Namespace()
+    again.dumped = [kernel.tcp(7, ("10.0.0.2", 40_000), ("10.0.0.1", 80), sent=10**9)]
+    site.source.poll()
+    own.failure = TimeoutError("timed out")
+    site.source._gone.add(4711)
+    monkeypatch.setattr(diagnostics, "open_in", lambda _: again)
+    site.source.poll()
+    assert own.is_closed
+    assert [each for each in site.source.poll() if each.pod == CLIENT] == []
+    assert again.dumps == 1
+    assert 4711 in site.source._namespaces
 
 
 def test_a_namespace_is_not_opened_by_a_process_that_has_ended(

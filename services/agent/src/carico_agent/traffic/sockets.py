@@ -75,6 +75,8 @@ class Sockets:
         self._gone: set[int] = set()
         # Namespaces that could not be entered, which is tried again when all Pods are looked up again.
         self._refused: set[int] = set()
+        # Namespaces of Pods at the last poll. One that is opened again has connections that were counted before.
+        self._numbers: frozenset[int] = frozenset()
         # Polls run in a thread, and sockets must not be closed meanwhile.
         self._busy = threading.Lock()
 
@@ -189,13 +191,13 @@ class Sockets:
                 self._cannot(f"network namespace of Pod {members[0].uid}", error)
                 continue
             is_shared = number in (self._own, host) or len(members) > 1
-            followed = self._connections(members[0].uid, is_shared=is_shared)
+            followed = connections.Connections(
+                self._owners.of,
+                only_pod=None if is_shared else members[0].uid,
+                is_new=not is_shared and self._polls > 1 and number not in self._numbers,
+            )
             self._add(number, _Namespace(opened, followed, is_shared=is_shared))
-
-    def _connections(self, uid: str, *, is_shared: bool) -> connections.Connections:
-        if is_shared:
-            return connections.Connections(self._owners.of)
-        return connections.Connections(self._owners.of, only_pod=uid, is_new=self._polls > 1)
+        self._numbers = frozenset(pods)
 
     def _cannot(self, what: str, error: OSError, count: int = 1) -> None:
         self._skipped("unreadable", count)
