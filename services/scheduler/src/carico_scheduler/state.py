@@ -89,8 +89,7 @@ class State(node_state.NodeState):
         if pod.has_failed:
             self._note_failed(pod)
         if pod.is_terminal:
-            self.gangs.forget(pod, is_done=pod.phase == "Succeeded")
-            self.remove_pod(pod.uid)
+            self.remove_pod(pod.uid, is_done=pod.phase == "Succeeded")
         elif not self.records.is_gone(pod.uid):
             record = self.records.add(pod.uid)
             self.records.show(record)
@@ -100,18 +99,17 @@ class State(node_state.NodeState):
         """Take in a Pod from an answer of the API, which may be ahead of the watch."""
         record = self.records.find(pod.uid)
         if record is not None and pod.is_terminal:
-            self.gangs.forget(pod, is_done=pod.phase == "Succeeded")
-            self._end(record)
+            self._end(record, is_done=pod.phase == "Succeeded")
         elif record is not None:
             self._take_in(record, pod, now_s)
 
-    def remove_pod(self, uid: str) -> None:
-        """Forget a Pod that has ended or is gone; this may free room."""
+    def remove_pod(self, uid: str, *, is_done: bool = False) -> None:
+        """Forget a Pod that has ended or is gone; this may free room. `is_done`: it ended well."""
         record = self.records.find(uid)
         if record is None:
             self.records.bury(uid)
         else:
-            self._end(record)
+            self._end(record, is_done=is_done)
 
     def forget_pod(self, uid: str) -> None:
         """Forget a Pod that an answer of the API lacks; if the watch shows it later, it is taken in again."""
@@ -415,16 +413,16 @@ class State(node_state.NodeState):
         if after is not records.GONE:
             self._note_gang(record)
 
-    def _end(self, record: records.Record) -> None:
+    def _end(self, record: records.Record, *, is_done: bool = False) -> None:
         """Take in that a Pod is gone for good."""
         self._step(record, records.GONE)
-        self._drop(record)
+        self._drop(record, is_done=is_done)
         self.records.bury(record.uid)
 
-    def _drop(self, record: records.Record) -> None:
+    def _drop(self, record: records.Record, *, is_done: bool = False) -> None:
         self.records.drop(record)
         if record.pod is not None:
-            self.gangs.forget(record.pod, is_done=False)
+            self.gangs.forget(record.pod, is_done=is_done)
         if record.pod is not None and self._anti_affinity.remove(record.pod):
             self.is_share_stale = True
 

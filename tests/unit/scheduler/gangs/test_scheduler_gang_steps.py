@@ -1,7 +1,10 @@
 """What one gang counts, event by event."""
 
+import collections
 import random
 from typing import Any
+
+import pytest
 
 from carico_core.domain import gangs
 from carico_scheduler.gangs import gang
@@ -109,3 +112,94 @@ def test_pods_are_shared_out_again_when_a_pod_group_has_them_placed_one_by_one()
     desk.state.is_share_stale = False
     desk.state.put_pod_group(gangs.PodGroup(KEY, None), 0.0)
     assert desk.state.is_share_stale
+
+
+NAMES = "abcd"
+ASKED = (None, gangs.Asks(1), gangs.Asks(2), gangs.Asks(3), gangs.Asks(0, wrong="bad"))
+
+
+class Storm(Desk):
+    """The same with events in any order."""
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__()
+        self.rng = rng
+        self.attempts: dict[str, int] = {}
+        self.serial = 0
+
+    def event(self) -> None:
+        """Let one thing happen to a Pod or to the gang."""
+        self.rng.choices([self._show, self._decide, self._answer, self._remove, self._change], [3, 2, 1, 1, 2])[0]()
+
+    @property
+    def _name(self) -> str:
+        return self.rng.choice(NAMES) + str(self.serial // 20)
+
+    def _show(self) -> None:
+        name, rng = self._name, self.rng
+        record = self.state.records.find(f"uid-{name}")
+        is_placed = record is not None and record.is_placed and rng.random() < 0.7
+        self.show(
+            name, asks=rng.choice(ASKED[1:]), at_s=5.0 if is_placed else 0.0, deleting=rng.random() < 0.2,
+            phase=rng.choice(["Pending", "Running", "Running", "Succeeded", "Failed"]) if is_placed else "Pending",
+            node_name="node-0" if is_placed else None,
+        )  # fmt: skip
+
+    def _decide(self) -> None:
+        found = self.state.gangs.find(KEY)
+        for waiting in list(self.state.queue) if found is not None and found.may_place else ():
+            self.attempts[waiting.pod.uid] = self.state.assume(waiting, "node-0", 0.0)
+
+    def _answer(self) -> None:
+        for uid, attempt in self.attempts.items():
+            if self.rng.random() < 0.5:
+                self.state.confirm(uid, attempt)
+            else:
+                self.state.refuse(uid, attempt, 0.0)
+
+    def _remove(self) -> None:
+        self.state.remove_pod(f"uid-{self._name}")
+        self.serial += 5
+
+    def _change(self) -> None:
+        found = self.state.gangs.find(KEY)
+        match self.rng.randrange(5):
+            case 0:
+                self.state.put_pod_group(gangs.PodGroup(KEY, self.rng.choice(ASKED)), 0.0)
+            case 1:
+                self.state.remove_pod_group(KEY, 0.0)
+            case 2 if found is not None and found.state is gang.INCOMPLETE:
+                self.state.gangs.give_back(found)
+            case 3 if found is not None and found.state is gang.INCOMPLETE:
+                self.state.gangs.settle(found)
+            case 4:
+                self.state.gangs.end_giving_back()
+
+    def check(self) -> None:
+        """Compare what is counted with the records."""
+        found = self.state.gangs.find(KEY)
+        records = [each for each in self.state.records if each.pod is not None]
+        roles = {each.uid: gang.role_of(each) for each in records}
+        assert (found.roles if found is not None else {}) == roles
+        if found is None:
+            return
+        assert found.held == sum(role in (gang.Role.ASSUMED, gang.Role.BOUND) for role in roles.values())
+        assert found.waits == sum(role is gang.Role.WAITS for role in roles.values()) == len(self.state.queue)
+        asked = collections.Counter(each.pod.gang.asks for each in records if each.pod and each.pod.gang)
+        assert +found.annotated == asked
+        assert {each.demand.gang for each in self.state.queue} <= {None if found.is_single else KEY}
+        # Room without an end: what holds room has a state from which it is completed or given back.
+        assert not found.held or found.is_single or found.state not in (gang.GATHERING, gang.WAITING)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_whatever_happens_each_pod_counts_once_and_nothing_is_left(seed: int) -> None:
+    storm = Storm(random.Random(seed))
+    for _ in range(300):
+        storm.event()
+        storm.check()
+    for record in list(storm.state.records):
+        storm.state.remove_pod(record.uid)
+    assert len(storm.state.gangs) == 0
+    assert storm.state.queue._by_gang.keys() <= {None}
+    assert len(storm.state.reservations) == 0
