@@ -39,9 +39,11 @@ async def serve(
         replica = Replica(chosen, api, lease_api, series, clock=clock)
         server = await health.serve(replica.health, series, host=chosen.http.host, port=chosen.http.port)
         stack.push_async_callback(server.close)
-        works = replica.works()
+        # First what may refuse to start.
+        works: dict[str, Awaitable[object]] = {}
         if chosen.admission.port != setting.OFF:
             works["admission"] = await stack.enter_async_context(replica.reviews(api))
+        works |= replica.works()
         logs.get("service").info("started", http_port=server.port, name=chosen.name)
         try:
             await tasks.until(stop, **works)
