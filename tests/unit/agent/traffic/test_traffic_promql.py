@@ -61,7 +61,13 @@ def test_an_answer_that_is_none_is_refused(body: bytes) -> None:
         opened("http://p:9090/api/v1/query?query=x", collections.Counter()).take(body)
 
 
-@pytest.mark.parametrize("url", ["p:9090", "ftp://p/?query=x", "http://p:9090/api/v1/query", "http://?query=x"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "p:9090", "ftp://p/?query=x", "http://p:9090/api/v1/query", "http://?query=x", "http://p:90900/?query=x",
+        "http://p:x/?query=x", "http://[::1/?query=x",
+    ],
+)  # fmt: skip
 def test_an_address_that_is_no_query_is_the_users_mistake(url: str) -> None:
     with pytest.raises(errors.EnvironmentUnfit, match="instant query"):
         opened(url, collections.Counter())

@@ -54,9 +54,13 @@ class Promql:
         self, url: str, *, node: str, skipped: sockets.Skipped, log: logs.RateLimited, poll_s: float = POLL_S
     ) -> None:
         """Raise `EnvironmentUnfit` if the address is not one of a query."""
-        parts = urllib.parse.urlsplit(url)
-        queries = urllib.parse.parse_qs(parts.query).get("query", [])
-        if parts.scheme not in ("http", "https") or not parts.hostname or len(queries) != 1:
+        try:
+            parts = urllib.parse.urlsplit(url)
+            is_server = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # a port or an address of IPv6 that is none
+            is_server = False
+        queries = urllib.parse.parse_qs(parts.query).get("query", []) if is_server else []
+        if len(queries) != 1:
             raise errors.EnvironmentUnfit(
                 f"--traffic promql:{url}: expected the address of an instant query, such as "
                 "http://prometheus:9090/api/v1/query?query=..."
