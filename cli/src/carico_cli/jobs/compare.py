@@ -77,7 +77,8 @@ def command(context: settings.Context, /, name: str, **given: Any) -> int:
         raise errors.SettingsError("--control-plane: got embedded, expected real: kube-scheduler needs it")
     request = options.request(name, given)
     wanted = [contenders.parse(each, cores=request.cores) for each in given["chosen"] or contenders.DEFAULT]
-    chosen = _chosen(given, cores=request.cores)
+    millicores = max((each.request_millicores or 0 for each in wanted), default=0)
+    chosen = _chosen(given, cores=request.cores, millicores=millicores)
     asked = given["servers_cpu"]
     given["servers_millicores"] = None if asked is None else servers.millicores(asked, cores=request.cores)
     prints_json = given["output"] is formats.Output.JSON
@@ -105,8 +106,11 @@ class _Chosen:
     total_s: float
 
 
-def _chosen(given: Mapping[str, Any], *, cores: int) -> _Chosen:
-    """Return what the flags name. Raises `SettingsError` for what cannot run, before anything starts."""
+def _chosen(given: Mapping[str, Any], *, cores: int, millicores: int) -> _Chosen:
+    """Return what the flags name. Raises `SettingsError` for what cannot run, before anything starts.
+
+    `millicores`: the largest CPU request of a contender.
+    """
     named, seconds, pods = str(given["workload"]), given["seconds"], given["pods"]
     if named in _PROGRAMS:
         # Checked now; without --pods the cluster decides how many there are.
@@ -119,8 +123,9 @@ def _chosen(given: Mapping[str, Any], *, cores: int) -> _Chosen:
     if not file.exists():
         raise errors.SettingsError(f"--workload: got {named!r}, expected {', '.join(_PROGRAMS)} or a file of manifests")
     found = loads.read(
-        manifest_files.read(file, "--workload"), file=named, cores=cores, memory_bytes=plans.NODE_MEMORY_BYTES
-    )
+        manifest_files.read(file, "--workload"), file=named, cores=cores, memory_bytes=plans.NODE_MEMORY_BYTES,
+        millicores=millicores,
+    )  # fmt: skip
     each_s = loads.SECONDS if seconds is None else float(seconds)
     return _Chosen(workload=file.name, load=found, pod_s=None, total_s=each_s * found.pods)
 

@@ -127,18 +127,30 @@ class Manifests:
 
 
 def _request(spec: dict[str, Any], millicores: int | None) -> None:
-    """Let the Pod request this much CPU, in its first container; None: nothing at all, as CARICO needs none."""
-    for place, container in enumerate(spec["containers"]):
+    """Let the Pod request this much CPU, in its first container; None: nothing at all, as CARICO needs none.
+
+    The API server takes a limit for the request where there is none:
+    https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/
+    """
+    for place, container in enumerate([*spec["containers"], *(spec.get("initContainers") or ())]):
         resources = dict(container.get("resources") or {})
         stated = resources.pop("requests", None) or {}
         requests = {} if millicores is None else {name: each for name, each in stated.items() if name != "cpu"}
         if millicores is not None and place == 0:
             requests["cpu"] = f"{millicores}m"
+        for name in resources.get("limits") or ():
+            if millicores is None or name == "cpu":
+                requests.setdefault(name, "0")
         container["resources"] = {**resources, **({"requests": requests} if requests else {})}
 
 
-def read(documents: Iterable[object], *, file: str, cores: int, memory_bytes: float) -> Manifests:
-    """Return the Pods of a file's objects, for nodes of this size. Raises `SettingsError` for what cannot run."""
+def read(
+    documents: Iterable[object], *, file: str, cores: int, memory_bytes: float, millicores: int = 0
+) -> Manifests:  # fmt: skip
+    """Return the Pods of a file's objects, for nodes of this size. Raises `SettingsError` for what cannot run.
+
+    `millicores`: the largest CPU request that a contender gives to a Pod.
+    """
     templates: list[Object] = []
     for number, document in enumerate(documents, start=1):
         if document is None:
@@ -150,7 +162,7 @@ def read(documents: Iterable[object], *, file: str, cores: int, memory_bytes: fl
     if not templates:
         raise errors.SettingsError(f"--workload {file}: got no object, expected a Pod or a Job")
     for template in templates:
-        _check(template, file, cores=cores, memory_bytes=memory_bytes)
+        _check(template, file, cores=cores, memory_bytes=memory_bytes, millicores=millicores)
     return Manifests(templates=templates)
 
 
@@ -193,7 +205,7 @@ def _part(found: Object, name: str, where: str) -> Object:
     return part or {}
 
 
-def _check(template: Object, file: str, *, cores: int, memory_bytes: float) -> None:
+def _check(template: Object, file: str, *, cores: int, memory_bytes: float, millicores: int) -> None:
     """Refuse a Pod that would not run, or not end, on an emulated node of this size. Raises `SettingsError`."""
     metadata, spec = template["metadata"], template["spec"]
     name = metadata.get("name") or str(metadata.get("generateName") or "").rstrip("-") or "(no name)"
@@ -215,6 +227,12 @@ def _check(template: Object, file: str, *, cores: int, memory_bytes: float) -> N
         raise errors.SettingsError(f"{where}: {error}") from None
     if parsed.unsupported:
         raise errors.SettingsError(f"{where}: emulated nodes do not run this: {'; '.join(parsed.unsupported)}")
+    limit_cores = parsed.containers[0].limit_cores
+    if limit_cores is not None and limit_cores * 1000.0 < millicores:
+        raise errors.SettingsError(
+            f"{where}: limits {limit_cores:g} of cpu, expected at least {millicores / 1000.0:g}, a contender's "
+            "request; raise the limit, or choose contenders with --contender"
+        )
     for resource, most in (("cpu", float(cores)), ("memory", memory_bytes)):
         if asked.get(resource, 0.0) > most:
             raise errors.SettingsError(

@@ -94,6 +94,31 @@ def test_what_cannot_run_is_one_line(document: object, said: str) -> None:
     assert "\n" not in str(raised.value)
 
 
+def test_limits_and_init_containers_change_no_contenders_request() -> None:
+    """Without a request, the API server takes the limit for it."""
+    limited = {"name": "m", "command": ["x"], "resources": {"limits": {"cpu": "2", "memory": "1Gi"}}}
+    init = {"name": "i", "command": ["x"], "resources": {"requests": {"cpu": "3"}}}
+    found = read(pod(containers=[limited, {**limited, "name": "n"}], initContainers=[init]))
+
+    def requests(contended: str) -> list[Any]:
+        (made,) = found.under(contender.parse(contended, cores=4), "compare-1").manifests()
+        every = [*made["spec"]["containers"], *made["spec"]["initContainers"]]
+        return [each["resources"].get("requests") for each in every]
+
+    assert requests("carico") == [{"cpu": "0", "memory": "0"}] * 2 + [None]
+    assert requests("kube-500m") == [{"cpu": "500m"}, {"cpu": "0"}, None]
+
+
+def test_a_limit_below_what_a_contender_requests_is_refused() -> None:
+    limited = {"name": "m", "command": ["x"], "resources": {"limits": {"cpu": "200m"}}}
+    found = load.read(
+        [pod(containers=[limited])], file="work.yaml", cores=4, memory_bytes=NODE_BYTES, millicores=200
+    )  # fmt: skip
+    assert found.pods == 1
+    with pytest.raises(errors.SettingsError, match=r"limits 0\.2 of cpu, expected at least 0\.5"):
+        load.read([pod(containers=[limited])], file="work.yaml", cores=4, memory_bytes=NODE_BYTES, millicores=500)
+
+
 def test_a_file_without_pods_is_refused() -> None:
     with pytest.raises(errors.SettingsError, match="got no object, expected a Pod or a Job"):
         read(None)
