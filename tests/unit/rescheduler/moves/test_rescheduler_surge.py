@@ -481,3 +481,22 @@ def test_pods_rest_after_a_failed_move_that_was_resumed() -> None:
             assert owner in later.failed(600.0)
 
     objects.run_fast(main())
+
+
+def test_a_new_pod_whose_replica_set_was_deleted_without_its_pods_is_deleted() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            with pytest.raises(Crash):
+                await made.process(at=2).run(made.move())
+            name = made.cluster.replica_set("web")["metadata"]["name"]
+            made.cluster.api.objects.delete("replicasets", ("default", name), {}, "test")
+            # `kubectl delete --cascade=orphan`: the garbage collector takes the owner off all that have it.
+            for pod in made.cluster.pods("web"):
+                pod["metadata"]["ownerReferences"] = []
+                made.cluster._put(pod)
+            await asyncio.sleep(1.0)
+            assert len(made.cluster.pods("web")) == 4
+            await made.process().recover()
+            assert made.is_at_rest()
+
+    objects.run_fast(main())
