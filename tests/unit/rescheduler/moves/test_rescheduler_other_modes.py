@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from carico_core.domain import errors
 from carico_rescheduler.context import movable
 from carico_rescheduler.moves import pin
 from carico_rescheduler.moves import record as records
@@ -176,6 +177,26 @@ def test_a_process_that_dies_while_it_pins_leaves_no_mark(write: int, is_sent: b
             assert not (deployment(made)["metadata"].get("annotations") or {})
             is_pinned = selector(made) == {movable.HOSTNAME: "node-b"}
             assert is_pinned is (write == 2 or is_sent)
+
+    objects.run_fast(main())
+
+
+def test_a_refusal_that_lasts_leaves_the_mark_to_a_later_process() -> None:
+    async def main() -> None:
+        async with deployed() as made:
+            count_generations(made)
+            process = made.process(mode=movable.Mode.NODE_SELECTOR)
+            moving = asyncio.create_task(process.run(made.move()))
+            while process.current is None or process.current.state is not records.State.REPLACING:
+                await asyncio.sleep(0.1)
+            # As a webhook may answer.
+            refused = errors.Invalid(status=422, reason="Invalid", message="no changes", request="PATCH")
+            for _ in range(100):
+                made.cluster.api.fail_next(refused, method="PATCH", path="/deployments")
+            async with asyncio.timeout(30.0):
+                ended = await moving
+            assert ended.state is records.State.KEPT and "no changes" in ended.detail
+            assert deployment(made)["metadata"]["annotations"]
 
     objects.run_fast(main())
 

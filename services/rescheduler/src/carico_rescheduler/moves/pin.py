@@ -53,11 +53,11 @@ class Pin:
         while move.state not in records.ENDED:
             try:
                 await self._step(move, _path(namespace, deployment))
-            except errors.Forbidden as error:
-                # The mark stays, for `recover` of a process that has the right.
-                self._end(move, records.State.KEPT, f"the API refuses: {error}")
-            except (errors.ApiError, errors.ApiUnavailable) as error:
+            except (errors.Conflict, errors.ApiUnavailable) as error:
                 move.detail = f"waits for the API: {error}"
+            except errors.ApiError as error:
+                # The mark stays, for `recover` once the right or the webhook that refuses has changed.
+                self._end(move, records.State.KEPT, f"the API refuses: {error}")
             if move.state not in records.ENDED:
                 await asyncio.sleep(LOOK_EVERY_S)
 
