@@ -241,7 +241,7 @@ class Surge:
     async def _look(self, move: records.Record, namespace: str, replica_set: str) -> View:
         surge = await self._get(api_actions.pod_path(namespace, move.successor))
         # Without a name, the API would answer with all of them: the new Pod of a deleted ReplicaSet may have no owner.
-        owner = await self._get(_path(namespace, "replicasets", replica_set)) if replica_set else None
+        owner: Any = await self._get(_path(namespace, "replicasets", replica_set)) if replica_set else None
         template_hash = None if owner is None else surge_pod.template_hash(owner)
         pods: list[objects.KnownPod] = []
         if template_hash is not None:
