@@ -20,15 +20,16 @@ SPREAD = {
 
 
 class Desk:
-    """Two nodes with more room than any test needs, and where Pods of one group are on them."""
+    """Nodes, usually two with more room than a test needs, and where Pods of one group are on them."""
 
-    def __init__(self) -> None:
-        self.world = world.World(room=10.0)
+    def __init__(self, *, room: float = 10.0, nodes: int = 2) -> None:
+        self.world = world.World(room=room)
+        self.nodes = nodes
         self.world.pod_s = (10_000.0, 10_000.0)
 
     async def start(self, *pods: tuple[str, int, str], **spec: Any) -> None:
         """Run these Pods: name, priority and node."""
-        await self.world.start(nodes=2)
+        await self.world.start(nodes=self.nodes)
         for name, priority, node in pods:
             self.create(name, priority, nodeSelector={HOST: node}, **spec)
         await asyncio.sleep(5.0)
@@ -78,6 +79,21 @@ def test_as_many_go_as_the_spread_requires() -> None:
         found = desk.running()
         assert (found.pop("high"), found.pop("middle")) == ("node-0", "node-1")
         assert len(found) == 1, "its requests need one to go; with two left, three would be too many next to one"
+        await desk.world.stop()
+
+    objects.run_fast(main())
+
+
+def test_no_pod_goes_for_a_second_one_that_the_first_excludes() -> None:
+    async def main() -> None:
+        desk = Desk(room=2.0, nodes=1)
+        await desk.start(("low-0", 0, "node-0"), ("low-1", 1, "node-0"))
+        for name in ("high-0", "high-1"):
+            desk.create(name, 10, **PORT)
+        await asyncio.sleep(30.0)
+        left = set(desk.running()) - {"high-0", "high-1"}
+        assert left == {"low-1"}, "both of the others have the same host port"
+        assert len(desk.running()) == 2
         await desk.world.stop()
 
     objects.run_fast(main())
