@@ -182,6 +182,19 @@ async def test_a_standby_writes_nothing_and_starts_over_when_it_leads() -> None:
     assert site.bus.sent[-1].span_s == 0.0
 
 
+async def test_what_a_standby_sees_right_before_it_leads_is_counted_by_the_one_that_led() -> None:
+    site = Site()
+    site.leads = False
+    await site.after()
+    site.put("web")
+    site.put("web", node_name="node-0")
+    site.summaries.evicted(objects.make_pod("victim", node_name="node-1"))
+    site.leads = True
+    await site.after()
+    assert site.events() == [("leader", "host-1", "leads")]
+    assert site.bus.sent[-1].placed == 0
+
+
 async def test_a_bus_that_is_away_costs_a_summary_and_events_are_bounded() -> None:
     site = Site()
     await site.after()

@@ -70,6 +70,8 @@ class Summaries:
 
     def evicted(self, pod: cluster.Pod) -> None:
         """Note that a Pod is evicted for another."""
+        if not self._is_writer():
+            return
         self._note(EVICTED, f"{pod.namespace}/{pod.name}", pod.node_name or "evicted")
 
     async def publish_forever(self, bus: decisions.Publisher) -> None:
@@ -115,6 +117,8 @@ class Summaries:
 
     def _bound(self, pod: cluster.Pod, node: str, since_s: float | None) -> None:
         """Count a Pod that has got a node. since_s: since when it was in the queue; None: in that of another."""
+        if not self._is_writer():
+            return  # the one that leads counts it
         if names.SURGE_LABEL in pod.labels and node:
             # A new replica of a move of the rescheduler.
             self._note(MOVED, pod.key, node)
