@@ -92,7 +92,7 @@ export function momentWords(history, atMs) {
   const usage = [...found.usage].map(([dim, [, median]]) => `${format.dimension(dim)} ${format.percent(median)}`).join(", ");
   const waits = found.waiting ? `${format.count(found.waiting, "Pod")} waited, the first for ${format.seconds(found.oldest)}` : "no Pod waited";
   return `At ${format.clock(found.atMs)}: ${format.count(found.pods, "Pod")} ran, with room for ${format.podsAbout(found.capacity, found.sd)} more; ${waits}; ` +
-    `${format.count(found.placed, "Pod")} placed in ${format.seconds(found.span)}. Nodes: ${nodes}.${usage ? ` Usage of the middle node: ${usage}.` : ""}`;
+    `${format.count(found.placed, "Pod")} placed${found.span > 0 ? ` in ${format.seconds(found.span)}` : ""}. Nodes: ${nodes}.${usage ? ` Usage of the middle node: ${usage}.` : ""}`;
 }
 
 function topOf(ring, column) {
