@@ -128,7 +128,10 @@ def test_requests_of_one_of_several_containers_leave_the_pod_as_it_is() -> None:
 def test_a_later_webhook_that_adds_a_container_with_requests_gets_no_pod_refused() -> None:
     # Pod-level requests below the sum of the containers' would be refused.
     _, found = ask(pod(container(), container("proxy")))
-    found["spec"]["containers"].append(container("mesh", requests={"cpu": "300m"}))
+    found["spec"]["containers"].append(container("mesh", requests={"cpu": "230m"}))
+    # A Pod is measured with what is added to it, so what is large enough stays.
+    assert ask(found) == (Result.HAS_REQUESTS, found)
+    found["spec"]["containers"].append(container("another", requests={"cpu": "1m"}))
     again, left = ask(found)
     assert again is Result.HAS_REQUESTS
     assert left["spec"]["resources"] == {"requests": {"memory": "115Mi"}}

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from carico_core.domain import amounts, names, usage
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import api_objects, pod_requests
 from carico_core.wire.kubernetes import object_fields as fields
 
 # Which requests were set here.
@@ -110,15 +110,19 @@ def _stated(obj: Object) -> set[str]:
 
 def _taken_back(spec: Object, metadata: Object) -> list[dict[str, Any]]:
     """Return the operations that remove what was set here and with which the API server would refuse the Pod."""
-    said = str(fields.mapping(metadata, "annotations", "metadata.").get(ANNOTATION, "")).split(",")
+    annotations = fields.mapping(metadata, "annotations", "metadata.")
+    if ANNOTATION not in annotations:
+        return []
+    said = str(annotations[ANNOTATION]).split(",")
     containers = fields.objects(spec, "containers", "spec.")
-    others = {dim for each in (*containers, *fields.objects(spec, "initContainers", "spec.")) for dim in _stated(each)}
+    parts = pod_requests.pod_requests({"spec": {**spec, "resources": None, "overhead": None}})
     operations: list[dict[str, Any]] = []
     kept = []
     # Whatever else stands there: a patch that cannot be applied refuses the Pod, in spite of failurePolicy.
     for dim in [dim for dim in usage.DIMS if dim in said]:
         # Pod-level requests must not be below those of the containers, and no request above its limit.
-        is_below = dim in others and dim in _requests(spec)
+        whole = _requests(spec).get(dim)
+        is_below = whole is not None and amounts.parse_quantity(whole) < parts.get(dim, 0.0)
         holders = [("/spec", is_below or _is_above_limit(spec, dim))]
         holders += [(f"/spec/containers/{at}", _is_above_limit(each, dim)) for at, each in enumerate(containers)]
         found = [f"{path}/resources/requests/{dim}" for path, is_refused in holders if is_refused]
