@@ -84,8 +84,8 @@ class Job:
             raise errors.SettingsError(f"job name: got {self.name!r}, expected at most 50 of a-z, 0-9 and '-'")
         if not 1 <= self.pods <= _PODS_MOST:
             raise errors.SettingsError(f"--pods: got {self.pods}, expected 1 to {_PODS_MOST}")
-        if self.seconds is not None and not 0.05 <= self.seconds <= 86_400:
-            raise errors.SettingsError(f"--seconds: got {self.seconds:g}, expected 0.05 to 86400")
+        if self.seconds is not None:
+            check_seconds(self.seconds)
 
     def kind(self, index: int) -> Workload:
         """Return the workload of Pod number `index`."""
@@ -128,6 +128,12 @@ class Api(Protocol):
     async def request(self, method: str, path: str, *, body: Any = None) -> Any:
         """Return the decoded answer."""
         ...
+
+
+def check_seconds(seconds: float) -> None:
+    """Raise `SettingsError` for a time that no Pod works."""
+    if not 0.05 <= seconds <= 86_400:
+        raise errors.SettingsError(f"--seconds: got {seconds:g}, expected 0.05 to 86400")
 
 
 def sized(workload: Workload, *, seconds: float | None, cores: int, target_s: float = 60.0) -> int:

@@ -119,6 +119,8 @@ def _chosen(given: Mapping[str, Any], *, cores: int, millicores: int) -> _Chosen
         return _Chosen(workload=named, load=load, pod_s=job.mean_alone_s, total_s=job.total_work_s)
     if pods is not None:
         raise errors.SettingsError("--pods: a file of manifests has its own number of Pods; change it there")
+    if seconds is not None:
+        jobs.check_seconds(seconds)
     file = pathlib.Path(named)
     if not file.exists():
         raise errors.SettingsError(f"--workload: got {named!r}, expected {', '.join(_PROGRAMS)} or a file of manifests")

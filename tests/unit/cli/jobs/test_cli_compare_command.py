@@ -1,0 +1,40 @@
+"""Mistakes in what `carico compare` is to run end it before a cluster starts."""
+
+import pathlib
+
+import pytest
+
+from carico_cli.clusters import starting
+from tests.tools import carico_cli
+
+MANIFEST = """
+kind: Pod
+metadata: {name: a}
+spec:
+  restartPolicy: Never
+  containers: [{name: main, command: [sleep, "1"], resources: {limits: {cpu: 100m}}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--seconds", "-5", "--contender", "carico"), "--seconds: got -5, expected 0.05 to 86400"),
+        (("--contender", "kube-200m"), "limits 0.1 of cpu, expected at least 0.2"),
+        (("--pods", "3"), "--pods: a file of manifests has its own number of Pods"),
+    ],
+)
+def test_a_file_that_cannot_run_as_asked_is_one_line(
+    words: tuple[str, ...], said: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    def obtain(*_: object) -> None:
+        raise AssertionError("a cluster starts")
+
+    monkeypatch.setattr(starting, "obtain", obtain)
+    file = tmp_path / "work.yaml"
+    file.write_text(MANIFEST)
+    code = carico_cli.run(monkeypatch, "compare", "--workload", file, "--out", tmp_path / "out", *words)
+    err = capsys.readouterr().err
+    assert (code, err.count("\n")) == (2, 1), err
+    assert said in err
