@@ -20,7 +20,7 @@ _READ_BYTES = 1 << 16
 # Room for the events of some thousand connections; without CAP_NET_ADMIN the kernel gives `net.core.rmem_max` at most.
 _EVENTS_BYTES = 4 << 20
 _SO_RCVBUFFORCE = 33
-# Events that are kept between two polls, about 10 MB. Further ones are lost, as without room in the kernel.
+# Events that are kept between two polls, about 10 MB. Further ones stay in the kernel, until it has no room for them.
 EVENTS_MOST = 1 << 14
 # A dump that the kernel does not end.
 _DUMP_WITHIN_S = 5.0
