@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Mapping
 
 from carico_core.domain import errors
@@ -30,11 +29,9 @@ async def serve(
             chosen.kube, clock=clock, user_agent=setting.PROGRAM, environ=environ, observe=asked
         )
         stack.push_async_callback(api.close)
-        # Like Kubernetes' components, a client of its own for the Lease: a renewal must not queue behind writes.
-        lease_api = await api_client.connect(
-            dataclasses.replace(chosen.kube, rate_per_s=0.0), clock=clock, environ=environ, observe=asked,
-            user_agent=f"{setting.PROGRAM}/leader-election",
-        )  # fmt: skip
+        lease_api = await api_client.connect_for_lease(
+            chosen.kube, clock=clock, program=setting.PROGRAM, environ=environ, observe=asked
+        )
         stack.push_async_callback(lease_api.close)
         replica = Replica(chosen, api, lease_api, series, clock=clock)
         server = await health.serve(replica.health, series, host=chosen.http.host, port=chosen.http.port)

@@ -1,8 +1,6 @@
 """Entry point of the rescheduler: connects it to the API and the bus, and disconnects in order."""
 
-import asyncio
 import contextlib
-import dataclasses
 
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.kube import api_client, list_watch
@@ -34,10 +32,8 @@ async def serve(settings: setting.ReschedulerSettings, stop: tasks.Stop, clock: 
             settings.kube, clock=clock, user_agent=setting.PROGRAM, observe=asked, watching=list_watch.FRESH_OPTIONS
         )
         stack.push_async_callback(api.close)
-        # Like Kubernetes' components, a client of its own for the Lease: a renewal must not queue behind others.
-        unpaced = dataclasses.replace(settings.kube, rate_per_s=0.0)
-        lease_api = await api_client.connect(
-            unpaced, clock=clock, user_agent=f"{setting.PROGRAM}/leader-election", observe=asked
+        lease_api = await api_client.connect_for_lease(
+            settings.kube, clock=clock, program=setting.PROGRAM, observe=asked
         )
         stack.push_async_callback(lease_api.close)
         rescheduler = app.Rescheduler(settings, api=api, lease_api=lease_api, clock=clock, series=series)
@@ -53,23 +49,11 @@ async def _run_on_bus(
     rescheduler: app.Rescheduler, settings: setting.ReschedulerSettings, stop: tasks.Stop, clock: clocks.Clock
 ) -> None:
     """Connect to the bus, unless `stop` comes first, and run the rescheduler on it."""
-    connecting = asyncio.ensure_future(
-        nats_bus.connect(
-            settings.bus,
-            name=setting.PROGRAM,
-            clock=clock,
-            owns_streams=False,
-            inbox=roles.inbox(roles.Role.RESCHEDULER),
-        )
-    )
-    stopping = asyncio.ensure_future(stop.wait())
-    await asyncio.wait([connecting, stopping], return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not connecting.done():
-        connecting.cancel()
-        await asyncio.gather(connecting, return_exceptions=True)
+    inbox = roles.inbox(roles.Role.RESCHEDULER)
+    connecting = nats_bus.connect(settings.bus, name=setting.PROGRAM, clock=clock, owns_streams=False, inbox=inbox)
+    bus = await tasks.unless(stop, connecting)
+    if bus is None:
         return
-    bus = connecting.result()
     try:
         await rescheduler.run(bus, stop)
     finally:

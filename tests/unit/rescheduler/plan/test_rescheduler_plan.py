@@ -22,6 +22,22 @@ def plan(known: clusters.Cluster, *, budget: int = 100, rule: decision.Rule = RU
     return planning.make(context, planning.Request(effort=EFFORT, seed=1, rule=rule, budget=budget, at_ns=0))
 
 
+def random_context(*, seed: int, nodes: int, pods: int, pairs: int) -> contexts.Context:
+    """Pods of random loads on random nodes, of which random pairs talk."""
+    random = np.random.default_rng(seed)
+    known = world.make({f"node-{number}": 20.0 for number in range(nodes)})
+    made = [
+        world.deploy(known, f"app-{number}", [f"node-{random.integers(nodes)}"], tasks=float(random.uniform(0.5, 3.0)))[
+            0
+        ]
+        for number in range(pods)
+    ]
+    for _ in range(pairs):
+        one, other = random.choice(pods, size=2, replace=False)
+        world.talk(known, made[one], made[other], float(random.uniform(1e5, 1e7)))
+    return contexts.build(world.judge(known), world.CEILINGS)
+
+
 def test_a_pod_moves_to_where_it_talks() -> None:
     known = world.make({"node-a": 4.0, "node-b": 4.0})
     (web,) = world.deploy(known, "web", ["node-a"])
@@ -152,16 +168,7 @@ def test_memory_fits_at_every_step_with_the_old_and_the_new_pod() -> None:
 
 
 def test_each_step_gains_what_the_costs_say() -> None:
-    random = np.random.default_rng(3)
-    known = world.make({f"node-{number}": 20.0 for number in range(5)})
-    pods = [
-        world.deploy(known, f"app-{number}", [f"node-{random.integers(5)}"], tasks=float(random.uniform(0.5, 3.0)))[0]
-        for number in range(20)
-    ]
-    for _ in range(30):
-        one, other = random.choice(20, size=2, replace=False)
-        world.talk(known, pods[one], pods[other], float(random.uniform(1e5, 1e7)))
-    context = contexts.build(world.judge(known), world.CEILINGS)
+    context = random_context(seed=3, nodes=5, pods=20, pairs=30)
     weights = generator.weights_of(context, least_bytes=1.0, least_tasks=1.0)
     curve = generator.curve(context, EFFORT, seed=2, weights=weights, most=50)
     placed = context.problem.present.copy()
@@ -180,16 +187,7 @@ def test_a_rate_is_for_people() -> None:
 
 
 def test_gains_that_are_kept_are_those_of_the_placement_so_far() -> None:
-    random = np.random.default_rng(5)
-    known = world.make({f"node-{number}": 20.0 for number in range(4)})
-    pods = [
-        world.deploy(known, f"app-{number}", [f"node-{random.integers(4)}"], tasks=float(random.uniform(0.5, 3.0)))[0]
-        for number in range(24)
-    ]
-    for _ in range(40):
-        one, other = random.choice(24, size=2, replace=False)
-        world.talk(known, pods[one], pods[other], float(random.uniform(1e5, 1e7)))
-    context = contexts.build(world.judge(known), world.CEILINGS)
+    context = random_context(seed=5, nodes=4, pods=24, pairs=40)
     weights = generator.weights_of(context, least_bytes=1.0, least_tasks=1.0)
     target = carico.solve(context.problem, EFFORT, seed=3).placement
     ordering = generator._Ordering(context, target, weights)

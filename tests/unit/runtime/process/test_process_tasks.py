@@ -102,3 +102,16 @@ async def test_stop_sleep_says_which_came_first() -> None:
     assert await stop.sleep(0.001) is False
     stop.set()
     assert await stop.sleep(60) is True
+
+
+async def test_unless_returns_the_result_or_cancels_the_work_when_asked_to_end() -> None:
+    stop = tasks.Stop()
+
+    async def answer() -> int:
+        return 7
+
+    assert await tasks.unless(stop, answer()) == 7
+    never = asyncio.ensure_future(asyncio.Event().wait())
+    stop.set()
+    assert await tasks.unless(stop, never) is None
+    assert never.cancelled()

@@ -119,10 +119,7 @@ def test_a_bind_that_fails_is_tried_again_and_the_gang_is_completed() -> None:
 
 def test_a_gang_that_stays_incomplete_is_evicted_whole_and_tried_again_later() -> None:
     async def body(made: gang_world.GangWorld) -> None:
-        uid = ""
-        for index in range(3):
-            uid = made.member("train", f"train-{index}", least=3)
-        refuse(made, uid)
+        stuck_gang(made, "train", 3)
         await asyncio.sleep(15.0)
         assert made.running() == ["train-0", "train-1"]
         await asyncio.sleep(10.0)
@@ -146,10 +143,7 @@ def test_a_gang_that_stays_incomplete_is_evicted_whole_and_tried_again_later() -
 
 def test_an_eviction_that_is_refused_is_asked_for_again_and_nothing_is_placed_meanwhile() -> None:
     async def body(made: gang_world.GangWorld) -> None:
-        uid = ""
-        for index in range(3):
-            uid = made.member("train", f"train-{index}", least=3)
-        refuse(made, uid)
+        stuck_gang(made, "train", 3)
         for _ in range(2):
             made.kube.fail_next(world.NO_RIGHTS, method="DELETE")
         await asyncio.sleep(25.0)
@@ -167,10 +161,7 @@ def test_an_eviction_that_is_refused_is_asked_for_again_and_nothing_is_placed_me
 
 def test_a_short_pod_that_ends_before_the_last_is_bound_still_counts() -> None:
     async def body(made: gang_world.GangWorld) -> None:
-        uid = ""
-        for index in range(3):
-            uid = made.member("train", f"train-{index}", least=3)
-        refuse(made, uid)
+        stuck_gang(made, "train", 3)
         await asyncio.sleep(3.0)
         made.end("train-0")
         await asyncio.sleep(1.0)
@@ -256,10 +247,7 @@ def test_what_a_leader_that_crashed_left_incomplete_a_minute_ago_is_given_back()
 
 def test_a_leader_change_in_the_middle_leaves_no_half() -> None:
     async def body(made: gang_world.GangWorld) -> None:
-        uid = ""
-        for index in range(4):
-            uid = made.member("a", f"a-{index}", least=4)
-        refuse(made, uid)
+        stuck_gang(made, "a", 4)
         await asyncio.sleep(3.0)
         assert made.running() == ["a-0", "a-1", "a-2"]
         made.leader = 1
@@ -277,10 +265,7 @@ def test_a_leader_change_in_the_middle_leaves_no_half() -> None:
 
 def test_the_next_leader_gives_back_what_it_cannot_complete() -> None:
     async def body(made: gang_world.GangWorld) -> None:
-        uid = ""
-        for index in range(4):
-            uid = made.member("a", f"a-{index}", least=4)
-        refuse(made, uid)
+        stuck_gang(made, "a", 4)
         await asyncio.sleep(10.0)
         made.leader = 1
         await asyncio.sleep(15.0)
@@ -295,10 +280,7 @@ def test_the_next_leader_gives_back_what_it_cannot_complete() -> None:
 
 def test_a_scheduler_that_leads_again_does_not_evict_what_another_has_completed() -> None:
     async def body(made: gang_world.GangWorld) -> None:
-        uid = ""
-        for index in range(3):
-            uid = made.member("a", f"a-{index}", least=3)
-        refuse(made, uid)
+        stuck_gang(made, "a", 3)
         await asyncio.sleep(18.0)
         forbidden = errors.Forbidden(status=403, reason="Forbidden", message="no rights", request="DELETE pod")
         made.kube.fail_next(forbidden, method="DELETE")
@@ -359,10 +341,7 @@ def test_a_gang_created_again_while_the_old_one_leaves_is_placed_whole() -> None
 
 def test_a_standby_that_leads_late_knows_that_a_gang_was_never_complete() -> None:
     async def body(made: gang_world.GangWorld) -> None:
-        uid = ""
-        for index in range(4):
-            uid = made.member("a", f"a-{index}", least=4)
-        refuse(made, uid)
+        stuck_gang(made, "a", 4)
         await asyncio.sleep(3.0)
         # No scheduler leads for longer than the gang may be incomplete.
         made.leader = -1
@@ -478,6 +457,14 @@ def test_a_gang_stays_within_one_zone_the_one_that_takes_it_whole() -> None:
         assert "within one zone" in made.notes("FailedScheduling", "train-4")[0]
 
     run(body, is_started=False)
+
+
+def stuck_gang(made: gang_world.GangWorld, name: str, size: int) -> None:
+    """Create a gang that needs all of its members, and refuse the bind of the last."""
+    uid = ""
+    for index in range(size):
+        uid = made.member(name, f"{name}-{index}", least=size)
+    refuse(made, uid)
 
 
 def refuse(made: gang_world.GangWorld, uid: str) -> None:

@@ -7,7 +7,7 @@
 3. The new Pod gets its label. The ReplicaSet adopts it, has one Pod too many, and deletes the one with the lowest cost.
 
 The number of replicas is the ReplicaSet's business at every moment, so an autoscaler or a user may change it meanwhile.
-`next_action` decides by what the API shows now, and each action is one write: whoever looks next, this process or a
+`next_action` decides by what the API shows now, and each action is one write: the next to look, this process or a
 later one, continues where the last one stopped. Before step 3, undoing is to delete the new Pod.
 """
 

@@ -1,8 +1,8 @@
 """Follows the stream of claims, and notices when it is another one.
 
-The stream is in memory, so a restart of NATS may lose it. What names it is kept in it, as its epoch: whoever finds no
-epoch writes one. In a new epoch nothing is committed for `SETTLE_S`: binds by claims that were lost arrive until then,
-and each member states again what it knows of claims whose Pods are not bound yet.
+The stream is in memory, so a restart of NATS may lose it. What names it is kept in it, as its epoch: a scheduler
+that finds no epoch writes one. In a new epoch nothing is committed for `SETTLE_S`: binds by claims that were lost
+arrive until then, and each member states again what it knows of claims whose Pods are not bound yet.
 """
 
 import asyncio

@@ -5,6 +5,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,20 @@ async def connect(
         cluster_access.load, wanted.kubeconfig, context=wanted.context, environ=environ or {}, clock=clock
     )
     return KubeClient(access, wanted=wanted, clock=clock, user_agent=user_agent, observe=observe, watching=watching)
+
+
+async def connect_for_lease(
+    wanted: KubeSettings, *, clock: clocks.Clock, program: str, environ: Mapping[str, str] | None = None,
+    observe: Observe | None = None,
+) -> "KubeClient":  # fmt: skip
+    """Return a client for the Lease alone, without a limit on its rate, as `connect` does.
+
+    Kubernetes' components have one too: a renewal must not queue behind other requests.
+    """
+    unpaced = dataclasses.replace(wanted, rate_per_s=0.0)
+    return await connect(
+        unpaced, clock=clock, user_agent=f"{program}/leader-election", environ=environ, observe=observe
+    )
 
 
 class KubeClient:

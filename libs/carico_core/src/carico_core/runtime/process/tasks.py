@@ -67,6 +67,7 @@ class Logged(Protocol):
 
 
 _Settings = TypeVar("_Settings", bound=Logged)
+_Result = TypeVar("_Result")
 
 
 def run_service(
@@ -121,6 +122,19 @@ async def forever(name: str, work: Awaitable[object]) -> None:
         error.add_note(f"in task {name}")
         raise
     raise TaskEnded(name)
+
+
+async def unless(stop: Stop, work: Awaitable[_Result]) -> _Result | None:
+    """Return the result of `work`, or None if `stop` comes first, which cancels it."""
+    working = asyncio.ensure_future(work)
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not working.done():
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        return None
+    return working.result()
 
 
 async def until(stop: Stop, **works: Awaitable[object]) -> None:
