@@ -6,6 +6,7 @@ run that is long enough covers the matrix of docs/high-availability.md, in anoth
 
 import dataclasses
 import random
+from collections.abc import Sequence
 
 # Of the schedulers, by what they are when the fault begins; and one of the others, at random.
 LEADER, STANDBY, AGGREGATOR, AGENT, NODE, NATS, API = "leader", "standby", "aggregator", "agent", "node", "nats", "api"
@@ -42,7 +43,9 @@ class Step:
     choice: float
 
 
-def deal(seed: int, *, seconds: float, longest_s: float, every_s: float = 2.4) -> list[Step]:
+def deal(
+    seed: int, *, seconds: float, longest_s: float, every_s: float = 2.4, cards: Sequence[tuple[str, str]] = CARDS
+) -> list[Step]:
     """Return the faults of a run: in the mean one each `every_s` seconds, each 1 to `longest_s` long."""
     rng = random.Random(seed)
     steps: list[Step] = []
@@ -50,7 +53,7 @@ def deal(seed: int, *, seconds: float, longest_s: float, every_s: float = 2.4) -
     at_s = 0.0
     while at_s < seconds:
         if not deck:
-            deck = rng.sample(CARDS, len(CARDS))
+            deck = rng.sample(cards, len(cards))
         kind, part = deck.pop()
         # As many short ones as long ones.
         lasts_s = min(longest_s ** rng.random(), seconds - at_s)

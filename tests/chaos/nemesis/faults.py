@@ -93,10 +93,10 @@ class Faults:
                 await self._site.start(agent)
 
     async def _cut_bus(self, step: deck.Step, target: str) -> None:
-        await _cut(self._site.parts[target].bus, step)
+        await cut(self._site.parts[target].bus, step)
 
     async def _cut_api(self, step: deck.Step, target: str) -> None:
-        await _cut(self._site.parts[target].api, step)
+        await cut(self._site.parts[target].api, step)
 
     async def _streams(self, step: deck.Step, target: str) -> None:
         await self._site.delete_streams()
@@ -117,7 +117,7 @@ class Faults:
             await self._site.start(deck.NATS)
 
 
-async def _cut(way: tcp_proxy.Proxy | None, step: deck.Step) -> None:
+async def cut(way: tcp_proxy.Proxy | None, step: deck.Step) -> None:
     """Hold what one side sends, or both, for as long as the step."""
     assert way is not None, "a part that can be cut off has a proxy"
     sends, receives = way.to_target, way.to_client

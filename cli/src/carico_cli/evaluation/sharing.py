@@ -22,6 +22,7 @@ _TITLES = {
     "batch": "Pods decided on in one cycle, of 256 created at once, 4 schedulers",
     "commit": "What a commit contains, and what is a conflict",
     "decision": "Time of one decision",
+    "paper": "What ships (shared), and the queue of the hybrid shared-state scheduler as its paper has it (paper)",
     "delay": "Time of a commit, and age of the views",
 }
 # Columns that differ within a sweep, and how they are shown.
@@ -34,6 +35,7 @@ _VARIED: Mapping[str, tuple[str, ...]] = {
     "batch": ("batch",),
     "commit": ("choice", "detection", "transaction"),
     "decision": ("mode", "schedulers", "decision"),
+    "paper": ("mode", "schedulers", "fill", "view", "score", "corrected"),
     "delay": ("commit", "view"),
 }
 _FIGURES = (
@@ -98,7 +100,7 @@ def _setting(found: Json) -> str:
 def _meaning() -> str:
     return (
         "conflicts: of commits; retries, requeued: of Pods; busy: of the time, each scheduler; chosen: Pods already on "
-        "the node that is chosen; deviation: of Pods between nodes."
+        "the node that is chosen; deviation: of Pods between nodes; corrected: of Pods, by the correction function."
     )
 
 
@@ -131,14 +133,19 @@ def _tables(found: Json) -> Iterator[_Table]:
         )
 
 
-_HEADS = {"fill": "fill %", "view": "view ms", "commit": "commit ms", "decision": "decision ms"}
+_HEADS = {
+    "fill": "fill %", "view": "view ms", "commit": "commit ms", "decision": "decision ms", "score": "nodes scored %",
+    "corrected": "corrected %",
+}  # fmt: skip
 
 
 def _varied(each: Json, column: str) -> str:
     if column == "choice":
         return _choice(each)
-    if column == "fill":
-        return _percent(each["fill"], 0)
+    if column in ("fill", "corrected"):
+        return _percent(each[column], 0 if column == "fill" else 2)
+    if column == "score":
+        return _percent(each["score_percent"] / 100.0 if each["mode"] == "paper" else None, 0)
     return _ms(each[f"{column}_s"]) if f"{column}_s" in each else str(each[column])
 
 

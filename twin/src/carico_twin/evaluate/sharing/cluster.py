@@ -83,6 +83,7 @@ class View:
         self._own = own
         self._delay_s = delay_s
         self._position = 0
+        self.limit = truth.limit
         self.pods = truth.before.copy()
         self.seq = [0] * len(self.pods)
         self._offer = headroom.Offer((headroom.PODS,), (float(truth.limit),), {}, (1.0,))

@@ -15,16 +15,10 @@ from typing import Protocol
 
 import numpy as np
 
-from carico_scheduler.decide import cycle
-from carico_scheduler.nodes import snapshot
-from carico_scheduler.pods import demand as demands
-from carico_scheduler.pods import queue as queues
-from carico_scheduler.pods import reservations
 from carico_scheduler.rules import registry
-from carico_scheduler.sharing import fits, homes
-from carico_twin import records, virtual_time
-from carico_twin import work as works
-from carico_twin.evaluate.sharing import choices, cluster
+from carico_scheduler.sharing import fits
+from carico_twin import virtual_time
+from carico_twin.evaluate.sharing import cluster, placing, pods
 from carico_twin.evaluate.sharing import setup as setups
 
 # As `commits.ROUNDS`.
@@ -33,32 +27,6 @@ ROUNDS = 4
 # when it is next looked at.
 AGAIN_S = (0.05, 0.1)
 LOOK_AGAIN_S = 0.01
-_DEMAND = demands.Demand()
-_POD = records.api_pod(records.PodRecord(uid="", job="load", work=works.PI, cpu_s=0.0, created_s=0.0))
-# What such a Pod counts on its node.
-_CLAIM = reservations.claim_of(_POD, node="", now_s=0.0)._replace(pod_class=_DEMAND.pod_class)
-
-
-@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
-class Pod:
-    """One Pod, and how often its claim was given up."""
-
-    uid: str
-    arrived_s: float
-    losses: int = 0
-    is_placed: bool = False
-
-
-@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
-class Request:
-    """A claim of one Pod on one node. seq: the commit by which was decided."""
-
-    pod: Pod
-    node: int
-    seq: int
-
-
-_Changes = Mapping[int, list[Request]]
 
 
 class Run(Protocol):
@@ -69,37 +37,45 @@ class Run(Protocol):
     truth: cluster.Truth
     rng: np.random.Generator
 
-    def store(self, node: int, scheduler: str, requests: Sequence[Request]) -> int:
+    def store(self, node: int, scheduler: str, requests: Sequence[pods.Request]) -> int:
         """Place Pods on a node for good; return the commit's number."""
 
-    def bound(self, requests: Sequence[Request]) -> None:
+    def bound(self, requests: Sequence[pods.Request]) -> None:
         """Note that these Pods may be bound."""
 
-    def lost(self, pod: Pod) -> None:
+    def lost(self, pod: pods.Pod) -> None:
         """Note that a claim was given up."""
+
+    def offer(self, pod: pods.Pod) -> None:
+        """Give a Pod to the scheduler that decides on it."""
+
+    def correct(self, pod: pods.Pod, node: int | None) -> None:
+        """Give a Pod to the correction function: it was turned away from a node, or (None) found none."""
 
     def count(self, name: str, by: int = 1) -> None:
         """Count during the measured time."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parts:
+    """What a scheduler decides by."""
+
+    view: cluster.View
+    placing: placing.Placing
+
+
 class Member:
     """One scheduler: idle, or busy with one batch."""
 
-    def __init__(self, run: Run, name: str, names: Sequence[str], static: snapshot.Snapshot) -> None:
-        setup = run.setup
+    def __init__(self, run: Run, name: str, parts: Parts) -> None:
         self._run = run
         self._name = name
         self._stages = registry.by_capacity(cluster.RULES)
-        self._cycle = cycle.Cycle(cluster.RULES, ranking=choices.ranking(setup, name, names, run.rng))
-        usable = static.schedulable
-        if setup.mode is setups.Mode.PARTITIONED:
-            at_home = homes.Homes(name, fuller_pods=1.0)
-            at_home.set_members(names)
-            usable = at_home.fuller(static) == 0.0
-        self.view = cluster.View(run.truth, static, own=name, delay_s=setup.view_s, usable=usable)
-        self._queue: collections.deque[Pod] = collections.deque()
+        self._placing = parts.placing
+        self.view = parts.view
+        self._queue: collections.deque[pods.Pod] = collections.deque()
         # The claims of the present batch that were stored.
-        self._stored: list[Request] = []
+        self._stored: list[pods.Request] = []
         self._is_busy = False
         self._began_s = 0.0
         self._busy_s = 0.0
@@ -109,7 +85,7 @@ class Member:
         """The seconds in which it was busy, after the warm-up."""
         return self._busy_s + (self._since(self._began_s) if self._is_busy else 0.0)
 
-    def offer(self, pod: Pod) -> None:
+    def offer(self, pod: pods.Pod) -> None:
         """Queue a Pod."""
         self._queue.append(pod)
         if not self._is_busy:
@@ -123,20 +99,26 @@ class Member:
     def _decide(self) -> None:
         run = self._run
         self.view.advance(run.timeline.now_s)
-        batch = _Batch(self._queue, most=run.setup.batch)
-        made = self._cycle.run(self.view.snapshot, batch, most=run.setup.batch)
-        requests = [
-            Request(pod=batch.taken[each.waiting.pod.uid], node=each.row.slot, seq=self.view.seq[each.row.slot])
-            for each in made.placed
-        ]
-        for each in requests:
-            self.view.choose(each.node)
-        self._queue.extend(batch.parked)
-        decided_s = run.setup.decision_s * len(batch.taken)
+        batch = self._next_batch()
+        requests, parked = self._placing.place(self.view, batch)
+        self._park(parked)
+        decided_s = run.setup.decision_s * len(batch)
         if requests:
             run.timeline.after(decided_s, lambda: self._decided(requests))
         else:
             run.timeline.after(decided_s, self._idle)
+
+    def _next_batch(self) -> list[pods.Pod]:
+        """Take the Pods of the next cycle from the queue, oldest first."""
+        return [self._queue.popleft() for _ in range(min(self._run.setup.batch, len(self._queue)))]
+
+    def _park(self, parked: Sequence[pods.Pod]) -> None:
+        """Take back Pods that fit nowhere."""
+        if self._run.setup.mode is not setups.Mode.PAPER:
+            self._queue.extend(parked)
+            return
+        for pod in parked:
+            self._run.correct(pod, None)
 
     def _idle(self) -> None:
         """Nothing fits: look again later."""
@@ -157,20 +139,20 @@ class Member:
         self._busy_s += self._since(self._began_s)
         self._is_busy = False
 
-    def _decided(self, requests: list[Request]) -> None:
-        if self._run.setup.mode is setups.Mode.SHARED:
+    def _decided(self, requests: list[pods.Request]) -> None:
+        if self._run.setup.mode in (setups.Mode.SHARED, setups.Mode.PAPER):
             self._send(requests, round_=0)
             return
-        for node, wanted in _by_node(requests).items():
+        for node, wanted in pods.by_node(requests).items():
             self.view.read(node, self._run.store(node, self._name, wanted))
         self._run.bound(requests)
         self._ready()
 
-    def _send(self, requests: Sequence[Request], *, round_: int, read: Mapping[int, int] | None = None) -> None:
+    def _send(self, requests: Sequence[pods.Request], *, round_: int, read: Mapping[int, int] | None = None) -> None:
         """Send the claims. `read`: the commit up to which nodes were read again."""
         run, setup = self._run, self._run.setup
         self.view.advance(run.timeline.now_s)
-        wanted: _Changes = _by_node(requests)
+        wanted: pods.Changes = pods.by_node(requests)
         if setup.detection is setups.Detection.FINE:
             wanted, lost = self._checked(wanted, read or {})
             if lost and setup.transaction is setups.Transaction.ALL_OR_NOTHING:
@@ -184,18 +166,20 @@ class Member:
         expected = {node: own[0].seq for node, own in wanted.items()}
         run.timeline.after(0.5 * setup.commit_s, lambda: self._arrived(wanted, expected, round_))
 
-    def _checked(self, wanted: _Changes, read: Mapping[int, int]) -> tuple[_Changes, list[Request]]:
+    def _checked(
+        self, wanted: pods.Changes, read: Mapping[int, int]
+    ) -> tuple[dict[int, list[pods.Request]], list[pods.Request]]:
         """Return the claims whose Pods still fit where nodes have changed, and those that do not."""
-        going: dict[int, list[Request]] = {}
-        lost: list[Request] = []
+        going: dict[int, list[pods.Request]] = {}
+        lost: list[pods.Request] = []
         for node, own in wanted.items():
             until = max(read.get(node, 0), self.view.seq[node])
             if until != own[0].seq:
                 claims = self.view.claims(node, until)
-                gone: list[Request] = []
+                gone: list[pods.Request] = []
                 for each in own:
-                    row = self.view.snapshot.row(node).counting([(_CLAIM, True)] * (1 + len(gone)), -1)
-                    if fits.fits(row, _DEMAND, claims, self._stages):
+                    row = self.view.snapshot.row(node).counting([(placing.CLAIM, True)] * (1 + len(gone)), -1)
+                    if fits.fits(row, placing.DEMAND, claims, self._stages):
                         going.setdefault(node, []).append(each)
                     else:
                         gone.append(each)
@@ -206,7 +190,7 @@ class Member:
                 going[node] = own
         return going, lost
 
-    def _arrived(self, wanted: _Changes, expected: Mapping[int, int], round_: int) -> None:
+    def _arrived(self, wanted: pods.Changes, expected: Mapping[int, int], round_: int) -> None:
         """Compare and set, where the claims are kept."""
         run, setup = self._run, self._run.setup
         is_current = {node: run.truth.seq[node] == expected[node] for node in wanted}
@@ -223,7 +207,9 @@ class Member:
         bound = [each for node in stored for each in wanted[node]]
         run.timeline.after(0.5 * setup.commit_s, lambda: self._answered(bound, stored, refused, round_))
 
-    def _answered(self, bound: list[Request], stored: Mapping[int, int], refused: list[Request], round_: int) -> None:
+    def _answered(
+        self, bound: list[pods.Request], stored: Mapping[int, int], refused: list[pods.Request], round_: int
+    ) -> None:
         run, setup = self._run, self._run.setup
         for node, seq in stored.items():
             self.view.read(node, seq)
@@ -234,14 +220,17 @@ class Member:
         self._lose(refused)
         self._verify()
 
-    def _read(self, refused: list[Request], round_: int) -> None:
+    def _read(self, refused: list[pods.Request], round_: int) -> None:
         """Read nodes again, where the claims are kept."""
         run = self._run
         read = {each.node: run.truth.seq[each.node] for each in refused}
         run.timeline.after(0.5 * run.setup.commit_s, lambda: self._send(refused, round_=round_ + 1, read=read))
 
     def _verify(self) -> None:
-        """Ask once more whether the claims are still kept in the same place; only then may Pods be bound."""
+        """Ask once more whether the claims are still kept in the same place; only then may Pods be bound.
+
+        The paper's schedulers bind at once: it has no answer to a master state that is lost.
+        """
         stored, self._stored = self._stored, []
         if not stored:
             self._ready()
@@ -251,42 +240,17 @@ class Member:
             self._run.bound(stored)
             self._ready()
 
-        self._run.timeline.after(self._run.setup.commit_s, done)
+        is_paper = self._run.setup.mode is setups.Mode.PAPER
+        self._run.timeline.after(0.0 if is_paper else self._run.setup.commit_s, done)
 
-    def _lose(self, requests: Sequence[Request]) -> None:
+    def _lose(self, requests: Sequence[pods.Request]) -> None:
         for each in requests:
             self._run.lost(each.pod)
             self.view.give_up(each.node)
-            self._again_later(each.pod)
+            if self._run.setup.mode is setups.Mode.PAPER:
+                self._run.correct(each.pod, each.node)
+            else:
+                self._again_later(each.pod)
 
-    def _again_later(self, pod: Pod) -> None:
+    def _again_later(self, pod: pods.Pod) -> None:
         self._run.timeline.after(self._run.rng.uniform(*AGAIN_S), lambda: self.offer(pod))
-
-
-class _Batch:
-    """The Pods of one cycle, oldest first."""
-
-    def __init__(self, queue: collections.deque[Pod], *, most: int) -> None:
-        self._queue = queue
-        self._most = most
-        self.taken: dict[str, Pod] = {}
-        self.parked: list[Pod] = []
-
-    def take(self, now_s: float) -> queues.Waiting | None:
-        """Return the next Pod, or None."""
-        if not self._queue or len(self.taken) >= self._most:
-            return None
-        pod = self._queue.popleft()
-        self.taken[pod.uid] = pod
-        return queues.Waiting(pod=_POD._replace(uid=pod.uid), demand=_DEMAND, since_s=pod.arrived_s)
-
-    def park(self, waiting: queues.Waiting) -> None:
-        """Take back a Pod that fits nowhere."""
-        self.parked.append(self.taken[waiting.pod.uid])
-
-
-def _by_node(requests: Sequence[Request]) -> dict[int, list[Request]]:
-    found: dict[int, list[Request]] = {}
-    for each in requests:
-        found.setdefault(each.node, []).append(each)
-    return found

@@ -6,17 +6,20 @@ service's own rules (`sharing.shares`, `homes`, `fits`, and its cycle).
 
 import collections
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from carico_scheduler.sharing import shares
+from carico_scheduler.decide import cycle
+from carico_scheduler.nodes import snapshot
+from carico_scheduler.sharing import homes, shares
 from carico_twin import virtual_time
-from carico_twin.evaluate.sharing import cluster
+from carico_twin.evaluate.sharing import choices, cluster, correction, paper, placing, pods
 from carico_twin.evaluate.sharing import member as members
 from carico_twin.evaluate.sharing import setup as setups
 
 _SAMPLE_EVERY_S = 0.1
+_CORRECTION = "correction"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +30,8 @@ class Figures:
     claim was sent again. given_up: claims lost, after which the Pod waits again; requeued: the Pods to which it
     happened. busy: mean share of the time in which a scheduler decides or commits. waiting_s: from the arrival of each
     Pod until it may be bound, or to the end of the run. chosen_pods: Pods on a node before another is placed
-    there, mean. deviation: standard deviation of Pods between nodes, mean over time.
+    there, mean. deviation: standard deviation of Pods between nodes, mean over time. corrected: Pods that the paper's
+    correction function has placed; cases: how often it decided what on a Pod (`paper.Case`).
     """
 
     arrived: int
@@ -41,6 +45,8 @@ class Figures:
     waiting_s: Sequence[float]
     chosen_pods: float
     deviation: float
+    corrected: int = 0
+    cases: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 class Model:
@@ -53,7 +59,7 @@ class Model:
         streams = np.random.SeedSequence(setup.seed).spawn(3)
         self.rng, self._arrivals, self._lives = map(np.random.default_rng, streams)
         self.truth = cluster.Truth(setup)
-        self.pods: list[members.Pod] = []
+        self.pods: list[pods.Pod] = []
         self.counts: collections.Counter[str] = collections.Counter()
         self._chosen: list[int] = []
         self._waited_s: list[float] = []
@@ -61,7 +67,24 @@ class Model:
         count = 1 if setup.mode is setups.Mode.LEADER else setup.schedulers
         names = [f"scheduler-{index}" for index in range(count)]
         static = cluster.static(setup)
-        self.members = {name: members.Member(self, name, names, static) for name in names}
+        self.members = {name: members.Member(self, name, self._parts(name, names, static)) for name in names}
+        full = cluster.View(self.truth, static, own=_CORRECTION, delay_s=0.0, usable=static.schedulable)
+        whole = placing.ByWalk(paper.Walk(setup.score_percent, self.rng))
+        self.correction = correction.Correction(self, _CORRECTION, members.Parts(view=full, placing=whole))
+
+    def _parts(self, name: str, names: Sequence[str], static: snapshot.Snapshot) -> members.Parts:
+        """Return what one of the schedulers `names` decides by."""
+        setup = self.setup
+        usable = static.schedulable
+        if setup.mode is setups.Mode.PARTITIONED:
+            at_home = homes.Homes(name, fuller_pods=1.0)
+            at_home.set_members(names)
+            usable = at_home.fuller(static) == 0.0
+        view = cluster.View(self.truth, static, own=name, delay_s=setup.view_s, usable=usable)
+        if setup.mode is setups.Mode.PAPER:
+            return members.Parts(view=view, placing=placing.ByWalk(paper.Walk(setup.score_percent, self.rng)))
+        cycles = cycle.Cycle(cluster.RULES, ranking=choices.ranking(setup, name, names, self.rng))
+        return members.Parts(view=view, placing=placing.ByCycle(cycles))
 
     @property
     def is_measured(self) -> bool:
@@ -82,13 +105,21 @@ class Model:
     def arrive(self, count: int) -> None:
         """Let Pods arrive now."""
         for _ in range(count):
-            pod = members.Pod(uid=f"pod-{self.setup.seed}-{len(self.pods)}", arrived_s=self.timeline.now_s)
+            pod = pods.Pod(uid=f"pod-{self.setup.seed}-{len(self.pods)}", arrived_s=self.timeline.now_s)
             self.pods.append(pod)
-            owner = shares.owner(pod.uid, self.members)
-            assert owner is not None, "there is no scheduler"
-            self.members[owner].offer(pod)
+            self.offer(pod)
 
-    def store(self, node: int, scheduler: str, requests: Sequence[members.Request]) -> int:
+    def offer(self, pod: pods.Pod) -> None:
+        """Give a Pod to the scheduler that decides on it."""
+        owner = shares.owner(pod.uid, self.members)
+        assert owner is not None, "there is no scheduler"
+        self.members[owner].offer(pod)
+
+    def correct(self, pod: pods.Pod, node: int | None) -> None:
+        """Give a Pod to the correction function: it was turned away from a node, or (None) found none."""
+        self.correction.correct(pod, node)
+
+    def store(self, node: int, scheduler: str, requests: Sequence[pods.Request]) -> int:
         """Place Pods on a node for good; return the commit's number."""
         if self.is_measured:
             before = int(self.truth.pods[node])
@@ -97,15 +128,17 @@ class Model:
         for each in requests:
             assert not each.pod.is_placed, f"{each.pod.uid} was placed twice"
             each.pod.is_placed = True
+            if scheduler == _CORRECTION and self._counts(each.pod):
+                self.counts["corrected"] += 1
             self._end_later(node)
         return seq
 
-    def bound(self, requests: Sequence[members.Request]) -> None:
+    def bound(self, requests: Sequence[pods.Request]) -> None:
         """Note that these Pods may be bound."""
         now_s = self.timeline.now_s
         self._waited_s += [now_s - each.pod.arrived_s for each in requests if self._counts(each.pod)]
 
-    def lost(self, pod: members.Pod) -> None:
+    def lost(self, pod: pods.Pod) -> None:
         """Note that a claim was given up."""
         pod.losses += 1
         if self._counts(pod):
@@ -116,7 +149,7 @@ class Model:
         if self.is_measured:
             self.counts[name] += by
 
-    def _counts(self, pod: members.Pod) -> bool:
+    def _counts(self, pod: pods.Pod) -> bool:
         return pod.arrived_s >= self.setup.warm_up_s
 
     def _end_later(self, node: int) -> None:
@@ -147,5 +180,6 @@ class Model:
             conflicts=self.counts["conflicts"], retries=self.counts["retries"], given_up=self.counts["given_up"],
             requeued=sum(pod.losses > 0 for pod in counted), busy=float(np.mean(busy)) / self.setup.measured_s,
             waiting_s=[*self._waited_s, *waits], chosen_pods=float(np.mean(self._chosen)) if self._chosen else 0.0,
-            deviation=float(np.mean(self._deviations)) if self._deviations else 0.0,
+            deviation=float(np.mean(self._deviations)) if self._deviations else 0.0, corrected=self.counts["corrected"],
+            cases={each.value: self.counts[each.value] for each in paper.Case if self.counts[each.value]},
         )  # fmt: skip

@@ -1,5 +1,6 @@
 """An evaluation of several schedulers as JSON types: figures of each sweep, and what they are compared with."""
 
+import collections
 import dataclasses
 import math
 import statistics
@@ -73,6 +74,8 @@ def row(cell: study.Cell) -> Json:
         "waiting_p99_s": float(np.quantile(waits, 0.99)) if len(waits) else None,
         "chosen_pods": statistics.fmean(each.chosen_pods for each in runs),
         "deviation": statistics.fmean(each.deviation for each in runs),
+        "corrected": _share(sum(each.corrected for each in runs), arrived),
+        "cases": dict(sum((collections.Counter(each.cases) for each in runs), collections.Counter[str]())),
     }
 
 

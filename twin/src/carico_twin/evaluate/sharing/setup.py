@@ -14,6 +14,9 @@ class Mode(enum.StrEnum):
     SHARED = "shared"
     # Each decides on its share of the Pods, on its share of the nodes. It claims nothing.
     PARTITIONED = "partitioned"
+    # As shared, but literally as the paper of the hybrid shared-state scheduler has it (`paper`): nodes are found by
+    # its walk, and what is lost or fits nowhere goes to its correction function.
+    PAPER = "paper"
 
 
 class Choice(enum.StrEnum):
@@ -49,13 +52,15 @@ class Setup:
 
     Pods arrive `burst` at a time, at random, and run for `life_s` on average (exponential). `batch`: the most Pods that
     one cycle places. A cycle takes `decision_s` for each Pod. `commit_s`: from sending claims to their answer.
-    `view_s`: from a change until the others see it.
+    `view_s`: from a change until the others see it. `score_percent`: of mode `paper`, the share of the nodes with room
+    that is enough to choose among (`percentageOfNodesToScore`).
     """
 
     mode: Mode = Mode.SHARED
     schedulers: int = 4
     choice: Choice = Choice.HOMES
     fuller_pods: float = 2.0
+    score_percent: float = 50.0
     detection: Detection = Detection.FINE
     transaction: Transaction = Transaction.INCREMENTAL
     nodes: int = 1000
@@ -81,6 +86,8 @@ class Setup:
         for name in ("fuller_pods", "commit_s", "view_s", "warm_up_s"):
             if not 0.0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name}: expected 0 or more, got {getattr(self, name)}")
+        if not 1.0 <= self.score_percent <= 100.0:
+            raise ValueError(f"score_percent: expected 1 to 100, got {self.score_percent}")
         if not 0.0 <= self.fill <= 1.0:
             raise ValueError(f"fill: expected a share from 0 to 1, got {self.fill}")
 

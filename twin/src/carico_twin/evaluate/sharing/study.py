@@ -27,6 +27,7 @@ OLD: Mapping[str, Any] = {"schedulers": 8, "fill": 0.9, "view_s": 0.05}
 # The cases for which the design states conflicts.
 CASES: Sequence[Mapping[str, Any]] = ({"schedulers": 2}, {"schedulers": 4}, {"schedulers": 8}, OLD)
 _SOME = 8
+FULL: Mapping[str, Any] = {"schedulers": _SOME, "fill": 0.95}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,8 @@ def sweeps(base: setups.Setup) -> dict[str, list[setups.Setup]]:
     """Return the setups of each sweep by its name."""
     shared, leader, partitioned = setups.Mode.SHARED, setups.Mode.LEADER, setups.Mode.PARTITIONED
     vary = functools.partial(dataclasses.replace, base)
+    # An atomic write of the paper is refused whenever the node has changed.
+    paper = functools.partial(vary, mode=setups.Mode.PAPER, detection=setups.Detection.COARSE)
     return {
         "schedulers": [
             vary(mode=leader, schedulers=1),
@@ -69,6 +72,11 @@ def sweeps(base: setups.Setup) -> dict[str, list[setups.Setup]]:
             vary(mode=mode, schedulers=count, decision_s=decision_s)
             for mode, count in ((leader, 1), (shared, 4), (shared, 16))
             for decision_s in (0.0001, 0.0007, 0.0013, 0.0028, 0.01)
+        ],
+        "paper": [
+            *(how(**each) for each in ({"schedulers": 4}, {"schedulers": 8}, {"schedulers": 16}, OLD, FULL)
+              for how in (vary, paper)),
+            *(paper(schedulers=_SOME, score_percent=percent) for percent in (5.0, 20.0, 100.0)),
         ],
         "delay": [
             *(vary(schedulers=_SOME, commit_s=commit_s) for commit_s in (0.00025, 0.001, 0.005, 0.02)),

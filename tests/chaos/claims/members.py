@@ -1,0 +1,89 @@
+"""Schedulers that share the work as processes, each with its own wires to one or three NATS servers."""
+
+import asyncio
+import contextlib
+import pathlib
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+
+from carico_local import nats_server
+from tests.tools import tcp_proxy
+
+# As in the tests of a few schedulers: what they wait for is a Lease of 6 s.
+FLAGS = (
+    "--sharing", "shared", "--bind-timeout-s", "2", "--leader-lease-s", "6", "--leader-renew-s", "4",
+    "--leader-retry-s", "0.5", "--events-per-s", "0.1", "--http-port", "-1",
+)  # fmt: skip
+
+
+class Member:
+    """One scheduler. It can be killed, stopped, started again and cut off."""
+
+    def __init__(self, folder: pathlib.Path, name: str, kubeconfig: pathlib.Path, *, copies: int) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        self.wires: list[tcp_proxy.Proxy] = []
+        self._kubeconfig = kubeconfig
+        self._copies = copies
+        self._process: subprocess.Popen[bytes] | None = None
+        self._starts = 0
+
+    def start(self) -> None:
+        """Start a new process; a name of its own in the Lease, as by default."""
+        self._starts += 1
+        urls = ",".join(f"nats://127.0.0.1:{wire.port}" for wire in self.wires)
+        command = [sys.executable, "-m", "carico_scheduler", "--bus-url", urls, "--kubeconfig", str(self._kubeconfig)]
+        command += ["--bus-copies", str(self._copies), "--leader-identity", f"{self.name}.{self._starts}", *FLAGS]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, if the process runs."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+
+    async def end(self, number: signal.Signals) -> None:
+        """Send a signal that ends the process, and wait until it has ended."""
+        self.send(number)
+        if self._process is not None:
+            await asyncio.to_thread(self._process.wait)
+
+    @property
+    def orphans(self) -> int:
+        """The claims that its processes have ended as the janitor."""
+        return self.log.read_bytes().count(b"a claim ended without a bind") if self.log.exists() else 0
+
+
+def servers(folder: pathlib.Path, count: int) -> list[nats_server.NatsServer]:
+    """Return one NATS server, or a cluster of them; not started."""
+    if count == 1:
+        return [nats_server.NatsServer(folder / "nats")]
+    peers = [nats_server.free_port() for _ in range(count)]
+    routes = [f"nats://127.0.0.1:{port}" for port in peers]
+    return [
+        nats_server.NatsServer(
+            folder / f"nats-{number}",
+            extra={
+                "server_name": f"n{number}",
+                "cluster": {"name": "claims", "listen": f"127.0.0.1:{port}", "routes": routes, "no_advertise": True},
+            },
+        )
+        for number, port in enumerate(peers)
+    ]
+
+
+@contextlib.asynccontextmanager
+async def running(
+    folder: pathlib.Path, count: int, kubeconfig: pathlib.Path, nats: list[nats_server.NatsServer]
+) -> AsyncIterator[list[Member]]:
+    """Run so many schedulers for as long as the block."""
+    async with contextlib.AsyncExitStack() as stack:
+        made = [Member(folder, f"member-{index}", kubeconfig, copies=len(nats)) for index in range(count)]
+        for member in made:
+            for server in nats:
+                member.wires.append(await stack.enter_async_context(tcp_proxy.Proxy(server.port).running()))
+            stack.push_async_callback(member.end, signal.SIGKILL)
+            member.start()
+        yield made
