@@ -113,8 +113,9 @@ def _serve(out: multiprocessing.connection.Connection, folder: pathlib.Path) -> 
 
 def _certificate(folder: pathlib.Path) -> certificates.Certificate:
     return certificates.Certificate(
-        cert=str(folder / "tls.crt"), key=str(folder / "tls.key"), ca=str(folder / "ca.crt"), name=NAME
-    )
+        cert=str(folder / "tls.crt"), key=str(folder / "tls.key"), ca=str(folder / "ca.crt"), name=NAME,
+        clock=clocks.SystemClock(),
+    )  # fmt: skip
 
 
 async def _listen(out: multiprocessing.connection.Connection, folder: pathlib.Path) -> None:

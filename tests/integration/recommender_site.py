@@ -15,6 +15,7 @@ from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock as clocks
 from carico_local import nats_server
+from tests.integration import security_site
 from tests.tools import kubernetes, waiting
 from tests.unit.aggregator import test_aggregator_usage as usages
 
@@ -57,7 +58,30 @@ def installed(admin: pathlib.Path, folder: pathlib.Path) -> Iterator[pathlib.Pat
     finally:
         kubernetes.kubectl("delete", "--namespace", "carico", "--filename", str(RBAC), kubeconfig=admin)
         kubernetes.kubectl("delete", "--filename", str(CRD), kubeconfig=admin)
-        kubernetes.kubectl("delete", "namespace", "vpa-shop", "--wait=false", kubeconfig=admin)
+        kubernetes.kubectl("delete", "namespace", "vpa-shop", "--timeout=60s", kubeconfig=admin)
+
+
+@contextlib.contextmanager
+def admitting(admin: pathlib.Path, folder: pathlib.Path) -> Iterator[list[str]]:
+    """The shipped configuration of the webhook, by address instead of by Service, for vpa-shop; yields its flags."""
+    port = nats_server.free_port()
+    files = security_site.make_certificates(folder / "tls", "127.0.0.1")
+    (found,) = [
+        each
+        for each in yaml.safe_load_all((COMPONENT / "webhook.yaml").read_text(encoding="utf-8"))
+        if each["kind"] == "MutatingWebhookConfiguration"
+    ]
+    found["webhooks"][0]["clientConfig"] = {"url": f"https://127.0.0.1:{port}/pods"}
+    kubernetes.kubectl("apply", "--filename", "-", given=json.dumps(found), kubeconfig=admin)
+    kubernetes.kubectl("label", "namespace", "vpa-shop", "carico.dev/learnt-requests=true", kubeconfig=admin)
+    try:
+        flags = ["--admission-port", str(port), "--admission-name", "127.0.0.1"]
+        for name, file in (("cert", "tls.crt"), ("key", "tls.key"), ("ca", "ca.crt")):
+            flags += [f"--admission-{name}", str(files / file)]
+        yield flags
+    finally:
+        kubernetes.kubectl("delete", "mutatingwebhookconfiguration", found["metadata"]["name"], kubeconfig=admin)
+        kubernetes.kubectl("label", "namespace", "vpa-shop", "carico.dev/learnt-requests-", kubeconfig=admin)
 
 
 @contextlib.asynccontextmanager

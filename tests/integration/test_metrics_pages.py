@@ -108,6 +108,7 @@ def test_together_the_dashboards_show_what_services_export() -> None:
         "carico_aggregator_odd_nodes", "carico_aggregator_doubted_nodes",
         "carico_aggregator_usage_reports_total", "carico_recommender_classes", "carico_recommender_leading",
         "carico_recommender_ask_errors_total", "carico_recommender_round_seconds",
+        "carico_recommender_refused_connections_total",
         "carico_recommender_certificate_left_seconds",
         "carico_rescheduler_plans_total", "carico_rescheduler_plan_seconds", "carico_rescheduler_move_seconds",
         "carico_rescheduler_leading", "carico_rescheduler_bad_objects_total",

@@ -14,9 +14,8 @@ from aiohttp import web
 
 from carico_core.domain import amounts
 from carico_core.runtime.kube import api_client
-from carico_local import nats_server
 from carico_local.control_plane import standalone
-from tests.integration import recommender_site, security_site
+from tests.integration import recommender_site
 from tests.tools import kubernetes, waiting
 
 VPAS, vpa = recommender_site.VPAS, recommender_site.vpa
@@ -100,25 +99,6 @@ def pod(*containers: str) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-def labelled(real_control_plane: standalone.Standalone, kubeconfig: pathlib.Path) -> Iterator[int]:
-    """The shipped configuration of the webhook, by address instead of by Service; yields the port it names."""
-    admin = real_control_plane.kubeconfig
-    port = nats_server.free_port()
-    (found,) = [
-        each
-        for each in yaml.safe_load_all((recommender_site.COMPONENT / "webhook.yaml").read_text(encoding="utf-8"))
-        if each["kind"] == "MutatingWebhookConfiguration"
-    ]
-    found["webhooks"][0]["clientConfig"] = {"url": f"https://127.0.0.1:{port}/pods"}
-    kubernetes.kubectl("apply", "--filename", "-", given=json.dumps(found), kubeconfig=admin)
-    kubernetes.kubectl("label", "namespace", "vpa-shop", "carico.dev/learnt-requests=true", kubeconfig=admin)
-    kubernetes.kubectl("create", "serviceaccount", "plain", "--namespace", "vpa-shop", kubeconfig=admin)
-    yield port
-    kubernetes.kubectl("delete", "mutatingwebhookconfiguration", found["metadata"]["name"], kubeconfig=admin)
-    kubernetes.kubectl("label", "namespace", "vpa-shop", "carico.dev/learnt-requests-", kubeconfig=admin)
-
-
 @contextlib.asynccontextmanager
 async def a_later_webhook(api: api_client.KubeClient, folder: pathlib.Path) -> AsyncIterator[None]:
     """A webhook that comes after ours and adds a container with requests, as meshes do."""
@@ -169,8 +149,9 @@ webhooks:
 
 
 async def test_new_pods_get_learnt_requests_and_none_is_blocked(
-    real_api: api_client.KubeClient, kubeconfig: pathlib.Path, labelled: int, tmp_path: pathlib.Path
-) -> None:
+    real_control_plane: standalone.Standalone, real_api: api_client.KubeClient, kubeconfig: pathlib.Path,
+    tmp_path: pathlib.Path,
+) -> None:  # fmt: skip
     async def made(*containers: str, namespace: str = "vpa-shop") -> dict[str, Any]:
         """Return the specification that a Pod gets; nothing is stored."""
         body = pod(*containers)
@@ -182,32 +163,28 @@ async def test_new_pods_get_learnt_requests_and_none_is_blocked(
         return dict((await made("main"))["containers"][0]["resources"])
 
     wanted = {"requests": {"cpu": "575m", "memory": "115Mi"}}
-    # Before the webhook runs, Pods are created as they are.
-    assert await resources() == {}
-    folder = security_site.make_certificates(tmp_path / "tls", "127.0.0.1")
-    flags = ("--admission-port", str(labelled), "--admission-name", "127.0.0.1")
-    files = [
-        flag
-        for name, file in (("cert", "tls.crt"), ("key", "tls.key"), ("ca", "ca.crt"))
-        for flag in (f"--admission-{name}", str(folder / file))
-    ]
-    async with recommender_site.learning(tmp_path) as (_, url):
-        with recommender_site.recommender(tmp_path, url, kubeconfig, *flags, *files):
-            # The recommender itself writes the authority, by its one right to that configuration.
-            assert await waiting.answered(resources) == wanted
-            several = await made("main", "proxy")
-            assert several["resources"] == wanted
-            assert [each["resources"] for each in several["containers"]] == [{}, {}]
-            async with a_later_webhook(real_api, folder):
-                mixed = await waiting.answered(
-                    lambda: made("main", "proxy"), lambda found: len(found["containers"]) == 3
+    admin = real_control_plane.kubeconfig
+    kubernetes.kubectl("create", "serviceaccount", "plain", "--namespace", "vpa-shop", kubeconfig=admin)
+    with recommender_site.admitting(admin, tmp_path) as flags:
+        # Before the webhook runs, Pods are created as they are.
+        assert await resources() == {}
+        async with recommender_site.learning(tmp_path) as (_, url):
+            with recommender_site.recommender(tmp_path, url, kubeconfig, *flags):
+                # The recommender itself writes the authority, by its one right to that configuration.
+                assert await waiting.answered(resources) == wanted
+                several = await made("main", "proxy")
+                assert several["resources"] == wanted
+                assert [each["resources"] for each in several["containers"]] == [{}, {}]
+                async with a_later_webhook(real_api, tmp_path / "tls"):
+                    mixed = await waiting.answered(
+                        lambda: made("main", "proxy"), lambda found: len(found["containers"]) == 3
+                    )
+                    # Less than the requests of the added container would be refused.
+                    assert not mixed.get("resources")
+                    alone = await made("main")
+                    assert [each["resources"] for each in alone["containers"]] == [wanted, {"requests": ADDED}]
+                spec = {"metadata": {"labels": None}}
+                await real_api.request(
+                    "PATCH", "/api/v1/namespaces/vpa-shop", body=spec, content_type="application/merge-patch+json"
                 )
-                # Less than the requests of the added container would be refused.
-                assert not mixed.get("resources")
-                alone = await made("main")
-                assert [each["resources"] for each in alone["containers"]] == [wanted, {"requests": ADDED}]
-            spec = {"metadata": {"labels": None}}
-            await real_api.request(
-                "PATCH", "/api/v1/namespaces/vpa-shop", body=spec, content_type="application/merge-patch+json"
-            )
-            assert await waiting.answered(resources, lambda found: not found) == {}
+                assert await waiting.answered(resources, lambda found: not found) == {}

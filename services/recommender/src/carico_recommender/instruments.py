@@ -39,6 +39,9 @@ class Instruments:
             buckets=(0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
         )  # fmt: skip
         self.reviews = metrics.counter("reviews", "new Pods that the webhook was asked about", ("result",))
+        self.refused_connections = metrics.counter(
+            "refused_connections", "connections to the webhook that were closed at once, as there were too many"
+        )
         self.review_s = metrics.histogram(
             "review_seconds", "time to answer about a new Pod, without the transport",
             buckets=(0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1),

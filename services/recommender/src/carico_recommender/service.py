@@ -60,6 +60,7 @@ class Replica:
         self._bus_series = client_metrics.BusMetrics(series)
         self._bus: nats_bus.NatsBus | None = None
         self._registration: registration.Registration | None = None
+        self._certificate: certificates.Certificate | None = None
         self._counted = counted = instruments.Instruments(series)
         rule = {"percentile": chosen.percentile, "margin": chosen.margin}
         self.classes = classes.Classes(rule, counted, clock=clock)
@@ -96,9 +97,11 @@ class Replica:
     async def reviews(self, api: api_client.KubeClient) -> AsyncIterator[Awaitable[object]]:
         """Listen for reviews of Pods; yield what must run meanwhile. Raises `SettingsError`, `EnvironmentUnfit`."""
         chosen = self._chosen.admission
-        certificate = certificates.Certificate(cert=chosen.cert, key=chosen.key, ca=chosen.ca, name=chosen.name)
+        certificate = self._certificate = certificates.Certificate(
+            cert=chosen.cert, key=chosen.key, ca=chosen.ca, name=chosen.name, clock=self._clock
+        )
         certificate.read()
-        self._counted.read_certificate(lambda: certificates.left_s(certificate, self._clock.wall_ns()))
+        self._counted.read_certificate(certificate.left_s)
         handler = webhook.Webhook(self.classes.get, self._counted, clock=self._clock, dimensions=chosen.dimensions())
         kept = self._registration = registration.Registration(api, name=chosen.webhook)
         line = logs.RateLimited(logs.get("admission"), clock=self._clock)
@@ -107,9 +110,9 @@ class Replica:
             yield webhook.look_forever(certificate, kept, line=line)
 
     def _webhook_state(self) -> str:
-        if self._registration is None:
+        if self._registration is None or self._certificate is None:
             return "off"
-        return self._registration.trouble or "trusted by the API server"
+        return self._certificate.trouble or self._registration.trouble or "trusted by the API server"
 
     async def _ask(self) -> None:
         # Connecting waits for the server without limit; the health endpoint answers meanwhile.

@@ -1,8 +1,11 @@
 """The webhook over TLS: answers, a certificate that is replaced while it listens, and one that does not fit."""
 
 import asyncio
+import contextlib
+import io
 import pathlib
 import ssl
+from collections.abc import AsyncIterator
 
 import aiohttp
 import orjson
@@ -17,6 +20,7 @@ from carico_recommender import instruments
 from carico_recommender import settings as setting
 from carico_recommender.admission import certificates, registration, webhook
 from tests.integration import security_site
+from tests.tools import waiting
 from tests.unit.recommender import learnt
 from tests.unit.recommender.admission import test_admission_review as reviews
 
@@ -26,11 +30,26 @@ CONFIGURATIONS = "mutatingwebhookconfigurations"
 
 def certificate(folder: pathlib.Path, *, name: str = NAME) -> certificates.Certificate:
     return certificates.Certificate(
-        cert=str(folder / "tls.crt"), key=str(folder / "tls.key"), ca=str(folder / "ca.crt"), name=name
-    )
+        cert=str(folder / "tls.crt"), key=str(folder / "tls.key"), ca=str(folder / "ca.crt"), name=name,
+        clock=clocks.SystemClock(),
+    )  # fmt: skip
 
 
-async def post(port: int, authority: bytes, body: bytes) -> tuple[int, bytes]:
+@contextlib.asynccontextmanager
+async def listening(folder: pathlib.Path) -> AsyncIterator[tuple[int, certificates.Certificate, metrics.Metrics]]:
+    """A webhook that knows one class; yields its port."""
+    used = certificate(security_site.make_certificates(folder, NAME))
+    used.read()
+    series = metrics.Metrics("recommender")
+    found = learnt.recommended()
+    handler = webhook.Webhook(
+        {found.name: found}.get, instruments.Instruments(series), clock=clocks.SystemClock()
+    )  # fmt: skip
+    async with webhook.listening(handler, used, host="127.0.0.1", port=0) as port:
+        yield port, used, series
+
+
+async def post(port: int, authority: bytes, body: bytes | io.BytesIO) -> tuple[int, bytes]:
     """Ask as the API server does: by the service's name, with the authority of the configuration."""
     context = ssl.create_default_context(cadata=authority.decode())
     url = f"https://127.0.0.1:{port}{webhook.PATH}"
@@ -72,13 +91,83 @@ async def test_reviews_are_answered_over_tls_also_with_a_new_certificate(tmp_pat
 def test_how_long_it_is_valid_is_exported(tmp_path: pathlib.Path) -> None:
     used = certificate(security_site.make_certificates(tmp_path, NAME, days=30))
     series = metrics.Metrics("recommender")
-    now_ns = clocks.SystemClock().wall_ns()
-    instruments.Instruments(series).read_certificate(lambda: certificates.left_s(used, now_ns))
+    instruments.Instruments(series).read_certificate(used.left_s)
     assert series.value("certificate_left_seconds") is None
     used.read()
     left_s = series.value("certificate_left_seconds")
     assert left_s is not None
     assert 29.9 * 86_400 < left_s < 30.1 * 86_400
+
+
+async def test_an_expired_certificate_stops_no_start_and_replaces_none_that_is_valid(tmp_path: pathlib.Path) -> None:
+    folder = security_site.make_certificates(tmp_path / "tls", NAME, days=0)
+    used = certificate(folder)
+    await waiting.until(used.read)
+    await waiting.until(lambda: used.trouble == "its certificate has expired")
+    # The same at a start after its end.
+    assert certificate(folder).read()
+    left_s = used.left_s()
+    assert left_s is not None
+    assert left_s < 0.0
+    # A valid one takes its place, and keeps it.
+    security_site.make_certificates(folder, NAME, days=1)
+    assert used.read()
+    assert used.trouble is None
+    authority = used.authority
+    (folder / "ca.key").unlink()
+    security_site.make_certificates(folder, NAME, days=0)
+    with pytest.raises(errors.SettingsError, match="got a certificate that has expired"):
+        used.read()
+    assert used.authority == authority
+
+
+async def test_bodies_that_are_too_large_or_too_slow_are_counted(tmp_path: pathlib.Path) -> None:
+    async with listening(tmp_path) as (port, used, series):
+        status, said = await post(port, used.authority, io.BytesIO(bytes(webhook.BODY_LIMIT_BYTES + 1)))
+        assert (status, said) == (413, b"a body above 4 MiB\n")
+        context = ssl.create_default_context(cadata=used.authority.decode())
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=NAME)
+        writer.write(f"POST {webhook.PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n12".encode())
+        assert (await reader.readline()).startswith(b"HTTP/1.1 408")
+        writer.close()
+        assert series.value("reviews_total", {"result": "too_large"}) == 1.0
+        assert series.value("reviews_total", {"result": "too_slow"}) == 1.0
+
+
+async def test_connections_are_bounded_before_tls_is_set_up(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook, "CONNECTIONS_MOST", 3)
+    monkeypatch.setattr(webhook, "HANDSHAKE_MOST_S", 0.3)
+    body = orjson.dumps({"request": {"uid": "u", "namespace": "shop", "object": reviews.pod()}})
+    async with listening(tmp_path) as (port, used, series):
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+
+        def refused() -> float | None:
+            return series.value("refused_connections_total")
+
+        await waiting.until(lambda: refused() == 2.0)
+        # Those that never begin lose their place.
+        for reader, _ in silent:
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+        assert (await post(port, used.authority, body))[0] == 200
+        for _, writer in silent:
+            writer.close()
+
+
+async def test_a_connection_that_asks_nothing_is_closed(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook, "CONNECTION_MOST_S", 0.2)
+    async with listening(tmp_path) as (port, used, _):
+        context = ssl.create_default_context(cadata=used.authority.decode())
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=NAME)
+        # The beginning of a question, which never ends.
+        writer.write(b"POST ")
+        async with asyncio.timeout(waiting.WAIT_S):
+            assert await reader.read() == b""
+        writer.close()
 
 
 @pytest.mark.parametrize("spoil", ["name", "authority", "key", "gone"])

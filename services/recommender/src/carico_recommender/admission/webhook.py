@@ -1,8 +1,10 @@
-"""The webhook's HTTPS server."""
+"""The webhook's HTTPS server: it accepts connections from anywhere in the cluster, so that all it holds is bounded."""
 
 import asyncio
 import contextlib
 import logging
+import socket
+import ssl
 from collections.abc import AsyncIterator, Sequence
 
 from aiohttp import web
@@ -15,10 +17,17 @@ from carico_recommender.admission import certificates, registration, review
 
 # An object has at most 1.5 MiB (etcd).
 BODY_LIMIT_BYTES = 4 * 2**20
+# An API server has a few. Each takes 0.4 MB while TLS is set up.
+CONNECTIONS_MOST = 128
+# Bodies that are in memory at a time: 32 MiB.
+BODIES_MOST = 8
+# The API server waits for a second in all.
+HANDSHAKE_MOST_S = 2.0
+BODY_MOST_S = 1.0
+# Whoever holds connections without a question loses them; the API server connects again.
+CONNECTION_MOST_S = 60.0
 PATH = "/pods"
 STOP_TIMEOUT_S = 2.0
-# The API server keeps its connections.
-KEEPALIVE_S = 300.0
 # The kubelet replaces the files of a Secret within about a minute.
 LOOK_EVERY_S = 30.0
 # aiohttp logs a traceback for each malformed request, which anybody can send.
@@ -34,23 +43,40 @@ class Webhook:
     ) -> None:  # fmt: skip
         self._lookup = lookup
         self._dimensions = tuple(dimensions)
-        self._counted = counted
+        self.counted = counted
         self._clock = clock
+        self._bodies = asyncio.Semaphore(BODIES_MOST)
         self._limited = logs.RateLimited(logs.get("admission"), clock=clock)
 
     async def handle(self, request: web.Request) -> web.Response:
         """Answer one review. Only what is no review is refused, which the API server ignores."""
-        body = await request.read()
+        async with self._bodies:
+            try:
+                async with asyncio.timeout(BODY_MOST_S):
+                    body = await request.read()
+            except web.HTTPRequestEntityTooLarge:
+                return self._refused("too_large", f"a body above {BODY_LIMIT_BYTES >> 20} MiB", status=413)
+            except TimeoutError:
+                return self._refused("too_slow", f"a body that took more than {BODY_MOST_S:g} s", status=408)
+            return self._answer(body)
+
+    def _answer(self, body: bytes) -> web.Response:
         started_s = self._clock.monotonic_s()
         try:
             found = review.answer(body, self._lookup, dimensions=self._dimensions)
         except ValueError as error:
-            self._counted.reviews.labels("no_review").inc()
-            self._limited.warning("no review", "request refused", error=str(error))
-            return web.Response(status=400, text=f"{error}\n")
-        self._counted.reviews.labels(found.result.value).inc()
-        self._counted.review_s.observe(self._clock.monotonic_s() - started_s)
+            return self._refused("no_review", str(error), status=400)
+        self.counted.reviews.labels(found.result.value).inc()
+        self.counted.review_s.observe(self._clock.monotonic_s() - started_s)
         return web.Response(body=found.body, content_type="application/json")
+
+    def _refused(self, result: str, why: str, *, status: int) -> web.Response:
+        self.counted.reviews.labels(result).inc()
+        self._limited.warning(result, "request refused", error=why)
+        response = web.Response(status=status, text=f"{why}\n")
+        # What was not read is still coming.
+        response.force_close()
+        return response
 
 
 @contextlib.asynccontextmanager
@@ -61,21 +87,78 @@ async def listening(
     app = web.Application(client_max_size=BODY_LIMIT_BYTES)
     app.router.add_post(PATH, webhook.handle)
     runner = web.AppRunner(
-        app, access_log=None, logger=_SILENT, keepalive_timeout=KEEPALIVE_S, shutdown_timeout=STOP_TIMEOUT_S
+        app, access_log=None, logger=_SILENT, keepalive_timeout=CONNECTION_MOST_S, shutdown_timeout=STOP_TIMEOUT_S
     )
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port, ssl_context=certificate.context)
-        try:
-            await site.start()
-        except OSError as error:
-            raise errors.EnvironmentUnfit(
-                f"cannot listen on {host}:{port} for reviews of Pods ({error.strerror}): give --admission-port another "
-                "port, or -1 for no webhook"
-            ) from error
-        yield int(runner.addresses[0][1])
+        with _bound(host, port) as listener:
+            accepting = asyncio.ensure_future(
+                _Connections(runner, webhook.counted).accept(listener, certificate.context)
+            )
+            try:
+                yield int(listener.getsockname()[1])
+            finally:
+                accepting.cancel()
+                await asyncio.gather(accepting, return_exceptions=True)
     finally:
         await runner.cleanup()
+
+
+class _Connections:
+    """The connections, bounded from the moment they are accepted, which asyncio's servers cannot do."""
+
+    def __init__(self, runner: web.AppRunner, counted: instruments.Instruments) -> None:
+        assert runner.server is not None
+        self._server = runner.server
+        self._counted = counted
+        self._setting_up: set[asyncio.Task[None]] = set()
+
+    async def accept(self, listener: socket.socket, context: ssl.SSLContext) -> None:
+        """Accept until cancelled."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                try:
+                    accepted, _ = await loop.sock_accept(listener)
+                except OSError:
+                    # Too many open files, or a client that has gone: not in a busy loop.
+                    await asyncio.sleep(0.1)
+                    continue
+                if len(self._server.connections) + len(self._setting_up) >= CONNECTIONS_MOST:
+                    accepted.close()
+                    self._counted.refused_connections.inc()
+                    continue
+                task = loop.create_task(self._serve(accepted, context))
+                self._setting_up.add(task)
+                task.add_done_callback(self._setting_up.discard)
+        finally:
+            for task in list(self._setting_up):
+                task.cancel()
+            await asyncio.gather(*self._setting_up, return_exceptions=True)
+
+    async def _serve(self, accepted: socket.socket, context: ssl.SSLContext) -> None:
+        """Set up TLS, after which the server has the connection."""
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError):
+            _, handler = await loop.connect_accepted_socket(
+                self._server, accepted, ssl=context, ssl_handshake_timeout=HANDSHAKE_MOST_S,
+                ssl_shutdown_timeout=HANDSHAKE_MOST_S,
+            )  # fmt: skip
+            # After the request that it is busy with.
+            loop.call_later(CONNECTION_MOST_S, handler.close)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=CONNECTIONS_MOST)
+    except OSError as error:
+        raise errors.EnvironmentUnfit(
+            f"cannot listen on {host}:{port} for reviews of Pods ({error.strerror}): give --admission-port another "
+            "port, or -1 for no webhook"
+        ) from error
+    listener.setblocking(False)
+    return listener
 
 
 async def look_forever(
@@ -88,5 +171,7 @@ async def look_forever(
         except errors.SettingsError as error:
             # The one before is still used.
             line.warning("certificate", "the new certificate cannot be used", error=str(error))
+        if certificate.trouble is not None:
+            line.warning("expired", "Pods get no requests until there is a new certificate", error=certificate.trouble)
         await kept.keep(certificate.authority)
         await asyncio.sleep(LOOK_EVERY_S)
