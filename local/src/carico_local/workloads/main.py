@@ -1,4 +1,4 @@
-"""`carico-workload pi|train|server|io|stages|boot|cache`: run a workload, and print its result as a line of JSON."""
+"""`carico-workload pi|train|server|app|io|stages|boot|cache`: run a workload; its result is a line of JSON."""
 
 import argparse
 import contextlib
@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any
 
-from carico_core.domain import amounts
+from carico_core.domain import amounts, errors
 from carico_core.runtime.process import clock as clocks
+from carico_local.applications import program
 from carico_local.workloads import pacing, phases, pi, server, train
 
 # Set by the emulated node in every container: real CPU per emulated core, the file for the last line, and the Pod's own
@@ -36,7 +37,11 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = 
     if not 0 < arguments.scale <= 1:
         print(f"carico-workload: got scale {arguments.scale}, expected above 0 and at most 1", file=sys.stderr)
         return 2
-    outcome = arguments.run(arguments)
+    try:
+        outcome = arguments.run(arguments)
+    except errors.SettingsError as error:
+        print(f"carico-workload: {error}", file=sys.stderr)
+        return 2
     line = {
         "workload": arguments.workload,
         "started_ns": started_ns,
@@ -71,6 +76,13 @@ def _parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
     server_parser.add_argument("--port", type=int, default=0, help="0: a free one, printed in the first line")
     server_parser.add_argument("--work-ms", type=float, default=1.0, help="work of a request on one emulated core")
     server_parser.add_argument("--probe-hz", type=float, default=20.0, help="probes a second; 0: none")
+    app_parser = kinds.add_parser("app", help="one service of an application (docs/rescheduling.md#applications)")
+    app_parser.set_defaults(run=_run_app, seconds=0.0)
+    app_parser.add_argument("service", metavar="NAME", help="such as boutique-frontend")
+    app_parser.add_argument("--address", default=variables.get(ADDRESS_VARIABLE, ""), help="the Pod's own")
+    app_parser.add_argument("--directory", default=variables.get(program.DIRECTORY_VARIABLE, ""), metavar="HOST:PORT")
+    for flag, variable in (("--delay-ms", program.DELAY_VARIABLE), ("--rate-mbit", program.RATE_VARIABLE)):
+        app_parser.add_argument(flag, type=float, default=variables.get(variable, "0"), help="between nodes")
     for name in phases.PROFILES:
         waits_parser = kinds.add_parser(name, help="a program that waits: phases of threads, memory and waiting")
         waits_parser.set_defaults(run=_run_phases)
@@ -133,6 +145,14 @@ def _run_server(arguments: argparse.Namespace) -> dict[str, Any]:
             pass
     running.stop()
     return {"answered": running.answered, **dataclasses.asdict(running.recorder.latency())}
+
+
+def _run_app(arguments: argparse.Namespace) -> dict[str, Any]:
+    chosen = program.Options(
+        service=arguments.service, address=arguments.address, scale=arguments.scale, directory=arguments.directory,
+        delay_ms=arguments.delay_ms, rate_mbit=arguments.rate_mbit,
+    )  # fmt: skip
+    return program.run(chosen)
 
 
 def _report(line: str, message_path: str | None) -> None:
