@@ -17,7 +17,7 @@ from carico_aggregator import app, instruments, members, model, recommendations,
 from carico_aggregator import settings as setting
 from carico_core.domain import messages
 from carico_core.domain import usage as usages
-from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import jetstream, nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock, memory_use
@@ -30,8 +30,6 @@ NODES = 30_000
 NODES_QUICK = 5_000
 # So long that no waiting message runs out of its lease between its publication and the measurement.
 LEASE_S = 600.0
-# nats-py keeps at most this many publications without an answer.
-WINDOW = 2000
 ROUND_TIMEOUT_S = 60.0
 
 
@@ -101,16 +99,17 @@ async def _rate(bus: nats_bus.NatsBus, chosen: buses.BusSettings, *, nodes: int,
 
 
 async def _fill(url: str, *, nodes: int, seq: int) -> None:
+    """Publish what each node would, and wait until the stream has it; the stream does not acknowledge messages."""
     client = await nats.connect(url)
-    stream = client.jetstream(publish_async_max_pending=WINDOW)
-    stored = []
+    stream = client.jetstream()
+    stored = (await stream.stream_info(jetstream.SUBSPACES)).state.last_seq + nodes
     for number in range(nodes):
         found = subspace(number, seq)
         headers = {"Nats-Msg-Id": f"{found.node}-{found.boot}-{seq}"}
-        payload = wire.encode_subspace(found)
-        stored.append(await stream.publish_async(subjects.subspace(found.node), payload, headers=headers))
+        await client.publish(subjects.subspace(found.node), wire.encode_subspace(found), headers=headers)
     async with asyncio.timeout(ROUND_TIMEOUT_S):
-        await asyncio.gather(*stored)
+        while (await stream.stream_info(jetstream.SUBSPACES)).state.last_seq < stored:
+            await asyncio.sleep(0.01)
     await client.close()
 
 
