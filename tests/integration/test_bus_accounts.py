@@ -146,6 +146,7 @@ async def test_everything_that_is_meant_to_cross_does(settings_of: Settings, cor
             subjects.CAPACITY_ALL,
             subjects.DECISION_ALL,
             subjects.CLAIMED_ALL,
+            subjects.MEMBER_ALL,
             subjects.MODEL,
             subjects.SUMMARY,
         )
@@ -156,14 +157,15 @@ async def test_everything_that_is_meant_to_cross_does(settings_of: Settings, cor
         await core.scheduler.publish(subjects.decision("default", "p"), b"decision")
         await core.scheduler.claims.change([buses.Change(subject=subjects.claim("node-a"), payload=b"claim", seq=0)])
         await core.scheduler.publish(subjects.SUMMARY, b"summary")
+        await core.scheduler.publish(subjects.member("s1"), b"heartbeat")
         await core.aggregator.publish(subjects.MODEL, b"model")
         await core.aggregator.put_model(b"model")
         await core.aggregator.put_usage(0, b"usage")
         await agent.publish(subjects.usage("node-a"), b"of Pods")
         await waiting.until(lambda: len(used) == 1)
         assert used == [b"of Pods"]
-        await waiting.until(lambda: len(heard) == 6 and len(core.heard) == 2)
-        assert sorted(heard) == [b"capacity", b"claim", b"decision", b"model", b"model", b"summary"]
+        await waiting.until(lambda: len(heard) == 7 and len(core.heard) == 2)
+        assert sorted(heard) == [b"capacity", b"claim", b"decision", b"heartbeat", b"model", b"model", b"summary"]
         assert sorted(core.heard) == [(subjects.capacity("node-a"), b"capacity"), (subjects.MODEL, b"model")]
         await waiting.answered(core.held, lambda held: set(held.values()) == {1})
         # A reader reads what is kept, and asks agents and services by name.

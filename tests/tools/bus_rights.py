@@ -105,7 +105,7 @@ SUBSCRIBE: dict[str, frozenset[Role]] = {
     "carico.v1.summary": PEOPLE,
     "carico.v1.claim.*": NO_ROLE,
     "carico.v1.claimed.*": frozenset({Role.SCHEDULER}) | PEOPLE,
-    "carico.v1.member.*": frozenset({Role.SCHEDULER}) | LOOKING,
+    "carico.v1.member.*": frozenset({Role.SCHEDULER}) | PEOPLE,
     "carico.v1.decision.kube-system.*": PEOPLE,
     "carico.v1.query.agent.node-a.state.get": frozenset({Role.AGENT}),
     "carico.v1.query.agent.node-b.state.get": NO_ROLE,

@@ -418,3 +418,34 @@ def test_a_flash_does_not_look_like_the_selection() -> None:
     show([isMoving, calls.includes("fill"), calls.includes("stroke")]);
     """
     assert run(script, "heatmap") == [True, True, False]
+
+
+def test_members_are_read_as_they_were_written_and_forgotten_when_they_are_silent() -> None:
+    one = records.HEARTBEAT_REPORT
+    assert one.report is not None
+    two = dataclasses.replace(
+        one,
+        replica="scheduler-2",
+        is_leaving=True,
+        report=dataclasses.replace(one.report, why_not="stopping", recent=80),
+    )
+    three = dataclasses.replace(one, replica="scheduler-3", report=None)
+    taken = "".join(
+        f"known.take(signals.decodeHeartbeat({bytes_of(wire.encode_heartbeat(each))}), {at_ms});\n"
+        for each, at_ms in ((one, 5000), (two, 5000), (three, 6000))
+    )
+    rows, words, together, later = run(
+        f"""const known = new members.Members();
+        {taken}
+        const rows = known.rows(7000);
+        show([rows, rows.map(members.words), members.together(rows), known.rows(8500).map((row) => row.name)]);""",
+        "signals", "members",
+    )  # fmt: skip
+    assert [row["name"] for row in rows] == [one.replica, "scheduler-2", "scheduler-3"]
+    assert [row["part"] for row in rows] == [0.75, 0.25, None]
+    assert words == [
+        "75 % of the claims, 12 conflicts, 3 lost, view 250 ms old, holds the Lease", "takes no Pods: stopping",
+        "does not report",
+    ]  # fmt: skip
+    assert together == "2 of 3 decide, 320 claims in the last minute, 0.2 % conflicts, 1 claim without a Pod"
+    assert later == ["scheduler-3"]

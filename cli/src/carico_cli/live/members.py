@@ -1,6 +1,7 @@
 """Schedulers that share the work, by the heartbeats that each of them sends."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from carico_core.domain import errors, messages
@@ -10,6 +11,8 @@ from carico_core.wire import subjects
 
 # A member sends a heartbeat every .4 s.
 LISTEN_S = 1.0
+# One that is silent for so long is no longer shown; the others have taken its share before.
+GONE_S = 3.0
 
 
 class Bus(Protocol):
@@ -21,10 +24,12 @@ class Bus(Protocol):
 
 
 class Members:
-    """The newest heartbeat of each member."""
+    """The newest heartbeat of each member that is alive."""
 
-    def __init__(self) -> None:
-        self._newest: dict[str, messages.Heartbeat] = {}
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        """`now_s`: the monotonic clock."""
+        self._now_s = now_s
+        self._newest: dict[str, tuple[float, messages.Heartbeat]] = {}
 
     def take(self, subject: str, payload: bytes) -> None:
         """Take in a heartbeat; what cannot be read is ignored, as members do."""
@@ -32,11 +37,13 @@ class Members:
             found = wire.decode_heartbeat(payload, subject=subject)
         except errors.MessageError:
             return
-        self._newest[found.replica] = found
+        self._newest[found.replica] = (self._now_s(), found)
 
     def all(self) -> list[messages.Heartbeat]:
         """Return the newest heartbeat of each member, by name."""
-        return [self._newest[name] for name in sorted(self._newest)]
+        oldest_s = self._now_s() - GONE_S
+        self._newest = {name: self._newest[name] for name in sorted(self._newest) if self._newest[name][0] > oldest_s}
+        return [found for _, found in self._newest.values()]
 
 
 async def listen(bus: Bus) -> list[messages.Heartbeat]:
@@ -44,7 +51,7 @@ async def listen(bus: Bus) -> list[messages.Heartbeat]:
 
     Raises `BusError`.
     """
-    found = Members()
+    found = Members(asyncio.get_running_loop().time)
     subscription = await bus.subscribe(subjects.MEMBER_ALL, found.take)
     try:
         await asyncio.sleep(LISTEN_S)
@@ -53,7 +60,7 @@ async def listen(bus: Bus) -> list[messages.Heartbeat]:
     return found.all()
 
 
-def rows(found: list[messages.Heartbeat]) -> list[dict[str, Any]]:
+def rows(found: Sequence[messages.Heartbeat]) -> list[dict[str, Any]]:
     """Return a row for each member, for tables and JSON. `share`: of the Pods; None: it does not report of itself."""
     taking = sum(not each.is_leaving for each in found)
     return [_row(each, 0.0 if each.is_leaving else 1.0 / taking) for each in found]

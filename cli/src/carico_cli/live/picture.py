@@ -161,6 +161,8 @@ class Picture:
     refusals: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # The last quarter of an hour, oldest first.
     summaries: tuple[messages.ClusterSummary, ...] = ()
+    # Schedulers that share the work, by name; empty where one leads.
+    members: tuple[messages.Heartbeat, ...] = ()
 
     @property
     def waiting(self) -> int:

@@ -190,6 +190,7 @@ class Reader:
         await self._until_done(lambda: bus.subscribe(subjects.DECISION_ALL, self._on_decision))
         await self._until_done(lambda: bus.subscribe(subjects.MODEL, self._signals.on_model))
         await self._until_done(lambda: bus.subscribe(subjects.SUMMARY, self._signals.on_summary))
+        await self._until_done(lambda: bus.subscribe(subjects.MEMBER_ALL, self._signals.on_heartbeat))
         while True:
             await self._until_done(lambda: self._take_kept(bus))
             self._settle(KEPT)

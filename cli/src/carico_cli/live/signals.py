@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 import math
 
-from carico_cli.live import history
+from carico_cli.live import history, members
 from carico_cli.live import picture as pictures
 from carico_cli.output import formats
 from carico_core.domain import cluster, decision, errors, messages, names
@@ -66,6 +66,7 @@ class Signals:
         self._model: tuple[messages.GlobalModel, float] | None = None
         self._history = history.History()
         self._services: tuple[pictures.Service, ...] = ()
+        self._members = members.Members(clock.monotonic_s)
         self._backlog: int | None = None
         self._heard = 0
         self._heard_before = (0, clock.monotonic_s())
@@ -125,6 +126,11 @@ class Signals:
         except errors.MessageError as error:
             self._dropped[error.reason.value] += 1
 
+    def on_heartbeat(self, subject: str, payload: bytes) -> None:
+        """Take in the heartbeat of a scheduler that shares the work."""
+        self._heard += 1
+        self._members.take(subject, payload)
+
     def on_capacity_list(self, payload: bytes) -> None:
         """Take in the scheduler's answer to `capacity.list`. Raises `MessageError` where it is malformed."""
         message = codec.parse_json(payload, maximum_bytes=_LIST_MAX_BYTES)
@@ -166,6 +172,7 @@ class Signals:
             pods=pods,
             refusals=self._refusals_of(pods),
             summaries=self._history.all(),
+            members=tuple(self._members.all()),
         )
 
     def _refusals_of(self, pods: tuple[pictures.Pod, ...]) -> dict[str, str]:

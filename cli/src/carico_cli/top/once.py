@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from carico_cli.live import members
 from carico_cli.live import picture as pictures
 from carico_cli.output import formats
 from carico_core.domain import amounts, decision, messages
@@ -23,6 +24,7 @@ def as_json(picture: pictures.Picture, *, name: str) -> dict[str, Any]:
         "jobs": [_job(job) for job in picture.jobs],
         "decisions": [_decision(found) for found in picture.decisions],
         "history": [_summary(each) for each in picture.summaries],
+        "schedulers": members.rows(picture.members),
         "services": [_service(each) for each in picture.services],
         "model": None if picture.model is None else _model(picture.model),
         "bus": {
@@ -51,6 +53,10 @@ def as_text(picture: pictures.Picture, *, name: str, wide: bool = False) -> str:
     if seen["jobs"]:
         counted = ("name", "pods", "pending", "starting", "running", "succeeded", "failed")
         lines += ["", *_lines(seen["jobs"], counted, "JOB")]
+    if seen["schedulers"]:
+        told = [{**each, "share": f"{each['share']:.0%}", "view_s": each["view_age_s"]} for each in seen["schedulers"]]
+        shown = ("name", "share", "last_minute", "committed", "conflicts", "requeued", "view_s", "lease")
+        lines += ["", *_lines(told, shown, "SCHEDULER")]
     if seen["services"]:
         answered = [
             {**each, "ms": round(each["answered_s"] * 1e3, 1), "name": each["name"].removeprefix("carico-")}

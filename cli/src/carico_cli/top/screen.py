@@ -7,7 +7,7 @@ from typing import ClassVar
 from textual import app, binding, containers, events, widgets
 
 from carico_cli.shell import exits
-from carico_cli.top import history_words, overlays, panels, pods_screen, spans
+from carico_cli.top import history_words, member_words, overlays, panels, pods_screen, spans
 from carico_cli.top import view as views
 from carico_cli.top import widgets as own
 from carico_core.runtime.process import clock as clocks
@@ -70,7 +70,7 @@ class Top(app.App[int]):
         self._node_at_first = node
         self._view = views.View()
         self._panel = 0
-        self._arranged = (0, 0, 0)
+        self._arranged: tuple[int, int, list[int]] = (0, 0, [])
         self._paused_at_s: float | None = None
         # The picture that is drawn; it does not change while paused.
         self.shown = reader.picture()
@@ -147,12 +147,13 @@ class Top(app.App[int]):
 
     def action_panel(self) -> None:
         """Show the next panel."""
-        self._panel = (self._panel + 1) % len(_PANELS)
+        order = self._order()
+        self._panel = order[1 % len(order)]
         self._arrange()
 
     def action_panel_scroll(self, by: int) -> None:
         """Scroll the chosen panel."""
-        self._panels[self._panel].scroll_by(by)
+        self._panels[self._order()[0]].scroll_by(by)
 
     def action_move(self, by: int) -> None:
         """Move the cursor."""
@@ -221,16 +222,22 @@ class Top(app.App[int]):
         # The nodes and their titles take at most half of the screen.
         nodes = min(len(self.shown.nodes) + 1, height // 2)
         room = height - _FRAME_LINES - nodes
-        fit = min(max(room // TOGETHER_LEAST, 1), len(self._panels))
+        order = self._order()
+        fit = min(max(room // TOGETHER_LEAST, 1), len(order))
         lines = PANEL_LINES if height >= SMALL_BELOW else PANEL_LINES_SMALL
         if fit > 1:
             lines = min(room // fit, TOGETHER_MOST)
-        if (lines, fit, self._panel) == self._arranged:
+        if (lines, fit, order) == self._arranged:
             return
-        self._arranged = (lines, fit, self._panel)
+        self._arranged = (lines, fit, order)
         for index, panel in enumerate(self._panels):
-            panel.display = (index - self._panel) % len(self._panels) < fit
+            panel.display = index in order[:fit]
             panel.styles.height = lines
+
+    def _order(self) -> list[int]:
+        """Return the panels from the chosen one on: that of members only while schedulers share the work."""
+        used = [index for index, title in enumerate(_PANELS) if title != MEMBERS or self.shown.members]
+        return [index for index in used if index >= self._panel] + [index for index in used if index < self._panel]
 
     def _draw(self) -> None:
         if self.size.width < LEAST_WIDTH or self.size.height < LEAST_HEIGHT:
@@ -249,8 +256,10 @@ class Top(app.App[int]):
             panel.show(draw(self.shown, self.size.width))
 
 
+MEMBERS = "schedulers"
 _PANELS = {
-    "decisions": panels.decisions, "jobs": panels.jobs, "services": panels.services, "history": history_words.lines,
+    "decisions": panels.decisions, "jobs": panels.jobs, MEMBERS: member_words.lines, "services": panels.services,
+    "history": history_words.lines,
 }  # fmt: skip
 
 

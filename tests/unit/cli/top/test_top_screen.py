@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from textual import pilot, widgets
 
+from carico_cli.live import members
 from carico_cli.top import overlays, screen
 from carico_cli.top import widgets as own
 from carico_core.domain import messages
@@ -222,6 +223,26 @@ async def test_tab_shows_decisions_jobs_services_and_history_in_turn() -> None:
         await stage.shows("nothing is kept yet")
         await stage.keys.press("tab")
         await stage.shows("decisions ─")
+
+
+async def test_schedulers_that_share_the_work_have_a_panel_while_they_do() -> None:
+    async with staged(nodes=12) as stage:
+        take, clock = stage.cluster.reader._signals.on_heartbeat, stage.cluster.clock
+        one = records.HEARTBEAT_REPORT
+        assert one.report is not None
+        for index in range(2):
+            made = dataclasses.replace(
+                one, replica=f"scheduler-{index}", report=dataclasses.replace(one.report, recent=300 * (index + 1))
+            )
+            take(subjects.member(made.replica), wire.encode_heartbeat(made))
+        await stage.keys.press("tab", "tab")
+        await stage.shows("schedulers ─")
+        await stage.shows("2 of 2 decide; 900 claims/min, 0.2% conflicts; 1 claim without a Pod")
+        await stage.shows("scheduler-1    ████░░  67%   600/min   12 conflicts   3 lost, view 250 ms Lease")
+        assert "…" not in stage.text
+        assert max(map(len, stage.text.splitlines())) <= 80
+        clock.advance(members.GONE_S)
+        await waiting.until(lambda: "schedulers ─" not in stage.text)
 
 
 async def test_the_help_names_every_key_and_any_key_goes_back() -> None:

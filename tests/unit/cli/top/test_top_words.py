@@ -12,7 +12,7 @@ import pytest
 
 from carico_cli.live import node_answers, signals
 from carico_cli.live import picture as pictures
-from carico_cli.top import columns, command, node_words, once, panels, spans, view
+from carico_cli.top import columns, command, member_words, node_words, once, panels, spans, view
 from carico_core.domain import decision, errors, messages
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness, subjects
@@ -152,6 +152,32 @@ def test_what_the_scheduler_makes_of_a_node() -> None:
     assert node_answers.parse_standing(b'{"known": false, "node": "x"}') is None
     with pytest.raises(errors.MessageError):
         node_answers.parse_standing(b'{"known": true}')
+
+
+def member(**changed: Any) -> messages.Heartbeat:
+    one = records.HEARTBEAT_REPORT
+    assert one.report is not None
+    report = dataclasses.replace(one.report, orphans=0, **changed)
+    return dataclasses.replace(one, is_leaving=bool(report.why_not), report=report)
+
+
+def test_members_state_their_part_of_the_claims_and_why_they_take_no_pods() -> None:
+    found = picture(members=(
+        member(recent=1), member(recent=3, has_lease=False), member(why_not="not connected to NATS", recent=0),
+        dataclasses.replace(member(), report=None),
+    ))  # fmt: skip
+    first, *said = [spans.plain(line) for line in member_words.lines(found)]
+    assert first == "3 of 4 decide; 4 claims/min, 0.2% conflicts"
+    assert [" 25% " in said[0], " 75% " in said[1]] == [True, True]
+    assert [line.endswith("Lease") for line in said] == [True, False, False, False]
+    assert said[2].endswith("takes no Pods: not connected to NATS")
+    assert said[3].endswith("does not report")
+    alone = picture(members=(member(recent=0, stored=0, conflicts=0, has_lease=False),))
+    assert spans.plain(member_words.lines(alone)[0]) == "1 of 1 decide; 0 claims/min; none holds the Lease"
+    (row,) = once.as_json(alone, name="c")["schedulers"]
+    assert (row["share"], row["last_minute"], row["conflicts"], row["lease"]) == (1.0, 0, 0, False)
+    assert "SCHEDULER" in once.as_text(alone, name="c")
+    assert "SCHEDULER" not in once.as_text(picture(), name="c")
 
 
 def test_services_that_are_silent_or_late_are_named() -> None:

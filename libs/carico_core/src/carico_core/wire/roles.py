@@ -216,7 +216,10 @@ def _reader(_: str | None) -> _Subjects:
     publish = [f"{subjects.PREFIX}.query.>"]
     for verb in _SERVICE_VERBS:
         publish += [f"$SRV.{verb}", f"$SRV.{verb}.>"]
-    heard = (subjects.CAPACITY_ALL, subjects.DECISION_ALL, subjects.CLAIMED_ALL, subjects.MODEL, subjects.SUMMARY)
+    heard = (
+        subjects.CAPACITY_ALL, subjects.DECISION_ALL, subjects.CLAIMED_ALL, subjects.MEMBER_ALL, subjects.MODEL,
+        subjects.SUMMARY,
+    )  # fmt: skip
     return tuple(publish), heard
 
 
@@ -227,7 +230,7 @@ def _cli(node: str | None) -> _Subjects:
         f"{_API}.CONSUMER.NAMES.*", f"{_API}.CONSUMER.LIST.*", f"{_API}.CONSUMER.INFO.*.*",
         *(f"{_API}.STREAM.MSG.GET.{stream}" for stream in streams.PUBLIC),
     )  # fmt: skip
-    heard = (subjects.PARTIAL_ALL, subjects.MEMBER_ALL, subjects.ROSTER_ALL, *subjects.pod_telemetry(None))
+    heard = (subjects.PARTIAL_ALL, subjects.ROSTER_ALL, *subjects.pod_telemetry(None))
     return (*publish, *_direct_gets(), *looks), (*subscribe, *heard)
 
 
@@ -283,6 +286,7 @@ def _flows() -> Iterator[Flow]:
     yield Flow(subject=subjects.ROSTER_ALL, source=core, to=(agents,))
     yield Flow(subject=subjects.DECISION_ALL, source=core, to=(readers,))
     yield Flow(subject=subjects.CLAIMED_ALL, source=core, to=(readers,))
+    yield Flow(subject=subjects.MEMBER_ALL, source=core, to=(readers,))
     yield Flow(subject=subjects.SUMMARY, source=core, to=(readers,))
     yield Flow(subject=f"{subjects.PREFIX}.query.agent.*.>", source=agents, to=(core, readers), is_service=True)
     # By their name alone: what is asked of all services does not reach agents, which could answer as another.

@@ -1,10 +1,11 @@
 // The details of the whole cluster, shown while nothing is opened.
 
 import { Chart, roundTop } from "./chart.js";
-import { el } from "./dom.js";
+import { el, set } from "./dom.js";
 import { fullest } from "./fleet.js";
 import * as format from "./format.js";
 import { APART_MS, HISTORY_MS } from "./history.js";
+import { MembersView } from "./members.js";
 import { WaitingList } from "./waiting_list.js";
 
 const FULLEST_SHOWN = 6;
@@ -18,6 +19,7 @@ export class ClusterPanel {
     this.usageLegend = el("p", { class: "keyline" });
     this.fullest = el("ul", { class: "plain" });
     this.waiting = new WaitingList(page);
+    this.members = new MembersView(page.members);
     this.root = el(
       "div", {},
       el("div", { class: "head" }, el("h2", {}, "The cluster")),
@@ -28,6 +30,7 @@ export class ClusterPanel {
       this.usageLegend,
       this.usage.canvas,
       this.waiting.root,
+      this.members.root,
       el("h3", {}, "Fullest nodes"),
       this.fullest,
     );
@@ -57,6 +60,7 @@ export class ClusterPanel {
     this.usage.draw(ring, layers, { ...shown, top: 1, tick: format.percent });
     keyline(this.usageLegend, fleet.dims, theme);
     this.list(fleet);
+    this.members.draw(Date.now());
   }
 
   list(fleet) {
@@ -74,10 +78,6 @@ export class ClusterPanel {
       set(button.children[1], `${format.dimension(dim)} ${format.percent(usage)}, ${format.count(node.ad.pods, "Pod")}, room for ${format.pods(node.ad.capacity)}`);
     });
   }
-}
-
-export function set(element, text) {
-  if (element.textContent !== text) element.textContent = text;
 }
 
 export function truthLegend() {

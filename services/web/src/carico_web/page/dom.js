@@ -25,8 +25,11 @@ export function table(caption, head, rows) {
   );
 }
 
+// Unchanged text is not set again, so that there is no layout and screen readers stay silent.
+export function set(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
 export function say(id, text) {
-  const found = byId(id);
-  // Unchanged text is not set again, so that there is no layout and screen readers stay silent.
-  if (found.textContent !== text) found.textContent = text;
+  set(byId(id), text);
 }

@@ -1,8 +1,7 @@
 // The card of the last quarter of an hour: waiting and placed Pods, what happened, and one moment in words.
 
 import { Chart, roundTop } from "./chart.js";
-import { set } from "./cluster_panel.js";
-import { el } from "./dom.js";
+import { el, set } from "./dom.js";
 import * as format from "./format.js";
 import { APART_MS, HISTORY_MS } from "./history.js";
 import { Ring } from "./ring.js";

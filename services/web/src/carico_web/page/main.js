@@ -13,6 +13,7 @@ import { HeatMap } from "./heatmap.js";
 import { History, addressAt, atOf } from "./history.js";
 import { HistoryView } from "./history_view.js";
 import { listenToKeys } from "./keys.js";
+import { Members } from "./members.js";
 import { ModelView } from "./model_view.js";
 import { NodePanel } from "./node_panel.js";
 import { PodPanel } from "./pod_panel.js";
@@ -36,6 +37,7 @@ class Page {
     this.flow = new Flow(byId("flow"), byId("flow-list"), { theme: this.theme, frames: this.frames, open: (decision) => this.openDecision(decision) });
     this.model = new ModelView(byId("fan"), byId("strips"), this);
     this.history = new History();
+    this.members = new Members();
     // The moment that is looked at; null: now.
     this.atMs = atOf(location.search);
     this.historyView = new HistoryView(byId("history"), this);
@@ -74,6 +76,8 @@ class Page {
     this.bus.subscribe(signals.CAPACITY_ALL, (m) => this.advertised(signals.decodeAdvertisement(m.subject, m.payload)));
     this.bus.subscribe(signals.DECISION_ALL, (m) => this.decide(signals.decodeDecision(m.payload)));
     this.bus.subscribe(signals.MODEL, (m) => this.modelled(signals.decodeModel(m.payload)));
+    // Drawn with the panel, twice a second at most.
+    this.bus.subscribe(signals.MEMBER_ALL, (m) => this.members.take(signals.decodeHeartbeat(m.payload), Date.now()));
     this.bus.subscribe(signals.SUMMARY, (m) => this.summarised(signals.decodeSummary(m.payload)));
   }
 

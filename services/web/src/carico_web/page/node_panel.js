@@ -2,8 +2,8 @@
 
 import * as ask from "./ask.js";
 import { Chart } from "./chart.js";
-import { drawTruth, keyline, set, truthLegend } from "./cluster_panel.js";
-import { el, table } from "./dom.js";
+import { drawTruth, keyline, truthLegend } from "./cluster_panel.js";
+import { el, set, table } from "./dom.js";
 import { CAPACITY, PODS, SD, USAGE } from "./fleet.js";
 import * as format from "./format.js";
 

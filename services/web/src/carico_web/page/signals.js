@@ -1,5 +1,5 @@
 // The messages of the bus as records: carico.v1.capacity.<node>, carico.v1.decision.<namespace>.<pod>, carico.v1.model,
-// carico.v1.summary.
+// carico.v1.summary, carico.v1.member.<scheduler>.
 // Malformed messages are refused with an Error, as in carico_core.wire.
 
 import * as msgpack from "./msgpack.js";
@@ -10,6 +10,7 @@ export const CAPACITY_ALL = "carico.v1.capacity.*";
 export const DECISION_ALL = "carico.v1.decision.*.*";
 export const MODEL = "carico.v1.model";
 export const SUMMARY = "carico.v1.summary";
+export const MEMBER_ALL = "carico.v1.member.*";
 
 export function query(service, verb) {
   return `carico.v1.query.${service}.${verb}`;
@@ -115,6 +116,26 @@ export function decodeSummary(payload) {
     placedWaited: finite(m.placed_waited_s),
     events: list(m.events).map((e) => ({ atMs: finite(e.at) / 1e6, kind: String(e.kind), about: String(e.about), state: String(e.state) })),
     leftOff: finite(m.left_off),
+  };
+}
+
+// The heartbeat of a scheduler that shares the work with others. report: null if it does not report of itself.
+export function decodeHeartbeat(payload) {
+  const m = parse(payload);
+  const r = m.report == null ? null : object(m.report);
+  return {
+    name: name(m.replica),
+    leaving: m.leaving === true,
+    report: r && {
+      lease: r.lease === true,
+      whyNot: String(r.why_not),
+      stored: finite(r.stored),
+      conflicts: finite(r.conflicts),
+      requeued: finite(r.requeued),
+      recent: finite(r.recent),
+      viewAge: r.view_age_s == null ? null : finite(r.view_age_s),
+      orphans: finite(r.orphans),
+    },
   };
 }
 
