@@ -175,6 +175,53 @@ def test_on_request_only_it_plans_and_moves_when_asked() -> None:
     objects.run_fast(main())
 
 
+def test_a_plan_that_takes_long_is_answered_when_asked_again() -> None:
+    async def main() -> None:
+        async with site() as made:
+            rescheduler = made.start("a", "--automatic=false")
+            await asyncio.sleep(30.0)
+            searches, plain = 0, rescheduler._search
+
+            async def long(context: contexts.Context, asked: planning.Request) -> decision.Plan:
+                nonlocal searches
+                searches += 1
+                await asyncio.sleep(8.0)
+                return await plain(context, asked)
+
+            rescheduler._search = long
+            # Between two rounds.
+            rounds = rescheduler.rounds
+            while rescheduler.rounds == rounds:
+                await asyncio.sleep(0.1)
+            searches = 0
+            one, other = await asyncio.gather(made.ask("plan.get", {"most": 1}), made.ask("plan.get", {"most": 1}))
+            assert one["plan"] is None and other["plan"] is None
+            assert (await made.ask("plan.get", {"most": 1}))["plan"] is None
+            assert len((await made.ask("plan.get", {"most": 1}))["plan"]["moves"]) == 1
+            assert searches == 1
+            # Who never asks again leaves no plan that another one would take for new.
+            assert (await made.ask("plan.get", {"most": 2}))["plan"] is None
+            await asyncio.sleep(60.0)
+            searches = 0
+            assert (await made.ask("plan.get", {"most": 2}))["plan"] is None
+            assert searches == 1
+
+    objects.run_fast(main())
+
+
+def test_plans_aim_at_what_the_named_algorithm_finds() -> None:
+    async def main() -> None:
+        async with site() as made:
+            made.start("a", "--automatic=false")
+            await asyncio.sleep(30.0)
+            for name in ("carico", "ws-sa", "ws-sa-bn", "ws-sa-pn", "threshold"):
+                plan = (await made.ask("plan.get", {"algorithm": name}))["plan"]
+                # The least overload is none; thresholds look at requests alone, of which there are none.
+                assert (plan["overload_tasks"]["after"] == 0.0) is (name != "threshold"), name
+
+    objects.run_fast(main())
+
+
 def test_paused_it_moves_nothing_and_a_later_leader_neither() -> None:
     async def main() -> None:
         async with site() as made:

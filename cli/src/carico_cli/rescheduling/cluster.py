@@ -14,7 +14,6 @@ from carico_core.wire import subjects
 
 USER_AGENT = "carico-reschedule"
 CONNECT_MOST_S = 5.0
-# A plan takes its search, a second by default, and a question to the scheduler for each move.
 ANSWER_MOST_S = 30.0
 LOOK_EVERY_S = 1.0
 T = TypeVar("T")
@@ -60,6 +59,12 @@ class Asker:
             raise Refused(str(error).removeprefix(f"{subject}: ")) from None
         answer: Answer = orjson.loads(payload)
         return answer
+
+    async def plan(self, question: Mapping[str, object]) -> Answer:
+        """Return a plan. It takes its search, a second by default, and a question to the scheduler for each move."""
+        while (found := await self.ask("plan.get", question))["plan"] is None:
+            pass
+        return found
 
     async def apply(self, question: Mapping[str, object], say: Callable[[Answer], None]) -> Answer:
         """Have a plan carried out; `say` each move as it ends; return the last answer."""

@@ -27,13 +27,15 @@ def _moves(found: Row) -> list[str]:
         return words.paragraph(f"nothing to move: {found['verdict']}", "")
     rows = [
         (
-            str(number), each["pod"], each["from"], each["to"], f"{each['gain']:.1%}",
+            str(number), each["pod"], each["from"], each["to"], f"{each['gain']:.2f}",
             f"{each['cost_tasks']:.2f}", each["why"],
         )
         for number, each in enumerate(found["moves"], 1)
     ]  # fmt: skip
     head = ("#", "POD", "FROM", "TO", "GAIN", "COST", "WHY")
-    note = "GAIN: share of traffic between nodes and overload. COST: tasks that run twice meanwhile."
+    note = (
+        "GAIN: tasks above the ceiling that end, and traffic between nodes in such tasks. COST: tasks that run twice."
+    )
     return [*formats.aligned(head, rows, left=None), *words.paragraph(note, "")]
 
 

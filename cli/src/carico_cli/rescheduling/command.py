@@ -30,6 +30,11 @@ _OF_PROBLEM = {
 @click.option("--problem", type=_FILE, metavar="FILE", help="Services, machines and traffic, as JSON.")
 @click.option("--max-moves", type=click.IntRange(min=0), help="Most moves (default: no limit, or the rescheduler's).")
 @click.option(
+    "--algorithm", metavar="NAME",
+    help="--dry-run, --apply: what finds the placement: ws-sa, ws-sa-bn, ws-sa-pn, ws-sa-pn-tb, threshold (default: "
+    "carico).",
+)  # fmt: skip
+@click.option(
     "--seconds", type=float, help=f"--problem: time for all, on one core (default: {_DEFAULT_SECONDS:g})."
 )  # fmt: skip
 @click.option(
@@ -55,7 +60,8 @@ _OF_PROBLEM = {
 @click.pass_obj
 def command(
     context: settings.Context, /, verb: str | None, dry_run: bool, apply: bool, watch: bool,
-    problem: pathlib.Path | None, max_moves: int | None, seed: int, output: formats.Output, **given: Any,
+    problem: pathlib.Path | None, max_moves: int | None, algorithm: str | None, seed: int, output: formats.Output,
+    **given: Any,
 ) -> None:  # fmt: skip
     """Move running Pods to where they talk and where there is room (pause, resume: stop moving, and continue).
 
@@ -80,16 +86,21 @@ def command(
             raise click.UsageError(f"{flag} and {chosen[0]}: got both, but {flag} is for --problem")
     if max_moves is not None and not (dry_run or apply):
         raise click.UsageError(f"--max-moves and {chosen[0]}: got both, but --max-moves is for a plan")
+    if algorithm is not None and not (dry_run or apply):
+        raise click.UsageError(f"--algorithm and {chosen[0]}: got both, but --algorithm is for --dry-run and --apply")
     at = which.meant(context, which.Flags(**given)).where()()
-    _of_cluster(at, chosen[0], max_moves=max_moves, output=output)
+    _of_cluster(at, chosen[0], max_moves=max_moves, algorithm=algorithm, output=output)
 
 
-def _of_cluster(at: which.Address, what: str, *, max_moves: int | None, output: formats.Output) -> None:
+def _of_cluster(
+    at: which.Address, what: str, *, max_moves: int | None, algorithm: str | None, output: formats.Output
+) -> None:
     """Ask the cluster's rescheduler. Raises `CaricoError`."""
     from carico_cli.rescheduling import cluster, cluster_text
 
     is_json = output is formats.Output.JSON
-    question = {} if max_moves is None else {"most": max_moves}
+    given = {"most": max_moves, "algorithm": algorithm}
+    question = {name: each for name, each in given.items() if each is not None}
 
     def say(move: cluster.Answer) -> None:
         click.echo(formats.json_text(move) if is_json else cluster_text.move(move))
@@ -101,7 +112,7 @@ def _of_cluster(at: which.Address, what: str, *, max_moves: int | None, output: 
     if what == "--watch":
         cluster.run(at, lambda asker: asker.watch(say, stand))
     elif what == "--dry-run":
-        answer = cluster.run(at, lambda asker: asker.ask("plan.get", question))
+        answer = cluster.run(at, lambda asker: asker.plan(question))
         is_wide = output is formats.Output.WIDE
         click.echo(formats.json_text(answer) if is_json else cluster_text.plan(answer, is_wide=is_wide))
     elif what == "--apply":

@@ -11,9 +11,11 @@ from carico_rescheduler import pausing
 from carico_rescheduler.context import movable
 from carico_rescheduler.moves import executor
 from carico_rescheduler.moves import record as records
-from carico_rescheduler.plan import decision, planning
+from carico_rescheduler.plan import decision, generator, planning
 
 Handler: TypeAlias = Callable[[bytes], Awaitable[bytes]]
+# Below the time that any client waits for an answer.
+ANSWER_WITHIN_S = 3.0
 # Rows of an answer: far below one bus message.
 ROWS_MOST = 1000
 
@@ -33,9 +35,9 @@ class Source(Protocol):
     @property
     def is_automatic(self) -> bool: ...
 
-    async def plan(self, most: int | None = None) -> decision.Plan: ...
+    async def plan_within(self, asked: planning.Question, within_s: float) -> decision.Plan | None: ...
 
-    def apply(self, most: int | None) -> int: ...
+    def apply(self, asked: planning.Question) -> int: ...
 
     def age_s(self, at_s: float) -> float: ...
 
@@ -61,8 +63,12 @@ class Answers:
         }
 
     async def plan_get(self, payload: bytes) -> bytes:
-        """Return a plan for the cluster as it is now, of at most "most" moves; nothing is moved."""
-        return orjson.dumps({"plan": describe(await self.source.plan(most_of(payload))), **await self._standing()})
+        """Return a plan for the cluster as it is now, of at most "most" moves; nothing is moved.
+
+        The plan is null if it takes longer than a question may: who repeats the question gets the same plan.
+        """
+        plan = await self.source.plan_within(question_of(payload), ANSWER_WITHIN_S)
+        return orjson.dumps({"plan": None if plan is None else describe(plan), **await self._standing()})
 
     async def moves_list(self, payload: bytes) -> bytes:
         """Return the move under way, those that have ended, and why nothing is moved now."""
@@ -77,11 +83,11 @@ class Answers:
 
     async def control_apply(self, payload: bytes) -> bytes:
         """Begin to carry out a plan made now, of at most "most" moves; it is done when "rounds" have ended."""
-        most = most_of(payload)
+        asked = question_of(payload)
         paused = await self.source.pausing.why()
         if paused:
             raise Refused(f"moves are {paused}: `carico reschedule resume` first")
-        return orjson.dumps({"rounds": self.source.apply(most)})
+        return orjson.dumps({"rounds": self.source.apply(asked)})
 
     async def control_pause(self, payload: bytes) -> bytes:
         """Begin no further move, until resumed; the move under way ends."""
@@ -113,8 +119,8 @@ class Answers:
         }  # fmt: skip
 
 
-def most_of(payload: bytes) -> int | None:
-    """Return the most moves that a question asks for; None if it does not say. Raises `Refused`."""
+def question_of(payload: bytes) -> planning.Question:
+    """Return which plan a question asks for. Raises `Refused`."""
     try:
         asked = orjson.loads(payload or b"{}")
     except orjson.JSONDecodeError as error:
@@ -122,7 +128,10 @@ def most_of(payload: bytes) -> int | None:
     most = asked.get("most") if isinstance(asked, dict) else False
     if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 0):
         raise Refused(f'expected {{"most": N}} with a number of moves, got {payload[:80]!r}')
-    return most
+    algorithm = asked.get("algorithm", generator.CARICO)
+    if algorithm not in generator.ALGORITHMS:
+        raise Refused(f"algorithm: got {str(algorithm)[:80]!r}, expected one of {', '.join(generator.ALGORITHMS)}")
+    return planning.Question(most=most, algorithm=algorithm)
 
 
 def describe(plan: decision.Plan) -> dict[str, Any]:

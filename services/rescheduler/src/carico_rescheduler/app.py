@@ -33,6 +33,8 @@ RETRY_S = 0.5
 HOUR_S = 3600.0
 # How long Pods are left alone after a move of their controller's Pods failed.
 FAILED_REST_S = 600.0
+# How long a plan is kept for a query that was not repeated.
+PLAN_KEPT_S = 15.0
 # How soon a round that could not plan is repeated.
 SOON_S = 5.0
 
@@ -97,8 +99,10 @@ class Rescheduler:
         self._wake = asyncio.Event()
         self._is_stopping = False
         self._seed = 0
-        # Set by a query: the next round carries out a plan of at most so many moves, automatic or not.
-        self._asked: Asked | None = None
+        # Set by a query: the next round carries out this plan, automatic or not.
+        self._asked: planning.Question | None = None
+        # Plans that queries have asked for, until they are fetched or old.
+        self._plans: dict[planning.Question, PlanTask] = {}
         # Rounds that have ended, and whether one is under way.
         self.rounds = 0
         self._is_turning = False
@@ -160,8 +164,10 @@ class Rescheduler:
         try:
             await tasks.until(stopping, **works)
         finally:
-            hand_over.cancel()
-            await asyncio.gather(hand_over, return_exceptions=True)
+            ending = [hand_over, *(each.task for each in self._plans.values())]
+            for each in ending:
+                each.cancel()
+            await asyncio.gather(*ending, return_exceptions=True)
             # Otherwise, the next leader waits until the Lease ends, and with it all writes of this term.
             if not self.executor.is_cut_off:
                 self.leadership.stand_down()
@@ -181,8 +187,27 @@ class Rescheduler:
 
     # Planning.
 
-    async def plan(self, most: int | None = None) -> decision.Plan:
-        """Return a plan for the cluster as it is now, with at most so many moves. Raises `NotReady`."""
+    async def plan_within(self, asked: planning.Question, within_s: float) -> decision.Plan | None:
+        """Return a plan for the cluster as it is now; None if it takes longer: ask again. Raises `NotReady`.
+
+        Whoever asks the same meanwhile waits for the same search.
+        """
+        now_s = self._clock.monotonic_s()
+        for each in [each for each, known in self._plans.items() if now_s - known.asked_s > PLAN_KEPT_S]:
+            self._plans.pop(each).task.cancel()
+        found = self._plans.get(asked)
+        if found is None:
+            found = self._plans[asked] = PlanTask(asyncio.create_task(self.plan(asked)), now_s)
+        found.asked_s = now_s
+        await asyncio.wait((found.task,), timeout=within_s)
+        if not found.task.done():
+            return None
+        if self._plans.get(asked) is found:
+            del self._plans[asked]
+        return found.task.result()
+
+    async def plan(self, asked: planning.Question) -> decision.Plan:
+        """Return a plan for the cluster as it is now. Raises `NotReady`."""
         self._check_known()
         if not self.known.advertisements:
             raise NotReady("no advertisement of any node has arrived")
@@ -192,11 +217,12 @@ class Rescheduler:
         began_s = self._clock.monotonic_s()
         context = contexts.build(self._judge(), self._settings.ceilings())
         self._seed += 1
-        asked = planning.Request(
+        request = planning.Request(
+            algorithm=asked.algorithm,
             effort=carico.Effort(budget_s=self._settings.search_s, now_s=self._clock.monotonic_s), seed=self._seed,
-            rule=self._settings.rule(), budget=self._budget(most), at_ns=self._clock.wall_ns(),
+            rule=self._settings.rule(), budget=self._budget(asked.most), at_ns=self._clock.wall_ns(),
         )  # fmt: skip
-        plan = await self._search(context, asked)
+        plan = await self._search(context, request)
         plan = await self._checked(context, plan)
         self._show(plan, self._clock.monotonic_s() - began_s)
         return plan
@@ -280,7 +306,7 @@ class Rescheduler:
             self._odd_line.warning(self.rests, "nothing is moved", why=self.rests)
         return pause_s
 
-    async def _turn(self, asked: "Asked | None") -> str:
+    async def _turn(self, asked: planning.Question | None) -> str:
         """Do what a round does; return why it moved nothing."""
         self._check_known()
         # Also while paused: nothing is left half done.
@@ -288,7 +314,7 @@ class Rescheduler:
         self._recovered = True
         paused = await self.pausing.why()
         self._counted.paused.set(bool(paused))
-        plan = self.last = await self.plan(None if asked is None else asked.most)
+        plan = self.last = await self.plan(asked or planning.Question())
         self._reflect(plan)
         now_s = self._clock.monotonic_s()
         if paused:
@@ -392,9 +418,9 @@ class Rescheduler:
             queue=self._boot,
         )
 
-    def apply(self, most: int | None) -> int:
-        """Have a round carry out a plan of at most so many moves; return how many rounds have ended when it has."""
-        self._asked = Asked(most=most)
+    def apply(self, asked: planning.Question) -> int:
+        """Have a round carry out a plan; return how many rounds have ended when it has."""
+        self._asked = asked
         self._wake.set()
         return self.rounds + (2 if self._is_turning else 1)
 
@@ -431,11 +457,12 @@ class Rescheduler:
                 return
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A request to carry out a plan. `most`: of at most so many moves; None: as many as the settings allow."""
+@dataclasses.dataclass(slots=True)
+class PlanTask:
+    """A plan that is being made for a query, and when it was last asked for."""
 
-    most: int | None
+    task: asyncio.Task[decision.Plan]
+    asked_s: float
 
 
 class NotReady(errors.CaricoError):

@@ -27,7 +27,9 @@ class Instruments:
             "unresolved_traffic_bytes", "Bytes per second that agents report of which one end is no known Pod"
         )
         self.excess = registry.gauge("overload_tasks", "Tasks above the ceiling, of all nodes")
-        self.predicted = registry.counter("predicted_gain", "Gain that plans predicted for moves that were made")
+        self.predicted = registry.counter(
+            "predicted_gain", "Gain, in tasks above the ceiling, that plans predicted for moves that were made"
+        )
         self.measured = registry.counter("measured_gain", "Gain that was measured after these moves, where above 0")
         self.paused = registry.gauge("paused", "1 while moves are paused")
         self.leading = registry.gauge("leading", "1 while this replica leads")

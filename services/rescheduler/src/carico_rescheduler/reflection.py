@@ -8,7 +8,7 @@ changes faster than Pods move: then the rescheduler rests.
 import collections
 import dataclasses
 
-from carico_rescheduler.plan import decision, generator
+from carico_rescheduler.plan import decision, gains
 
 # Traffic is a mean of two minutes (`adapter.traffic.WINDOW_S`), and agents report every 10 s. Before, the new Pods' own
 # traffic counts for a part, and a move seems to gain more than it does.
@@ -25,7 +25,7 @@ class Made:
 
     traffic_bytes: float
     excess_tasks: float
-    weights: generator.Weights
+    weights: gains.Weights
     predicted: float
     ended_s: float
 
@@ -38,7 +38,7 @@ class Reflection:
         self._compared: collections.deque[tuple[float, float]] = collections.deque(maxlen=COMPARED)
         self._rests_until_s = float("-inf")
 
-    def made(self, plan: decision.Plan, gain: float, weights: generator.Weights, now_s: float) -> None:
+    def made(self, plan: decision.Plan, gain: float, weights: gains.Weights, now_s: float) -> None:
         """Note a plan, of which moves with so much gain were made."""
         if gain > 0.0:
             self._waiting = Made(

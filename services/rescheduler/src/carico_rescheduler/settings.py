@@ -11,7 +11,7 @@ from carico_core.runtime.process import settings
 from carico_rescheduler.context import movable
 from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.moves import surge
-from carico_rescheduler.plan import decision
+from carico_rescheduler.plan import decision, gains
 
 PREFIX = "rescheduler"
 PROGRAM = "carico-rescheduler"
@@ -51,20 +51,22 @@ class ReschedulerSettings:
         600.0, help="least age of a Pod that may move", unit="s", minimum=0.0, maximum=86400.0,
         why="a moved Pod is new, so none moves twice in this time; and one that lives shorter does not pay",
     )  # fmt: skip
-    least_plan: float = settings.setting(
-        0.05, help="least gain of a plan, as a share of the traffic between nodes and of the overload",
-        minimum=0.0, maximum=1.0, why="below it, moves would follow noise",
-    )  # fmt: skip
-    least_move: float = settings.setting(
-        0.01, help="least gain of a move", minimum=0.0, maximum=1.0, why="each move costs a start of the Pod"
-    )
     least_bytes: float = settings.setting(
-        100_000.0, help="traffic between nodes of which less is worth no move", unit="B/s", minimum=1.0, maximum=1e12,
-        why="a thousandth of a link of 1 Gbit/s",
+        100_000.0, help="traffic between nodes that a plan must end, unless it ends least-tasks", unit="B/s",
+        minimum=1.0, maximum=1e12, why="a thousandth of a link of 1 Gbit/s; less is noise",
     )  # fmt: skip
     least_tasks: float = settings.setting(
-        1.0, help="overload of which less is worth no move", unit="tasks", minimum=0.01, maximum=1e6,
-        why="one task above the ceilings of all nodes",
+        1.0, help="tasks above the ceilings of nodes that a plan must end, unless it ends least-bytes", unit="tasks",
+        minimum=0.01, maximum=1e6, why="the load of a node varies by less",
+    )  # fmt: skip
+    least_move: float = settings.setting(
+        0.1, help="share of least-bytes or least-tasks that each move must end", minimum=0.0, maximum=1.0,
+        why="each move costs a start of the Pod; ten of them are a plan",
+    )  # fmt: skip
+    task_bytes: float = settings.setting(
+        10e6, help="traffic between nodes that weighs as much as one task above a ceiling", unit="B/s",
+        minimum=1.0, maximum=1e12,
+        why="2,000 requests a second of 5 kB that wait .5 ms for the network: one request waits at any time",
     )  # fmt: skip
     most_moves: int = settings.setting(
         10, help="maximum moves of a plan", minimum=1, maximum=1000, why="the next plan knows what they have changed"
@@ -123,8 +125,8 @@ class ReschedulerSettings:
     def rule(self) -> decision.Rule:
         """Return when moves pay."""
         return decision.Rule(
-            least_plan=self.least_plan, least_move=self.least_move, least_bytes=self.least_bytes,
-            least_tasks=self.least_tasks, most_moves=self.most_moves,
+            least_bytes=self.least_bytes, least_tasks=self.least_tasks, least_move=self.least_move,
+            most_moves=self.most_moves, weights=gains.Weights(task_bytes=self.task_bytes),
         )  # fmt: skip
 
     def limits(self) -> surge.Limits:

@@ -17,7 +17,7 @@ from carico_core.runtime.kube import api_client
 from carico_rescheduler import answers
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import problem as contexts
-from carico_rescheduler.plan import decision, planning
+from carico_rescheduler.plan import decision, gains, planning
 from tests.tools import carico_cli
 from tests.unit.rescheduler import cluster_objects as world
 from tests.unit.scheduler import objects as parts
@@ -37,7 +37,8 @@ def planned(*, overloaded: bool = True) -> dict[str, Any]:
 def made_of(known: clusters.Cluster) -> decision.Plan:
     """The plan for a cluster, of at most two moves."""
     context = contexts.build(world.judge(known), world.CEILINGS)
-    rule = decision.Rule(least_plan=0.05, least_move=0.01, least_bytes=1e5, least_tasks=1.0, most_moves=2)
+    weights = gains.Weights(task_bytes=1e7)
+    rule = decision.Rule(least_bytes=1e5, least_tasks=1.0, least_move=0.1, most_moves=2, weights=weights)
     asked = planning.Request(effort=search.Effort(proposals=2000), seed=1, rule=rule, budget=9, at_ns=0)
     return planning.make(context, asked)
 
@@ -121,6 +122,19 @@ def test_apply_says_the_moves_of_its_own_round_only(monkeypatch: pytest.MonkeyPa
     assert found["rounds"] == 5 and ("control.apply", {"most": 2}) in bus.asked
 
 
+def test_a_plan_that_takes_long_is_waited_for() -> None:
+    class Slow:
+        asked = 0
+
+        async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+            self.asked += 1
+            assert orjson.loads(payload) == {"most": 2}
+            return orjson.dumps({"plan": None, **STANDING} if self.asked < 30 else planned())
+
+    found = asyncio.run(cluster.Asker(Slow(), AT).plan({"most": 2}))
+    assert len(found["plan"]["moves"]) == 2
+
+
 def test_applying_ends_when_another_rescheduler_leads(monkeypatch: pytest.MonkeyPatch) -> None:
     class Restarted(FakeBus):
         async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
@@ -180,6 +194,7 @@ def carico(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
         (("--dry-run", "--seconds", "3"), "--seconds is for --problem"),
         (("stop",), "'stop' is not one of"),
         (("pause", "--max-moves", "3"), "--max-moves is for a plan"),
+        (("--watch", "--algorithm", "ws-sa"), "--algorithm is for --dry-run and --apply"),
     ],
 )
 def test_flags_that_do_not_go_together_are_refused(

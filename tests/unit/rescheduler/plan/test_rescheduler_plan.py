@@ -8,12 +8,13 @@ import pytest
 from carico_core.numerics.rescheduling import carico, model
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import problem as contexts
-from carico_rescheduler.plan import decision, generator, planning
+from carico_rescheduler.plan import decision, gains, generator, planning, refinement
 from tests.unit.rescheduler import cluster_objects as world
 from tests.unit.scheduler import objects as parts
 
 EFFORT = carico.Effort(proposals=3000)
-RULE = decision.Rule(least_plan=0.05, least_move=0.01, least_bytes=1e5, least_tasks=1.0, most_moves=10)
+WEIGHTS = gains.Weights(task_bytes=1e7)
+RULE = decision.Rule(least_bytes=1e5, least_tasks=1.0, least_move=0.1, most_moves=10, weights=WEIGHTS)
 
 
 def plan(known: clusters.Cluster, *, budget: int = 100, rule: decision.Rule = RULE, **changes: Any) -> decision.Plan:
@@ -47,7 +48,7 @@ def test_a_pod_moves_to_where_it_talks() -> None:
     (move,) = found.moves
     assert {move.source, move.target} == {"node-a", "node-b"} and move.bytes_per_s == pytest.approx(1e7)
     assert found.traffic_bytes == pytest.approx((1e7, 0.0))
-    assert move.gain == pytest.approx(0.5) and move.why == "10 MB/s less between nodes"
+    assert move.gain == pytest.approx(1.0) and move.why == "10 MB/s less between nodes"
 
 
 def test_an_overloaded_node_gives_pods_away() -> None:
@@ -105,7 +106,7 @@ def pair_on_an_overloaded_node(known: clusters.Cluster, bytes_per_s: float) -> s
 
 def test_the_budget_does_not_part_two_that_go_together() -> None:
     known = world.make({"node-a": 0.0, "node-b": 8.0, "node-c": 0.0})
-    pair = pair_on_an_overloaded_node(known, 18_500.0)
+    pair = pair_on_an_overloaded_node(known, 6e6)
     (large,) = world.deploy(known, "large", ["node-c"], tasks=3.0)
     fixed = world.put(known, parts.make_pod("heavy", node_name="node-c", phase="Running"))
     known.loads["node-c", fixed.uid] = clusters.Load(6.0, 0.0)
@@ -163,14 +164,13 @@ def test_memory_fits_at_every_step_with_the_old_and_the_new_pod() -> None:
     # The giants change places, which has no first step.
     target = context.problem.present.copy()
     target[index["one-0"]], target[index["other-0"]] = 1, 0
-    curve = generator.towards(context, target, generator.weights_of(context, least_bytes=1.0, least_tasks=1.0), most=10)
+    curve = generator.towards(context, target, WEIGHTS, most=10)
     assert curve.steps == () and len(curve.blocked) == 2
 
 
 def test_each_step_gains_what_the_costs_say() -> None:
     context = random_context(seed=3, nodes=5, pods=20, pairs=30)
-    weights = generator.weights_of(context, least_bytes=1.0, least_tasks=1.0)
-    curve = generator.curve(context, EFFORT, seed=2, weights=weights, most=50)
+    curve = generator.curve(context, EFFORT, seed=2, weights=WEIGHTS, most=50)
     placed = context.problem.present.copy()
     assert len(curve.steps) > 3
     for step in curve.steps:
@@ -188,9 +188,8 @@ def test_a_rate_is_for_people() -> None:
 
 def test_gains_that_are_kept_are_those_of_the_placement_so_far() -> None:
     context = random_context(seed=5, nodes=4, pods=24, pairs=40)
-    weights = generator.weights_of(context, least_bytes=1.0, least_tasks=1.0)
     target = carico.solve(context.problem, EFFORT, seed=3).placement
-    ordering = generator._Ordering(context, target, weights)
+    ordering = generator._Ordering(context, target, WEIGHTS)
     steps = 0
     while (found := ordering.best()) is not None:
         for container in found:
@@ -199,3 +198,70 @@ def test_gains_that_are_kept_are_those_of_the_placement_so_far() -> None:
         assert set(ordering._gains) == set(ordering._groups())
         assert all(kept == pytest.approx(ordering._gain(group)) for group, kept in ordering._gains.items())
     assert steps > 5
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_idle_nodes_and_other_pods_change_no_decision(seed: int) -> None:
+    few, many = (decided(seed=seed, others=others) for others in (0, 40))
+    assert few == many and few[0]
+
+
+def strangers(known: clusters.Cluster, count: int) -> None:
+    """Add idle nodes, and overloaded ones whose Pods exchange much traffic and stay."""
+    for number in range(count):
+        for kind in ("idle", "other"):
+            known.nodes.put(("", f"{kind}-{number}"), parts.make_node(f"{kind}-{number}"))
+            known.advertisements[f"{kind}-{number}"] = parts.make_advertisement(f"{kind}-{number}", 20.0)
+    added = [
+        world.put(known, parts.make_pod(f"other-{number}", node_name=f"other-{number}", phase="Running"))
+        for number in range(count)
+    ]
+    for each, previous in zip(added[1:], added, strict=False):
+        known.loads[each.pod.node_name or "", each.uid] = clusters.Load(9.0, 0.0)
+        world.talk(known, each, previous, 1e9)
+
+
+def decided(*, seed: int, others: int) -> tuple[list[tuple[str, str, str, float]], str]:
+    """What is decided for the same Pods and the same aim, with idle nodes and Pods that talk and overload others."""
+    random = np.random.default_rng(seed)
+    known = world.make({f"node-{number}": 20.0 for number in range(4)})
+    made = [
+        world.deploy(known, f"app-{number}", [f"node-{random.integers(4)}"], tasks=float(random.uniform(0.5, 3.0)))[0]
+        for number in range(16)
+    ]
+    for _ in range(20):
+        one, other = random.choice(16, size=2, replace=False)
+        world.talk(known, made[one], made[other], float(random.uniform(1e3, 1e6)))
+    aims = {each.pod.name: f"node-{random.integers(4)}" for each in made}
+    strangers(known, others)
+    context = contexts.build(world.judge(known), world.CEILINGS)
+    target = context.problem.present.copy()
+    for number, pod in enumerate(context.pods):
+        if pod.pod.name in aims:
+            target[number] = context.nodes.index(aims[pod.pod.name])
+    curve = generator.towards(context, target, WEIGHTS, most=50)
+    moves, _, verdict = decision.within(decision.moves_of(context, curve), 10, RULE)
+    return [(each.pod.pod.name, each.source, each.target, each.gain) for each in moves], verdict
+
+
+def test_a_pair_of_a_large_cluster_moves_together() -> None:
+    known = world.make({"node-a": 4.0, "node-b": 4.0})
+    (web,), (db,) = world.deploy(known, "web", ["node-a"]), world.deploy(known, "db", ["node-b"])
+    world.talk(known, web, db, 1e6)
+    strangers(known, 30)
+    found = plan(known)
+    assert len(found.moves) == 1 and {found.moves[0].pod.uid} <= {web.uid, db.uid}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_refinement_only_gains_and_breaks_no_constraint(seed: int) -> None:
+    problem = random_context(seed=seed, nodes=6, pods=40, pairs=60).problem
+
+    def cost(placed: model.Ints) -> float:
+        return WEIGHTS.gain(model.cntc(problem, placed), generator.excess_tasks(problem, placed))
+
+    found = refinement.refined(problem, problem.present, WEIGHTS)
+    assert cost(found) < cost(problem.present)
+    assert list(model.violations(problem, found)) == []
+    again = refinement.refined(problem, found, WEIGHTS)
+    assert cost(again) <= cost(found)

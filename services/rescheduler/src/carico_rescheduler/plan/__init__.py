@@ -1,6 +1,8 @@
 """Which moves pay, and in which order. Pure.
 
 - `planning`: from the context to a plan.
+- `gains`: traffic and overload in one unit.
+- `refinement`: single moves that improve what a search found.
 - `generator`: the best placement found, as a curve: what each further move gains.
 - `decision`: how much of the curve is worth it, and what of it the budget allows.
 """

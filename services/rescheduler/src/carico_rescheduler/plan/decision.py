@@ -6,22 +6,31 @@ from collections.abc import Mapping, Sequence
 
 from carico_rescheduler.context import movable, objects
 from carico_rescheduler.context import problem as contexts
-from carico_rescheduler.plan import generator
+from carico_rescheduler.plan import gains, generator
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """When moves pay. Gains are shares of all traffic between nodes and all overload, weighted (`generator.Weights`).
+    """When moves pay, in absolute amounts: what the rest of a cluster does changes no decision.
 
-    least_plan: of all moves together. least_move: of one of them. least_bytes, least_tasks: traffic between nodes
-    (bytes per second) and overload (tasks) that are worth anything at all.
+    least_bytes, least_tasks: traffic between nodes (bytes per second) and overload (tasks) of which a plan must end one
+    or the other. least_move: the share of it that each move must end. weights: how the two count against each other.
     """
 
-    least_plan: float
-    least_move: float
     least_bytes: float
     least_tasks: float
+    least_move: float
     most_moves: int
+    weights: gains.Weights
+
+    def pays(self, move: "Move") -> bool:
+        """Return whether a move is worth its cost."""
+        is_enough = self.is_enough(move.bytes_per_s, move.tasks, share=self.least_move)
+        return move.gain > 0.0 and is_enough
+
+    def is_enough(self, bytes_per_s: float, tasks: float, *, share: float = 1.0) -> bool:
+        """Return whether so much that ends is more than this share of the least."""
+        return bytes_per_s >= share * self.least_bytes or tasks >= share * self.least_tasks
 
 
 class Left(enum.StrEnum):
@@ -94,7 +103,7 @@ class Plan:
     traffic_bytes: tuple[float, float]
     excess_tasks: tuple[float, float]
     saturation: float
-    weights: generator.Weights
+    weights: gains.Weights
     verdict: str
     # Whether agents report traffic.
     has_traffic: bool
@@ -123,8 +132,10 @@ def worth(moves: Sequence[Move], rule: Rule) -> tuple[list[Move], list[LeftOut]]
 
     Moves are kept in order up to the last one that gains enough: one with little gain may be what a later one needs.
     """
-    last = max((number for number, each in enumerate(moves) if each.gain >= rule.least_move), default=-1)
-    small = [left_out(each, Left.SMALL, f"it gains {each.gain:.1%}") for each in moves[last + 1 :]]
+    last = max((number for number, each in enumerate(moves) if rule.pays(each)), default=-1)
+    small = [
+        left_out(each, Left.SMALL, f"it ends {_amounts(each.bytes_per_s, each.tasks)}") for each in moves[last + 1 :]
+    ]
     return list(moves[: last + 1]), small
 
 
@@ -144,15 +155,15 @@ def within(moves: Sequence[Move], most: int, rule: Rule) -> tuple[list[Move], li
 
 def _too_little(moves: Sequence[Move], rule: Rule) -> str:
     """Return why these moves are not worth their cost; empty if they are."""
-    gain = sum(each.gain for each in moves)
-    if gain < rule.least_plan:
-        return f"all moves together gain {gain:.1%}, less than {rule.least_plan:.1%}"
     bytes_per_s, tasks = sum(each.bytes_per_s for each in moves), sum(each.tasks for each in moves)
-    # A large share of little is noise, which would move Pods for ever.
-    if bytes_per_s < rule.least_bytes and tasks < rule.least_tasks:
-        ended = f"{rate(max(bytes_per_s, 0.0))} between nodes and {max(tasks, 0.0):.2f} tasks above the ceiling"
-        return f"all moves together end {ended}, less than {rate(rule.least_bytes)} and {rule.least_tasks:.2f} tasks"
-    return ""
+    if rule.is_enough(bytes_per_s, tasks):
+        return ""
+    least = f"{rate(rule.least_bytes)} and {rule.least_tasks:.2f} tasks"
+    return f"all moves together end {_amounts(bytes_per_s, tasks)}, less than {least}"
+
+
+def _amounts(bytes_per_s: float, tasks: float) -> str:
+    return f"{rate(max(bytes_per_s, 0.0))} between nodes and {max(tasks, 0.0):.2f} tasks above the ceiling"
 
 
 def left_out(move: Move, why: Left, detail: str) -> LeftOut:

@@ -1,4 +1,4 @@
-"""From a problem to a curve over the number of moves: the search names targets, the order takes the best move first.
+"""From a problem to a curve over the number of moves: an algorithm names targets, the order takes the best move first.
 
 The search (`carico_core.numerics.rescheduling.carico`) knows no price of a move: it may move most Pods for a little.
 So its placement is not the plan. Of the moves towards it, each step takes the one with the largest gain that fits with
@@ -11,27 +11,20 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from carico_core.numerics import arrays
-from carico_core.numerics.rescheduling import carico, model
+from carico_core.numerics.rescheduling import annealing, carico, model, threshold
 from carico_rescheduler.context import problem as contexts
+from carico_rescheduler.plan import gains, refinement
 
 # A Pod must have room as the scheduler sees it: one whole Pod.
 _ROOM_LEAST = 1.0
+# What finds the placement that is aimed at, by name (docs/rescheduling.md#the-papers-algorithms).
+CARICO, THRESHOLD = "carico", "threshold"
+ALGORITHMS = (CARICO, *(each.value for each in annealing.Variant), THRESHOLD)
+# Of the paper's algorithms, within its range (alpha .8 to .99, 100 to 1000 moves): 36,000 moves, a few seconds also
+# without numba.
+_SCHEDULE = annealing.Schedule(alpha=0.95, moves=200)
 # Below this, the gain of a move is rounding.
 _GAIN_LEAST = 1e-9
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
-    """What a move gains: its share of `traffic_bytes` (per second, between nodes) and of `excess_tasks`, weighted."""
-
-    traffic_bytes: float
-    excess_tasks: float
-    traffic: float = 0.5
-
-    def gain(self, bytes_per_s: float, tasks: float) -> float:
-        """Return the gain, 0 to 1, of so many fewer bytes between nodes, and tasks above saturation."""
-        return self.traffic * bytes_per_s / self.traffic_bytes + (1.0 - self.traffic) * tasks / self.excess_tasks
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,35 +48,45 @@ class Curve:
 
     steps: tuple[Step, ...]
     blocked: tuple[int, ...]
-    weights: Weights
+    weights: gains.Weights
 
 
-def curve(context: contexts.Context, effort: carico.Effort, *, seed: int, weights: Weights, most: int) -> Curve:
-    """Return the first `most` moves to the best placement found, the one with the largest gain first."""
-    answer = carico.solve(context.problem, effort, seed=seed)
-    return towards(context, answer.placement, weights, most=most)
+def curve(
+    context: contexts.Context,
+    effort: carico.Effort,
+    *,
+    seed: int,
+    weights: gains.Weights,
+    most: int,
+    algorithm: str = CARICO,
+) -> Curve:
+    """Return the first `most` moves to the placement that an algorithm finds, the one with the largest gain first."""
+    return towards(context, _aim(context.problem, effort, weights, seed=seed, algorithm=algorithm), weights, most=most)
 
 
-def weights_of(context: contexts.Context, *, least_bytes: float, least_tasks: float) -> Weights:
-    """Return the weights: shares of what there is now, but at least of these amounts, below which nothing matters."""
-    problem = context.problem
-    return Weights(
-        traffic_bytes=max(model.cntc(problem, problem.present), least_bytes),
-        excess_tasks=max(float(_excess(problem, problem.present).sum()), least_tasks),
-    )
+def _aim(
+    problem: model.Problem, effort: carico.Effort, weights: gains.Weights, *, seed: int, algorithm: str
+) -> model.Ints:
+    """Return the placement that an algorithm of `ALGORITHMS` finds."""
+    if algorithm == CARICO:
+        # The search begins where single moves lead: what gains as much with more moves is no better to it.
+        begin = dataclasses.replace(problem, present=refinement.refined(problem, problem.present, weights))
+        return refinement.refined(problem, carico.solve(begin, effort, seed=seed).placement, weights)
+    if algorithm == THRESHOLD:
+        return threshold.rebalanced(problem)
+    return annealing.solve(
+        problem, annealing.Variant(algorithm), seed=seed, schedule=_SCHEDULE, budget_s=effort.budget_s,
+        now_s=effort.now_s,
+    ).placement  # fmt: skip
 
 
 def excess_tasks(problem: model.Problem, placement: model.Ints) -> float:
     """Return the tasks above saturation, of all servers. Unlike `coc` it is not 0 if all are equally overloaded."""
-    return float(_excess(problem, placement).sum())
+    limits = problem.saturation * problem.capacity[:, 0]
+    return float(np.maximum(model.totals(placement, problem.tasks, problem.servers) - limits, 0.0).sum())
 
 
-def _excess(problem: model.Problem, placement: model.Ints) -> arrays.Array:
-    cores = problem.capacity[:, 0]
-    return np.maximum(model.totals(placement, problem.tasks, problem.servers) - problem.saturation * cores, 0.0)
-
-
-def towards(context: contexts.Context, target: model.Ints, weights: Weights, *, most: int) -> Curve:
+def towards(context: contexts.Context, target: model.Ints, weights: gains.Weights, *, most: int) -> Curve:
     """Return the first `most` moves of those containers that have another server in `target`.
 
     A search moves most containers, and each step looks at all that are left: to order all of them would take minutes.
@@ -100,7 +103,7 @@ def towards(context: contexts.Context, target: model.Ints, weights: Weights, *, 
 class _Ordering:
     """The placement after the steps so far, and what is left to move."""
 
-    def __init__(self, context: contexts.Context, target: model.Ints, weights: Weights) -> None:
+    def __init__(self, context: contexts.Context, target: model.Ints, weights: gains.Weights) -> None:
         problem = self._problem = context.problem
         self._target = target
         self._weights = weights
@@ -110,8 +113,8 @@ class _Ordering:
         self._tasks = model.totals(self._placed, problem.tasks, problem.servers)
         self._room = context.room.copy()
         self._left = np.flatnonzero((target != problem.present) & problem.movable).tolist()
-        self._talks = _adjacent(problem.pairs, problem.traffic)
-        self._apart = _adjacent(problem.apart, np.ones(len(problem.apart)))
+        self._talks = gains.adjacent(problem.pairs, problem.traffic)
+        self._apart = gains.adjacent(problem.apart, np.ones(len(problem.apart)))
         # The gain of each group that is left; a move changes those of few groups.
         self._gains = {group: self._gain(group) for group in self._groups()}
 
@@ -206,13 +209,3 @@ class _Ordering:
         return not any(
             self._placed[other] == target or other in group for each in group for other in self._apart.get(each, {})
         )
-
-
-def _adjacent(pairs: model.Ints, weight: arrays.Array) -> dict[int, dict[int, float]]:
-    """Return the partners of each container, with the sum of the weights of their pairs."""
-    found: dict[int, dict[int, float]] = {}
-    for (one, other), each in zip(pairs.tolist(), weight.tolist(), strict=True):
-        for mine, theirs in ((one, other), (other, one)):
-            row = found.setdefault(mine, {})
-            row[theirs] = row.get(theirs, 0.0) + each
-    return found

@@ -8,16 +8,25 @@ import numpy as np
 
 from carico_core.numerics.rescheduling import carico, model
 from carico_rescheduler.context import problem as contexts
-from carico_rescheduler.plan import decision, generator
+from carico_rescheduler.plan import decision, gains, generator
 
 # Moves that are left out by the budget alone, and are shown.
 _SHOWN = 10
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A plan that is asked for. `most`: of at most so many moves; None: as many as the settings allow."""
+
+    most: int | None = None
+    algorithm: str = generator.CARICO
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """How to plan: the effort and seed of the search, the rule, and how many moves the budget has left."""
 
+    algorithm: str = generator.CARICO
     effort: carico.Effort
     seed: int
     rule: decision.Rule
@@ -28,10 +37,12 @@ class Request:
 def make(context: contexts.Context, asked: Request) -> decision.Plan:
     """Return the plan for a context."""
     rule = asked.rule
-    weights = generator.weights_of(context, least_bytes=rule.least_bytes, least_tasks=rule.least_tasks)
+    weights = rule.weights
     # Some more than may be made, so that a plan shows what the budget leaves out.
     most = rule.most_moves + _SHOWN
-    curve = generator.curve(context, asked.effort, seed=asked.seed, weights=weights, most=most)
+    curve = generator.curve(
+        context, asked.effort, seed=asked.seed, weights=weights, most=most, algorithm=asked.algorithm
+    )
     moves, small = decision.worth(decision.moves_of(context, curve), rule)
     moves, late, verdict = decision.within(moves, min(rule.most_moves, asked.budget), rule)
     left = [*small, *late, *_blocked(context, curve)]
@@ -54,7 +65,7 @@ def without_others(
 
 def describe(
     context: contexts.Context, moves: Sequence[decision.Move], *, left: Sequence[decision.LeftOut],
-    weights: generator.Weights, verdict: str, at_ns: int,
+    weights: gains.Weights, verdict: str, at_ns: int,
 ) -> decision.Plan:  # fmt: skip
     """Return the plan of these moves, with the cluster before and after them."""
     problem = context.problem

@@ -1,0 +1,30 @@
+"""What moves gain, in one unit, and which containers exchange traffic."""
+
+import dataclasses
+
+from carico_core.numerics import arrays
+from carico_core.numerics.rescheduling import model
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """What a move gains, in tasks above saturation. `task_bytes`: traffic (per second) that weighs as much as one.
+
+    The amounts are absolute: what a move gains does not depend on the rest of the cluster.
+    """
+
+    task_bytes: float
+
+    def gain(self, bytes_per_s: float, tasks: float) -> float:
+        """Return the gain of so many fewer bytes between nodes, and tasks above saturation."""
+        return bytes_per_s / self.task_bytes + tasks
+
+
+def adjacent(pairs: model.Ints, weight: arrays.Array) -> dict[int, dict[int, float]]:
+    """Return the partners of each container, with the sum of the weights of their pairs."""
+    found: dict[int, dict[int, float]] = {}
+    for (one, other), each in zip(pairs.tolist(), weight.tolist(), strict=True):
+        for mine, theirs in ((one, other), (other, one)):
+            row = found.setdefault(mine, {})
+            row[theirs] = row.get(theirs, 0.0) + each
+    return found
