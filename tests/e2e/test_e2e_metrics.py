@@ -41,7 +41,7 @@ UNUSED = {
     "carico_scheduler_dropped_messages_total", "carico_scheduler_lost_events_total",
     "carico_scheduler_bad_objects_total", "carico_scheduler_extender_requests_total",
     "carico_scheduler_extender_seconds", "carico_scheduler_extender_binds_total", "carico_agent_roster_drops_total",
-    "carico_agent_traffic_skipped_total",
+    "carico_agent_traffic_skipped_total", "carico_bus_troubles_total",
     "carico_aggregator_recommended_cpu_cores", "carico_aggregator_recommended_memory_bytes",
     "carico_scheduler_claims_total", "carico_scheduler_conditions_total", "carico_scheduler_preemptions_total",
     "carico_scheduler_preemption_victims_total", "carico_scheduler_gangs_total",

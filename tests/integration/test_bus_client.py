@@ -260,7 +260,7 @@ async def test_a_file_that_is_no_good_is_named(
 
 
 async def test_a_repeated_error_is_logged_once(said: io.StringIO) -> None:
-    watch = connection_options.Watch(logs.get("bus"), buses.BusSettings())
+    watch = connection_options.Watch(logs.get("bus"), buses.BusSettings(), clock=clock.SystemClock())
     for _ in range(5):
         await watch.on_error(OSError("connection refused"))
         await watch.on_error(errors.BusError("Permissions Violation for Publish to x"))

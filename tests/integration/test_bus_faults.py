@@ -374,9 +374,8 @@ async def test_what_somebody_sends_to_the_inbox_of_a_puller_is_no_message_of_the
 
 
 async def test_a_renewal_that_fails_for_good_ends_the_connection_at_once_and_not_with_its_token(
-    server: nats_server.NatsServer, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     logs.setup(service="test", json=True, level="info", stream=sys.stdout)
 
     async def fail(_: object) -> None:
@@ -385,10 +384,14 @@ async def test_a_renewal_that_fails_for_good_ends_the_connection_at_once_and_not
     monkeypatch.setattr(renewal.Renewal, "run", fail)
     token = tmp_path / "token"
     token.write_text("x")
-    settings = buses.BusSettings(url=server.url, token_file=str(token))
-    bus = await nats_bus.connect(settings, name="x", clock=clock.SystemClock())
-    await asyncio.wait_for(bus.wait_closed(), waiting.WAIT_S)
-    await bus.close()
+    asking = nats_server.NatsServer(tmp_path / "asking", extra={"authorization": {"token": "x"}}).start()
+    try:
+        settings = buses.BusSettings(url=asking.url, token_file=str(token))
+        bus = await nats_bus.connect(settings, name="x", clock=clock.SystemClock())
+        await asyncio.wait_for(bus.wait_closed(), waiting.WAIT_S)
+        await bus.close()
+    finally:
+        asking.kill()
     # The service ends by it, while the connection itself still worked.
     assert "the connection is not renewed any more" in capsys.readouterr().out
 

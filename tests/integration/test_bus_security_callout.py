@@ -124,17 +124,24 @@ async def test_web_pages_come_as_readers_only(site: security_site.Site, monkeypa
     assert refusals(site, "connection") == before + 1
 
 
-async def test_a_client_whose_pod_is_gone_is_disconnected(
-    site: security_site.Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = site.settings(site.api.token(AGENT, node="leaving"))
+@pytest.mark.parametrize("restarted", [False, True], ids=["same replicas", "restarted replicas"])
+async def test_a_client_whose_pod_is_gone_is_disconnected(site: security_site.Site, restarted: bool) -> None:
+    gone, left = "disconnected: its Pod is gone", f"leaving-{restarted:d}"
+    settings = site.settings(site.api.token(AGENT, node=left))
     async with security_site.raw(settings) as leaving, site.joined(roles.Role.AGENT, "staying") as staying:
-        site.api.delete_pods_of("leaving")
+        if restarted:
+            for callout in site.callouts:
+                callout.kill()
+            for callout in site.callouts:
+                await asyncio.to_thread(callout.start)
+        site.api.delete_pods_of(left)
         # Two rounds after the time that a slow watch is given.
         deadline_s = ended_pods.SETTLE_S + 2 * ended_pods.EVERY_S + waiting.WAIT_S
         await waiting.until(lambda: leaving.client.is_closed, within_s=deadline_s)
         assert staying.connected
-    assert sum(each.metric("carico_auth_disconnected_total") for each in site.callouts) == 1
+    said = [line for each in site.callouts for line in each.log.read_text().splitlines() if gone in line]
+    assert any(left in line for line in said)
+    assert not any("staying" in line for line in said)
 
 
 def bad_token(site: security_site.Site, kind: str) -> tuple[str, str]:

@@ -5,9 +5,8 @@ import dataclasses
 
 import pytest
 
-from carico_auth import app, ended_pods, instruments, policy, reviews, settings
+from carico_auth import app, instruments, policy, reviews, settings
 from carico_core.runtime.bus.security import nkeys
-from carico_core.runtime.kube import memory_kube
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock as clocks
 from tests.unit.auth import questions
@@ -41,11 +40,8 @@ class Made:
         self.counted = instruments.Instruments(self.metrics, clock=clock)
         self.server = questions.Server()
         accounts = settings.AuthSettings(issuer="x").accounts()
-        self.ended = ended_pods.EndedPods(
-            memory_kube.MemoryKube(), lambda: None, self.counted, namespaces={"carico"}, clock=clock
-        )
         self.callout = app.Callout(
-            Reviewer(verdict), app.Keys(issuer=ISSUER, sealer=SEALER if sealed else None), self.counted, self.ended,
+            Reviewer(verdict), app.Keys(issuer=ISSUER, sealer=SEALER if sealed else None), self.counted,
             accounts=accounts, answer_within_s=within_s, clock=clock,
         )  # fmt: skip
 
@@ -59,15 +55,17 @@ async def test_a_good_token_gets_a_user() -> None:
     answer = await made.callout.answer(made.server.question(), {})
     assert answer is not None
     body = questions.claims_of(answer.decode())["nats"]
-    assert questions.claims_of(body["jwt"])["name"] == "agent/n1"
+    assert questions.claims_of(body["jwt"])["name"] == "agent/n1@carico/u1"
     assert "error" not in body
 
 
-async def test_the_connection_of_a_pod_is_remembered_and_no_other() -> None:
-    for verdict, uids in ((AGENT, ["u1"]), (dataclasses.replace(AGENT, pod_uid=None), [])):
+async def test_the_server_lists_a_connection_with_the_pod_of_its_token() -> None:
+    for verdict, name in ((AGENT, "agent/n1@carico/u1"), (dataclasses.replace(AGENT, pod_uid=None), "agent/n1")):
         made = Made(verdict)
-        await made.callout.answer(made.server.question(), {})
-        assert [each.pod_uid for each in made.ended.connections()] == uids
+        answer = await made.callout.answer(made.server.question(), {})
+        assert answer is not None
+        user = questions.claims_of(answer.decode())["nats"]["jwt"]
+        assert questions.claims_of(user)["name"] == name
 
 
 async def test_a_bad_one_gets_a_reason_without_its_detail() -> None:

@@ -1,41 +1,72 @@
 """Which clients are disconnected: those of Pods that the API has shown to be gone, and no other."""
 
-import dataclasses
+import datetime
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from carico_auth import ended_pods, instruments, nats_jwt, policy
+from carico_auth import ended_pods, instruments, policy
 from carico_core.domain import errors
 from carico_core.runtime.kube import list_watch, memory_kube
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import roles
-from tests.unit.auth import questions
 
-KICK_OTHER = "$SYS.REQ.SERVER.NXYZ.KICK"
 SETTLED_S = ended_pods.SETTLE_S + 1.0
+AGENTS = roles.connections(roles.Account.AGENTS)
 
 
 class Servers:
-    """Servers that answer what they are asked to do; `away`: they do not."""
+    """Servers with their connections: they list them, and disconnect those that they are asked to."""
 
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, int]] = []
+    def __init__(self, clock: clocks.FakeClock) -> None:
+        self._clock = clock
+        # server -> client -> (its name, when it connected)
+        self.clients: dict[str, dict[int, tuple[str, float]]] = {"NABC": {}, "NXYZ": {}}
+        self.kicked: list[int] = []
         self.answer = b'{"server":{}}'
         self.is_away = False
         self.silent: list[str] = []
         self.meanwhile: Callable[[], object] = lambda: None
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+        server = subject.removeprefix("$SYS.REQ.SERVER.").removesuffix(".KICK")
+        client = json.loads(payload)["cid"]
+        self.kicked.append(client)
+        self.meanwhile()
+        if server in self.silent:
+            raise errors.BusUnavailable(subject)
+        del self.clients[server][client]
+        return self.answer
+
+    async def request_all(self, subject: str, payload: bytes, *, within_s: float) -> list[bytes]:
         if self.is_away:
             raise errors.BusUnavailable(subject)
-        self.asked.append((subject, json.loads(payload)["cid"]))
-        self.meanwhile()
-        if subject.split(".")[3] in self.silent:
-            raise errors.BusUnavailable(subject)
-        return self.answer
+        asked = json.loads(payload)
+        assert asked["auth"] is True
+        return [
+            self._page(server, clients if subject == AGENTS else {}, asked["offset"], asked["limit"])
+            for server, clients in self.clients.items()
+        ]
+
+    def _page(self, server: str, clients: dict[int, tuple[str, float]], offset: int, limit: int) -> bytes:
+        listed = [
+            {"cid": client, "authorized_user": name, "start": shown(since_s)}
+            for client, (name, since_s) in sorted(clients.items())[offset : offset + limit]
+        ]
+        data = {
+            "now": shown(self._clock.monotonic_s()), "offset": offset, "limit": limit, "total": len(clients),
+            "connections": listed,
+        }  # fmt: skip
+        return json.dumps({"server": {"id": server}, "data": data}).encode()
+
+
+def shown(at_s: float) -> str:
+    """A time as servers write it, in nanoseconds."""
+    at = datetime.datetime(2026, 11, 23, tzinfo=datetime.UTC) + datetime.timedelta(seconds=at_s)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond:06d}789Z"
 
 
 class Made:
@@ -43,7 +74,7 @@ class Made:
 
     def __init__(self) -> None:
         self.clock = clocks.FakeClock()
-        self.servers = Servers()
+        self.servers = Servers(self.clock)
         self.metrics = metrics.Metrics("auth")
         self.ended = ended_pods.EndedPods(
             memory_kube.MemoryKube(), lambda: self.servers, instruments.Instruments(self.metrics, clock=self.clock),
@@ -53,14 +84,12 @@ class Made:
         for number, uid in enumerate(("u1", "u1", "u2")):
             self.let_in(number, uid)
 
-    def let_in(self, number: int, uid: str | None, *, life_s: float = 3600.0, server: str = "NABC") -> None:
-        expires_s = int(self.clock.wall_ns() / 1e9 + life_s)
+    def let_in(self, number: int, uid: str | None, *, server: str = "NABC", namespace: str = "carico") -> None:
         grant = policy.Grant(
-            name="agent/n1", role=roles.Role.AGENT, account=policy.ServiceAccount("carico", "carico-agent"), node="n1",
-            pod_uid=uid, permissions=roles.permissions(roles.Role.AGENT, "n1"), expires_s=expires_s,
+            name="agent/n1", role=roles.Role.AGENT, account=policy.ServiceAccount(namespace, "carico-agent"), node="n1",
+            pod_uid=uid, permissions=roles.permissions(roles.Role.AGENT, "n1"), expires_s=0,
         )  # fmt: skip
-        asked = nats_jwt.decode_request(questions.Server().question())
-        self.ended.note(grant, dataclasses.replace(asked, server_id=server, client_id=number))
+        self.servers.clients[server][number] = (grant.bus_name, self.clock.monotonic_s())
 
     def show(self, *uids: str) -> None:
         self.ended.take("carico", list_watch.Listed(objects=list(uids), resource_version="1"))
@@ -72,10 +101,9 @@ class Made:
         """Return the clients that the servers were asked to disconnect. `is_fresh`: the watch works."""
         if is_fresh:
             self.ended.freshness["carico"].note()
-        self.servers.asked.clear()
+        self.servers.kicked.clear()
         await self.ended.sweep()
-        assert {subject for subject, _ in self.servers.asked} <= {"$SYS.REQ.SERVER.NABC.KICK", KICK_OTHER}
-        return [number for _, number in self.servers.asked]
+        return list(self.servers.kicked)
 
     def disconnected(self) -> float | None:
         return self.metrics.registry.get_sample_value("carico_auth_disconnected_total")
@@ -88,6 +116,45 @@ async def test_the_clients_of_a_pod_that_is_gone_are_disconnected_once() -> None
     assert await made.sweep() == [0, 1]
     assert await made.sweep() == []
     assert made.disconnected() == 2.0
+
+
+async def test_a_replica_that_has_just_started_disconnects_what_another_one_let_in() -> None:
+    made = Made()
+    made.clock.advance(SETTLED_S)
+    started = ended_pods.EndedPods(
+        memory_kube.MemoryKube(), lambda: made.servers,
+        instruments.Instruments(metrics.Metrics("auth"), clock=made.clock), namespaces={"carico"}, clock=made.clock,
+    )  # fmt: skip
+    await started.sweep()
+    assert made.servers.kicked == [], "it has no list of Pods yet"
+    started.take("carico", list_watch.Listed(objects=["u1"], resource_version="1"))
+    started.freshness["carico"].note()
+    assert started.is_due()
+    await started.sweep()
+    assert made.servers.kicked == [2]
+
+
+async def test_connections_are_looked_at_often_only_after_the_end_of_a_pod() -> None:
+    made = Made()
+    made.clock.advance(ended_pods.AFTER_END_S)
+    assert not made.ended.is_due()
+    made.delete("u1")
+    made.clock.advance(ended_pods.AFTER_END_S - 1.0)
+    assert made.ended.is_due()
+    made.servers.silent = ["NABC"]
+    await made.sweep()
+    made.clock.advance(2.0)
+    assert made.ended.is_due(), "while there are some that could not be disconnected"
+
+
+async def test_connections_beyond_the_first_page_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ended_pods, "PAGE", 2)
+    made = Made()
+    for number in range(3, 8):
+        made.let_in(number, "u3" if number in (4, 7) else "u1")
+    made.let_in(9, "u3", server="NXYZ")
+    made.clock.advance(SETTLED_S)
+    assert sorted(await made.sweep()) == [4, 7, 9]
 
 
 async def test_a_pod_that_is_missing_from_a_new_list_is_gone() -> None:
@@ -147,10 +214,11 @@ async def test_while_pods_cannot_be_read_nobody_is_disconnected() -> None:
     assert await made.sweep() == [0, 1]
 
 
-async def test_a_client_without_a_pod_and_one_whose_token_has_expired_are_left_alone() -> None:
+async def test_clients_without_a_pod_and_of_other_namespaces_are_left_alone() -> None:
     made = Made()
     made.let_in(7, None)
-    made.let_in(8, "u3", life_s=SETTLED_S - 0.5)
+    made.let_in(8, "u3", namespace="other")
+    made.servers.clients["NABC"][9] = ("UABCDEF", 0.0)
     made.clock.advance(SETTLED_S)
     assert await made.sweep() == []
 
@@ -176,7 +244,11 @@ async def test_a_client_that_has_left_by_itself_is_not_counted(answer: bytes) ->
     assert not made.disconnected()
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ended_pods, "REMEMBERED_MOST", 2)
-    made = Made()
-    assert [each.client_id for each in made.ended.connections()] == [1, 2]
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"no", b"[]", b"{}", {"server": {"id": "N"}, "data": {}}, {"server": {"id": "N"}, "error": {"code": 500}},
+     {"server": {"id": "N"}, "data": {"now": "today", "connections": [], "offset": 0, "total": 0}}],
+)  # fmt: skip
+def test_an_answer_that_lists_no_connections_is_refused(answer: bytes | dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="expected a list of connections"):
+        ended_pods.parse_page(answer if isinstance(answer, bytes) else json.dumps(answer).encode())

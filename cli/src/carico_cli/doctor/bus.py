@@ -53,9 +53,8 @@ async def scheduler_names(connect: Callable[[], Awaitable[Bus]], clock: clocks.C
     """Return the schedulerNames whose Pods the scheduler places; where none answers, the default."""
     found = signals.Signals(clock=clock, lease_s=math.inf)
     try:
-        async with asyncio.timeout(CONNECT_MOST_S):
-            bus = await connect()
-    except (TimeoutError, errors.CaricoError):
+        bus = await connect()
+    except errors.CaricoError:
         return found.scheduler_names
     try:
         question = subjects.query("scheduler", QUESTIONS["scheduler"])
@@ -72,14 +71,15 @@ async def check(
     connect: Callable[[], Awaitable[Bus]], nodes: Sequence[cluster.Node], *, lease_s: float, now_s: float,
     at: which.Address, namespace: str,
 ) -> list[findings.Finding]:  # fmt: skip
-    """Check the bus and the services on it."""
+    """Check the bus and the services on it. `connect` ends with an error after `CONNECT_MOST_S`."""
     what, url, place = "NATS", at.url, places.Place.of(at, namespace)
     try:
-        async with asyncio.timeout(CONNECT_MOST_S):
-            bus = await connect()
-    except TimeoutError:
+        bus = await connect()
+    except errors.BusRefused as error:
+        return [findings.fail(what, str(error), f"docs/security.md; {place.log('nats')}")]
+    except errors.BusUnavailable as error:
         do = at.look if at.is_local else place.reach_bus
-        return [findings.fail(what, f"cannot connect to {url} within {CONNECT_MOST_S:.0f} s", do)]
+        return [findings.fail(what, f"{url}: {error}", do)]
     except errors.CaricoError as error:
         return [findings.fail(what, str(error), "see docs/nats.md and docs/security.md")]
     try:

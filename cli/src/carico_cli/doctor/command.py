@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ from carico_cli.live import connection
 from carico_cli.output import formats
 from carico_cli.shell import exits, settings
 from carico_core.domain import cluster, errors
+from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
 from carico_local.cluster import machine, state
@@ -64,6 +66,10 @@ def _disk(paths: state.Paths) -> list[findings.Finding]:
     )
 
 
+def _connecting(at: which.Address, clock: clocks.Clock) -> Callable[[], Awaitable[nats_bus.NatsBus]]:
+    return lambda: connection.join(at, clock, name=USER_AGENT, within_s=bus.CONNECT_MOST_S)
+
+
 async def _examine(
     context: settings.Context, wanted: api_client.KubeSettings, at: which.Address | None, namespace: str
 ) -> list[findings.Finding]:
@@ -71,7 +77,7 @@ async def _examine(
     seen = kubernetes.Seen(findings=[], nodes=[])
     names = frozenset({cluster.SCHEDULER_NAME})
     if at is not None:
-        names = await bus.scheduler_names(lambda: connection.join(at, clock, name=USER_AGENT), clock)
+        names = await bus.scheduler_names(_connecting(at, clock), clock)
     api = await api_client.connect(wanted, clock=clock, user_agent=USER_AGENT, environ=context.environ)
     try:
         place = places.Place.of(at, namespace)
@@ -91,7 +97,7 @@ async def _examine(
         detail = "not checked, because its address is not known; give --nats-url or set NATS_URL once it is installed"
         return [*seen.findings, findings.skip("NATS", detail)]
     return seen.findings + await bus.check(
-        lambda: connection.join(at, clock, name=USER_AGENT),
+        _connecting(at, clock),
         seen.nodes,
         lease_s=at.bus.lease_s,
         now_s=clock.wall_ns() / 1e9,

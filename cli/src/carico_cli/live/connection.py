@@ -91,9 +91,14 @@ async def reading(
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def join(at: which.Address, clock: clocks.Clock, *, name: str) -> nats_bus.NatsBus:
-    """Connect to the cluster's bus, in the role cli. Raises `BusUnavailable`; has no time limit."""
-    return await nats_bus.connect(at.bus, name=name, clock=clock, owns_streams=False, inbox=roles.inbox(roles.Role.CLI))
+async def join(
+    at: which.Address, clock: clocks.Clock, *, name: str, within_s: float | None = None
+) -> nats_bus.NatsBus:  # fmt: skip
+    """Connect to the cluster's bus, in the role cli. Raises `BusUnavailable`; without `within_s` it waits."""
+    inbox = roles.inbox(roles.Role.CLI)
+    return await nats_bus.connect(
+        at.bus, name=name, clock=clock, owns_streams=False, inbox=inbox, within_s=within_s
+    )  # fmt: skip
 
 
 @contextlib.asynccontextmanager
@@ -102,10 +107,11 @@ async def bus_of(
 ) -> AsyncIterator[nats_bus.NatsBus]:  # fmt: skip
     """Connect to the cluster's bus until the block is left. Raises `BusUnavailable` with what to do."""
     try:
-        async with asyncio.timeout(within_s):
-            joined = await join(at, clock, name=name)
-    except TimeoutError:
-        raise errors.BusUnavailable(f"NATS at {at.url}: cannot connect within {within_s:g} s; {at.look}") from None
+        joined = await join(at, clock, name=name, within_s=within_s)
+    except errors.BusRefused:
+        raise
+    except errors.BusUnavailable as error:
+        raise errors.BusUnavailable(f"NATS at {at.url}: {error}; {at.look}") from None
     try:
         yield joined
     finally:

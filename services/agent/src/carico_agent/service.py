@@ -73,7 +73,7 @@ class Service:
 
     async def run(self, stop: tasks.Stop) -> None:
         """Run until asked to stop. Raises `EnvironmentUnfit` if this machine cannot be measured."""
-        checks = health.Health({"samples": self._not_sampling, "bus": self._not_connected})
+        checks = health.Health({"samples": self._not_sampling, "bus": self._bus_metrics.why_not})
         server = await health.serve(checks, self._metrics, host=self._chosen.http.host, port=self._chosen.http.port)
         self._log.info("started", http_port=server.port, boot=self._boot, scope=self._chosen.scope.value)
         try:
@@ -150,7 +150,9 @@ class Service:
     ) -> None:  # fmt: skip
         # Connecting waits for the server without limit; meanwhile the agent samples and learns.
         name = f"{SERVICE}-{self._chosen.node}"
-        bus = await nats_bus.connect(self._chosen.bus, name=name, clock=self._clock, owns_streams=False)
+        bus = await nats_bus.connect(
+            self._chosen.bus, name=name, clock=self._clock, owns_streams=False, on_trouble=self._bus_metrics.trouble
+        )  # fmt: skip
         self._bus = bus
         self._settled.set()
         self._bus_metrics.watch(bus)
@@ -180,9 +182,6 @@ class Service:
 
     def _not_sampling(self) -> str | None:
         return "the node does not exist yet" if self._agent is None else self._agent.not_sampling()
-
-    def _not_connected(self) -> str | None:
-        return None if self._bus is not None and self._bus.connected else "not connected to NATS"
 
 
 async def use_bus(

@@ -1,7 +1,6 @@
 """Run the aggregator as a service: connect, run the replica, answer queries, stop in order."""
 
 import asyncio
-from collections.abc import Callable
 
 from carico_aggregator import app, instruments
 from carico_aggregator import settings as setting
@@ -20,29 +19,25 @@ async def serve(chosen: setting.AggregatorSettings, stop: tasks.Stop, *, clock: 
     replica = chosen.replica or f"aggregator-{boot}"
     series = metrics.Metrics("aggregator")
     bus_series = client_metrics.BusMetrics(series)
-    connected: list[nats_bus.NatsBus] = []
-
-    def watch(bus: nats_bus.NatsBus) -> None:
-        connected.append(bus)
-        bus_series.watch(bus)
-
-    checks = {"bus": lambda: None if connected and connected[0].connected else "not connected to NATS"}
-    server = await health.serve(health.Health(checks), series, host=chosen.http.host, port=chosen.http.port)
+    checks = health.Health({"bus": bus_series.why_not})
+    server = await health.serve(checks, series, host=chosen.http.host, port=chosen.http.port)
     logs.get("service").info("started", replica=replica, http_port=server.port, merge=chosen.merge.value)
     try:
-        await tasks.until(stop, replica=_run(chosen, series, watch, replica=replica, boot=boot, clock=clock))
+        await tasks.until(stop, replica=_run(chosen, series, bus_series, replica=replica, boot=boot, clock=clock))
     finally:
         await server.close()
 
 
 async def _run(
-    chosen: setting.AggregatorSettings, series: metrics.Metrics, watch: Callable[[nats_bus.NatsBus], None], *,
+    chosen: setting.AggregatorSettings, series: metrics.Metrics, bus_series: client_metrics.BusMetrics, *,
     replica: str, boot: str, clock: clocks.Clock,
 ) -> None:  # fmt: skip
     # Connecting waits for the server without limit; the health endpoint answers meanwhile.
     inbox = roles.inbox(roles.Role.AGGREGATOR)
-    bus = await nats_bus.connect(chosen.bus, name=replica, clock=clock, owns_streams=True, inbox=inbox)
-    watch(bus)
+    bus = await nats_bus.connect(
+        chosen.bus, name=replica, clock=clock, owns_streams=True, inbox=inbox, on_trouble=bus_series.trouble
+    )  # fmt: skip
+    bus_series.watch(bus)
     counted = instruments.Instruments(series, clock=clock)
     aggregator = app.Aggregator(chosen, bus, counted, replica=replica, boot=boot, clock=clock)
     counted.read_recommended(aggregator.recommended)

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Protocol
 
-from carico_auth import ended_pods, instruments, nats_jwt, policy, reviews
+from carico_auth import instruments, nats_jwt, policy, reviews
 from carico_core.runtime.bus.security import nkeys
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import roles
@@ -37,13 +37,12 @@ class Callout:
     """Answers authorization requests of NATS servers."""
 
     def __init__(
-        self, reviewer: Reviewer, keys: Keys, counted: instruments.Instruments, ended: ended_pods.EndedPods, *,
+        self, reviewer: Reviewer, keys: Keys, counted: instruments.Instruments, *,
         accounts: Mapping[policy.ServiceAccount, roles.Role], answer_within_s: float, clock: clocks.Clock,
     ) -> None:  # fmt: skip
         self._reviewer = reviewer
         self._keys = keys
         self._counted = counted
-        self._ended = ended
         self._accounts = dict(accounts)
         self._answer_within_s = answer_within_s
         self._pace = policy.Pace()
@@ -66,7 +65,6 @@ class Callout:
             answer = nats_jwt.encode_answer(request, user="", error=decided.reason.value, signer=issuer, now_s=now_s)
         else:
             self._counted.granted(decided, request)
-            self._ended.note(decided, request)
             user = nats_jwt.encode_user(decided, request, signer=issuer, now_s=now_s)
             answer = nats_jwt.encode_answer(request, user=user, error="", signer=issuer, now_s=now_s)
         self._counted.answer_s.observe(self._clock.monotonic_s() - started_s)

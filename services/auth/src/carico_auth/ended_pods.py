@@ -1,28 +1,36 @@
 """Disconnect the clients of Pods that have been deleted; otherwise a connection lasts as long as its token.
 
-A replica knows the connections that it let in itself since its start. The others end with their tokens.
+The servers list their connections, each with the Pod of its token in its name (`policy.Grant.bus_name`). So a replica
+also knows those that another one let in, or one that has been restarted since.
 """
 
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+import datetime
+import itertools
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 import orjson
 
-from carico_auth import instruments, nats_jwt, policy
+from carico_auth import instruments, policy
 from carico_core.domain import errors
 from carico_core.runtime.kube import list_watch, paged_lists
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import roles
 
-EVERY_S = 5.0
+# Between two looks at the connections: soon after a Pod's end, and else, as for a server that was cut off then.
+EVERY_S, IDLE_EVERY_S = 5.0, 60.0
 # A watch that works may show a new Pod this much later than a review of its token did.
 SETTLE_S = 15.0
-# Connections that one replica remembers; beyond it the oldest is dropped. An account of agents has at most 12,000.
-REMEMBERED_MOST = 50_000
+# How long after a Pod's end clients may still come: its token is good for 20 s more, and counts as settled later.
+AFTER_END_S = 60.0
+# Connections that a server lists in one answer, of about 600 bytes each.
+PAGE = 2048
+# Servers answer at once; how many there are is not known.
+ANSWERS_WITHIN_S = 1.0
 _KICK_TIMEOUT_S = 2.0
 # Only a watch that ends on time shows that its server works (`list_watch.FRESH_OPTIONS`); shorter than `SETTLE_S`, so
 # that a client which had just connected is disconnected within half a minute as well.
@@ -43,22 +51,21 @@ class Bus(Protocol):
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes: ...
 
+    async def request_all(self, subject: str, payload: bytes, *, within_s: float) -> Sequence[bytes]: ...
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """A client of a Pod, as its server numbers it. Times are monotonic; at `ends_s` its token has expired."""
+    """A client of a Pod, as its server numbers it, and for how long it has been connected."""
 
     server_id: str
     client_id: int
-    name: str
-    namespace: str
-    pod_uid: str
-    since_s: float
-    ends_s: float
+    pod: policy.PodOf
+    age_s: float
 
 
 class EndedPods:
-    """The connections of Pods, and the Pods that exist. Without the right to watch Pods it disconnects no client."""
+    """The Pods that exist, and what connects for others. Without the right to watch Pods it disconnects no client."""
 
     def __init__(
         self, api: Api, bus: Callable[[], Bus | None], counted: instruments.Instruments, *,
@@ -72,60 +79,41 @@ class EndedPods:
         self._pods: dict[str, set[str] | None] = dict.fromkeys(namespaces)
         # When the API last showed that the watch of a namespace works.
         self.freshness = {namespace: list_watch.Freshness(clock) for namespace in namespaces}
-        self._connections: dict[tuple[str, int], Connection] = {}
+        # Until then a Pod may have ended whose clients are still connected.
+        self._hurry_until_s = float("-inf")
         self._line = logs.get("pods")
         self._limited = logs.RateLimited(self._line, clock=clock)
-
-    def note(self, grant: policy.Grant, request: nats_jwt.Request) -> None:
-        """Remember an accepted client if it belongs to a Pod."""
-        if grant.pod_uid is None:
-            return
-        now_s = self._clock.monotonic_s()
-        self._connections[request.server_id, request.client_id] = Connection(
-            server_id=request.server_id, client_id=request.client_id, name=grant.name,
-            namespace=grant.account.namespace, pod_uid=grant.pod_uid, since_s=now_s,
-            ends_s=now_s + grant.expires_s - self._clock.wall_ns() / 1e9,
-        )  # fmt: skip
-        if len(self._connections) > REMEMBERED_MOST:
-            del self._connections[next(iter(self._connections))]
-
-    def connections(self) -> list[Connection]:
-        """Return the connections that are remembered, the oldest first."""
-        return list(self._connections.values())
 
     async def run_forever(self) -> None:
         """Watch Pods and disconnect the clients of those that are gone, until cancelled."""
         async with asyncio.TaskGroup() as group:
             for namespace in self._pods:
                 group.create_task(self._follow_forever(namespace))
+            idle_s = 0.0
             while True:
                 await asyncio.sleep(EVERY_S)
-                await self.sweep()
+                idle_s += EVERY_S
+                if self.is_due() or idle_s >= IDLE_EVERY_S:
+                    idle_s = 0.0
+                    await self.sweep()
+
+    def is_due(self) -> bool:
+        """Return whether a Pod has ended recently."""
+        return self._clock.monotonic_s() < self._hurry_until_s
 
     async def sweep(self) -> None:
         """Disconnect each client whose Pod is gone. What a server does not answer is tried at the next sweep."""
-        now_s = self._clock.monotonic_s()
-        self._connections = {key: each for key, each in self._connections.items() if each.ends_s > now_s}
+        bus = self._bus()
+        if bus is None or all(pods is None for pods in self._pods.values()):
+            return
         silent: set[str] = set()
-        for connection in [each for each in self._connections.values() if self._is_ended(each)]:
-            # A server that does not answer is asked once, so that it does not delay what others are asked.
-            if connection.server_id in silent or not self._is_ended(connection):
-                continue
-            if (bus := self._bus()) is None:
-                return
-            subject = roles.KICK_SUBJECTS.replace("*", connection.server_id)
-            payload = orjson.dumps({"cid": connection.client_id})
-            try:
-                answer = await bus.request(subject, payload, timeout_s=_KICK_TIMEOUT_S)
-            except errors.BusError as error:
-                silent.add(connection.server_id)
-                self._limited.warning(connection.server_id, "not disconnected", error=str(error))
-                continue
-            self._connections.pop((connection.server_id, connection.client_id), None)
-            # A client that has left meanwhile is an error of the server's answer.
-            if "error" not in _parsed(answer):
-                self._counted.disconnected.inc()
-                self._line.info("disconnected: its Pod is gone", identity=connection.name, pod_uid=connection.pod_uid)
+        for account in roles.POD_ACCOUNTS:
+            for connection in await self._connections(bus, account):
+                # A server that does not answer is asked once, so that it does not delay what others are asked.
+                if connection.server_id not in silent and self._is_ended(connection):
+                    self._hurry()
+                    if not await self._disconnect(bus, connection):
+                        silent.add(connection.server_id)
 
     def take(self, namespace: str, event: list_watch.MirrorEvent) -> None:
         """Take in what the watch of a namespace shows."""
@@ -133,8 +121,10 @@ class EndedPods:
         match event:
             case list_watch.Listed():
                 self._pods[namespace] = set(event.objects)
+                self._hurry()
             case list_watch.Changed(type="DELETED") if pods is not None:
                 pods.discard(_uid(event.object))
+                self._hurry()
             case list_watch.Changed() if pods is not None:
                 pods.add(_uid(event.object))
             case list_watch.Away():
@@ -144,13 +134,52 @@ class EndedPods:
                     namespace=namespace, error=str(event.error),
                 )  # fmt: skip
 
+    def _hurry(self) -> None:
+        self._hurry_until_s = self._clock.monotonic_s() + AFTER_END_S
+
+    async def _connections(self, bus: Bus, account: roles.Account) -> list[Connection]:
+        """Return the connections of Pods to an account, as all servers list them."""
+        found: list[Connection] = []
+        for offset in itertools.count(0, PAGE):
+            question = orjson.dumps({"auth": True, "limit": PAGE, "offset": offset})
+            try:
+                answers = await bus.request_all(roles.connections(account), question, within_s=ANSWERS_WITHIN_S)
+                if not answers:
+                    raise errors.BusUnavailable("no server answers")
+                pages = [parse_page(answer) for answer in answers]
+            except (errors.BusError, ValueError) as error:
+                self._limited.warning("list", "connections cannot be listed", account=account.value, error=str(error))
+                return found
+            found += itertools.chain.from_iterable(connections for connections, _ in pages)
+            if not any(has_more for _, has_more in pages):
+                return found
+        raise AssertionError("count() does not end")
+
+    async def _disconnect(self, bus: Bus, connection: Connection) -> bool:
+        """Return whether the server has answered."""
+        subject = roles.KICK_SUBJECTS.replace("*", connection.server_id)
+        try:
+            answer = await bus.request(
+                subject, orjson.dumps({"cid": connection.client_id}), timeout_s=_KICK_TIMEOUT_S
+            )  # fmt: skip
+        except errors.BusError as error:
+            self._limited.warning(connection.server_id, "not disconnected", error=str(error))
+            return False
+        # A client that has left, or that another replica has disconnected, is an error of the server's answer.
+        if "error" not in _parsed(answer):
+            self._counted.disconnected.inc()
+            self._line.info(
+                "disconnected: its Pod is gone", identity=connection.pod.identity, pod_uid=connection.pod.uid
+            )
+        return True
+
     def _is_ended(self, connection: Connection) -> bool:
-        pods = self._pods.get(connection.namespace)
-        if pods is None or connection.pod_uid in pods:
+        pods = self._pods.get(connection.pod.namespace)
+        if pods is None or connection.pod.uid in pods:
             return False
         # A watch of a server that has stopped is silent and shows no new Pod: time counts only up to its last sign.
-        age_s = self.freshness[connection.namespace].age_s()
-        return age_s is not None and self._clock.monotonic_s() - age_s - connection.since_s > SETTLE_S
+        watch_age_s = self.freshness[connection.pod.namespace].age_s()
+        return watch_age_s is not None and connection.age_s - watch_age_s > SETTLE_S
 
     async def _follow_forever(self, namespace: str) -> None:
         path = f"/api/v1/namespaces/{namespace}/pods"
@@ -159,6 +188,27 @@ class EndedPods:
         async with contextlib.aclosing(mirror):
             async for event in mirror:
                 self.take(namespace, event)
+
+
+def parse_page(answer: bytes) -> tuple[list[Connection], bool]:
+    """Return the connections of Pods in a server's answer to CONNZ, and whether it has more.
+
+    Raises `ValueError` for anything else. https://docs.nats.io/running-a-nats-service/configuration/sys_accounts
+    """
+    try:
+        said = orjson.loads(answer)
+        server_id, data = str(said["server"]["id"]), said["data"]
+        now = datetime.datetime.fromisoformat(data["now"])
+        listed = data["connections"]
+        found = []
+        for each in listed:
+            pod = policy.parse_bus_name(each.get("authorized_user", ""))
+            if pod is not None:
+                age_s = (now - datetime.datetime.fromisoformat(each["start"])).total_seconds()
+                found.append(Connection(server_id=server_id, client_id=int(each["cid"]), pod=pod, age_s=age_s))
+        return found, int(data["offset"]) + len(listed) < int(data["total"])
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"expected a list of connections, got {answer[:200]!r} ({error!r})") from error
 
 
 def _uid(pod: Mapping[str, Any]) -> str:

@@ -83,7 +83,13 @@ def encode_user(grant: policy.Grant, request: Request, *, signer: nkeys.Signer, 
         "allowed_connection_types": list(allowed.connections),
         "type": "user", "version": 2,
     }  # fmt: skip
-    claims = {"aud": account.value, "exp": grant.expires_s, "name": grant.name, "sub": request.user_key, "nats": user}
+    claims = {
+        "aud": account.value,
+        "exp": grant.expires_s,
+        "name": grant.bus_name,
+        "sub": request.user_key,
+        "nats": user,
+    }
     return encode(claims, signer, now_s=now_s)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from carico_auth import app, ended_pods, instruments, reviews
 from carico_auth import settings as setting
 from carico_core.domain import errors
-from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import connection_options, nats_bus
 from carico_core.runtime.bus.security import nkeys
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.observe import client_metrics, health, logs, metrics
@@ -30,7 +30,7 @@ async def serve(
         bus_series.watch(bus)
 
     checks = {
-        "bus": lambda: None if listening and listening[0].connected else "not connected to NATS",
+        "bus": bus_series.why_not,
         "api": counted.trouble,
     }
     api = await api_client.connect(
@@ -48,12 +48,11 @@ async def serve(
                 namespaces={account.namespace for account in accounts}, clock=clock,
             )  # fmt: skip
             callout = app.Callout(
-                reviewer, keys, counted, ended,
+                reviewer, keys, counted,
                 accounts=accounts, answer_within_s=chosen.answer_within_s, clock=clock,
             )  # fmt: skip
-            await tasks.until(
-                stop, callout=_run(chosen, callout, counted, watch, clock=clock), pods=ended.run_forever()
-            )
+            answering = _run(chosen, callout, counted, watch, bus_series.trouble, clock=clock)
+            await tasks.until(stop, callout=answering, pods=ended.run_forever())
         finally:
             await server.close()
     finally:
@@ -83,11 +82,16 @@ def read_keys(chosen: setting.AuthSettings) -> app.Keys:
 
 async def _run(
     chosen: setting.AuthSettings, callout: app.Callout, counted: instruments.Instruments,
-    watch: Callable[[nats_bus.NatsBus], None], *, clock: clocks.Clock,
+    watch: Callable[[nats_bus.NatsBus], None], on_trouble: connection_options.OnTrouble, *, clock: clocks.Clock,
 ) -> None:  # fmt: skip
     # Connecting waits for the server without limit; the health endpoint answers meanwhile.
     bus = await nats_bus.connect(
-        chosen.bus, name=setting.PROGRAM, clock=clock, owns_streams=False, inbox=roles.inbox(roles.Role.AUTH)
+        chosen.bus,
+        name=setting.PROGRAM,
+        clock=clock,
+        owns_streams=False,
+        inbox=roles.inbox(roles.Role.AUTH),
+        on_trouble=on_trouble,
     )
     try:
         responder = await bus.respond(

@@ -77,7 +77,7 @@ class Replica:
         )
         self.health = health.Health(
             {
-                "bus": lambda: None if self._bus is not None and self._bus.connected else "not connected to NATS",
+                "bus": self._bus_series.why_not,
                 "aggregator": self.classes.trouble,
                 "leadership": self.leadership.trouble,
             },
@@ -118,8 +118,9 @@ class Replica:
         # Connecting waits for the server without limit; the health endpoint answers meanwhile.
         inbox = roles.inbox(roles.Role.RECOMMENDER)
         bus = await nats_bus.connect(
-            self._chosen.bus, name=setting.PROGRAM, clock=self._clock, owns_streams=False, inbox=inbox
-        )
+            self._chosen.bus, name=setting.PROGRAM, clock=self._clock, owns_streams=False, inbox=inbox,
+            on_trouble=self._bus_series.trouble,
+        )  # fmt: skip
         self._bus = bus
         self._bus_series.watch(bus)
         try:

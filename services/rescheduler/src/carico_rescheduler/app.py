@@ -91,7 +91,7 @@ class Rescheduler:
         self._clock = clock
         self._boot = clocks.boot_id(clock)
         self.metrics = metrics.Metrics("rescheduler") if series is None else series
-        self._bus_metrics = client_metrics.BusMetrics(self.metrics)
+        self.bus_metrics = client_metrics.BusMetrics(self.metrics)
         self._counted = instruments.Instruments(self.metrics)
         self._line = logs.get("rescheduler")
         self._odd_line = logs.RateLimited(self._line, clock=clock)
@@ -140,7 +140,7 @@ class Rescheduler:
                 "kubernetes": lambda: (
                     "; ".join(f"{kind}: {why}" for kind, why in self.informers.away().items()) or None
                 ),
-                "bus": lambda: None if self._bus is not None and self._bus.connected else "not connected to NATS",
+                "bus": self.bus_metrics.why_not,
                 "leadership": self.leadership.trouble,
             },
             notes={"leader": self.leadership.leader},
@@ -149,7 +149,7 @@ class Rescheduler:
     async def run(self, bus: Bus, stop: tasks.Stop) -> None:
         """Run until `stop`; then end or undo the move under way, and release the Lease."""
         self._bus = bus
-        self._bus_metrics.watch(bus)
+        self.bus_metrics.watch(bus)
         works: dict[str, Awaitable[object]] = {
             **self.informers.works(),
             "advertisements": self._listen(bus),

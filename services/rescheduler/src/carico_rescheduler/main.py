@@ -50,7 +50,10 @@ async def _run_on_bus(
 ) -> None:
     """Connect to the bus, unless `stop` comes first, and run the rescheduler on it."""
     inbox = roles.inbox(roles.Role.RESCHEDULER)
-    connecting = nats_bus.connect(settings.bus, name=setting.PROGRAM, clock=clock, owns_streams=False, inbox=inbox)
+    connecting = nats_bus.connect(
+        settings.bus, name=setting.PROGRAM, clock=clock, owns_streams=False, inbox=inbox,
+        on_trouble=rescheduler.bus_metrics.trouble,
+    )  # fmt: skip
     bus = await tasks.unless(stop, connecting)
     if bus is None:
         return

@@ -76,7 +76,7 @@ class Scheduler:
         self._bus: Bus | None = None
         self._clock = clock
         self.metrics = metrics.Metrics("scheduler") if series is None else series
-        self._bus_metrics = client_metrics.BusMetrics(self.metrics)
+        self.bus_metrics = client_metrics.BusMetrics(self.metrics)
         counted = instruments.Instruments(self.metrics)
         self._boot = boot = clocks.boot_id(clock)
         seed = clock.wall_ns()
@@ -136,7 +136,7 @@ class Scheduler:
         return health.Health(
             {
                 "kubernetes": lambda: "; ".join(self.engine.away.values()) or None,
-                "bus": self._why_not_connected,
+                "bus": self.bus_metrics.why_not,
                 "advertisements": self._why_silent,
                 "binds": lambda: _stalled(self.engine.binder),
                 "leadership": self.leadership.trouble,
@@ -150,7 +150,7 @@ class Scheduler:
     async def run(self, bus: Bus, stop: tasks.Stop) -> None:
         """Run until `stop`; then wait for the binds under way, and publish the remaining records."""
         self._bus = bus
-        self._bus_metrics.watch(bus)
+        self.bus_metrics.watch(bus)
         self.engine.beat_s = self._clock.monotonic_s()
         works: dict[str, Awaitable[object]] = {
             **self.engine.informers.works(),
@@ -271,9 +271,6 @@ class Scheduler:
         stalled = _stalled(self.engine.binder)
         return self.engine.away | ({} if stalled is None else {"binds": f"{stalled}; no Pod is placed until it does"})
 
-    def _why_not_connected(self) -> str | None:
-        return None if self._bus is not None and self._bus.connected else "not connected to NATS"
-
     def _why_silent(self) -> str | None:
         # A connection can look alive while nothing arrives: NATS clients notice a cut only after minutes.
         silent_s = self.engine.silent_s
@@ -286,7 +283,7 @@ class Scheduler:
         """
         if self._settings.fallback is not policies.Fallback.WAIT and not self._is_shared:
             return None
-        return self._why_not_connected() or self._why_silent()
+        return self.bus_metrics.why_not() or self._why_silent()
 
     def _why_not_sharing(self) -> str | None:
         return None if self.engine.member is None else self.engine.member.why_not_ready()

@@ -56,7 +56,9 @@ async def _run_on_bus(
 ) -> None:
     """Connect to the bus, unless `stop` comes first, and run the scheduler on it."""
     inbox = roles.inbox(roles.Role.SCHEDULER)
-    connecting = nats_bus.connect(settings.bus, name=setting.PROGRAM, clock=clock, inbox=inbox)
+    connecting = nats_bus.connect(
+        settings.bus, name=setting.PROGRAM, clock=clock, inbox=inbox, on_trouble=scheduler.bus_metrics.trouble
+    )  # fmt: skip
     bus = await tasks.unless(stop, connecting)
     if bus is None:
         return

@@ -1,6 +1,5 @@
 """One rule for which cluster is meant, for every command: the flag, the environment, the only one that runs."""
 
-import asyncio
 import contextlib
 import dataclasses
 import pathlib
@@ -14,7 +13,6 @@ from carico_cli.clusters import which
 from carico_cli.live import connection
 from carico_cli.shell import options, settings
 from carico_core.domain import errors
-from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
@@ -230,13 +228,7 @@ def test_a_cluster_that_is_being_ended_does_not_run(home: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize(("is_local", "look"), [(True, "`carico status --name shop`"), (False, "CARICO_BUS_")])
-async def test_a_bus_that_does_not_answer_is_one_line_with_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, is_local: bool, look: str
-) -> None:
-    async def connect(*_: object, **__: object) -> None:
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(nats_bus, "connect", connect)
+async def test_a_bus_that_does_not_answer_is_one_line_with_what_to_do(is_local: bool, look: str) -> None:
     at = which.Address(
         name="shop", bus=buses.BusSettings(url="nats://me:secret@127.0.0.1:1"), kube=ANY, is_local=is_local
     )

@@ -6,6 +6,7 @@
     +-- MessageError           a message that a reader drops; carries a Drop reason and the path of the bad field
     +-- BusError               the bus refused or could not be used
     |   +-- BusUnavailable     not reachable now; retrying may help
+    |   |   +-- BusRefused     the server answers, and does not let us in
     |   +-- BusTooOld          the server is older than what CARICO needs         (exit code 2)
     |   +-- StreamMismatch     a stream exists with another configuration         (exit code 2)
     +-- ApiError               the Kubernetes API answered with a Status
@@ -98,6 +99,10 @@ class BusError(CaricoError):
 
 class BusUnavailable(BusError):
     """The bus is not reachable now; retrying may help."""
+
+
+class BusRefused(BusUnavailable):
+    """The NATS server answers, and does not let us in, or is not one that is trusted."""
 
 
 class BusTooOld(BusError, UserError):

@@ -243,13 +243,25 @@ def _owner(node: str | None) -> _Subjects:
 
 def _auth(_: str | None) -> _Subjects:
     # It answers what the server asks, and disconnects those whose Pod is gone.
-    return (KICK_SUBJECTS,), (AUTHORIZATION_SUBJECT,)
+    return (KICK_SUBJECTS, *map(connections, POD_ACCOUNTS)), (AUTHORIZATION_SUBJECT,)
 
 
 # https://docs.nats.io/running-a-nats-service/configuration/securing_nats/auth_callout
 AUTHORIZATION_SUBJECT = "$SYS.REQ.USER.AUTH"
 # Requests to a server, by its id, to disconnect one of its clients; in the system account.
 KICK_SUBJECTS = "$SYS.REQ.SERVER.*.KICK"
+# Accounts that Pods connect to.
+POD_ACCOUNTS = (Account.CORE, Account.AGENTS, Account.READERS)
+
+
+def connections(account: Account) -> str:
+    """Return the subject that asks every server for its connections to an account; in the system account.
+
+    >>> connections(Account.AGENTS)
+    '$SYS.REQ.ACCOUNT.AGENTS.CONNZ'
+    """
+    return f"$SYS.REQ.ACCOUNT.{account.value}.CONNZ"
+
 
 _SUBJECTS = {
     Role.AGENT: _agent,
@@ -301,6 +313,10 @@ def _flows() -> Iterator[Flow]:
     for subject in ("$SRV.*", *named):
         yield Flow(subject=subject, source=core, to=(readers,), is_service=True, many=True)
     yield Flow(subject=KICK_SUBJECTS, source=Account.SYSTEM, to=(Account.AUTH,), is_service=True)
+    for account in POD_ACCOUNTS:
+        yield Flow(
+            subject=connections(account), source=Account.SYSTEM, to=(Account.AUTH,), is_service=True, many=True
+        )  # fmt: skip
 
 
 def _named(verb: str, service: str) -> tuple[str, str]:

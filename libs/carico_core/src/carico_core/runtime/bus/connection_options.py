@@ -2,14 +2,14 @@
 
 import pathlib
 import random
-import re
 from collections.abc import Callable
 from typing import Any
 
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
-from carico_core.runtime.bus.security import tls, token_expiry
+from carico_core.runtime.bus.security import refusals, token_expiry
 from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
 
 CONNECT_TIMEOUT_S = 5
 # A half-open connection is noticed after two missed pings.
@@ -18,32 +18,52 @@ RECONNECT_FIRST_S = 0.1
 RECONNECT_MOST_S = 2.0
 # Different errors that are remembered as said; a flood of them must not grow it.
 SAID_MOST = 64
+_EVENTS = {refusals.Kind.CERTIFICATE: "NATS is not trusted", refusals.Kind.NO_ACCOUNTS: "NATS is not trusted"}
+OnTrouble = Callable[[refusals.Trouble], None]
 
 
 class Watch:
-    """The client's callbacks: one line per change of state, and never an exception, which would end nats-py's loops."""
+    """The client's callbacks: one line per change of state, and never an exception, which would end nats-py's loops.
 
-    def __init__(self, log: logs.Log, settings: buses.BusSettings) -> None:
+    `on_trouble` is called for each thing that goes wrong, also where its line has been logged before.
+    """
+
+    def __init__(
+        self, log: logs.Log, settings: buses.BusSettings, *,
+        clock: clocks.Clock, on_trouble: OnTrouble = lambda _: None,
+    ) -> None:  # fmt: skip
         self.log = log
+        # What went wrong last, until the connection is back.
+        self.trouble: refusals.Trouble | None = None
         self.is_closing = False
         self.on_back: Callable[[], None] = lambda: None
         self.on_end: Callable[[], None] = lambda: None
         self._settings = settings
+        self._clock = clock
+        self._on_trouble = on_trouble
         self._away = False
         self._said: set[str] = set()
 
     async def on_error(self, error: Exception) -> None:
         """Say what went wrong: each thing once until the connection is back, since retries go on for ever."""
-        text = tls.explain(error, self._settings)
-        if text in self._said:
+        trouble = self.note(error)
+        # Once a kind and an error of NATS: how long ago a token has expired is another text each time.
+        what = f"{trouble.kind} {error}"
+        if what in self._said:
             return
         if len(self._said) < SAID_MOST:
-            self._said.add(text)
-        if re.search("authorization|permissions|authentication|certificate", text, re.IGNORECASE):
-            self.log.error("refused by NATS" if "certificate" not in text else "NATS is not trusted", error=text)
+            self._said.add(what)
+        if trouble.kind in refusals.LASTING:
+            self.log.error(_EVENTS.get(trouble.kind, "refused by NATS"), error=trouble.text)
         elif not self._away:
             self._away = isinstance(error, OSError)
-            self.log.warning("NATS is away" if self._away else "NATS error", error=text)
+            self.log.warning("NATS is away" if self._away else "NATS error", error=trouble.text)
+
+    def note(self, error: Exception) -> refusals.Trouble:
+        """Count what went wrong, and return it."""
+        self.trouble = refusals.explain(error, self._settings, now_s=self._clock.wall_ns() / 1e9)
+        self._on_trouble(self.trouble)
+        return self.trouble
 
     async def on_disconnect(self) -> None:
         """Log it, unless we left."""
@@ -54,6 +74,7 @@ class Watch:
     async def on_reconnect(self) -> None:
         """Log it, and start over what the old connection held."""
         self._away = False
+        self.trouble = None
         self._said.clear()
         self.log.info("reconnected to NATS")
         self.on_back()

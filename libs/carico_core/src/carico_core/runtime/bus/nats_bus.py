@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from carico_core.domain import errors
 from carico_core.runtime.bus import connection_options
 from carico_core.runtime.bus import port as buses
-from carico_core.runtime.bus.security import tls
+from carico_core.runtime.bus.security import refusals, tls
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import memory_use
@@ -180,11 +180,11 @@ class NatsBus:
 
     async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]:
         """(seconds until it came, JSON) of each instance of a service."""
-        subject = f"$SRV.STATS.{name}"
-        if not self._client.is_connected:
-            raise errors.BusUnavailable(f"not connected to NATS: {subject} was not asked")
-        with nats_server.translated(subject):
-            return await services.ask_all(self._client, subject, within_s=within_s)
+        return await self._ask_all(f"$SRV.STATS.{name}", b"", within_s=within_s)
+
+    async def request_all(self, subject: str, payload: bytes, *, within_s: float) -> list[bytes]:
+        """Return all answers that come in `within_s`; their number is unknown. Raises `BusUnavailable`."""
+        return [answer for _, answer in await self._ask_all(subject, payload, within_s=within_s)]
 
     async def serve(self, service: buses.ServiceSpec) -> buses.ServiceHandle:
         """Answer the questions to a service."""
@@ -253,6 +253,12 @@ class NatsBus:
             await self._settle()
         return _Subscription(found)
 
+    async def _ask_all(self, subject: str, payload: bytes, *, within_s: float) -> list[tuple[float, bytes]]:
+        if not self._client.is_connected:
+            raise errors.BusUnavailable(f"not connected to NATS: {subject} was not asked")
+        with nats_server.translated(subject):
+            return await services.ask_all(self._client, subject, payload, within_s=within_s)
+
     def _restart_pulls(self) -> None:
         for puller in self._pullers:
             puller.restart()
@@ -293,16 +299,35 @@ class ReaderBus(NatsBus):
 async def connect(
     settings: buses.BusSettings, *,
     name: str, clock: clocks.Clock, owns_streams: bool = True, inbox: str = roles.INBOX,
+    within_s: float | None = None, on_trouble: connection_options.OnTrouble = lambda _: None,
 ) -> NatsBus:  # fmt: skip
-    """Return a bus that is connected and has its streams; waits for the server for as long as it takes.
+    """Return a bus that is connected and has its streams; waits for the server for as long as it takes, or `within_s`.
+
+    `on_trouble`: called with each thing that goes wrong with the connection, now and later.
 
     Without `owns_streams` (agents) neither streams nor consumers are asked for, and no right to do so is needed: until
     another role has made them, what needs them raises `BusUnavailable`. `inbox`: the prefix of the role's inboxes.
 
-    Raises `BusTooOld`, `StreamMismatch`, and `SettingsError` for credentials and certificates that cannot be read.
+    Raises `BusTooOld`, `StreamMismatch`, and `SettingsError` for credentials and certificates that cannot be read;
+    after `within_s` `BusUnavailable`, or `BusRefused` where the server answers and does not let us in.
     """
+    watch = connection_options.Watch(
+        logs.get("bus", connection=name), settings, clock=clock, on_trouble=on_trouble
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(within_s):
+            return await _connect(settings, watch, name=name, clock=clock, owns_streams=owns_streams, inbox=inbox)
+    except TimeoutError:
+        if watch.trouble is not None and watch.trouble.kind in refusals.LASTING:
+            raise errors.BusRefused(watch.trouble.text) from None
+        raise errors.BusUnavailable(f"cannot connect within {within_s:g} s") from None
+
+
+async def _connect(
+    settings: buses.BusSettings, watch: connection_options.Watch, *,
+    name: str, clock: clocks.Clock, owns_streams: bool, inbox: str,
+) -> NatsBus:  # fmt: skip
     rng = random.Random(f"{name}{clock.wall_ns()}")
-    watch = connection_options.Watch(logs.get("bus", connection=name), settings)
     options = connection_options.options(settings, name=name, inbox=inbox, watch=watch, rng=rng)
     make_tls = tls.context_maker(settings)
     make_client = functools.partial(nats_client.Client, make_tls, shows_certificate=bool(settings.tls_cert))

@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from carico_core.runtime.bus.security import refusals
 from carico_core.runtime.process import memory_use
 
 if TYPE_CHECKING:
@@ -116,6 +117,11 @@ class Client(NatsClient):
         self._questions.pop(sid, None)
 
     @property
+    def _shows_who_it_is(self) -> bool:
+        """True with a key or a token. A name in the address may be one that the server has for everyone."""
+        return bool(self._nkeys_seed or self._user_credentials or self.options.get("token"))
+
+    @property
     def ssl_context(self) -> ssl.SSLContext:
         """The context of the next handshake."""
         return ssl.create_default_context() if self._make_tls is None else self._make_tls()
@@ -127,6 +133,8 @@ class Client(NatsClient):
         # Its alert comes after the handshake (TLS 1.3), and is lost where what we send next meets a closed connection.
         if self._server_info.get("tls_verify") and not self._shows_certificate:
             raise NatsError(NO_CERTIFICATE)
+        if self._shows_who_it_is and not self._server_info.get("auth_required"):
+            raise NatsError(refusals.OPEN)
         return bytes(super()._connect_command())
 
     async def _connect_to_server(self, s: Any) -> None:

@@ -75,7 +75,7 @@ def _handler(answer: buses.Endpoint):  # type: ignore[no-untyped-def]  # nats.mi
     return on_request
 
 
-async def ask_all(client: Client, subject: str, *, within_s: float) -> list[tuple[float, bytes]]:
+async def ask_all(client: Client, subject: str, payload: bytes = b"", *, within_s: float) -> list[tuple[float, bytes]]:
     """(seconds until it came, payload) of each answer that comes in time; none where there is no subscriber."""
     loop = asyncio.get_running_loop()
     found: list[tuple[float, bytes]] = []
@@ -91,7 +91,7 @@ async def ask_all(client: Client, subject: str, *, within_s: float) -> list[tupl
     listening = await client.subscribe(inbox, cb=on_answer)
     asked_s = loop.time()
     try:
-        await client.publish(subject, b"", reply=inbox)
+        await client.publish(subject, payload, reply=inbox)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await no_responders.wait()

@@ -80,6 +80,7 @@ class Upkeep:
                 self._make, log=self._log, rng=self._rng, while_=lambda: self._client.is_connected
             )
         except errors.CaricoError as error:
+            self._watch.note(error)
             self._log.error("streams could not be checked after the reconnect", error=str(error))
 
     async def _look_forever(self) -> None:
@@ -94,6 +95,7 @@ class Upkeep:
             except errors.BusUnavailable:
                 continue
             except errors.CaricoError as error:
+                self._watch.note(error)
                 if str(error) != wrong:
                     wrong = str(error)
                     self._log.error("streams are not as they should be", error=wrong)
@@ -112,5 +114,7 @@ class Upkeep:
 
     def _ended(self) -> None:
         if not self._watch.is_closing:
-            self._log.error("closed by NATS for good", error=str(self._client.last_error))
+            error = self._client.last_error
+            why = "" if error is None else self._watch.note(error).text
+            self._log.error("closed by NATS for good", error=why)
         self._closed.set()

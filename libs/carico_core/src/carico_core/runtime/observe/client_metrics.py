@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Protocol
 
 from carico_core.runtime.bus import port as buses
+from carico_core.runtime.bus.security import refusals
 from carico_core.runtime.observe import metrics as metric
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ class BusMetrics:
 
     def __init__(self, metrics: metric.Metrics) -> None:
         self._bus: Bus | None = None
+        self._trouble: refusals.Trouble | None = None
+        self._troubles = metrics.counter(
+            "bus_troubles", "what went wrong with the connection to NATS, by kind; each retry counts", ("kind",),
+            shared=True,
+        )  # fmt: skip
         metrics.reading("bus_connected", "1 while messages can be sent to NATS", self._connected, shared=True)
         for name, meaning, labels, read in (
             ("bus_messages", "messages on the connection to NATS", ("direction",), self._messages),
@@ -38,6 +44,19 @@ class BusMetrics:
     def watch(self, bus: Bus) -> None:
         """Read `bus` from now on."""
         self._bus = bus
+
+    def trouble(self, found: refusals.Trouble) -> None:
+        """Count what went wrong; pass it to `nats_bus.connect`."""
+        self._trouble = found
+        self._troubles.labels(found.kind.value).inc()
+
+    def why_not(self) -> str | None:
+        """Return why nothing can be sent now; None while connected."""
+        if self._bus is not None and self._bus.connected:
+            self._trouble = None
+            return None
+        why = "" if self._trouble is None else f": {self._trouble.text}"
+        return f"not connected to NATS{why}"
 
     def _connected(self) -> metric.Readings:
         return [((), float(self._bus is not None and self._bus.connected))]

@@ -42,7 +42,7 @@ def explain(error: Exception, settings: buses.BusSettings) -> str:
 
 
 def _explain_certificate(error: ssl.SSLCertVerificationError, settings: buses.BusSettings) -> str:
-    code, where = error.verify_code, _shown(settings.url)
+    code, where = error.verify_code, shown(settings.url)
     if code in (_EXPIRED, _NOT_YET):
         when = "has expired" if code == _EXPIRED else "is not valid yet"
         return f"the certificate of NATS at {where} {when}: renew it, or set this machine's clock"
@@ -50,7 +50,7 @@ def _explain_certificate(error: ssl.SSLCertVerificationError, settings: buses.Bu
         return f"the certificate of NATS is not for the name in {where}: {error.verify_message}"
     if code in _UNKNOWN_AUTHORITY:
         known = settings.tls_ca or "the system's authorities (CARICO_BUS_TLS_CA names another)"
-        return f"the certificate of NATS at {where} is not signed by an authority in {known}"
+        return f"the certificate of NATS at {where} is not signed by an authority in {known}: was it changed?"
     return f"the certificate of NATS at {where} is refused: {error.verify_message}"
 
 
@@ -62,8 +62,8 @@ def _make(settings: buses.BusSettings) -> ssl.SSLContext:
     return context
 
 
-def _shown(url: str) -> str:
-    """Addresses as they may stand in a log: without names and passwords."""
+def shown(url: str) -> str:
+    """Return addresses as they may stand in a log: without names and passwords."""
     return re.sub(r"//[^/@,]*@", "//", url)
 
 

@@ -9,6 +9,7 @@ import base64
 import binascii
 import pathlib
 import random
+from typing import Any
 
 import orjson
 
@@ -29,19 +30,27 @@ def read(path: pathlib.Path) -> str:
         return ""
 
 
-def expires_at_s(token: str) -> float | None:
-    """Return the Unix time at which a JWT expires; None for a token that does not say, or is none.
-
-    The signature is the server's to check: this only decides when to ask it again.
-    """
+def claims(token: str) -> dict[str, Any] | None:
+    """Return what a JWT says of itself; None for a token that is none. The signature is the server's to check."""
     parts = token.split(".")
     if len(parts) != 3:
         return None
     try:
-        claims = orjson.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        found = orjson.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     except (ValueError, binascii.Error):
         return None
-    expires = claims.get("exp") if isinstance(claims, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+def expires_at_s(token: str) -> float | None:
+    """Return the Unix time at which a JWT expires; None for a token that does not say, or is none."""
+    found = claims(token)
+    return None if found is None else expiry_s(found)
+
+
+def expiry_s(found: dict[str, Any]) -> float | None:
+    """Return the Unix time at which a JWT with these claims expires; None where they do not say."""
+    expires = found.get("exp")
     return float(expires) if isinstance(expires, int | float) else None
 
 
