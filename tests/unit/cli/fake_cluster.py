@@ -76,6 +76,16 @@ HISTORY: dict[str, Any] = {
     "columns": ["sampled_at_ns", "capacity", "sd", "signal", "pods", "cpu", "memory"],
     "rows": [[number, 4.0 - number / 20, 0.4, 0.7, number // 10, number / 60, 0.1] for number in range(60)],
 }
+KEPT: dict[str, Any] = {
+    "columns": ["age_s", "pods", "capacity", "capacity_sd", "cpu", "memory", "cpu.pressure"],
+    "rows": [
+        [890.0 - 10 * number, number // 10, 4.0 - number / 30, 0.4, number / 90, 0.1, 0.02] for number in range(90)
+    ],
+}
+STANDING: dict[str, Any] = {
+    "node": "node-1", "known": True, "bounds": [{"what": "cpu", "pods": 1.1, "detail": "2.2 tasks free"}],
+    "refused_by": None, "trust": {"is_suspect": False}, "reserved_by": [], "history": KEPT,
+}  # fmt: skip
 STATE = {
     "node": "node-1", "boot": BOOT, "estimator": "footprint", "model": None, "source": "cgroup", "notes": ["no PSI"],
     "cores": 4.0, "scale": {"cpu": 8.0, "memory": 1e9}, "ceiling": {"cpu": 0.74, "memory": 0.95}, "samples": 10,
@@ -143,11 +153,14 @@ class Cluster:
             rows = [{"node": name, "reserved": 1, "free": 1.1} for name in self.names]
             return orjson.dumps({"nodes": rows})
 
+        async def explain(_: bytes) -> bytes:
+            return orjson.dumps(STANDING)
+
         async def state(_: bytes) -> bytes:
             return orjson.dumps(STATE)
 
         for name, endpoints, node in (
-            ("carico-scheduler", {"capacity.list": capacity_list}, None),
+            ("carico-scheduler", {"capacity.list": capacity_list, "node.explain": explain}, None),
             ("carico-aggregator", {"model.get": capacity_list}, None),
             ("carico-agent", {"state.get": state}, "node-1"),
         ):

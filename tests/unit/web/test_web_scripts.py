@@ -235,6 +235,45 @@ def test_the_clusters_history_joins_what_the_page_heard_and_what_was_kept() -> N
     ]  # fmt: skip
 
 
+def test_a_nodes_history_begins_before_the_page_was_opened() -> None:
+    # As the scheduler answers: an interval without reports is a gap, and the newest row is the page's own.
+    answer = {
+        "columns": ["age_s", "pods", "capacity", "capacity_sd", "cpu", "memory", "cpu.pressure"],
+        "rows": [[600.0 - 10 * row, row, 3.0, 0.5, 0.25, 0.5, 0.125] for row in range(60) if not 20 <= row < 30],
+    }
+    found = run(
+        f"""
+    const nowMs = 1_000_000;
+    const before = signals.toRows({json.dumps(answer)}, nowMs);
+    const state = new fleet.Fleet(10);
+    const said = {{
+      node: "n", boot: "1", seq: 1, pods: 99, capacity: 1, sd: 0, dims: ["cpu", "memory"], usage: [0.5, 0.5],
+      pressure: 0.25, ageAtSending: 0,
+    }};
+    state.take(said, nowMs - 12_000);
+    state.take({{ ...said, seq: 2 }}, nowMs);
+    const rowsOf = ({{ dims, ring }}) => {{
+      const rows = [];
+      ring.forEach((ms, at) => rows.push([(ms - nowMs) / 1000, ...ring.columns.map((column) => column[at])]));
+      return [dims, rows];
+    }};
+    const live = rowsOf(fleet.joined(state.nodes.get("n"), before));
+    const [dead, none] = [before, []].map((rows) => rowsOf(fleet.joined(null, rows)));
+    show([live, dead, none, signals.toRows(undefined, nowMs)]);
+    """,
+        "fleet", "signals",
+    )  # fmt: skip
+    (dims, rows), (dead_dims, dead), none, earlier = found
+    assert dims == dead_dims == ["cpu", "memory"]
+    assert rows[0] == [-600.0, 0, 3.0, 0.5, 0.125, 0.25, 0.5]
+    assert [row[0] for row in rows[-3:]] == [-20.0, -12.0, 0.0], "the row at -10 s is younger than the page's first"
+    assert rows[-1][1:] == [99, 1, 0, 0.25, 0.5, 0.5]
+    assert [row[0] for row in rows[19:21]] == [-410.0, -300.0]
+    assert (len(dead), dead[-1][0]) == (50, -10.0), "of a node that is gone, what was before"
+    assert none == [[], []]
+    assert earlier == [], "a scheduler of an earlier version keeps none"
+
+
 def test_the_parser_reads_the_same_however_the_bytes_are_cut() -> None:
     stream = (
         b'INFO {"nonce":"abc"}\r\nPONG\r\nMSG a.b 1 5\r\nhello\r\nMSG a.b 2 _INBOX.x 0\r\n\r\n'

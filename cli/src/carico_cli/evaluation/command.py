@@ -82,7 +82,7 @@ def command(context: settings.Context, /, **given: Any) -> int:
     out: pathlib.Path = given["out"]
     report_folder.check(out)
     outcomes = _run(tasks, jobs=given["jobs"], plain=context.plain)
-    found = {**results.document(selection, outcomes), "ended_at_ns": clock.SystemClock().wall_ns()}
+    found = {**results.document(selection, outcomes), **report_folder.stamp(clock.SystemClock().wall_ns())}
     as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
     files = {"evaluation.json": as_json, "evaluation.html": page.page(found).encode()}
     return _report(out, files, _shown_as(given["output"], as_json, lambda: evaluate_text.text(found)))
@@ -130,7 +130,7 @@ def _finish(
     text: Callable[[dict[str, Any]], str],
 ) -> int:  # fmt: skip
     """Print an evaluation, and write its files."""
-    found["ended_at_ns"] = clock.SystemClock().wall_ns()
+    found |= report_folder.stamp(clock.SystemClock().wall_ns())
     as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
     files = {f"{name}.json": as_json, f"{name}.html": page(found).encode()}
     return _report(given["out"], files, _shown_as(given["output"], as_json, lambda: text(found)))

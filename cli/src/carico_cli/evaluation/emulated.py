@@ -47,7 +47,6 @@ def section(found: Json | None) -> str:
         for row in rows(found)
     )
     return (
-        "<h2>Calibration: the twin compared with emulated nodes</h2>"
         f"<p>{html.escape(sentence(found))}. The twin is not fitted to them, and other work on their machine is not "
         f'simulated.</p><div class="wide"><table><tr>{head}</tr>{body}</table></div>'
     )

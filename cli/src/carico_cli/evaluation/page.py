@@ -3,7 +3,7 @@
 import html
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from carico_cli.evaluation import emulated, plots, text
 from carico_cli.output import formats, report
@@ -29,21 +29,50 @@ _COLUMNS = (
 Row = tuple[str, Sequence[str]]
 
 
+class Table(NamedTuple):
+    """A table of plain text."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
 def page(found: Json) -> str:
     """Return the whole page."""
-    sections = (
-        _summaries(found), _targets(found), _figures("Charts", plots.own(found)), _shapes(found),
-        _calibration(found), emulated.section(found["emulated"]),
-        _figures("Chapter 5 on the calibrated twin", plots.chapter_5(found)),
-        _ablation(found), _faults(found), _scenarios(found), _schedulers(found),
-    )  # fmt: skip
-    seeds = found["seeds"]
-    said = (
-        f"<p>{report.day(found)}{found['runs']} runs in the twin, {seeds} seed{'s' if seeds > 1 else ''} each"
-        f"{' (quick: fewer scenarios and seeds)' if found['quick'] else ''}. "
-        "Values are means ± half the width of the 95 % interval.</p>\n"
+    details = (
+        ("All scenarios that ran", _summaries(found)),
+        ("Targets", _targets(found)),
+        ("Charts", _figures(plots.own(found))),
+        ("Published findings, and whether the twin reproduces them", _shapes(found)),
+        ("Calibration: the twin as the published cluster", _calibration(found)),
+        ("Calibration: the twin compared with emulated nodes", emulated.section(found["emulated"])),
+        ("Chapter 5 on the calibrated twin", _figures(plots.chapter_5(found))),
+        ("Ablation", _ablation(found)),
+        ("Late and lost messages, dead agents (pi-500)", _faults(found)),
+        ("Each scenario", _scenarios(found)),
+        ("Schedulers", _schedulers(found)),
     )
-    return report.document("CARICO: evaluation", said + "".join(sections), style=STYLE)
+    drawn = plots.result(found)
+    return report.document(
+        report.Page(
+            title="CARICO: evaluation",
+            result=text.result(found),
+            origin=report.origin(found),
+            notes=[_runs(found)],
+            picture="" if drawn is None else report.figure(drawn[1], drawn[0]),
+            details=[(title, inside) for title, inside in details if inside],
+        ),
+        style=STYLE,
+    )
+
+
+def _runs(found: Json) -> str:
+    seeds = found["seeds"]
+    return (
+        f"{found['runs']} runs in the twin, {seeds} seed{'s' if seeds > 1 else ''} each"
+        f"{' (quick: fewer scenarios and seeds)' if found['quick'] else ''}. "
+        "Values are means ± half the width of the 95 % interval."
+    )
 
 
 def table(head: Sequence[str], rows: Iterable[Row]) -> str:
@@ -58,6 +87,13 @@ def table(head: Sequence[str], rows: Iterable[Row]) -> str:
         for kind, cells in rows
     )
     return f'<div class="wide"><table><tr>{titles}</tr>{body}</table></div>'
+
+
+def folded(tables: Iterable[Table], *, ours: str = "") -> Iterator[tuple[str, str]]:
+    """Yield title and HTML of tables, for a page's details; rows with the cell `ours` are marked."""
+    for each in tables:
+        rows = [("ours" if ours in row else "", [html.escape(cell) for cell in row]) for row in each.rows]
+        yield each.title, table(each.head, rows)
 
 
 _NUMBER = re.compile(r"[-+]?\d[\d.]*%?( (<small>)?± [\d.-]+(</small>)?)?|-|-? ?<small>.*</small>")
@@ -88,7 +124,7 @@ def _summaries(found: Json) -> str:
         for name, each in found["summaries"].items()
     ]  # fmt: skip
     head = ("", "job time, s", "slowdown", "memory overrun, node-s", "scenarios", "not finished")
-    return f"<h2>All scenarios that ran</h2><p>Geometric means.</p>{table(head, rows)}"
+    return f"<p>Geometric means.</p>{table(head, rows)}"
 
 
 def _targets(found: Json) -> str:
@@ -108,12 +144,11 @@ def _targets(found: Json) -> str:
     ]  # fmt: skip
     shown = table(("", "measured", "at most", "", "", ""), rows) if rows else ""
     note = f"<p>{left}</p>" if (left := text.not_measured(found)) else ""
-    return f"<h2>Targets</h2>{shown}{note}"
+    return f"{shown}{note}"
 
 
-def _figures(title: str, drawn: Iterator[plots.Plot]) -> str:
-    parts = [report.figure(svg, caption) for caption, svg in drawn]
-    return f"<h2>{title}</h2>{''.join(parts)}" if parts else ""
+def _figures(drawn: Iterator[plots.Plot]) -> str:
+    return "".join(report.figure(svg, caption) for caption, svg in drawn)
 
 
 _WORDS = {True: '<span class="yes">reproduced</span>', False: '<span class="no">not reproduced</span>', None: "not run"}
@@ -138,7 +173,6 @@ def _shapes(found: Json) -> str:
     ]  # fmt: skip
     left = "".join(f"<li>{html.escape(each)}</li>" for each in found["not_in_the_twin"])
     return (
-        "<h2>Published findings, and whether the twin reproduces them</h2>"
         f"{table(('published', 'with', '', 'in the twin'), rows)}<p>Not in the twin:</p><ul>{left}</ul>"
         f"{_not_run(found)}"
     )
@@ -182,7 +216,6 @@ def _calibration(found: Json) -> str:
         for name, each in found["calibration_errors"].items()
     ]
     return (
-        "<h2>Calibration: the twin as the published cluster</h2>"
         "<p>A node's speed, its start latency, the creation rate and the width of a sklearn Pod are fitted. Speed "
         "and width are not independent of figures 5.1 and 5.2; schedulers, sizes and mixes are not fitted.</p>"
         f"{table(('error', 'mean', 'largest', 'numbers'), errors)}"
@@ -209,12 +242,12 @@ def _ablation(found: Json) -> str:
     ]  # fmt: skip
     head = ("changed", "job time, s", "slowdown", "job ratio", "slowdown ratio", "overrun, node-s",
             "bound without room", "not finished")  # fmt: skip
-    return f"<h2>Ablation</h2><p>Ratios to the default with the same seeds; above 1 is worse.</p>{table(head, rows)}"
+    return f"<p>Ratios to the default with the same seeds; above 1 is worse.</p>{table(head, rows)}"
 
 
 def _faults(found: Json) -> str:
     parts = [f"<h3>{html.escape(plan)}</h3>{_cells(cells, '')}" for plan, cells in found["faults"].items()]
-    return f"<h2>Late and lost messages, dead agents (pi-500)</h2>{''.join(parts)}" if parts else ""
+    return "".join(parts)
 
 
 def _scenarios(found: Json) -> str:
@@ -223,7 +256,7 @@ def _scenarios(found: Json) -> str:
         f"{_cells(cells, found['default'])}</details>"
         for plan, cells in found["scenarios"].items()
     ]
-    return f"<h2>Each scenario</h2>{''.join(parts)}"
+    return "".join(parts)
 
 
 def _cells(cells: Json, ours: str) -> str:
@@ -253,4 +286,4 @@ def _schedulers(found: Json) -> str:
         for name, says in found["schedulers"].items()
         if name in ran or not ran
     ]
-    return f"<h2>Schedulers</h2>{table(('', ''), rows)}"
+    return table(("", ""), rows)

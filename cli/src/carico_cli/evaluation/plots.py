@@ -13,6 +13,24 @@ Plot = tuple[str, str]
 _BINS = 60
 
 
+def result(found: Json) -> Plot | None:
+    """Return job time and slowdown of each scheduler over all scenarios, or in the only one; None without either."""
+    if found["summaries"]:
+        rows = {name: (each["job_s"], each["slowdown"]) for name, each in found["summaries"].items()}
+        caption = "All scenarios that ran (geometric means). Less is better."
+    elif len(found["scenarios"]) == 1:
+        ((plan, cells),) = found["scenarios"].items()
+        rows = {name: (each["figures"]["job_s"][0], each["figures"]["slowdown"][0]) for name, each in cells.items()}
+        caption = f"{plan}. Less is better."
+    else:
+        return None
+    titles = ("job time in seconds", "Pod time / time alone")
+    shown = [charts.Panel(title=title, values=[row[at] for row in rows.values()]) for at, title in enumerate(titles)]
+    ours = f"CARICO ({found['default']})"
+    names = [ours if name == found["default"] else name for name in rows]
+    return caption, charts.panels(names, shown, ours=ours, name="result")
+
+
 def own(found: Json) -> Iterator[Plot]:
     """Yield charts of the scenarios that this evaluation ran."""
     yield from _trade(found)

@@ -6,7 +6,7 @@ All in one process and one thread, since times are measured.
 import dataclasses
 import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -19,12 +19,6 @@ Json = Mapping[str, Any]
 # Runs between two lines of progress.
 _SHOWN_EVERY = 25
 _QUOTED = "quoted"
-
-
-class _Table(NamedTuple):
-    title: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
 
 
 def selection(*, quick: bool, runs: int | None) -> study.Selection:
@@ -62,15 +56,22 @@ def text(found: Json) -> str:
 
 def page(found: Json) -> str:
     """Return the evaluation as an HTML page."""
-    body = [f"<p>{report.day(found)}{html.escape(_setting(found))}</p>", f"<p>{html.escape(found['compared'])}</p>"]
-    for table in _tables(found):
-        rows = [("ours" if study.OURS in row else "", [html.escape(cell) for cell in row]) for row in table.rows]
-        body.append(f"<h2>{html.escape(table.title)}</h2>{evaluation_page.table(table.head, rows)}")
-    body.append("<h2>Order of the variants</h2><ul>")
-    body += [f"<li>{html.escape(each)}</li>" for each in _orders(found)]
-    body.append("</ul>")
-    body += [report.figure(charts.lines([chart]), caption) for chart, caption in _charts(found)]
-    return report.document("CARICO: rescheduling algorithms", "\n".join(body), style=evaluation_page.STYLE)
+    first, *others = (report.figure(charts.lines([chart]), caption) for chart, caption in _charts(found))
+    orders = "".join(f"<li>{html.escape(each)}</li>" for each in _orders(found))
+    return report.document(
+        report.Page(
+            title="CARICO: rescheduling algorithms",
+            result=found["compared"],
+            origin=report.origin(found),
+            notes=[_setting(found)],
+            picture=first,
+            details=[
+                *evaluation_page.folded(_tables(found), ours=study.OURS),
+                ("Order of the variants", f"<ul>{orders}</ul>"), ("Charts", "".join(others)),
+            ],
+        ),
+        style=evaluation_page.STYLE,
+    )  # fmt: skip
 
 
 def _setting(found: Json) -> str:
@@ -82,18 +83,18 @@ def _setting(found: Json) -> str:
     )
 
 
-def _tables(found: Json) -> Iterator[_Table]:
-    yield _Table(
+def _tables(found: Json) -> Iterator[evaluation_page.Table]:
+    yield evaluation_page.Table(
         "Table 7: costs in % of the present placement's, mean ± standard deviation (half the servers overloaded)",
         ("size", "algorithm", "cntc", "published", "coc", "published", "s", "published", "us/evaluation", "moved"),
         [_row_of_table_7(each) for each in found["table_7"]],
     )
-    yield _Table(
+    yield evaluation_page.Table(
         "Table 4: size S by overloaded servers (CPLEX: quoted, not run)",
         ("overloaded", "algorithm", "cntc", "published", "coc", "published", "s", "published"),
         [row for each in found["table_4"] for row in _rows_of_table_4(each)],
     )
-    yield _Table(
+    yield evaluation_page.Table(
         "Table 6: seconds of the parts of ws-sa",
         ("size", *(f"{part}{suffix}" for part in _parts(found) for suffix in ("", " published"))),
         [
@@ -104,12 +105,12 @@ def _tables(found: Json) -> Iterator[_Table]:
             for each in found["table_6"]
         ],
     )
-    yield _Table(
+    yield evaluation_page.Table(
         "Table 2: CPU seconds of the routing application on real servers (quoted, not run)",
         ("service", "1 server", "3 servers"),
         [[name, *map(str, row)] for name, row in found["table_2"].items()],
     )
-    yield _Table(
+    yield evaluation_page.Table(
         f"Figure 6: least traffic found within a bound of overload, of {len(found['figure_6']['front'])} points",
         ("overloaded", "coc at most", "coc", "cntc"),
         [
@@ -117,7 +118,7 @@ def _tables(found: Json) -> Iterator[_Table]:
             for each in _some(found["figure_6"]["front"])
         ],
     )
-    yield _Table(
+    yield evaluation_page.Table(
         "Figure 8: best costs after a share of the iterations, seed 1",
         ("size", "algorithm", *(f"{share}%" for share in _SHARES)),
         [

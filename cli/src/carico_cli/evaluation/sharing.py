@@ -1,9 +1,8 @@
 """`carico evaluate --sharing`: several schedulers at once in virtual time, as tables and curves."""
 
 import dataclasses
-import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -43,12 +42,6 @@ _FIGURES = (
 )  # fmt: skip
 
 
-class _Table(NamedTuple):
-    title: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
 def selection(*, quick: bool, seeds: int | None) -> study.Selection:
     """Return what is run; seeds None: 3, or 1 if quick."""
     chosen = study.QUICK if quick else study.Selection()
@@ -78,12 +71,25 @@ def text(found: Json) -> str:
 
 def page(found: Json) -> str:
     """Return the evaluation as an HTML page."""
-    body = [f"<p>{report.day(found)}{html.escape(_setting(found))}</p>", f"<p>{html.escape(_meaning())}</p>"]
-    body += [report.figure(charts.lines([chart]), caption) for chart, caption in _charts(found)]
-    for table in _tables(found):
-        rows = [("", [html.escape(cell) for cell in row]) for row in table.rows]
-        body.append(f"<h2>{html.escape(table.title)}</h2>{evaluation_page.table(table.head, rows)}")
-    return report.document("CARICO: several schedulers at a time", "\n".join(body), style=evaluation_page.STYLE)
+    first, *others = (report.figure(charts.lines([chart]), caption) for chart, caption in _charts(found))
+    return report.document(
+        report.Page(
+            title="CARICO: several schedulers at a time",
+            result=_result(found),
+            origin=report.origin(found),
+            notes=[_setting(found), _meaning()],
+            picture=first,
+            details=[("Charts", "".join(others)), *evaluation_page.folded(_tables(found))],
+        ),
+        style=evaluation_page.STYLE,
+    )
+
+
+def _result(found: Json) -> str:
+    targets = found["targets"]
+    met = sum(bool(each["is_met"]) for each in targets)
+    missed = ", ".join(each["name"] for each in targets if not each["is_met"])
+    return f"{met} of {len(targets)} targets are met{f'; not met: {missed}' if missed else ''}."
 
 
 def _setting(found: Json) -> str:
@@ -104,8 +110,8 @@ def _meaning() -> str:
     )
 
 
-def _tables(found: Json) -> Iterator[_Table]:
-    yield _Table(
+def _tables(found: Json) -> Iterator[evaluation_page.Table]:
+    yield evaluation_page.Table(
         "Targets",
         ("target", "measured", "at most", "met"),
         [
@@ -113,7 +119,7 @@ def _tables(found: Json) -> Iterator[_Table]:
             for each in found["targets"]
         ],
     )
-    yield _Table(
+    yield evaluation_page.Table(
         "Conflicts, % of commits, Pods one by one, next to the model that the design was made with",
         ("choice", "schedulers", "fill %", "view ms", "conflicts %", "design %"),
         [
@@ -126,7 +132,7 @@ def _tables(found: Json) -> Iterator[_Table]:
     )  # fmt: skip
     for name, rows in found["sweeps"].items():
         varied = _VARIED[name]
-        yield _Table(
+        yield evaluation_page.Table(
             _TITLES[name],
             (*(_HEADS.get(column, column) for column in varied), *_FIGURES),
             [[*(_varied(each, column) for column in varied), *_figures(each)] for each in rows],

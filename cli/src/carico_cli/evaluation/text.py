@@ -1,7 +1,8 @@
-"""An evaluation as text: means, targets, published findings, and the tables of a few scenarios."""
+"""An evaluation as text: the result, means, targets, published findings, and the tables of a few scenarios."""
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from carico_cli.evaluation import emulated
 from carico_cli.output import formats
@@ -12,11 +13,16 @@ _COLUMNS = ("job_s", "pod_mean_s", "pod_max_s", "slowdown", "most_per_core", "ov
 _TITLES = ("job s", "Pod s", "max s", "slowdown", "Pods/core", "overrun")
 # The tables of more scenarios are only on the page.
 _TABLES_MOST = 3
+# The width of a small terminal.
+_WIDTH = 80
+KUBE_BEST = "kube, best in hindsight"
 
 
 def text(found: Json) -> str:
     """Return an evaluation as text."""
     parts = [
+        *textwrap.wrap(result(found), _WIDTH),
+        "",
         *_scenarios(found),
         *_summaries(found),
         *_targets(found),
@@ -25,6 +31,48 @@ def text(found: Json) -> str:
         *_ablation(found),
     ]
     return "\n".join(parts)
+
+
+def result(found: Json) -> str:
+    """Return what CARICO and kube-scheduler took, in two sentences; what ran where CARICO did not."""
+    ours, kube, where = compared(found)
+    if ours is None:
+        count = len(found["scenarios"])
+        return f"{found['runs']} runs on {amounts.plural(count, 'scenario')}, without CARICO's default setting."
+    said = f"{where}, jobs took {_took(*ours)} under CARICO."
+    if kube is not None:
+        said += f" kube-scheduler took {_took(*kube)}, with the requests that proved best for each scenario."
+    return said
+
+
+Took: TypeAlias = tuple[float, float]
+
+
+def compared(found: Json) -> tuple[Took | None, Took | None, str]:
+    """Return job time in s and slowdown of CARICO's default and of kube-scheduler's best, and of which scenarios."""
+    if len(found["scenarios"]) == 1:
+        ((plan, cells),) = found["scenarios"].items()
+        best = found["best"].get(plan, {}).get("kube")
+        return _cell(cells, found["default"]), _cell(cells, best), f"In {plan}"
+    rows = [found["summaries"].get(name) for name in (found["default"], KUBE_BEST)]
+    ours, kube = (None if row is None else _known(row["job_s"], row["slowdown"]) for row in rows)
+    count = 0 if rows[0] is None else rows[0]["scenarios"]
+    return ours, kube, f"Over {amounts.plural(count, 'scenario')} (geometric means)"
+
+
+def _cell(cells: Json, name: str | None) -> Took | None:
+    if name is None or name not in cells:
+        return None
+    figures = cells[name]["figures"]
+    return _known(figures["job_s"][0], figures["slowdown"][0])
+
+
+def _known(job_s: float | None, slowdown: float | None) -> Took | None:
+    return None if job_s is None or slowdown is None else (job_s, slowdown)
+
+
+def _took(job_s: float, slowdown: float) -> str:
+    return f"{formats.number(job_s, 1)} s and Pods {formats.number(slowdown)} times their time alone"
 
 
 def with_interval(found: Sequence[Any], digits: int = 2) -> str:

@@ -176,7 +176,7 @@ async def _compare(
             trials, idle_ms = await _trials(ground, wanted, load, repeats=repeats, with_servers=with_servers)
         setting = _setting(plan, chosen, bound_s, notes) | {"servers_millicores": servers_millicores}
         report = comparison.report(trials, wanted, setting=setting, idle_ms=idle_ms)
-        return {**report, "ended_at_ns": clocks.SystemClock().wall_ns()}
+        return {**report, **report_folder.stamp(clocks.SystemClock().wall_ns())}
     finally:
         await exits.finished(_end(launched), hurry=launched.kill)
 

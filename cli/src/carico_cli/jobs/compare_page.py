@@ -1,21 +1,26 @@
-"""The report of a comparison, as text and as one HTML file with a chart."""
+"""The report of a comparison, as text and as one HTML file: the result, one picture, and the details folded."""
 
 import html
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from carico_cli.output import charts, formats, report
+from carico_core.domain import amounts
+from carico_local.compare import contender as contenders
 from carico_local.compare import servers
 
 Report = Mapping[str, Any]
+# The width of a small terminal.
+_WIDTH = 80
 _LATENCY_HEAD = ("servers, ms", *servers.QUANTILES)
 _HEAD = ("", "job s", "min", "max", "Pod s", "min", "max", "p95 s", "most per node", "p99 ms")
 
 
 def text(found: Report) -> str:
-    """Return a table of medians, the servers' latency, the agents' cost, and the targets."""
+    """Return the result, a table of medians, the servers' latency, the agents' cost, and the targets."""
     targets = [f"{one['verdict']:<7} {_target(one)}" for one in found["targets"]]
-    parts = [_sentence(found), *formats.aligned(_HEAD, _rows(found)), ""]
+    parts = [*textwrap.wrap(_result(found), _WIDTH), "", _sentence(found), *formats.aligned(_HEAD, _rows(found)), ""]
     if latency := _latency(found):
         parts += [*formats.aligned(_LATENCY_HEAD, latency), ""]
     parts += [*_overhead(found), *targets]
@@ -32,14 +37,78 @@ def page(found: Report) -> str:
         f'<li><span class="{one["verdict"]}">{one["verdict"]}</span> {html.escape(_target(one))}</li>'
         for one in found["targets"]
     )
-    notes = "".join(f"<p>Note: {html.escape(note)}</p>" for note in setting["notes"])
-    svg = charts.figure(lambda drawn: _draw(drawn, found), name="runs")
-    picture = report.figure(svg, "Each run: mean Pod time against job time; lower left is better.")
+    runs = charts.figure(lambda drawn: _draw_runs(drawn, found), name="runs")
     return report.document(
-        f"CARICO and kube-scheduler: {setting['pods']} {setting['workload']} Pods on {setting['nodes']} nodes",
-        f"<p>{html.escape(report.day(found) + _sentence(found))}</p>{notes}{tables}{overhead}"
-        f"<ul>{targets}</ul>{picture}",
-    )
+        report.Page(
+            title=f"CARICO and kube-scheduler: {_job(setting)}",
+            result=_result(found),
+            origin=report.origin(found),
+            notes=setting["notes"],
+            picture=report.figure(_picture(found), "Median of the runs; lines: shortest and longest. Less is better."),
+            details=[
+                ("Figures", f"<p>{html.escape(_sentence(found))}</p>{tables}{overhead}<ul>{targets}</ul>"),
+                ("Each run", report.figure(runs, "Mean Pod time against job time; lower left is better.")),
+            ],
+        )
+    )  # fmt: skip
+
+
+def _job(setting: Mapping[str, Any]) -> str:
+    return f"{setting['pods']} {setting['workload']} Pods on {setting['nodes']} nodes"
+
+
+def _result(found: Report) -> str:
+    """Return what CARICO took, and kube-scheduler with the requests that gave the shortest job or the shortest Pods."""
+    rows = found["contenders"]
+    ours = rows.get(contenders.CARICO)
+    parts = [] if ours is None else [f"The job took {_took(ours)} under CARICO."]
+    kube = _of_kube(found)
+    if kube:
+        fastest, lightest = (min(kube, key=lambda name: rows[name][figure]["median"]) for figure in _FIGURES)
+        others = [f"{_took(rows[name])} {kube[name]}" for name in dict.fromkeys((fastest, lightest))]
+        best = "at its best " if len(others) == 1 and len(kube) > 1 else ""
+        parts.append(f"kube-scheduler {best}took {' (its shortest job) and '.join(others)}{_SHORTEST[len(others)]}.")
+    if lost := sum(row["failed"] for row in rows.values()):
+        parts.append(f"{amounts.plural(lost, 'Pod')} failed.")
+    return " ".join(parts)
+
+
+_FIGURES = ("job_s", "pod_mean_s")
+_SHORTEST = {1: "", 2: " (its shortest Pods)"}
+
+
+def _took(row: Mapping[str, Any]) -> str:
+    job_s, pod_s = (row[figure]["median"] for figure in _FIGURES)
+    return f"{formats.number(job_s, 1)} s with {formats.number(pod_s, 1)} s a Pod"
+
+
+def _of_kube(found: Report) -> dict[str, str]:
+    """Return the contenders of kube-scheduler, and with which requests; without agents only where no other ran."""
+    parsed = [contenders.parse(name, cores=found["setting"]["cores"]) for name in found["contenders"]]
+    others = [each for each in parsed if each.request_millicores is not None]
+    chosen = [each for each in others if each.agents] or others
+    return {
+        each.name: f"if each requests {each.request_millicores}m CPU" for each in chosen
+        if found["contenders"][each.name]["pod_mean_s"]["median"] is not None
+    }  # fmt: skip
+
+
+def _picture(found: Report) -> str:
+    """Return job time and Pod time of each contender as small multiples."""
+    rows, setting = found["contenders"], found["setting"]
+
+    def panel(figure: str, title: str, mark: tuple[float, str] | None) -> charts.Panel:
+        spreads = [row[figure] for row in rows.values()]
+        return charts.Panel(
+            title=title, values=[each["median"] for each in spreads], mark=mark,
+            spread=[(each["least"] or 0.0, each["most"] or 0.0) for each in spreads],
+        )  # fmt: skip
+
+    alone_s = setting["pod_alone_s"]
+    marks = (None, None) if alone_s is None else ((setting["bound_s"], "reference"), (alone_s, "alone on a node"))
+    titles = ("job time in seconds", "mean Pod time in seconds")
+    shown = [panel(*each) for each in zip(_FIGURES, titles, marks, strict=True)]
+    return charts.panels(list(rows), shown, ours=contenders.CARICO, name="contenders")
 
 
 def _table(head: Sequence[str], rows: Sequence[tuple[str, ...]]) -> str:
@@ -115,7 +184,7 @@ def _target(one: Mapping[str, Any]) -> str:
     return f"{one['what']}: {formats.number(one['value'])} (target: at most {formats.number(one['bound'])})"
 
 
-def _draw(drawn: Any, found: Report) -> None:
+def _draw_runs(drawn: Any, found: Report) -> None:
     axes = drawn.subplots()
     for index, name in enumerate(found["contenders"]):
         runs: Sequence[Mapping[str, Any]] = [one for one in found["trials"] if one["contender"] == name]

@@ -5,7 +5,6 @@ import contextlib
 import pathlib
 import platform
 import shlex
-import sys
 from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
@@ -102,9 +101,8 @@ class _Demo:
             found = await self._run_job(launched, notes if busy is None else [busy, *notes])
             assert self._ran is not None
             report = {
-                **figures.report(found), "ended_at_ns": round(found.ended_s * 1e9),
+                **figures.report(found), **report_folder.stamp(round(found.ended_s * 1e9)),
                 "kube_scheduler": await asyncio.to_thread(simulated.kube_scheduler, *self._ran),
-                "command": shlex.join(["carico", *sys.argv[1:]]),
             }  # fmt: skip
             click.echo(demo_page.text(report))
             files = {"report.json": orjson.dumps(report, option=orjson.OPT_INDENT_2)}

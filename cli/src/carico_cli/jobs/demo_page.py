@@ -46,33 +46,24 @@ def text(found: Report) -> str:
 def page(found: Report) -> str:
     """Return the whole page: the result, one picture, and the details folded."""
     setting = found["setting"]
-    title = f"CARICO: {found['pods']} {setting['workload']} Pods on {found['nodes']} nodes"
     said = [*setting["notes"], *([why] if (why := figures.short_job(found)) is not None else [])]
-    notes = "".join(f'<p class="note">Note: {html.escape(note)}</p>' for note in said)
     progress = report.figure(
         charts.figure(lambda drawn: _draw_progress(drawn, found), name="progress", height_in=3.0),
         "Pods that wait, run and have ended, over time.",
     )
     drawn = "\n".join(report.figure(svg, caption) for svg, caption in _charts(found))
-    body = (
-        f'<p class="result">{html.escape(_outcome(found))} {html.escape(_compared(found))}</p>'
-        f'<p class="note">{html.escape(_made(found))}</p>{notes}{progress}'
-        f"<details><summary>Figures</summary><p>{html.escape(_sentence(found))}</p>{_table(found)}</details>"
-        f"<details><summary>Charts of the nodes</summary>{drawn}</details>"
-    )
-    return report.document(title, body, style=_STYLE)
-
-
-# A print has one page: what is not unfolded is left out.
-_STYLE = """
-.result { font-size: 1.2rem }
-summary { cursor: pointer; font-weight: 600; margin: 1rem 0 }
-@media print {
-  body { margin: 0 auto; font-size: 12px }
-  details:not([open]) { display: none }
-  figure { margin: 1rem 0 }
-}
-"""
+    return report.document(
+        report.Page(
+            title=f"CARICO: {found['pods']} {setting['workload']} Pods on {found['nodes']} nodes",
+            result=f"{_outcome(found)} {_compared(found)}",
+            origin=report.origin(found),
+            notes=said,
+            picture=progress,
+            details=[
+                ("Figures", f"<p>{html.escape(_sentence(found))}</p>{_table(found)}"), ("Charts of the nodes", drawn),
+            ],
+        )
+    )  # fmt: skip
 
 
 def _outcome(found: Report) -> str:
@@ -95,17 +86,6 @@ def _compared(found: Report) -> str:
         for run in runs
     )
     return f"kube-scheduler would have taken {each} CPU (simulated; `carico compare` runs it)."
-
-
-def _made(found: Report) -> str:
-    """Return when, with which version and by which command the report was made."""
-    version = found["setting"]["versions"].get("carico-cli")
-    parts = [
-        report.day(found).rstrip(". "),
-        "" if version is None else f"CARICO {version}",
-        f"`{found['command']}`" if "command" in found else "",
-    ]
-    return "; ".join(part for part in parts if part)
 
 
 def _sentence(found: Report) -> str:

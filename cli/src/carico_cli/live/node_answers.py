@@ -1,4 +1,4 @@
-"""Answers about one node: the agent's `state.get` with its recent history, the scheduler's `node.explain`."""
+"""Answers about one node: the agent's `state.get` and the scheduler's `node.explain`, each with a history."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from carico_core.domain import errors
 from carico_core.wire import codec, fields
 
-# Minutes of history with every dimension are some 15 kB.
 _DETAIL_MAX_BYTES = 1024 * 1024
 _STANDING_MAX_BYTES = 4 * 1024 * 1024
-_HISTORY_MAX = 10_000
+_HISTORY_MAX = 1000
 _ROWS_MAX = 4096
 _NOTES_MAX = 64
 _TEXT_MAX = 4096
@@ -17,7 +16,7 @@ _TEXT_MAX = 4096
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Detail:
-    """A node as its agent reports it. `history`: column -> values, oldest first. `scale`: what usage 1.0 means."""
+    """A node as its agent reports it. `history`: column -> values, a row a second. `scale`: what usage 1.0 means."""
 
     estimator: str
     source: str
@@ -42,13 +41,17 @@ class Bound:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """A node as the scheduler sees it. `bounds`: the tightest first. `refused`: why it takes no Pod, or None."""
+    """A node as the scheduler sees it. `bounds`: the tightest first. `refused`: why it takes no Pod, or None.
+
+    `history`: column -> values, oldest first, with how long ago each was as `age_s`; empty where nothing is kept.
+    """
 
     bounds: tuple[Bound, ...]
     refused: str | None
     suspect: bool
     # Pods with a reservation: the node's advertisement does not cover them yet.
     reserved_by: tuple[str, ...]
+    history: Mapping[str, tuple[float, ...]]
 
 
 def parse_detail(payload: bytes) -> Detail:
@@ -100,11 +103,14 @@ def parse_standing(payload: bytes) -> Standing | None:
     if not message.flag("known"):
         return None
     refused = message.fields("refused_by") if message.has("refused_by") else None
+    # A scheduler of an earlier version keeps none.
+    history = _history(message.fields("history")) if message.has("history") else {}
     return Standing(
         bounds=tuple(map(_bound, message.objects("bounds", count=_ROWS_MAX))),
         refused=None if refused is None else f"{_text(refused, 'means')}: {_text(refused, 'detail')}",
         suspect=message.fields("trust").flag("is_suspect"),
         reserved_by=tuple(_text(each, "pod") for each in message.objects("reserved_by", count=_ROWS_MAX)),
+        history=history,
     )
 
 

@@ -111,7 +111,7 @@ class Reader:
         if self._bus is None:
             return None
         try:
-            asked = orjson.dumps({"node": node})
+            asked = orjson.dumps({"node": node, "history": True})
             return node_answers.parse_standing(await self._bus.request(NODE_EXPLAIN, asked, timeout_s=ANSWER_S))
         except (errors.BusError, errors.MessageError):
             return None

@@ -55,6 +55,19 @@ class Chart:
     height_in: float = 3.6
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """One figure of each contender. values: None where it is not known. spread: least and most of its runs.
+
+    mark: a value and its name, drawn as a line.
+    """
+
+    title: str
+    values: Sequence[float | None]
+    spread: Sequence[tuple[float, float]] = ()
+    mark: tuple[float, str] | None = None
+
+
 def colour(index: int) -> str:
     """Return the colour of the n-th series."""
     return COLOURS[index % len(COLOURS)]
@@ -120,6 +133,42 @@ def bars(groups: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], l
         legend(axes)
 
     return figure(draw, name=name, height_in=0.9 + 0.16 * len(groups) * len(series))
+
+
+def panels(names: Sequence[str], shown: Sequence[Panel], *, ours: str, name: str) -> str:
+    """Return small multiples: next to each other one panel of horizontal bars for each figure, `ours` in its colour."""
+
+    def draw(drawn: Any) -> None:
+        every = drawn.subplots(1, len(shown), squeeze=False, sharey=True)[0]
+        for axes, panel in zip(every, shown, strict=True):
+            _draw_panel(axes, names, panel, ours)
+        every[0].set_yticks(range(len(names)), [formats.shortened(each, _NAME_MOST) for each in names])
+        every[0].set_ylim(len(names) - 0.4, -0.6)
+
+    return figure(draw, name=name, height_in=1.2 + 0.3 * len(names))
+
+
+def _draw_panel(axes: Any, names: Sequence[str], panel: Panel, ours: str) -> None:
+    inks = [colour(0) if each == ours else colour(6) for each in names]
+    drawn_bars = axes.barh(range(len(names)), [value or 0.0 for value in panel.values], height=0.66, color=inks)
+    ends = [most for _, most in panel.spread] or [value or 0.0 for value in panel.values]
+    for place, (least, most) in enumerate(panel.spread):
+        axes.plot([least, most], [place, place], color=_INK, linewidth=1.2)
+    # Next to the bar, and past the line of its spread.
+    for bar, value, end in zip(drawn_bars, panel.values, ends, strict=True):
+        words = "not ended" if value is None else formats.number(value)
+        axes.annotate(
+            words, (end, bar.get_y() + bar.get_height() / 2), xytext=(3, 0), textcoords="offset points", va="center",
+            fontsize=8,
+        )  # fmt: skip
+    if panel.mark is not None:
+        at, label = panel.mark
+        axes.axvline(at, color=colour(2), linewidth=1.4, linestyle="--", label=f"{label} {formats.number(at)}")
+    axes.set_xlabel(panel.title)
+    axes.set_xlim(0.0, 1.18 * max([*ends, panel.mark[0] if panel.mark else 0.0, 1e-9]))
+    axes.grid(visible=False, axis="y")
+    axes.set_axisbelow(True)
+    legend(axes)
 
 
 def legend(axes: Any, *, columns: int = 4) -> None:

@@ -1,11 +1,19 @@
-"""A command's report: its folder and its HTML page. A page loads nothing from elsewhere."""
+"""A command's report: its folder and its HTML page.
+
+All pages have one shape: a sentence of result, when and how it was made, one picture, and folded details. A print has
+the first page; what is not unfolded is left out. A page loads nothing from elsewhere.
+"""
 
 import contextlib
+import dataclasses
 import html
 import pathlib
+import shlex
+import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
 from typing import Any
 
 from carico_core.domain import errors
@@ -24,11 +32,24 @@ th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(-
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
 .met, .yes { color: var(--good) } .missed, .no { color: var(--bad); font-weight: 600 }
 .note { opacity: .8 } figure { margin: 2rem 0 } figure svg { width: 100%; height: auto } figcaption { opacity: .85 }
+.result { font-size: 1.2rem } summary { cursor: pointer; font-weight: 600; margin: 1rem 0 }
 @media print {
-  .wide { overflow: visible } details::details-content { content-visibility: visible; block-size: auto }
-  tr, figure { break-inside: avoid } h2, h3, h4, summary { break-after: avoid }
+  body { margin: 0 auto; font-size: 12px } figure { margin: 1rem 0 } details:not([open]) { display: none }
+  .wide { overflow: visible } tr, figure { break-inside: avoid } h2, h3, h4, summary { break-after: avoid }
 }
 """
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """The parts of a page. result, origin and notes are text, picture is HTML; details: title and HTML of each."""
+
+    title: str
+    result: str
+    origin: str
+    picture: str
+    details: Sequence[tuple[str, str]]
+    notes: Sequence[str] = ()
 
 
 def check(folder: pathlib.Path, *, flag: str = "--out") -> None:
@@ -46,24 +67,42 @@ def write(folder: pathlib.Path, files: Mapping[str, bytes], *, flag: str = "--ou
             (folder / name).write_bytes(content)
 
 
-def document(title: str, body: str, *, style: str = "") -> str:
-    """Return a whole page; `body` is HTML, `style` CSS added to that of all reports."""
+def stamp(ended_at_ns: int) -> dict[str, Any]:
+    """Return what a report states about its origin: when its work ended (Unix ns), the version and the command."""
+    return {
+        "ended_at_ns": ended_at_ns, "carico_version": metadata.version("carico-cli"),
+        "command": shlex.join(["carico", *sys.argv[1:]]),
+    }  # fmt: skip
+
+
+def origin(found: Mapping[str, Any]) -> str:
+    """Return the stamp of a report in words; what it does not have is left out."""
+    ended_ns, version, command = (found.get(name) for name in ("ended_at_ns", "carico_version", "command"))
+    parts = (
+        None if ended_ns is None else time.strftime("%-d %B %Y, %H:%M %Z", time.localtime(ended_ns / 1e9)),
+        None if version is None else f"CARICO {version}",
+        None if command is None else f"`{command}`",
+    )
+    return "; ".join(part for part in parts if part is not None)
+
+
+def document(page: Page, *, style: str = "") -> str:
+    """Return the whole page; `style` is CSS added to that of all reports."""
+    notes = "".join(f'<p class="note">Note: {html.escape(note)}</p>' for note in page.notes)
+    details = "\n".join(
+        f"<details><summary>{html.escape(title)}</summary>{inside}</details>" for title, inside in page.details
+    )
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(page.title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}{style}</style></head><body>\n'
-        f"<h1>{html.escape(title)}</h1>\n{body}\n</body></html>\n"
+        f'<h1>{html.escape(page.title)}</h1>\n<p class="result">{html.escape(page.result)}</p>'
+        f'<p class="note">{html.escape(page.origin)}</p>{notes}{page.picture}\n{details}\n</body></html>\n'
     )
 
 
 def figure(svg: str, caption: str) -> str:
     """Return a chart with its caption."""
     return f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
-
-
-def day(report: Mapping[str, Any]) -> str:
-    """Return when the work of a report ended, as a sentence; empty where that is not known."""
-    ended_ns = report.get("ended_at_ns")
-    return "" if ended_ns is None else time.strftime("%-d %B %Y, %H:%M %Z. ", time.localtime(ended_ns / 1e9))
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
 """The view of one node: its last minutes, what a Pod costs there, and why its capacity is what it is."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 
 from carico_cli.live import node_answers
 from carico_cli.live import picture as pictures
@@ -9,6 +10,10 @@ from carico_cli.top import columns, spans
 from carico_core.domain import amounts, messages
 
 _TITLE_CELLS = 10
+_TITLES = {"pods": "Pods", "cpu.pressure": "pressure"}
+# As the scheduler keeps it.
+_HISTORY_EVERY_S = 10.0
+_ROWS_MOST = 90
 # A name keeps this much where the numbers need the line.
 _NAME_CELLS = 8
 _RESERVED_NAMED = 3
@@ -33,8 +38,8 @@ class Known:
 def lines(known: Known, *, width: int) -> list[spans.Line]:
     """Return the view's lines, each of at most `width` cells."""
     found = [_head(known.node, width), ()]
-    if known.detail is not None:
-        found += _history(known.detail.history, width)
+    if known.standing is not None:
+        found += _history(known.standing, width)
     said = known.node.advertisement
     if said is not None:
         found += [*_dimensions(said, known.detail), (), *_why(said)]
@@ -45,7 +50,7 @@ def lines(known: Known, *, width: int) -> list[spans.Line]:
     elif said is not None:
         found += [
             (),
-            (("no history: its agent does not answer (played nodes have no agent)", "dim"),),
+            (("its agent does not answer (played nodes have no agent)", "dim"),),
         ]
     return [spans.cut(line, width) for line in found]
 
@@ -79,21 +84,35 @@ def _state(node: pictures.Node) -> spans.Line:
     return tuple(found)
 
 
-def _history(history: Mapping[str, Sequence[float]], width: int) -> list[spans.Line]:
-    values = {name: each for name, each in history.items() if name not in ("sampled_at_ns", "sd", "signal")}
-    if not any(values.values()):
-        return [(("no history yet", "dim"),), ()]
-    seconds = len(next(iter(values.values())))
-    found: list[spans.Line] = [((f"the last {seconds} s", "bold"),)]
+def _history(standing: node_answers.Standing, width: int) -> list[spans.Line]:
+    """Return a line for each figure; times in which the node did not advertise are blank."""
+    ages_s = standing.history.get("age_s")
+    if not ages_s:
+        return [(("no history yet: schedulers keep a row every 10 s", "dim"),), ()]
+    found: list[spans.Line] = [((f"the last {spans.duration(ages_s[0])}", "bold"),)]
     cells = max(10, width - _TITLE_CELLS - 22)
-    for name, each in values.items():
+    for name, each in standing.history.items():
+        if name in ("age_s", "capacity_sd"):
+            continue
         is_share = name not in ("capacity", "pods")
         now, most = each[-1], max(each)
-        title = "Pods" if name == "pods" else spans.clean(name)
         words = f" {now:.0%} now, most {most:.0%}" if is_share else f" {_count(now)} now, most {_count(most)}"
-        bars = spans.spark(each, cells, most=1.0 if is_share else None)
-        found.append(((spans.fitted(title, _TITLE_CELLS), ""), (bars.ljust(cells), "cyan"), (words, "")))
+        bars = spans.spark(_spaced(each, ages_s), cells, most=1.0 if is_share else None)
+        title = spans.fitted(_TITLES.get(name, spans.clean(name)), _TITLE_CELLS)
+        found.append(((title, ""), (bars.ljust(cells), "cyan"), (words, "")))
     return [*found, ()]
+
+
+def _spaced(values: Sequence[float], ages_s: Sequence[float]) -> list[float]:
+    """Return the values at equal intervals, NaN where there is none.
+
+    >>> _spaced([1.0, 2.0, 3.0], [30.0, 10.0, 0.0])
+    [1.0, nan, 2.0, 3.0]
+    """
+    found: list[float] = []
+    for value, age_s, after_s in zip(values, ages_s, (*ages_s[1:], ages_s[-1]), strict=True):
+        found += [value, *[math.nan] * (min(round((age_s - after_s) / _HISTORY_EVERY_S), _ROWS_MOST) - 1)]
+    return found
 
 
 def _dimensions(said: messages.Advertisement, detail: node_answers.Detail | None) -> list[spans.Line]:

@@ -1,5 +1,6 @@
 """Lines of styled text, independent of a library, so that they can be tested, printed and measured as plain text."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
@@ -74,19 +75,25 @@ def bar(share: float | None, cells: int) -> Line:
 def spark(values: Sequence[float], width: int, *, most: float | None = None) -> str:
     """Return the values as small bars between 0 and `most` (default: their largest), in at most `width` cells.
 
-    A cell shows the largest of the values that share it.
+    A cell shows the largest of the values that share it; NaN is not known.
 
-    >>> spark([0.0, 1.0, 2.0, 4.0], 4), spark([], 4), spark([0.0, 0.0], 4)
-    ('▁▃▅█', '', '▁▁')
+    >>> spark([0.0, 1.0, 2.0, 4.0], 4), spark([], 4), spark([0.0, math.nan, 0.0], 4)
+    ('▁▃▅█', '', '▁ ▁')
     """
     if not values:
         return ""
-    top = max(values) if most is None else most
+    top = max((value for value in values if not math.isnan(value)), default=0.0) if most is None else most
     per_cell = -(-len(values) // width)
     # Grouped from the newest value on, so that a cell keeps its values from one drawing to the next.
     groups = [values[max(0, end - per_cell) : end] for end in range(len(values), 0, -per_cell)]
-    shares = [max(group) / top if top > 0.0 else 0.0 for group in reversed(groups)]
-    return "".join(_SPARKS[min(max(int(share * len(_SPARKS)), 0), len(_SPARKS) - 1)] for share in shares)
+    return "".join(_bar_of([value for value in group if not math.isnan(value)], top) for group in reversed(groups))
+
+
+def _bar_of(values: Sequence[float], top: float) -> str:
+    if not values:
+        return " "
+    share = max(values) / top if top > 0.0 else 0.0
+    return _SPARKS[min(max(int(share * len(_SPARKS)), 0), len(_SPARKS) - 1)]
 
 
 def duration(seconds: float) -> str:

@@ -15,7 +15,7 @@ from carico_core.runtime.process import tasks
 from carico_core.wire import subjects
 from carico_scheduler import engine
 from carico_scheduler import settings as setting
-from carico_scheduler.answers import known, queries
+from carico_scheduler.answers import history, known, queries
 from carico_scheduler.bind import binder as binders
 from carico_scheduler.decide import cycle
 from carico_scheduler.extender import service
@@ -128,6 +128,7 @@ class Scheduler:
         )  # fmt: skip
         self._events.on_preempted = self._summaries.evicted
         self.extender = self._make_extender(parts) if settings.extender.enabled else None
+        self._history = history.History(self.engine.state.heard, lease_s=settings.bus.lease_s, clock=clock)
         self.answers = self._make_answers(settings)
 
     @property
@@ -160,6 +161,7 @@ class Scheduler:
             "records": self._log.publish_forever(bus),
             "rosters": self._rosters.publish_forever(bus),
             "summaries": self._summaries.publish_forever(bus),
+            "history": self._history.note_forever(),
             "events": self._events.write_forever(),
             "conditions": self.engine.conditions.write_forever(),
             "gangs": self.engine.gangs.work_forever(),
@@ -256,7 +258,7 @@ class Scheduler:
         return queries.Answers(
             known=known.Known(
                 state=self.engine.state, log=self._log, cycle=cycle.Cycle(settings.rules()),
-                lease_s=settings.bus.lease_s, turns=self.engine.turns,
+                lease_s=settings.bus.lease_s, turns=self.engine.turns, history=self._history,
             ),
             clock=self._clock,
             silent_s=informers.ApiProbe(

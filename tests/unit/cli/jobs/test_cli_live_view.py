@@ -185,12 +185,12 @@ def test_the_page_holds_its_pictures_and_escapes_what_it_was_told(live: Live) ->
 def test_the_page_begins_with_the_result_and_kube_scheduler_and_folds_the_rest(live: Live) -> None:
     report = {
         **some_report(live), "command": "carico demo --pods 3", "ended_at_ns": 1_795_446_245_000_000_000,
+        "carico_version": "0.1.0",
         "kube_scheduler": [
             {"request_millicores": 500, "job_s": 12.5, "pod_mean_s": 9.75},
             {"request_millicores": 100, "job_s": None, "pod_mean_s": None},
         ],
     }  # fmt: skip
-    report["setting"]["versions"] = {"carico-cli": "0.1.0"}
     page = demo_page.page(report)
     before, _, _ = page.partition("<details>")
     assert before.index('class="result"') < before.index("<svg"), "the result, then one picture"

@@ -182,10 +182,27 @@ def test_an_agents_answer_is_read() -> None:
 
 
 @pytest.mark.parametrize("rows", [[[1.0]], [["x"] * 7], "rows", [[None] * 7]])
-def test_an_agents_answer_with_a_broken_history_is_refused(rows: object) -> None:
-    broken = {**fake_cluster.STATE, "history": fake_cluster.HISTORY | {"rows": rows}}
+def test_an_answer_with_a_broken_history_is_refused(rows: object) -> None:
     with pytest.raises(errors.MessageError):
-        node_answers.parse_detail(orjson.dumps(broken))
+        node_answers.parse_detail(
+            orjson.dumps({**fake_cluster.STATE, "history": fake_cluster.HISTORY | {"rows": rows}})
+        )
+    with pytest.raises(errors.MessageError):
+        node_answers.parse_standing(
+            orjson.dumps({**fake_cluster.STANDING, "history": fake_cluster.KEPT | {"rows": rows}})
+        )
+
+
+def test_a_schedulers_answer_is_read_with_the_nodes_history() -> None:
+    found = node_answers.parse_standing(orjson.dumps(fake_cluster.STANDING))
+    assert found is not None
+    assert found.bounds[0].pods == 1.1
+    assert found.history["age_s"][::89] == (890.0, 0.0)
+    assert found.history["pods"][:11] == (0.0,) * 10 + (1.0,)
+    older = {name: value for name, value in fake_cluster.STANDING.items() if name != "history"}
+    found = node_answers.parse_standing(orjson.dumps(older))
+    assert found is not None
+    assert found.history == {}
 
 
 def test_a_decision_that_waits_is_kept_as_it_is(heard: signals.Signals) -> None:

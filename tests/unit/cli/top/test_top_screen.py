@@ -159,7 +159,7 @@ async def test_a_pause_holds_the_picture_and_goes_on() -> None:
 async def test_a_node_is_looked_into_and_its_neighbours() -> None:
     async with staged() as stage:
         await stage.keys.press("enter")
-        await stage.shows("the last 60 s")
+        await stage.shows("the last 15 min")
         assert isinstance(stage.top.screen, overlays.NodeScreen)
         for text in (
             "1.22 ±0.09 tasks", "9.8 ±1.5 MB", "limits it",
@@ -183,12 +183,12 @@ async def test_a_small_cluster_leaves_room_for_three_panels_at_80x24() -> None:
 async def test_a_look_into_a_node_that_is_longer_than_the_screen_is_scrolled() -> None:
     async with staged(size=(80, 14)) as stage:
         await stage.keys.press("enter")
-        await stage.shows("the last 60 s")
+        await stage.shows("the last 15 min")
         assert "note: no PSI" not in stage.text
         await stage.keys.press("pagedown", "pagedown")
         await stage.shows("note: no PSI")
         await stage.keys.press("pageup", "pageup", "up")
-        await stage.shows("the last 60 s")
+        await stage.shows("the last 15 min")
 
 
 async def test_history_is_there_from_the_start_and_continues() -> None:
@@ -307,9 +307,9 @@ async def test_control_characters_in_a_decision_are_not_sent_to_the_terminal() -
 async def test_the_help_opens_over_a_node_as_well() -> None:
     async with staged() as stage:
         await stage.keys.press("enter")
-        await stage.shows("the last 60 s")
+        await stage.shows("the last 15 min")
         await stage.keys.press("question_mark")
         await stage.shows("choose a node")
         await stage.keys.press("x")
-        await stage.shows("the last 60 s")
+        await stage.shows("the last 15 min")
         assert isinstance(stage.top.screen, overlays.NodeScreen)

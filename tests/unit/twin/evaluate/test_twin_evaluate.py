@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from carico_cli.evaluation import page
+from carico_cli.evaluation import page, text
 from carico_cli.output import charts
 from carico_core.domain import errors
 from carico_twin import catalogue, scenario, world
@@ -261,6 +261,12 @@ def test_the_page_is_whole_without_numbers_and_with_them() -> None:
     # A target that was not measured has no row.
     assert re.search(r"<p>Not measured: \d+ targets, whose scenarios or schedulers did not run\.</p>", html)
     assert '<span class="unknown">' not in html
+    before, _, _ = html.partition("<details>")
+    assert before.count("<svg") == 1
+    assert re.search(r"jobs took [\d.]+ s and Pods [\d.]+ times their time alone under CARICO\. kube-scheduler", before)
+    assert f"CARICO ({contenders.DEFAULT})" in before
+    assert text.result(document) in before
+    assert "without CARICO's default" in text.result(document | {"default": "absent"})
     assert "footprint" in page.page(results.document(study.Selection(plan=SMALL, seeds=1), []))
 
 

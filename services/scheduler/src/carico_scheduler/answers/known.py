@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from carico_core.domain import messages
 from carico_scheduler import state
+from carico_scheduler.answers import history as histories
 from carico_scheduler.decide import cycle as cycles
 from carico_scheduler.decide import turns as queue_turns
 from carico_scheduler.nodes import snapshot
@@ -21,6 +22,8 @@ class Known:
     lease_s: float
     # None: no node is held for Pods that have waited for long.
     turns: queue_turns.Turns | None = None
+    # None: nothing is kept of single nodes.
+    history: histories.History | None = None
 
     @property
     def names(self) -> list[str]:

@@ -17,7 +17,10 @@ _TYPICAL = demands.Demand(pod_class=messages.ANY_CLASS)
 
 
 def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[str, Any]:
-    """Return everything that determines the capacity of the node of {"node"}, as JSON. Raises `BadQuestion`."""
+    """Return everything that determines the capacity of the node of {"node"}, as JSON. Raises `BadQuestion`.
+
+    With {"history": true} also its last quarter of an hour.
+    """
     name, limit = questions.text_of(asked, "node"), questions.limit_of(asked)
     slot = known.state.fleet.slot_of(name)
     if slot is None:
@@ -39,6 +42,7 @@ def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[
         **_of_pods(known, name, now_s, limit),
         "dimensions": _dimensions(row, advertisement),
         "classes": _classes(row, advertisement, limit),
+        **({"history": known.history.of(name)} if known.history and asked.get("history") is True else {}),
     }
 
 

@@ -17,9 +17,10 @@ async function scheduler(bus, verb, fields) {
   }
 }
 
-// Why a node's capacity is what it is.
-export function node(bus, name) {
-  return scheduler(bus, "node.explain", { node: name, limit: 20 });
+// Why a node's capacity is what it is, and its last quarter of an hour.
+export async function node(bus, name) {
+  const answer = await scheduler(bus, "node.explain", { node: name, limit: 20, history: true });
+  return { ...answer, history: signals.toRows(answer.history, Date.now()) };
 }
 
 // Why a Pod is where it is, or why it waits; `decision` is null if none is stored.

@@ -1,13 +1,11 @@
 // A chart over the last minutes: areas, bands and lines on one canvas.
 
 import { font, level, Sheet } from "./canvas.js";
-import { HISTORY_S } from "./fleet.js";
 import * as format from "./format.js";
+import { APART_MS, HISTORY_MS } from "./history.js";
 
 const HEIGHT = 150;
 const PAD = { left: 46, right: 8, top: 8, bottom: 18 };
-// A longer interval without data is drawn as a gap.
-const GAP_MS = 5000;
 // The first minute is shown at full width, without an empty past.
 const SHORTEST_MS = 60_000;
 
@@ -31,15 +29,14 @@ export class Chart {
   }
 
   // `layers`: {kind: area|line|band, colour, dash, low, value} with functions index -> number over `ring`'s rows.
-  // `spanMs`: the most that is drawn; `gapMs`: the longest interval between two rows that are joined; `atMs`: marked.
-  draw(ring, layers, { nowMs, top, tick, words, spanMs = HISTORY_S * 1000, gapMs = GAP_MS, atMs = null }) {
-    this.again = () => this.draw(ring, layers, { nowMs, top, tick, words, spanMs, gapMs, atMs });
+  // A longer interval without data than between two summaries is a gap. `atMs`: marked.
+  draw(ring, layers, { nowMs, top, tick, words, atMs = null }) {
+    this.again = () => this.draw(ring, layers, { nowMs, top, tick, words, atMs });
     this.sheet.width = this.canvas.clientWidth;
     if (this.sheet.width === 0) return;
     const context = this.sheet.begin(HEIGHT);
-    const scale = this.scale(nowMs, top, ring.oldestMs(), spanMs);
+    const scale = this.scale(nowMs, top, ring.oldestMs());
     this.shown = scale;
-    this.gapMs = gapMs;
     this.axes(context, scale, tick);
     for (const layer of layers) this.layer(context, ring, layer, scale);
     if (atMs >= scale.oldest && atMs <= nowMs) this.mark(context, scale.x(atMs));
@@ -55,10 +52,10 @@ export class Chart {
     context.stroke();
   }
 
-  scale(nowMs, top, oldestMs, spanMs) {
+  scale(nowMs, top, oldestMs) {
     const width = this.sheet.width - PAD.left - PAD.right;
     const height = HEIGHT - PAD.top - PAD.bottom;
-    const span = Math.min(spanMs, Math.max(SHORTEST_MS, nowMs - Math.min(nowMs, oldestMs)));
+    const span = Math.min(HISTORY_MS, Math.max(SHORTEST_MS, nowMs - Math.min(nowMs, oldestMs)));
     return {
       top,
       span,
@@ -95,7 +92,7 @@ export class Chart {
     ring.forEach((ms, at) => {
       const value = layer.value(at);
       if (ms < scale.oldest || Number.isNaN(value)) return;
-      if (ms - last > this.gapMs) close();
+      if (ms - last > APART_MS) close();
       last = ms;
       const x = scale.x(ms);
       upper.push([x, scale.y(value)]);

@@ -4,7 +4,6 @@ import { Chart, roundTop } from "./chart.js";
 import { el, set } from "./dom.js";
 import { fullest } from "./fleet.js";
 import * as format from "./format.js";
-import { APART_MS, HISTORY_MS } from "./history.js";
 import { MembersView } from "./members.js";
 import { WaitingList } from "./waiting_list.js";
 
@@ -47,7 +46,7 @@ export class ClusterPanel {
     const { fleet, theme } = this.page;
     const ring = fleet.totals;
     if (!ring || !fleet.now) return;
-    const shown = { nowMs: Date.now(), spanMs: HISTORY_MS, gapMs: APART_MS, atMs: this.page.atMs };
+    const shown = { nowMs: Date.now(), atMs: this.page.atMs };
     drawTruth(this.truth, ring, [0, 1, 2], { ...shown, theme, words: `${format.count(fleet.now.pods, "Pod")} run, room for ${format.pods(fleet.now.capacity)} more` });
     const layers = fleet.dims.flatMap((_, i) => {
       const [median, low, high] = [0, 1, 2].map((part) => ring.columns[3 + 3 * i + part]);

@@ -1,12 +1,13 @@
-// The nodes as their advertisements show them, and their history since the page was opened; of the whole cluster, also
-// from before.
+// The nodes as their advertisements show them, and their history since the page was opened. What was before comes from
+// the scheduler: of the whole cluster with its summaries, of a node that is opened with its answer.
 
 import { HISTORY_MS } from "./history.js";
 import { Ring } from "./ring.js";
 
-export const HISTORY_S = 300;
+// A node's own; what was before comes from the scheduler when it is opened.
+const NODE_HISTORY_S = 300;
 const APART_MS = 900;
-const RING = Math.ceil((HISTORY_S * 1000) / APART_MS);
+const RING = Math.ceil((NODE_HISTORY_S * 1000) / APART_MS);
 const TOTALS = Math.ceil(HISTORY_MS / APART_MS);
 // A summary this close to a row of the page's own adds nothing.
 const SAME_MS = 4000;
@@ -22,7 +23,11 @@ const compare = new Intl.Collator("en", { numeric: true }).compare;
 export const PODS = 0;
 export const CAPACITY = 1;
 export const SD = 2;
-export const USAGE = 3;
+export const PRESSURE = 3;
+export const USAGE = 4;
+const PRESSURE_PART = "cpu.pressure";
+// What a row of an answer has except for usage.
+const ROW = ["ms", "pods", "capacity", "capacity_sd", PRESSURE_PART];
 
 export class Fleet {
   constructor(leaseS) {
@@ -50,7 +55,7 @@ export class Fleet {
     node.ad = ad;
     node.heardMs = nowMs;
     node.state = "fresh";
-    node.history.push(nowMs, [ad.pods, ad.capacity, ad.sd, ...ad.usage], APART_MS);
+    node.history.push(nowMs, [ad.pods, ad.capacity, ad.sd, ad.pressure ?? NaN, ...ad.usage], APART_MS);
     this.learnDims(ad.dims);
     return node;
   }
@@ -130,6 +135,18 @@ export class Fleet {
     if (present.length > 0) this.totals.push(nowMs, [pods, capacity, Math.sqrt(variance), ...spread], APART_MS);
     this.now = { present: present.length, pods, capacity, sd: Math.sqrt(variance) };
   }
+}
+
+// A node's history: the rows of the scheduler's answer, then the page's own. `node` is null for one that the page has not
+// heard of, as one that is dead.
+export function joined(node, before) {
+  const dims = node ? node.ad.dims : Object.keys(before[0] || {}).filter((column) => !ROW.includes(column)).sort(byDim);
+  const own = node ? node.history : new Ring(0, 0);
+  const rows = before.filter(({ ms }) => ms < own.oldestMs() - SAME_MS);
+  const ring = new Ring(Math.max(1, rows.length + own.size), USAGE + dims.length);
+  for (const row of rows) ring.push(row.ms, [row.pods, row.capacity, row.capacity_sd, row[PRESSURE_PART] ?? NaN, ...dims.map((dim) => row[dim] ?? NaN)], 0);
+  own.forEach((ms, at) => ring.push(ms, own.columns.map((column) => column[at]), 0));
+  return { dims, ring };
 }
 
 // Median, 5 % and 95 % of the nodes' usage.

@@ -3,7 +3,6 @@
 import { Chart, roundTop } from "./chart.js";
 import { el, set } from "./dom.js";
 import * as format from "./format.js";
-import { APART_MS, HISTORY_MS } from "./history.js";
 import { Ring } from "./ring.js";
 
 const ROWS = 60;
@@ -33,7 +32,7 @@ export class HistoryView {
     const { history, theme, atMs } = this.page;
     const ring = new Ring(Math.max(1, history.summaries.length), 2);
     for (const each of history.summaries) ring.push(each.atMs, [each.waiting, each.span > 0 ? each.placed / each.span : NaN], 0);
-    const shown = { nowMs: Date.now(), spanMs: HISTORY_MS, gapMs: APART_MS, atMs };
+    const shown = { nowMs: Date.now(), atMs };
     const area = (column, colour) => [{ kind: "area", colour, value: (at) => ring.columns[column][at] }];
     this.waiting.draw(ring, area(WAITING, theme.warm), { ...shown, top: topOf(ring, WAITING), tick: format.pods });
     this.placed.draw(ring, area(PLACED, theme.accent), { ...shown, top: topOf(ring, PLACED), tick: format.pods });

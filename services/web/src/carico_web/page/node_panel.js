@@ -4,7 +4,7 @@ import * as ask from "./ask.js";
 import { Chart } from "./chart.js";
 import { drawTruth, keyline, truthLegend } from "./cluster_panel.js";
 import { el, set, table } from "./dom.js";
-import { CAPACITY, PODS, SD, USAGE } from "./fleet.js";
+import { CAPACITY, PODS, PRESSURE, SD, USAGE, joined } from "./fleet.js";
 import * as format from "./format.js";
 
 const RECENT = 6;
@@ -24,6 +24,9 @@ export class NodePanel {
     this.against = el("p", { class: "soft" });
     this.truth = new Chart(page.theme, `Capacity of ${name} against what runs, in Pods`);
     this.usage = new Chart(page.theme, `Usage of ${name}`);
+    // What the scheduler kept of the time before the page was opened.
+    this.before = [];
+    for (const chart of [this.truth, this.usage]) chart.onPick((ms) => page.goTo(ms));
     this.usageLegend = el("p", { class: "keyline" });
     this.costs = el("div");
     this.why = el("div", { class: "asked", "aria-live": "polite" }, el("p", { class: "soft" }, "asking the scheduler ..."));
@@ -33,7 +36,7 @@ export class NodePanel {
       el("div", { class: "head" }, el("h2", {}, name, " ", this.state), page.closeButton()),
       this.line,
       el("h3", {}, "Capacity against what runs, in Pods"), truthLegend(), this.truth.canvas,
-      el("h3", {}, "Usage"), this.usageLegend, this.usage.canvas,
+      el("h3", {}, "Usage, and (dashed) the share of time in which work waited for a CPU"), this.usageLegend, this.usage.canvas,
       el("h3", {}, "What a Pod costs here"), this.costs,
       el("div", { class: "head" }, el("h3", {}, "The scheduler's view"), el("button", { type: "button", class: "small", onclick: () => this.ask() }, "Ask again")),
       this.why,
@@ -45,23 +48,29 @@ export class NodePanel {
 
   draw() {
     const { fleet, theme } = this.page;
-    const node = fleet.nodes.get(this.name);
+    const node = fleet.nodes.get(this.name) || null;
+    this.drawHistory(node, theme);
     if (!node) {
       set(this.line, "No report from this node since the page was opened.");
       return;
     }
-    const { ad } = node;
     set(this.state, node.state);
     this.state.dataset.state = node.state;
     set(this.line, sentence(node, fleet.age(node, Date.now())));
-    const nowMs = Date.now();
-    drawTruth(this.truth, node.history, [PODS, CAPACITY, SD], { nowMs, theme, words: sentence(node, 0) });
-    const layers = ad.dims.map((dim, i) => ({ kind: "line", colour: theme.lines[fleet.dims.indexOf(dim) % theme.lines.length], value: (at) => node.history.columns[USAGE + i][at] }));
-    this.usage.draw(node.history, layers, { nowMs, top: 1, tick: format.percent });
-    keyline(this.usageLegend, fleet.dims, theme);
-    this.drawCosts(ad);
+    this.drawCosts(node.ad);
     this.drawAgainst(node);
     this.drawRecent();
+  }
+
+  drawHistory(node, theme) {
+    const { ring, dims } = joined(node, this.before);
+    const shown = { nowMs: Date.now(), atMs: this.page.atMs };
+    const ink = (dim) => theme.lines[Math.max(0, this.page.fleet.dims.indexOf(dim)) % theme.lines.length];
+    drawTruth(this.truth, ring, [PODS, CAPACITY, SD], { ...shown, theme, words: node ? sentence(node, 0) : "" });
+    const layers = dims.map((dim, i) => ({ kind: "line", colour: ink(dim), value: (at) => ring.columns[USAGE + i][at] }));
+    layers.push({ kind: "line", colour: ink("cpu"), dash: [3, 3], value: (at) => ring.columns[PRESSURE][at] });
+    this.usage.draw(ring, layers, { ...shown, top: 1, tick: format.percent });
+    keyline(this.usageLegend, this.page.fleet.dims, theme);
   }
 
   drawCosts(ad) {
@@ -97,7 +106,9 @@ export class NodePanel {
   async ask() {
     try {
       const answer = await ask.node(this.page.bus, this.name);
+      this.before = answer.history;
       this.why.replaceChildren(...explained(answer));
+      this.draw();
     } catch (error) {
       this.why.replaceChildren(el("p", { class: "soft" }, `No answer from the scheduler: ${error.message}.`));
     }

@@ -40,9 +40,18 @@ export function decodeAdvertisement(subject, payload) {
     headroom: m.headroom == null ? null : numbers(m.headroom, dims),
     baseline: estimates(m.baseline, dims),
     cost: estimates(m.cost, dims),
+    pressure: m.parts?.["cpu.pressure"] == null ? null : finite(m.parts["cpu.pressure"]),
     parts: Object.entries(object(m.parts || {})).map(([key, value]) => [key, finite(value)]),
     classes: m.classes == null ? [] : Object.entries(object(m.classes)).map(([key, item]) => [key, finite(item.pods)]),
   };
+}
+
+// A node's history in an answer, as {ms, <column>: value}, oldest first; a scheduler of an earlier version sends none.
+export function toRows(answer, nowMs) {
+  if (answer == null) return [];
+  const columns = list(answer.columns).map(String);
+  const rows = list(answer.rows).map((row) => Object.fromEntries(columns.map((column, i) => [column, finite(row[i])])));
+  return rows.map(({ age_s, ...figures }) => ({ ms: nowMs - 1000 * age_s, ...figures }));
 }
 
 export function decodeDecision(payload) {
