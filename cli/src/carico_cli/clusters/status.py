@@ -18,7 +18,7 @@ from carico_core.domain import amounts, errors, messages
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
 from carico_local.cluster import machine, state
-from carico_local.cluster.services import topology
+from carico_local.cluster.services import probes
 
 # A busy machine takes a second; a frozen API is not waited for.
 _ANSWER_S = 2.0
@@ -95,9 +95,9 @@ async def _ask(
 async def _ask_services(view: dict[str, Any], found: state.ClusterState) -> None:
     """Ask each service whether it is ready now: the supervisor may still list a frozen one as ready."""
     # NATS has no health page; `_live` finds out whether it answers.
-    ports = {each.name: each.http_port for each in found.services if each.http_port and each.name != topology.NATS}
+    ports = {each.name: each.http_port for each in found.services if each.http_port and each.name != probes.NATS}
     asked = [row for row in view["services"] if row["ready"] and row["name"] in ports]
-    probes = [topology.probe(found.plan, row["name"], ports[row["name"]]) for row in asked]
+    probes = [probes.of(found.plan, row["name"], ports[row["name"]]) for row in asked]
     answers = await asyncio.gather(*(probe.why_not() for probe in probes))
     for row, why_not in zip(asked, answers, strict=True):
         row["ready"], row["why_not"] = why_not is None, why_not
@@ -174,7 +174,7 @@ def _mark(services: list[dict[str, Any]], unready: set[str], *, bus_trouble: str
     for row in services:
         if row["ready"] and row["name"].removeprefix("node/") in unready:
             row["ready"], row["why_not"] = False, "its Node is not ready: it has stopped reporting to the API"
-        elif row["ready"] and row["name"] == topology.NATS and bus_trouble is not None:
+        elif row["ready"] and row["name"] == probes.NATS and bus_trouble is not None:
             # Its process exists and does not answer: it is frozen, or lacks CPU.
             row["ready"], row["why_not"] = False, "it does not answer"
 

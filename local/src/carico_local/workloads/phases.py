@@ -8,8 +8,6 @@ import mmap
 import threading
 from collections.abc import Mapping
 
-import numpy as np
-
 from carico_local.workloads import pacing
 
 GIB = 2**30
@@ -123,6 +121,9 @@ class _Memory:
 
 def _spin(threads: int, *, cpu_s: float, scale: float, timer: pacing.Timer) -> float:
     """Compute for so many CPU seconds in each thread, and return those of all."""
+    # Imported here: `carico status` reads this module's figures alone. A node has imported it before.
+    import numpy as np
+
     used: list[float] = []
 
     def work() -> None:

@@ -14,7 +14,7 @@ from carico_agent import settings as agent_settings
 from carico_aggregator import settings as aggregator_settings
 from carico_core.runtime.process import settings
 from carico_local.cluster import machine, plan, state
-from carico_local.cluster.services import control_planes, readiness, topology
+from carico_local.cluster.services import probes, readiness, topology
 from carico_local.cluster.services import service as parts
 from carico_local.node import settings as node_settings
 from carico_local.played_nodes import service as played_nodes
@@ -219,8 +219,8 @@ async def test_a_control_plane_that_is_frozen_is_not_ready_though_its_ports_list
     made = plan.make_plan(plan.Options(name="x", nodes=1, control_plane="real"), MACHINE)
     with socket.create_server(("127.0.0.1", 0)) as frozen:
         port = frozen.getsockname()[1]
-        said = {name: await topology.probe(made, name, port).why_not() for name in control_planes.names(made)}
-    assert said == dict.fromkeys(control_planes.names(made), f"nothing answers on port {port}")
+        said = {name: await probes.of(made, name, port).why_not() for name in probes.control_plane(made)}
+    assert said == dict.fromkeys(probes.control_plane(made), f"nothing answers on port {port}")
 
 
 async def test_what_is_no_http_counts_as_no_answer() -> None:

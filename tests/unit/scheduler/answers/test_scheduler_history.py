@@ -1,6 +1,7 @@
 """The last quarter of an hour of each node, as the scheduler keeps it for a node's drill-down."""
 
 import random
+from typing import Any
 
 from carico_core.runtime.process import clock as clocks
 from carico_scheduler import node_state, state
@@ -20,11 +21,11 @@ class Site:
         self.state.put_nodes([objects.make_node(name) for name in names])
         self.history = history.History(self.state.heard, lease_s=LEASE_S, clock=self.clock)
 
-    def advertise(self, node: str, pods: int, **changed: object) -> None:
+    def advertise(self, node: str, pods: int, **changed: Any) -> None:
         now_s = self.clock.monotonic_s()
-        usage, parts = {"cpu": 0.5, "memory": 0.25}, {"cpu.pressure": 0.125}
+        figures: dict[str, Any] = {"usage": {"cpu": 0.5, "memory": 0.25}, "parts": {"cpu.pressure": 0.125}}
         said = objects.make_advertisement(node, capacity=2.5, pods=pods)
-        said = said._replace(**{"usage": usage, "parts": parts, "capacity_sd": 0.5, **changed})
+        said = said._replace(capacity_sd=0.5, **(figures | changed))
         self.state.put_advertisement(node_state.Heard(advertisement=said, sampled_s=now_s), now_s)
 
     async def tick(self) -> None:

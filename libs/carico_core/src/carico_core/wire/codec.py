@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar
 
 import msgpack
 import msgspec
-import numpy as np
 import orjson
 
 from carico_core.domain import errors, messages
@@ -83,6 +82,8 @@ def format_msgpack(values: dict[str, object]) -> bytes:
 
 def pack_array(array: messages.Array) -> dict[str, object]:
     """Return an array as its shape and its raw little-endian float64 bytes, in C order."""
+    import numpy as np  # see `domain.messages.Array`
+
     return {"shape": list(array.shape), "data": np.ascontiguousarray(array, dtype=fields.FLOAT64).tobytes()}
 
 

@@ -6,8 +6,6 @@ This module raises only `MessageError`, with the path of the bad field.
 import math
 from typing import Any, TypeVar
 
-import numpy as np
-
 from carico_core.domain import errors
 
 INT64_MAX = 2**63 - 1
@@ -22,7 +20,7 @@ CLASS_NAME_MAX = 800
 CLASSES_MAX = 512
 # The containers of a Pod in a message. The API has no such limit; Pods with more are rare.
 CONTAINERS_MAX = 32
-FLOAT64 = np.dtype("<f8")
+FLOAT64 = "<f8"
 _MISSING = object()
 _TEXT_SHOWN = 60
 _T = TypeVar("_T")

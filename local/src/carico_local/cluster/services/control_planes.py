@@ -9,11 +9,11 @@ from typing import Protocol
 from carico_local.api import access
 from carico_local.cluster import plan as plans
 from carico_local.cluster import state
-from carico_local.cluster.services import kubelet_nodes, readiness
+from carico_local.cluster.services import kubelet_nodes, probes
 from carico_local.cluster.services import service as parts
 from carico_local.control_plane import commands, identity
 
-API, ETCD, CONTROLLERS, SCHEDULER = "api", "etcd", "kube-controller-manager", "kube-scheduler"
+API = probes.API
 
 
 class Plane(Protocol):
@@ -37,25 +37,11 @@ class Plane(Protocol):
         ...
 
 
-def names(plan: plans.Plan) -> list[str]:
-    """Return the names of the control plane's services."""
-    if plan.control_plane is plans.ControlPlane.EMBEDDED:
-        return [API]
-    return [ETCD, API, CONTROLLERS, SCHEDULER]
-
-
 def of(plan: plans.Plan, ports: Mapping[str, int], paths: state.Paths, environ: Mapping[str, str]) -> Plane:
     """Return the plan's control plane; `ports` by the service's name."""
     if plan.control_plane is plans.ControlPlane.EMBEDDED:
         return Embedded(plan=plan, port=ports[API], paths=paths)
     return real(plan, ports, paths, environ)
-
-
-def probe(plan: plans.Plan, name: str, port: int) -> readiness.Check:
-    """Return the readiness check of a service of the control plane."""
-    if plan.control_plane is plans.ControlPlane.EMBEDDED:
-        return readiness.Http(port=port)
-    return readiness.Http(port=port, path="/readyz" if name in (ETCD, API) else "/healthz", tls=name != ETCD)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +69,7 @@ class Embedded:
         )
         command = parts.command(API, argv, self.paths, environ)
         found = parts.Service(
-            name=API, command=command, probe=probe(self.plan, API, self.port), http_port=self.port
+            name=API, command=command, probe=probes.of(self.plan, API, self.port), http_port=self.port
         )  # fmt: skip
         return [found]
 
@@ -125,10 +111,10 @@ class Real:
     def services(self, environ: Mapping[str, str]) -> list[parts.Service]:
         """Return all four services; controllers and scheduler start once the API is ready."""
         return [
-            self._service(ETCD, self.plane.etcd(), environ),
-            self._service(API, self.plane.api(), environ, after=ETCD),
-            self._service(CONTROLLERS, self.plane.controllers(), environ, after=API),
-            self._service(SCHEDULER, self.plane.scheduler(), environ, after=API),
+            self._service(probes.ETCD, self.plane.etcd(), environ),
+            self._service(API, self.plane.api(), environ, after=probes.ETCD),
+            self._service(probes.CONTROLLERS, self.plane.controllers(), environ, after=API),
+            self._service(probes.KUBE_SCHEDULER, self.plane.scheduler(), environ, after=API),
         ]
 
     def node_options(self, node: str) -> Mapping[str, object]:
@@ -151,7 +137,7 @@ class Real:
             # They have nothing to clean up, and an API server that lost its etcd first would take most of a minute to
             # end.
             command=dataclasses.replace(command, orphan_signal=signal.SIGKILL),
-            probe=probe(self.plan, name, port),
+            probe=probes.of(self.plan, name, port),
             http_port=port,
             after=after,
         )

@@ -13,13 +13,13 @@ from carico_local.cgroups import layout as layouts
 from carico_local.cgroups import node_group
 from carico_local.cluster import plan as plans
 from carico_local.cluster import processes, state
-from carico_local.cluster.services import control_planes, kubelet_nodes, readiness, web_access
+from carico_local.cluster.services import control_planes, kubelet_nodes, probes, readiness, web_access
 from carico_local.cluster.services import service as parts
 
-NATS, AGGREGATOR, SCHEDULER, RESCHEDULER = "nats", "aggregator", "scheduler", "rescheduler"
-API = control_planes.API
-# kwok plays the kubelets; the fleet creates their Nodes and plays their agents.
-KWOK, FLEET = "kwok", "fleet"
+NATS, API, KWOK = probes.NATS, probes.API, probes.KWOK
+AGGREGATOR, SCHEDULER, RESCHEDULER = "aggregator", "scheduler", "rescheduler"
+# Creates the Nodes that kwok plays, and plays their agents.
+FLEET = "fleet"
 # Ports besides those of the services: NATS' for browsers, and the one reserved for `carico web`.
 NATS_WEBSOCKET, WEB = "nats-websocket", "web"
 # Stopped in this order: first the rescheduler, which undoes a move under way, and the schedulers; then what reports,
@@ -63,7 +63,7 @@ def service_names(plan: plans.Plan) -> list[str]:
     extra = {plans.NodeKind.KWOK: [KWOK, FLEET], plans.NodeKind.KUBELET: [kubelet_nodes.RELAY]}
     fleet = extra.get(plan.node_kind, [])
     others = [RESCHEDULER] if plan.rescheduler else []
-    return [NATS, *control_planes.names(plan), *aggregators, *schedulers, *others, *fleet, *nodes, *agents]
+    return [NATS, *probes.control_plane(plan), *aggregators, *schedulers, *others, *fleet, *nodes, *agents]
 
 
 def _replicas(service: str, count: int) -> list[str]:
@@ -86,17 +86,6 @@ def ports_needed(plan: plans.Plan) -> int:
     """Return how many ports `addresses` needs."""
     relays = 1 if plan.node_kind is plans.NodeKind.KUBELET else 0
     return len(service_names(plan)) - len(plan.service_nodes) - relays + len((NATS_WEBSOCKET, WEB))
-
-
-def probe(plan: plans.Plan, name: str, port: int) -> readiness.Check:
-    """Return the readiness check of a service that listens."""
-    if name == NATS:
-        return readiness.Tcp(port=port)
-    if name == KWOK:
-        return readiness.Http(port=port, path="/healthz")
-    if name in control_planes.names(plan):
-        return control_planes.probe(plan, name, port)
-    return readiness.Http(port=port)
 
 
 def write_configuration(plan: plans.Plan, where: Addresses, paths: state.Paths, environ: Mapping[str, str]) -> None:
@@ -150,7 +139,7 @@ class _Builder:
         port = self._where.ports[NATS]
         argv = (str(nats_server.binary()), "-c", config)
         command = self._command(NATS, argv)
-        return parts.Service(name=NATS, command=command, probe=probe(self._plan, NATS, port), http_port=None)
+        return parts.Service(name=NATS, command=command, probe=probes.of(self._plan, NATS, port), http_port=None)
 
     def aggregator(self, name: str) -> parts.Service:
         options = {"replica": name, **({"merge": self._plan.merge} if self._plan.merge else {})}
@@ -199,7 +188,9 @@ class _Builder:
         port = self._where.ports[KWOK]
         plane = control_planes.real(self._plan, self._where.ports, self._paths, self._environ).plane
         command = self._command(KWOK, plane.kwok())
-        return parts.Service(name=KWOK, command=command, probe=probe(self._plan, KWOK, port), http_port=port, after=API)
+        return parts.Service(
+            name=KWOK, command=command, probe=probes.of(self._plan, KWOK, port), http_port=port, after=API
+        )
 
     def fleet(self) -> parts.Service:
         plan = self._plan
@@ -234,7 +225,7 @@ class _Builder:
         return parts.Service(
             name=name,
             command=dataclasses.replace(command, environ=environ),
-            probe=probe(self._plan, name, port),
+            probe=probes.of(self._plan, name, port),
             http_port=port,
             after=after,
         )

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated
 
 import msgspec
-import numpy as np
 from msgspec import Meta
 
 from carico_core.domain import errors, messages, usage
@@ -183,6 +182,8 @@ def read_evidence(found: Mapping[str, ClassEvidence]) -> dict[str, messages.Clas
 
 def read_array(path: str, found: Array, shape: list[int], minimum: float, maximum: float) -> messages.Array:
     """Return a read-only float64 array of this shape, finite and within bounds. Raises `MessageError`."""
+    import numpy as np  # see `domain.messages.Array`
+
     if found.shape != shape or len(found.data) != 8 * math.prod(shape):
         detail = f"got {fields.shown(found.shape)} in {len(found.data)} bytes, expected {shape} of float64"
         raise errors.MessageError(errors.Drop.WRONG_SHAPE, path, detail)

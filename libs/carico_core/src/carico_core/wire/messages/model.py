@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-import numpy as np
 from msgspec import Meta
 
 from carico_core.domain import errors, messages, names
@@ -181,6 +180,6 @@ def _read_gram(found: elements.Array, count: int) -> messages.Array:
         detail = "got a negative diagonal, expected a Gram matrix"
         raise errors.MessageError(errors.Drop.OUT_OF_RANGE, "gram", detail)
     # |G_ij - G_ji| <= rounding x trace, which bounds every term of a positive semidefinite matrix.
-    if np.abs(gram - gram.T).max() > _SYMMETRY_ROUNDING * float(diagonal.sum()):
+    if abs(gram - gram.T).max() > _SYMMETRY_ROUNDING * float(diagonal.sum()):
         raise errors.MessageError(errors.Drop.OUT_OF_RANGE, "gram", "got a matrix that is not symmetric")
     return gram
