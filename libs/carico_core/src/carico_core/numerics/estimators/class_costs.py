@@ -25,7 +25,7 @@ Shown = Mapping[str, growth.Parts]
 # Minimum interval of a reading: a clock that stands still must not make the noise infinite.
 _LEAST_READING_S = 0.01
 # The filters' two beliefs: with all that is known, and with this node's measurements alone (no prior).
-_KNOWN, _OWN = 0, 1
+_KNOWN, _OWN = range(2)
 
 
 @dataclasses.dataclass(slots=True, eq=False)

@@ -13,7 +13,6 @@ from carico_core.numerics.estimators import base, footprint_constants
 # Noise of a reading as a share of full scale, from the quick twin's ablation (research/estimator.md). Dimensions
 # without a measurement take the CPU's, the larger one.
 READING_NOISE: Mapping[str, float] = {"cpu": 0.03, "memory": 0.004}
-OTHER_NOISE = 0.03
 
 
 class Facts(NamedTuple):
@@ -59,7 +58,7 @@ def facts_of(config: base.EstimatorConfig) -> list[Facts]:
             scale=scale,
             ceiling=ceiling,
             least_cost=scale / config.pod_limit,
-            reading_variance=(READING_NOISE.get(dim, OTHER_NOISE) * scale) ** 2,
+            reading_variance=(READING_NOISE.get(dim, READING_NOISE["cpu"]) * scale) ** 2,
             cores=config.cores,
         )
         for dim, scale, ceiling in zip(config.dims, config.scale.tolist(), config.ceiling.tolist(), strict=True)

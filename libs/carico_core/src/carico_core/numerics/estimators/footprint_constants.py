@@ -1,4 +1,4 @@
-"""Switches and numbers of `footprint`."""
+"""Switches and numbers of `footprint`. docs/constants.md lists every number of the estimator with its reason."""
 
 from dataclasses import dataclass, field
 
@@ -32,21 +32,25 @@ class FootprintConstants:
     """Switches and numbers that are not per dimension.
 
     by_class: False puts all Pods into one class. federated: peers' evidence is used. risk_sd: standard deviations
-    added to a cost. growth: factor by which an unmeasured load may grow at once; 0: without limit. unknown_per_core:
-    a node may always run cores / unknown_per_core Pods. start_lag_s: time from a container's start to the first usage
-    that telemetry can show. censored: readings of a full node mean "at least". eager_s: how long after the first Pod
-    of a class the estimator learns after every few samples.
+    added to a cost. growth: factor by which an unmeasured load may grow at once; 0: without limit. start_lag_s: time
+    from a container's start to the first usage that telemetry can show. censored: readings of a full node mean "at
+    least". eager_s: how long after the first Pod of a class the estimator learns after every few samples.
     """
 
     by_class: bool = True
     federated: bool = True
     risk_sd: float = 1.0
     growth: float = 4.0
-    unknown_per_core: float = 1.7
     start_lag_s: float = 0.2
     censored: bool = True
     eager_s: float = 6.0
     per_dimension: CostConstants = field(default_factory=CostConstants)
+
+    @property
+    def unknown_per_core(self) -> float:
+        """The cautious cost of an unmeasured Pod, as a multiple of a core's share of the ceiling."""
+        # c+ / c0 = (c0 + risk x .7 c0) / c0
+        return 1.0 + self.risk_sd * self.per_dimension.unknown_sd
 
 
 DEFAULT = FootprintConstants()

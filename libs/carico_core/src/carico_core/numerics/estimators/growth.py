@@ -19,9 +19,12 @@ from carico_core.numerics import arrays
 
 # The assumed lifetime of a Pod in a class of which too few Pods have ended (design, section 7, step 10).
 UNKNOWN_LIFE_S = 60.0
+# A reading a second is learnt from, so no segment is shorter. Seven reach to the assumed lifetime.
+FIRST_S = 1.0
+SEGMENTS = 7
 # Ages in seconds at which segments begin; the last has no end.
-EDGES_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-WIDTHS_S = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+EDGES_S = (0.0, *(FIRST_S * 2.0**index for index in range(SEGMENTS - 1)))
+WIDTHS_S = (FIRST_S, *EDGES_S[1:])
 # One part for what is held at once, and one for each segment.
 PARTS = 1 + len(EDGES_S)
 # With the time before the first segment, in which only the first part counts.
@@ -176,13 +179,16 @@ def dot(left: Parts, right: Parts) -> float:
 
 
 # Lifetimes of a class change only when its Pods end.
-@functools.lru_cache(maxsize=4096)
+_LIVES_CACHED = 4096
+
+
+@functools.lru_cache(maxsize=_LIVES_CACHED)
 def behind_life(life_s: float) -> tuple[float, ...]:
     """Return the parts (PARTS,) of one Pod at the end of a life this long."""
     return tuple(behind([life_s]))
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=_LIVES_CACHED)
 def _stages(life_s: float) -> tuple[tuple[float, ...], ...]:
     """Return the parts of one Pod at the start of each segment before the end, and at the end."""
     return (*(behind_life(edge_s) for edge_s in EDGES_S if edge_s < life_s), behind_life(life_s))
