@@ -1,6 +1,7 @@
 """CARICO's twin: a simulated cluster in virtual time that runs the services' own rules.
 
 - `scenario`: what is run: nodes, jobs, and faults. `catalogue`: the scenarios that schedulers are compared on.
+- `public`: scenarios from public traces.
 - `world`: a run, put together from a scenario and a choice of scheduler.
 - `virtual_time`: the timeline of actions, and messages that take time on it.
 - `kubelet` runs Pods on a `machine`, each with its `work`; `telemetry` is what an agent reads there.

@@ -8,10 +8,19 @@ from carico_twin import work as works
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """A Pod of a recorded job: seconds from the job's start to its creation, and its own core-seconds."""
+
+    after_s: float
+    cpu_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """`pods` Pods of one kind, created from `at_s` on (`create_per_s` None: all at once).
 
-    request_cores, request_bytes: each Pod's requests, which only schedulers that place by requests use.
+    arrivals: one for each Pod, in place of create_per_s and of the work's cpu_s. request_cores, request_bytes: each
+    Pod's requests, which only schedulers that place by requests use.
     """
 
     name: str
@@ -19,6 +28,7 @@ class Job:
     pods: int
     at_s: float = 0.0
     create_per_s: float | None = None
+    arrivals: tuple[Arrival, ...] = ()
     request_cores: float = 0.0
     request_bytes: float = 0.0
 
@@ -29,6 +39,16 @@ class Job:
             raise ValueError(f"job {self.name}: at_s: expected 0 or more seconds, got {self.at_s}")
         if self.create_per_s is not None and not 0.0 < self.create_per_s < math.inf:
             raise ValueError(f"job {self.name}: create_per_s: expected more than 0, got {self.create_per_s}")
+        if self.arrivals and len(self.arrivals) != self.pods:
+            raise ValueError(f"job {self.name}: arrivals: expected {self.pods}, one a Pod, got {len(self.arrivals)}")
+
+    def arrival(self, number: int) -> tuple[float, works.Work]:
+        """Return when a Pod is created, in seconds of virtual time, and its work."""
+        if self.arrivals:
+            each = self.arrivals[number]
+            return self.at_s + each.after_s, dataclasses.replace(self.work, cpu_s=each.cpu_s)
+        every_s = 0.0 if self.create_per_s is None else 1.0 / self.create_per_s
+        return self.at_s + number * every_s, self.work
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ import numpy as np
 from carico_core.domain import messages
 from carico_scheduler.rules import policy as policies
 from carico_twin import agents, aggregator, kubelet, machine, records, scenario, virtual_time
+from carico_twin import work as works
 from carico_twin.schedulers import carico, load_aware, oracle, port, slots
 
 # Delay of the API's watches, and from a scheduler's wake-up to its decision.
@@ -203,17 +204,16 @@ class World:
     def _plan_events(self) -> None:
         plan = self._plan
         for job in plan.jobs:
-            every_s = 0.0 if job.create_per_s is None else 1.0 / job.create_per_s
             for number in range(job.pods):
-                self._timeline.at(job.at_s + number * every_s, functools.partial(self._create, job, number))
+                at_s, work = job.arrival(number)
+                self._timeline.at(at_s, functools.partial(self._create, job, number, work))
             self._left += 0 if job.work.lifetime_s is not None and job.work.lifetime_s >= plan.limit_s else job.pods
         for neighbour in plan.neighbours:
             node = self._nodes[neighbour.node]
             self._timeline.at(neighbour.at_s, functools.partial(node.disturb, neighbour.tasks))
             self._timeline.at(neighbour.until_s, functools.partial(node.disturb, -neighbour.tasks))
 
-    def _create(self, job: scenario.Job, number: int) -> None:
-        work = job.work
+    def _create(self, job: scenario.Job, number: int, work: works.Work) -> None:
         spread = 1.0 + work.spread * float(np.clip(self._rngs[5].standard_normal(), -3.0, 3.0))
         record = records.PodRecord(
             uid=f"{job.name}-{number}", job=job.name, work=work, cpu_s=(work.cpu_s or 0.0) * spread,
@@ -235,7 +235,7 @@ class World:
         job = next(each for each in self._plan.jobs if each.name == record.job)
         self._failures[job.name] += 1
         after_s = min(RETRY_FIRST_S * 2.0 ** (self._failures[job.name] - 1), RETRY_MOST_S)
-        self._timeline.after(after_s, functools.partial(self._create, job, job.pods + len(self.pods)))
+        self._timeline.after(after_s, functools.partial(self._create, job, job.pods + len(self.pods), record.work))
 
     def _on_message(self, agent: agents.TwinAgent, said: agents.Said) -> None:
         """Send a message as a record: a test shows that encoding and decoding preserve it."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from carico_core.domain import errors
 from carico_twin import catalogue, scenario, world
 from carico_twin.evaluate import ablation, calibration, contenders, emulated, recorded, runs
+from carico_twin.public import alibaba, openb
 
 MAIN = "main"
 # Scenarios on which all ceilings run, for curves; on the others only the default and one more.
@@ -18,11 +19,12 @@ PAPER_PLANS = (
 # What other estimators and PRONTO's model run on: they cost as much as CARICO, and are of interest for comparison only.
 COMPARED = ("delta", "joint", "pronto")
 COMPARED_PLANS = ("pi-500", "pi-1000", "train-100", "mixed-100+100")
-# Not in the means over scenarios, which were chosen before: balance between unequal nodes at loads that leave room, and
-# programs that wait.
+# Not in the means over scenarios, which were chosen before: balance between unequal nodes at loads that leave room,
+# programs that wait, and public traces.
 UNEQUAL_PLANS = ("unequal-half-load", "unequal-full-load")
 WAITING_PLANS = tuple(plan.name for plan in catalogue.waiting())
-EXTRA_PLANS = (*UNEQUAL_PLANS, *WAITING_PLANS)
+PUBLIC_PLANS = ("alibaba", "openb")
+EXTRA_PLANS = (*UNEQUAL_PLANS, *WAITING_PLANS, *PUBLIC_PLANS)
 # Virtual time after which a run is stopped: three times the longest useful one.
 LIMIT_S = 900.0
 
@@ -63,7 +65,8 @@ class Selection:
 def all_plans() -> dict[str, scenario.Scenario]:
     """Return every scenario by name: the catalogue's, then the extra ones."""
     unequal = [_arriving(name, share) for name, share in zip(UNEQUAL_PLANS, (0.5, 1.0), strict=True)]
-    plans = [*catalogue.all_scenarios().values(), *unequal, *catalogue.waiting()]
+    public = [alibaba.alibaba(), openb.openb()]
+    plans = [*catalogue.all_scenarios().values(), *unequal, *catalogue.waiting(), *public]
     return {plan.name: dataclasses.replace(plan, limit_s=min(plan.limit_s, LIMIT_S)) for plan in plans}
 
 
