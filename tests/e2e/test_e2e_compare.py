@@ -46,7 +46,7 @@ async def test_what_cannot_be_compared_is_one_line(tmp_path: pathlib.Path) -> No
         (("--servers-cpu", "5"), "expected CPU such as 100m"),
         (
             ("--workload", "fish"),
-            "got 'fish', expected pi, train, mixed, io, stages, boot, cache, waiting or a file of manifests",
+            "got 'fish', expected pi, train, mixed, mlp, io, stages, boot, cache, waiting or a file of manifests",
         ),
         (("--workload", str(endless)), "object 1: got Deployment, expected a Pod or a Job"),
     ):

@@ -36,6 +36,7 @@ class Workload(enum.StrEnum):
     TRAIN = "train"
     MIXED = "mixed"
     SERVER = "server"
+    MLP = "mlp"
     IO = "io"
     STAGES = "stages"
     BOOT = "boot"
@@ -47,14 +48,14 @@ class Workload(enum.StrEnum):
 _WAITING = (Workload.IO, Workload.STAGES, Workload.BOOT, Workload.CACHE)
 # Seconds of work on one idle emulated core; of programs that wait, the time alone on a node.
 DEFAULT_SECONDS = {
-    Workload.PI: 5.0, Workload.TRAIN: 25.0, Workload.SERVER: 60.0,
+    Workload.PI: 5.0, Workload.TRAIN: 25.0, Workload.MLP: 25.0, Workload.SERVER: 60.0,
     **{kind: phases.alone_s(kind.value) for kind in _WAITING},
 }  # fmt: skip
 # What a user who measured a Pod requests: its most memory, and the interpreter, whose 30 MB do not shrink with the
 # scale of an emulated node (1/8 by default).
 MEMORY_REQUESTS = {
-    Workload.TRAIN: "1Gi", Workload.IO: "384Mi", Workload.STAGES: "640Mi", Workload.BOOT: "896Mi",
-    Workload.CACHE: "1536Mi",
+    Workload.TRAIN: "1Gi", Workload.MLP: "640Mi", Workload.IO: "384Mi", Workload.STAGES: "640Mi",
+    Workload.BOOT: "896Mi", Workload.CACHE: "1536Mi",
 }  # fmt: skip
 # The published mixed job is 500 pi to 20 train.
 MIXED_PI_PER_TRAIN = 25

@@ -3,9 +3,10 @@
 import json
 import pathlib
 
+import numpy as np
 import pytest
 
-from carico_local.workloads import main, pacing, phases, pi, server, train
+from carico_local.workloads import main, mlp, pacing, phases, pi, server, train
 from carico_twin import work as twins
 
 
@@ -191,3 +192,58 @@ def test_threads_in_phases_are_threads(capsys: pytest.CaptureFixture[str]) -> No
     # 14 core-seconds in 11 s of which 5 s wait.
     assert line["cpu_s"] >= 0.9 * 0.2 * 0.05 * 14.0 / 11.0
     assert line["waited_s"] == pytest.approx(0.2 * 5.0 / 11.0)
+
+
+def trained(sizes: list[int], *, steps: int) -> mlp.Network:
+    network = mlp.Network(sizes, samples=mlp.BATCH)
+    for _ in network.train():
+        if len(network.losses) >= steps:
+            break
+    return network
+
+
+def test_the_network_learns_its_samples() -> None:
+    losses = trained([8, 32, 32, 4], steps=150).losses
+    assert losses[0] == pytest.approx(np.log(4), abs=0.7)
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_gradients_are_those_of_the_loss() -> None:
+    network = mlp.Network([3, 5, 4, 2], samples=mlp.BATCH)
+    list(network.build())
+    rng = np.random.default_rng(1)
+    samples, labels = rng.standard_normal((20, 3)), rng.integers(0, 2, 20)
+
+    def loss() -> float:
+        list(network.step(samples, labels))
+        return network.losses[-1]
+
+    loss()
+    found = [each.copy() for each in network.gradients]
+    for weight, gradient in zip(network.weights, found, strict=True):
+        for place in ((0, 0), (len(weight) - 1, 1)):
+            kept = weight[place]
+            weight[place] = kept + 1e-5
+            above = loss()
+            weight[place] = kept - 1e-5
+            assert gradient[place] == pytest.approx((above - loss()) / 2e-5, abs=1e-6)
+            weight[place] = kept
+
+
+def test_mlp_shrinks_with_the_scale_and_ends_after_its_work() -> None:
+    timer = FakeTimer(step_s=1e-3)
+    outcome = mlp.compute(seconds=40.0, scale=0.01, timer=timer)
+    assert outcome.neurons == 102
+    assert outcome.cpu_s == pytest.approx(0.4, rel=0.05)
+    # A hundredth of 31.5 million numbers of eight bytes, and a tenth of the samples with a tenth of the features.
+    assert outcome.memory_bytes == pytest.approx(0.01 * (7.87e6 * 4 + SAMPLE_NUMBERS) * 8, rel=0.1)
+    assert (outcome.first_loss is None) == (outcome.steps == 0)
+
+
+SAMPLE_NUMBERS = mlp.SAMPLES * mlp.FEATURES
+
+
+def test_mlp_classifies_after_training() -> None:
+    timer = FakeTimer(step_s=1e-5)
+    outcome = mlp.compute(seconds=40.0, scale=0.01, timer=timer)
+    assert outcome.steps >= 2 and outcome.classified >= mlp.BATCH

@@ -51,7 +51,7 @@ _PROGRAMS = tuple(each.value for each in jobs.Workload if each is not jobs.Workl
 @click.option(
     "--seconds",
     type=float,
-    help="Seconds of a Pod alone on a node (default: pi 5, train 25, others 11 to 14; of FILE 60, only to give up).",
+    help="Seconds of a Pod alone on a node (default: pi 5, train, mlp 25, others 11-14; of FILE 60, only to give up).",
 )
 @click.option(
     "--contender", "chosen", multiple=True, metavar="NAME",

@@ -37,7 +37,9 @@ WhyGone = Callable[[float], str | None]
 @which.flags
 @click.option("--pods", type=int, default=12, show_default=True, help="How many Pods.")
 @click.option(
-    "--seconds", type=float, help="Work of a Pod, in seconds on one idle core (default: pi 5, train 25, server 60)."
+    "--seconds",
+    type=float,
+    help="Work of a Pod, in seconds on one idle core (default: pi 5, train and mlp 25, server 60).",
 )
 @click.option("--job", "job_name", help="Name of the job (default: generated).")
 @click.option("--restart", is_flag=True, help="Restart a container that failed or was lost with its node.")

@@ -1,4 +1,4 @@
-"""`carico-workload pi|train|server|app|io|stages|boot|cache`: run a workload; its result is a line of JSON."""
+"""`carico-workload pi|train|mlp|server|app|io|stages|boot|cache`: run a workload; its result is a line of JSON."""
 
 import argparse
 import contextlib
@@ -16,7 +16,7 @@ from typing import Any
 from carico_core.domain import amounts, errors
 from carico_core.runtime.process import clock as clocks
 from carico_local.applications import program
-from carico_local.workloads import pacing, phases, pi, server, train
+from carico_local.workloads import mlp, pacing, phases, pi, server, train
 
 # Set by the emulated node in every container: real CPU per emulated core, the file for the last line, and the Pod's own
 # address.
@@ -69,6 +69,9 @@ def _parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
         "--memory-bytes", type=_bytes, help="default: 0.75 GB x scale; accepts quantities such as 96Mi"
     )
     train_parser.add_argument("--passes", type=_positive_int, default=4)
+    mlp_parser = kinds.add_parser("mlp", help="trains a neural network of 8 layers of 1024 neurons x sqrt(scale)")
+    mlp_parser.set_defaults(run=_run_mlp)
+    _add_seconds(mlp_parser, 25.0)
     server_parser = kinds.add_parser("server", help="HTTP with a latency probe")
     server_parser.set_defaults(run=_run_server)
     _add_seconds(server_parser, 0.0)
@@ -102,6 +105,10 @@ def _run_phases(arguments: argparse.Namespace) -> dict[str, Any]:
     timer = pacing.ThreadTimer()
     found = phases.compute(arguments.workload, seconds=arguments.seconds, scale=arguments.scale, timer=timer)
     return dataclasses.asdict(found)
+
+
+def _run_mlp(arguments: argparse.Namespace) -> dict[str, Any]:
+    return dataclasses.asdict(mlp.compute(seconds=arguments.seconds, scale=arguments.scale, timer=pacing.ThreadTimer()))
 
 
 def _run_train(arguments: argparse.Namespace) -> dict[str, Any]:
