@@ -2,7 +2,7 @@
 
 Sandboxes of Pods, and jobs that only need a shell, run this machine's busybox. The workloads of `carico submit` run on
 the Python that runs this tool: the interpreter, its library and all shared libraries have the same paths as on this
-machine, so that no path in them changes. numpy and the code of the workloads are in /carico.
+machine, so that no path in them changes. numpy, orjson and the code of the workloads are in /carico.
 """
 
 import importlib.util
@@ -25,7 +25,7 @@ _CODE = "/carico"
 _PROGRAM = "import sys\n\nfrom carico_local.workloads import main\n\nsys.exit(main.main())\n"
 # The modules of ours that the workloads import, and no others: a change in any of them makes a new image.
 _CORE = ("__init__.py", "domain/*.py", "runtime/__init__.py", "runtime/process/__init__.py", "runtime/process/clock.py")
-_LOCAL = ("__init__.py", "workloads/*.py")
+_LOCAL = ("__init__.py", "applications/*.py", "workloads/*.py")
 # Images are large, and each change of our code makes a new one; running clusters may still use older ones.
 _KEPT = 3
 # Parts of Python's library that no workload imports, and third-party packages.
@@ -106,11 +106,11 @@ def _library() -> Iterator[pathlib.Path]:
 
 
 def _code() -> Iterator[tuple[str, pathlib.Path]]:
-    """Yield the content of /carico: numpy with its wheel's libraries, and our modules that run in a Pod."""
-    # Not imported: it would stay in the memory of every process that starts a node.
-    numpy = _folder(getattr(importlib.util.find_spec("numpy"), "origin", None))
+    """Yield the content of /carico: numpy with its wheel's libraries, orjson, and our modules that run in a Pod."""
+    # Not imported: they would stay in the memory of every process that starts a node.
+    numpy, orjson = (_folder(getattr(importlib.util.find_spec(name), "origin", None)) for name in ("numpy", "orjson"))
     libraries = numpy.with_name("numpy.libs")
-    for package in (numpy, *([libraries] if libraries.is_dir() else [])):
+    for package in (numpy, orjson, *([libraries] if libraries.is_dir() else [])):
         for path in _walk(package):
             yield f"{_CODE}/{path.relative_to(package.parent)}", path
     for package, parts in ((_folder(carico_core.__file__), _CORE), (_folder(carico_local.__file__), _LOCAL)):

@@ -77,4 +77,8 @@ def test_the_workloads_run_in_their_image_alone(tmp_path: pathlib.Path) -> None:
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout.splitlines()[-1])["workload"] == workload
     # Nothing of ours but what runs in a Pod.
-    assert {path.name for path in (root / "carico/carico_local").iterdir()} == {"__init__.py", "workloads"}
+    assert {path.name for path in (root / "carico/carico_local").iterdir()} == {
+        "__init__.py",
+        "applications",
+        "workloads",
+    }
