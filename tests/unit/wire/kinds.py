@@ -92,6 +92,7 @@ ALL = (
     ),
     _heartbeat("heartbeat", records.HEARTBEAT),
     _heartbeat("heartbeat-report", records.HEARTBEAT_REPORT),
+    _heartbeat("heartbeat-corrections", records.HEARTBEAT_CORRECTIONS),
     Kind(
         name="summary", record=records.SUMMARY, subject=subjects.SUMMARY, encode=wire.encode_summary,
         decode=wire.decode_summary, is_json=True,

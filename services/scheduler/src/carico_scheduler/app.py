@@ -1,6 +1,7 @@
 """One scheduler over an API and a bus: runs until it is stopped, and stops in order."""
 
 import asyncio
+import itertools
 import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
@@ -100,7 +101,7 @@ class Scheduler:
         self._lease_api = lease_api or api
         self._counted = counted
         duties = elector.Duties(
-            is_fit=lambda: not self.engine.away, prepare=self._catch_up, on_change=self._on_change,
+            is_fit=self._is_fit, prepare=self._catch_up, on_change=self._on_change,
             is_reached=lambda: self._why_not_reached() is None, is_idle=self._is_idle,
         )  # fmt: skip
         self.leadership = status.Leadership(
@@ -167,8 +168,7 @@ class Scheduler:
             "gangs": self.engine.gangs.work_forever(),
             "bus": bus.wait_closed(),
         }
-        # Several schedulers would make room for Pods of each other's shares.
-        if self._settings.preemption and not self._is_shared:
+        if self._settings.preemption:
             works["preemption"] = self.engine.preemptor.work_forever()
         works |= self.leadership.works()
         if self.engine.member is not None:
@@ -227,7 +227,7 @@ class Scheduler:
                 lease_read_s=self._settings.leader.renew_s,
                 why_not_fit=lambda: "; ".join(one.away.values()) or self._why_not_reached(),
                 view_age_s=lambda: one.informers.age_s, wake=one.wake, on_idle=one.turn,
-                new_epoch=lambda: clocks.boot_id(self._clock),
+                new_epoch=lambda: clocks.boot_id(self._clock), takes_share=self._settings.own_pods,
             )
         )  # fmt: skip
 
@@ -247,12 +247,17 @@ class Scheduler:
             service.ExtenderParts(
                 state=self.engine.state, kube=parts.kube, clock=parts.clock, rng=parts.rng,
                 log=parts.log, metrics=parts.metrics, bind_timeout_s=parts.bind_timeout_s,
-                term=lambda: self.leadership.term() if self.engine.informers.is_current else None,
-                wake=self.engine.wake,
+                term=self._extender_term, wake=self.engine.wake, member=self.engine.member,
             ),
         )  # fmt: skip
-        self.engine.held = made.extender.held
+        held = self.engine.held
+        self.engine.held = lambda: itertools.chain(held(), made.extender.held())
         return made
+
+    def _extender_term(self) -> int | None:
+        """Return the term in which this scheduler may answer kube-scheduler; None while it must not."""
+        term = self.leadership.term() if self.engine.member is None else self.engine.member.term()
+        return term if self.engine.informers.is_current else None
 
     def _make_answers(self, settings: setting.SchedulerSettings) -> queries.Answers:
         return queries.Answers(
@@ -290,12 +295,17 @@ class Scheduler:
     def _why_not_sharing(self) -> str | None:
         return None if self.engine.member is None else self.engine.member.why_not_ready()
 
+    def _is_fit(self) -> bool:
+        # Of those that share the work, one that takes no Pods itself cannot have the duties of the Lease's holder.
+        return not self.engine.away and (self._settings.own_pods or not self._is_shared)
+
     def _is_idle(self) -> bool:
         return self.engine.binder.is_idle and (self.extender is None or self.extender.binder.is_idle)
 
     def _why_not_serving(self) -> str | None:
-        # A Service sends kube-scheduler to a ready Pod, which must be the leader: only it knows all reservations.
-        if self.extender is None or self.leadership.leads():
+        # A Service sends kube-scheduler to a ready Pod, which must be the leader: only it knows all reservations. Those
+        # that share the work know each other's claims.
+        if self.extender is None or self._is_shared or self.leadership.leads():
             return None
         return f"standby: {self.leadership.leader()} leads and answers kube-scheduler"
 

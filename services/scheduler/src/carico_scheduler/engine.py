@@ -5,6 +5,7 @@ event loop, between two awaits, so that a cycle sees it whole.
 """
 
 import asyncio
+import collections
 import contextlib
 import dataclasses
 import math
@@ -12,6 +13,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
+from carico_core.domain import gangs
 from carico_core.runtime.kube import api_actions, paged_lists
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
@@ -104,7 +106,7 @@ class Engine:
         )
         self.preemptor = preemptor.Preemptor(
             self.state, kube=parts.kube, clock=parts.clock, rng=parts.rng, events=parts.events,
-            metrics=parts.metrics, term=self.term,
+            metrics=parts.metrics, term=self._duty_term,
         )  # fmt: skip
         parts.metrics.waits.watch(self.state.queue, parts.clock)
         self.turns = turns.Turns(
@@ -112,8 +114,10 @@ class Engine:
         )
         self.gangs = keeper.Keeper(
             self.state, kube=parts.kube, clock=parts.clock, events=parts.events, metrics=parts.metrics,
-            timeout_s=parts.gang_timeout_s, term=self._gang_term, wake=self._wake.set,
+            timeout_s=parts.gang_timeout_s, term=self._duty_term, wake=self._wake.set,
         )  # fmt: skip
+        if self.member is not None:
+            self.member.corrections.own_nominees = self._own_nominees
         self.state.on_covered = self._on_covered
         self._volumes = volume_binding.VolumeBinding(parts.kube, self.state.fleet)
         self.state.on_volumes = self._volumes.notify
@@ -137,8 +141,8 @@ class Engine:
         """Return the term in which this scheduler may decide and bind now; None if it must not."""
         return self._parts.term() if self.informers.is_current else None
 
-    def _gang_term(self) -> int | None:
-        """Return the term in which this scheduler may evict gangs: of several, only the holder of the Lease."""
+    def _duty_term(self) -> int | None:
+        """Return the term in which this scheduler may evict Pods and give turns: of several, the Lease's holder."""
         return None if self.member is not None and not self.member.has_lease else self.term()
 
     @property
@@ -220,8 +224,9 @@ class Engine:
         self._metrics.decision_s.observe(decided_us / 1e6)
         # All records first: they read the snapshot, which is valid until the state changes.
         facts = [explain.facts_of(placement, decided_us) for placement in outcome.placed]
+        sets = self._sets_of(outcome.placed)
         for placement, each in zip(outcome.placed, facts, strict=True):
-            self._begin(placement, each, term, now_s)
+            self._begin(placement, each, term, now_s, together=sets.get(placement.waiting.demand.gang))
         self._metrics.decisions.labels("unschedulable").inc(len(outcome.unplaced))
         self._log_cycle(view, outcome, took_s)
         return len(outcome.placed)
@@ -231,12 +236,15 @@ class Engine:
         now_s = self._clock.monotonic_s()
         queue = self.state.queue
         has_room = self.term() is not None and self._reporter.round(queue, self.state.fleet.snapshot(now_s))
-        # Of several schedulers, the others would place Pods on a node that this one holds.
-        is_freed = self.term() is not None and self.member is None and self.turns.refresh(now_s)
+        if self._duty_term() is not None:
+            is_freed = self.turns.refresh(now_s)
+        else:
+            # A standby decides nothing; one of several schedulers that share the work does.
+            is_freed = self.member is not None and self.turns.end_all()
         if is_freed:
             self.wake()
         # What is held for a Pod of higher priority, or one that has waited longer, is no room for those that wait.
-        elif has_room and not len(self.state.nominations) and not len(self.turns):
+        elif has_room and not len(self.state.nominations) and not len(self.turns) and not self._nominees():
             # Nor is what is held for Pods of other schedulers, which the report does not count.
             if next(iter(self.held()), None) is None:
                 self._metrics.missed_wakes.inc()
@@ -263,6 +271,10 @@ class Engine:
 
     def _nominees(self) -> list[cycles.Nominee]:
         """Return the Pods for which room is held on a node, in the order of the queue."""
+        return self._own_nominees() if self.member is None else self.member.corrections.nominees()
+
+    def _own_nominees(self) -> list[cycles.Nominee]:
+        """Return those for which this scheduler holds it."""
         found = self.preemptor.nominees()
         return sorted([*found, *self.turns.nominees()], key=lambda each: each.key) if len(self.turns) else found
 
@@ -272,8 +284,18 @@ class Engine:
             if slot is not None:
                 yield slot, demand
 
-    def _begin(self, placement: cycles.Placement, facts: decisions.Facts, term: int, now_s: float) -> None:
-        """Reserve the node and start the bind."""
+    def _sets_of(self, placed: Iterable[cycles.Placement]) -> dict[gangs.Key | None, asyncio.Barrier]:
+        """Return where the Pods of each gang wait for each other's claims; nothing unless nodes are claimed."""
+        if self.member is None:
+            return {}
+        sizes = collections.Counter(each.waiting.demand.gang for each in placed)
+        return {key: asyncio.Barrier(size) for key, size in sizes.items() if key is not None}
+
+    def _begin(
+        self, placement: cycles.Placement, facts: decisions.Facts, term: int, now_s: float,
+        together: asyncio.Barrier | None = None,
+    ) -> None:  # fmt: skip
+        """Reserve the node and start the bind; `together`: see `member.claiming`."""
         waiting, pod = placement.waiting, placement.waiting.pod
         waiting.attempts += 1
         node = placement.row.node.name
@@ -290,7 +312,7 @@ class Engine:
         )  # fmt: skip
         if self.member is not None:
             bind = self.member.claiming(
-                bind, decided_s=now_s, is_open=lambda: self.state.is_open(pod.uid, attempt)
+                bind, decided_s=now_s, is_open=lambda: self.state.is_open(pod.uid, attempt), together=together
             )  # fmt: skip
         self.binder.start(bind)
         if placement.row.is_advertised:

@@ -145,8 +145,6 @@ class SchedulerSettings:
         """Raise `ValueError` for what does not go together with several schedulers that decide at the same time."""
         if not self.leader.election:
             raise ValueError("--sharing shared: got --no-leader-election, expected an election: its holder has duties")
-        if self.extender.enabled or not self.own_pods:
-            raise ValueError("--sharing shared: the extender does not claim what it binds; use --sharing leader for it")
         if self.bind_timeout_s > stream.BIND_MOST_S:
             raise ValueError(
                 f"--bind-timeout-s {self.bind_timeout_s:g}: expected at most {stream.BIND_MOST_S:g} with --sharing "

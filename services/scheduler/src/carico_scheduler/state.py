@@ -128,6 +128,11 @@ class State(node_state.NodeState):
         record = self.records.find(uid)
         return record is not None and record.is_placed and not record.is_bound
 
+    def is_undecided(self, uid: str) -> bool:
+        """Return True while the Pod has no node and this scheduler has chosen none, its own or another's."""
+        record = self.records.find(uid)
+        return record is not None and record.state in _UNDECIDED and record.pod is not None and not record.pod.deleting
+
     def waits(self, uid: str) -> bool:
         """Return True while the Pod waits for a node."""
         record = self.records.find(uid)
@@ -339,8 +344,17 @@ class State(node_state.NodeState):
         """Queue the Pods that are ours now, and leave those to others that are not: `is_mine` has changed."""
         self.is_share_stale = False
         for record in list(self.records):
-            if record.pod is not None and record.pod.node_name is None and record.state in _UNDECIDED:
-                self._enqueue(record, record.pod, now_s)
+            self._share(record, now_s)
+
+    def share(self, uid: str, since_s: float) -> None:
+        """Do the same with one Pod, which has waited since then."""
+        record = self.records.find(uid)
+        if record is not None:
+            self._share(record, since_s)
+
+    def _share(self, record: records.Record, since_s: float) -> None:
+        if record.pod is not None and record.pod.node_name is None and record.state in _UNDECIDED:
+            self._enqueue(record, record.pod, since_s)
 
     def _renew_daemons(self, now_s: float) -> None:
         """Compute the claims and demands of DaemonSets' Pods again: the set of DaemonSets has changed."""

@@ -1,14 +1,17 @@
 """Several engines that share the work, on one API with faults and one stream of claims, in virtual time."""
 
 import asyncio
+import collections
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from carico_core.domain import errors
+from carico_core.domain import errors, messages
 from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock as clocks
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
 from carico_scheduler import engine
 from carico_scheduler.report import instruments
 from carico_scheduler.sharing import member
@@ -103,13 +106,14 @@ class Lease:
 
 
 class SharedWorld(world.World):
-    """The engines are members; `lost_share`: how many answers of the stream are lost."""
+    """The engines are members; `lost_share`: how many answers of the stream are lost; `without`: who has no share."""
 
-    def __init__(self, *, lost_share: float = 0.0, **options: Any) -> None:
+    def __init__(self, *, lost_share: float = 0.0, without: Collection[int] = (), **options: Any) -> None:
         self.hub = memory_bus.Hub()
         self.holder = 0
         self.intruder: str | None = None
         self.lost_share = lost_share
+        self.without = without
         self.connections: list[Connection] = []
         self.leases: list[Lease] = []
         self.counted: list[instruments.Instruments] = []
@@ -128,7 +132,7 @@ class SharedWorld(world.World):
                     clock=self.clock, lease=self.leases[index], metrics=counted, bind_within_s=1.0, lease_read_s=10.0,
                     why_not_fit=lambda: "; ".join(one.away.values()) or None,
                     view_age_s=lambda: one.informers.age_s, wake=one.wake, on_idle=one.turn,
-                    new_epoch=lambda: clocks.boot_id(self.clock),
+                    new_epoch=lambda: clocks.boot_id(self.clock), takes_share=index not in self.without,
                 )
             )  # fmt: skip
 
@@ -147,6 +151,38 @@ class SharedWorld(world.World):
         own = [asyncio.create_task(work) for work in one.member.works(connection).values()]
         self._tasks += own
         return tasks + own
+
+    def watch_room(self) -> None:
+        """Keep the most Pods that are ever bound to a node and not ended, in `largest`."""
+        self._tasks.append(asyncio.create_task(self._watch_room()))
+
+    async def _watch_room(self) -> None:
+        while True:
+            bound = collections.Counter(
+                pod["spec"]["nodeName"]
+                for pod in self.pods()
+                if pod["spec"].get("nodeName") and pod["status"].get("phase") != "Succeeded"
+            )
+            for name, count in bound.items():
+                self.largest[name] = max(self.largest[name], count)
+            await asyncio.sleep(0.02)
+
+    def claims_on(self, node: str, *uids: str, seq: int = 0) -> buses.Change:
+        """A message with claims of a scheduler that is not there, for Pods that nobody knows."""
+        claims = tuple(
+            messages.Claim(
+                uid=uid, pod_class="pi", cores=0.0, size_bytes=0.0, others=(), scheduler="scheduler-9", at_ns=1
+            )
+            for uid in uids
+        )
+        epoch = self.hub.claims[subjects.CLAIMS_EPOCH].payload.decode()
+        found = messages.NodeClaims(node=node, epoch=epoch, boot="0" * 16, seq=1, ts_ns=1, claims=claims)
+        return buses.Change(subject=subjects.claim(node), payload=wire.encode_claims(found), seq=seq)
+
+    def claimed_on(self, node: str) -> list[str]:
+        """The UIDs of the claims on a node in the stream."""
+        kept = self.hub.claims[subjects.claim(node)]
+        return sorted(each.uid for each in wire.decode_claims(kept.payload, subject=kept.subject).claims)
 
     def claims(self, outcome: str) -> float:
         """How many claims of all members ended so."""

@@ -6,10 +6,8 @@ import random
 
 import pytest
 
-from carico_core.domain import errors, messages
+from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
-from carico_core.wire import messages as wire
-from carico_core.wire import subjects
 from carico_scheduler.sharing import heartbeats, ledger, member, stream
 from tests.unit.scheduler import objects, world
 from tests.unit.scheduler.sharing import shared_world
@@ -25,22 +23,9 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 READY_S = 4.0
 
 
-async def watch_room(made: world.World, nodes: int) -> None:
-    """Keep the most Pods that were ever bound to a node and not ended, until cancelled."""
-    while True:
-        bound = collections.Counter(
-            pod["spec"]["nodeName"]
-            for pod in made.pods()
-            if pod["spec"].get("nodeName") and pod["status"].get("phase") != "Succeeded"
-        )
-        for name, count in bound.items():
-            made.largest[name] = max(made.largest[name], count)
-        await asyncio.sleep(0.02)
-
-
 async def run_pods(made: shared_world.SharedWorld, count: int, *, nodes: int = 3) -> list[str]:
     await made.start(nodes=nodes)
-    made._tasks.append(asyncio.create_task(watch_room(made, nodes)))
+    made.watch_room()
     await asyncio.sleep(READY_S)
     return [made.create_pod(f"pod-{index}") for index in range(count)]
 
@@ -156,7 +141,7 @@ def test_an_orphan_holds_its_room_until_the_janitor_has_changed_its_pod() -> Non
         await asyncio.sleep(READY_S)
         # Each bind of the first Pod is lost on its way: the claim is there, and nothing is bound.
         uid = made.create_pod("stuck", schedulerName="other")
-        await made.connections[0].claims.change([claim_of(made, uid)])
+        await made.connections[0].claims.change([made.claims_on("node-0", uid)])
         waits = made.create_pod("waits")
         version = version_of(made, uid)
         await asyncio.sleep(ledger.LEASE_S - 1.0)
@@ -268,15 +253,6 @@ def test_a_bind_by_an_old_version_of_the_pod_is_refused() -> None:
 
 def version_of(made: world.World, uid: str) -> str:
     return next(str(pod["metadata"]["resourceVersion"]) for pod in made.pods() if pod["metadata"]["uid"] == uid)
-
-
-def claim_of(made: shared_world.SharedWorld, uid: str) -> buses.Change:
-    epoch = made.hub.claims[subjects.CLAIMS_EPOCH].payload.decode()
-    claim = messages.Claim(
-        uid=uid, pod_class="pi", cores=0.0, size_bytes=0.0, others=(), scheduler="scheduler-9", at_ns=1
-    )
-    found = messages.NodeClaims(node="node-0", epoch=epoch, boot="0" * 16, seq=1, ts_ns=1, claims=(claim,))
-    return buses.Change(subject=subjects.claim("node-0"), payload=wire.encode_claims(found), seq=0)
 
 
 def test_each_member_reports_what_it_committed_and_who_stops_it() -> None:

@@ -26,6 +26,17 @@ def claim_of(uid: str, scheduler: str) -> messages.Claim:
     )
 
 
+class NoLease:
+    """A Lease that is never read."""
+
+    identity = holder = ""
+    heard_s = 0.0
+
+    def term(self) -> int | None:
+        """None."""
+        return None
+
+
 class Site:
     """A member with one node and Pods that it has decided to place there."""
 
@@ -39,7 +50,7 @@ class Site:
         unused = cast("Any", None)
         self.member = member.Member(
             member.MemberParts(
-                replica="own", boot=objects.BOOT, state=self.state, api=unused, clock=self.clock, lease=unused,
+                replica="own", boot=objects.BOOT, state=self.state, api=unused, clock=self.clock, lease=NoLease(),
                 metrics=instruments.Instruments(metrics.Metrics("scheduler")), bind_within_s=1.0, lease_read_s=10.0,
                 why_not_fit=lambda: None, view_age_s=lambda: None, wake=lambda: None, on_idle=lambda: None,
                 new_epoch=lambda: "0" * 16,
@@ -65,21 +76,21 @@ class Site:
 
 async def test_what_is_given_up_frees_its_room() -> None:
     site = Site("a", "b", "c")
-    assert not site.member.fits(site.request("a"), [])
-    assert site.member.fits(site.request("b"), [site.request("a")])
+    assert not site.member.rechecks.fits(site.request("a"), [])
+    assert site.member.rechecks.fits(site.request("b"), [site.request("a")])
 
 
 async def test_what_another_has_claimed_here_frees_nothing() -> None:
     site = Site("a", "b", "c")
     site.claimed_by_another("a")
-    assert not site.member.fits(site.request("b"), [site.request("a")])
+    assert not site.member.rechecks.fits(site.request("b"), [site.request("a")])
 
 
 async def test_what_another_has_bound_here_frees_nothing() -> None:
     site = Site("a", "b", "c")
     site.claimed_by_another("a")
     site.state.put_pod(objects.make_pod("a", node_name=NODE), 100.0)
-    assert not site.member.fits(site.request("b"), [site.request("a")])
+    assert not site.member.rechecks.fits(site.request("b"), [site.request("a")])
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,15 @@ def test_one_leads_unless_it_is_set_otherwise() -> None:
     assert load("--sharing", "shared").sharing is setting.Sharing.SHARED
 
 
+def test_an_extender_may_share_the_work_without_pods_of_its_own() -> None:
+    found = load("--sharing", "shared", "--extender", "--no-own-pods")
+    assert (found.extender.enabled, found.own_pods) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("argv", "named"),
     [
         (["--no-leader-election"], "--no-leader-election"),
-        (["--no-own-pods"], "extender"),
         (["--bind-timeout-s", "5.5", "--leader-renew-s", "9"], "--bind-timeout-s 5.5"),
     ],
 )

@@ -254,12 +254,24 @@ class MemberReport:
     orphans: int
 
 
+class Corrections(NamedTuple):
+    """What passes between a scheduler that shares the work and the holder of the Lease, which corrects.
+
+    `handed`: Pods of its share that the holder is to decide on, by UID, with how long each has waited, in seconds.
+    `held`: the nodes on which the holder holds room for Pods, by UID: Pods that come later get no room there.
+    """
+
+    handed: Mapping[str, float]
+    held: Mapping[str, str]
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
     """A scheduler that shares the work is alive: subject `carico.v1.member.<replica>`.
 
     `is_leaving`: it stops, or may not decide now, so that the others take its share.
     `identity` is its name in the Lease, by which others recognise a Lease that none of them holds.
+    `corrections` is None if it is of a version that does not correct.
     """
 
     replica: str
@@ -269,6 +281,7 @@ class Heartbeat:
     identity: str
     is_leaving: bool = False
     report: MemberReport | None = None
+    corrections: Corrections | None = None
 
 
 class ClusterEvent(NamedTuple):

@@ -107,6 +107,11 @@ class Turns:
             self._pauses = {demand: each for demand, each in self._pauses.items() if each.due_s > now_s}
         return bool(ended)
 
+    def end_all(self) -> bool:
+        """End all turns: another scheduler gives them. Return True if a node is no longer held."""
+        is_held, self._turns = bool(self._turns), {}
+        return is_held
+
     def _is_over(self, turn: Turn, now_s: float) -> bool:
         if turn.uid not in self._queue:
             self._pauses.pop(turn.demand, None)

@@ -13,6 +13,7 @@ from carico_scheduler.bind import outcomes
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.report import decisions
+from carico_scheduler.sharing import member as members
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +32,15 @@ class Binds:
 
     def __init__(
         self, state: states.State, binder: binders.Binder, *, clock: clocks.Clock, log: decisions.Log,
-        on_end: Callable[[str], None],
+        on_end: Callable[[str], None], member: members.Member | None = None,
     ) -> None:  # fmt: skip
-        """`on_end` is called with the fate of each bind."""
+        """`on_end` is called with the fate of each bind. `member`: claims the node first; None: no claim is needed."""
         self._state = state
         self._binder = binder
         self._clock = clock
         self._log = log
         self._on_end = on_end
+        self._member = member
         self._line = logs.get("extender")
 
     async def bind(self, asked: Asked) -> str:
@@ -50,14 +52,18 @@ class Binds:
             if not answer.done():
                 answer.set_result(error)
 
-        waiting = queues.Waiting(
-            pod=asked.pod, demand=demands.demand_of(asked.pod), since_s=asked.since_s, attempts=1
-        )  # fmt: skip
-        attempt = self._state.assume(waiting, asked.node, self._clock.monotonic_s())
+        demand = demands.demand_of(asked.pod, is_baseline=self._state.baseline.includes(asked.pod))
+        waiting = queues.Waiting(pod=asked.pod, demand=demand, since_s=asked.since_s, attempts=1)
+        now_s = self._clock.monotonic_s()
+        attempt = self._state.assume(waiting, asked.node, now_s)
         bind = binders.Bind(
             pod=asked.pod, node=asked.node, attempt=attempt, term=asked.term, waiting=waiting, facts=asked.facts,
             on_result=on_result,
         )  # fmt: skip
+        if self._member is not None:
+            bind = self._member.claiming(
+                bind, decided_s=now_s, is_open=lambda: self._state.is_open(asked.pod.uid, attempt)
+            )  # fmt: skip
         self._binder.start(bind)
         # The caller may stop waiting: the bind continues, and its outcome is taken in.
         return await asyncio.shield(answer)
@@ -72,6 +78,8 @@ class Binds:
             node = result.node if fate is binders.Fate.BOUND else None
             facts = dataclasses.replace(facts, outcome=outcome, node=node, message=error or facts.message)
             self._log.record(result.bind.waiting, facts)
+        if self._member is not None:
+            self._member.take_result(result)
         if error:
             self._line.warning("bind failed", uid=result.uid, node=result.node, detail=result.detail)
         self._on_end(fate.value)

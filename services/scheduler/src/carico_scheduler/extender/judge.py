@@ -43,12 +43,12 @@ class Judge:
         self,
         fleet: fleets.Fleet,
         holds: holding.Holds,
-        nominated_on: Callable[[str, cluster.Pod], list[demands.Demand]],
+        held_on: Callable[[str, cluster.Pod], list[demands.Demand]],
     ) -> None:
-        """`nominated_on`: for which Pods of CARICO room is held on a node against a Pod."""
+        """`held_on`: for which Pods of CARICO, or of its other schedulers, room is held on a node against a Pod."""
         self._fleet = fleet
         self._holds = holds
-        self._nominated_on = nominated_on
+        self._held_on = held_on
         self._scorer = scorers.scorer_of(fleet.policy.score)
 
     def judge(self, names: Sequence[str], demand: demands.Demand, *, pod: cluster.Pod, now_s: float) -> Judged:
@@ -110,7 +110,7 @@ class Judge:
 
     def _held(self, name: str, pod: cluster.Pod) -> list[demands.Demand]:
         """Return for which other Pods room is held on a node."""
-        return [*self._holds.on(name, but=pod.uid), *self._nominated_on(name, pod)]
+        return [*self._holds.on(name, but=pod.uid), *self._held_on(name, pod)]
 
     def _mask(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Bools:
         mask = view.present

@@ -15,6 +15,7 @@ from carico_scheduler.extender import binding, extender_settings, judge, message
 from carico_scheduler.extender import holds as holding
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.report import decisions, explain, instruments
+from carico_scheduler.sharing import member as members
 
 # How often a filter checks whether the binds of earlier Pods have arrived.
 CHECK_EVERY_S = 0.003
@@ -28,7 +29,10 @@ class NotServing(errors.CaricoError):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ExtenderParts:
-    """The parts of an extender; `wake` makes our own queue try its Pods again."""
+    """The parts of an extender; `wake` makes our own queue try its Pods again.
+
+    `member`: this scheduler as one of several that decide at the same time; None: it decides alone.
+    """
 
     state: states.State
     kube: api_actions.BindApi
@@ -40,6 +44,7 @@ class ExtenderParts:
     # Returns the term in which this scheduler leads; None if it must not answer.
     term: Callable[[], int | None]
     wake: Callable[[], None]
+    member: members.Member | None = None
 
 
 class Extender:
@@ -58,9 +63,10 @@ class Extender:
         self.waits = holding.Waits()
         self.binds = binding.Binds(
             parts.state, binder, clock=parts.clock, log=parts.log,
-            on_end=lambda fate: parts.metrics.extender_binds.labels(fate).inc(),
+            on_end=lambda fate: parts.metrics.extender_binds.labels(fate).inc(), member=parts.member,
         )  # fmt: skip
-        self._judge = judge.Judge(parts.state.fleet, self.holds, parts.state.nominated_on)
+        held_on = parts.state.nominated_on if parts.member is None else parts.member.held_on
+        self._judge = judge.Judge(parts.state.fleet, self.holds, held_on)
 
     async def filter(self, payload: bytes) -> bytes:
         """Return an ExtenderFilterResult, and hold room for the Pod on every node that passes."""

@@ -9,7 +9,7 @@ import dataclasses
 import heapq
 import math
 import random
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 
 from carico_core.domain import cluster, gangs
 from carico_scheduler.pods import demand as demands
@@ -123,15 +123,25 @@ class Queue:
 
     def parked_heads(self) -> list[Waiting]:
         """Return the first Pod of each parked lane, in no order; without gangs, which need several nodes at once."""
+        return self._heads(lane for lane in self._by_gang.get(None, {}).values() if lane.is_parked)
+
+    def heads(self) -> list[Waiting]:
+        """Return the first Pod of each lane, parked or not, in no order; without gangs and Pods in backoff."""
+        return self._heads(self._by_gang.get(None, {}).values())
+
+    def _heads(self, lanes: Iterable[_Lane]) -> list[Waiting]:
         found = []
-        for lane in self._by_gang.get(None, {}).values():
-            if lane.is_parked:
-                # Keys of Pods that no longer wait may come first.
-                while lane.heap and (head := self._valid(lane, lane.heap[0])) is None:
-                    heapq.heappop(lane.heap)
-                    lane.dead = max(lane.dead - 1, 0)
-                if lane.heap and head is not None:
-                    found.append(head)
+        for lane in lanes:
+            # Keys of Pods that no longer wait may come first.
+            head, is_swept = None, False
+            while lane.heap and (head := self._valid(lane, lane.heap[0])) is None:
+                heapq.heappop(lane.heap)
+                lane.dead = max(lane.dead - 1, 0)
+                is_swept = True
+            if is_swept:
+                self._show(lane)
+            if head is not None:
+                found.append(head)
         return found
 
     def offer(self, pod: cluster.Pod, now_s: float) -> bool:

@@ -7,8 +7,11 @@ Claims of others count as reservations until the own watch shows the Pod.
 - `member`: one scheduler of several; puts everything together for the engine.
 - `shares`: which member decides on a Pod, and which node is whose home. Pure.
 - `homes`: ranks nodes of other members a little lower, so that members seldom choose the same one. Pure.
+- `corrections`: Pods that the holder of the Lease decides on in place of their member, and room that it holds.
+- `claiming`: the claim of one decision, or of all of a gang, before its bind.
 - `ledger`: the claims as last read: which count, and which may be left out of the next message. Pure.
 - `fits`: whether a Pod still fits once its node's claims have changed. Pure.
+- `rechecks`: the same for a decision of this member.
 - `commits`: commits the claims of a cycle; after a conflict reads the node again.
 - `stream`: follows the stream, and notices that it is another one.
 - `heartbeats`: which members are alive.

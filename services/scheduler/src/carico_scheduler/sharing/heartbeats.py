@@ -4,7 +4,8 @@ One that may not commit announces that it has no share. The others must know its
 Lease.
 """
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Iterable
 
 from carico_core.domain import errors, messages
 from carico_core.runtime.process import clock as clocks
@@ -18,6 +19,14 @@ ALIVE_S = 1.4
 IDENTITY_KEPT_S = 60.0
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """The newest heartbeat of a member, and when it arrived: monotonic seconds."""
+
+    beat: messages.Heartbeat
+    at_s: float
+
+
 class Heartbeats:
     """The members of which this one has heard."""
 
@@ -25,7 +34,10 @@ class Heartbeats:
         self, replica: str, *, boot: str, identity: Callable[[], str], clock: clocks.Clock,
         on_change: Callable[[], None], on_drop: Callable[[str], None],
     ) -> None:  # fmt: skip
-        """`identity` returns this member's name in the Lease."""
+        """`identity` returns this member's name in the Lease.
+
+        `on_change` is called when other members have come or gone, or have other Pods to be corrected.
+        """
         self._replica = replica
         self._boot = boot
         self._identity = identity
@@ -34,11 +46,20 @@ class Heartbeats:
         self._on_drop = on_drop
         self._known = replicas.Replicas(replica, lease_s=ALIVE_S)
         self._identities: dict[str, float] = {}
+        self._newest: dict[str, Heard] = {}
         self._seq = 0
 
     def others(self) -> list[str]:
         """Return the names of the others that are alive."""
         return self._known.others(self._clock.monotonic_s())
+
+    def newest(self) -> list[Heard]:
+        """Return the newest heartbeat of each of the others that are alive."""
+        return [self._newest[name] for name in self.others()]
+
+    def holder(self, identity: str) -> Heard | None:
+        """Return the newest heartbeat of the one that is alive and has this name in the Lease; None if none has."""
+        return next((each for each in self.newest() if each.beat.identity == identity), None)
 
     def knows(self, identity: str) -> bool:
         """Return whether a name in the Lease is that of a member, alive or gone a moment ago."""
@@ -52,21 +73,36 @@ class Heartbeats:
             self._on_drop(error.reason.value)
             return
         now_s = self._clock.monotonic_s()
-        before = self.others()
+        before = self.newest()
         if not self._known.take(found.replica, boot=found.boot, seq=found.seq, now_s=now_s):
             return
         self._identities = {name: at_s for name, at_s in self._identities.items() if now_s - at_s < IDENTITY_KEPT_S}
         self._identities[found.identity] = now_s
+        self._newest[found.replica] = Heard(beat=found, at_s=now_s)
         if found.is_leaving:
             self._known.forget(found.replica)
-        if self.others() != before:
+        after = self.newest()
+        self._newest = {each.beat.replica: each for each in after}
+        if _shares(after) != _shares(before):
             self._on_change()
 
-    def next(self, *, is_leaving: bool, report: messages.MemberReport | None = None) -> tuple[str, bytes]:
+    def next(
+        self, *, is_leaving: bool, report: messages.MemberReport | None = None,
+        corrections: messages.Corrections | None = None,
+    ) -> tuple[str, bytes]:  # fmt: skip
         """Return the subject and the bytes of this member's next heartbeat; `is_leaving`: it has no share."""
         self._seq += 1
         made = messages.Heartbeat(
             replica=self._replica, boot=self._boot, seq=self._seq, ts_ns=self._clock.wall_ns(),
-            identity=self._identity(), is_leaving=is_leaving, report=report,
+            identity=self._identity(), is_leaving=is_leaving, report=report, corrections=corrections,
         )  # fmt: skip
         return subjects.member(self._replica), wire.encode_heartbeat(made)
+
+
+def _shares(heard: Iterable[Heard]) -> list[tuple[object, ...]]:
+    """Return who is alive, and which Pods are handed over and held: not how long they have waited, which grows."""
+    found = []
+    for each in heard:
+        passed = each.beat.corrections
+        found.append((each.beat.replica, *(() if passed is None else (set(passed.handed), passed.held))))
+    return found

@@ -1,14 +1,16 @@
 """One scheduler of several that decide and bind at the same time.
 
 A member announces itself, and while it may commit it decides on the Pods of its share. Pods whose rules look at other
-Pods or at volumes are decided on by the holder of the Lease alone (`shares.is_alone`).
+Pods or at volumes are decided on by the holder of the Lease alone (`shares.is_alone`), and so are those that their
+member has handed over (`corrections`).
 """
 
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import math
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, Protocol
 
 from carico_core.domain import cluster, errors, messages
@@ -20,10 +22,20 @@ from carico_core.wire import subjects
 from carico_scheduler import state as states
 from carico_scheduler.bind import binder
 from carico_scheduler.pods import demand as demands
-from carico_scheduler.pods import reservations
 from carico_scheduler.report import instruments
-from carico_scheduler.rules import registry
-from carico_scheduler.sharing import commits, fits, heartbeats, homes, janitor, shares, stream, tally
+from carico_scheduler.sharing import (
+    claiming,
+    commits,
+    corrections,
+    fits,
+    heartbeats,
+    homes,
+    janitor,
+    rechecks,
+    shares,
+    stream,
+    tally,
+)  # fmt: skip
 from carico_scheduler.sharing import ledger as ledgers
 
 CHECK_EVERY_S = heartbeats.EVERY_S / 2.0
@@ -82,7 +94,7 @@ class MemberParts:
     `bind_within_s`: how long after its claim a bind may be sent; it then times out after as long. `lease_read_s`: how
     old the Lease as last read may be. `why_not_fit`: why this scheduler could not decide, or None. `view_age_s`: the
     age of its view of the API, or None before its first lists. `wake`: tries every waiting Pod again; `on_idle`: only
-    those that can go.
+    those that can go. `takes_share`: False if it binds for kube-scheduler alone.
     """
 
     replica: str
@@ -99,6 +111,7 @@ class MemberParts:
     wake: Callable[[], None]
     on_idle: Callable[[], None]
     new_epoch: Callable[[], str]
+    takes_share: bool = True
 
 
 class Member:
@@ -125,11 +138,13 @@ class Member:
             parts.replica, boot=parts.boot, identity=lambda: parts.lease.identity, clock=parts.clock,
             on_change=self._changed.set, on_drop=self._on_drop,
         )  # fmt: skip
+        self.corrections = corrections.Corrections(parts.state, self._heartbeats, holder=lambda: parts.lease.holder)
+        self.rechecks = rechecks.Rechecks(parts.state, self.ledger, clock=parts.clock, held_on=self.corrections.held_on)
         self._commits = commits.Commits(
             commits.Parts(
                 claims=self._claims, ledger=self.ledger, clock=parts.clock,
                 epoch=lambda: self._stream.epoch if self.term() is not None else None,
-                on_doubt=self._stream.doubt, fits=self.fits, on_replace=self._keep_claims,
+                on_doubt=self._stream.doubt, fits=self.rechecks.fits, on_replace=self._keep_claims,
                 header=self._header, count=self._count, on_idle=parts.on_idle,
             )
         )  # fmt: skip
@@ -139,7 +154,8 @@ class Member:
             is_on_duty=lambda: parts.lease.term() is not None and self.term() is not None,
             count=parts.metrics.orphan_claims.inc,
         )  # fmt: skip
-        self._stages = (registry.by_capacity(parts.state.fleet.policy), registry.without_capacity())
+        # As last announced: what changes is announced at once.
+        self._announced: tuple[set[str], Mapping[str, str]] = (set(), {})
         self.homes = homes.Homes(parts.replica)
         # The members and the Lease by which Pods are shared out now.
         self._members: tuple[str, ...] = ()
@@ -210,12 +226,17 @@ class Member:
     async def leave(self) -> None:
         """Commit nothing more, and let the others take over the share at once."""
         self._is_leaving = True
-        await self._publish(is_leaving=True)
+        await self._publish(is_leaving=True, passed=messages.Corrections(handed={}, held={}))
 
     def is_mine(self, pod: cluster.Pod) -> bool:
         """Return whether this member decides on a Pod."""
-        if not self._members:
+        if not self._members or not self._parts.takes_share:
+            return self._parts.takes_share
+        if self._has_lease and self.corrections.is_taken(pod.uid):
             return True
+        return self._is_of_share(pod) and not self.corrections.is_handed(pod.uid)
+
+    def _is_of_share(self, pod: cluster.Pod) -> bool:
         if not shares.is_alone(self._state.demand_of(pod)):
             return self._has_lease
         return shares.owner(pod.uid, self._members) == self._parts.replica
@@ -225,13 +246,37 @@ class Member:
         for node, claim in self.ledger.counted(self._clock.monotonic_s()):
             yield node, fits.demand_of(claim)
 
-    def claiming(self, bind: binder.Bind, *, decided_s: float, is_open: Callable[[], bool]) -> binder.Bind:
+    def held_on(self, node: str, pod: cluster.Pod) -> list[demands.Demand]:
+        """Return what other members hold on a node against a Pod, by claims and as the holder of the Lease."""
+        now_s = self._clock.monotonic_s()
+        claimed = [fits.demand_of(each) for each in self.ledger.counted_on(node, now_s) if each.uid != pod.uid]
+        return claimed + self.corrections.held_on(node, pod)
+
+    def claiming(
+        self, bind: binder.Bind, *, decided_s: float, is_open: Callable[[], bool],
+        together: asyncio.Barrier | None = None,
+    ) -> binder.Bind:  # fmt: skip
         """Return the bind of a decision that was just made, to be sent once its node is claimed.
 
-        `decided_s`: when the decision began.
+        `decided_s`: when the decision began. `together`: where it waits for the other Pods of its gang.
         """
-        seq = self.ledger.seq(bind.node)
-        claim = _Claiming(self, bind, seq=seq, decided_s=decided_s, is_open=is_open)
+        # What kube-scheduler has decided depends on no term of ours.
+        is_ours = bind.pod.scheduler_name in self._state.fleet.policy.names
+        is_shared_out = is_ours and shares.is_alone(bind.waiting.demand)
+        lease_term = self._lease_term() if is_ours and not is_shared_out else None
+        store = functools.partial(
+            self._claim, bind, seq=self.ledger.seq(bind.node), decided_s=decided_s, is_shared_out=is_shared_out
+        )
+
+        async def ready() -> None:
+            if bind.prepare is not None:
+                await bind.prepare()
+            if not is_open():
+                raise binder.Settled("not sent: the watch showed that the Pod is bound or gone")
+
+        claim = claiming.Claiming(
+            ready=ready, store=store, check=lambda sent_s: self._check(sent_s, lease_term), together=together
+        )
         return dataclasses.replace(
             bind, prepare=claim.prepare, permit=claim.permit, resource_version=bind.pod.resource_version,
             is_shared=True,
@@ -240,6 +285,8 @@ class Member:
     def take_result(self, result: binder.Result) -> None:
         """Withdraw the claim of a bind that was not sent, or that the API has refused for good."""
         uid, node = result.uid, result.node
+        if result.fate in (binder.Fate.UNBOUND, binder.Fate.WITHHELD):
+            self.corrections.note_failure(uid)
         if result.fate is binder.Fate.UNBOUND and not result.is_conflict:
             self._keep_claims(uid)
         elif result.fate in (binder.Fate.UNBOUND, binder.Fate.WITHHELD) and uid not in self._doubtful:
@@ -257,43 +304,45 @@ class Member:
 
     def review(self) -> None:
         """Share Pods out again if the members, the holder of the Lease or the rules of other Pods have changed."""
-        own = () if self.why_not_ready() is not None else (self._parts.replica,)
+        is_ready = self.why_not_ready() is None
+        own = (self._parts.replica,) if is_ready and self._parts.takes_share else ()
         members = tuple(sorted({*self._heartbeats.others(), *own}))
         has_lease = self._parts.lease.term() is not None
         now_s = self._clock.monotonic_s()
         is_changed = (members, has_lease) != (self._members, self._has_lease)
-        is_due = self._state.is_share_stale and now_s - self._shared_out_s >= SHARE_EVERY_S
-        if not is_changed and not is_due:
-            return
         self._members, self._has_lease = members, has_lease
-        self._parts.metrics.members.set(len(members))
-        self.homes.set_members(members)
-        self._shared_out_s = now_s
-        self._state.share_out(now_s)
+        is_corrected = self.corrections.review(
+            now_s, has_lease=has_lease, has_share=bool(own), is_own=self._is_of_share
+        )  # fmt: skip
+        is_due = self._state.is_share_stale and now_s - self._shared_out_s >= SHARE_EVERY_S
+        if is_changed or is_due:
+            self._parts.metrics.members.set(len(members))
+            self.homes.set_members(members)
+            self._shared_out_s = now_s
+            self._state.share_out(now_s)
         if is_changed:
             self._parts.wake()
-        else:
+        elif is_due or is_corrected:
             self._parts.on_idle()
 
-    async def claim(self, bind: binder.Bind, *, seq: int, decided_s: float) -> float:
+    async def _claim(self, bind: binder.Bind, *, seq: int, decided_s: float, is_shared_out: bool) -> float:
         """Claim a node for a Pod; return when the claim was sent (monotonic). Raises `commits.Lost`."""
         pod = bind.pod
         claim = messages.Claim(
             uid=pod.uid, pod_class=class_names.class_of(pod), cores=pod.request_cores, size_bytes=pod.request_bytes,
             others=tuple(sorted(pod.request_others)), scheduler=self._parts.replica, at_ns=self._clock.wall_ns(),
         )  # fmt: skip
-        demand = bind.waiting.demand
         try:
-            sent_s = await self._commits.ask(bind.node, claim, demand, seq=seq, decided_s=decided_s)
+            sent_s = await self._commits.ask(bind.node, claim, bind.waiting.demand, seq=seq, decided_s=decided_s)
         except commits.Lost as lost:
             self._tally.requeued += 1
             if lost.rival is not None:
                 bind.waiting.note_lost(lost.rival)
             raise
-        self._tally.note_stored(is_shared=shares.is_alone(demand))
+        self._tally.note_stored(is_shared=is_shared_out)
         return sent_s
 
-    def check(self, sent_s: float, lease_term: int | None) -> None:
+    def _check(self, sent_s: float, lease_term: int | None) -> None:
         """Raise `binder.Withheld` if a bind must not be sent: by a claim sent at `sent_s`, in a term of the Lease."""
         age_s = self._clock.monotonic_s() - sent_s
         if age_s > self._parts.bind_within_s:
@@ -301,10 +350,8 @@ class Member:
         if lease_term is not None and self._parts.lease.term() != lease_term:
             raise binder.Withheld("not sent: another scheduler may hold the Lease by now")
 
-    def lease_term(self, demand: demands.Demand) -> int | None:
-        """Return the term of the Lease that a decision depends on; None if it depends on none."""
-        if shares.is_alone(demand):
-            return None
+    def _lease_term(self) -> int:
+        """Return the term of the Lease, on which a decision depends; -1 while another member has it."""
         term = self._parts.lease.term()
         return -1 if term is None else term
 
@@ -321,56 +368,26 @@ class Member:
                 pass
             self.review()
             now_s = self._clock.monotonic_s()
-            if now_s - announced_s >= heartbeats.EVERY_S:
-                announced_s = now_s
-                await self._publish(is_leaving=self.why_not_ready() is not None)
+            passed = self.corrections.passed(now_s, has_lease=self.has_lease)
+            news = (set(passed.handed), passed.held)
+            if now_s - announced_s >= heartbeats.EVERY_S or news != self._announced:
+                announced_s, self._announced = now_s, news
+                has_share = self.why_not_ready() is None and self._parts.takes_share
+                await self._publish(is_leaving=not has_share, passed=passed)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CHECK_EVERY_S):
                     await self._changed.wait()
             self._changed.clear()
 
-    async def _publish(self, *, is_leaving: bool) -> None:
+    async def _publish(self, *, is_leaving: bool, passed: messages.Corrections) -> None:
         if self._bus is None:
             return
-        subject, payload = self._heartbeats.next(is_leaving=is_leaving, report=self.report())
+        subject, payload = self._heartbeats.next(is_leaving=is_leaving, report=self.report(), corrections=passed)
         try:
             await self._bus.publish(subject, payload)
         except errors.BusError:
             # The others take the share; it is given back with the next heartbeat that arrives.
             return
-
-    def fits(self, request: commits.Request, lost: Sequence[commits.Request]) -> bool:
-        """Return whether a Pod of this member still fits its node, without the decisions that are given up with it."""
-        slot = self._state.fleet.slot_of(request.node)
-        if slot is None:
-            return False
-        now_s = self._clock.monotonic_s()
-        view = self._state.fleet.snapshot(now_s)
-        by_requests = view.goes_by_requests or request.demand.is_baseline
-        stages = self._stages[1] if by_requests else self._stages[0]
-        own = "" if request.claim is None else request.claim.uid
-        claims = [each for each in self.ledger.counted_on(request.node, now_s) if each.uid != own]
-        row = view.row(slot)
-        # The reservations of those that were given up end with the next turn of the loop.
-        gone = (each for each in lost if not self._is_claimed_by_others(each))
-        row = row.counting(self._counted((request, *gone)), -1)
-        return fits.fits(row, request.demand, claims, stages)
-
-    def _is_claimed_by_others(self, request: commits.Request) -> bool:
-        """Return whether the Pod of a decision may be bound to the same node by another scheduler: it stays counted."""
-        return request.claim is not None and self.ledger.find(request.node, request.claim.uid) is not None
-
-    def _counted(self, requests: Iterable[commits.Request]) -> Iterator[tuple[reservations.Claim, bool]]:
-        """Yield what the own state counts for these decisions on their nodes, and whether it is reserved.
-
-        A Pod that another scheduler has bound there in the meantime stays counted.
-        """
-        for each in requests:
-            record = None if each.claim is None else self._state.records.find(each.claim.uid)
-            if record is None or record.claim is None or record.is_bound:
-                continue
-            if record.claim.node == each.node:
-                yield record.claim, self._state.reservations.is_reserved(record.claim)
 
     def _fate(self, uid: str, node: str) -> ledgers.Fate:
         record = self._state.records.find(uid)
@@ -395,30 +412,3 @@ class Member:
 
     def _on_drop(self, reason: str) -> None:
         self._parts.metrics.drops.labels(reason).inc()
-
-
-class _Claiming:
-    """The claim of one decision: `prepare` commits it, and `permit` is asked right before the bind is sent."""
-
-    def __init__(
-        self, member: Member, bind: binder.Bind, *, seq: int, decided_s: float, is_open: Callable[[], bool]
-    ) -> None:
-        self._member = member
-        self._bind = bind
-        self._seq = seq
-        self._decided_s = decided_s
-        self._is_open = is_open
-        self._lease_term = member.lease_term(bind.waiting.demand)
-        self._sent_s = -math.inf
-
-    async def prepare(self) -> None:
-        """Prepare the Pod's volumes if it has any, then commit the claim. Raises `binder.Withheld`."""
-        if self._bind.prepare is not None:
-            await self._bind.prepare()
-        if not self._is_open():
-            raise binder.Settled("not sent: the watch showed that the Pod is bound or gone")
-        self._sent_s = await self._member.claim(self._bind, seq=self._seq, decided_s=self._decided_s)
-
-    def permit(self) -> None:
-        """Raise `binder.Withheld` if the bind must not be sent."""
-        self._member.check(self._sent_s, self._lease_term)

@@ -14,6 +14,9 @@ CLAIMS_MAX = 512
 _IDENTITY_MAX = 512
 _REASON_MAX = 1024
 _NAMES_MAX = 64
+# In one heartbeat: at most 26 KB, and less than 10 with names of usual length.
+HANDED_MAX = 64
+HELD_MAX = 64
 # Names of resources: an RFC 1123 subdomain, a slash, and a label of 63 characters.
 _Resource = Annotated[str, Meta(min_length=1, max_length=317)]
 _Replica = Annotated[str, Meta(min_length=1, max_length=253)]
@@ -49,11 +52,17 @@ class _Report(msgspec.Struct, kw_only=True, gc=False):
     view_age_s: elements.Quantity | None = None
 
 
+class _Corrections(msgspec.Struct, kw_only=True, gc=False):
+    handed: Annotated[dict[elements.Uid, elements.Quantity], Meta(max_length=HANDED_MAX)]
+    held: Annotated[dict[elements.Uid, elements.ObjectName], Meta(max_length=HELD_MAX)]
+
+
 class _Heartbeat(elements.Message, kw_only=True, gc=False):
     replica: elements.ObjectName
     identity: Annotated[str, Meta(min_length=1, max_length=_IDENTITY_MAX)]
     leaving: bool = False
     report: _Report | None = None
+    corrections: _Corrections | None = None
 
 
 _CLAIMS = codec.Decoder(_NodeClaims, is_json=True)
@@ -94,6 +103,7 @@ def encode_heartbeat(heartbeat: messages.Heartbeat) -> bytes:
             "identity": heartbeat.identity,
             "leaving": heartbeat.is_leaving,
             **({} if heartbeat.report is None else {"report": _format_report(heartbeat.report)}),
+            **({} if heartbeat.corrections is None else {"corrections": _format_corrections(heartbeat.corrections)}),
         }
     )
 
@@ -108,6 +118,7 @@ def decode_heartbeat(payload: bytes, *, subject: str) -> messages.Heartbeat:
     return messages.Heartbeat(
         replica=h.replica, boot=h.boot, seq=h.seq, ts_ns=h.ts, identity=h.identity, is_leaving=h.leaving,
         report=None if h.report is None else _read_report(h.report),
+        corrections=None if h.corrections is None else _read_corrections(h.corrections),
     )  # fmt: skip
 
 
@@ -139,6 +150,15 @@ def _format_report(report: messages.MemberReport) -> dict[str, object]:
         "view_age_s": report.view_age_s,
         "orphans": report.orphans,
     }
+
+
+def _format_corrections(found: messages.Corrections) -> dict[str, object]:
+    return {"handed": dict(found.handed), "held": dict(found.held)}
+
+
+def _read_corrections(found: _Corrections) -> messages.Corrections:
+    elements.check_printable("corrections", (*found.handed, *found.held, *found.held.values()))
+    return messages.Corrections(handed=found.handed, held=found.held)
 
 
 def _printable(text: str) -> str:

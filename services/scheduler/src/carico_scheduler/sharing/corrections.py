@@ -1,0 +1,163 @@
+"""Corrections: Pods that a member hands over to the holder of the Lease, which decides on them in its place.
+
+    of a member's share --> handed over --> bound, or gone
+             ^                  |
+             +------------------+  the holder is gone, or another Pod is more urgent
+
+The paper has a queue of what its agents could not place, served by one process with a full view. Ours has no queue of
+its own: a member states in each heartbeat which Pods it has handed over, so that nothing is lost with a message or a
+process, and a new holder of the Lease knows all of them at once. The holder puts them into its own queue. It alone
+evicts Pods for others and gives turns, and states in its heartbeat for which Pods it holds room.
+"""
+
+import collections
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from carico_core.domain import cluster, messages
+from carico_core.wire.messages import claims as claim_messages
+from carico_scheduler import state as states
+from carico_scheduler.decide import cycle as cycles
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.pods import queue as queues
+from carico_scheduler.sharing import heartbeats as beats
+
+# A Pod that its member has not placed for so long: there is no room, or the member is slow.
+AFTER_S = 5.0
+# One that may have others evicted waits for as long as with one scheduler (`preemptor.AFTER_S`).
+PREEMPTS_AFTER_S = 1.0
+# A Pod that lost so many claims or binds is handed over at once.
+TRIES_MOST = 3
+MOST = claim_messages.HANDED_MAX
+# Pods of one demand that are handed over at a time; five times a second.
+OF_ONE_DEMAND = 8
+
+
+class Corrections:
+    """The Pods that this member has handed over, those that it has taken over, and the room that is held for some."""
+
+    def __init__(self, state: states.State, heartbeats: beats.Heartbeats, *, holder: Callable[[], str]) -> None:
+        """`holder` returns the name in the Lease."""
+        self._state = state
+        self._heartbeats = heartbeats
+        self._holder = holder
+        # Returns the Pods for which this scheduler holds room itself, in the order of the queue.
+        self.own_nominees: Callable[[], Sequence[cycles.Nominee]] = tuple
+        # How often Pods without a node have lost a claim or a bind.
+        self._failures: collections.Counter[str] = collections.Counter()
+        # Since when the Pods have waited (monotonic), by UID.
+        self._handed: dict[str, float] = {}
+        self._taken: dict[str, float] = {}
+
+    def note_failure(self, uid: str) -> None:
+        """Note that a decision of this member on a Pod did not lead to a bind."""
+        self._failures[uid] += 1
+
+    def is_handed(self, uid: str) -> bool:
+        """Return True for a Pod of this member's share that the holder of the Lease decides on."""
+        return uid in self._handed
+
+    def is_taken(self, uid: str) -> bool:
+        """Return True for a Pod of another's share that this member decides on, as the holder of the Lease."""
+        return uid in self._taken
+
+    def review(self, now_s: float, *, has_lease: bool, has_share: bool, is_own: Callable[[cluster.Pod], bool]) -> bool:
+        """Hand Pods over to the holder of the Lease, or take over those of others; return True if they change.
+
+        `is_own`: whether a Pod that was handed over is still of this member's share.
+        """
+        taken = self._of_others() if has_lease else {}
+        before, self._taken = self._taken, taken
+        is_taken = self._share(before, taken)
+        if not (has_share and not has_lease and self._is_served()):
+            return self._hand_over({}) or is_taken
+        is_handed = False
+        for _ in range(OF_ONE_DEMAND):
+            # Those that go bring others to the front of the queue.
+            if not self._hand_over(self._chosen(now_s, is_own)):
+                break
+            is_handed = True
+        return is_handed or is_taken
+
+    def passed(self, now_s: float, *, has_lease: bool) -> messages.Corrections:
+        """Return what this member announces."""
+        own = self.own_nominees()[: claim_messages.HELD_MAX] if has_lease else ()
+        return messages.Corrections(
+            handed={uid: max(now_s - since_s, 0.0) for uid, since_s in self._handed.items()},
+            held={each.uid: self._state.fleet.row(each.slot).node.name for each in own},
+        )
+
+    def nominees(self) -> list[cycles.Nominee]:
+        """Return the Pods for which room is held, by this member or by the holder of the Lease, in queue order."""
+        found = {each.uid: each for each in (*self._held_by_holder(), *self.own_nominees())}
+        return sorted(found.values(), key=lambda each: each.key)
+
+    def held_on(self, node: str, pod: cluster.Pod) -> list[demands.Demand]:
+        """Return for which Pods room is held on a node against a Pod."""
+        slot, key = self._state.fleet.slot_of(node), queues.key_of(pod)
+        return [each.demand for each in self.nominees() if each.slot == slot and each.key < key]
+
+    def _held_by_holder(self) -> Iterator[cycles.Nominee]:
+        heard = self._heartbeats.holder(self._holder())
+        passed = None if heard is None else heard.beat.corrections
+        for uid, node in {} if passed is None else passed.held.items():
+            pod, slot = self._state.pod(uid), self._state.fleet.slot_of(node)
+            if pod is not None and slot is not None and self._state.node_of(uid) is None:
+                yield cycles.Nominee(uid, queues.key_of(pod), slot, self._state.demand_of(pod))
+
+    def _is_served(self) -> bool:
+        """Return whether another member holds the Lease, corrects, and serves the same names."""
+        heard = self._heartbeats.holder(self._holder())
+        if heard is None or heard.beat.corrections is None or heard.beat.report is None:
+            return False
+        return self._state.fleet.policy.names <= set(heard.beat.report.names)
+
+    def _of_others(self) -> dict[str, float]:
+        """Return since when the Pods have waited that others have handed over."""
+        found: dict[str, float] = {}
+        for each in self._heartbeats.newest():
+            passed = each.beat.corrections
+            found |= {} if passed is None else {uid: each.at_s - waited_s for uid, waited_s in passed.handed.items()}
+        return found
+
+    def _chosen(self, now_s: float, is_own: Callable[[cluster.Pod], bool]) -> dict[str, float]:
+        """Return the Pods to be handed over, the first ones in the order of the queue, and since when they wait."""
+        wanted = {uid: since_s for uid, since_s in self._handed.items() if self._is_still(uid, is_own)}
+        wanted |= {each.pod.uid: each.since_s for each in self._due(now_s)}
+        # Without Pods that are gone by now.
+        keys = {uid: queues.key_of(pod) for uid in wanted if (pod := self._state.pod(uid)) is not None}
+        chosen = heapq.nsmallest(MOST, keys, key=keys.__getitem__)
+        return {uid: wanted[uid] for uid in chosen}
+
+    def _hand_over(self, wanted: dict[str, float]) -> bool:
+        """Hand these Pods over, and take all others back."""
+        before, self._handed = self._handed, wanted
+        waits = (uid for uid in self._failures if uid not in wanted and self._has_no_node(uid))
+        self._failures = collections.Counter({uid: self._failures[uid] for uid in waits})
+        return self._share(before, wanted)
+
+    def _share(self, before: Mapping[str, float], after: Mapping[str, float]) -> bool:
+        changed = before.keys() ^ after.keys()
+        for uid in changed:
+            self._state.share(uid, after[uid] if uid in after else before[uid])
+        return bool(changed)
+
+    def _has_no_node(self, uid: str) -> bool:
+        pod = self._state.pod(uid)
+        return pod is not None and pod.node_name is None
+
+    def _is_still(self, uid: str, is_own: Callable[[cluster.Pod], bool]) -> bool:
+        pod = self._state.pod(uid)
+        return pod is not None and self._state.is_undecided(uid) and is_own(pod)
+
+    def _due(self, now_s: float) -> list[queues.Waiting]:
+        """Return the Pods of the queue that may be handed over now."""
+        queue, lowest = self._state.queue, self._state.lowest_priority()
+        found = [each for each in queue.heads() if now_s - each.since_s >= _after_s(each.pod, lowest)]
+        tried = [queue.find(uid) for uid, count in self._failures.items() if count >= TRIES_MOST]
+        return found + [each for each in tried if each is not None]
+
+
+def _after_s(pod: cluster.Pod, lowest: int | None) -> float:
+    may_preempt = pod.preempts and lowest is not None and pod.priority > lowest
+    return PREEMPTS_AFTER_S if may_preempt else AFTER_S

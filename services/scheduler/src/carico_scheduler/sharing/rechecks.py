@@ -1,0 +1,62 @@
+"""Checks a decision of this member again once the claims on its node have changed, or it has become old."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from carico_core.domain import cluster
+from carico_core.runtime.process import clock as clocks
+from carico_scheduler import state as states
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.pods import reservations
+from carico_scheduler.rules import registry
+from carico_scheduler.sharing import commits, fits
+from carico_scheduler.sharing import ledger as ledgers
+
+
+class Rechecks:
+    """Checks the decisions of one member."""
+
+    def __init__(
+        self, state: states.State, ledger: ledgers.Ledger, *, clock: clocks.Clock,
+        held_on: Callable[[str, cluster.Pod], Iterable[demands.Demand]],
+    ) -> None:  # fmt: skip
+        """`held_on` returns for which Pods room is held on a node against a Pod."""
+        self._state = state
+        self._ledger = ledger
+        self._clock = clock
+        self._held_on = held_on
+        self._stages = (registry.by_capacity(state.fleet.policy), registry.without_capacity())
+
+    def fits(self, request: commits.Request, lost: Sequence[commits.Request]) -> bool:
+        """Return whether a Pod still fits its node, without the decisions that are given up with it."""
+        slot = self._state.fleet.slot_of(request.node)
+        if slot is None or request.claim is None:
+            return False
+        now_s = self._clock.monotonic_s()
+        view = self._state.fleet.snapshot(now_s)
+        by_requests = view.goes_by_requests or request.demand.is_baseline
+        stages = self._stages[1] if by_requests else self._stages[0]
+        own = request.claim.uid
+        claims = [each for each in self._ledger.counted_on(request.node, now_s) if each.uid != own]
+        # The reservations of those that were given up end with the next turn of the loop.
+        gone = (each for each in lost if not self._is_claimed_by_others(each))
+        row = view.row(slot).counting(self._counted((request, *gone)), -1)
+        pod = self._state.pod(own)
+        for held in () if pod is None else self._held_on(request.node, pod):
+            row = row.with_pod(held)
+        return fits.fits(row, request.demand, claims, stages)
+
+    def _is_claimed_by_others(self, request: commits.Request) -> bool:
+        """Return whether the Pod of a decision may be bound to the same node by another scheduler: it stays counted."""
+        return request.claim is not None and self._ledger.find(request.node, request.claim.uid) is not None
+
+    def _counted(self, requests: Iterable[commits.Request]) -> Iterator[tuple[reservations.Claim, bool]]:
+        """Yield what the own state counts for these decisions on their nodes, and whether it is reserved.
+
+        A Pod that another scheduler has bound there in the meantime stays counted.
+        """
+        for each in requests:
+            record = None if each.claim is None else self._state.records.find(each.claim.uid)
+            if record is None or record.claim is None or record.is_bound:
+                continue
+            if record.claim.node == each.node:
+                yield record.claim, self._state.reservations.is_reserved(record.claim)

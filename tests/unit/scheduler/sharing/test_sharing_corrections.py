@@ -1,0 +1,215 @@
+"""What a member does not place is decided on by the holder of the Lease, and room that it holds is held by all."""
+
+import asyncio
+import collections
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from carico_core.runtime.bus import port as buses
+from carico_scheduler import engine
+from carico_scheduler.decide import turns
+from carico_scheduler.sharing import corrections, heartbeats, stream
+from tests.unit.scheduler import objects
+from tests.unit.scheduler.sharing import shared_world
+
+READY_S = 4.0
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Binds take 2 s at most here."""
+    monkeypatch.setattr(stream, "SETTLE_S", 3.0)
+
+
+async def ready(made: shared_world.SharedWorld, nodes: int = 2) -> None:
+    await made.start(nodes=nodes)
+    await asyncio.sleep(READY_S)
+
+
+def queued(made: shared_world.SharedWorld) -> list[int]:
+    return [len(one.state.queue) for one in made.engines]
+
+
+def decided_by(made: shared_world.SharedWorld) -> list[int]:
+    """How many claims of each member were stored."""
+    return [int(each.claims.labels("stored")._value.get()) for each in made.counted]
+
+
+def owners(made: shared_world.SharedWorld, uids: Sequence[str]) -> list[engine.Engine]:
+    """Who has each Pod in its queue: exactly one."""
+    found = []
+    for uid in uids:
+        (owner,) = (one for one in made.engines if uid in one.state.queue)
+        found.append(owner)
+    return found
+
+
+def test_pods_that_nobody_has_placed_for_5_s_wait_at_the_holder_and_keep_their_age() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=3, room=0.0)
+        await ready(made)
+        uids = [made.create_pod(f"pod-{index}") for index in range(30)]
+        await asyncio.sleep(corrections.AFTER_S - 0.5)
+        before = queued(made)
+        assert sum(before) == 30
+        assert all(before)
+        await asyncio.sleep(30 * heartbeats.EVERY_S + 1.0)
+        assert queued(made) == [30, 0, 0]
+        now_s = made.clock.monotonic_s()
+        waited_s = [now_s - each.since_s for each in made.engines[0].state.queue]
+        assert max(waited_s) - min(waited_s) < 2.0 * heartbeats.EVERY_S
+        made.room = 20.0
+        await made.until_ended(60.0)
+        assert made.kube.binds == dict.fromkeys(uids, 1)
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_the_first_pods_of_the_queue_are_handed_over_and_no_more_than_a_heartbeat_holds() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=0.0)
+        await ready(made)
+        low = [made.create_pod(f"low-{index}") for index in range(4 * corrections.MOST)]
+        await asyncio.sleep(60.0)
+        other = made.engines[1]
+        left = len(other.state.queue)
+        assert left == sum(uid in other.state.queue for uid in low) > 0
+        assert other.member is not None
+        handed = [uid for uid in low if other.member.corrections.is_handed(uid)]
+        assert len(handed) == corrections.MOST
+        high = [made.create_pod(f"high-{index}", priority=1) for index in range(8)]
+        await asyncio.sleep(10.0)
+        assert {made.engines.index(one) for one in owners(made, high)} == {0}
+        assert len(other.state.queue) > left, "others came back for them"
+        assert sum(queued(made)) == len(low) + len(high)
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_pods_of_a_member_whose_claims_fail_are_placed_by_the_holder() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=100.0)
+        await ready(made)
+
+        async def fail(changes: Sequence[buses.Change]) -> list[buses.Changed]:
+            return [buses.Changed(detail="away") for _ in changes]
+
+        made.connections[1].claims.change = fail  # type: ignore[method-assign]
+        uids = [made.create_pod(f"pod-{index}") for index in range(40)]
+        await made.until_ended(30.0)
+        assert made.kube.binds == dict.fromkeys(uids, 1)
+        assert decided_by(made) == [40, 0]
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_pods_come_back_if_the_holder_is_gone_and_the_next_one_gets_them() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=3, room=0.0)
+        await ready(made)
+        for index in range(30):
+            made.create_pod(f"pod-{index}")
+        await asyncio.sleep(30.0)
+        assert queued(made) == [30, 0, 0]
+        made.connections[0].is_cut = True
+        made.connections[0].claims.lost_share = 1.0
+        await asyncio.sleep(heartbeats.ALIVE_S + 2.0 * heartbeats.EVERY_S)
+        assert queued(made)[1] + queued(made)[2] == 30
+        assert min(queued(made)[1:]) > 0
+        made.holder = 1
+        await asyncio.sleep(30.0)
+        assert queued(made)[1:] == [30, 0]
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_nothing_is_handed_to_a_holder_of_a_version_that_does_not_correct() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=0.0)
+        older = made.engines[0].member
+        assert older is not None
+        beats = older._heartbeats
+
+        def announce(*, is_leaving: bool, report: Any = None, corrections: object = None) -> tuple[str, bytes]:
+            return heartbeats.Heartbeats.next(beats, is_leaving=is_leaving, report=report)
+
+        beats.next = announce  # type: ignore[method-assign]
+        await ready(made)
+        for index in range(20):
+            made.create_pod(f"pod-{index}")
+        before = queued(made)
+        await asyncio.sleep(30.0)
+        assert sum(before) == 0
+        assert all(queued(made)), "each has its share"
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_room_that_is_made_for_a_pod_is_held_by_every_member(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each member keeps its own Pods, but for those that may have others evicted.
+    monkeypatch.setattr(corrections, "AFTER_S", 1000.0)
+
+    async def main() -> None:
+        made = shared_world.SharedWorld(seed=seed, engines=3, room=2.0)
+        made.pod_s = (1000.0, 1000.0)
+        await ready(made, nodes=2)
+        low = [made.create_pod(f"low-{index}", priority=0) for index in range(4)]
+        await asyncio.sleep(3.0)
+        assert set(made.kube.binds) == set(low)
+        # They would take the room of every Pod that goes.
+        more = [made.create_pod(f"more-{index}", priority=0) for index in range(30)]
+        await asyncio.sleep(2.0)
+        assert all(queued(made))
+        high = [made.create_pod(f"high-{index}", priority=5) for index in range(3)]
+        await asyncio.sleep(20.0)
+        assert set(made.kube.binds) == {*low, *high}, "each victim made room for the Pod for which it went"
+        assert not set(more) & set(made.kube.binds)
+        bound = collections.Counter(pod["spec"].get("nodeName") for pod in made.pods() if "nodeName" in pod["spec"])
+        assert max(bound.values()) <= 2
+        assert sum(bound.values()) == 4
+        victims = sum(each.victims.labels("evicted")._value.get() for each in made.counted)
+        assert (victims, made.counted[0].victims.labels("evicted")._value.get()) == (3, 3), "the holder alone evicts"
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_large_pod_gets_its_turn_next_to_small_ones_of_every_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "AFTER_S", 20.0)
+    monkeypatch.setattr(corrections, "AFTER_S", 1000.0)
+
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=3, room=1000.0)
+        made.pod_s = (5.0, 10.0)
+        await ready(made, nodes=2)
+        small = {"resources": {"requests": {"cpu": "1"}}, "name": "main", "image": "small"}
+        large: dict[str, Any] = {"resources": {"requests": {"cpu": "4"}}, "name": "main", "image": "large"}
+
+        async def keep_full() -> None:
+            for index in range(10_000):
+                if sum(queued(made)) < 24:
+                    made.create_pod(f"small-{index}", containers=[small])
+                await asyncio.sleep(0.05)
+
+        filling = asyncio.create_task(keep_full())
+        await asyncio.sleep(5.0)
+        # The holder decides on Pods with host ports. It comes before the small ones, and may evict none.
+        large["ports"] = [{"containerPort": 1, "hostPort": 81}]
+        uid = made.create_pod("large", containers=[large], priority=1, preemptionPolicy="Never")
+        await asyncio.sleep(turns.AFTER_S - 2.0)
+        assert uid not in made.kube.binds
+        await asyncio.sleep(made.pod_s[1] + 10.0)
+        assert made.kube.binds[uid] == 1
+        assert all(queued(made)), "small ones waited all the time"
+        filling.cancel()
+        await made.stop()
+
+    objects.run_fast(main())
