@@ -42,6 +42,8 @@ class Cluster:
         self.bus: nats_bus.NatsBus
         # When the watch first showed each Pod bound (monotonic), and its UID by node.
         self.bound_s: dict[str, float] = {}
+        # Advertisements that were published.
+        self.advertised = 0
         self._covers: dict[str, set[str]] = {}
         self._changed = asyncio.Event()
         self._process: subprocess.Popen[bytes] | None = None
@@ -74,6 +76,11 @@ class Cluster:
             for index in range(count)
         )
 
+    @property
+    def on_nodes(self) -> list[int]:
+        """How many Pods are bound to each Node."""
+        return [len(covers) for covers in self._covers.values()]
+
     async def follow(self) -> None:
         """Record each Pod when the watch shows it bound, until cancelled."""
         async with contextlib.aclosing(self.api.mirror(_objects.PODS_PATH)) as mirror:
@@ -105,6 +112,7 @@ class Cluster:
                 await self.bus.publish(
                     subjects.capacity(node), _objects.advertisement(node, boot, seq, frozenset(covers))
                 )
+                self.advertised += 1
             await asyncio.sleep(max(0.0, began_s + 1.0 - time.monotonic()))
 
     async def until_bound(self, count: int) -> None:

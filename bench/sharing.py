@@ -1,0 +1,211 @@
+"""Schedulers that share the work, against one that leads, on real processes: `python -m bench sharing`.
+
+A real kube-apiserver and etcd (without fsync), no kubelets, 1,000 Nodes that advertise, by turns:
+
+- one scheduler works off a backlog that is already there, as leader and as the only member;
+- one member and four get Pods as fast as the API creates them, once all are ready: CPU of all members a Pod, less what
+  advertisements cost them, as measured while nothing else happens; commits in conflict, Pods that were decided on
+  again, evenness. Their rate is that of the API, so it is not compared;
+- eight processes commit claims with the scheduler's own code, and nothing else.
+"""
+
+import asyncio
+import collections
+import contextlib
+import dataclasses
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+from bench import _claimer, _cluster, _process
+from carico_cli.live import members
+from carico_core.domain import messages
+from carico_local import nats_server
+
+Row = tuple[str, float, str, str]
+NODES, PODS = 1000, 3000
+WRITERS = 8
+IDLE_S = 5.0
+LEADER, SHARED = "leader", "shared"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One run: Pods a second, CPU of all schedulers for the Pods and for an advertisement, reports, Pods by Node."""
+
+    pods_per_s: float
+    cpu_s: float
+    heard_us: float
+    reports: list[messages.MemberReport]
+    on_nodes: list[int]
+
+
+def run(quick: bool) -> list[Row]:
+    """Leader against one member, one member against four, and claims a second."""
+    runs = 1 if quick else 3
+    backlog: dict[str, list[Found]] = {LEADER: [], SHARED: []}
+    streams: dict[int, list[Found]] = {1: [], 4: []}
+    for _ in range(runs):
+        for mode, found in backlog.items():
+            found.append(_in_a_folder(_work_off, mode))
+        for count, found in streams.items():
+            found.append(_in_a_folder(_keep_up, count))
+    claimed = [claims(3.0 if quick else 10.0) for _ in range(runs)]
+    return [
+        *_backlog_rows(backlog), *_stream_rows(streams),
+        (
+            f"claims committed by {WRITERS} processes on {NODES:,} Nodes",
+            statistics.median(per_s for per_s, _ in claimed), "1/s", "at least 5000",
+        ),
+        ("... CPU of these and NATS a claim", statistics.median(cpu_us for _, cpu_us in claimed), "us", ""),
+    ]  # fmt: skip
+
+
+def _backlog_rows(found: dict[str, list[Found]]) -> list[Row]:
+    what = f"{PODS:,} Pods on {NODES:,} Nodes, one scheduler"
+    rates = {mode: statistics.median(each.pods_per_s for each in runs) for mode, runs in found.items()}
+    cpu_us = {mode: statistics.median(each.cpu_s for each in runs) / PODS * 1e6 for mode, runs in found.items()}
+    return [
+        *((f"{what}: {mode}", rates[mode], "Pods/s", "") for mode in found),
+        (f"{what}: shared, of leader", rates[SHARED] / rates[LEADER], "", "at least 0.85"),
+        *((f"{what}, CPU a Pod: {mode}", cpu_us[mode], "us", "") for mode in found),
+        (f"{what}, CPU a Pod: shared, of leader", cpu_us[SHARED] / cpu_us[LEADER], "", "at most 1.15"),
+    ]
+
+
+def _stream_rows(found: dict[int, list[Found]]) -> list[Row]:
+    what = f"{PODS:,} Pods created at once"
+    cpu_us = {count: statistics.median(each.cpu_s for each in runs) / PODS * 1e6 for count, runs in found.items()}
+    four = [each for run in found[4] for each in run.reports]
+    stored, conflicts = sum(each.stored for each in four), sum(each.conflicts for each in four)
+    parts = [each.stored * 4 / sum(one.stored for one in run.reports) for run in found[4] for each in run.reports]
+    return [
+        *((f"{what}, CPU of all members a Pod: {count}", cpu_us[count], "us", "") for count in found),
+        (f"{what}, CPU a Pod: four members, of one", cpu_us[4] / cpu_us[1], "", "at most 1.15"),
+        *(
+            (
+                f"CPU of all members an advertisement: {count}", statistics.median(each.heard_us for each in runs),
+                "us", "",
+            )
+            for count, runs in found.items()
+        ),
+        (
+            f"{what}, four members: conflicts, of commits", 100.0 * conflicts / max(stored + conflicts, 1), "%",
+            "at most 2",
+        ),
+        (
+            f"{what}, four members: Pods decided on again",
+            100.0 * sum(each.requeued for each in four) / max(stored, 1), "%", "at most 0.1",
+        ),
+        (f"{what}, four members: the least part of one, of a quarter", min(parts), "", ""),
+        *(
+            (
+                f"{what}: deviation of Pods between Nodes, {count}",
+                statistics.median(statistics.pstdev(each.on_nodes) for each in runs), "Pods", "",
+            )
+            for count, runs in found.items()
+        ),
+    ]  # fmt: skip
+
+
+async def _work_off(folder: pathlib.Path, mode: str) -> Found:
+    """Let one scheduler work off a backlog."""
+    async with _cluster.running(folder, NODES) as cluster:
+        await cluster.create_pods(PODS, "carico")
+        with cluster.scheduler(_cluster.CARICO, "--sharing", mode) as process:
+            await cluster.until_bound(1)
+            began_s = _process.cpu_s(process.pid)
+            await cluster.until_bound(PODS)
+            cpu_s = _process.cpu_s(process.pid) - began_s
+        return _found(cluster, cpu_s, 0.0, [])
+
+
+async def _keep_up(folder: pathlib.Path, count: int) -> Found:
+    """Create Pods for so many members, once all of them are ready."""
+    async with _cluster.running(folder, NODES) as cluster:
+        with contextlib.ExitStack() as stack:
+            names = [f"scheduler-{index}" for index in range(count)]
+            flags = ("--sharing", SHARED, "--leader-identity")
+            processes = [stack.enter_context(cluster.scheduler(name, *flags, name)) for name in names]
+            while sum(not each.is_leaving for each in await members.listen(cluster.bus)) < count:
+                cluster.check()
+
+            def used() -> tuple[float, int]:
+                return sum(_process.cpu_s(each.pid) for each in processes), cluster.advertised
+
+            idle_s, before = used()
+            await asyncio.sleep(IDLE_S)
+            began_s, count_at_first = used()
+            heard_s = (began_s - idle_s) / max(count_at_first - before, 1)
+            await cluster.create_pods(PODS, "carico")
+            await cluster.until_bound(PODS)
+            ended_s, count_at_last = used()
+            # By their number, not by time: on a busy machine fewer of them come.
+            cpu_s = ended_s - began_s - heard_s * (count_at_last - count_at_first)
+            heard = await members.listen(cluster.bus)
+        return _found(cluster, cpu_s, 1e6 * heard_s, [each.report for each in heard if each.report is not None])
+
+
+def _found(cluster: _cluster.Cluster, cpu_s: float, heard_us: float, reports: list[messages.MemberReport]) -> Found:
+    bound_s = sorted(cluster.bound_s.values())
+    return Found(
+        pods_per_s=(PODS - 1) / (bound_s[-1] - bound_s[0]),
+        cpu_s=cpu_s,
+        heard_us=heard_us,
+        reports=reports,
+        on_nodes=cluster.on_nodes,
+    )
+
+
+def claims(seconds: float) -> tuple[float, float]:
+    """Return how many claims all writers together commit a second, and the CPU for each, NATS included, in us."""
+    with tempfile.TemporaryDirectory() as folder:
+        nats = nats_server.NatsServer(pathlib.Path(folder) / "nats").start()
+        writers: list[subprocess.Popen[str]] = []
+        try:
+            asyncio.run(_claimer.prepare(nats.url))
+            for index in range(WRITERS):
+                command = [sys.executable, "-m", "bench._claimer", nats.url, f"writer-{index}", str(seconds)]
+                writers.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+            for each in writers:
+                _line(each, "ready")
+            pids = [nats.pid, *(each.pid for each in writers)]
+            began_s = sum(map(_process.cpu_s, pids))
+            for each in writers:
+                assert each.stdin is not None
+                each.stdin.write("go\n")
+                each.stdin.flush()
+            counts: collections.Counter[str] = collections.Counter()
+            for each in writers:
+                counts.update(json.loads(_line(each, "{")))
+            # Those that have ended are still there until they are waited for.
+            cpu_s = sum(map(_process.cpu_s, pids)) - began_s
+        finally:
+            for each in writers:
+                each.kill()
+                each.wait()
+            nats.stop()
+    print(f"claims by outcome: {dict(counts)}", file=sys.stderr)
+    return counts["stored"] / seconds, cpu_s / counts["stored"] * 1e6
+
+
+def _line(process: subprocess.Popen[str], begins: str) -> str:
+    """Return the next line of its output that begins so; the others are log lines."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith(begins):
+            return line
+    raise AssertionError("a writer has ended")
+
+
+def _in_a_folder(work: Any, argument: Any) -> Found:
+    async def working() -> Found:
+        with tempfile.TemporaryDirectory() as folder:
+            found: Found = await work(pathlib.Path(folder), argument)
+            return found
+
+    return asyncio.run(working())
