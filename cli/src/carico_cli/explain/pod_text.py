@@ -67,7 +67,8 @@ def text(answer: Row, *, now_ns: int, wide: bool = False, is_local: bool = False
     lines += _of_events(answer)
     lines += words.paragraph(answer["why"])
     if answer.get("class"):
-        lines += words.paragraph(f"class {answer['class']}, priority {answer['priority']}")
+        own = f"; settings of {answer['scheduler']}: {answer['profile']}" if answer.get("profile") else ""
+        lines += words.paragraph(f"class {answer['class']}, priority {answer['priority']}{own}")
     lines += _of_record(answer, now_ns)
     lines += _of_wait(answer)
     if answer["state"] in ("waiting", "binding", "bound", "elsewhere") and "candidates" in answer:

@@ -5,7 +5,7 @@ Pure: events in, changed state out.
 
 import dataclasses
 import random
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 
 from carico_core.domain import cluster, constraints, messages
 from carico_scheduler.nodes import fleet as fleets
@@ -82,10 +82,11 @@ class NodeState:
         if self.reservations.cover(node, heard.advertisement.covers, now_s):
             self.fleet.put_load(node, self.reservations.load(node))
         self.fleet.put_advertisement(heard.advertisement, heard.sampled_s)
-        gained = self._admitted(node, parked, now_s) - before
-        if gained:
+        after = self._admitted(node, parked, now_s)
+        gained = {offset: found - before.get(offset, frozenset()) for offset, found in after.items()}
+        if any(gained.values()):
             # A class that had room before is parked for another reason, which no advertisement changes.
-            self.queue.unpark_if(lambda demand: demand.pod_class in gained)
+            self.queue.unpark_if(lambda demand: demand.pod_class in gained.get(demand.ceiling_offset, ()))
 
     def volumes_changed(self) -> None:
         """Try Pods that wait for a claim, a volume or a storage class again: one has changed."""
@@ -109,15 +110,16 @@ class NodeState:
         return lambda demand: (
             demand.is_baseline
             or demand.looks_at_peers
-            or (row is not None and bool(admission.has_room(row, demand.pod_class)))
+            or (row is not None and bool(admission.has_room(row, demand.pod_class, demand.ceiling_offset)))
         )
 
-    def _admitted(self, node: str, pod_classes: Set[str], now_s: float) -> Set[str]:
-        """Return the classes of which the node admits a Pod now."""
+    def _admitted(self, node: str, parked: Mapping[float, Set[str]], now_s: float) -> Mapping[float, Set[str]]:
+        """Return those of the classes, by offset of the ceiling, of which the node admits a Pod now."""
         slot = self.fleet.slot_of(node)
-        if slot is None or not pod_classes:
-            return frozenset()
-        return admission.admits(self.fleet.row(slot, now_s), pod_classes)
+        if slot is None or not parked:
+            return {}
+        row = self.fleet.row(slot, now_s)
+        return {offset: admission.admits(row, classes, offset) for offset, classes in parked.items()}
 
     def _limit_strangers(self, node: str) -> None:
         """Note an advertisement of a node that the API has not shown; drop the oldest beyond the limit."""

@@ -13,6 +13,7 @@ from carico_core.runtime.observe import tracing
 from carico_core.runtime.process import settings
 from carico_scheduler.extender import extender_settings
 from carico_scheduler.rules import policy as policies
+from carico_scheduler.rules import profiles
 from carico_scheduler.sharing import stream
 
 PREFIX = "scheduler"
@@ -37,6 +38,12 @@ class SchedulerSettings:
         (cluster.SCHEDULER_NAME,), help=f"schedulerNames whose Pods it places, at most {NAMES_MOST}",
         why="add default-scheduler where CARICO replaces kube-scheduler",
     )  # fmt: skip
+    profiles: tuple[str, ...] = settings.setting(
+        (),
+        help="settings of single names, NAME:KEY=VALUE[:KEY=VALUE]: ceiling (added to the agents' ceiling, as a share "
+        "of a node), score, preferences (how much they lower a score at most)",
+        why="batch and servers may fill nodes differently; see docs/scheduling.md",
+    )
     threshold: float = settings.setting(
         1.0, help="minimum free capacity of a node to get a Pod", unit="Pods", minimum=0.01, maximum=1000,
         why="room for one whole Pod",
@@ -51,6 +58,10 @@ class SchedulerSettings:
         help="prefer different nodes and zones for Pods of one ReplicaSet, StatefulSet or Service",
         why="kube-scheduler's default; room already spreads Pods over nodes, and counting them takes time",
     )
+    image_locality: bool = settings.setting(
+        True, help="prefer nodes that have a Pod's images already",
+        why="kube-scheduler's default; small images, and images that all nodes have, change nothing",
+    )  # fmt: skip
     release: policies.Release = settings.setting(
         policies.Release.COVERS,
         help="end a reservation when an advertisement covers the Pod, or (paper) when the Pod leaves Pending",
@@ -131,6 +142,10 @@ class SchedulerSettings:
     def __post_init__(self) -> None:
         tracing.check(self.traces)
         _check_names(self.names)
+        try:
+            profiles.parse_profiles(self.profiles, self.names)
+        except ValueError as error:
+            raise ValueError(f"--profiles: {error}") from None
         # A bind that was permitted just before its term ended must time out before another scheduler may lead.
         if self.leader.election and self.leader.renew_s + self.bind_timeout_s > self.leader.lease_s:
             raise ValueError(
@@ -155,9 +170,11 @@ class SchedulerSettings:
         """Return the rules of the cycle."""
         return policies.Policy(
             names=frozenset(self.names),
+            profiles=profiles.parse_profiles(self.profiles, self.names),
             threshold=self.threshold,
             score=self.score,
             default_spread=self.default_spread,
+            image_locality=self.image_locality,
             release=self.release,
             fallback=self.fallback,
             max_pods_per_core=self.max_pods_per_core,

@@ -72,7 +72,8 @@ class State(node_state.NodeState):
         if self.default_spread.is_on:
             pod = pod._replace(constraints=self.default_spread.constraints_of(pod))
         return demands.demand_of(
-            pod, self._anti_affinity.of(pod), is_baseline=self.baseline.includes(pod), gang=self.gangs.key_of(pod)
+            pod, self._anti_affinity.of(pod), is_baseline=self.baseline.includes(pod), gang=self.gangs.key_of(pod),
+            profile=self.fleet.policy.profiles.get(pod.scheduler_name),
         )  # fmt: skip
 
     def put_pods(self, pods: Iterable[cluster.Pod], now_s: float) -> None:

@@ -276,7 +276,7 @@ async def test_fit_does_not_keep_made_up_classes() -> None:
     desk.hear_cost("node-0", {"cpu": 4.0}, {"*": {"cpu": 1.0}})
     for index in range(20):
         await desk.ask("capacity.fit", pod={"containers": [{"name": "main", "image": f"image-{index}"}]})
-    assert set(desk.state.fleet._free) == {messages.ANY_CLASS}
+    assert set(desk.state.fleet._free) == {(messages.ANY_CLASS, 0.0)}
 
 
 @pytest.mark.parametrize(

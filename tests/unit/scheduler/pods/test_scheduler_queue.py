@@ -235,7 +235,7 @@ def test_a_gang_is_woken_by_its_name_alone() -> None:
     made.unpark_if(lambda _: True)
     made.unpark_gangs({gangs.Key("default", "other")})
     assert made.take(0.0) is None
-    assert made.parked_classes() == frozenset()
+    assert made.parked_classes() == {}
     assert made.parked_heads() == []
     made.unpark_gangs({key})
     assert made.take(0.0) is waiting

@@ -120,6 +120,7 @@ def test_a_pod() -> None:
         unsupported=(),
         template=usage.Template(image="d397a54222a6aa16", containers=("c",), requests={"cpu": 0.25, "memory": 2.0**30}),
         scheduling_gates=("quota",),
+        images=cluster.Images(("pi:1",), 1),
     )
 
 

@@ -73,6 +73,20 @@ class Taint:
     effect: str
 
 
+class Images(NamedTuple):
+    """The images of a Pod's containers and image volumes, with their tags, and how many containers it has."""
+
+    names: tuple[str, ...]
+    containers: int
+
+
+class NodeImage(NamedTuple):
+    """An image that a node has, under all its names."""
+
+    names: tuple[str, ...]
+    size_bytes: int
+
+
 class Pod(NamedTuple):
     """A Pod, reduced. Times are Unix seconds; requests (cores, bytes) are summed as kube-scheduler does.
 
@@ -122,6 +136,8 @@ class Pod(NamedTuple):
     nominated_node: str = ""
     # None: it is placed without regard to others.
     gang: gangs.Membership | None = None
+    # None: not known.
+    images: Images | None = None
 
     @property
     def key(self) -> str:
@@ -161,6 +177,8 @@ class Node:
     pod_limit: int
     # Every other resource by name, in its own unit.
     allocatable_others: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    # The largest images that it has, as its kubelet reports them: 50 by default.
+    images: tuple[NodeImage, ...] = ()
 
 
 def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:

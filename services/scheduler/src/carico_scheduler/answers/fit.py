@@ -78,7 +78,7 @@ def overview(known: knowns.Known, now_s: float) -> list[dict[str, Any]]:
     found = []
     for name in [*(name for name, _ in running.most_common(_KINDS_MOST)), messages.ANY_CLASS]:
         scores = known.cycle.explain(known.view(now_s), kinds.kind(known, kinds.typical(name), name, name).demand)
-        free = scores.view.free(scores.demand.pod_class)[scores.values > scoring.REFUSED]
+        free = scores.view.free(scores.demand.pod_class, scores.demand.ceiling_offset)[scores.values > scoring.REFUSED]
         total = int(np.maximum(np.floor(free - scores.view.policy.threshold + room.SLACK) + 1, 1).sum())
         shown = name if known.is_named(name) else messages.NEW_CLASS
         stops = _stops_of_some(scores)
@@ -167,7 +167,7 @@ def _found(
     return _Found(
         node=row.node.name,
         fits=fits,
-        free=row.free(scores.demand.pod_class),
+        free=row.free(scores.demand.pod_class, scores.demand.ceiling_offset),
         age_s=scores.view.now_s - row.sampled_s,
         stopped_by=rejection.reason.value if rejection is not None and by_stage else tightest.what,
         say=functools.partial(str, rejection.detail) if rejection is not None and by_stage else tightest.say,

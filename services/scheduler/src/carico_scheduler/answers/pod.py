@@ -84,6 +84,7 @@ def _standing(known: knowns.Known, pod: cluster.Pod) -> Standing:
 def _of_pod(known: knowns.Known, pod: cluster.Pod, found: Standing) -> dict[str, Any]:
     kept = known.state.records.find(pod.uid)
     claim = None if kept is None else kept.claim
+    profile = known.state.fleet.policy.profiles.get(pod.scheduler_name)
     slot = None if pod.node_name is None else known.state.fleet.slot_of(pod.node_name)
     return {
         "namespace": pod.namespace,
@@ -96,6 +97,8 @@ def _of_pod(known: knowns.Known, pod: cluster.Pod, found: Standing) -> dict[str,
         "phase": pod.phase,
         "class": names.class_of(pod),
         "scheduler": pod.scheduler_name,
+        # The settings of that name alone; None: it has none.
+        "profile": None if profile is None else str(profile),
         "priority": pod.priority,
         # False: its node does not account for it yet, so it is reserved.
         "covered": None if claim is None or claim.is_baseline else not known.state.reservations.is_reserved(claim),

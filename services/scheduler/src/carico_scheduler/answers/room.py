@@ -53,7 +53,7 @@ class Bound:
 
 def bounds(row: snapshot.NodeRow, demand: demands.Demand) -> list[Bound]:
     """Return every bound on the Pods of this demand that a node takes: its dimensions, the caps, and requests."""
-    return _sorted([*_dimensions(row, demand.pod_class), *_caps(row), *_requests(row, demand)])
+    return _sorted([*_dimensions(row, demand), *_caps(row), *_requests(row, demand)])
 
 
 def typical_bounds(row: snapshot.NodeRow, advertised: messages.Advertisement | None) -> list[Bound]:
@@ -81,12 +81,13 @@ def _sorted(found: list[Bound]) -> list[Bound]:
     return sorted(found, key=lambda each: each.pods)
 
 
-def _dimensions(row: snapshot.NodeRow, pod_class: str) -> list[Bound]:
+def _dimensions(row: snapshot.NodeRow, demand: demands.Demand) -> list[Bound]:
     """Return the bound of each dimension: what is free over what one Pod costs."""
-    room, offer = row.room, row.room.offer
+    room = row.room_under(demand.ceiling_offset)
+    offer = room.offer
     if offer is None:
         return []
-    costs = offer.cost(pod_class)
+    costs = offer.cost(demand.pod_class)
     parts = zip(offer.dimensions, offer.headroom, room.taken, costs, room.by_dimension(costs), strict=True)
     return [
         Bound(what=name, pods=pods, say=functools.partial(_say_dimension, name, free, reserved, cost))

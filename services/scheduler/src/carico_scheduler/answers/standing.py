@@ -19,7 +19,7 @@ def best_first(scores: cycles.Scores) -> list[int]:
     view = scores.view
     slots = view.present.nonzero()[0]
     # -inf for nodes that do not advertise, which come last among the refused.
-    free = view.free(scores.demand.pod_class)[slots]
+    free = view.free(scores.demand.pod_class, scores.demand.ceiling_offset)[slots]
     order = np.lexsort((-free, -scores.values[slots]))
     found: list[int] = slots[order].tolist()
     return found
@@ -48,7 +48,7 @@ def candidates(scores: cycles.Scores, limit: int, lease_s: float) -> list[dict[s
 def candidate(scores: cycles.Scores, row: snapshot.NodeRow, score: float, lease_s: float) -> dict[str, object]:
     """Return one node as JSON: how many Pods of this kind it takes, and why it is refused."""
     found = explain.candidate_of(scores, row, score)
-    free = row.free(scores.demand.pod_class)
+    free = row.free(scores.demand.pod_class, scores.demand.ceiling_offset)
     return {
         "node": found.node,
         **heard(row, scores.view.now_s, lease_s),

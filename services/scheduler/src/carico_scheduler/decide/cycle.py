@@ -187,8 +187,10 @@ class Cycle:
 
     def _place(self, scorer: "_Scorer", waiting: queues.Waiting, slot: int) -> Placement:
         """Reserve the node in the draft and in all scores of the cycle."""
-        scores, row = scorer.scores(waiting.demand), scorer.draft.row(slot)
-        free = row.free(waiting.demand.pod_class) if scores.stages is self._by_capacity else None
+        demand = waiting.demand
+        scores, row = scorer.scores(demand), scorer.draft.row(slot)
+        is_by_capacity = scores.stages is self._by_capacity
+        free = row.free(demand.pod_class, demand.ceiling_offset) if is_by_capacity else None
         placement = Placement(
             waiting=waiting, row=row, free=free, score=float(scores.values[slot]), scores=scores,
             refused=scores.refused, others=scores.seen(),
@@ -294,9 +296,8 @@ class _Scorer:
     def _with_peers(self, plain: scoring.Scores) -> Scores:
         """Add what other Pods, volumes and preferences change; return the same scores if they change nothing."""
         view, demand = self.view, plain.demand
-        if not (demand.looks_at_peers or view.disliking.any()):
-            return plain
-        found = ((each.reason, each.peers(view, demand)) for each in self.stages.by_peers)
+        by_peers = self.stages.by_peers if demand.looks_at_peers else ()
+        found = ((each.reason, each.peers(view, demand)) for each in by_peers)
         peers = [(reason, each) for reason, each in found if each is not None]
         preferred = preferences.preferences_of(view, demand)
         if not peers and preferred is None:

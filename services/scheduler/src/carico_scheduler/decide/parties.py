@@ -99,7 +99,8 @@ def places(view: snapshot.Snapshot, demand: demands.Demand, scores: Scored) -> s
     """Return per slot how many Pods of a demand the node takes at most; at least 1 where it takes any."""
     feasible = scores.values > scoring.REFUSED
     # Each Pod placed lowers what is free by 1.
-    left = np.floor(np.where(feasible, view.free(demand.pod_class), 0.0) - view.policy.threshold) + 1.0
+    free = view.free(demand.pod_class, demand.ceiling_offset)
+    left = np.floor(np.where(feasible, free, 0.0) - view.policy.threshold) + 1.0
     return np.where(feasible, np.maximum(left, 1.0), 0.0)
 
 

@@ -137,7 +137,7 @@ class Scores:
             return feasible
         # Of the refused nodes, those with most room are the most informative.
         refused = (self.view.present & (self.values == REFUSED)).nonzero()[0]
-        free = self.view.free(self.demand.pod_class)
+        free = self.view.free(self.demand.pod_class, self.demand.ceiling_offset)
         nearest = refused[_highest(free[refused], _SHORTLIST - len(feasible))]
         return np.concatenate([feasible, nearest[(-free[nearest]).argsort(kind="stable")]])
 

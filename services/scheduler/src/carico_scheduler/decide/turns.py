@@ -163,7 +163,7 @@ class Turns:
             nodes = nodes & each.passes(view, demand)
         taken = {each.node for each in self._turns.values()}
         slots = nodes.nonzero()[0]
-        order = slots[np.argsort(-view.free(demand.pod_class)[slots], kind="stable")]
+        order = slots[np.argsort(-view.free(demand.pod_class, demand.ceiling_offset)[slots], kind="stable")]
         for slot in order[:_NODES_MAX].tolist():
             row = view.row(slot)
             found = scores.rejection(row)

@@ -49,7 +49,7 @@ class Judge:
         self._fleet = fleet
         self._holds = holds
         self._held_on = held_on
-        self._scorer = scorers.scorer_of(fleet.policy.score)
+        self._scorer = scorers.scorer_by(fleet.policy)
 
     def judge(self, names: Sequence[str], demand: demands.Demand, *, pod: cluster.Pod, now_s: float) -> Judged:
         """Return the verdict on nodes for one Pod; its own hold does not count against it."""

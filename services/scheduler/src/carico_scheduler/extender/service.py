@@ -209,12 +209,12 @@ class Extender:
         slot = self._state.fleet.slot_of(node)
         view = self._state.fleet.snapshot(now_s)
         row = None if slot is None else view.row(slot)
-        free = None if row is None or not row.is_advertised else row.free(demand.pod_class)
+        free = None if row is None or not row.is_advertised else row.free(demand.pod_class, demand.ceiling_offset)
         return decisions.Facts(
             outcome=decision.Outcome.BOUND,
             node=node,
             free=free,
-            candidates=() if row is None else (explain.record_of(row, demand.pod_class),),
+            candidates=() if row is None else (explain.record_of(row, demand),),
             refused={},
             message=f"{node} chosen by kube-scheduler" + ("" if free is None else f", with room for {free:.1f} Pods"),
         )

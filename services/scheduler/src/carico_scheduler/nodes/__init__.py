@@ -5,5 +5,6 @@
 - `headroom`: how many Pods of a class fit by what a node advertises.
 - `node_labels`: which nodes match terms over names, labels and taints.
 - `storage`: PersistentVolumeClaims, volumes and their classes; `volume_placement`: which nodes they allow.
+- `images`: which nodes have the images of a Pod.
 - `lru`: answers over all nodes, cached and updated slot by slot.
 """

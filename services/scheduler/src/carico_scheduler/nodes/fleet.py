@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from carico_core.domain import cluster, messages
-from carico_scheduler.nodes import columns, headroom, lru, node_labels, storage
+from carico_scheduler.nodes import columns, headroom, images, lru, node_labels, storage
 from carico_scheduler.nodes import snapshot as snapshots
 from carico_scheduler.pods import pod_counts, reservations
 from carico_scheduler.rules import policy as policies
@@ -38,8 +38,9 @@ class Fleet:
         self.labels = node_labels.NodeLabels(self._nodes)
         self.pod_counts = pod_counts.PodCounts(self.slot_of)
         self.storage = storage.Storage()
-        # Free Pods by slot, for each class that was asked for.
-        self._free: lru.BySlot[str] = lru.BySlot()
+        self.images = images.Images()
+        # Free Pods by slot, for each class and offset of the ceiling that was asked for.
+        self._free: lru.BySlot[tuple[str, float]] = lru.BySlot()
         self._slots: dict[str, int] = {}
         self._vacant: list[int] = []
         self._nodes_version = 0
@@ -75,6 +76,7 @@ class Fleet:
             labels=self.labels,
             pod_counts=self.pod_counts,
             storage=self.storage,
+            images=self.images,
             **self._views,
         )
 
@@ -85,7 +87,9 @@ class Fleet:
         if slot is None:
             slot = self._occupy(node.name)
             self.pod_counts.recount(node.name, slot)
-        self._nodes[slot] = node
+        self.images.put(slot, node.images)
+        # Their names would take 10 kB a node.
+        self._nodes[slot] = node = dataclasses.replace(node, images=())
         if old is not None and _without_version(old) == _without_version(node):
             return False
         self._write_node(slot, node)
@@ -104,6 +108,7 @@ class Fleet:
         self._classes[slot] = {}
         self._used_others[slot] = {}
         self._columns.clear(slot)
+        self.images.put(slot, ())
         self.on_load(slot)
         self._settle(slot)
         self._vacant.append(slot)
@@ -132,17 +137,24 @@ class Fleet:
         self._offers[slot] = headroom.offer_of(advertisement)
         self._settle(slot)
 
-    def free(self, pod_class: str) -> npt.NDArray[np.float64]:
+    def free(self, pod_class: str, offset: float = 0.0) -> npt.NDArray[np.float64]:
         """Return how many more Pods of a class each slot takes, reservations subtracted; -inf if nothing is advertised.
 
-        Cached: only slots that have changed since are computed again.
+        `offset`: by how much of a node the ceiling is higher than advertised. Cached: only slots that have changed
+        since are computed again.
         """
-        fill = functools.partial(self._fill_free, pod_class)
-        return self._free.answer(pod_class, self._columns.count, nothing=-math.inf, fill=fill)
+        fill = functools.partial(self._fill_free, pod_class, offset)
+        return self._free.answer((pod_class, offset), self._columns.count, nothing=-math.inf, fill=fill)
 
-    def _fill_free(self, pod_class: str, values: npt.NDArray[np.float64], slots: Collection[int]) -> None:
+    def _fill_free(
+        self, pod_class: str, offset: float, values: npt.NDArray[np.float64], slots: Collection[int]
+    ) -> None:  # fmt: skip
+        cores, size_bytes = self._columns.by_field["allocatable_cores"], self._columns.by_field["allocatable_bytes"]
         for slot in slots:
-            values[slot] = self.room(slot).free(pod_class)
+            room = self.room(slot)
+            if offset:
+                room = room.shifted(offset, cores=cores.item(slot), size_bytes=size_bytes.item(slot))
+            values[slot] = room.free(pod_class)
 
     def room(self, slot: int) -> headroom.NodeRoom:
         """Return the room of a node. Cached until the next change of the slot."""

@@ -89,6 +89,21 @@ class NodeRoom(NamedTuple):
             return -math.inf
         return self.capped(min(self.by_dimension(self.offer.cost(pod_class))))
 
+    def shifted(self, offset: float, *, cores: float, size_bytes: float) -> "NodeRoom":
+        """Return the room under a ceiling that is higher by `offset` of the node's cores and memory.
+
+        >>> offer = Offer(dimensions=("cpu", "disk"), headroom=(1.0, 0.5), costs={}, other=(1.0, 0.1))
+        >>> room = NodeRoom(offer, taken=(0.0, 0.0), least=-math.inf, pod_limit=9.0, pods_per_core=64.0, limit=math.inf)
+        >>> room.free(""), room.shifted(-0.1, cores=4.0, size_bytes=8e9).free("")
+        (1.0, 0.6)
+        """
+        if self.offer is None:
+            return self
+        whole = {"cpu": cores, "memory": size_bytes}
+        parts = zip(self.offer.dimensions, self.offer.headroom, strict=True)
+        headroom = tuple([h + offset * whole.get(name, 0.0) for name, h in parts])
+        return self._replace(offer=self.offer._replace(headroom=headroom))
+
     def by_dimension(self, cost: Vector) -> list[float]:
         """Return how many Pods of this cost each dimension has room for, in the order of the offer's dimensions."""
         if self.offer is None:

@@ -9,13 +9,13 @@ decision.
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from carico_core.domain import cluster
-from carico_scheduler.nodes import headroom, node_labels, storage
+from carico_scheduler.nodes import headroom, images, node_labels, storage
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import pod_counts as counting
 from carico_scheduler.pods import reservations
@@ -27,6 +27,16 @@ Ints = npt.NDArray[np.int64]
 
 NO_NODE = -1
 _NO_OTHERS: Mapping[str, float] = {}
+
+
+class Free(Protocol):
+    """How much room each slot has."""
+
+    def __call__(self, pod_class: str, offset: float = 0.0) -> Floats:
+        """Return how many more Pods of a class each slot takes; -inf if nothing is advertised.
+
+        `offset`: by how much of a node the ceiling is higher than advertised.
+        """
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,13 +76,13 @@ class Snapshot:
     uncovered_since_s: Floats
     # Returns the room of a slot.
     room: Callable[[int], headroom.NodeRoom]
-    # Returns how many more Pods of a class each slot takes; -inf if nothing is advertised.
-    free: Callable[[str], Floats]
+    free: Free
     # Returns what is left of a resource other than CPU and memory, by its name.
     left: Callable[[str], Floats]
     labels: node_labels.NodeLabels
     pod_counts: counting.PodCounts
     storage: storage.Storage
+    images: images.Images
 
     @property
     def count(self) -> int:
@@ -193,9 +203,15 @@ class NodeRow(NamedTuple):
         """Since when the longest uncovered Pod is uncovered; +inf if all are covered."""
         return self.view.uncovered_since_s.item(self.slot)
 
-    def free(self, pod_class: str) -> float:
+    def free(self, pod_class: str, offset: float = 0.0) -> float:
         """Return how many more Pods of a class the node takes; -inf if nothing is advertised."""
-        return self.room.free(pod_class)
+        return self.room_under(offset).free(pod_class)
+
+    def room_under(self, offset: float) -> headroom.NodeRoom:
+        """Return the node's room under a ceiling that is higher by `offset` of the node."""
+        if not offset:
+            return self.room
+        return self.room.shifted(offset, cores=self.allocatable_cores, size_bytes=self.allocatable_bytes)
 
     def typical_free(self) -> float:
         """Return the same for the typical Pod, the unit of advertised capacity, for display."""

@@ -4,6 +4,7 @@ import dataclasses
 
 from carico_core.domain import cluster, gangs, names
 from carico_core.domain import constraints as limits
+from carico_scheduler.rules import policy as policies
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,10 @@ class Demand:
     is_baseline: bool = False
     # It is placed together with the other Pods of this gang.
     gang: gangs.Key | None = None
+    # None: not known.
+    images: cluster.Images | None = None
+    # The settings of its schedulerName; None: those of all names.
+    profile: policies.Profile | None = None
     # Cached: it is needed several times per decision, and constraints are deep.
     _hash: int = dataclasses.field(init=False, repr=False, compare=False, default=0)
 
@@ -45,6 +50,11 @@ class Demand:
         return (*[each for each in own if each[1] > 0.0], *self.request_others)
 
     @property
+    def ceiling_offset(self) -> float:
+        """By how much more of a node its Pods may fill it than the node's agent advertises, from -1 to 1."""
+        return 0.0 if self.profile is None else self.profile.ceiling_offset
+
+    @property
     def looks_at_peers(self) -> bool:
         """True if the answer depends on other Pods or on volumes."""
         return self.constraints is not None or bool(self.repelled_by)
@@ -60,7 +70,7 @@ _HASHED = tuple(each.name for each in dataclasses.fields(Demand) if each.compare
 
 def demand_of(
     pod: cluster.Pod, repelled_by: tuple[limits.PodTerm, ...] = (), *, is_baseline: bool = False,
-    gang: gangs.Key | None = None,
+    gang: gangs.Key | None = None, profile: policies.Profile | None = None,
 ) -> Demand:  # fmt: skip
     """Return the demand of `pod`; equal for all Pods of one template."""
     return Demand(
@@ -76,4 +86,6 @@ def demand_of(
         repelled_by=repelled_by,
         is_baseline=is_baseline,
         gang=gang,
+        images=pod.images,
+        profile=profile,
     )

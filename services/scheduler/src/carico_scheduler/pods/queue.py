@@ -5,11 +5,12 @@ costs nothing until a change that could help it (`unpark`). A Pod whose bind fai
 before it returns to its lane.
 """
 
+import collections
 import dataclasses
 import heapq
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 from carico_core.domain import cluster, gangs
 from carico_scheduler.pods import demand as demands
@@ -88,7 +89,7 @@ class Queue:
         self._open: list[tuple[Key, int]] = []
         self._by_id: dict[int, _Lane] = {}
         # The classes of parked lanes, cached since each advertisement asks for them; None: to be computed again.
-        self._parked: frozenset[str] | None = None
+        self._parked: Mapping[float, Set[str]] | None = None
         self._backing_off: list[tuple[float, str]] = []
         self._due: dict[str, float] = {}
 
@@ -101,11 +102,17 @@ class Queue:
     def __iter__(self) -> Iterator[Waiting]:
         return iter(list(self._waiting.values()))
 
-    def parked_classes(self) -> frozenset[str]:
-        """Return the classes of the parked Pods, without gangs: those that found no node when last tried."""
+    def parked_classes(self) -> Mapping[float, Set[str]]:
+        """Return the classes of the parked Pods, without gangs: those that found no node when last tried.
+
+        They come by the offset of the ceiling under which they look for room.
+        """
         if self._parked is None:
-            lanes = self._by_gang.get(None, {})
-            self._parked = frozenset(demand.pod_class for demand, lane in lanes.items() if lane.is_parked)
+            found: collections.defaultdict[float, set[str]] = collections.defaultdict(set)
+            for demand, lane in self._by_gang.get(None, {}).items():
+                if lane.is_parked:
+                    found[demand.ceiling_offset].add(demand.pod_class)
+            self._parked = found
         return self._parked
 
     def find(self, uid: str) -> Waiting | None:

@@ -9,6 +9,7 @@ from carico_core.domain import cluster, decision
 from carico_scheduler.decide import cycle
 from carico_scheduler.decide import scores as scoring
 from carico_scheduler.nodes import snapshot
+from carico_scheduler.pods import demand as demands
 from carico_scheduler.report import decisions
 
 _PHRASES = {
@@ -91,21 +92,21 @@ def candidates_of(
 
 def candidate_of(scores: cycle.Scores, row: snapshot.NodeRow, score: float) -> decision.Candidate:
     """Return a node as a candidate, with its score or why it is refused."""
-    pod_class = scores.demand.pod_class
     if math.isfinite(score):
-        return record_of(row, pod_class, score=score)
-    return record_of(row, pod_class, rejection=scores.rejection(row))
+        return record_of(row, scores.demand, score=score)
+    return record_of(row, scores.demand, rejection=scores.rejection(row))
 
 
 def record_of(
-    row: snapshot.NodeRow, pod_class: str, *, score: float | None = None, rejection: decision.Rejection | None = None
-) -> decision.Candidate:
-    """Return a node as a candidate. `capacity`: how many Pods of the class it takes, before reservations."""
+    row: snapshot.NodeRow, demand: demands.Demand, *, score: float | None = None,
+    rejection: decision.Rejection | None = None,
+) -> decision.Candidate:  # fmt: skip
+    """Return a node as a candidate. `capacity`: how many Pods of this kind it takes, before reservations."""
     sampled_s, reserved = row.sampled_s, row.reserved
     is_advertised = sampled_s > -math.inf
     return decision.Candidate(
         node=row.node.name,
-        capacity=max(row.free(pod_class) + reserved, 0.0) if is_advertised else None,
+        capacity=max(row.free(demand.pod_class, demand.ceiling_offset) + reserved, 0.0) if is_advertised else None,
         reserved=float(reserved),
         age_s=max(row.now_s - sampled_s, 0.0) if is_advertised else None,
         seq=row.seq if is_advertised else None,

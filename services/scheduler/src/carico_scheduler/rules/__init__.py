@@ -6,5 +6,5 @@
 - `peers`: a file for each filter that depends on where other Pods and volumes are.
 - `scorers`: how nodes with room are ranked. `preferences`: preferred affinity, spreading and taints, as one score.
 - `default_spread`: the constraints that Kubernetes gives Pods of a ReplicaSet, StatefulSet or Service that have none.
-- `policy`: the rules that an operator sets.
+- `policy`: the rules that an operator sets; `profiles`: settings of single schedulerNames, from text.
 """

@@ -71,11 +71,11 @@ class Capacity:
 
     def passes(self, nodes: snapshot.Nodes, demand: demands.Demand) -> protocol.Passes:
         """See `protocol.RoomFilter`."""
-        return has_room(nodes, demand.pod_class)
+        return has_room(nodes, demand.pod_class, demand.ceiling_offset)
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
         """State what is free, and the threshold."""
-        free = row.free(demand.pod_class)
+        free = row.free(demand.pod_class, demand.ceiling_offset)
         if free == -math.inf:
             return "nothing advertised"
         return f"{free:.2g} free of threshold {row.policy.threshold:g}, {row.reserved} reserved"
@@ -85,20 +85,20 @@ BELIEVED: tuple[protocol.RoomFilter, ...] = (Advertised(), Fresh(), Trusted())
 FILTERS: tuple[protocol.RoomFilter, ...] = (*BELIEVED, Capacity())
 
 
-def has_room(nodes: snapshot.Nodes, pod_class: str) -> protocol.Passes:
-    """Return which nodes have room for a Pod of a class, or whether one node has."""
-    return nodes.free(pod_class) >= nodes.policy.threshold
+def has_room(nodes: snapshot.Nodes, pod_class: str, offset: float = 0.0) -> protocol.Passes:
+    """Return which nodes have room for a Pod of a class under an offset of the ceiling, or whether one node has."""
+    return nodes.free(pod_class, offset) >= nodes.policy.threshold
 
 
-def admits(row: snapshot.NodeRow, pod_classes: Set[str]) -> Set[str]:
-    """Return the classes of which the node admits a Pod now."""
+def admits(row: snapshot.NodeRow, pod_classes: Set[str], offset: float = 0.0) -> Set[str]:
+    """Return the classes of which the node admits a Pod now, under an offset of the ceiling."""
     offer = row.room.offer
     if not pod_classes or offer is None or not all(each.passes(row, _ANY) for each in BELIEVED):
         return _NO_CLASSES
-    found = {each for each in pod_classes & offer.costs.keys() if has_room(row, each)}
+    found = {each for each in pod_classes & offer.costs.keys() if has_room(row, each, offset)}
     # Classes that the node does not name have the same cost, so one answer holds for all of them.
     others = pod_classes - offer.costs.keys()
-    return found | others if others and has_room(row, next(iter(others))) else found
+    return found | others if others and has_room(row, next(iter(others)), offset) else found
 
 
 class Baseline:

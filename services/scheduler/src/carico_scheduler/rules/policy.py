@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+from collections.abc import Mapping
 
 from carico_core.domain import cluster
 from carico_core.wire import freshness
@@ -30,11 +31,29 @@ class Fallback(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What one schedulerName has otherwise than the others; None: as they do."""
+
+    # By how much more of each node's cores and memory its Pods may fill it than the agents' ceiling; from -1 to 1.
+    ceiling_offset: float = 0.0
+    score: ScoreMode | None = None
+    # The largest share by which preferences lower a node's score.
+    lean: float | None = None
+
+    def __str__(self) -> str:
+        found = [f"ceiling {self.ceiling_offset:+g}"] if self.ceiling_offset else []
+        found += [] if self.score is None else [f"score {self.score.value}"]
+        return ", ".join([*found, *([] if self.lean is None else [f"preferences {self.lean:g}"])])
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """The rules of a cycle. Ages in seconds, threshold in Pods; the defaults are those of the settings."""
 
     # The schedulerNames whose Pods are placed.
     names: frozenset[str] = frozenset({cluster.SCHEDULER_NAME})
+    # Those of them that have settings of their own.
+    profiles: Mapping[str, Profile] = dataclasses.field(default_factory=dict)
     threshold: float = 1.0
     score: ScoreMode = ScoreMode.PER_CORE
     release: Release = Release.COVERS
@@ -42,6 +61,8 @@ class Policy:
     max_pods_per_core: float = 16.0
     # Pods of one ReplicaSet, StatefulSet or Service prefer different nodes and zones.
     default_spread: bool = False
+    # Nodes that have a Pod's images are preferred.
+    image_locality: bool = True
     # An advertisement is used up to this age: while it is fresh or ageing.
     ageing_s: float = freshness.AGEING_S
     lease_s: float = 10.0

@@ -1,8 +1,8 @@
 """How far nodes meet a Pod's preferences, and how much that counts compared with room.
 
 Preferences are preferred node affinity, preferred inter-Pod affinity and anti-affinity, PreferNoSchedule taints that
-are not tolerated, and topology spread with ScheduleAnyway, or by default. docs/scheduling.md has the rule, and an
-example.
+are not tolerated, topology spread with ScheduleAnyway, or by default, and images that nodes have already.
+docs/scheduling.md has the rule, and an example.
 """
 
 from typing import Protocol
@@ -20,7 +20,9 @@ from carico_scheduler.rules.peers import spread
 LEAN = 0.5
 # The relative weights of the kinds of preferences, as in kube-scheduler's default profile:
 # https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/scheduler/apis/config/v1/default_plugins.go
-_TAINTS, _NODES, _PODS, _SPREAD = 3.0, 2.0, 2.0, 2.0
+_TAINTS, _NODES, _PODS, _SPREAD, _IMAGES = 3.0, 2.0, 2.0, 2.0, 1.0
+# What the weights are divided by at least, so that images alone count less than what the Pod's author has written.
+_LEAST_TOTAL = 2.0
 
 
 class Preference(Protocol):
@@ -44,15 +46,19 @@ class Preference(Protocol):
 class Preferences:
     """All preferences of one demand."""
 
-    def __init__(self, preferences: list[Preference]) -> None:
+    def __init__(self, preferences: list[Preference], lean: float = LEAN) -> None:
         self._preferences = preferences
+        self._lean = lean
 
     def lean(self, scores: snapshot.Floats, feasible: snapshot.Bools) -> snapshot.Floats:
         """Return the scores, lowered where preferences are not met."""
-        total = sum(preference.weight for preference in self._preferences)
-        met = sum((each.weight * each.met(feasible) for each in self._preferences), np.zeros(len(scores))) / total
-        # score - LEAN (1 - met) |score|: the negative score of an overdrawn node falls as well.
-        leaned: snapshot.Floats = scores - LEAN * (1.0 - met) * np.abs(scores)
+        own = sum(preference.weight for preference in self._preferences)
+        total = max(own, _LEAST_TOTAL)
+        # What is missing of the least total counts as met.
+        begin = np.full(len(scores), total - own)
+        met = sum((each.weight * each.met(feasible) for each in self._preferences), begin) / total
+        # score - lean (1 - met) |score|: the negative score of an overdrawn node falls as well.
+        leaned: snapshot.Floats = scores - self._lean * (1.0 - met) * np.abs(scores)
         return leaned
 
     def parts(self, feasible: snapshot.Bools) -> dict[str, snapshot.Floats]:
@@ -66,7 +72,7 @@ class Preferences:
 
 
 def preferences_of(view: snapshot.Snapshot, demand: demands.Demand) -> Preferences | None:
-    """Return the preferences of a demand; None if it has none, and no node has a PreferNoSchedule taint."""
+    """Return the preferences of a demand; None if it has none that could distinguish nodes."""
     preferences: list[Preference] = []
     if view.disliking.any():
         preferences.append(_ByNode("taints", _TAINTS, -view.labels.disliked(demand.tolerations)))
@@ -82,7 +88,12 @@ def preferences_of(view: snapshot.Snapshot, demand: demands.Demand) -> Preferenc
         known = [each for each in limits.default_spreads if view.labels.domains(each.topology_key).known.any()]
         if known:
             preferences.append(_SoftSpread(view, demand, tuple(known)))
-    return Preferences(preferences) if preferences else None
+    if view.policy.image_locality and demand.images is not None:
+        present = view.images.present(demand.images, view.present)
+        if present is not None:
+            preferences.append(_Images(present))
+    own = None if demand.profile is None else demand.profile.lean
+    return Preferences(preferences, LEAN if own is None else own) if preferences else None
 
 
 def _scaled(values: snapshot.Floats, feasible: snapshot.Bools) -> snapshot.Floats:
@@ -105,6 +116,21 @@ class _ByNode:
 
     def add(self, pod: cluster.Pod, slot: int) -> None:
         """Do nothing: it does not depend on other Pods."""
+
+
+class _Images:
+    kind = "images"
+    weight = _IMAGES
+
+    def __init__(self, present: snapshot.Floats) -> None:
+        self._present = present
+
+    def met(self, feasible: snapshot.Bools) -> snapshot.Floats:
+        # Not relative to the best node, as in kube-scheduler: a small image stays of little weight.
+        return self._present
+
+    def add(self, pod: cluster.Pod, slot: int) -> None:
+        """Do nothing: the image is not there yet."""
 
 
 class _NearOrApart:

@@ -51,7 +51,7 @@ class Stages:
 
 def by_capacity(policy: policies.Policy) -> Stages:
     """Return the stages that decide by advertised capacity."""
-    return _stages((*_BY_ROOM, *admission.FILTERS), scorers.scorer_of(policy.score))
+    return _stages((*_BY_ROOM, *admission.FILTERS), scorers.scorer_by(policy))
 
 
 def without_capacity() -> Stages:

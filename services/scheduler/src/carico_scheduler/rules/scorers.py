@@ -1,5 +1,7 @@
 """How nodes with room are ranked: by what is free, or by requests while no node advertises."""
 
+import dataclasses
+from collections.abc import Mapping
 from typing import assert_never
 
 import numpy as np
@@ -25,7 +27,7 @@ class PerCoreScore:
 
     def score(self, nodes: snapshot.Nodes, demand: demands.Demand) -> snapshot.Floats | float:
         """See `protocol.Scorer`."""
-        return (nodes.free(demand.pod_class) - _OF_THE_NEXT_POD) / nodes.allocatable_cores
+        return (nodes.free(demand.pod_class, demand.ceiling_offset) - _OF_THE_NEXT_POD) / nodes.allocatable_cores
 
 
 class AbsoluteScore:
@@ -33,7 +35,7 @@ class AbsoluteScore:
 
     def score(self, nodes: snapshot.Nodes, demand: demands.Demand) -> snapshot.Floats | float:
         """See `protocol.Scorer`."""
-        return nodes.free(demand.pod_class)
+        return nodes.free(demand.pod_class, demand.ceiling_offset)
 
 
 class RelativeScore:
@@ -44,7 +46,7 @@ class RelativeScore:
 
     def score(self, nodes: snapshot.Nodes, demand: demands.Demand) -> snapshot.Floats | float:
         """See `protocol.Scorer`."""
-        free = nodes.free(demand.pod_class)
+        free = nodes.free(demand.pod_class, demand.ceiling_offset)
         whole = free + nodes.reserved + nodes.pods
         scores: snapshot.Floats = free / np.where(whole > 0, whole, 1.0)
         return scores
@@ -58,6 +60,26 @@ class RequestsScore:
         used = np.maximum(nodes.used_cores, _UNSTATED_CORES * nodes.placed)
         scores: snapshot.Floats = 1.0 - used / nodes.allocatable_cores
         return scores
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileScore:
+    """The score that the Pod's schedulerName is set to; `default`: of those without a setting."""
+
+    default: protocol.Scorer
+    by_mode: Mapping[policies.ScoreMode, protocol.Scorer]
+
+    def score(self, nodes: snapshot.Nodes, demand: demands.Demand) -> snapshot.Floats | float:
+        """See `protocol.Scorer`."""
+        mode = None if demand.profile is None else demand.profile.score
+        return (self.default if mode is None else self.by_mode[mode]).score(nodes, demand)
+
+
+def scorer_by(policy: policies.Policy) -> protocol.Scorer:
+    """Return the scorer of a policy."""
+    default = scorer_of(policy.score)
+    modes = {each.score for each in policy.profiles.values() if each.score is not None}
+    return ProfileScore(default=default, by_mode={each: scorer_of(each) for each in modes}) if modes else default
 
 
 def scorer_of(mode: policies.ScoreMode) -> protocol.Scorer:

@@ -90,5 +90,5 @@ class _Fuller:
     def placed(self) -> Any:
         return self._nodes.placed + self._more
 
-    def free(self, pod_class: str) -> Any:
-        return self._nodes.free(pod_class) - self._more
+    def free(self, pod_class: str, offset: float = 0.0) -> Any:
+        return self._nodes.free(pod_class, offset) - self._more

@@ -136,7 +136,7 @@ class View:
             self._offer, (float(self.pods[slot]),), -math.inf, math.inf, math.inf, math.inf
         )  # fmt: skip
 
-    def _free(self, pod_class: str) -> snapshot.Floats:
+    def _free(self, pod_class: str, offset: float = 0.0) -> snapshot.Floats:
         free: snapshot.Floats = self._truth.limit - self.pods.astype(np.float64)
         return free
 

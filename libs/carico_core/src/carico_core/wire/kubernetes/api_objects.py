@@ -11,7 +11,15 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from carico_core.domain import cluster, names
-from carico_core.wire.kubernetes import constraints, failures, pod_groups, pod_requests, selectors, template
+from carico_core.wire.kubernetes import (
+    constraints,
+    failures,
+    images,
+    pod_groups,
+    pod_requests,
+    selectors,
+    template,
+)
 from carico_core.wire.kubernetes import object_fields as fields
 
 # The kubelet's annotation of a mirror Pod.
@@ -67,6 +75,7 @@ def parse_pod(obj: Object) -> cluster.Pod:
     # Room that a move would have to make is no gain; the API refuses another policy than that of the PriorityClass.
     preempts = fields.optional(spec, "preemptionPolicy", "spec.") != "Never" and not is_surge
     made_of = template.template_of(containers, requests)
+    found_images = images.parse_images(spec, containers)
     gang = pod_groups.membership_of(metadata, spec, lambda: _bound_at_s(status) if node_name else 0.0)
     return cluster.Pod(
         namespace=sys.intern(namespace),
@@ -99,6 +108,7 @@ def parse_pod(obj: Object) -> cluster.Pod:
         ends_at_s=ends_at_s,
         nominated_node=nominated_node,
         gang=gang,
+        images=found_images,
     )
 
 
@@ -139,6 +149,7 @@ def parse_node(obj: Object) -> cluster.Node:
         # Every kubelet reports it; without it, kube-scheduler places no Pod there either.
         pod_limit=int(amounts.pop("pods", 0.0)),
         allocatable_others=amounts,
+        images=images.parse_node_images(status),
     )
 
 
