@@ -1,11 +1,18 @@
 """The live page in a real browser, with a simulated fleet: what it shows, keys, faults, and which requests it sends."""
 
+import asyncio
 import json
 import re
 
+import nats
 import playwright.async_api as browsers
 import pytest
 
+from carico_auth import arrangements
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_local.cluster.services import web_access
+from tests.fixtures.golden import records
 from tests.tools import web_site
 
 pytestmark = [pytest.mark.system, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
@@ -159,6 +166,28 @@ async def test_waiting_pods_are_grouped_by_reason_and_each_opens(page: browsers.
     await expect(found).to_contain_text("and 1 more")
     await found.get_by_role("button", name="shop/web-1").click()
     await expect(page.locator("#panel").get_by_role("heading", level=2)).to_contain_text("web-1")
+
+
+async def test_schedulers_that_share_the_work_are_listed_while_they_do(
+    page: browsers.Page, stage: web_site.Stage
+) -> None:
+    await opened(page, stage)
+    listed = page.locator("#panel .members")
+    await expect(listed).to_be_hidden()
+    one = records.HEARTBEAT_REPORT
+    address = stage.server.url.removeprefix("nats://")
+    client = await nats.connect(web_access.url(address, arrangements.LOCAL, web_site.PASSWORD))
+    try:
+        async with asyncio.timeout(WITHIN_MS / 1e3):
+            while not await listed.is_visible():
+                await client.publish(subjects.member(one.replica), wire.encode_heartbeat(one))
+                await asyncio.sleep(0.2)
+        await expect(listed).to_contain_text(one.replica)
+        await expect(listed).to_contain_text("100 % of the claims, 12 conflicts, 3 lost")
+    finally:
+        await client.close()
+    # It has fallen silent.
+    await expect(listed).to_be_hidden()
 
 
 async def test_an_invalid_page_address_opens_nothing(page: browsers.Page, stage: web_site.Stage) -> None:
