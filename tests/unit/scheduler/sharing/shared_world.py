@@ -2,8 +2,9 @@
 
 import asyncio
 import collections
+import dataclasses
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from carico_core.domain import errors, messages
@@ -105,19 +106,52 @@ class Lease:
         return 1 if self._made.holder == self._index and self._made.intruder is None else None
 
 
-class SharedWorld(world.World):
-    """The engines are members; `lost_share`: how many answers of the stream are lost; `without`: who has no share."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Skewed:
+    """A clock that is ahead of another one by its wall time."""
 
-    def __init__(self, *, lost_share: float = 0.0, without: Collection[int] = (), **options: Any) -> None:
+    clock: clocks.Clock
+    ahead_s: float
+
+    def monotonic_s(self) -> float:
+        """As the other."""
+        return self.clock.monotonic_s()
+
+    def wall_ns(self) -> int:
+        """Ahead of the other."""
+        return self.clock.wall_ns() + round(self.ahead_s * 1e9)
+
+
+class SharedWorld(world.World):
+    """The engines are members.
+
+    `lost_share`: how many answers of the stream are lost; `without`: who has no share; `ahead_s`: by how much the clock
+    of a member is ahead.
+    """
+
+    def __init__(
+        self, *, lost_share: float = 0.0, without: Collection[int] = (), ahead_s: Mapping[int, float] | None = None,
+        **options: Any,
+    ) -> None:  # fmt: skip
         self.hub = memory_bus.Hub()
         self.holder = 0
         self.intruder: str | None = None
         self.lost_share = lost_share
         self.without = without
+        self.ahead_s = ahead_s or {}
         self.connections: list[Connection] = []
         self.leases: list[Lease] = []
         self.counted: list[instruments.Instruments] = []
         super().__init__(**options)
+
+    def _engine(self, index: int) -> engine.Engine:
+        before: Any = self.clock
+        skewed: Any = Skewed(before, self.ahead_s.get(index, 0.0))
+        self.clock = skewed
+        try:
+            return super()._engine(index)
+        finally:
+            self.clock = before
 
     def more(self, index: int, counted: instruments.Instruments) -> dict[str, Any]:
         """Makes the engine a member."""
