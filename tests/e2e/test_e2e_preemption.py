@@ -4,6 +4,8 @@ import pathlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import pod_groups
@@ -59,9 +61,14 @@ def runs(found: dict[str, Any], *names: str) -> bool:
     return all(found.get(name, {}).get("status", {}).get("phase") == "Running" for name in names)
 
 
-async def test_a_running_pod_gives_way_to_one_of_higher_priority_and_a_gang_runs_whole(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize(
+    "options", [(), ("--schedulers", "2", "--sharing", "shared")], ids=["one scheduler", "two that share the work"]
+)
+async def test_a_running_pod_gives_way_to_one_of_higher_priority_and_a_gang_runs_whole(
+    options: tuple[str, ...], tmp_path: pathlib.Path
+) -> None:
     shell = carico_command.Shell(tmp_path)
-    async with carico_command.cluster(shell, NAME, "--nodes", "1") as paths:
+    async with carico_command.cluster(shell, NAME, "--nodes", "1", *options) as paths:
         settings = api_client.KubeSettings(kubeconfig=str(paths.kubeconfig))
         api = await api_client.connect(settings, clock=clocks.SystemClock(), user_agent="test")
 

@@ -121,12 +121,12 @@ class Site:
                     break
                 await asyncio.sleep(0.05)
 
-    async def create_pods(self, count: int, prefix: str = "pi") -> None:
-        """Pods for us to place."""
+    async def create_pods(self, count: int, prefix: str = "pi", *, scheduler: str = "carico") -> None:
+        """Pods for us to place, or for another scheduler."""
         for index in range(count):
             body = {
                 "apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{prefix}-{index}"},
-                "spec": {"schedulerName": "carico", "containers": [{"name": "main", "image": "pi"}]},
+                "spec": {"schedulerName": scheduler, "containers": [{"name": "main", "image": "pi"}]},
             }  # fmt: skip
             await self.insist("POST", PODS_PATH, body)
 

@@ -2,14 +2,17 @@
 
 import asyncio
 import collections
+import itertools
 import pathlib
 import signal
 import time
 
+import aiohttp
 import nats
 
 from carico_core.wire import streams, subjects
-from tests.integration import scheduler_team
+from carico_local import nats_server
+from tests.integration import scheduler_site, scheduler_team
 from tests.tools import waiting
 
 PODS = 300
@@ -84,3 +87,55 @@ async def test_a_stream_of_claims_that_is_deleted_midway(tmp_path: pathlib.Path)
         await made.site.until_succeeded(PODS, within_s=120.0)
         made.check(PODS)
         assert await made.site.bus.claims.newest(subjects.CLAIMS_EPOCH) is not None
+
+
+async def test_pods_of_a_scheduler_whose_binds_are_refused_are_placed_by_the_holder_of_the_lease(
+    tmp_path: pathlib.Path,
+) -> None:
+    async with scheduler_team.team(tmp_path, "ab", SHARED, room=100.0) as made:
+        holder = await made.leader()
+        (other,) = (each for each in made.members.values() if each is not holder)
+        other.proxy.refuses_binds = True
+        await made.site.create_pods(40)
+        await made.site.until_succeeded(40)
+        made.check(40)
+        assert binds_of(made) == {holder.name: 40, other.name: 0}
+        assert len(other.proxy.binds) > 0
+
+
+async def test_an_extender_that_shares_the_work_claims_what_it_binds(tmp_path: pathlib.Path) -> None:
+    async with scheduler_team.team(tmp_path, "ab", SHARED, room=4.0) as made, aiohttp.ClientSession() as session:
+        await made.leader()
+        port = nats_server.free_port()
+        flags = [*SHARED, "--extender", "--extender-port", str(port), "--no-own-pods"]
+        member = made.members["a"]
+        extender = scheduler_team.Member(made.site, "kube", proxy=member.proxy, wire=member.wire, flags=flags)
+        try:
+            await waiting.answered(lambda: extender.get("/readyz"), lambda text: text.startswith("ok"))
+            creating = asyncio.create_task(made.site.create_pods(60))
+            await made.site.create_pods(30, prefix="kube", scheduler="kube-scheduler")
+
+            async def schedule(number: int) -> None:
+                name = f"kube-{number}"
+                pod = await made.site.client.request("GET", f"{scheduler_site.PODS_PATH}/{name}")
+                uid = pod["metadata"]["uid"]
+                for attempt in itertools.count():
+                    node = scheduler_site.NODES[(number + attempt) % 3]
+                    body = {"PodName": name, "PodNamespace": "default", "PodUID": uid, "Node": node}
+                    async with session.post(f"http://127.0.0.1:{port}/bind", json=body) as answer:
+                        if answer.status == 200 and not (await answer.json())["Error"]:
+                            return
+                    await asyncio.sleep(0.1)
+
+            async with asyncio.timeout(3 * waiting.WAIT_S):
+                await asyncio.gather(*(schedule(number) for number in range(30)))
+            await creating
+            await made.site.until_succeeded(90, within_s=120.0)
+            made.site.check(90)
+            text = await extender.get("/metrics")
+            assert 'carico_scheduler_extender_binds_total{fate="bound"} 30.0' in text
+            assert 'carico_scheduler_claims_total{outcome="stored"} 30.0' in text
+            assert "carico_scheduler_members 2.0" in text
+            assert (await made.leader()).name in made.members
+        finally:
+            extender.end()
