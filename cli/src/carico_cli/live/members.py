@@ -67,7 +67,7 @@ def rows(found: Sequence[messages.Heartbeat]) -> list[dict[str, Any]]:
 
 
 def _row(found: messages.Heartbeat, share: float) -> dict[str, Any]:
-    report = found.report
+    report, passed = found.report, found.corrections
     return {
         "name": found.replica,
         "identity": found.identity,
@@ -78,5 +78,7 @@ def _row(found: messages.Heartbeat, share: float) -> dict[str, Any]:
         "conflicts": None if report is None else report.conflicts,
         "requeued": None if report is None else report.requeued,
         "view_age_s": None if report is None else report.view_age_s,
+        "to_correct": None if passed is None else len(passed.handed),
+        "held": None if passed is None else len(passed.held),
         "why_not": None if report is None else report.why_not or None,
     }

@@ -22,11 +22,15 @@ def _together(found: Sequence[messages.Heartbeat], recent: int) -> spans.Line:
     taking = sum(not each.is_leaving for each in found)
     sent = sum(each.stored + each.conflicts for each in reports)
     conflicts = f", {sum(each.conflicts for each in reports) / sent:.1%} conflicts" if sent else ""
+    passed = [each.corrections for each in found if each.corrections is not None]
+    handed, held = sum(len(each.handed) for each in passed), sum(len(each.held) for each in passed)
     orphans = max((each.orphans for each in reports), default=0)
     leads = any(each.has_lease for each in reports)
     return (
         (f"{taking} of {len(found)} decide", "" if taking == len(found) else "yellow"),
         (f"; {recent} claims/min{conflicts}", ""),
+        (f"; {amounts.plural(handed, 'Pod')} to correct" if handed else "", "yellow"),
+        (f"; room held for {held}" if held else "", ""),
         (f"; {amounts.plural(orphans, 'claim')} without a Pod" if orphans else "", "yellow"),
         ("" if leads else "; none holds the Lease", "yellow"),
     )

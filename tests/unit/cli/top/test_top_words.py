@@ -164,10 +164,10 @@ def member(**changed: Any) -> messages.Heartbeat:
 def test_members_state_their_part_of_the_claims_and_why_they_take_no_pods() -> None:
     found = picture(members=(
         member(recent=1), member(recent=3, has_lease=False), member(why_not="not connected to NATS", recent=0),
-        dataclasses.replace(member(), report=None),
+        dataclasses.replace(records.HEARTBEAT_CORRECTIONS, report=None),
     ))  # fmt: skip
     first, *said = [spans.plain(line) for line in member_words.lines(found)]
-    assert first == "3 of 4 decide; 4 claims/min, 0.2% conflicts"
+    assert first == "3 of 4 decide; 4 claims/min, 0.2% conflicts; 1 Pod to correct; room held for 1"
     assert [" 25% " in said[0], " 75% " in said[1]] == [True, True]
     assert [line.endswith("Lease") for line in said] == [True, False, False, False]
     assert said[2].endswith("takes no Pods: not connected to NATS")

@@ -29,11 +29,15 @@ export function together(rows) {
   const reports = rows.map((each) => each.report).filter(Boolean);
   const sum = (of) => reports.reduce((total, each) => total + of(each), 0);
   const sent = sum((each) => each.stored + each.conflicts);
+  const all = (of) => rows.reduce((total, each) => total + of(each), 0);
+  const [handed, held] = [all((each) => each.handed), all((each) => each.held)];
   const orphans = Math.max(0, ...reports.map((each) => each.orphans));
   return [
     `${rows.filter((each) => !each.leaving).length} of ${rows.length} decide`,
     `${format.count(sum((each) => each.recent), "claim")} in the last minute`,
     ...(sent > 0 ? [`${format.percent(sum((each) => each.conflicts) / sent)} conflicts`] : []),
+    ...(handed > 0 ? [`${format.count(handed, "Pod")} to correct`] : []),
+    ...(held > 0 ? [`room held for ${format.count(held, "Pod")}`] : []),
     ...(orphans > 0 ? [`${format.count(orphans, "claim")} without a Pod`] : []),
     ...(reports.some((each) => each.lease) ? [] : ["none holds the Lease"]),
   ].join(", ");

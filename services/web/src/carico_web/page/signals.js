@@ -132,9 +132,13 @@ export function decodeSummary(payload) {
 export function decodeHeartbeat(payload) {
   const m = parse(payload);
   const r = m.report == null ? null : object(m.report);
+  const passed = m.corrections == null ? { handed: {}, held: {} } : object(m.corrections);
   return {
     name: name(m.replica),
     leaving: m.leaving === true,
+    // Pods that the holder of the Lease is to decide on, and Pods for which it holds room.
+    handed: Object.keys(object(passed.handed)).length,
+    held: Object.keys(object(passed.held)).length,
     report: r && {
       lease: r.lease === true,
       whyNot: String(r.why_not),
