@@ -66,6 +66,7 @@ async def test_a_job_runs_and_down_leaves_nothing_even_after_a_kill(shell: caric
         code, out, err = await shell.run("submit", "server", "--name", NAME, "--pods", "2", "--seconds", "600")
         assert code == 0, out + err
         await waiting.until(lambda: _running(shell) >= 2, within_s=JOB_WITHIN_S)
+        await asyncio.to_thread(_exec, shell)
         found = state.read(shell.paths(NAME))
         assert found is not None
         os.kill(found.supervisor.pid, signal.SIGKILL)
@@ -132,6 +133,12 @@ def _look(shell: carico_command.Shell) -> None:
         assert "containerd" in node["status"]["nodeInfo"]["containerRuntimeVersion"]
     # Logs come by the API server, through the relay's other side: it asks the kubelet at its own address.
     assert '"workload": "pi"' in _kubectl(shell, "logs", pods[0]["metadata"]["name"])
+
+
+def _exec(shell: carico_command.Shell) -> None:
+    """A command runs in a running Pod."""
+    pod = _kubectl(shell, "get", "pods", "--field-selector", "status.phase=Running", "--output", "name").split()[0]
+    assert '"workload": "pi"' in _kubectl(shell, "exec", pod, "--", "carico-workload", "pi", "--seconds", "0.05")
 
 
 def _running(shell: carico_command.Shell) -> int:

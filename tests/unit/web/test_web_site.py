@@ -79,6 +79,17 @@ def test_the_page_has_no_inline_code_that_the_policy_would_stop() -> None:
     assert not re.search(r"\s(on\w+|style)=", text)
 
 
+def test_the_page_names_every_module_so_that_none_waits_for_another() -> None:
+    files = site.read_files()
+    said = files["/"].body.decode()
+    named = set(re.findall(r'<link rel="modulepreload" href="/([^"]+)">', said.partition("</head>")[0]))
+    imported = {
+        name for path, file in files.items() if path.endswith(".js")
+        for name in re.findall(r'^import .* from "\./([^"]+)"', file.body.decode(), flags=re.M)
+    }  # fmt: skip
+    assert named == imported
+
+
 def test_an_unchanged_file_is_answered_with_304() -> None:
     answers = make()
     first = answers.answer(get("/main.js"))

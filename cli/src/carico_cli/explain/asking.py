@@ -96,9 +96,24 @@ class Asker:
 
     async def pod(self, namespace: str, pod: str) -> Mapping[str, Any] | str | None:
         """Return the Pod from the API; None where it does not exist; a text where the API does not answer."""
+        return await self._get(f"/api/v1/namespaces/{namespace}/pods/{pod}")
+
+    async def nodes(self) -> list[Mapping[str, Any]]:
+        """Return the Nodes from the API; empty where it does not answer, or the user may not list them."""
+        found = await self._get("/api/v1/nodes")
+        return found["items"] if isinstance(found, Mapping) else []
+
+    async def events(self, namespace: str, uid: str) -> list[Mapping[str, Any]] | str:
+        """Return the Events about an object; a text where the API does not answer, or the user may not list them."""
+        about = {"fieldSelector": f"involvedObject.uid={uid}"}
+        found = await self._get(f"/api/v1/namespaces/{namespace}/events", about)
+        return found["items"] if isinstance(found, Mapping) else found or "the namespace is gone"
+
+    async def _get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any] | str | None:
+        """Return the API's object; None where it does not exist; a text where the API does not answer."""
         try:
             async with asyncio.timeout(ANSWER_MOST_S), self._api() as api:
-                found: Mapping[str, Any] = await api.request("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}")
+                found: Mapping[str, Any] = await api.request("GET", path, params=params)
                 return found
         except errors.NotFound:
             return None
@@ -106,23 +121,6 @@ class Asker:
             return "the Kubernetes API does not answer"
         except errors.CaricoError as error:
             return f"the Kubernetes API cannot be asked: {error}"
-
-    async def nodes(self) -> list[Mapping[str, Any]]:
-        """Return the Nodes from the API; empty where it does not answer, or the user may not list them."""
-        return await self._listed("/api/v1/nodes", {})
-
-    async def events(self, namespace: str, uid: str) -> list[Mapping[str, Any]]:
-        """Return the Events about an object; empty where the API does not answer, or the user may not list them."""
-        return await self._listed(
-            f"/api/v1/namespaces/{namespace}/events", {"fieldSelector": f"involvedObject.uid={uid}"}
-        )
-
-    async def _listed(self, path: str, params: Mapping[str, str]) -> list[Mapping[str, Any]]:
-        with contextlib.suppress(errors.CaricoError, TimeoutError):
-            async with asyncio.timeout(ANSWER_MOST_S), self._api() as api:
-                found: list[Mapping[str, Any]] = (await api.request("GET", path, params=params))["items"]
-                return found
-        return []
 
     async def refusal(self, namespace: str, job: str) -> str | None:
         """Return why the API refused Pods of this Job; None where it did not, or the reason is not known."""

@@ -105,7 +105,8 @@ async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int
     if answer["state"] == "bound" and answer.get("phase") in containers.EXPLAINED and "containers" not in answer:
         await _add_containers(asker, answer)
     if answer.get("containers") and answer.get("phase") == "Pending":
-        answer["events"] = await asker.events(namespace, answer["uid"])
+        found = await asker.events(namespace, answer["uid"])
+        answer |= {"events_trouble": found} if isinstance(found, str) else {"events": found}
     if judgement.READS_NODES & set(answer.get("refused") or ()) and answer["state"] == "waiting":
         await _add_judgement(asker, answer)
     return answer

@@ -117,6 +117,8 @@ def _of_judgement(answer: Row) -> list[str]:
 
 def _of_events(answer: Row) -> list[str]:
     """Return the last Events of a Pod that its node does not start."""
+    if answer.get("events_trouble"):
+        return words.paragraph(f"its Events are not known: {answer['events_trouble']}")
     found = [each for each in answer.get("events") or () if each.get("reason") not in _OF_SCHEDULERS]
     lines = ["  its last Events:"] if found else []
     for line in events(found)[-_EVENTS_SHOWN:] if found else ():

@@ -15,6 +15,7 @@ from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 
 # Lines of a log that are fetched, and the bytes of a text that are kept.
+EVENTS_LINES = 200
 LOG_LINES = 500
 _TEXT_MOST = 256 * 1024
 _NO_API = "the Kubernetes API does not answer"
@@ -262,7 +263,10 @@ async def description_of(reader: overlays.Reader, pod: pictures.Pod) -> str:
     listed = await reader.api.request("GET", f"{path}/events", params=about)
     found["metadata"].pop("managedFields", None)
     shown = {name: found[name] for name in ("metadata", "status", "spec") if name in found}
-    lines = ["Events:", *pod_text.events(listed["items"]), ""]
+    events = pod_text.events(listed["items"])
+    earlier = len(events) - EVENTS_LINES
+    left_off = [f"  {earlier} earlier ones are left off"] if earlier > 0 else []
+    lines = ["Events:", *left_off, *events[-EVENTS_LINES:], ""]
     return "\n".join(lines) + yaml.safe_dump(shown, sort_keys=False, width=120)
 
 

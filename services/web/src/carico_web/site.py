@@ -73,14 +73,22 @@ class File:
 
 
 def read_files(folder: pathlib.Path = PAGE) -> Mapping[str, File]:
-    """Return path in the URL -> file; index.html is `/`. Files of unknown types are skipped."""
+    """Return path in the URL -> file; index.html is `/`. Files of unknown types are skipped.
+
+    index.html names all modules, so that a browser fetches them at once and not one level of imports after another.
+    """
+    read = {
+        INDEX if place.name == "index.html" else f"/{place.relative_to(folder).as_posix()}": (
+            _TYPES[place.suffix], place.read_bytes(),
+        )
+        for place in sorted(folder.rglob("*")) if place.suffix in _TYPES
+    }  # fmt: skip
+    modules = [name for name, (_, body) in read.items() if name.endswith(".js") and b"\nexport " in body]
+    links = "".join(f'<link rel="modulepreload" href="{name}">\n' for name in modules).encode()
     found = {}
-    for place in sorted(folder.rglob("*")):
-        content_type = _TYPES.get(place.suffix)
-        if content_type is None:
-            continue
-        body = place.read_bytes()
-        name = INDEX if place.name == "index.html" else f"/{place.relative_to(folder).as_posix()}"
+    for name, (content_type, body) in read.items():
+        if name == INDEX:
+            body = body.replace(b"</head>", links + b"</head>")
         tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
         found[name] = File(content_type=content_type, body=body, tag=tag)
     return found

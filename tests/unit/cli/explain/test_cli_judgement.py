@@ -112,3 +112,10 @@ def test_the_events_of_a_pod_that_its_node_does_not_start_are_quoted() -> None:
     text = pod_text.text(answer, now_ns=0)
     assert "  its last Events:\n    2026-11-21T10:00:00  Warning  Failed (3 times): no such image\n" in text
     assert "Scheduled" not in text
+    many = [{**event, "message": f"number {number}"} for number in range(100_000)]
+    text = pod_text.text({**answer, "events": many}, now_ns=0)
+    assert "number 99999" in text
+    assert len(text.splitlines()) < 20
+    away = {name: value for name, value in answer.items() if name != "events"}
+    text = pod_text.text({**away, "events_trouble": "the Kubernetes API does not answer"}, now_ns=0)
+    assert "  its Events are not known: the Kubernetes API does not answer\n" in text

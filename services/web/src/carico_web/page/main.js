@@ -132,24 +132,22 @@ class Page {
 
   // What was published before this page subscribed, or while the bus was not available.
   async catchUp() {
-    try {
-      for (const decision of await ask.recentDecisions(this.bus)) this.decide(decision);
-      const model = await ask.model(this.bus);
-      if (model && !this.model.model) this.modelled(model);
-      this.frames.touch("panel");
-      this.panel?.askWaiting?.();
-    } catch (error) {
-      console.warn(`earlier messages are not available: ${error.message}`);
-    }
     this.panel?.ask?.(...(this.asked || []));
-    // Last: an aggregator of an earlier version does not answer.
-    try {
-      for (const summary of await ask.summaries(this.bus)) this.history.take(summary);
-      this.fleet.recall(this.history.summaries);
-      this.frames.touch("history");
-    } catch (error) {
-      console.warn(`the last quarter of an hour is not available: ${error.message}`);
-    }
+    const late = (what) => (error) => console.warn(`${what} not available: ${error.message}`);
+    await Promise.all([
+      ask.recentDecisions(this.bus).then((all) => all.forEach((each) => this.decide(each))).catch(late("earlier decisions are")),
+      ask.model(this.bus).then((model) => model && !this.model.model && this.modelled(model)).catch(late("the model is")),
+      // An aggregator of an earlier version does not answer.
+      ask.summaries(this.bus).then((all) => this.remember(all)).catch(late("the last quarter of an hour is")),
+    ]);
+    this.frames.touch("panel");
+    this.panel?.askWaiting?.();
+  }
+
+  remember(summaries) {
+    for (const summary of summaries) this.history.take(summary);
+    this.fleet.recall(this.history.summaries);
+    this.frames.touch("history");
   }
 
   tick() {
