@@ -1,5 +1,6 @@
 """Requests are recommended within a minute of a class's first Pod, for Pods of 5 s, and survive the aggregator."""
 
+import json
 import os
 import pathlib
 import signal
@@ -8,7 +9,7 @@ from typing import Any
 
 from carico_local.cluster import state
 from tests.e2e import carico_command
-from tests.tools import waiting
+from tests.tools import kubernetes, waiting
 
 NAME = "e2e-recommend"
 # The target is 60 s; asserted at four times that.
@@ -35,10 +36,29 @@ async def test_pods_of_five_seconds_are_recommended_requests(tmp_path: pathlib.P
         await _stop_aggregator(shell)
         again = await shell.until("recommend", "pi", "--name", NAME, "-o", "json", holds=_is_measured)
         assert again["classes"][0]["since_ns"] == row["since_ns"]
+        await _of_two_containers(shell)
         code, out, err = await shell.run("recommend", "pi", "--name", NAME, "-o", "yaml")
         assert code == 0 and "requests: {cpu: " in out
         code, _, err = await shell.run("recommend", "po", "--name", NAME)
         assert code == 2 and "nearest" in err
+
+
+async def _of_two_containers(shell: carico_command.Shell) -> None:
+    """Each container of a Pod is recommended what it uses itself."""
+    busy = {"name": "main", "image": "busy", "command": ["sh", "-c", "while :; do :; done"]}
+    idle = {"name": "proxy", "image": "idle", "command": ["sleep", "600"]}
+    labels = {"app.kubernetes.io/name": "two"}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "two", "labels": labels}}
+    spec = {"schedulerName": "carico", "containers": [busy, idle], "terminationGracePeriodSeconds": 0}
+    given = json.dumps({**body, "spec": spec})
+    kubernetes.kubectl("create", "-f", "-", given=given, kubeconfig=shell.paths(NAME).kubeconfig)
+
+    def is_known(found: Any) -> bool:
+        return any(row["of_containers"] for row in found["classes"] if row["class"] == "app/default/two")
+
+    found = await shell.until("recommend", "--class", "app/default/two", "--name", NAME, "-o", "json", holds=is_known)
+    parts = found["classes"][0]["of_containers"]
+    assert parts["main"]["requests"]["cpu"] > 10 * parts["proxy"]["requests"]["cpu"]
 
 
 def _classes(found: Any) -> bool:

@@ -82,7 +82,10 @@ class Classes:
     def is_baseline(self, _uid: str) -> bool:
         return False
 
-    def template(self, _pod_class: str) -> usage.Template | None:
+    def template(self, _uid: str) -> usage.Template | None:
+        return None
+
+    def container(self, _uid: str, _folder: str) -> str | None:
         return None
 
     def take_failed(self) -> dict[str, int]:

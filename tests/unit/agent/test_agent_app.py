@@ -56,7 +56,7 @@ class Ledger:
     def __init__(self, one: agent_site.Rig) -> None:
         self.one = one
 
-    def read(self, uid: str) -> ports.PodAmounts:
+    def read(self, uid: str, *, has_several: bool = False) -> ports.PodAmounts:
         return ports.PodAmounts(cpu_s=0.5 * self.one.clock.monotonic_s(), memory_bytes=2.0**23)
 
     def forget(self, uid: str) -> None:

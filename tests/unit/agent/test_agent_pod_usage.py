@@ -17,10 +17,6 @@ def amounts(cpu_s: float, mib: float = 10.0) -> ports.PodAmounts:
     return ports.PodAmounts(cpu_s=cpu_s, memory_bytes=mib * MIB)
 
 
-def no_template(_: str) -> usage.Template | None:
-    return None
-
-
 class Node:
     """Pods that use what the test says, read as the agent reads them."""
 
@@ -52,7 +48,7 @@ class Node:
                 self.usage.take(uid, amounts(self.used_s[uid], self.mib[uid]), self.now_s)
 
     def report(self) -> dict[str, usage.ClassUsage]:
-        return self.usage.report(no_template)
+        return self.usage.report()
 
 
 def test_a_pod_of_five_seconds_is_measured() -> None:
@@ -98,6 +94,70 @@ def test_a_report_that_was_not_sent_is_part_of_the_next() -> None:
     node.seconds(1)
     found = node.report()[PI]
     assert found.pods == 1 and sum(found.seconds["cpu"].values()) == pytest.approx(3.0)
+
+
+def made_of(*containers: str, image: str = "a" * 16) -> usage.Template:
+    return usage.Template(image=image, containers=containers, requests={})
+
+
+def test_each_container_of_a_pod_with_several_is_measured() -> None:
+    found, two = pod_usage.PodUsage(), made_of("main", "proxy")
+    names = {"f1": "main", "f2": "proxy"}
+    for second in range(1, 5):
+        found.follow({"a": PI}, float(second), lambda uid: two)
+        assert found.due(float(second)) == ["a"] and found.has_several("a")
+        # The runtime's own container has no name; the proxy restarts at the end.
+        proxy = ports.ContainerAmounts(0.25 * second if second < 4 else 0.1, second * MIB)
+        parts = {"f1": ports.ContainerAmounts(0.5 * second, 10 * MIB), "f2": proxy, "pause": proxy}
+        whole = ports.PodAmounts(0.75 * second, 20 * MIB, containers=parts)
+        found.take("a", whole, float(second), container=lambda uid, folder: names.get(folder))
+    containers = found.report()[PI].containers
+    assert containers.keys() == {"main", "proxy"}
+    assert containers["main"] == usage.ContainerUsage(
+        cpu={distribution.bucket("cpu", 0.5): 3.0}, peaks={"cpu": 0.5, "memory": 10 * MIB}
+    )
+    assert containers["proxy"] == usage.ContainerUsage(
+        cpu={distribution.bucket("cpu", 0.25): 2.0}, peaks={"cpu": 0.25, "memory": 4 * MIB}
+    )
+    lost = {
+        PI: usage.ClassUsage(pods=0, failed=0, running=1, seconds={}, pod_means={}, peaks={}, containers=containers)
+    }
+    found.put_back(lost)
+    assert found.report()[PI].containers == containers
+
+
+def test_reads_of_containers_count_as_reads() -> None:
+    found, many = pod_usage.PodUsage(), made_of(*(f"c{number}" for number in range(5)))
+    running = {f"pod-{number}": PI for number in range(20)}
+    parts = {f"c{number}": ports.ContainerAmounts(1.0, MIB) for number in range(5)}
+    reads: list[int] = []
+    for second in range(1, 40):
+        found.follow(running, float(second), lambda uid: many)
+        due = found.due(float(second))
+        reads.append(len(due))
+        for uid in due:
+            found.take(uid, ports.PodAmounts(float(second), MIB, containers=parts), float(second))
+    # What a Pod consists of is known from its first reading on: from then, six reads each.
+    assert sum(reads[5:]) * 6 <= pod_usage.READS_MOST * len(reads)
+
+
+def test_pods_with_different_images_are_in_different_reports() -> None:
+    found = pod_usage.PodUsage()
+    images = {"old": made_of("main", image="a" * 16), "new": made_of("main", image="b" * 16)}
+    peaks: dict[str, float] = {}
+    seconds: dict[str, float] = {"a" * 16: 0.0, "b" * 16: 0.0}
+    for second in range(1, 31):
+        found.follow(dict.fromkeys(images, PI), float(second), images.get)
+        for uid in found.due(float(second)):
+            mib = 100.0 if uid == "old" else 10.0
+            found.take(uid, amounts(0.5 * second, mib), float(second))
+        if second % 5 == 0:
+            each = found.report()[PI]
+            assert each.template is not None and each.running == 2
+            peaks[each.template.image] = max(each.peaks["memory"], peaks.get(each.template.image, 0.0))
+            seconds[each.template.image] += sum(each.seconds["cpu"].values())
+    assert peaks == {"a" * 16: 100 * MIB, "b" * 16: 10 * MIB}
+    assert all(20.0 <= each <= 29.0 for each in seconds.values())
 
 
 def test_a_report_with_nothing_new_names_the_pods_that_run() -> None:
@@ -185,14 +245,14 @@ def test_a_pod_that_cannot_be_read_is_not_measured() -> None:
     found.follow({"a": PI}, 1.0)
     found.take("a", None, 1.0)
     assert found.due(1.5) == []
-    assert found.report(no_template)[PI].pods == 0
+    assert found.report()[PI].pods == 0
 
 
 def test_failures_are_reported_once() -> None:
     found = pod_usage.PodUsage()
     found.failed({PI: 2})
-    assert found.report(no_template)[PI].failed == 2
-    assert found.report(no_template) == {}
+    assert found.report()[PI].failed == 2
+    assert found.report() == {}
 
 
 def test_a_report_is_bounded_and_the_rest_follows() -> None:
@@ -200,7 +260,7 @@ def test_a_report_is_bounded_and_the_rest_follows() -> None:
     names = {f"Job/default/{'x' * 400}-{number}" for number in range(100)}
     found.failed(dict.fromkeys(names, 1))
     reported: list[str] = []
-    while part := found.report(no_template):
+    while part := found.report():
         assert len(part) < 40
         reported += part
     assert sorted(reported) == sorted(names)

@@ -1,5 +1,6 @@
 """What classes use, added up over nodes: order, decay, bounds, what one node may claim, and restarts."""
 
+import dataclasses
 import itertools
 
 import orjson
@@ -107,11 +108,83 @@ def test_a_node_whose_size_is_not_known_is_refused() -> None:
         usages.Usages(lease_s=10.0).take(report(pi=used()), None, now_ns=1, now_s=1.0)
 
 
-def test_a_changed_image_is_flagged_for_a_day() -> None:
-    known = known_of(report(pi=used(pods=9)))
-    take(known, report(pi=used(pods=9, image="b" * 16)))
-    assert known.measured(PI, now_ns=NOW_NS).images == 2
-    assert known.measured(PI, now_ns=NOW_NS + DAY_NS).images == 1
+OLD, NEW = {"image": "a" * 16, "memory": 900 * MIB}, {"image": "b" * 16, "memory": 100 * MIB}
+MINUTE_NS = 60 * 10**9
+
+
+def taking(known: usages.Usages, found: usage.ClassUsage, *, minute: int, node: str = "node-1") -> None:
+    take(known, report(node, pi=found), now_ns=NOW_NS + minute * MINUTE_NS)
+    known.expire(now_ns=NOW_NS + minute * MINUTE_NS, now_s=1.0)
+
+
+def test_a_new_image_is_flagged_until_it_is_learnt_and_the_old_one_counts_until_the_new_one_is_as_old() -> None:
+    known = usages.Usages(lease_s=10.0)
+    for minute in (0, 60):
+        taking(known, used(pods=9, **OLD), minute=minute)  # type: ignore[arg-type]  # of several types
+    taking(known, used(pods=2, **NEW), minute=61)  # type: ignore[arg-type]
+    found = known.measured(PI, now_ns=NOW_NS)
+    assert (found.has_new_image, found.pods, found.memory_peak) == (True, 20, 900 * MIB)
+    taking(known, used(pods=5, seconds=60.0, **NEW), minute=62)  # type: ignore[arg-type]
+    # Learnt, but its memory may still grow as that of the old one did.
+    found = known.measured(PI, now_ns=NOW_NS)
+    assert (found.has_new_image, found.memory_peak) == (False, 900 * MIB)
+    taking(known, used(pods=0, **NEW), minute=121)  # type: ignore[arg-type]
+    found = known.measured(PI, now_ns=NOW_NS)
+    assert (found.pods, found.memory_peak) == (7, 100 * MIB)
+
+
+def test_while_pods_of_both_images_run_both_count() -> None:
+    known = usages.Usages(lease_s=10.0)
+    for minute in range(0, 3 * 24 * 60, 60):
+        taking(known, used(**OLD), minute=minute)  # type: ignore[arg-type]
+        taking(known, used(pods=9, seconds=60.0, **NEW), minute=minute, node="node-2")  # type: ignore[arg-type]
+    found = known.measured(PI, now_ns=NOW_NS)
+    assert (found.has_new_image, found.memory_peak) == (False, 900 * MIB)
+
+
+def test_an_image_that_is_rolled_back_is_forgotten_and_nothing_is_flagged() -> None:
+    known = usages.Usages(lease_s=10.0)
+    for minute, image in ((0, NEW), (60, NEW), (61, OLD), (62, NEW)):
+        taking(known, used(pods=9, seconds=60.0, **image), minute=minute)  # type: ignore[arg-type]
+    found = known.measured(PI, now_ns=NOW_NS)
+    assert (found.has_new_image, found.pods, found.memory_peak) == (False, 27, 100 * MIB)
+
+
+def test_of_many_images_the_older_ones_are_added_up() -> None:
+    known = usages.Usages(lease_s=10.0)
+    for number in range(20):
+        taking(known, used(pods=1, image=f"{number:016d}", memory=(20 - number) * MIB), minute=number)
+    found = known.measured(PI, now_ns=NOW_NS)
+    assert (found.pods, found.memory_peak, found.has_new_image) == (20, 20 * MIB, True)
+    # What is kept is all of that.
+    again = usages.Usages(lease_s=10.0)
+    kept = wire.decode_kept(wire.encode_kept([known.facts(PI)]))
+    again.resume(kept)
+    assert again.measured(PI, now_ns=NOW_NS).pods == 20
+    assert again.facts(PI).earlier is not None
+
+
+def test_each_container_gets_its_own_amounts() -> None:
+    both = usage.Template(image="a" * 16, containers=("main", "proxy"), requests={})
+    parts = {
+        "main": usage.ContainerUsage(
+            cpu={distribution.bucket("cpu", 0.4): 90.0}, peaks={"cpu": 0.4, "memory": 80 * MIB}
+        ),
+        "proxy": usage.ContainerUsage(
+            cpu={distribution.bucket("cpu", 0.1): 90.0}, peaks={"cpu": 0.1, "memory": 40 * MIB}
+        ),
+    }
+    found = dataclasses.replace(used(pods=9), template=both, containers=parts)
+    known = known_of(report(pi=found), report("node-2", pi=found))
+    (row,) = orjson.loads(recommendations.answer(known, {}, b"", NOW_NS))["classes"]
+    wanted = {name: each["requests"] for name, each in row["of_containers"].items()}
+    assert wanted["main"] == {"cpu": pytest.approx(0.46, rel=0.03), "memory": 92 * MIB}
+    assert wanted["proxy"] == {"cpu": pytest.approx(0.115, rel=0.03), "memory": 46 * MIB}
+    assert row["of_containers"]["proxy"]["limits"] == {"memory": 46 * MIB}
+    # All or none: a Pod of which a container has no request is not what was measured.
+    lacking = dataclasses.replace(found, containers={"main": parts["main"]})
+    (row,) = orjson.loads(recommendations.answer(known_of(report(pi=lacking)), {}, b"", NOW_NS))["classes"]
+    assert row["of_containers"] == {}
 
 
 def test_the_pods_that_run_are_those_of_live_nodes() -> None:

@@ -87,8 +87,12 @@ TEMPLATES = st.builds(
     containers=st.lists(st.sampled_from(("main", "sidecar", "proxy")), max_size=3).map(tuple), requests=AMOUNTS,
 )  # fmt: skip
 DISTRIBUTIONS = st.dictionaries(st.sampled_from(usage.DIMS), BUCKETS)
+CONTAINERS = st.dictionaries(
+    st.sampled_from(("main", "proxy")), st.builds(usage.ContainerUsage, cpu=BUCKETS, peaks=AMOUNTS)
+)
 CLASS_USAGES = st.builds(
-    usage.ClassUsage, pods=st.integers(0, 10**6), failed=st.integers(0, 10**6), running=st.integers(0, 10**6),
+    usage.ClassUsage, containers=CONTAINERS,
+    pods=st.integers(0, 10**6), failed=st.integers(0, 10**6), running=st.integers(0, 10**6),
     seconds=DISTRIBUTIONS, pod_means=BUCKETS, peaks=AMOUNTS, template=st.none() | TEMPLATES,
 )  # fmt: skip
 USAGE_REPORTS = st.builds(
@@ -96,7 +100,8 @@ USAGE_REPORTS = st.builds(
     classes=st.dictionaries(CLASS_NAMES, CLASS_USAGES, max_size=3),
 )  # fmt: skip
 KEPT = st.builds(
-    usage.KeptClass, name=CLASS_NAMES, at_ns=COUNTS, first_ns=COUNTS, last_ns=COUNTS, pods=COUNTS, failed=COUNTS,
+    usage.KeptClass, containers=CONTAINERS,
+    name=CLASS_NAMES, at_ns=COUNTS, first_ns=COUNTS, last_ns=COUNTS, pods=COUNTS, failed=COUNTS,
     measured_s=st.integers(0, 10**9).map(float), seconds=DISTRIBUTIONS, pod_means=BUCKETS, peaks=AMOUNTS,
     nodes=st.frozensets(st.integers(0, 2**32 - 1), max_size=64),
     images=st.dictionaries(st.from_regex(r"[0-9a-f]{16}", fullmatch=True), COUNTS, max_size=8),

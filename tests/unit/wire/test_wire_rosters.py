@@ -53,7 +53,7 @@ def test_templates_are_left_out_before_pods() -> None:
     names = tuple("c" * 63 for _ in range(fields.CONTAINERS_MAX))
     large = usage.Template(image="0" * 16, containers=names, requests={})
     pods: dict[str, str | None] = {f"{number:036d}": f"image/{number}" for number in range(110)}
-    sent = dataclasses.replace(roster_of(pods), templates={f"image/{number}": large for number in range(110)})
+    sent = dataclasses.replace(roster_of(pods), templates=dict.fromkeys(pods, large))
     payload = wire.encode_roster(sent)
     assert len(payload) <= codec.PAYLOAD_MAX_BYTES
     found = wire.decode_roster(payload, subject=SUBJECT)

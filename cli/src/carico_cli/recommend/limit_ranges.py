@@ -26,11 +26,24 @@ def contradictions(row: Row, ranges: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _of_limit(row: Row, limit: Mapping[str, Any]) -> Iterator[str]:
     kind = limit.get("type")
-    # Amounts are of a whole Pod; of one container where it is alone.
-    if kind != "Pod" and (kind != "Container" or len(row["containers"]) > 1):
-        return
+    match kind:
+        case "Pod":
+            holders: list[Mapping[str, Any]] = [row]
+        case "Container" if len(row["containers"]) > 1:
+            # Of some, only the whole Pod is measured.
+            holders = list((row.get("of_containers") or {}).values())
+        case "Container":
+            holders = [row]
+        case _:
+            holders = []
+    # Several containers may contradict the same bound.
+    yield from dict.fromkeys(said for each in holders for said in _of_holder(each, limit, kind))
+
+
+def _of_holder(holder: Mapping[str, Any], limit: Mapping[str, Any], kind: object) -> Iterator[str]:
     for dim in _DIMS:
-        request, most = row["requests"].get(dim), row["limits"].get(dim, row["requests"].get(dim))
+        request = holder["requests"].get(dim)
+        most = holder["limits"].get(dim, request)
         least, allowed = _amount(limit, "min", dim), _amount(limit, "max", dim)
         if request is not None and least is not None and request < least * _ROUNDING:
             yield f"requires at least {amounts.quantity(dim, least)} {dim} of a {kind}"

@@ -13,7 +13,7 @@ Row = Mapping[str, Any]
 FLAGS: Mapping[str, str] = {
     "one_pod": "measured on one Pod only: its usage may not be typical",
     "all_failed": "every Pod has failed or ran out of memory: what is measured is less than it needs",
-    "image_changed": "the image has changed within a day: part of the figures is of the old one",
+    "image_changed": "the image has changed: the amounts are of the earlier one, too",
     "two_kinds": "its Pods are of two kinds: give each kind an owner or a label of its own",
     "brief": "measured for less than 10 Pod-seconds so far",
 }
@@ -35,18 +35,37 @@ def resources(row: Row) -> dict[str, dict[str, str]]:
     }
 
 
+def of_containers(row: Row) -> dict[str, dict[str, dict[str, str]]]:
+    """Return the resources block of each container; empty if only the whole Pod is measured and has several."""
+    if len(row["containers"]) == 1:
+        return {row["containers"][0]: resources(row)}
+    # An aggregator of an older version does not know them.
+    return {name: resources(each) for name, each in (row.get("of_containers") or {}).items()}
+
+
 def yaml_text(row: Row) -> str:
     """Return a resources block, with what must be known about it as comments."""
     lines = [f"# {row['class']}: {row['pods']} Pods on {row['nodes']} nodes, confidence {row['confidence']}"]
     lines += [f"# FLAGGED {flag}: {FLAGS[flag]}" for flag in row["flags"]]
     lines += [f"# REFUSED: {each}" for each in row["contradicts"]]
+    blocks = of_containers(row)
+    if len(blocks) > 1:
+        lines.append("containers:")
+        for name, block in blocks.items():
+            lines += [f"- name: {name}", "  resources:", *_block_lines(block, indent=4)]
+        return "\n".join(lines)
     if len(row["containers"]) > 1:
         names = ", ".join(row["containers"])
         lines.append(f"# of the whole Pod (containers {names}): Pod-level resources, Kubernetes 1.34 or later")
-    lines.append("resources:")
-    for field, block in resources(row).items():
-        lines.append(f"  {field}: {{{', '.join(f'{dim}: {value}' for dim, value in block.items())}}}")
+    lines += ["resources:", *_block_lines(resources(row), indent=2)]
     return "\n".join(lines)
+
+
+def _block_lines(block: Mapping[str, Mapping[str, str]], *, indent: int) -> list[str]:
+    return [
+        f"{' ' * indent}{field}: {{{', '.join(f'{dim}: {value}' for dim, value in found.items())}}}"
+        for field, found in block.items()
+    ]
 
 
 def patch_text(row: Row, *, forced: bool, is_cron_job: bool) -> str:
@@ -68,14 +87,14 @@ def patch_text(row: Row, *, forced: bool, is_cron_job: bool) -> str:
             f"{row['class']}: no known owner with a Pod template: put `-o yaml` into what creates the Pods"
         )
     kind, path = _TEMPLATES[one.kind]
-    block = resources(row)
+    blocks = of_containers(row)
     body: Any = (
-        {"containers": [{"name": row["containers"][0], "resources": block}]}
-        if len(row["containers"]) == 1
-        else {"resources": block}
+        {"containers": [{"name": name, "resources": block} for name, block in blocks.items()]}
+        if blocks
+        else {"resources": resources(row)}
     )
     for step in reversed((*path, "spec")):
         body = {step: body}
-    # The default type, a strategic merge, changes the container of that name and keeps the others.
+    # The default type, a strategic merge, changes the containers of these names and keeps the others.
     written = shlex.quote(json.dumps(body, separators=(",", ":")))
     return f"kubectl patch {kind} {one.name} --namespace {one.namespace} --patch {written}"

@@ -47,6 +47,7 @@ def detail(row: Row, *, now_ns: int) -> str:
     )
     head = ("", "NOW", "REQUEST", "LIMIT", *(share.upper() for share in _SHARES))
     lines += ["", *formats.aligned(head, [_dimension(row, dim) for dim in ("cpu", "memory")])]
+    lines += _containers(row)
     lines += [f"{dim}: costs {amounts.text_with_sd(dim, **each)} a Pod" for dim, each in row["further"].items()]
     lines.append("")
     if row["cpu_bounds"] is not None:
@@ -86,6 +87,16 @@ def _dimension(row: Row, dim: str) -> tuple[str, ...]:
 def _amount(found: Mapping[str, float | None], key: str, dim: str | None = None) -> str:
     value = found.get(key)
     return _DASH if value is None else amounts.quantity(dim or key, value)
+
+
+def _containers(row: Row) -> list[str]:
+    """Return what each container of a Pod with several should request."""
+    found: Mapping[str, Any] = row.get("of_containers") or {}
+    cells = [
+        (name, *(_amount(each[field], dim) for dim in ("cpu", "memory") for field in ("requests", "peaks")))
+        for name, each in found.items()
+    ]
+    return ["", *formats.aligned(("CONTAINER", "CPU", "PEAK", "MEM", "PEAK"), cells)] if cells else []
 
 
 def _savings(rows: Sequence[Row]) -> list[str]:

@@ -203,7 +203,7 @@ class Agent:
         if self._ledger is None or classes is None:
             return None
         self._pod_usage.failed(classes.take_failed())
-        found = self._pod_usage.report(classes.template)
+        found = self._pod_usage.report()
         if not found:
             return None
         self._instruments.published.labels("usage").inc()
@@ -306,11 +306,13 @@ class Agent:
         ledger, classes = self._ledger, self._classes
         if ledger is None or classes is None:
             return
-        for uid in self._pod_usage.follow(self._named, now_s):
+        followed = self._pod_usage
+        for uid in followed.follow(self._named, now_s, classes.template):
             ledger.forget(uid)
-        self._pod_usage.name_ended(classes.of, now_s)
-        for uid in self._pod_usage.due(now_s):
-            self._pod_usage.take(uid, ledger.read(uid), now_s)
+        followed.name_ended(classes.of, now_s, classes.template)
+        for uid in followed.due(now_s):
+            amounts = ledger.read(uid, has_several=followed.has_several(uid))
+            followed.take(uid, amounts, now_s, container=classes.container)
         if now_s - self._usage_reported_s >= USAGE_EVERY_S:
             self._usage_reported_s = now_s
             self._on_usage()

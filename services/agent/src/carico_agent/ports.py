@@ -61,8 +61,12 @@ class PodClasses(Protocol):
         """Return True for a Pod that belongs to the node, such as a DaemonSet's; False if it is unknown."""
         ...
 
-    def template(self, pod_class: str) -> usage.Template | None:
-        """Return what the newest Pod of a class is made of; None if it is unknown."""
+    def template(self, uid: str) -> usage.Template | None:
+        """Return what a Pod is made of; None if it is unknown."""
+        ...
+
+    def container(self, uid: str, folder: str) -> str | None:
+        """Return the name of a Pod's container by the folder of its cgroup; None if it is unknown."""
         ...
 
     def take_failed(self) -> Mapping[str, int]:
@@ -78,6 +82,13 @@ class PodClasses(Protocol):
         ...
 
 
+class ContainerAmounts(NamedTuple):
+    """CPU time of a container since its cgroup was created, in seconds of a real CPU, and its working set now."""
+
+    cpu_s: float
+    memory_bytes: float
+
+
 class PodAmounts(NamedTuple):
     """CPU time of a Pod since its cgroup was created, in seconds of a real CPU, and its working set now.
 
@@ -88,13 +99,15 @@ class PodAmounts(NamedTuple):
     cpu_s: float
     memory_bytes: float
     waiting_s: float | None = None
+    # By the folder of the container's cgroup, if they were asked for.
+    containers: Mapping[str, ContainerAmounts] = {}
 
 
 class PodLedger(Protocol):
     """What single Pods have used."""
 
-    def read(self, uid: str) -> PodAmounts | None:
-        """Return what a Pod has used; None if it cannot be read."""
+    def read(self, uid: str, *, has_several: bool = False) -> PodAmounts | None:
+        """Return what a Pod has used; None if it cannot be read. `has_several`: also of each of its containers."""
         ...
 
     def forget(self, uid: str) -> None:

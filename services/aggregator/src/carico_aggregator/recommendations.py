@@ -73,6 +73,7 @@ def row(
         "requested": requested,
         "saves": {dim: (requested[dim] - found.requests[dim]) * running for dim in requested if dim in found.requests},
         "containers": [] if facts.template is None else list(facts.template.containers),
+        "of_containers": _containers(facts, rule, measured.pods),
         "pods": measured.pods,
         "failed": measured.failed,
         "running": running,
@@ -130,6 +131,27 @@ def _usage(measured: recommendation.Measured, peaks: Mapping[str, float]) -> dic
             found[dim] = {"mean": min(mean, peak), "peak": peaks.get(dim)} | {
                 name: min(each, peak) for name, each in zip(_SHARES, read, strict=True)
             }
+    return found
+
+
+def _containers(facts: usages.About, rule: recommendation.Rule, pods: int) -> dict[str, Any]:
+    """Return the amounts of each container of Pods with several; none if one of them has not been measured."""
+    names = () if facts.template is None else facts.template.containers
+    if len(names) < 2 or not set(names) <= facts.containers.keys():
+        return {}
+    found: dict[str, Any] = {}
+    for name in names:
+        known = facts.containers[name]
+        amounts = recommendation.amounts_of(known, rule, pods=pods)
+        if set(amounts.requests) != set(usage.DIMS):
+            return {}
+        bounds = amounts.cpu_bounds
+        found[name] = {
+            "requests": amounts.requests,
+            "limits": amounts.limits,
+            "peaks": {recommendation.CPU: known.cpu_peak, recommendation.MEMORY: known.memory_peak},
+            "cpu_bounds": None if bounds is None else [bounds.lower, bounds.upper],
+        }
     return found
 
 

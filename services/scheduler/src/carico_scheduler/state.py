@@ -34,7 +34,8 @@ class State(node_state.NodeState):
         self.reservations.on_uncovered = self._uncovered
         self.records = records.Records()
         self.baseline = admission.Baseline(policy.baseline_namespaces)
-        # Called with the name of each node on which a Pod was placed, or has become or ceased to be baseline.
+        # Called with the name of each node on which a Pod was placed, has become or ceased to be baseline, or has new
+        # containers.
         self.on_placed: Callable[[str], None] = lambda node: None
         # Called with each waiting Pod that is now known to be bound, its node, and since when it was in the queue, if
         # it was.
@@ -89,6 +90,8 @@ class State(node_state.NodeState):
         """Take in a Pod as the watch shows it; an event of a Pod that is gone changes nothing."""
         if pod.has_failed:
             self._note_failed(pod)
+        if pod.containers:
+            self._note_containers(pod)
         if pod.is_terminal:
             self.remove_pod(pod.uid, is_done=pod.phase == "Succeeded")
         elif not self.records.is_gone(pod.uid):
@@ -334,6 +337,14 @@ class State(node_state.NodeState):
         record = self.records.find(pod.uid)
         if record is not None and record.claim is not None and record.pod is not None and not record.pod.has_failed:
             self.on_failed(pod, record.claim.node)
+
+    def _note_containers(self, pod: cluster.Pod) -> None:
+        """Pass on that the ids of a Pod's containers have become known, or have changed."""
+        record = self.records.find(pod.uid)
+        if record is None or record.claim is None or record.pod is None:
+            return
+        if record.pod.containers != pod.containers:
+            self.on_placed(record.claim.node)
 
     def _claim_of(self, pod: cluster.Pod, node: str, now_s: float) -> reservations.Claim:
         return reservations.claim_of(pod, node=node, now_s=now_s, is_baseline=self.baseline.includes(pod))

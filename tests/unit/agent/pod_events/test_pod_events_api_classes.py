@@ -62,22 +62,23 @@ async def test_the_classes_of_a_nodes_pods_follow_the_api() -> None:
         await told(watch, first, messages.ANY_CLASS)
 
 
-async def test_the_template_of_the_newest_pod_counts() -> None:
+async def test_each_pod_has_its_own_template() -> None:
     kube = memory_kube.MemoryKube(clock=clocks.SystemClock())
     owner = {"kind": "Job", "name": "pi", "uid": "1", "controller": True, "apiVersion": "batch/v1"}
     first = create(kube, "first", ownerReferences=[owner])
     watch = watch_of(kube)
-    assert watch.template("Job/default/pi") is None
+    assert watch.template(first) is None
     async with running(watch):
         await told(watch, first, "Job/default/pi")
-        before = watch.template("Job/default/pi")
+        before = watch.template(first)
         resources = {"requests": {"cpu": "250m", "memory": "64Mi"}}
         made = objects.pod_object("second", containers=[{"name": "main", "image": "pi:2", "resources": resources}])
         made["metadata"]["ownerReferences"] = [owner]
         made["spec"]["nodeName"] = "node-0"
         second = str(kube.objects.create("pods", made, "test")["metadata"]["uid"])
         await told(watch, second, "Job/default/pi")
-    after = watch.template("Job/default/pi")
+        after = watch.template(second)
+        assert watch.template(first) == before
     assert before is not None and after is not None
     assert before.requests == {} and after.requests == {"cpu": 0.25, "memory": 64 * 2.0**20}
     assert before.image != after.image

@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 
 from carico_agent.pod_events import rosters
-from carico_core.domain import messages
+from carico_core.domain import messages, usage
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
@@ -24,20 +24,38 @@ def started() -> tuple[rosters.RosterClasses, metrics.Metrics, list[int]]:
 def test_the_newest_roster_replaces_the_one_before() -> None:
     known, _, calls = started()
     job, daemon = records.ROSTER.pods
-    assert known.template("Job/default/pi") is None
+    assert known.template(job) is None
     assert known.of(job) == messages.ANY_CLASS
     known.take(SUBJECT, wire.encode_roster(records.ROSTER))
     assert known.of(job) == "Job/default/pi"
     assert known.is_baseline(daemon)
     known.take(SUBJECT, wire.encode_roster(records.ROSTER))
     assert len(calls) == 1
-    assert known.template("Job/default/pi") == records.ROSTER.templates["Job/default/pi"]
+    assert known.template(job) == records.ROSTER.templates[job]
     assert known.take_failed() == {"Job/default/pi": 1}
     assert known.take_failed() == {}
     known.take(SUBJECT, wire.encode_roster(dataclasses.replace(records.ROSTER, pods={daemon: "app/default/web"})))
     assert (known.of(job), known.of(daemon)) == (messages.ANY_CLASS, "app/default/web")
     assert not known.is_baseline(daemon)
     assert len(calls) == 2
+
+
+def test_a_container_is_known_by_its_folder_on_kubelets_and_on_emulated_nodes() -> None:
+    known, _, _ = started()
+    job, daemon = records.ROSTER.pods
+    two = usage.Template(image="0" * 16, containers=("main", "proxy"), requests={})
+    ids = {"0123456789ab": "main", "ba9876543210": "proxy"}
+    sent = dataclasses.replace(records.ROSTER, templates={job: two}, containers={job: ids})
+    known.take(SUBJECT, wire.encode_roster(sent))
+    whole = "0123456789ab" + "c" * 52
+    for folder in (whole, f"cri-containerd-{whole}.scope", f"crio-{whole}.scope", f"docker-{whole}.scope", "main"):
+        assert known.container(job, folder) == "main"
+    # The runtime's own container of the Pod, and what is no container.
+    for folder in ("d" * 64, "init", f"pod{whole}"):
+        assert known.container(job, folder) is None
+    assert known.container(daemon, whole) is None
+    known.take(SUBJECT, wire.encode_roster(dataclasses.replace(records.ROSTER, pods={}, failed=frozenset())))
+    assert known.container(job, whole) is None
 
 
 def test_a_roster_of_another_node_is_dropped_and_counted() -> None:

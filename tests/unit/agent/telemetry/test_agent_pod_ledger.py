@@ -60,6 +60,21 @@ def test_a_pod_is_found_and_read(tmp_path: pathlib.Path, layout: str, driver: st
         assert amounts is not None and amounts[:2] == pytest.approx((cpu_us / 1e6, 3000.0))
 
 
+@pytest.mark.parametrize("layout", ["v1", "v2", "hybrid"])
+def test_containers_are_read_where_a_pod_has_several(tmp_path: pathlib.Path, layout: str) -> None:
+    found, roots, _ = ledger(tmp_path, layout)
+    pod = f"carico/n1/{DRIVERS['systemd'](UIDS[0])}"
+    write(roots, pod, cpu_us=3_000_000, used=9000, inactive=2000)
+    for name, cpu_us, used in (("main", 2_000_000, 5000), ("proxy", 1_000_000, 3000)):
+        write(roots, f"{pod}/{name}", cpu_us=cpu_us, used=used, inactive=1000)
+    amounts = found.read(UIDS[0], has_several=True)
+    assert amounts is not None
+    assert amounts.containers == {"main": (2.0, 4000.0), "proxy": (1.0, 2000.0)}
+    assert (amounts.cpu_s, amounts.memory_bytes) == (3.0, 7000.0)
+    alone = found.read(UIDS[0])
+    assert alone is not None and alone.containers == {}
+
+
 def test_a_pod_without_a_cgroup_is_looked_for_once_a_second(tmp_path: pathlib.Path) -> None:
     found, roots, clock = ledger(tmp_path, "v2")
     assert found.read(UIDS[0]) is None

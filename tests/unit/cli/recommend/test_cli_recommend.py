@@ -46,7 +46,7 @@ def test_the_table_fits_into_80_columns_and_names_what_is_flagged() -> None:
     assert "ReplicaSet/shop/web" in found and "575m" in found and "115Mi" in found and "2 min" in found
     assert "would request 8550m less CPU" in found
     assert found.count("medium !") == 2
-    assert "the image has changed within a day" in found
+    assert "the image has changed: the amounts are of the earlier one" in found
 
 
 def test_the_view_of_one_class_has_its_distribution_and_the_two_kinds() -> None:
@@ -101,7 +101,32 @@ def test_a_patch_changes_the_template_of_the_owner(pod_class: str, head: str, pa
     assert body == {"containers": [{"name": "main", "resources": expected}]}
 
 
-def test_several_containers_get_resources_of_the_whole_pod() -> None:
+def of_two() -> dict[str, Any]:
+    """A class whose Pods have two containers."""
+    parts = {
+        name: {
+            "requests": {"cpu": cpu, "memory": mib * MIB}, "limits": {"memory": mib * MIB},
+            "peaks": {"cpu": cpu, "memory": mib * MIB}, "cpu_bounds": [cpu, cpu],
+        }
+        for name, cpu, mib in (("main", 0.5, 100), ("proxy", 0.075, 15))
+    }  # fmt: skip
+    return row(containers=list(parts), of_containers=parts)
+
+
+def test_each_container_gets_its_own_resources() -> None:
+    containers = patch_of(of_two())[1]["spec"]["template"]["spec"]["containers"]
+    assert containers[1] == {
+        "name": "proxy", "resources": {"requests": {"cpu": "75m", "memory": "15Mi"}, "limits": {"memory": "15Mi"}},
+    }  # fmt: skip
+    assert yaml.safe_load(manifests.yaml_text(of_two())) == {"containers": containers}
+    assert "proxy" in text.detail(of_two(), now_ns=NOW_NS)
+    least = {"metadata": {"namespace": "shop", "name": "least"}}
+    limit = {"type": "Container", "min": {"cpu": "100m"}}
+    (said,) = limit_ranges.contradictions(of_two(), [least | {"spec": {"limits": [limit]}}])
+    assert said == "LimitRange least requires at least 100m cpu of a Container"
+
+
+def test_several_containers_that_are_not_known_get_resources_of_the_whole_pod() -> None:
     found = row(containers=["main", "proxy"])
     body = patch_of(found)[1]["spec"]["template"]["spec"]
     assert set(body) == {"resources"}

@@ -2,6 +2,7 @@
 
 import base64
 import copy
+import dataclasses
 from typing import Any
 
 import orjson
@@ -68,11 +69,40 @@ def test_the_only_container_gets_the_requests_of_its_class() -> None:
     result, found = ask(pod())
     assert result is Result.SET
     assert found["spec"]["containers"][0]["resources"] == {"requests": SET}
-    assert found["metadata"]["annotations"] == {"carico.dev/learnt-requests": "cpu,memory"}
+    assert found["metadata"]["annotations"] == {
+        "carico.dev/learnt-requests": "cpu,memory", "carico.dev/learnt-requests-confidence": "medium",
+    }  # fmt: skip
     # Nothing else.
     del found["metadata"]["annotations"]
     found["spec"]["containers"][0]["resources"] = {}
     assert found == pod()
+
+
+def of_two() -> usage.Recommended:
+    """A class whose Pods have two containers."""
+    parts = {
+        name: usage.RecommendedContainer(requests={"cpu": cpu, "memory": mib * learnt.MIB}, peaks={}, cpu_bounds=None)
+        for name, cpu, mib in (("main", 0.2, 100), ("proxy", 0.05, 20))
+    }
+    return dataclasses.replace(learnt.recommended(), containers=("main", "proxy"), of_containers=parts)
+
+
+def test_each_container_gets_its_own_requests() -> None:
+    result, found = ask(pod(container("proxy"), container("main")), of_two())
+    assert result is Result.SET
+    wanted = [{"cpu": "50m", "memory": "20Mi"}, {"cpu": "200m", "memory": "100Mi"}]
+    assert [each["resources"]["requests"] for each in found["spec"]["containers"]] == wanted
+    assert "resources" not in found["spec"]
+    # One that the class does not have, as a mesh adds it: the Pod as a whole.
+    _, found = ask(pod(container("main"), container("mesh")), of_two())
+    assert found["spec"]["resources"] == {"requests": SET}
+
+
+def test_a_new_image_does_not_interrupt_requests_and_says_how_sure_they_are() -> None:
+    result, found = ask(pod(), learnt.recommended(flags=("image_changed",)))
+    assert result is Result.SET
+    assert found["metadata"]["annotations"][review.SURE] == "low, image_changed"
+    assert ask(pod(), learnt.recommended(flags=("image_changed", "all_failed")))[0] is Result.FLAGGED
 
 
 def test_what_is_stated_stays() -> None:
@@ -99,7 +129,9 @@ def test_other_annotations_and_resources_stay() -> None:
     obj = pod(container(requests={"example.com/gpu": "1"}))
     obj["metadata"]["annotations"] = {"a": "b"}
     _, found = ask(obj)
-    assert found["metadata"]["annotations"] == {"a": "b", review.ANNOTATION: "cpu,memory"}
+    assert found["metadata"]["annotations"] == {
+        "a": "b", review.ANNOTATION: "cpu,memory", review.SURE: "medium",
+    }  # fmt: skip
     assert found["spec"]["containers"][0]["resources"]["requests"] == {"example.com/gpu": "1", **SET}
 
 
@@ -135,7 +167,7 @@ def test_a_later_webhook_that_adds_a_container_with_requests_gets_no_pod_refused
     again, left = ask(found)
     assert again is Result.HAS_REQUESTS
     assert left["spec"]["resources"] == {"requests": {"memory": "115Mi"}}
-    assert left["metadata"]["annotations"] == {review.ANNOTATION: "memory"}
+    assert left["metadata"]["annotations"] == {review.ANNOTATION: "memory", review.SURE: "medium"}
     left["spec"]["initContainers"] = [container("first", limits={"memory": "1Gi"})]
     _, bare = ask(left)
     assert not bare["spec"]["resources"]["requests"]
@@ -149,7 +181,7 @@ def test_a_later_webhook_that_adds_a_limit_gets_no_pod_refused() -> None:
     resources["limits"] = {"cpu": "1", "memory": "64Mi"}
     _, left = ask(found)
     assert left["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "230m"}, "limits": resources["limits"]}
-    assert left["metadata"]["annotations"] == {review.ANNOTATION: "cpu"}
+    assert left["metadata"]["annotations"] == {review.ANNOTATION: "cpu", review.SURE: "medium"}
     _, whole = ask(pod(container(), container("proxy")))
     whole["spec"]["resources"]["limits"] = {"memory": "64Mi"}
     assert ask(whole)[1]["spec"]["resources"] == {"requests": {"cpu": "230m"}, "limits": {"memory": "64Mi"}}

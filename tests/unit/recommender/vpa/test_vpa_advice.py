@@ -1,5 +1,6 @@
 """What is recommended to a VerticalPodAutoscaler, and which conditions it gets."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -99,7 +100,27 @@ def test_bounds_that_contradict_and_unknown_targets_get_nothing() -> None:
         }  # fmt: skip
 
 
-def test_of_several_containers_all_but_one_must_be_off() -> None:
+def test_each_container_gets_its_own_amounts_within_its_policy() -> None:
+    parts = {
+        name: usage.RecommendedContainer(
+            requests={"cpu": cpu, "memory": mib * learnt.MIB},
+            peaks={"cpu": cpu, "memory": mib * learnt.MIB / 1.15},
+            cpu_bounds=(cpu / 2.3, cpu),
+        )
+        for name, cpu, mib in (("main", 0.2, 100), ("proxy", 0.05, 20))
+    }
+    known = dataclasses.replace(learnt.recommended(containers=("main", "proxy")), of_containers=parts)
+    found = advise(known, {"containerName": "proxy", "maxAllowed": {"cpu": "40m"}}).containers
+    assert found is not None
+    assert [(each.name, each.target) for each in found] == [
+        ("main", {"cpu": 0.2, "memory": 100 * learnt.MIB}), ("proxy", {"cpu": 0.04, "memory": 20 * learnt.MIB}),
+    ]  # fmt: skip
+    # Never below a peak that was seen.
+    assert found[1].lower["memory"] <= 20 * learnt.MIB and found[0].uncapped == found[0].target
+    assert only(advise(known, {"containerName": "main", "mode": "Off"})).name == "proxy"
+
+
+def test_of_several_containers_that_are_not_known_all_but_one_must_be_off() -> None:
     known = learnt.recommended(containers=("main", "proxy"))
     found = advise(known)
     assert found.containers == ()
@@ -131,7 +152,7 @@ def test_a_class_between_two_runs_is_recommended_though_no_pod_runs() -> None:
 @pytest.mark.parametrize(
     ("flag", "reason"),
     [
-        ("all_failed", "AllFailed"), ("image_changed", "ImageChanged"), ("two_kinds", "TwoKinds"), ("brief", "Brief"),
+        ("all_failed", "AllFailed"), ("two_kinds", "TwoKinds"), ("brief", "Brief"),
     ],
 )  # fmt: skip
 def test_what_must_not_be_applied_without_a_look_is_withheld(flag: str, reason: str) -> None:
@@ -141,6 +162,12 @@ def test_what_must_not_be_applied_without_a_look_is_withheld(flag: str, reason: 
     later = advise(learnt.recommended(flags=(flag,)), has=True)
     assert later.containers is None
     assert conditions(later) == {"LowConfidence": (True, reason), "RecommendationProvided": (True, "")}
+
+
+def test_a_new_image_is_recommended_the_amounts_of_both_with_low_confidence() -> None:
+    found = advise(learnt.recommended(flags=("image_changed",)))
+    assert only(found).target["cpu"] == 0.23
+    assert conditions(found) == {"LowConfidence": (True, "ImageChanged"), "RecommendationProvided": (True, "")}
 
 
 def test_one_pod_is_recommended_with_low_confidence() -> None:

@@ -87,6 +87,23 @@ async def test_a_pod_that_is_placed_is_reported_with_its_class_and_one_that_goes
     assert list((await site.after())["node-1"]) == [other.uid]
 
 
+async def test_the_ids_of_containers_follow_once_they_are_known() -> None:
+    site = Site()
+    await site.after()
+    pod = objects.make_pod("a")._replace(node_name="node-1")
+    site.put(pod)
+    await site.after()
+    running = pod._replace(phase="Running", containers=(("0123456789ab", "main"), ("ba9876543210", "proxy")))
+    site.put(running)
+    site.clock.advance(0.1)
+    await site.rosters.publish_due(site.bus)
+    (sent,) = site.bus.sent
+    assert sent.containers == {pod.uid: {"0123456789ab": "main", "ba9876543210": "proxy"}}
+    site.bus.taken()
+    site.put(running._replace(resource_version="9"))
+    assert await site.after() == {}
+
+
 async def test_pods_that_belong_to_the_node_have_no_class_and_static_ones_their_runtimes_uid() -> None:
     site = Site()
     await site.after()
@@ -154,7 +171,7 @@ async def test_a_pod_that_fails_is_reported_for_a_while() -> None:
     site.put(pod._replace(phase="Failed", has_failed=True))
     site.clock.advance(0.1)
     await site.rosters.publish_due(site.bus)
-    assert [(each.failed, each.templates) for each in site.bus.sent] == [({pod.uid}, {names.class_of(pod): template})]
+    assert [(each.failed, each.templates) for each in site.bus.sent] == [({pod.uid}, {pod.uid: template})]
     site.bus.sent.clear()
     await site.after(rosters.FAILED_S)
     site.put(objects.make_pod("b")._replace(node_name="node-0"))

@@ -40,11 +40,32 @@ def test_a_template_of_the_largest_size_is_in_a_roster() -> None:
     largest = template.template_of(named, {"memory": fields.QUANTITY_MAX})
     assert largest is not None
     sent = messages.Roster(
-        node="n", boot="0" * 16, seq=1, ts_ns=1, pods={"uid": "image/x"}, templates={"image/x": largest},
+        node="n", boot="0" * 16, seq=1, ts_ns=1, pods={"uid": "image/x"}, templates={"uid": largest},
         failed=frozenset(),
     )  # fmt: skip
     found = wire.decode_roster(wire.encode_roster(sent), subject=subjects.roster("n"))
-    assert found.templates == {"image/x": largest}
+    assert found.templates == {"uid": largest}
+
+
+def test_containers_of_a_pod_with_several_are_known_once_they_have_started() -> None:
+    made = pod(containers=[{"name": "a", "image": "x"}, {"name": "b", "image": "y"}])
+    whole = "0123456789ab" + "c" * 52
+    made["status"] = {
+        "containerStatuses": [{"name": "a", "containerID": f"containerd://{whole}"}, {"name": "b", "containerID": ""}]
+    }
+    assert api_objects.parse_pod(made).containers == (("0123456789ab", "a"),)
+    made["spec"]["containers"].pop()
+    assert api_objects.parse_pod(made).containers == ()
+
+
+def test_pods_of_two_images_have_two_templates_in_a_roster() -> None:
+    old, new = (template.template_of([{"name": "a", "image": image}], {}) for image in ("x:1", "x:2"))
+    assert old is not None and new is not None
+    sent = messages.Roster(
+        node="n", boot="0" * 16, seq=1, ts_ns=1, pods={"u1": "c", "u2": "c", "u3": "c"},
+        templates={"u1": old, "u2": new}, containers={"u2": {"0123456789ab": "a"}},
+    )  # fmt: skip
+    assert wire.decode_roster(wire.encode_roster(sent), subject=subjects.roster("n")) == sent
 
 
 def test_long_templates_are_not_kept() -> None:

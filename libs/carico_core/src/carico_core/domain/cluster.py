@@ -138,6 +138,8 @@ class Pod(NamedTuple):
     gang: gangs.Membership | None = None
     # None: not known.
     images: Images | None = None
+    # Of a Pod with several containers: the beginning of each one's id in the runtime, and its name; as far as known.
+    containers: tuple[tuple[str, str], ...] = ()
 
     @property
     def key(self) -> str:

@@ -106,8 +106,10 @@ class Roster:
     ts_ns: int
     # UID in the node's runtime -> class; None for a Pod that belongs to the node, such as a DaemonSet's.
     pods: Mapping[str, str | None]
-    # What the newest Pod of each class is made of.
+    # UID -> what the Pod is made of.
     templates: Mapping[str, usage.Template] = dataclasses.field(default_factory=dict)
+    # UID of a Pod with several containers -> the beginning of each one's id in the runtime -> its name.
+    containers: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     # Those of `pods` that have failed lately, or ran out of memory.
     failed: Set[str] = frozenset()
 

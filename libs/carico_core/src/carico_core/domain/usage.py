@@ -30,6 +30,14 @@ class Template:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerUsage:
+    """What one container of the Pods used. `cpu`: Pod-seconds by bucket; `peaks`: highest amounts, by dimension."""
+
+    cpu: Buckets
+    peaks: Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ClassUsage:
     """What a node measured of a class since its last report. Reports add up: each second is in one of them only."""
 
@@ -43,7 +51,10 @@ class ClassUsage:
     pod_means: Buckets
     # Highest amount of one Pod; memory is the working set.
     peaks: Mapping[str, float]
+    # Of Pods with these images only; None: not known.
     template: Template | None = None
+    # By name; of Pods with several.
+    containers: Mapping[str, ContainerUsage] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +72,20 @@ class Recommended:
     flags: tuple[str, ...]
     containers: tuple[str, ...]
     running: int
+    # By name, of Pods with several containers: amounts of each. Empty if they are not known of all.
+    of_containers: Mapping[str, "RecommendedContainer"] = dataclasses.field(default_factory=dict)
     # Pod-seconds, and the time from the first to the last report.
     measured_s: float
     age_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RecommendedContainer:
+    """What an aggregator recommends for one container of a class's Pods; as the fields of `Recommended`."""
+
+    requests: Mapping[str, float]
+    peaks: Mapping[str, float]
+    cpu_bounds: tuple[float, float] | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,3 +118,6 @@ class KeptClass:
     # Digest of the images -> when it was first reported, a bounded number.
     images: Mapping[str, int]
     template: Template | None = None
+    containers: Mapping[str, ContainerUsage] = dataclasses.field(default_factory=dict)
+    # What was measured with the images before these, as long as it counts.
+    earlier: "KeptClass | None" = None

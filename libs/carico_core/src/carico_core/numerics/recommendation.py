@@ -21,6 +21,8 @@ _SLACK = 1e-6
 _Z = 1.96
 # Fewer Pod-seconds than this are a first impression: five Pods of 5 s have more.
 LEAST_MEASURED_S = 10.0
+# Confidence is medium from so many Pods, and so many Pod-seconds, on.
+MEDIUM_PODS, MEDIUM_S = 5, 60.0
 # Two kinds of Pods are recognized from this number of Pods on: of fewer, one is a fifth.
 LEAST_PODS_FOR_KINDS = 5
 
@@ -72,9 +74,19 @@ class Measured:
     pods: int
     failed: int
     nodes: int
-    images: int
+    # Whether the images that run now have been measured too little: the amounts are of earlier ones, too.
+    has_new_image: bool
     measured_s: float
     age_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MeasuredContainer:
+    """What is known of one container of a class's Pods. `cpu`: weight by bucket."""
+
+    cpu: arrays.Array
+    cpu_peak: float | None
+    memory_peak: float | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,21 +112,38 @@ class Recommendation:
     kinds: tuple[float, float] | None
 
 
-def recommend(measured: Measured, rule: Rule) -> Recommendation:
-    """Return what the rule gives; flags do not change the amounts."""
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Amounts:
+    """Requests of a Pod or a container in cores and bytes. A resource that has not been measured is missing."""
+
+    requests: dict[str, float]
+    cpu_bounds: Bounds | None
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The limits to these requests."""
+        return {dim: amount for dim, amount in self.requests.items() if dim == MEMORY}
+
+
+def amounts_of(measured: Measured | MeasuredContainer, rule: Rule, *, pods: int) -> Amounts:
+    """Return what the rule gives for a Pod, or for a container of `pods` Pods."""
     requests: dict[str, float] = {}
-    limits: dict[str, float] = {}
-    cpu, bounds = _cpu(measured, rule)
+    cpu, bounds = _cpu(measured, rule, pods)
     if cpu is not None:
         requests[CPU] = rounded_up(cpu * (1.0 + rule.margin), CPU_UNIT)
     if measured.memory_peak is not None:
         requests[MEMORY] = rounded_up(measured.memory_peak * (1.0 + rule.margin), MEBIBYTE)
-        limits[MEMORY] = requests[MEMORY]
+    return Amounts(requests=requests, cpu_bounds=bounds)
+
+
+def recommend(measured: Measured, rule: Rule) -> Recommendation:
+    """Return what the rule gives; flags do not change the amounts."""
+    found = amounts_of(measured, rule, pods=measured.pods)
     kinds = _kinds(measured)
     return Recommendation(
-        requests=requests,
-        limits=limits,
-        cpu_bounds=bounds,
+        requests=found.requests,
+        limits=found.limits,
+        cpu_bounds=found.cpu_bounds,
         # Of n + 1 peaks in random order, the last is the largest with probability 1 / (n + 1).
         memory_risk=1.0 / (measured.pods + 1.0),
         confidence=confidence(measured),
@@ -129,7 +158,7 @@ def confidence(measured: Measured) -> Confidence:
     High: 30 Pods (the interval of a 90th percentile is then .79 to 1), 2 nodes and a day, as usage follows the time of
     day. Medium: 5 Pods and a minute.
     """
-    if measured.pods < 5 or measured.measured_s < 60.0:
+    if measured.pods < MEDIUM_PODS or measured.measured_s < MEDIUM_S:
         return Confidence.LOW
     is_high = measured.pods >= 30 and measured.nodes >= 2 and measured.age_s >= 24 * 3600.0
     return Confidence.HIGH if is_high else Confidence.MEDIUM
@@ -147,10 +176,10 @@ def rounded_up(value: float, unit: float) -> float:
     return max(1, math.ceil(value / unit - _SLACK)) / round(1.0 / unit)
 
 
-def _cpu(measured: Measured, rule: Rule) -> tuple[float | None, Bounds | None]:
+def _cpu(measured: Measured | MeasuredContainer, rule: Rule, pods: int) -> tuple[float | None, Bounds | None]:
     """Return the percentile of CPU, and its interval."""
     # Samples of one Pod are not independent, so the ranks count Pods:  p +- z sqrt(p (1 - p) / n)
-    spread = _Z * math.sqrt(rule.percentile * (1.0 - rule.percentile) / max(measured.pods, 1))
+    spread = _Z * math.sqrt(rule.percentile * (1.0 - rule.percentile) / max(pods, 1))
     shares = (rule.percentile, max(0.0, rule.percentile - spread), min(1.0, rule.percentile + spread))
     found = distribution.percentiles(CPU, measured.cpu, shares)
     if found is None:
@@ -171,7 +200,7 @@ def _flags(measured: Measured, kinds: tuple[float, float] | None) -> tuple[Flag,
     found = {
         Flag.ONE_POD: measured.pods <= 1,
         Flag.ALL_FAILED: measured.pods > 0 and measured.failed >= measured.pods,
-        Flag.IMAGE_CHANGED: measured.images > 1,
+        Flag.IMAGE_CHANGED: measured.has_new_image,
         Flag.TWO_KINDS: kinds is not None,
         Flag.BRIEF: measured.measured_s < LEAST_MEASURED_S,
     }

@@ -5,7 +5,8 @@ Pure: time comes as an argument.
     unseen -> followed (read when due) -> ended        its class may become known in any of the last two
 
 A Pod is read each second at first, then at intervals of a tenth of its age, at most 15 s: short Pods are measured in
-detail, and a node full of old ones costs no more than a few reads a second. CPU is the mean over each interval.
+detail, and a node full of old ones costs no more than a few reads a second. CPU is the mean over each interval. Of a
+Pod with several containers each is read, too. What Pods with different images used is kept apart.
 """
 
 import collections
@@ -31,15 +32,35 @@ UNNAMED_S = 60.0
 UNNAMED_MOST = 256
 # Of a report in JSON; readers accept 64 KiB. What does not fit is in the next one.
 REPORT_BYTES = 48 << 10
-_CLASS_BYTES, _PAIR_BYTES = 300, 16
+_CLASS_BYTES, _CONTAINER_BYTES, _PAIR_BYTES = 300, 150, 16
 
 
 _Weights = collections.defaultdict[int, float]
 
 
+# Class, and digest of the images; empty if they are not known.
+_Key = tuple[str, str]
+
+
+@dataclasses.dataclass(slots=True)
+class _Part:
+    """What has been measured of one container of the Pods of a class."""
+
+    cpu: _Weights = dataclasses.field(default_factory=lambda: collections.defaultdict(float))
+    peaks: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    def add(self, cpu: usage.Buckets, peaks: Mapping[str, float]) -> None:
+        for index, weight in cpu.items():
+            self.cpu[index] += weight
+        for dim, peak in peaks.items():
+            self.peaks[dim] = max(peak, self.peaks.get(dim, 0.0))
+
+
 @dataclasses.dataclass(slots=True)
 class _Tally:
-    """What has been measured of a class, or of a Pod without one, since the last report."""
+    """What has been measured of the Pods of a class with one set of images, or of a Pod without a class, since the last
+    report.
+    """
 
     pods: int = 0
     failed: int = 0
@@ -48,6 +69,8 @@ class _Tally:
     )
     pod_means: _Weights = dataclasses.field(default_factory=lambda: collections.defaultdict(float))
     peaks: dict[str, float] = dataclasses.field(default_factory=dict)
+    containers: dict[str, _Part] = dataclasses.field(default_factory=dict)
+    template: usage.Template | None = None
 
     def note(self, dimension: str, amount: float, seconds: float) -> None:
         self.seconds[dimension][distribution.bucket(dimension, amount)] += seconds
@@ -63,11 +86,15 @@ class _Tally:
             self.pod_means[index] += count
         for dim, peak in other.peaks.items():
             self.peaks[dim] = max(peak, self.peaks.get(dim, 0.0))
+        for name, part in other.containers.items():
+            self.containers.setdefault(name, _Part()).add(part.cpu, part.peaks)
+        self.template = other.template or self.template
 
     @property
     def size_bytes(self) -> int:
         pairs = sum(map(len, self.seconds.values())) + len(self.pod_means)
-        return _CLASS_BYTES + _PAIR_BYTES * pairs
+        pairs += sum(len(each.cpu) for each in self.containers.values())
+        return _CLASS_BYTES + _CONTAINER_BYTES * len(self.containers) + _PAIR_BYTES * pairs
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -76,6 +103,9 @@ class _Pod:
 
     tally: _Tally
     pod_class: str | None = None
+    template: usage.Template | None = None
+    # The last reading of each container by folder, and when it was taken.
+    containers: dict[str, tuple[ports.ContainerAmounts, float]] = dataclasses.field(default_factory=dict)
     first: ports.PodAmounts | None = None
     first_s: float = 0.0
     last: ports.PodAmounts | None = None
@@ -88,6 +118,25 @@ class _Pod:
     reported_s: float = 0.0
     load: tuple[float, float] | None = None
 
+    @property
+    def has_several(self) -> bool:
+        """Whether it is known to have several containers."""
+        return self.template is not None and len(self.template.containers) > 1
+
+    @property
+    def key(self) -> _Key | None:
+        """Where it is counted; None without a class."""
+        return (
+            None if self.pod_class is None else (self.pod_class, "" if self.template is None else self.template.image)
+        )
+
+
+TemplateOf = Callable[[str], usage.Template | None]
+
+
+def _unknown(_uid: str) -> None:
+    return None
+
 
 class PodUsage:
     """Follows the Pods of a node. `core_scale`: real CPUs per core of the node."""
@@ -96,12 +145,12 @@ class PodUsage:
         self._core_scale = core_scale
         self._pods: dict[str, _Pod] = {}
         self._ended: dict[str, _Pod] = {}
-        self._by_class: dict[str, _Tally] = {}
+        self._tallies: dict[_Key, _Tally] = {}
         self._reads_left = float(READS_MOST)
         self._counted_s = 0.0
 
-    def follow(self, classes: Mapping[str, str], now_s: float) -> list[str]:
-        """Set which Pods run (UID -> class); return those that have ended."""
+    def follow(self, classes: Mapping[str, str], now_s: float, template_of: TemplateOf = _unknown) -> list[str]:
+        """Set which Pods run (UID -> class), and what each is made of; return those that have ended."""
         for uid in classes.keys() - self._pods.keys():
             # A Pod that restarts is the same one.
             self._pods[uid] = self._ended.pop(uid) if uid in self._ended else _Pod(tally=_Tally())
@@ -109,13 +158,13 @@ class PodUsage:
         for uid in ended:
             self._end(uid, now_s)
         for uid, pod_class in classes.items():
-            self._name(self._pods[uid], pod_class)
+            self._name(uid, self._pods[uid], pod_class, template_of)
         return ended
 
-    def name_ended(self, class_of: Callable[[str], str], now_s: float) -> None:
+    def name_ended(self, class_of: Callable[[str], str], now_s: float, template_of: TemplateOf = _unknown) -> None:
         """Look again for the class of Pods that ended without one; drop those that have waited for too long."""
         for uid, pod in list(self._ended.items()):
-            self._name(pod, class_of(uid))
+            self._name(uid, pod, class_of(uid), template_of)
             if pod.pod_class is not None or now_s - (pod.ended_s or 0.0) >= UNNAMED_S:
                 del self._ended[uid]
 
@@ -125,16 +174,35 @@ class PodUsage:
         self._reads_left = min(READS_MOST, self._reads_left + READS_MOST * (now_s - self._counted_s))
         self._counted_s = now_s
         waiting = [(pod.due_s, uid) for uid, pod in self._pods.items() if pod.due_s <= now_s]
-        found = [uid for _, uid in sorted(waiting)[: int(self._reads_left)]]
-        self._reads_left -= len(found)
+        found: list[str] = []
+        for _, uid in sorted(waiting):
+            if self._reads_left < 1.0:
+                break
+            pod = self._pods[uid]
+            # Each container costs as much as a Pod.
+            self._reads_left -= 1 + (len(pod.containers) if pod.has_several else 0)
+            found.append(uid)
         return found
 
-    def take(self, uid: str, found: ports.PodAmounts | None, now_s: float) -> None:
-        """Take in a reading of a Pod that is due; None: it could not be read."""
+    def has_several(self, uid: str) -> bool:
+        """Return whether the containers of a Pod that is due are to be read, too."""
+        return self._pods[uid].has_several
+
+    def take(
+        self, uid: str, found: ports.PodAmounts | None, now_s: float, *,
+        container: Callable[[str, str], str | None] = lambda uid, folder: None,
+    ) -> None:  # fmt: skip
+        """Take in a reading of a Pod that is due; None: it could not be read.
+
+        `container`: the name of a container by UID and folder.
+        """
         pod = self._pods[uid]
         pod.due_s = now_s + min(max(_SHARE_OF_AGE * (now_s - pod.first_s), READ_LEAST_S), READ_MOST_S)
         if found is None:
             return
+        self._take_containers(
+            pod, {folder: (each, container(uid, folder)) for folder, each in found.containers.items()}, now_s
+        )
         last, last_s = pod.last, pod.last_s
         if last is None or found.cpu_s < last.cpu_s:
             # The first reading, or a cgroup that was made again.
@@ -155,16 +223,24 @@ class PodUsage:
     def failed(self, counts: Mapping[str, int]) -> None:
         """Take in how many more Pods of each class have failed."""
         for pod_class, count in counts.items():
-            self._tally(pod_class).failed += count
+            key = next((each for each in self._tallies if each[0] == pod_class), (pod_class, ""))
+            self._tally(key).failed += count
 
-    def report(self, template_of: Callable[[str], usage.Template | None]) -> dict[str, usage.ClassUsage]:
-        """Return what was measured since the last report, of the classes measured most if not all fit."""
+    def report(self) -> dict[str, usage.ClassUsage]:
+        """Return what was measured since the last report, of the classes measured most if not all fit.
+
+        A report has one set of images for each class: others are in the next ones.
+        """
         running = collections.Counter(pod.pod_class for pod in self._pods.values() if pod.pod_class is not None)
-        for pod_class in running:
-            self._tally(pod_class)
+        for pod in self._pods.values():
+            if pod.key is not None:
+                self._tally(pod.key).template = pod.template
         room = REPORT_BYTES
         found: dict[str, usage.ClassUsage] = {}
-        for pod_class, tally in sorted(self._by_class.items(), key=_measured_most_first):
+        sent: list[_Key] = []
+        for (pod_class, image), tally in sorted(self._tallies.items(), key=_measured_most_first):
+            if pod_class in found:
+                continue
             # UTF-8 has up to four bytes for a character.
             room -= tally.size_bytes + 4 * len(pod_class)
             if found and room < 0:
@@ -172,10 +248,15 @@ class PodUsage:
             found[pod_class] = usage.ClassUsage(
                 pods=tally.pods, failed=tally.failed, running=running[pod_class],
                 seconds={dim: dict(each) for dim, each in tally.seconds.items() if each},
-                pod_means=dict(tally.pod_means), peaks=dict(tally.peaks), template=template_of(pod_class),
+                pod_means=dict(tally.pod_means), peaks=dict(tally.peaks), template=tally.template,
+                containers={
+                    name: usage.ContainerUsage(cpu=dict(each.cpu), peaks=dict(each.peaks))
+                    for name, each in tally.containers.items()
+                },
             )  # fmt: skip
-        for pod_class in found:
-            self._clear(pod_class)
+            sent.append((pod_class, image))
+        for key in sent:
+            self._clear(key)
         return found
 
     def loads(self) -> dict[str, pod_telemetry.PodLoad]:
@@ -191,24 +272,41 @@ class PodUsage:
     def put_back(self, found: Mapping[str, usage.ClassUsage]) -> None:
         """Take back a report that was not sent."""
         for pod_class, each in found.items():
-            self._tally(pod_class).add(each)
+            self._tally((pod_class, "" if each.template is None else each.template.image)).add(each)
 
-    def _tally(self, pod_class: str) -> _Tally:
-        return self._by_class.setdefault(pod_class, _Tally())
+    def _tally(self, key: _Key) -> _Tally:
+        return self._tallies.setdefault(key, _Tally())
 
-    def _clear(self, pod_class: str) -> None:
-        del self._by_class[pod_class]
+    def _clear(self, key: _Key) -> None:
+        del self._tallies[key]
         fresh = _Tally()
         for pod in self._pods.values():
-            if pod.pod_class == pod_class:
-                pod.tally = self._by_class.setdefault(pod_class, fresh)
+            if pod.key == key:
+                pod.tally = self._tallies.setdefault(key, fresh)
 
-    def _name(self, pod: _Pod, pod_class: str) -> None:
+    def _name(self, uid: str, pod: _Pod, pod_class: str, template_of: TemplateOf) -> None:
         if pod.pod_class is not None or pod_class == messages.ANY_CLASS:
             return
-        tally = self._tally(pod_class)
+        pod.pod_class, pod.template = pod_class, template_of(uid)
+        tally = self._tally((pod_class, "" if pod.template is None else pod.template.image))
         tally.add(pod.tally)
-        pod.tally, pod.pod_class = tally, pod_class
+        pod.tally = tally
+
+    def _take_containers(
+        self, pod: _Pod, found: Mapping[str, tuple[ports.ContainerAmounts, str | None]], now_s: float
+    ) -> None:
+        before, pod.containers = pod.containers, {folder: (each, now_s) for folder, (each, _) in found.items()}
+        for folder, (each, name) in found.items():
+            # Without a name: the runtime's own, an init container, or the id has not arrived yet.
+            if name is None:
+                continue
+            part = pod.tally.containers.setdefault(name, _Part())
+            part.add({}, {MEMORY: each.memory_bytes})
+            last, last_s = before.get(folder, (each, now_s))
+            elapsed_s = now_s - last_s
+            if elapsed_s >= _INTERVAL_LEAST_S and each.cpu_s >= last.cpu_s:
+                cores = (each.cpu_s - last.cpu_s) / elapsed_s / self._core_scale
+                part.add({distribution.bucket(CPU, cores): elapsed_s}, {CPU: cores})
 
     def _end(self, uid: str, now_s: float) -> None:
         pod = self._pods.pop(uid)
@@ -240,6 +338,6 @@ class PodUsage:
         pod.has_mean = True
 
 
-def _measured_most_first(item: tuple[str, _Tally]) -> tuple[float, str]:
-    name, tally = item
-    return -float(sum(tally.seconds[CPU].values())), name
+def _measured_most_first(item: tuple[_Key, _Tally]) -> tuple[float, _Key]:
+    key, tally = item
+    return -float(sum(tally.seconds[CPU].values())), key

@@ -61,5 +61,5 @@ class ApiClasses(known_classes.KnownClasses):
         is_own = api_objects.belongs_to_node(pod, self._baseline_namespaces)
         return known_classes.Known(
             uid=found.uid_on_node, pod_class=None if is_own else names.class_of(found), template=found.template,
-            has_failed=found.has_failed,
+            has_failed=found.has_failed, containers=dict(found.containers),
         )  # fmt: skip

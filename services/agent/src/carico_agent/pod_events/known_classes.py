@@ -5,13 +5,14 @@ counts in the general class.
 """
 
 import collections
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from carico_core.domain import messages, usage
 
-# Templates of the newest classes are kept; a node has fewer classes than Pods.
-TEMPLATES_MOST = 512
+# The cgroup of a container by runtime and driver: its id, or a scope such as cri-containerd-<id>.scope.
+_CONTAINER = re.compile(r"(?:[a-z-]+-)?([0-9a-f]{12,64})(?:\.scope)?")
 
 
 class Known(NamedTuple):
@@ -21,6 +22,8 @@ class Known(NamedTuple):
     pod_class: str | None
     template: usage.Template | None
     has_failed: bool
+    # The beginning of each container's id in the runtime, and its name; of a Pod with several.
+    containers: Mapping[str, str] = {}
 
 
 class KnownClasses:
@@ -29,8 +32,9 @@ class KnownClasses:
     def __init__(self) -> None:
         # UID -> class; None for a Pod of the baseline.
         self._classes: dict[str, str | None] = {}
-        # Of the classes with Pods on this node: bounded, as Pods are.
+        # Of the same Pods, as far as known.
         self._templates: dict[str, usage.Template] = {}
+        self._containers: dict[str, Mapping[str, str]] = {}
         # UIDs of the Pods that have failed, each counted once.
         self._failed: set[str] = set()
         self._failures: collections.Counter[str] = collections.Counter()
@@ -44,9 +48,19 @@ class KnownClasses:
         """Return whether the source has reported that the Pod belongs to its node."""
         return uid in self._classes and self._classes[uid] is None
 
-    def template(self, pod_class: str) -> usage.Template | None:
-        """Return what the newest Pod of a class is made of."""
-        return self._templates.get(pod_class)
+    def template(self, uid: str) -> usage.Template | None:
+        """Return what a Pod is made of."""
+        return self._templates.get(uid)
+
+    def container(self, uid: str, folder: str) -> str | None:
+        """Return the name of a Pod's container by the folder of its cgroup."""
+        template = self._templates.get(uid)
+        if template is not None and folder in template.containers:
+            # Emulated nodes name a folder after its container.
+            return folder
+        found = _CONTAINER.fullmatch(folder)
+        known = self._containers.get(uid, {})
+        return None if found is None else next((name for id_, name in known.items() if found[1].startswith(id_)), None)
 
     def take_failed(self) -> Mapping[str, int]:
         """Return how many Pods of each class have failed since the last call."""
@@ -63,8 +77,8 @@ class KnownClasses:
         for pod in pods:
             self._note(pod)
         self._failed &= self._classes.keys()
-        current = set(self._classes.values())
-        self._templates = {name: each for name, each in self._templates.items() if name in current}
+        self._templates = {uid: each for uid, each in self._templates.items() if uid in self._classes}
+        self._containers = {uid: each for uid, each in self._containers.items() if uid in self._classes}
         if self._classes != before:
             self._notify()
 
@@ -76,6 +90,8 @@ class KnownClasses:
     def forget(self, uid: str) -> None:
         """Forget a Pod that is gone."""
         self._classes.pop(uid, None)
+        self._templates.pop(uid, None)
+        self._containers.pop(uid, None)
         self._failed.discard(uid)
 
     def _note(self, pod: Known) -> bool:
@@ -85,12 +101,10 @@ class KnownClasses:
         self._classes[uid] = name
         if name is None:
             return is_new
-        # A Pod of an older template that changes is no newer Pod.
-        if pod.template is not None and (is_new or name not in self._templates):
-            self._templates.pop(name, None)
-            self._templates[name] = pod.template
-            while len(self._templates) > TEMPLATES_MOST:
-                del self._templates[next(iter(self._templates))]
+        if pod.template is not None:
+            self._templates[uid] = pod.template
+        if pod.containers:
+            self._containers[uid] = pod.containers
         if pod.has_failed and uid not in self._failed:
             self._failed.add(uid)
             self._failures[name] += 1

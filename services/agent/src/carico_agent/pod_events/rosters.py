@@ -49,7 +49,7 @@ class RosterClasses(known_classes.KnownClasses):
         self._arrived.set()
         templates, failed = roster.templates, roster.failed
         self.replace(
-            known_classes.Known(uid, name, None if name is None else templates.get(name), uid in failed)
+            known_classes.Known(uid, name, templates.get(uid), uid in failed, roster.containers.get(uid, {}))
             for uid, name in roster.pods.items()
         )
 

@@ -1,7 +1,8 @@
 """The answer to an AdmissionReview of a Pod: requests by its class, where it has none. Pure.
 
-A Pod gets the amounts that `carico recommend` shows. With one container they are the container's; with several, or
-with sidecars, they are Pod-level resources (Kubernetes 1.34 or later), since a Pod is measured as a whole. What the Pod
+A Pod gets the amounts that `carico recommend` shows: each container its own. Where those are not known, and with
+sidecars, they are Pod-level resources of the whole Pod (Kubernetes 1.34 or later). While a new image is not learnt, the
+amounts are those of the earlier one, too, and an annotation says so. What the Pod
 states itself is never changed, and limits are never set. A webhook that comes later may add containers with requests,
 or limits: the API server then asks again, and what was set here is taken back where it contradicts them.
 
@@ -16,12 +17,15 @@ from typing import Any, NamedTuple
 import orjson
 
 from carico_core.domain import amounts, names, usage
+from carico_core.numerics import recommendation
 from carico_core.wire.kubernetes import api_objects, pod_requests
 from carico_core.wire.kubernetes import object_fields as fields
 
-# Which requests were set here.
-ANNOTATION = "carico.dev/learnt-requests"
+# Which requests were set here, and how sure they are.
+ANNOTATION, SURE = "carico.dev/learnt-requests", "carico.dev/learnt-requests-confidence"
 _ANNOTATION_PATH = f"/metadata/annotations/{ANNOTATION.replace('/', '~1')}"
+_SURE_PATH = f"/metadata/annotations/{SURE.replace('/', '~1')}"
+_IMAGE = recommendation.Flag.IMAGE_CHANGED.value
 # What a Pod does not have before it is stored.
 _STORED = {"name": "new", "uid": "new", "creationTimestamp": "1970-01-01T00:00:00Z"}
 
@@ -90,10 +94,14 @@ def _judge(request: Object, lookup: Lookup, dimensions: Sequence[str]) -> tuple[
     known = lookup(names.class_of(api_objects.parse_pod(whole)))
     if known is None:
         return Result.NOT_LEARNT, []
-    if known.flags:
+    # Without amounts a rollout would interrupt what autoscalers and quotas go by; those of before are near enough.
+    if set(known.flags) - {_IMAGE}:
         return Result.FLAGGED, []
-    found = {dim: amounts.quantity(dim, known.requests[dim]) for dim in wanted if dim in known.requests}
-    return (Result.SET, _patch(spec, metadata, found)) if found else (Result.NOT_LEARNT, [])
+    wanted = [dim for dim in wanted if dim in known.requests]
+    if not wanted:
+        return Result.NOT_LEARNT, []
+    sure = f"low, {_IMAGE}" if known.flags else known.confidence
+    return Result.SET, [*_resources(spec, known, wanted), *_annotated(metadata, ",".join(wanted), sure)]
 
 
 def _lacking(spec: Object, dimensions: Sequence[str]) -> list[str]:
@@ -132,6 +140,7 @@ def _taken_back(spec: Object, metadata: Object) -> list[dict[str, Any]]:
         operations.append({"op": "replace", "path": _ANNOTATION_PATH, "value": ",".join(kept)})
     elif operations:
         operations.append({"op": "remove", "path": _ANNOTATION_PATH})
+        operations += [{"op": "remove", "path": _SURE_PATH}] if SURE in annotations else []
     return operations
 
 
@@ -147,25 +156,40 @@ def _is_above_limit(obj: Object, dim: str) -> bool:
     return amounts.parse_quantity(request) > amounts.parse_quantity(limits[dim])
 
 
-def _patch(spec: Object, metadata: Object, found: Mapping[str, str]) -> list[dict[str, Any]]:
+def _resources(spec: Object, known: usage.Recommended, wanted: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the operations that add requests: to each container, or to the Pod."""
     containers = fields.objects(spec, "containers", "spec.")
-    is_alone = len(containers) == 1 and not any(
+    has_sidecars = any(
         each.get("restartPolicy") == "Always" for each in fields.objects(spec, "initContainers", "spec.")
     )
-    holder, path = (containers[0], "/spec/containers/0/resources") if is_alone else (spec, "/spec/resources")
-    operations = _added(fields.mapping(holder, "resources"), path, found)
-    said = ",".join(found)
-    if metadata.get("annotations"):
-        operations.append({"op": "add", "path": _ANNOTATION_PATH, "value": said})
-    else:
-        operations.append({"op": "add", "path": "/metadata/annotations", "value": {ANNOTATION: said}})
-    return operations
+    if len(containers) == 1 and not has_sidecars:
+        return _added(containers[0], "/spec/containers/0", known.requests, wanted)
+    of_names = [known.of_containers.get(str(each.get("name"))) for each in containers]
+    found = [each for each in of_names if each is not None and set(wanted) <= each.requests.keys()]
+    if has_sidecars or len(found) < len(containers):
+        return _added(spec, "/spec", known.requests, wanted)
+    return [
+        operation
+        for at, (container, each) in enumerate(zip(containers, found, strict=True))
+        for operation in _added(container, f"/spec/containers/{at}", each.requests, wanted)
+    ]
 
 
-def _added(resources: Object, path: str, found: Mapping[str, str]) -> list[dict[str, Any]]:
+def _annotated(metadata: Object, said: str, sure: str) -> list[dict[str, Any]]:
+    if not metadata.get("annotations"):
+        return [{"op": "add", "path": "/metadata/annotations", "value": {ANNOTATION: said, SURE: sure}}]
+    return [
+        {"op": "add", "path": _ANNOTATION_PATH, "value": said},
+        {"op": "add", "path": _SURE_PATH, "value": sure},
+    ]
+
+
+def _added(holder: Object, path: str, known: Mapping[str, float], wanted: Sequence[str]) -> list[dict[str, Any]]:
     """Return the operations that add requests to what is there: `add` replaces a whole mapping that exists."""
+    found = {dim: amounts.quantity(dim, known[dim]) for dim in wanted}
+    resources, path = fields.mapping(holder, "resources"), f"{path}/resources"
     if not resources:
-        return [{"op": "add", "path": path, "value": {"requests": dict(found)}}]
+        return [{"op": "add", "path": path, "value": {"requests": found}}]
     if not resources.get("requests"):
-        return [{"op": "add", "path": f"{path}/requests", "value": dict(found)}]
+        return [{"op": "add", "path": f"{path}/requests", "value": found}]
     return [{"op": "add", "path": f"{path}/requests/{dim}", "value": value} for dim, value in found.items()]

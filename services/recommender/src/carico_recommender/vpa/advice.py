@@ -4,8 +4,8 @@
     a specification without an answer  no recommendation, ConfigUnsupported
     otherwise                          target, bounds and uncapped target of the container
 
-What is measured is a whole Pod. The amounts are for its only container, or for the only one whose mode is not Off: it
-gets those of the whole Pod, which are never too little.
+Each container gets its own amounts. Where only the whole Pod is measured, they are for its only container, or for the
+only one whose mode is not Off: it gets those of the Pod, which are never too little.
 
 The bounds widen with too little history as VPA's do (pkg/recommender/logic/estimator.go: a confidence interval of a
 day), so that its updater evicts a Pod of a new class only if its requests are far off.
@@ -29,7 +29,6 @@ _UNITS: Mapping[str, float] = {
 # Flags of the aggregator with which no new amounts are given.
 _WITHHOLDING: Mapping[str, str] = {
     "all_failed": "every Pod has failed or ran out of memory: raise its limits first",
-    "image_changed": "the image has changed within a day: most of the figures are of the old one",
     "two_kinds": "the Pods are of two kinds: give each kind an owner of its own",
     "brief": "measured for less than 10 Pod-seconds so far",
 }
@@ -106,36 +105,40 @@ def _of_containers(
     one: objects.Autoscaler, known: usage.Recommended, conditions: tuple[Condition, ...], margin: float
 ) -> Advice:
     wanted = [name for name in known.containers if not one.policy(name).is_off]
-    if len(wanted) > 1:
-        return _unsupported(
-            "SeveralContainers",
-            f"Pods are measured as a whole: set mode Off for all but one of the containers {', '.join(wanted)}",
-        )
     if not wanted:
         return Advice(containers=(), conditions=(_provided(False, "ContainersOff", "every container has mode Off"),))
-    policy = one.policy(wanted[0])
-    controlled = usage.DIMS if policy.controlled is None else policy.controlled
-    foreign = [name for name in controlled if name not in usage.DIMS]
+    if len(wanted) > 1 and not set(wanted) <= known.of_containers.keys():
+        return _unsupported(
+            "SeveralContainers",
+            "only the Pods as a whole have been measured: wait, or set mode Off for all but one of the containers "
+            f"{', '.join(wanted)}",
+        )
+    foreign = [name for each in wanted for name in one.policy(each).controlled or () if name not in usage.DIMS]
     if foreign:
         message = (
             f"controlledResources: got {', '.join(foreign)}, expected cpu or memory: no amount is recommended for it"
         )
         conditions += (Condition(kind=Kind.CONFIG_UNSUPPORTED, is_true=True, reason="OtherResource", message=message),)
-    container = _container(wanted[0], known, policy, controlled, margin)
-    if not container.target:
+    found = [_container(name, known, one.policy(name), margin) for name in wanted]
+    containers = tuple(each for each in found if each.target)
+    if not containers:
         why = ("NothingControlled", "none of the controlled resources has been measured")
         return Advice(containers=(), conditions=(*conditions, _provided(False, *why)))
     if known.confidence == recommendation.Confidence.LOW or recommendation.Flag.ONE_POD in known.flags:
         message = "measured on fewer than 5 Pods, or for less than a minute"
         conditions += (Condition(kind=Kind.LOW_CONFIDENCE, is_true=True, reason="FewPods", message=message),)
-    return Advice(containers=(container,), conditions=(*conditions, _provided(True)))
+    elif recommendation.Flag.IMAGE_CHANGED in known.flags:
+        message = "the image has changed: the amounts are of the earlier one, too"
+        conditions += (Condition(kind=Kind.LOW_CONFIDENCE, is_true=True, reason="ImageChanged", message=message),)
+    return Advice(containers=containers, conditions=(*conditions, _provided(True)))
 
 
-def _container(
-    name: str, known: usage.Recommended, policy: objects.Policy, controlled: tuple[str, ...], margin: float
-) -> Container:
-    target = {dim: known.requests[dim] for dim in usage.DIMS if dim in known.requests and dim in controlled}
-    bounds = {dim: _bounds(dim, known, amount, margin) for dim, amount in target.items()}
+def _container(name: str, known: usage.Recommended, policy: objects.Policy, margin: float) -> Container:
+    controlled = usage.DIMS if policy.controlled is None else policy.controlled
+    own: usage.Recommended | usage.RecommendedContainer = known.of_containers.get(name, known)
+    target = {dim: own.requests[dim] for dim in usage.DIMS if dim in own.requests and dim in controlled}
+    days = max(min(known.age_s, known.measured_s) / _DAY_S, _LEAST_DAYS)
+    bounds = {dim: _bounds(dim, own, amount, margin, days) for dim, amount in target.items()}
     return Container(
         name=name,
         target={dim: _capped(dim, amount, policy) for dim, amount in target.items()},
@@ -145,8 +148,10 @@ def _container(
     )
 
 
-def _bounds(dim: str, known: usage.Recommended, target: float, margin: float) -> tuple[float, float]:
-    """Return the bounds between which VPA's updater leaves a Pod alone."""
+def _bounds(
+    dim: str, known: usage.Recommended | usage.RecommendedContainer, target: float, margin: float, days: float
+) -> tuple[float, float]:
+    """Return the bounds between which VPA's updater leaves a Pod alone, after `days` of history."""
     lower = upper = target
     if dim == recommendation.MEMORY and dim in known.peaks:
         # Less than a peak has been too little once.
@@ -154,7 +159,6 @@ def _bounds(dim: str, known: usage.Recommended, target: float, margin: float) ->
     elif dim == recommendation.CPU and known.cpu_bounds is not None:
         lower, upper = (each * (1.0 + margin) for each in known.cpu_bounds)
     # VPA: lower (1 + .001 / c)^-2 and upper (1 + 1 / c), with c days of history.
-    days = max(min(known.age_s, known.measured_s) / _DAY_S, _LEAST_DAYS)
     lower, upper = lower * (1.0 + 0.001 / days) ** -2.0, max(upper, target) * (1.0 + 1.0 / days)
     return (
         min(recommendation.rounded_up(lower, _UNITS[dim]), target),

@@ -109,6 +109,7 @@ def parse_pod(obj: Object) -> cluster.Pod:
         nominated_node=nominated_node,
         gang=gang,
         images=found_images,
+        containers=template.container_ids(status) if len(containers) > 1 else (),
     )
 
 

@@ -10,6 +10,8 @@ from carico_core.wire.kubernetes import object_fields as fields
 
 # Enough to tell images apart: two different ones have the same digest once in 2^64.
 _DIGITS = 16
+# Enough to tell the containers of a Pod apart: hex digits of 64, as in the names of their cgroups.
+ID_CHARS = 12
 # Bounds of the cache: Pods of one template share it.
 _MOST = 4096
 _CHARS = 2048
@@ -27,6 +29,19 @@ def template_of(containers: Sequence[Mapping[str, object]], requests: Mapping[st
         return None
     is_shared = sum(map(len, images)) + sum(map(len, names)) <= _CHARS
     return (_template if is_shared else _template.__wrapped__)(images, names, wanted)
+
+
+def container_ids(status: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    """Return the beginning of each container's id, and its name; without those that have not started.
+
+    Raises `ValueError`.
+    """
+    path = "status.containerStatuses."
+    found = [
+        (fields.optional(each, "containerID", path).rpartition("//")[2][:ID_CHARS], fields.optional(each, "name", path))
+        for each in fields.objects(status, "containerStatuses", "status.")[: bounds.CONTAINERS_MAX]
+    ]
+    return tuple(each for each in found if all(each))
 
 
 @functools.lru_cache(maxsize=_MOST)

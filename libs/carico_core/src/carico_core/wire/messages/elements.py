@@ -34,7 +34,7 @@ Boot = Annotated[str, Meta(pattern="^[0-9a-f]{16}$", max_length=16)]
 
 Amounts = Annotated[dict[Name, Quantity], Meta(max_length=fields.DIMS_MAX)]
 # A container's name is an RFC 1123 label; readers need the names to write a patch.
-_Container = Annotated[str, Meta(min_length=1, max_length=63)]
+ContainerName = Annotated[str, Meta(min_length=1, max_length=63)]
 
 
 class Origin(msgspec.Struct, kw_only=True, gc=False):
@@ -77,7 +77,7 @@ class Template(msgspec.Struct, gc=False):
     """What the Pods of a class are made of."""
 
     image: Annotated[str, Meta(max_length=64)]
-    containers: Annotated[list[_Container], Meta(max_length=fields.CONTAINERS_MAX)]
+    containers: Annotated[list[ContainerName], Meta(max_length=fields.CONTAINERS_MAX)]
     requests: Amounts
 
 

@@ -10,11 +10,19 @@ from carico_core.wire import codec, fields
 from carico_core.wire.messages import elements
 
 _Word = Annotated[str, Meta(max_length=fields.NAME_MAX)]
-_Container = Annotated[str, Meta(min_length=1, max_length=63)]
 
 
 class _Used(msgspec.Struct, gc=False):
     peak: elements.Quantity | None = None
+
+
+class _Container(msgspec.Struct, gc=False):
+    requests: elements.Amounts
+    peaks: elements.Amounts
+    cpu_bounds: tuple[elements.Quantity, elements.Quantity] | None
+
+
+_Containers = Annotated[dict[elements.ContainerName, _Container], Meta(max_length=fields.CONTAINERS_MAX)]
 
 
 class _Row(msgspec.Struct, kw_only=True, gc=False):
@@ -24,11 +32,12 @@ class _Row(msgspec.Struct, kw_only=True, gc=False):
     cpu_bounds: tuple[elements.Quantity, elements.Quantity] | None
     confidence: _Word
     flags: Annotated[list[_Word], Meta(max_length=fields.DIMS_MAX)]
-    containers: Annotated[list[_Container], Meta(max_length=fields.CONTAINERS_MAX)]
+    containers: Annotated[list[elements.ContainerName], Meta(max_length=fields.CONTAINERS_MAX)]
     running: elements.Int64
     measured_s: elements.Quantity
     since_ns: elements.Int64
     last_ns: elements.Int64
+    of_containers: _Containers = msgspec.field(default_factory=dict)
 
 
 class _Page(msgspec.Struct, gc=False):
@@ -48,9 +57,15 @@ def decode_recommended(payload: bytes) -> tuple[list[usage.Recommended], bool]:
 
 def _read(row: _Row) -> usage.Recommended:
     return usage.Recommended(
-        name=row.name, requests={dim: row.requests[dim] for dim in usage.DIMS if dim in row.requests},
+        name=row.name, requests=elements.known_amounts(row.requests),
         peaks={dim: used.peak for dim, used in row.usage.items() if used.peak is not None},
         cpu_bounds=row.cpu_bounds, confidence=row.confidence, flags=tuple(row.flags),
         containers=tuple(row.containers), running=row.running, measured_s=row.measured_s,
         age_s=max(row.last_ns - row.since_ns, 0) / 1e9,
+        of_containers={
+            name: usage.RecommendedContainer(
+                requests=elements.known_amounts(each.requests), peaks=each.peaks, cpu_bounds=each.cpu_bounds
+            )
+            for name, each in row.of_containers.items()
+        },
     )  # fmt: skip

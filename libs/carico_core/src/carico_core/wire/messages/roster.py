@@ -1,6 +1,7 @@
 """Rosters on `carico.v1.roster.<node>`: JSON, so that people can read them with `nats sub`.
 
-Pods name their class by its place in a list, since many Pods of a node share a class and a class name can be long.
+Pods name their class by its place in a list, since many Pods of a node share a class and a class name can be long. A
+class is in the list once for each template that its Pods have.
 """
 
 import dataclasses
@@ -17,6 +18,9 @@ from carico_core.wire.messages import elements
 
 # Far above any kubelet's limit of Pods. With longer lists, or long names, a roster is cut: see `encode_roster`.
 PODS_MAX = 1280
+# A container's id is longer: this much of it is sent.
+_Id = Annotated[str, Meta(min_length=1, max_length=64)]
+_Containers = Annotated[dict[_Id, elements.ContainerName], Meta(max_length=fields.CONTAINERS_MAX)]
 _Place = Annotated[int, Meta(ge=0, lt=fields.CLASSES_MAX)]
 
 
@@ -30,6 +34,9 @@ class _Roster(elements.Message, kw_only=True, gc=False):
     classes: Annotated[list[_Class], Meta(max_length=fields.CLASSES_MAX)]
     pods: Annotated[dict[elements.Uid, _Place | None], Meta(max_length=PODS_MAX)]
     failed: Annotated[frozenset[elements.Uid], Meta(max_length=PODS_MAX)] = frozenset()
+    containers: Annotated[dict[elements.Uid, _Containers], Meta(max_length=PODS_MAX)] = msgspec.field(
+        default_factory=dict
+    )
 
 
 _DECODER = codec.Decoder(_Roster, is_json=True)
@@ -38,12 +45,13 @@ _DECODER = codec.Decoder(_Roster, is_json=True)
 def encode_roster(roster: messages.Roster) -> bytes:
     """Return the bytes of a roster.
 
-    What would exceed a payload is left out: first all templates, then the last Pods, which have no known class.
+    What would exceed a payload is left out: first all templates and containers, then the last Pods, which have no known
+    class.
     """
     pods = dict(itertools.islice(roster.pods.items(), PODS_MAX))
     if len(payload := _format(roster, pods)) <= codec.PAYLOAD_MAX_BYTES:
         return payload
-    roster = dataclasses.replace(roster, templates={})
+    roster = dataclasses.replace(roster, templates={}, containers={})
     while len(payload := _format(roster, pods)) > codec.PAYLOAD_MAX_BYTES:
         pods = dict(itertools.islice(pods.items(), len(pods) // 2))
     return payload
@@ -61,29 +69,42 @@ def decode_roster(payload: bytes, *, subject: str) -> messages.Roster:
     if places and max(places) >= len(found.classes):
         detail = f"got place {max(places)}, expected one of {len(found.classes)} classes"
         raise errors.MessageError(errors.Drop.OUT_OF_RANGE, "pods", detail)
-    read = ((each.name, elements.read_template("classes[...]", each.template)) for each in found.classes)
+    elements.check_printable("containers", (name for each in found.containers.values() for name in each.values()))
+    templates = [elements.read_template("classes[...]", each.template) for each in found.classes]
+    of_pods = ((uid, None if place is None else templates[place]) for uid, place in found.pods.items())
     return messages.Roster(
         node=found.node, boot=found.boot, seq=found.seq, ts_ns=found.ts, failed=found.failed,
         pods={uid: None if place is None else found.classes[place].name for uid, place in found.pods.items()},
-        templates={name: template for name, template in read if template is not None},
+        templates={uid: template for uid, template in of_pods if template is not None},
+        containers=found.containers,
     )  # fmt: skip
 
 
 def _format(roster: messages.Roster, pods: Mapping[str, str | None]) -> bytes:
-    places: dict[str, int] = {}
-    for name in pods.values():
-        if name is not None and len(places) < fields.CLASSES_MAX:
-            places.setdefault(name, len(places))
-    listed = {uid: name for uid, name in pods.items() if name is None or name in places}
-    return codec.format_json(
-        {
-            "node": roster.node,
-            **elements.format_header(boot=roster.boot, seq=roster.seq, ts_ns=roster.ts_ns),
-            "classes": [_format_class(name, roster.templates.get(name)) for name in places],
-            "pods": {uid: None if name is None else places[name] for uid, name in listed.items()},
-            "failed": sorted(roster.failed & listed.keys()),
-        }
-    )
+    # By class and images: of templates that differ in their requests only, the last counts.
+    places: dict[tuple[str, str], int] = {}
+    templates: dict[tuple[str, str], usage.Template] = {}
+    listed: dict[str, int | None] = {}
+    for uid, name in pods.items():
+        if name is None:
+            listed[uid] = None
+            continue
+        template = roster.templates.get(uid)
+        key = name, "" if template is None else template.image
+        if key not in places and len(places) >= fields.CLASSES_MAX:
+            continue
+        listed[uid] = places.setdefault(key, len(places))
+        if template is not None:
+            templates[key] = template
+    values = {
+        "node": roster.node,
+        **elements.format_header(boot=roster.boot, seq=roster.seq, ts_ns=roster.ts_ns),
+        "classes": [_format_class(key[0], templates.get(key)) for key in places],
+        "pods": listed,
+        "failed": sorted(roster.failed & listed.keys()),
+    }
+    containers = {uid: dict(roster.containers[uid]) for uid in listed if uid in roster.containers}
+    return codec.format_json({**values, "containers": containers} if containers else values)
 
 
 def _format_class(name: str, template: usage.Template | None) -> dict[str, object]:

@@ -16,6 +16,8 @@ from carico_core.wire.messages import elements
 # A class keeps at most this many hashes of nodes and digests of images; above it, "64 or more".
 NODES_MAX = 64
 IMAGES_MAX = 8
+# Of a class: each takes 3 kB.
+CONTAINERS_KEPT = 16
 # A year of a cluster's largest class, in Pod-seconds.
 _SECONDS_MAX = 1e13
 # Buckets' weights are seconds and Pods; readers need no more digits.
@@ -28,6 +30,14 @@ _PER_DIM = Meta(max_length=fields.DIMS_MAX)
 _Count = elements.Int64
 
 
+class _ContainerUsage(msgspec.Struct, gc=False):
+    cpu: _Buckets
+    peaks: elements.Amounts
+
+
+_Containers = Annotated[dict[elements.ContainerName, _ContainerUsage], Meta(max_length=fields.CONTAINERS_MAX)]
+
+
 class _ClassUsage(msgspec.Struct, gc=False):
     pods: elements.Pods
     failed: elements.Pods
@@ -36,6 +46,7 @@ class _ClassUsage(msgspec.Struct, gc=False):
     pod_means: _Buckets
     peaks: elements.Amounts
     template: elements.Template | None = None
+    containers: _Containers = msgspec.field(default_factory=dict)
 
 
 class _Usage(elements.Message, kw_only=True, gc=False):
@@ -57,6 +68,8 @@ class _KeptClass(msgspec.Struct, kw_only=True, gc=False):
     nodes: Annotated[frozenset[_Count], Meta(max_length=NODES_MAX)]
     images: Annotated[dict[str, elements.Int64], Meta(max_length=IMAGES_MAX)]
     template: elements.Template | None = None
+    containers: _Containers = msgspec.field(default_factory=dict)
+    earlier: "_KeptClass | None" = None
 
 
 class _Kept(msgspec.Struct, kw_only=True, gc=False):
@@ -118,6 +131,7 @@ def _format_kept(found: usage.KeptClass) -> dict[str, object]:
         "name": found.name, "at": found.at_ns, "first": found.first_ns, "last": found.last_ns, "pods": found.pods,
         "failed": found.failed, "measured_s": round(found.measured_s, _DIGITS), **_format_measured(found),
         "nodes": sorted(found.nodes), "images": dict(found.images),
+        **({} if found.earlier is None else {"earlier": _format_kept(found.earlier)}),
     }  # fmt: skip
 
 
@@ -129,6 +143,11 @@ def _format_measured(found: usage.ClassUsage | usage.KeptClass) -> dict[str, obj
     }
     if found.template is not None:
         values["template"] = elements.format_template(found.template)
+    if found.containers:
+        values["containers"] = {
+            name: {"cpu": _format_buckets(each.cpu), "peaks": dict(each.peaks)}
+            for name, each in found.containers.items()
+        }
     return values
 
 
@@ -141,8 +160,18 @@ def _read_class(path: str, found: _ClassUsage) -> usage.ClassUsage:
     return usage.ClassUsage(
         pods=found.pods, failed=found.failed, running=found.running, seconds=_read_seconds(path, found.seconds),
         pod_means=_read_buckets(f"{path}.pod_means", found.pod_means), peaks=elements.known_amounts(found.peaks),
-        template=elements.read_template(path, found.template),
+        template=elements.read_template(path, found.template), containers=_read_containers(path, found.containers),
     )  # fmt: skip
+
+
+def _read_containers(path: str, found: Mapping[str, _ContainerUsage]) -> dict[str, usage.ContainerUsage]:
+    elements.check_printable(f"{path}.containers", found)
+    return {
+        name: usage.ContainerUsage(
+            cpu=_read_buckets(f"{path}.containers[{name}].cpu", each.cpu), peaks=elements.known_amounts(each.peaks)
+        )
+        for name, each in found.items()
+    }
 
 
 def _read_kept(found: _KeptClass) -> usage.KeptClass:
@@ -153,6 +182,8 @@ def _read_kept(found: _KeptClass) -> usage.KeptClass:
         failed=found.failed, measured_s=found.measured_s, seconds=_read_seconds(path, found.seconds),
         pod_means=_read_buckets(f"{path}.pod_means", found.pod_means), peaks=elements.known_amounts(found.peaks),
         nodes=found.nodes, images=found.images, template=elements.read_template(path, found.template),
+        containers=_read_containers(path, found.containers),
+        earlier=None if found.earlier is None else _read_kept(found.earlier),
     )  # fmt: skip
 
 

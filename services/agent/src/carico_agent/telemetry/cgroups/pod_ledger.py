@@ -3,6 +3,7 @@
 Files are opened for each read: most Pods are read every few seconds, and many live for seconds only.
 """
 
+import contextlib
 import math
 import os
 import pathlib
@@ -16,6 +17,8 @@ from carico_core.runtime.process import clock as clocks
 
 # All Pods' folders are listed at most once in this time; a folder next to a known one is found without it.
 SCAN_S = 1.0
+# Of a Pod: more are rare, and each costs as much to read as a Pod.
+CONTAINERS_MOST = 16
 # memory.stat has the most text, a page of keys.
 _READ_BYTES = 8192
 
@@ -52,21 +55,20 @@ class PodLedger:
         self._shapes: set[_Shape] = set()
         self._scanned_s: float | None = None
 
-    def read(self, uid: str) -> ports.PodAmounts | None:
-        """Return what the Pod has used; None if it has no cgroup (yet, or any more)."""
+    def read(self, uid: str, *, has_several: bool = False) -> ports.PodAmounts | None:
+        """Return what the Pod has used; None if it has no cgroup (yet, or any more).
+
+        `has_several`: also what each of its containers has used.
+        """
         folder = self._folder(uid)
         if folder is None:
             return None
-        cpu_name, memory_name, inactive_key = self._names
-        # Plain texts: paths as objects would take a quarter of the time.
-        memory = f"{self._memory}/{folder}"
         try:
-            cpu = _content(f"{self._cpu}/{folder}/{cpu_name}")
-            used = kernel_file.whole(_content(f"{memory}/{memory_name}"), what=memory_name)
-            inactive = kernel_file.keyed(_content(f"{memory}/memory.stat"), inactive_key, what="memory.stat")
+            whole = self._amounts(folder)
             return ports.PodAmounts(
-                cpu_s=_cpu_s(cpu), memory_bytes=float(max(used - inactive, 0)), waiting_s=self._waiting_s(uid, folder)
-            )
+                *whole, waiting_s=self._waiting_s(uid, folder),
+                containers=self._containers(folder) if has_several else {},
+            )  # fmt: skip
         except (OSError, port.Broken):
             # The Pod has just ended, or a controller is off. If its folder has moved, it is looked for again.
             self._folders.pop(uid, None)
@@ -76,6 +78,23 @@ class PodLedger:
         """Drop what is kept of a Pod that has ended."""
         self._folders.pop(uid, None)
         self._throttled.pop(uid, None)
+
+    def _amounts(self, folder: str) -> ports.ContainerAmounts:
+        cpu_name, memory_name, inactive_key = self._names
+        # Plain texts: paths as objects would take a quarter of the time.
+        memory = f"{self._memory}/{folder}"
+        cpu = _content(f"{self._cpu}/{folder}/{cpu_name}")
+        used = kernel_file.whole(_content(f"{memory}/{memory_name}"), what=memory_name)
+        inactive = kernel_file.keyed(_content(f"{memory}/memory.stat"), inactive_key, what="memory.stat")
+        return ports.ContainerAmounts(cpu_s=_cpu_s(cpu), memory_bytes=float(max(used - inactive, 0)))
+
+    def _containers(self, folder: str) -> dict[str, ports.ContainerAmounts]:
+        found: dict[str, ports.ContainerAmounts] = {}
+        for each in hierarchy.folders(self._cpu / folder)[:CONTAINERS_MOST]:
+            # One that ends or begins at this moment.
+            with contextlib.suppress(OSError, port.Broken):
+                found[each.name] = self._amounts(f"{folder}/{each.name}")
+        return found
 
     def _waiting_s(self, uid: str, folder: str) -> float | None:
         """Return the waiting time in which no limit held the Pod back; None without pressure files."""

@@ -1,0 +1,205 @@
+"""What the Pods of a class have used with one set of images, and which of these count. Pure.
+
+a new image is reported     the one before still counts: the new one has been seen for minutes, peaks come later
+the new one is as old       and no Pod of the one before runs: it is dropped, with its peaks
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from carico_core.domain import messages, usage
+from carico_core.numerics import distribution, recommendation
+from carico_core.wire.messages import usage as wire
+
+# As VPA's: what was measured a day ago counts half.
+HALF_LIFE_S = 24 * 3600.0
+# Six reports: a node that is silent for so long runs nothing.
+RUNNING_S = 30.0
+# With more, the older ones are added up: each takes 9 kB.
+MOST = 2
+_NS = 1e9
+
+
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
+class Container:
+    """One container of the Pods. `cpu`: weights by bucket, as of the version's `at_ns`."""
+
+    cpu: messages.Array = dataclasses.field(default_factory=lambda: np.zeros(usage.BUCKETS))
+    peaks: dict[str, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
+class Version:
+    """Pods with one set of images; arrays are weights by bucket, as of `at_ns`. `image`: a digest, "" if unknown."""
+
+    image: str
+    at_ns: int
+    first_ns: int
+    last_ns: int
+    seconds: dict[str, messages.Array]
+    pod_means: messages.Array
+    pods: int = 0
+    failed: int = 0
+    measured_s: float = 0.0
+    peaks: dict[str, float] = dataclasses.field(default_factory=dict)
+    nodes: set[int] = dataclasses.field(default_factory=set)
+    template: usage.Template | None = None
+    containers: dict[str, Container] = dataclasses.field(default_factory=dict)
+
+    @property
+    def is_learnt(self) -> bool:
+        """Whether there are enough Pods and measurements to recommend something."""
+        return self.pods >= recommendation.MEDIUM_PODS and self.measured_s >= recommendation.MEDIUM_S
+
+    @property
+    def span_s(self) -> float:
+        """The time from the first to the last report."""
+        return (self.last_ns - self.first_ns) / _NS
+
+    def add(self, found: usage.ClassUsage, node: int, now_ns: int) -> None:
+        """Take in what a node measured."""
+        self._decay(now_ns)
+        for dim, weights in self.seconds.items():
+            _add_to(weights, found.seconds.get(dim, {}))
+        _add_to(self.pod_means, found.pod_means)
+        self.last_ns = now_ns
+        self.pods += found.pods
+        self.failed += found.failed
+        self.measured_s += sum(found.seconds.get(recommendation.CPU, {}).values())
+        _raise_to(self.peaks, found.peaks)
+        if len(self.nodes) < wire.NODES_MAX:
+            self.nodes.add(node)
+        if found.template is not None:
+            self.template = found.template
+        for name, each in found.containers.items():
+            if name in self.containers or len(self.containers) < wire.CONTAINERS_KEPT:
+                held = self.containers.setdefault(name, Container())
+                _add_to(held.cpu, each.cpu)
+                _raise_to(held.peaks, each.peaks)
+
+    def merge(self, other: "Version") -> None:
+        """Add another one to this one."""
+        now_ns = max(self.at_ns, other.at_ns)
+        self._decay(now_ns)
+        other._decay(now_ns)
+        for dim, weights in self.seconds.items():
+            weights += other.seconds[dim]
+        self.pod_means += other.pod_means
+        self.first_ns, self.last_ns = min(self.first_ns, other.first_ns), max(self.last_ns, other.last_ns)
+        self.pods += other.pods
+        self.failed += other.failed
+        self.measured_s += other.measured_s
+        _raise_to(self.peaks, other.peaks)
+        self.nodes |= set(list(other.nodes)[: wire.NODES_MAX - len(self.nodes)])
+        for name, each in other.containers.items():
+            held = self.containers.setdefault(name, Container())
+            held.cpu += each.cpu
+            _raise_to(held.peaks, each.peaks)
+
+    def facts(self, name: str) -> usage.KeptClass:
+        """Return it as a record."""
+        return usage.KeptClass(
+            name=name, at_ns=self.at_ns, first_ns=self.first_ns, last_ns=self.last_ns, pods=self.pods,
+            failed=self.failed, measured_s=self.measured_s,
+            seconds={dim: distribution.buckets(each) for dim, each in self.seconds.items()},
+            pod_means=distribution.buckets(self.pod_means), peaks=dict(self.peaks), nodes=frozenset(self.nodes),
+            images={self.image: self.first_ns} if self.image else {}, template=self.template,
+            containers={
+                name: usage.ContainerUsage(cpu=distribution.buckets(each.cpu), peaks=dict(each.peaks))
+                for name, each in self.containers.items()
+            },
+        )  # fmt: skip
+
+    def copy(self) -> "Version":
+        """Return one that does not share what it has measured."""
+        return dataclasses.replace(
+            self, seconds={dim: each.copy() for dim, each in self.seconds.items()}, pod_means=self.pod_means.copy(),
+            peaks=dict(self.peaks), nodes=set(self.nodes),
+            containers={
+                name: Container(cpu=each.cpu.copy(), peaks=dict(each.peaks)) for name, each in self.containers.items()
+            },
+        )  # fmt: skip
+
+    def _decay(self, now_ns: int) -> None:
+        factor = distribution.decay((now_ns - self.at_ns) / _NS, half_life_s=HALF_LIFE_S)
+        for weights in (*self.seconds.values(), self.pod_means, *(each.cpu for each in self.containers.values())):
+            weights *= factor
+        self.at_ns = now_ns
+
+
+def new(image: str, now_ns: int) -> Version:
+    """Return one without measurements."""
+    return Version(
+        image=image, at_ns=now_ns, first_ns=now_ns, last_ns=now_ns,
+        seconds={dim: np.zeros(usage.BUCKETS) for dim in usage.DIMS}, pod_means=np.zeros(usage.BUCKETS),
+    )  # fmt: skip
+
+
+def of_kept(kept: usage.KeptClass) -> Version:
+    """Return the version that a record describes, without the earlier one."""
+    return Version(
+        image="" if kept.template is None else kept.template.image, at_ns=kept.at_ns, first_ns=kept.first_ns,
+        last_ns=kept.last_ns, pods=kept.pods, failed=kept.failed, measured_s=kept.measured_s,
+        seconds={dim: distribution.weights(kept.seconds.get(dim, {})) for dim in usage.DIMS},
+        pod_means=distribution.weights(kept.pod_means), peaks=dict(kept.peaks), nodes=set(kept.nodes),
+        template=kept.template,
+        containers={
+            name: Container(cpu=distribution.weights(each.cpu), peaks=dict(each.peaks))
+            for name, each in kept.containers.items()
+        },
+    )  # fmt: skip
+
+
+def place(held: list[Version], image: str, now_ns: int) -> Version:
+    """Return the version of these images; a new one is put first, and of too many the oldest are added up."""
+    for each in held:
+        if image in (each.image, "") or not each.image:
+            # What was measured before the images were known is of the first that are.
+            each.image = each.image or image
+            return each
+    held.insert(0, new(image, now_ns))
+    if len(held) > MOST:
+        held[-2].merge(held.pop())
+    return held[0]
+
+
+def settled(held: Sequence[Version]) -> list[Version]:
+    """Return those that still count."""
+    if len(held) < MOST:
+        return list(held)
+    older, later = sorted(held, key=lambda each: each.last_ns)
+    is_silent = (later.last_ns - older.last_ns) / _NS >= RUNNING_S
+    # As long as the other one: memory grows, and usage follows the time of day.
+    is_enough = later.span_s >= HALF_LIFE_S or (later.is_learnt and later.span_s >= older.span_s)
+    return [later] if is_silent and is_enough else list(held)
+
+
+def is_new(held: Sequence[Version]) -> bool:
+    """Return whether the images that run now have not been measured enough, so that amounts are of earlier ones."""
+    if len(held) < MOST:
+        return False
+    last_ns = max(each.last_ns for each in held)
+    live = [each for each in held if (last_ns - each.last_ns) / _NS < RUNNING_S]
+    return not max(live, key=lambda each: each.first_ns).is_learnt
+
+
+def added_up(held: Sequence[Version]) -> Version:
+    """Return all of them as one; not a copy of a single one."""
+    if len(held) == 1:
+        return held[0]
+    found = held[0].copy()
+    for each in held[1:]:
+        found.merge(each.copy())
+    return found
+
+
+def _add_to(weights: messages.Array, found: usage.Buckets) -> None:
+    for index, weight in found.items():
+        weights[index] += weight
+
+
+def _raise_to(peaks: dict[str, float], found: Mapping[str, float]) -> None:
+    for dim, peak in found.items():
+        peaks[dim] = max(peak, peaks.get(dim, 0.0))
