@@ -57,6 +57,7 @@ def test_pods_that_nobody_has_placed_for_5_s_wait_at_the_holder_and_keep_their_a
         assert all(before)
         await asyncio.sleep(30 * heartbeats.EVERY_S + 1.0)
         assert queued(made) == [30, 0, 0]
+        assert [int(each.corrected._value.get()) for each in made.counted] == [before[1] + before[2], 0, 0]
         now_s = made.clock.monotonic_s()
         waited_s = [now_s - each.since_s for each in made.engines[0].state.queue]
         assert max(waited_s) - min(waited_s) < 2.0 * heartbeats.EVERY_S

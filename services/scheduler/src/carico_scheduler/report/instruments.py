@@ -96,6 +96,9 @@ class Instruments:
         self.held_claims = registry.gauge(
             "held_claims", "Claims of other schedulers whose Pods are not shown as bound yet"
         )
+        self.corrected = registry.counter(
+            "corrected_pods", "Pods of other schedulers that this one took over as the holder of the Lease"
+        )
         self.extender_requests = registry.counter(
             "extender_requests", "Requests from kube-scheduler, by verb and HTTP status", ["verb", "status"]
         )

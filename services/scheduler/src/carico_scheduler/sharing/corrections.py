@@ -36,11 +36,15 @@ OF_ONE_DEMAND = 8
 class Corrections:
     """The Pods that this member has handed over, those that it has taken over, and the room that is held for some."""
 
-    def __init__(self, state: states.State, heartbeats: beats.Heartbeats, *, holder: Callable[[], str]) -> None:
-        """`holder` returns the name in the Lease."""
+    def __init__(
+        self, state: states.State, heartbeats: beats.Heartbeats, *, holder: Callable[[], str],
+        count_taken: Callable[[int], None],
+    ) -> None:  # fmt: skip
+        """`holder` returns the name in the Lease; `count_taken` counts the Pods that are taken over."""
         self._state = state
         self._heartbeats = heartbeats
         self._holder = holder
+        self._count_taken = count_taken
         # Returns the Pods for which this scheduler holds room itself, in the order of the queue.
         self.own_nominees: Callable[[], Sequence[cycles.Nominee]] = tuple
         # How often Pods without a node have lost a claim or a bind.
@@ -68,6 +72,7 @@ class Corrections:
         """
         taken = self._of_others() if has_lease else {}
         before, self._taken = self._taken, taken
+        self._count_taken(len(taken.keys() - before.keys()))
         is_taken = self._share(before, taken)
         if not (has_share and not has_lease and self._is_served()):
             return self._hand_over({}) or is_taken

@@ -138,7 +138,9 @@ class Member:
             parts.replica, boot=parts.boot, identity=lambda: parts.lease.identity, clock=parts.clock,
             on_change=self._changed.set, on_drop=self._on_drop,
         )  # fmt: skip
-        self.corrections = corrections.Corrections(parts.state, self._heartbeats, holder=lambda: parts.lease.holder)
+        self.corrections = corrections.Corrections(
+            parts.state, self._heartbeats, holder=lambda: parts.lease.holder, count_taken=parts.metrics.corrected.inc
+        )  # fmt: skip
         self.rechecks = rechecks.Rechecks(parts.state, self.ledger, clock=parts.clock, held_on=self.corrections.held_on)
         self._commits = commits.Commits(
             commits.Parts(
