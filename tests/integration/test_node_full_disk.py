@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from carico_local.node.runtime import client as runtime
 from tests.integration import node_site
 from tests.tools import waiting
 
@@ -67,3 +68,35 @@ def test_pods_that_finish_on_a_full_disk_keep_their_exit_codes(small_disk: pathl
         assert node_site.terminated(site.until_phase("goes-on", "Succeeded"))["exitCode"] == 0
         site.run("new", "true")
         site.until_phase("new", "Succeeded", within_s=waiting.WAIT_S)
+
+
+async def test_the_next_process_of_a_node_learns_what_a_full_disk_did_not_take(
+    small_disk: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    root, mark = small_disk / "node", tmp_path / "end"
+    directory = root / "pods" / "uid" / "main" / "0"
+    directory.mkdir(parents=True)
+    before = runtime.Runtime(root, runtime_group=None)
+    command = runtime.ContainerCommand(
+        id="uid/main/0", argv=("sh", "-c", f"until [ -e {mark} ]; do sleep 0.05; done; exit 4"),
+        env={"PATH": runtime.container_path()}, cwd="/", directory=directory, group=None,
+    )  # fmt: skip
+    after = runtime.Runtime(root, runtime_group=None)
+    try:
+        await before.start(command)
+        fill(small_disk / "filler")
+        mark.touch()
+        ended = await before.wait(command.id, directory=directory, group=None)
+        assert not (directory / "exit.json").exists()
+        # As where the node's process is killed: the runtime goes on.
+        await after.connect()
+        assert after.is_inherited
+        assert await after.wait(command.id, directory=directory, group=None) == ended
+        assert ended is not None
+        assert ended.code == 4
+    finally:
+        await after.close(quit_runtime=True)
+        # It was the child of the first.
+        process = before._process
+        await before.close(quit_runtime=False)
+        await waiting.until(lambda: process is None or process.poll() is not None)

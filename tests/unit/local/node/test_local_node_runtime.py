@@ -8,7 +8,7 @@ import pytest
 from carico_local.node.runtime import client as runtime
 from carico_local.node.runtime import zygote
 
-LISTED = b'{"event": "running", "ids": ["a"]}\n'
+LISTED = b'{"event": "running", "started_ns": {"a": 7}, "exits": {"b": {"code": 4, "signal": 0, "wall_ns": 9}}}\n'
 COMMAND = runtime.ContainerCommand(
     id="x", argv=("true",), env={}, cwd="/", directory=pathlib.Path("/nowhere"), group=None
 )
@@ -32,6 +32,18 @@ async def test_a_runtime_that_ends_before_it_says_what_runs_is_reached_again(
     monkeypatch.setattr(made, "_spawn", lambda: None)
     server = await serving(tmp_path, b"", LISTED)
     assert await asyncio.wait_for(made.connect(), 30.0) == {"a"}
+    assert not made.is_inherited, "the first one ended, so another one was started"
+    server.close()
+
+
+async def test_what_a_full_disk_did_not_take_comes_from_the_runtime_that_is_still_there(tmp_path: pathlib.Path) -> None:
+    server = await serving(tmp_path, LISTED)
+    made = runtime.Runtime(tmp_path, runtime_group=None)
+    await asyncio.wait_for(made.connect(), 30.0)
+    assert made.is_inherited
+    assert (made.found_ns("a"), made.found_ns("b"), made.found_ns("c")) == (7, 0, None)
+    ended = await asyncio.wait_for(made.wait("b", directory=tmp_path, group=None), 30.0)
+    assert ended == runtime.Exit(code=4, signal=0, finished_ns=9)
     server.close()
 
 

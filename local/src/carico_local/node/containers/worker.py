@@ -108,15 +108,20 @@ class ContainerWorker:
         # The back-off continues across node processes.
         self._failures = attempt.number
         self._set(restarts=attempt.number, container_id=self._commands.id(attempt.number))
+        began_ns = self._node.runtime.found_ns(self._commands.id(attempt.number))
+        started_ns = began_ns if attempt.started is None else attempt.started["wall_ns"]
         if attempt.exited is not None:
             ended = await self._node.runtime.finish(runtime.exit_of(attempt.exited), self._commands.group)
-        elif attempt.started is not None:
-            return await self._watch(attempt.number, attempt.started["wall_ns"])
+        elif started_ns is not None:
+            return await self._watch(attempt.number, started_ns)
+        elif attempt.failed is None and self._node.runtime.is_inherited:
+            # The node ended before its request arrived.
+            return None
         else:
             # Requested, but it is unknown whether it began: end what may be left of it.
             ended = await self._node.runtime.finish(None, self._commands.group)
-        started_ns = 0 if attempt.started is None else attempt.started["wall_ns"]
-        return self._terminate(attempt.number, started_ns, ended, failure=(attempt.failed or {}).get("message", ""))
+        failure = (attempt.failed or {}).get("message", "")
+        return self._terminate(attempt.number, started_ns or 0, ended, failure=failure)
 
     async def _until_configured(self) -> bool:
         """Return True once its variables and files are there for the next start; False where it was stopped before."""

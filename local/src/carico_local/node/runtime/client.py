@@ -70,6 +70,10 @@ class Runtime:
         self._starting: dict[str, asyncio.Future[int]] = {}
         self._exits: dict[str, asyncio.Future[Exit | None]] = {}
         self._running: asyncio.Future[frozenset[str]] | None = None
+        # When each container began that the zygote knew of when it was reached; 0 where only its end is known.
+        self._listed: dict[str, int] = {}
+        # True where the zygote of an earlier node process was reached: what it does not list never began.
+        self.is_inherited = False
         self._lock = asyncio.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._closing = False
@@ -78,7 +82,10 @@ class Runtime:
     async def connect(self) -> frozenset[str]:
         """Connect to the node's zygote, starting one if needed; return the ids of the containers that it runs."""
         with contextlib.suppress(OSError):
-            return await self._attach()
+            found = await self._attach()
+            self.is_inherited = True
+            return found
+        self.is_inherited = False
         await asyncio.to_thread(self._spawn)
         for _ in range(_CONNECT_TRIES):
             with contextlib.suppress(OSError):
@@ -125,9 +132,13 @@ class Runtime:
         name = event.get("id", "")
         match event["event"]:
             case "running" if self._running is not None and not self._running.done():
-                for found in event["ids"]:
+                self._listed = dict.fromkeys(event["exits"], 0) | event["started_ns"]
+                for found in self._listed:
                     self._exits.setdefault(found, asyncio.get_running_loop().create_future())
-                self._running.set_result(frozenset(event["ids"]))
+                for found, document in event["exits"].items():
+                    if not self._exits[found].done():
+                        self._exits[found].set_result(exit_of(document))
+                self._running.set_result(frozenset(event["started_ns"]))
             case "started" if name in self._starting:
                 self._starting.pop(name).set_result(event["wall_ns"])
             case "start_failed" if name in self._starting:
@@ -136,6 +147,13 @@ class Runtime:
                 # Kept until `wait` asks for it: a short command ends before.
                 if not self._exits[name].done():
                     self._exits[name].set_result(exit_of(event))
+
+    def found_ns(self, container_id: str) -> int | None:
+        """Return when a container began that the zygote knew of when it was reached; None for any other.
+
+        A full disk may have kept its files from being written.
+        """
+        return self._listed.get(container_id)
 
     def _lose_all(self) -> None:
         if self._writer is not None:

@@ -4,7 +4,7 @@ It has imported the workloads and numpy before it forks, so that the start of an
 contention on the node. It outlives the node's process, as a containerd shim outlives the kubelet. On the socket
 `runtime.sock` in the node's directory it exchanges lines of JSON: requests `start`, `signal`, `list`, `quit`; events
 `started`, `start_failed`, `exited`, `running`. It also writes files (`started.json`, `exit.json`) for a node process
-that was not running at the time.
+that was not running at the time; what a full disk did not take is in `running`, the answer to `list`.
 """
 
 import contextlib
@@ -44,6 +44,7 @@ class Container:
     log: container_logs.LogFile
     output_fd: int
     status_fd: int | None
+    started_ns: int
     # True without a cgroup: then the process group has to be killed, since there is no cgroup to remove.
     owns_group: bool
 
@@ -59,8 +60,8 @@ class Zygote:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._peer: socket.socket | None = None
         self._pending = b""
-        # Records that a full disk did not take.
-        self._unwritten: dict[pathlib.Path, dict[str, Any]] = {}
+        # Records that a full disk did not take, each with the id of its container.
+        self._unwritten: dict[pathlib.Path, tuple[str, dict[str, Any]]] = {}
         self._quit = False
 
     def run(self) -> None:
@@ -81,7 +82,7 @@ class Zygote:
                     key.data()
             self._reap()
             for path in list(self._unwritten):
-                self._record(path, self._unwritten.pop(path))
+                self._record(path, *self._unwritten.pop(path))
             if self._peer is not None or self._containers:
                 idle_since_s = self._clock.monotonic_s()
             self._quit = self._quit or self._clock.monotonic_s() - idle_since_s > IDLE_S
@@ -137,7 +138,9 @@ class Zygote:
                     with contextlib.suppress(ProcessLookupError):
                         send(container.pid, request["signal"])
             case "list":
-                self._send(event="running", ids=sorted(self._containers))
+                running = {name: container.started_ns for name, container in sorted(self._containers.items())}
+                exits = dict(kept for path, kept in self._unwritten.items() if path.name == files.EXITED)
+                self._send(event="running", started_ns=running, exits=exits)
             case "quit":
                 self._quit = True
 
@@ -149,14 +152,14 @@ class Zygote:
         except OSError:
             self._drop_peer()
 
-    def _record(self, path: pathlib.Path, document: dict[str, Any]) -> None:
+    def _record(self, path: pathlib.Path, name: str, document: dict[str, Any]) -> None:
         """Write a record, or keep it until the disk has room: a runtime that ended would take all containers along."""
         try:
             files.write_json(path, document)
         except OSError:
             # The directory of a Pod that was removed does not come back.
             if path.parent.exists():
-                self._unwritten[path] = document
+                self._unwritten[path] = (name, document)
 
     def _start(self, request: Mapping[str, Any]) -> None:
         directory = pathlib.Path(request["directory"])
@@ -181,6 +184,7 @@ class Zygote:
             log=log,
             output_fd=output_read,
             status_fd=status_read,
+            started_ns=self._clock.wall_ns(),
             owns_group=request["die_with_parent"],
         )
         self._containers[container.id] = container
@@ -199,15 +203,15 @@ class Zygote:
         os.close(container.status_fd)
         container.status_fd = None
         if reason:
-            self._record(container.directory / files.FAILED, {"message": reason})
+            self._record(container.directory / files.FAILED, container.id, {"message": reason})
             self._send(event="start_failed", id=container.id, message=reason)
             return
         started = {
             "pid": container.pid,
             "start_ticks": sweep.start_ticks(container.pid),
-            "wall_ns": self._clock.wall_ns(),
+            "wall_ns": container.started_ns,
         }
-        self._record(container.directory / files.STARTED, started)
+        self._record(container.directory / files.STARTED, container.id, started)
         self._send(event="started", id=container.id, **started)
 
     def _copy_output(self, container: Container) -> bool:
@@ -256,7 +260,7 @@ class Zygote:
             container.log.close(wall_ns=wall_ns)
         code = os.waitstatus_to_exitcode(status)
         exited = {"code": code if code >= 0 else 128 - code, "signal": max(0, -code), "wall_ns": wall_ns}
-        self._record(container.directory / files.EXITED, exited)
+        self._record(container.directory / files.EXITED, container.id, exited)
         self._send(event="exited", id=container.id, **exited)
 
 
