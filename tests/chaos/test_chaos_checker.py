@@ -1,13 +1,16 @@
 """The checker of the nemesis accepts a good history, and names what is wrong in each bad one."""
 
 import dataclasses
+import pathlib
 from collections.abc import Callable
 
 import pytest
+import yaml
 
-from carico_core.domain import decision, messages
+from carico_core.domain import amounts, decision, messages
 from tests.chaos.nemesis import checker, history
 
+ROOT = pathlib.Path(__file__).parents[2]
 LIMITS = checker.Limits()
 LATE_S = LIMITS.late_s
 LEASE_S = 6.0
@@ -196,6 +199,11 @@ def threads_that_leak(found: history.History) -> None:
     found.samples = [dataclasses.replace(each, threads=4 + int(each.at_s)) for each in found.samples]
 
 
+def more_memory_than_the_manifest_allows(found: history.History) -> None:
+    sample = dataclasses.replace(found.samples[0], service="agent/node-1", rss_bytes=(256 << 20) + 1)
+    found.samples.append(sample)
+
+
 @pytest.mark.parametrize(
     ("spoil", "rule"),
     [
@@ -223,6 +231,7 @@ def threads_that_leak(found: history.History) -> None:
         (memory_that_grows, "plateau"),
         (descriptors_that_leak, "plateau"),
         (threads_that_leak, "plateau"),
+        (more_memory_than_the_manifest_allows, "within memory"),
     ],
 )
 def test_a_bad_history_is_named_by_its_rule(spoil: Callable[[history.History], None], rule: str) -> None:
@@ -244,6 +253,15 @@ def test_a_pod_that_an_advertisement_covers_is_not_reserved_too() -> None:
     assert checker.check(found, LIMITS) == []
     # With one of them missing there, it takes the last room.
     found.advertised[-1] = advertised(2, 11.5, room=1.0, covers=frozenset({"uid-0"}))
+    assert rules(found) == {"within room"}
+
+
+def test_an_advertisement_of_an_agents_next_process_is_not_that_of_the_decision() -> None:
+    found = good()
+    later = advertised(1, 30.0, room=3.0, limit=0)
+    found.advertised.append(later)
+    assert checker.check(found, LIMITS) == []
+    found.decisions = [dataclasses.replace(each, ts_ns=int(30.5e9)) for each in found.decisions]
     assert rules(found) == {"within room"}
 
 
@@ -295,6 +313,18 @@ def test_a_cordon_that_was_removed_forbids_nothing() -> None:
     onto_a_cordoned_node(found)
     found.cordons.append(history.Cordon(node=NODE, at_s=9.0, is_on=False))
     assert checker.check(found, LIMITS) == []
+
+
+@pytest.mark.parametrize("service", checker.MEMORY_LIMITS)
+def test_the_limits_of_memory_are_those_of_the_manifests(service: str) -> None:
+    documents = yaml.safe_load_all((ROOT / f"deploy/k8s/base/{service}.yaml").read_text())
+    limits = [
+        container["resources"]["limits"]["memory"]
+        for document in documents
+        if document["kind"] in ("Deployment", "StatefulSet", "DaemonSet")
+        for container in document["spec"]["template"]["spec"]["containers"]
+    ]
+    assert [amounts.parse_quantity(limit) for limit in limits] == [checker.MEMORY_LIMITS[service]]
 
 
 def test_placed_s_counts_from_the_last_fault() -> None:

@@ -78,6 +78,41 @@ async def _messages(client: Any) -> int:
     return 0
 
 
+async def test_without_a_quorum_reports_are_heard_and_not_kept_until_there_is_one_again(
+    servers: list[nats_server.NatsServer],
+) -> None:
+    settings = bus.BusSettings(url=",".join(server.url for server in servers), copies=3, lease_s=300.0)
+    found = await nats_bus.connect(settings, name="scheduler", clock=clock.SystemClock())
+    heard: list[bytes] = []
+    try:
+        await found.subscribe(subjects.CAPACITY_ALL, lambda _, payload: heard.append(payload))
+        await _kept(found)
+        for server in servers[1:]:
+            server.kill()
+        async with asyncio.timeout(WITHIN_S):
+            # A scheduler decides by what it hears.
+            while b"heard" not in heard:
+                with contextlib.suppress(errors.BusUnavailable):
+                    await found.publish(subjects.capacity("n1"), b"heard")
+                await asyncio.sleep(0.1)
+        with pytest.raises(errors.BusUnavailable):
+            await found.put_model(b"lost")
+        servers[1].start()
+        await _kept(found)
+        assert found.connected
+    finally:
+        await found.close()
+
+
+async def _kept(found: nats_bus.NatsBus) -> None:
+    """Returns once a stream has taken a message."""
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            with contextlib.suppress(errors.BusUnavailable):
+                return await found.put_model(b"model")
+            await asyncio.sleep(0.1)
+
+
 async def test_streams_with_other_replica_counts_are_reported(servers: list[nats_server.NatsServer]) -> None:
     url = servers[0].url
     first = await nats_bus.connect(bus.BusSettings(url=url, copies=3), name="a", clock=clock.SystemClock())

@@ -14,6 +14,8 @@ from carico_core.domain import decision, messages
 from tests.chaos.nemesis import history
 
 CREATED = 201
+# The limits of deploy/k8s, beyond which a kernel kills a service; a test holds them equal. Bytes.
+MEMORY_LIMITS = {"agent": 256 << 20, "aggregator": 512 << 20, "scheduler": 1 << 30, "nats": 512 << 20}
 MB = 1e6
 # A node whose newest sample is older gets no Pods (docs/high-availability.md, "The other parts").
 AGE_MOST_S = 5.0
@@ -62,6 +64,7 @@ def check(found: history.History, limits: Limits) -> list[Violation]:
         *_within_room(seen, limits),
         *_settled(seen, limits),
         *_plateau(found, limits),
+        *_within_memory(found),
     ]
 
 
@@ -266,7 +269,9 @@ def _one_decision(
     if not known:
         # The recorder was cut off when it was published, and cannot judge.
         return
-    said = known[-1].said
+    # An agent that was started again counts from one again, and an idle node often has the same capacity.
+    made_s = made.ts_ns / 1e9 - chosen.age_s
+    said = min(known, key=lambda each: abs(each.said.ts_ns / 1e9 - made_s)).said
     reserved = [
         bind.uid
         for bind in on_node[chosen.node]
@@ -290,6 +295,18 @@ def _settled(seen: _Seen, limits: Limits) -> Iterator[Violation]:
         if pod.deleted_s is None and ended_s is not None and ended_s > over_s + limits.settled_s:
             detail = f"it ended {ended_s - over_s:.1f} s after the last fault, expected at most {limits.settled_s:g}"
             yield Violation(rule="settled", subject=pod.name, detail=detail)
+
+
+def _within_memory(found: history.History) -> Iterator[Violation]:
+    """Find services that a kernel would have killed at the limit of their manifests."""
+    most: dict[str, int] = collections.defaultdict(int)
+    for sample in found.samples:
+        most[sample.service] = max(most[sample.service], sample.rss_bytes)
+    for service, rss_bytes in most.items():
+        limit = next((limit for kind, limit in MEMORY_LIMITS.items() if service.startswith(kind)), None)
+        if limit is not None and rss_bytes > limit:
+            detail = f"it had {rss_bytes / MB:.0f} MB, and its manifest allows {limit / MB:.0f}"
+            yield Violation(rule="within memory", subject=service, detail=detail)
 
 
 def _plateau(found: history.History, limits: Limits) -> Iterator[Violation]:
