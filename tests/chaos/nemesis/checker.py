@@ -259,10 +259,10 @@ def _one_decision(
     on_node: Mapping[str, list[history.Bind]], limits: Limits,
 ) -> Iterator[Violation]:  # fmt: skip
     chosen, name = made.candidates[0], seen.name(made.uid)
-    if chosen.node != made.node or chosen.capacity is None or chosen.seq is None:
+    if chosen.node != made.node or chosen.capacity is None or chosen.seq is None or chosen.age_s is None:
         yield Violation(rule="within room", subject=name, detail=f"bound to {made.node} without an advertisement")
         return
-    if chosen.age_s is None or chosen.age_s > AGE_MOST_S:
+    if chosen.age_s > AGE_MOST_S:
         yield Violation(rule="within room", subject=name, detail=f"by an advertisement of {chosen.age_s} s ago")
     own = seen.binds[made.uid][0]
     known = [each for each in by_number.get((chosen.node, chosen.seq), ()) if each.said.capacity == chosen.capacity]
