@@ -48,10 +48,15 @@ ROUNDS_MOST = 4
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The size of a run. `every_s`: between faults; `settled_s`: from the last one until all Pods are bound."""
+    """The size of a run: at least so many commits and faults. `every_s`: between faults.
+
+    `settled_s`: from the last fault until all Pods are bound.
+    """
 
     seed: int = 1
     commits: int = 100_000
+    # By default each card of the deck.
+    faults: int = len(CARDS)
     schedulers: int = 8
     servers: int = 1
     every_s: float = 4.0
@@ -103,20 +108,19 @@ class Soak:
         self.violations += [*self._model.violations, *self.lost(), *self.unclaimed()]
 
     async def _torment(self, living: "asyncio.Task[None]") -> None:
-        """Do faults until there are as many commits as asked for; return when the last fault is over."""
+        """Do faults until there are as many of them and of commits as asked for; return when the last one is over."""
         steps = deck.deal(
             self._run.seed, seconds=86400.0, longest_s=self._run.longest_s, every_s=self._run.every_s, cards=CARDS
         )
         began_s = time.monotonic()
         async with asyncio.TaskGroup() as group:
-            for step in steps:
-                due_s = began_s + step.at_s
-                while time.monotonic() < due_s and self.commits < self._run.commits:
+            for number, step in enumerate(steps):
+                while time.monotonic() < began_s + step.at_s:
                     if living.done():
                         living.result()
+                    if number >= self._run.faults and self.commits >= self._run.commits:
+                        return
                     await asyncio.sleep(0.1)
-                if self.commits >= self._run.commits:
-                    return
                 group.create_task(self._do(step))
 
     async def _do(self, step: deck.Step) -> None:
