@@ -43,6 +43,8 @@ class Site:
         self.namespace = namespace
         self.capacities: dict[str, float] = {}
         self.covered: dict[str, frozenset[str]] = {}
+        # Cores below the ceiling, of nodes that state this too; each Pod costs one.
+        self.headroom_cores: dict[str, float] = {}
         self.nats = nats_server.NatsServer(root / "nats")
         self.extender_port = nats_server.free_port()
         self.health_port = nats_server.free_port()
@@ -189,6 +191,9 @@ class Site:
                     capacity_sd=0.1, bottleneck="cpu", signal=1.0, baseline={}, cost={}, pods=len(covers),
                     covers=covers, mode=messages.Mode.MEASURED, usage={"cpu": 0.1}, parts={}, direction={},
                 )  # fmt: skip
+                if node in self.headroom_cores:
+                    costs = {messages.ANY_CLASS: messages.ClassCapacity(cost_plus={"cpu": 1.0}, pods=len(covers))}
+                    made = made._replace(headroom={"cpu": self.headroom_cores[node]}, classes=costs)
                 with contextlib.suppress(errors.BusUnavailable):
                     await self.bus.publish(subjects.capacity(node), wire.encode_advertisement(made))
             await asyncio.sleep(0.2)

@@ -18,11 +18,11 @@ CLASSES = {"preemption-low": 1, "preemption-high": 1000}
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
-def start(site: extender_site.Site) -> "subprocess.Popen[bytes]":
+def start(site: extender_site.Site, *flags: str) -> "subprocess.Popen[bytes]":
     """A scheduler without other candidates."""
     options = [
         "--bus-url", site.nats.url, "--kubeconfig", str(site.plane.kubeconfig), "--http-port", "-1",
-        "--no-leader-election", "--event-after-s", "0.2",
+        "--no-leader-election", "--event-after-s", "0.2", *flags,
     ]  # fmt: skip
     with (site.root / "scheduler.log").open("ab") as log:
         return subprocess.Popen([sys.executable, "-m", "carico_scheduler", *options], stdout=log, stderr=log)
@@ -37,6 +37,14 @@ def pod(name: str, kind: str, **metadata: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata}, "spec": spec}
 
 
+async def create_classes(site: extender_site.Site, stack: contextlib.AsyncExitStack) -> None:
+    """Create the PriorityClasses; they belong to no namespace, so the stack deletes them."""
+    for name, value in CLASSES.items():
+        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+        await site.client.request("POST", PRIORITY_CLASSES, body={**kind, "value": value})
+        stack.push_async_callback(site.client.request, "DELETE", f"{PRIORITY_CLASSES}/{name}")
+
+
 async def test_a_victim_that_no_budget_guards_gives_way(
     real_control_plane: standalone.Standalone, tmp_path: pathlib.Path
 ) -> None:
@@ -44,10 +52,7 @@ async def test_a_victim_that_no_budget_guards_gives_way(
         extender_site.running(real_control_plane, tmp_path, "preemption") as site,
         contextlib.AsyncExitStack() as stack,
     ):
-        for name, value in CLASSES.items():
-            kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
-            await site.client.request("POST", PRIORITY_CLASSES, body={**kind, "value": value})
-            stack.push_async_callback(site.client.request, "DELETE", f"{PRIORITY_CLASSES}/{name}")
+        await create_classes(site, stack)
         budget = {
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guard"},
             "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}},
@@ -89,3 +94,44 @@ async def test_a_victim_that_no_budget_guards_gives_way(
         assert bound == {"guarded": NODE, "high": NODE}
         note = await site.until_told("free", "Preempted")
         assert note == f"Preempted by pod {(await seen('high'))['metadata']['uid']} on node {NODE}"
+
+
+async def test_opportunistic_pods_leave_a_node_that_fills(
+    real_control_plane: standalone.Standalone, tmp_path: pathlib.Path
+) -> None:
+    async with (
+        extender_site.running(real_control_plane, tmp_path, "opportunistic") as site,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        await create_classes(site, stack)
+        site.headroom_cores[NODE] = 4.0
+        await site.create_node(NODE, 4.0)
+        scheduler = start(site, "--opportunistic", "preemption-low")
+        stack.callback(scheduler.wait)
+        stack.callback(scheduler.kill)
+        for count, (name, kind) in enumerate((("own", "high"), ("old", "low"), ("young", "low")), 1):
+            made = pod(name, kind, finalizers=[FINALIZER])
+            made["spec"]["nodeSelector"] = {"site": site.namespace}
+            await site.client.request("POST", site.pods_path, body=made)
+            await site.until_bound(count)
+        uids = {each["metadata"]["name"]: each["metadata"]["uid"] for each in await site.pods()}
+        # Its other load has grown: half of a Pod more than the ceiling allows.
+        site.covered[NODE], site.headroom_cores[NODE] = frozenset(uids.values()), -0.5
+
+        async def leaving() -> dict[str, Any]:
+            return {
+                each["metadata"]["name"]: each
+                for each in await site.pods()
+                if each["metadata"].get("deletionTimestamp")
+            }
+
+        found = await waiting.answered(leaving, lambda seen: bool(seen))
+        assert set(found) == {"young"}
+        conditions = {each["type"]: each for each in found["young"]["status"]["conditions"]}
+        assert conditions["DisruptionTarget"]["reason"] == "PreemptionByScheduler"
+        await site.until_told("young", f"Evicted: {NODE} is full")
+        for name in uids:
+            patch = {"metadata": {"finalizers": None}}
+            await site.client.request(
+                "PATCH", f"{site.pods_path}/{name}", body=patch, content_type=api_actions.MERGE_PATCH
+            )

@@ -113,7 +113,7 @@ class Scheduler:
             # A claim must be bound within the time of a bind: half of it until it is sent.
             bind_timeout_s=settings.bind_timeout_s / (2.0 if self._is_shared else 1.0),
             event_after_s=settings.event_after_s, gang_timeout_s=settings.gang_timeout_s,
-            conditions_per_s=settings.conditions_per_s,
+            conditions_per_s=settings.conditions_per_s, opportunistic=settings.opportunistic,
             term=self._term, traces=None if tracer is None else traces.PodTraces(tracer, clock=clock),
             share=self._make_member if self._is_shared else None,
         )  # fmt: skip
@@ -170,6 +170,8 @@ class Scheduler:
         }
         if self._settings.preemption:
             works["preemption"] = self.engine.preemptor.work_forever()
+        if self._settings.opportunistic:
+            works["opportunistic"] = self.engine.opportunistic.work_forever()
         works |= self.leadership.works()
         if self.engine.member is not None:
             works |= self.engine.member.works(bus)

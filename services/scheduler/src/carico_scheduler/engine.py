@@ -27,7 +27,7 @@ from carico_scheduler.gangs import keeper
 from carico_scheduler.intake import advertisements, informers
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
-from carico_scheduler.preempt import preemptor
+from carico_scheduler.preempt import opportunistic, preemptor
 from carico_scheduler.report import conditions, decisions, events, explain, instruments, notices, reporter
 from carico_scheduler.report import traces as pod_traces
 from carico_scheduler.rules import policy as policies
@@ -64,6 +64,8 @@ class EngineParts:
     event_after_s: float
     conditions_per_s: float = 50.0
     gang_timeout_s: float = 60.0
+    # The PriorityClass of the Pods that run on what is idle; empty: there are none.
+    opportunistic: str = ""
     # Returns the term in which this scheduler leads, None while it does not. Asked before each cycle and each report of
     # waiting Pods, and at the last moment before each bind, which is sent only in the term of its decision.
     term: Callable[[], int | None] = lambda: 0
@@ -107,6 +109,10 @@ class Engine:
         self.preemptor = preemptor.Preemptor(
             self.state, kube=parts.kube, clock=parts.clock, rng=parts.rng, events=parts.events,
             metrics=parts.metrics, term=self._duty_term,
+        )  # fmt: skip
+        self.opportunistic = opportunistic.Opportunistic(
+            self.state, kube=parts.kube, clock=parts.clock, events=parts.events, metrics=parts.metrics,
+            term=self._duty_term, priority_class=parts.opportunistic,
         )  # fmt: skip
         parts.metrics.waits.watch(self.state.queue, parts.clock)
         self.turns = turns.Turns(

@@ -114,6 +114,9 @@ class SchedulerSettings:
     preemption: bool = settings.setting(
         True, help="evict Pods of lower priority for a Pod that fits nowhere", why="as kube-scheduler does"
     )
+    opportunistic: str = settings.setting(
+        "", help="PriorityClass whose Pods run on what is idle, and are evicted from a node that fills; empty: none"
+    )
     gang_timeout_s: float = settings.setting(
         60.0, help="how long a gang of Pods may hold room for fewer than it needs before all its Pods are evicted",
         unit="s", minimum=1.0, maximum=86400,
@@ -146,6 +149,9 @@ class SchedulerSettings:
             profiles.parse_profiles(self.profiles, self.names)
         except ValueError as error:
             raise ValueError(f"--profiles: {error}") from None
+        own = self.opportunistic
+        if own and (own.startswith("system-") or not names.is_subdomain(own)):
+            raise ValueError(f"--opportunistic: got {own!r}, expected the name of a PriorityClass of your own")
         # A bind that was permitted just before its term ended must time out before another scheduler may lead.
         if self.leader.election and self.leader.renew_s + self.bind_timeout_s > self.leader.lease_s:
             raise ValueError(

@@ -140,6 +140,7 @@ class Pod(NamedTuple):
     images: Images | None = None
     # Of a Pod with several containers: the beginning of each one's id in the runtime, and its name; as far as known.
     containers: tuple[tuple[str, str], ...] = ()
+    priority_class: str = ""
 
     @property
     def key(self) -> str:

@@ -5,5 +5,6 @@
 - `nominations`: the Pods for which room is being made, each with its state. Pure.
 - `search`: which node loses least if a Pod is placed there.
 - `preemptor`: twice a second, picks the waiting Pods whose turn it is, and starts evictions.
+- `opportunistic`: evicts Pods of one PriorityClass from nodes that have filled.
 - `evictor`: writes them to the API: the nominated node, the victims' condition, deletion and Event.
 """

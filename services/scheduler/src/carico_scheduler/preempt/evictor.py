@@ -22,7 +22,7 @@ from carico_scheduler.preempt import nominations
 IN_FLIGHT_MAX = 8
 # https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
 _CONDITION = "DisruptionTarget"
-_REASON = "PreemptionByScheduler"
+REASON = "PreemptionByScheduler"
 
 
 class Cause(NamedTuple):
@@ -88,7 +88,7 @@ class Evictor:
         await self._nominate(nomination.pod, nomination.node, may_write=may_write)
         name, preemptor = nomination.pod.scheduler_name, nomination.pod.uid
         cause = Cause(
-            _REASON, f"{name}: preempting to accommodate a higher priority pod",
+            REASON, f"{name}: preempting to accommodate a higher priority pod",
             f"Preempted by pod {preemptor} on node {nomination.node}",
         )  # fmt: skip
         done = await asyncio.gather(

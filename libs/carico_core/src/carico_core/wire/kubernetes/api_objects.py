@@ -61,6 +61,7 @@ def parse_pod(obj: Object) -> cluster.Pod:
         owner = _owner_of_surge(metadata)
     scheduler_name = fields.optional(spec, "schedulerName", "spec.") or DEFAULT_SCHEDULER
     node_name, node_selector = fields.optional(spec, "nodeName", "spec."), fields.texts(spec, "nodeSelector", "spec.")
+    priority_class = fields.optional(spec, "priorityClassName", "spec.")
     priority, phase = fields.integer(spec, "priority", "spec."), fields.optional(status, "phase", "status.")
     tolerations, gates = _tolerations(spec), fields.objects(spec, "schedulingGates", "spec.")
     scheduling_gates = tuple([fields.optional(gate, "name") for gate in gates])
@@ -110,6 +111,7 @@ def parse_pod(obj: Object) -> cluster.Pod:
         gang=gang,
         images=found_images,
         containers=template.container_ids(status) if len(containers) > 1 else (),
+        priority_class=sys.intern(priority_class),
     )
 
 

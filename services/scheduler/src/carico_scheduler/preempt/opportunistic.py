@@ -1,0 +1,127 @@
+"""Evicts opportunistic Pods from nodes that have filled, twice a second, in the way in which preemption does.
+
+The Pods of one PriorityClass run on what is idle. They are placed like others. A node has filled if it uses more than
+its ceiling: what it advertises as headroom, less what is reserved, is below zero in some dimension. Then as many of
+them go as hold what is lacking, the least important first, without waiting for a Pod that needs the room.
+
+A node takes a Pod only with room for a whole one, and evicts below zero, so that a Pod that is created again does not
+return at once.
+"""
+
+import asyncio
+import functools
+from collections.abc import Callable
+
+from carico_core.domain import cluster, messages
+from carico_core.runtime.kube import api_actions
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
+from carico_scheduler import state as states
+from carico_scheduler.nodes import headroom, snapshot
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.preempt import evictor, preemptor
+from carico_scheduler.report import instruments
+from carico_scheduler.rules import admission
+
+EVERY_S = 0.5
+# How long a node must have been full: three advertisements, so that a peak evicts nothing.
+FULL_FOR_S = 3.0
+# After victims have left a node, or an eviction has failed, no others go for so long: its agent must measure it first.
+SETTLE_S = 5.0
+# A Pod that is still there so long after its grace period does not count as leaving.
+STUCK_AFTER_S = 60.0
+_ANY = demands.Demand()
+
+
+class Opportunistic:
+    """Evicts the Pods of one PriorityClass from full nodes."""
+
+    def __init__(
+        self, state: states.State, *, kube: api_actions.Api, clock: clocks.Clock, events: preemptor.Events,
+        metrics: instruments.Instruments, term: Callable[[], int | None], priority_class: str,
+    ) -> None:  # fmt: skip
+        """`term`: the term in which this scheduler may evict, or None."""
+        self._state = state
+        self._clock = clock
+        self._term = term
+        self._priority_class = priority_class
+        self._evictor = evictor.Evictor(
+            kube, clock=clock, write_event=events.preempted, term=term,
+            count=lambda outcome: metrics.victims.labels(outcome).inc(),
+        )  # fmt: skip
+        # By node: since when it is full, and until when nothing is evicted there (monotonic).
+        self._full_since_s: dict[str, float] = {}
+        self._rests_until_s: dict[str, float] = {}
+        self._line = logs.get("scheduler")
+
+    async def work_forever(self) -> None:
+        """Look after full nodes until cancelled."""
+        try:
+            while True:
+                await asyncio.sleep(EVERY_S)
+                self.round()
+        finally:
+            await self._evictor.stop()
+
+    def round(self) -> None:
+        """Evict what is due now."""
+        term, now_s = self._term(), self._clock.monotonic_s()
+        if term is None or self._state.budgets.lacking is not None or self._state.baseline.lacking is not None:
+            self._full_since_s.clear()
+            return
+        view = self._state.fleet.snapshot(now_s)
+        full = view.present & (view.free(messages.ANY_CLASS) < 0.0)
+        for each in admission.BELIEVED:
+            full = full & each.passes(view, _ANY)
+        rows = [view.row(slot) for slot in full.nonzero()[0].tolist()]
+        since_s = self._full_since_s
+        self._full_since_s = {row.node.name: since_s.get(row.node.name, now_s) for row in rows if _is_full(row.room)}
+        self._rests_until_s = {node: at_s for node, at_s in self._rests_until_s.items() if at_s > now_s}
+        for row in rows:
+            if now_s - self._full_since_s.get(row.node.name, now_s) >= FULL_FOR_S:
+                self._relieve(row, term, now_s)
+
+    def _relieve(self, row: snapshot.NodeRow, term: int, now_s: float) -> None:
+        """Evict as many Pods as hold what a full node lacks, unless some are leaving."""
+        node = row.node.name
+        found, is_leaving = [], False
+        for claim in self._state.reservations.on(node):
+            pod = self._state.pod(claim.uid)
+            if pod is None or claim.is_baseline or self._state.is_binding(claim.uid):
+                continue
+            if pod.deleting:
+                is_leaving |= pod.ends_at_s > self._clock.wall_ns() / 1e9 - STUCK_AFTER_S
+            elif pod.priority_class == self._priority_class:
+                found.append((pod, claim))
+        if is_leaving:
+            self._rests_until_s[node] = now_s + SETTLE_S
+        if not found or node in self._rests_until_s:
+            return
+        violating = self._state.budgets.violated_by([pod for pod, _ in found])
+        # Those without a budget first; then the lowest priority, and the youngest.
+        found.sort(key=lambda each: (each[0].uid in violating, each[0].priority, -each[0].created_at_s, each[0].uid))
+        gone: list[cluster.Pod] = []
+        for pod, claim in found:
+            if not _is_full(row.room):
+                break
+            before, row = row, row.counting([(claim, self._state.reservations.is_reserved(claim))], -1)
+            gone.append(pod)
+            if row.room.taken == before.room.taken:
+                # Its class is not measured here: wait for what it frees before another one goes.
+                break
+        self._rests_until_s[node] = now_s + SETTLE_S
+        self._line.info("node is full", node=node, evicted=[pod.key for pod in gone])
+        for pod in gone:
+            text = f"{node} is full, and {self._priority_class} Pods run on what is idle"
+            cause = evictor.Cause(evictor.REASON, f"{pod.scheduler_name}: {text}", f"Evicted: {text}")
+            self._evictor.evict(pod, cause, functools.partial(self._may_evict, pod.uid, node, term))
+
+    def _may_evict(self, uid: str, node: str, term: int) -> bool:
+        return self._term() == term and self._state.node_of(uid) == node
+
+
+def _is_full(room: headroom.NodeRoom) -> bool:
+    """Return True if a node uses more than its ceiling in some dimension, with what is reserved."""
+    if room.offer is None:
+        return False
+    return any(free < taken for free, taken in zip(room.offer.headroom, room.taken, strict=True))

@@ -1,0 +1,168 @@
+"""Opportunistic Pods on the memory API: they run on what is idle, and go when their node fills."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from carico_core.domain import errors
+from carico_core.runtime.kube import memory_objects
+from carico_core.runtime.process import settings
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_scheduler import settings as setting
+from carico_scheduler.report import instruments
+from tests.unit.scheduler import objects, world
+
+IDLE = "idle"
+FOREVER = (10_000.0, 10_000.0)
+
+
+class Idle(world.World):
+    """One node with room for 6 Pods of a core, whose other load is `load_cores`."""
+
+    load_cores = 0.0
+    # None: the node has not measured the class.
+    held_cores: float | None = 1.0
+
+    def more(self, index: int, counted: instruments.Instruments) -> dict[str, Any]:
+        return {"opportunistic": IDLE}
+
+    def advertise(self, node: str, capacity: float, pods: int, covers: frozenset[str]) -> None:
+        self._seq += 1
+        now_ns = self.clock.wall_ns()
+        plain = objects.make_advertisement(
+            node, max(capacity, 0.0), seq=self._seq, ts_ns=now_ns, sampled_at_ns=now_ns, pods=pods, covers=covers
+        )
+        made = objects.with_headroom(plain, {"cpu": self.room - pods - self.load_cores}, {"cpu": 1.0})
+        if self.held_cores is None and made.classes is not None:
+            # Only what an unmeasured Pod may cost is known.
+            made = made._replace(classes={"?": made.classes["*"]})
+        for one in self.engines:
+            one.on_advertisement(subjects.capacity(node), wire.encode_advertisement(made))
+
+
+async def begin(*names: str, **spec: Any) -> Idle:
+    """A node with these Pods; those whose name starts with `idle` are opportunistic."""
+    made = Idle(room=6.0)
+    made.pod_s = FOREVER
+    await made.start(nodes=1)
+    made._tasks.append(asyncio.create_task(made.engines[0].opportunistic.work_forever()))
+    for index, name in enumerate(names):
+        own = {"priorityClassName": IDLE, "priority": -10} if name.startswith(IDLE) else {}
+        made.create_pod(name, **({"priority": 0} | own | spec))
+        created = made.kube.objects.get("pods", ("default", name), "test")
+        created["metadata"]["creationTimestamp"] = f"2025-01-01T00:00:{index:02d}Z"
+        made.kube.objects.update("pods", ("default", name), created, "test")
+    await asyncio.sleep(6.0)
+    assert running(made) == sorted(names)
+    return made
+
+
+def running(made: world.World) -> list[str]:
+    return sorted(pod["metadata"]["name"] for pod in made.pods() if pod["status"].get("phase") == "Running")
+
+
+def count(made: world.World, start: str) -> int:
+    return sum(each.startswith(start) for each in made.kube.requests)
+
+
+def test_as_many_go_as_hold_what_is_lacking_the_youngest_first() -> None:
+    async def main() -> None:
+        made = await begin("own-0", "own-1", "idle-0", "idle-1", "idle-2")
+        made.load_cores = 2.5
+        await asyncio.sleep(30.0)
+        # Of 6 cores 2.5 are other load: 5 Pods need 1.5 more than there is.
+        assert running(made) == ["idle-0", "own-0", "own-1"]
+        assert count(made, "DELETE") == 2
+        events = made.kube.objects.all("events", memory_objects.parse_selector("", {}))
+        told = {each["regarding"]["name"]: each["note"] for each in events if each["reason"] == "Preempted"}
+        assert told == dict.fromkeys(["idle-1", "idle-2"], "Evicted: node-0 is full, and idle Pods run on what is idle")
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_short_peak_evicts_nothing() -> None:
+    async def main() -> None:
+        made = await begin("idle-0", "idle-1")
+        for _ in range(5):
+            made.load_cores = 6.0
+            await asyncio.sleep(2.0)
+            made.load_cores = 0.0
+            await asyncio.sleep(2.0)
+        assert running(made) == ["idle-0", "idle-1"]
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_other_pods_never_go_however_full_the_node_is() -> None:
+    async def main() -> None:
+        made = await begin("own-0", "own-1", "idle-0")
+        made.load_cores = 50.0
+        await asyncio.sleep(60.0)
+        assert running(made) == ["own-0", "own-1"]
+        assert count(made, "DELETE") == 1
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_pods_whose_class_is_not_measured_go_one_by_one() -> None:
+    async def main() -> None:
+        made = await begin("idle-0", "idle-1", "idle-2")
+        made.held_cores = None
+        made.load_cores = 3.5
+        await asyncio.sleep(30.0)
+        assert running(made) == ["idle-0", "idle-1"]
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_while_a_victim_ends_no_other_goes() -> None:
+    async def main() -> None:
+        made = await begin("idle-0", "idle-1", "idle-2")
+        made.kube.is_graceful = True
+        made.load_cores = 3.5
+        await asyncio.sleep(20.0)
+        # Its kubelet still ends it, so that the node stays full.
+        assert count(made, "DELETE") == 1
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_pod_of_higher_priority_takes_the_place_of_an_opportunistic_one() -> None:
+    async def main() -> None:
+        made = await begin(*(f"idle-{index}" for index in range(6)))
+        made.create_pod("own", priority=0)
+        await asyncio.sleep(15.0)
+        assert "own" in running(made)
+        assert count(made, "DELETE") == 1
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_refused_eviction_is_tried_again_later_and_counted() -> None:
+    async def main() -> None:
+        made = await begin("idle-0")
+        made.kube.fail_next(
+            errors.Forbidden(status=403, reason="Forbidden", message="no", request="DELETE"), path="/status"
+        )
+        made.load_cores = 9.0
+        await asyncio.sleep(30.0)
+        assert running(made) == []
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("text", ["system-node-critical", "Idle", "a b"])
+def test_a_class_that_cannot_be_is_refused(text: str) -> None:
+    with pytest.raises(errors.SettingsError, match=r"--opportunistic: got .* expected the name of a PriorityClass"):
+        settings.load(
+            setting.SchedulerSettings, prefix="scheduler", argv=["--opportunistic", text], environ={}, program="test"
+        )
