@@ -109,3 +109,28 @@ def test_services_change_nothing_unless_it_is_on() -> None:
     kept = default_spread.DefaultSpread(is_on=False)
     assert not kept.put(cluster.Service("default", "web", (("app", "web"),)))
     assert kept.constraints_of(objects.make_pod(labels=LABELS)) is None
+
+
+def services_on(recovered: float, *, is_on: bool) -> list[int]:
+    """How many of three replicas of three services a node with so much room gets, next to two with room for 5."""
+    made = state.State(policy.Policy(default_spread=is_on), random.Random(0))
+    for name, room in (("a", 5.0), ("b", 5.0), ("recovered", recovered)):
+        made.put_node(objects.make_node(name, labels={"kubernetes.io/hostname": name}))
+        heard = node_state.Heard(advertisement=objects.make_advertisement(name, room), sampled_s=NOW_S)
+        made.put_advertisement(heard, NOW_S)
+    for service in "xyz":
+        owner = cluster.Owner(kind="ReplicaSet", name=service, uid=service)
+        for index in range(3):
+            made.put_pod(objects.make_pod(f"{service}-{index}", owner=owner, labels={"app": service}), NOW_S)
+    outcome = cycle.Cycle(made.fleet.policy).run(made.fleet.snapshot(NOW_S), made.queue, most=100)
+    assert len(outcome.placed) == 9
+    here = [each.waiting.pod.name[0] for each in outcome.placed if each.row.node.name == "recovered"]
+    return [here.count(service) for service in "xyz"]
+
+
+def test_a_node_that_has_recovered_is_not_filled_with_the_replicas_of_one_service() -> None:
+    assert max(services_on(10.0, is_on=False)) == 3
+    assert max(services_on(10.0, is_on=True)) == 2
+    assert services_on(8.0, is_on=True) == [1, 1, 1]
+    # A preference counts up to a factor of two in room.
+    assert max(services_on(20.0, is_on=True)) == 3

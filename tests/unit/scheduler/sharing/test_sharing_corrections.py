@@ -109,6 +109,30 @@ def test_pods_of_a_member_whose_claims_fail_are_placed_by_the_holder() -> None:
     objects.run_fast(main())
 
 
+def test_pods_of_a_slow_member_are_placed_by_the_holder() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=100.0)
+        await ready(made)
+        slow = made.engines[1]
+        slow.binder._most = 1
+        change = made.connections[1].claims.change
+
+        async def later(changes: Sequence[buses.Change]) -> list[buses.Changed]:
+            await asyncio.sleep(0.8)
+            return await change(changes)
+
+        made.connections[1].claims.change = later  # type: ignore[method-assign]
+        uids = [made.create_pod(f"pod-{index}") for index in range(100)]
+        await asyncio.sleep(corrections.AFTER_S - 0.5)
+        share = len(slow.state.queue)
+        assert share > 30, "it would take a second for each"
+        await asyncio.sleep(5.0)
+        assert made.kube.binds == dict.fromkeys(uids, 1)
+        await made.stop()
+
+    objects.run_fast(main())
+
+
 def test_pods_come_back_if_the_holder_is_gone_and_the_next_one_gets_them() -> None:
     async def main() -> None:
         made = shared_world.SharedWorld(engines=3, room=0.0)

@@ -47,6 +47,8 @@ class Corrections:
         self._count_taken = count_taken
         # Returns the Pods for which this scheduler holds room itself, in the order of the queue.
         self.own_nominees: Callable[[], Sequence[cycles.Nominee]] = tuple
+        # What the holder of the Lease holds, by its newest heartbeat.
+        self._held: tuple[beats.Heard | None, list[cycles.Nominee]] = (None, [])
         # How often Pods without a node have lost a claim or a bind.
         self._failures: collections.Counter[str] = collections.Counter()
         # Since when the Pods have waited (monotonic), by UID.
@@ -98,16 +100,22 @@ class Corrections:
         return sorted(found.values(), key=lambda each: each.key)
 
     def held_on(self, node: str, pod: cluster.Pod) -> list[demands.Demand]:
-        """Return for which Pods room is held on a node against a Pod."""
+        """Return for which Pods room is held on a node against a Pod, by evictions or by the holder of the Lease."""
         slot, key = self._state.fleet.slot_of(node), queues.key_of(pod)
-        return [each.demand for each in self.nominees() if each.slot == slot and each.key < key]
+        by_holder = [each.demand for each in self._held_by_holder() if each.slot == slot and each.key < key]
+        return self._state.nominated_on(node, pod) + by_holder
 
-    def _held_by_holder(self) -> Iterator[cycles.Nominee]:
+    def _held_by_holder(self) -> list[cycles.Nominee]:
         heard = self._heartbeats.holder(self._holder())
-        passed = None if heard is None else heard.beat.corrections
-        for uid, node in {} if passed is None else passed.held.items():
+        if heard is not self._held[0]:
+            # An extender asks for each node: it is computed once for each heartbeat.
+            self._held = (heard, [] if heard is None else list(self._nominees_of(heard.beat)))
+        return [each for each in self._held[1] if self._state.node_of(each.uid) is None]
+
+    def _nominees_of(self, beat: messages.Heartbeat) -> Iterator[cycles.Nominee]:
+        for uid, node in {} if beat.corrections is None else beat.corrections.held.items():
             pod, slot = self._state.pod(uid), self._state.fleet.slot_of(node)
-            if pod is not None and slot is not None and self._state.node_of(uid) is None:
+            if pod is not None and slot is not None:
                 yield cycles.Nominee(uid, queues.key_of(pod), slot, self._state.demand_of(pod))
 
     def _is_served(self) -> bool:
