@@ -28,6 +28,7 @@ NICE = 10
 # The first tests on an engine are those of docker-compose.yml.
 PROGRAMS = (
     ("docker-compose", "nats"), (*standalone.ALL, commands.SCHEDULER, "kubectl", *programs.KUBERNETES), ("helm",),
+    ("metrics-server",),
 )  # fmt: skip
 BASES = (images.BASE_PACKAGES, (*images.BASE_PACKAGES, *images.NODE_PACKAGES))
 

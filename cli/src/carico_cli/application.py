@@ -1,6 +1,7 @@
 """The `carico` command: its list of commands, and how each ends."""
 
 import asyncio
+import difflib
 import errno
 import importlib
 import importlib.util
@@ -121,7 +122,11 @@ def cli(context: click.Context) -> None:
 
 
 def _hint(error: click.ClickException) -> str:
-    """Return what to do about an option that was given before the command."""
+    """Return the choice that was probably meant, or what to do about an option that was given before the command."""
+    if isinstance(error, click.BadParameter) and error.param is not None and isinstance(error.param.type, click.Choice):
+        got = error.message.split("'")[1:2]
+        near = difflib.get_close_matches(got[0].lower(), map(str, error.param.type.choices), n=1) if got else []
+        return f" Did you mean {near[0]!r}?" if near else ""
     if not isinstance(error, click.NoSuchOption) or error.ctx is None or error.ctx.parent is not None:
         return ""
     return f" Options come after the command: `{PROGRAM} COMMAND {error.option_name} ...`"

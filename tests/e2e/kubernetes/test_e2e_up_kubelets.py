@@ -30,7 +30,7 @@ MACHINE = ("vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops")
 @pytest.fixture
 def shell(tmp_path: pathlib.Path) -> carico_command.Shell:
     """A shell on a machine that has the programs."""
-    kubernetes.programs("kubelet", "kube-proxy", "coredns", "kubectl")
+    kubernetes.programs("kubelet", "kube-proxy", "coredns", "metrics-server", "kubectl")
     found = carico_command.Shell(tmp_path)
     found.environ |= debian.node_environ(tmp_path / "bin")
     return found
@@ -67,6 +67,7 @@ async def test_a_job_runs_and_down_leaves_nothing_even_after_a_kill(shell: caric
         assert code == 0, out + err
         await waiting.until(lambda: _running(shell) >= 2, within_s=JOB_WITHIN_S)
         await asyncio.to_thread(_exec, shell)
+        await waiting.until(lambda: _measured(shell), within_s=JOB_WITHIN_S)
         found = state.read(shell.paths(NAME))
         assert found is not None
         os.kill(found.supervisor.pid, signal.SIGKILL)
@@ -139,6 +140,19 @@ def _exec(shell: carico_command.Shell) -> None:
     """A command runs in a running Pod."""
     pod = _kubectl(shell, "get", "pods", "--field-selector", "status.phase=Running", "--output", "name").split()[0]
     assert '"workload": "pi"' in _kubectl(shell, "exec", pod, "--", "carico-workload", "pi", "--seconds", "0.05")
+
+
+def _measured(shell: carico_command.Shell) -> bool:
+    """Return whether `kubectl top` shows both nodes and the Pods that run."""
+    tables = [
+        _kubectl(shell, "get", "--raw", f"/apis/metrics.k8s.io/v1beta1/{kind}")
+        for kind in ("nodes", "namespaces/default/pods")
+    ]
+    nodes, pods = (json.loads(table)["items"] for table in tables)
+    if len(nodes) < 2 or len(pods) < 2:
+        return False
+    top = _kubectl(shell, "top", "nodes").splitlines()
+    return len(top) == 3 and all(line.split()[1].endswith("m") for line in top[1:])
 
 
 def _running(shell: carico_command.Shell) -> int:

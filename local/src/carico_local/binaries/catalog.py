@@ -85,6 +85,11 @@ KWOK = Module(
 )  # fmt: skip
 # DNS inside a cluster of kubelets. It contains its version already.
 COREDNS = Module(folder="coredns", requires="github.com/coredns/coredns")
+# metrics.k8s.io for kubelets. Its client libraries are of the control plane's version, so their build is shared.
+METRICS_SERVER = Module(
+    folder="metrics-server", requires="sigs.k8s.io/metrics-server",
+    stamps=("k8s.io/component-base/version.gitVersion=v{version}",),
+)  # fmt: skip
 NATS_CLI = Module(folder="nats-cli", requires="github.com/nats-io/natscli", stamps=("main.version={version}",))
 # `docker compose` for systems without a package of it: Debian bookworm has only its version 1.
 COMPOSE = Module(
@@ -113,6 +118,9 @@ TOOLS = {
         Tool(name="kwok", module=KWOK, package="sigs.k8s.io/kwok/cmd/kwok"),
         Tool(
             name="coredns", module=COREDNS, package="github.com/coredns/coredns", version_arguments=("-version",)
+        ),
+        Tool(
+            name="metrics-server", module=METRICS_SERVER, package="sigs.k8s.io/metrics-server/cmd/metrics-server"
         ),
         Tool(name="helm", module=HELM, package="helm.sh/helm/v4/cmd/helm", version_arguments=("version", "--short")),
         Tool(name="nats", module=NATS_CLI, package="github.com/nats-io/natscli/nats"),

@@ -175,7 +175,7 @@ def programs(options: Options) -> tuple[str, ...]:
     if _control_plane(options) is ControlPlane.EMBEDDED:
         return ()
     needed = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-    extra = {NodeKind.KWOK: ("kwok",), NodeKind.KUBELET: ("kubelet", "kube-proxy", "coredns")}
+    extra = {NodeKind.KWOK: ("kwok",), NodeKind.KUBELET: ("kubelet", "kube-proxy", "coredns", "metrics-server")}
     return (*needed, *extra.get(NodeKind(options.node_kind), ()))
 
 

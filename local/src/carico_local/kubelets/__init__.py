@@ -10,6 +10,7 @@ however that ends; the rest (cgroups, one bridge) is named after the cluster.
     instructions    ... written for each node, with its keys
     network         the nodes' network: a free range of addresses, one bridge, a link into each node
     relay           makes an API server on loopback reachable from the nodes' network
+    metrics_api     metrics.k8s.io by metrics-server, for `kubectl top`
     node_cgroups    a node's cgroups, in every tree
     launcher        starts one node in its namespaces and waits for it
     carico-host-node, carico-node   scripts: the node's own view of this machine, then its programs

@@ -1,6 +1,7 @@
 """The services of a cluster whose nodes are real kubelets: a relay to the API, and one launcher for each node.
 
 The control plane listens on loopback, as in every local cluster; the relay makes it reachable from the nodes' network.
+metrics-server is next to it and asks the kubelets.
 """
 
 import asyncio
@@ -14,12 +15,12 @@ from carico_core.domain import errors
 from carico_local.cgroups import node_group
 from carico_local.cluster import machine, state
 from carico_local.cluster import plan as plans
-from carico_local.cluster.services import readiness
+from carico_local.cluster.services import probes, readiness
 from carico_local.cluster.services import service as parts
 from carico_local.control_plane import identity
-from carico_local.kubelets import configuration, instructions, launcher, network, node_cgroups, programs
+from carico_local.kubelets import configuration, instructions, launcher, metrics_api, network, node_cgroups, programs
 
-RELAY = "relay"
+RELAY, METRICS = "relay", probes.METRICS
 
 
 def prepare(plan: plans.Plan, paths: state.Paths) -> network.Network:
@@ -59,6 +60,19 @@ def relay(paths: state.Paths, environ: Mapping[str, str], *, port: int) -> parts
     argv = (*parts.python("carico_local.kubelets.relay"), host, str(port), str(port))
     command = parts.command(RELAY, argv, paths, environ)
     return parts.Service(name=RELAY, command=command, probe=_Listening(host=host, port=port), http_port=None)
+
+
+def metrics(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], *, port: int) -> parts.Service:
+    """Return the service that answers `kubectl top`."""
+    admin = str(paths.kubeconfig)
+    program = metrics_api.command(
+        plan.binaries[METRICS], kubeconfig=admin, port=port, directory=str(paths.data / "metrics")
+    )
+    argv = (*parts.python("carico_local.kubelets.metrics_api"), admin, str(port), *program)
+    return parts.Service(
+        name=METRICS, command=parts.command(METRICS, argv, paths, environ), probe=probes.of(plan, METRICS, port),
+        http_port=port, after=probes.API,
+    )  # fmt: skip
 
 
 def node(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], name: str) -> parts.Service:

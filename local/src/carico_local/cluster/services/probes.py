@@ -9,6 +9,8 @@ from carico_local.cluster.services import readiness
 NATS = "nats"
 # kwok plays the kubelets of nodes that are only played.
 KWOK = "kwok"
+# metrics.k8s.io for real kubelets.
+METRICS = "metrics-server"
 API, ETCD, CONTROLLERS, KUBE_SCHEDULER = "api", "etcd", "kube-controller-manager", "kube-scheduler"
 
 
@@ -25,6 +27,9 @@ def of(plan: plans.Plan, name: str, port: int) -> readiness.Check:
         return readiness.Tcp(port=port)
     if name == KWOK:
         return readiness.Http(port=port, path="/healthz")
+    if name == METRICS:
+        # It is ready only once it has figures, half a minute later.
+        return readiness.Http(port=port, path="/livez", tls=True)
     if plan.control_plane is plans.ControlPlane.REAL and name in control_plane(plan):
         return readiness.Http(port=port, path="/readyz" if name in (ETCD, API) else "/healthz", tls=name != ETCD)
     return readiness.Http(port=port)

@@ -26,7 +26,8 @@ NATS_WEBSOCKET, WEB = "nats-websocket", "web"
 # then the nodes with their Pods, then API and bus.
 # An API server that has lost its etcd takes most of a minute to end.
 _STOP_ORDER = (
-    "rescheduler", "scheduler", "agent", "fleet", "aggregator", "node", "relay", "kwok", "kube-", "api", "etcd", "nats",
+    "rescheduler", "scheduler", "agent", "fleet", "aggregator", "node", "relay", "metrics-", "kwok", "kube-", "api",
+    "etcd", "nats",
 )  # fmt: skip
 
 
@@ -60,7 +61,7 @@ def service_names(plan: plans.Plan) -> list[str]:
     aggregators, schedulers = _replicas(AGGREGATOR, plan.aggregators), _replicas(SCHEDULER, plan.schedulers)
     nodes = [f"node/{name}" for name in plan.service_nodes]
     agents = [f"agent/{name}" for name in plan.service_nodes]
-    extra = {plans.NodeKind.KWOK: [KWOK, FLEET], plans.NodeKind.KUBELET: [kubelet_nodes.RELAY]}
+    extra = {plans.NodeKind.KWOK: [KWOK, FLEET], plans.NodeKind.KUBELET: [kubelet_nodes.RELAY, kubelet_nodes.METRICS]}
     fleet = extra.get(plan.node_kind, [])
     others = [RESCHEDULER] if plan.rescheduler else []
     return [NATS, *probes.control_plane(plan), *aggregators, *schedulers, *others, *fleet, *nodes, *agents]
@@ -109,6 +110,7 @@ def services(plan: plans.Plan, where: Addresses, paths: state.Paths, environ: Ma
         found += [build.kwok(), build.fleet()]
     if plan.node_kind is plans.NodeKind.KUBELET:
         found.append(kubelet_nodes.relay(paths, environ, port=where.ports[API]))
+        found.append(kubelet_nodes.metrics(plan, paths, environ, port=where.ports[kubelet_nodes.METRICS]))
     found += [build.node(name) for name in plan.service_nodes]
     found += [build.aggregator(name) for name in _replicas(AGGREGATOR, plan.aggregators)]
     found += [build.scheduler(name) for name in _replicas(SCHEDULER, plan.schedulers)]
