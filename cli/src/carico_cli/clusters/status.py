@@ -97,8 +97,8 @@ async def _ask_services(view: dict[str, Any], found: state.ClusterState) -> None
     # NATS has no health page; `_live` finds out whether it answers.
     ports = {each.name: each.http_port for each in found.services if each.http_port and each.name != probes.NATS}
     asked = [row for row in view["services"] if row["ready"] and row["name"] in ports]
-    probes = [probes.of(found.plan, row["name"], ports[row["name"]]) for row in asked]
-    answers = await asyncio.gather(*(probe.why_not() for probe in probes))
+    checks = [probes.of(found.plan, row["name"], ports[row["name"]]) for row in asked]
+    answers = await asyncio.gather(*(check.why_not() for check in checks))
     for row, why_not in zip(asked, answers, strict=True):
         row["ready"], row["why_not"] = why_not is None, why_not
 
