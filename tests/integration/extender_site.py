@@ -67,6 +67,11 @@ class Site:
         ]  # fmt: skip
         self._start("extender", [sys.executable, "-m", "carico_scheduler", *options])
 
+    def start_scheduler(self, *flags: str) -> None:
+        """Starts a CARICO scheduler that serves no kube-scheduler."""
+        options = ["--bus-url", self.nats.url, "--kubeconfig", str(self.plane.kubeconfig), "--http-port", "-1", *flags]
+        self._start("scheduler", [sys.executable, "-m", "carico_scheduler", *options])
+
     def start_kube_scheduler(self, url: str | None = None, **extender: Any) -> None:
         """Starts kube-scheduler with the project's own configuration, changed as `extender` says."""
         document = yaml.safe_load(CONFIGURATION.read_text())

@@ -34,12 +34,18 @@ async def test_room_for_three_takes_three_of_ten(
         assert sorted(found.values()) == [f"{site.namespace}-1"] * 2 + [f"{site.namespace}-2"]
 
 
+@pytest.mark.parametrize("processes", [1, 2], ids=["one process", "two that share the work"])
 async def test_pods_of_both_kinds_share_one_node_by_one_ledger(
-    real_control_plane: standalone.Standalone, tmp_path: pathlib.Path
+    real_control_plane: standalone.Standalone, tmp_path: pathlib.Path, processes: int
 ) -> None:
-    async with extender_site.running(real_control_plane, tmp_path, "extender-both") as site:
+    async with extender_site.running(real_control_plane, tmp_path, f"extender-both-{processes}") as site:
         await site.create_node(f"{site.namespace}-1", 5.0)
-        site.start_extender("--leader-namespace", site.namespace)
+        lease = ("--leader-namespace", site.namespace)
+        if processes == 1:
+            site.start_extender(*lease)
+        else:
+            site.start_scheduler(*lease, "--sharing", "shared")
+            site.start_extender(*lease, "--sharing", "shared", "--no-own-pods")
         await site.until_ready()
         site.start_kube_scheduler()
         async with asyncio.TaskGroup() as group:
