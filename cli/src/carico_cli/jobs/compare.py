@@ -63,6 +63,13 @@ _PROGRAMS = tuple(each.value for each in jobs.Workload if each is not jobs.Workl
     "--servers-cpu", metavar="QUANTITY",
     help="CPU request of each server, such as 100m (default: none, so that only the job differs); implies --servers.",
 )  # fmt: skip
+@click.option(
+    "--applications", is_flag=True,
+    help="Instead of a job: three applications and their users, before and after Pods are moved (contenders: none, "
+    "kube-scheduler, descheduler, the paper's algorithms ws-sa..., carico).",
+)  # fmt: skip
+@click.option("--quick", is_flag=True, help="--applications: low load, short spans, three contenders.")
+@click.option("--delay-ms", type=float, help="--applications: delay between nodes, one way (default: 0.5).")
 @click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder of the report (default: var/NAME).")
 @formats.flag(formats.Output.JSON)
 @click.pass_obj
@@ -76,6 +83,11 @@ def command(context: settings.Context, /, name: str, **given: Any) -> int:
     if given["control_plane"] != plans.ControlPlane.REAL.value:
         raise errors.SettingsError("--control-plane: got embedded, expected real: kube-scheduler needs it")
     request = options.request(name, given)
+    if given["applications"]:
+        return _applications(context, request, given)
+    for flag, is_given in (("--quick", given["quick"]), ("--delay-ms", given["delay_ms"] is not None)):
+        if is_given:
+            raise errors.SettingsError(f"{flag}: is for --applications, which is not given")
     wanted = [contenders.parse(each, cores=request.cores) for each in given["chosen"] or contenders.DEFAULT]
     millicores = max((each.request_millicores or 0 for each in wanted), default=0)
     chosen = _chosen(given, cores=request.cores, millicores=millicores)
@@ -94,6 +106,25 @@ def command(context: settings.Context, /, name: str, **given: Any) -> int:
         report_folder.write(out, {"compare.json": as_json, "compare.html": compare_page.page(found).encode()})
     click.echo(f"report: {out / 'compare.json'} and {out / 'compare.html'}", err=prints_json)
     return int(any(row["failed"] or row["bound_twice"] for row in found["contenders"].values()))
+
+
+# Flags of a job, by their names as parameters, and what they are without them.
+_OF_JOB = {
+    "repeats": DEFAULT_REPEATS, "workload": jobs.Workload.PI.value, "pods": None, "seconds": None,
+    "with_servers": False, "servers_cpu": None,
+}  # fmt: skip
+
+
+def _applications(context: settings.Context, request: plans.Options, given: Mapping[str, Any]) -> int:
+    """Compare the service times of applications. Raises `SettingsError`."""
+    # Imported here: a comparison of jobs needs none of it.
+    from carico_cli.jobs import compare_applications
+
+    for name, default in _OF_JOB.items():
+        if given[name] != default:
+            flag = name.removeprefix("with_").replace("_", "-")
+            raise errors.SettingsError(f"--{flag}: is for a job, not for --applications")
+    return compare_applications.compare(context, request, compare_applications.asked(given), given)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

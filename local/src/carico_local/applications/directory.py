@@ -24,9 +24,8 @@ class Directory:
     def __init__(self, table: Table | None = None) -> None:
         self._table = table
         self._turn = itertools.count()
+        # Set once the server has sent a table.
         self.known = asyncio.Event()
-        if table is not None:
-            self.known.set()
 
     def pick(self, service: str) -> str | None:
         """Return the address of a Pod of a service, of several in turn; None if none is ready."""

@@ -71,13 +71,13 @@ class Client:
     def __init__(self, *, own: str, link: Link, directory: directories.Directory) -> None:
         self._own = own
         self._link = link
-        self._directory = directory
+        self.directory = directory
         self._idle: dict[str, collections.deque[_Connection]] = collections.defaultdict(collections.deque)
         self.counts = Counts()
 
     async def call(self, service: str, head: Mapping[str, Any], body: bytes = b"") -> frames.Message:
         """Return the answer of one Pod of a service. Raises `Failed`."""
-        address = self._directory.pick(service)
+        address = self.directory.pick(service)
         if address is None:
             raise Failed(f"{service}: no Pod is ready")
         return await self.call_at(address, head, body, name=service)

@@ -104,6 +104,12 @@ HELM = Module(
 # The Vertical Pod Autoscaler, which applies what CARICO's recommender writes. For `make test-upstream`.
 VPA = Module(folder="vpa", requires="k8s.io/autoscaler/vertical-pod-autoscaler")
 
+# Evicts Pods by thresholds of requests, for `carico compare --applications`.
+DESCHEDULER = Module(
+    folder="descheduler", requires="sigs.k8s.io/descheduler",
+    stamps=("sigs.k8s.io/descheduler/pkg/version.version=v{version}",),
+)  # fmt: skip
+
 _KUBERNETES_COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet")
 TOOLS = {
     tool.name: tool
@@ -127,6 +133,10 @@ TOOLS = {
         *(
             Tool(name=name, module=VPA, package=f"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/{name}")
             for name in ("updater", "admission-controller")
+        ),
+        Tool(
+            name="descheduler", module=DESCHEDULER, package="sigs.k8s.io/descheduler/cmd/descheduler",
+            version_arguments=("version",),
         ),
         Tool(
             name="docker-compose", module=COMPOSE, package="github.com/docker/compose/v2/cmd",

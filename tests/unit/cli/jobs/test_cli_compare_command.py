@@ -38,3 +38,28 @@ def test_a_file_that_cannot_run_as_asked_is_one_line(
     err = capsys.readouterr().err
     assert (code, err.count("\n")) == (2, 1), err
     assert said in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--applications", "--contender", "yarn"), "expected one of none, kube-scheduler, descheduler, ws-sa"),
+        (("--applications", "--pods", "3"), "--pods: is for a job, not for --applications"),
+        (("--applications", "--servers"), "--servers: is for a job"),
+        (("--applications", "--delay-ms", "-1"), "--delay-ms: got -1, expected 0 to 1000"),
+        (("--applications", "--nodes", "kwok=5"), "--nodes: got kwok, expected process nodes with --applications"),
+        (("--quick",), "--quick: is for --applications"),
+    ],
+)
+def test_flags_that_do_not_go_with_applications_are_one_line(
+    words: tuple[str, ...], said: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    def obtain(*_: object) -> None:
+        raise AssertionError("a cluster starts")
+
+    monkeypatch.setattr(starting, "obtain", obtain)
+    code = carico_cli.run(monkeypatch, "compare", "--out", tmp_path / "out", *words)
+    err = capsys.readouterr().err
+    assert (code, err.count("\n")) == (2, 1), err
+    assert said in err

@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from carico_core.domain import cluster, selectors, usage
+from carico_core.domain import cluster, names, selectors, usage
 from carico_core.wire.kubernetes import api_objects, pod_requests
 from carico_core.wire.kubernetes import lease as kubernetes_lease
 from carico_core.wire.kubernetes import status as kubernetes_status
@@ -249,6 +249,14 @@ def test_what_a_tenant_writes_on_a_pod_makes_it_no_mirror_pod(metadata: dict[str
     obj["metadata"] |= metadata
     assert not api_objects.parse_pod(obj).is_mirror
     assert not api_objects.belongs_to_node(obj)
+
+
+@pytest.mark.parametrize("label", [names.SURGE_LABEL, names.TEMPLATE_HASH])
+def test_the_new_pod_of_a_move_is_of_its_replica_sets_class_before_and_while_it_is_adopted(label: str) -> None:
+    obj = pod()
+    owner = owned("ReplicaSet", "web-abc", controller=False)
+    obj["metadata"] |= {"labels": {label: "abc", "app.kubernetes.io/name": "web"}, "ownerReferences": owner}
+    assert names.class_of(api_objects.parse_pod(obj)) == "ReplicaSet/default/web"
 
 
 def test_pods_of_daemon_sets_and_of_named_namespaces_belong_to_their_node() -> None:

@@ -56,8 +56,9 @@ def parse_pod(obj: Object) -> cluster.Pod:
     resource_version = fields.optional(metadata, "resourceVersion", "metadata.")
     labels, owner = fields.texts(metadata, "labels", "metadata."), _controller(metadata)
     is_surge = names.SURGE_LABEL in labels
-    if owner is None and is_surge:
-        # Its ReplicaSet owns it, and will control it: it is of the same class of Pods as the others.
+    if owner is None and (is_surge or names.TEMPLATE_HASH in labels):
+        # Its ReplicaSet owns it, and will control it: it is of the same class of Pods as the others. The label is there
+        # some milliseconds before the ReplicaSet's controller has seen it.
         owner = _owner_of_surge(metadata)
     scheduler_name = fields.optional(spec, "schedulerName", "spec.") or DEFAULT_SCHEDULER
     node_name, node_selector = fields.optional(spec, "nodeName", "spec."), fields.texts(spec, "nodeSelector", "spec.")

@@ -1,0 +1,207 @@
+"""`carico compare --applications`: service times of three applications before and after their Pods are moved."""
+
+import asyncio
+import contextlib
+import dataclasses
+import pathlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+import orjson
+
+from carico_cli.clusters import starting
+from carico_cli.jobs import compare_applications_page
+from carico_cli.live import connection
+from carico_cli.output import formats
+from carico_cli.output import report as report_folder
+from carico_cli.rescheduling import cluster as reschedulers
+from carico_cli.shell import exits, settings
+from carico_core.domain import errors
+from carico_core.runtime.process import clock as clocks
+from carico_local.applications import catalog
+from carico_local.cluster import client, machine, state
+from carico_local.cluster import plan as plans
+from carico_local.compare.applications import contender as contenders
+from carico_local.compare.applications import descheduler, experiment, pods, result
+
+CONNECT_MOST_S = 10.0
+# Plans that are carried out one after another at most; one ends at the first move that fails.
+ROUNDS = 3
+# Between nodes, as the paper's evaluation is repeated here.
+DELAY_MS, RATE_MBIT = 0.5, 1000.0
+# Nodes of half a processor, as usual, but with twice the memory: a Pod of a class that is not measured yet counts much.
+CORES, SCALE = 2, 0.25
+# The rescheduler of the comparison: it moves when it is asked to, everything that gains, and also young Pods. A node is
+# overloaded above .8 runnable tasks per core (the paper: 1): where the kernel reports no waiting, a node's tasks never
+# exceed its cores.
+_RESCHEDULER = {
+    "AUTOMATIC": "false", "EVERY_S": "3600", "LEAST_AGE_S": "5", "LEAST_BYTES": "1000", "LEAST_TASKS": "0.2",
+    "LEAST_MOVE": "0.1", "MOST_MOVES": "100", "MOVES_PER_HOUR": "100000", "CEILING_CPU": "0.4",
+    "PLACE_S": "10",
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is compared. `loads`: names of `contenders.LOADS`."""
+
+    contenders: Sequence[contenders.Contender]
+    loads: Sequence[str]
+    spans: experiment.Spans
+    delay_ms: float
+
+
+def asked(given: Mapping[str, Any]) -> Asked:
+    """Return what the flags ask for. Raises `SettingsError`."""
+    is_quick = bool(given["quick"])
+    names = given["chosen"] or (contenders.QUICK if is_quick else contenders.NAMES)
+    delay_ms = DELAY_MS if given["delay_ms"] is None else float(given["delay_ms"])
+    if not 0.0 <= delay_ms <= 1e3:
+        raise errors.SettingsError(f"--delay-ms: got {delay_ms:g}, expected 0 to 1000")
+    return Asked(
+        contenders=[contenders.parse(each) for each in names],
+        loads=("low",) if is_quick else tuple(contenders.LOADS),
+        spans=experiment.QUICK if is_quick else experiment.Spans(),
+        delay_ms=delay_ms,
+    )
+
+
+def request(chosen: plans.Options) -> plans.Options:
+    """Return the cluster: the paper's nodes unless the flags say otherwise, a real control plane, a rescheduler.
+
+    Raises `SettingsError` for nodes that do not run Pods here.
+    """
+    if chosen.node_kind != plans.NodeKind.PROCESS:
+        raise errors.SettingsError(f"--nodes: got {chosen.node_kind}, expected process nodes with --applications")
+    nodes = catalog.NODES if chosen.nodes is None else chosen.nodes
+    cores, scale = chosen.cores, chosen.scale
+    if (cores, scale) == (plans.DEFAULT_CORES, plans.DEFAULT_SCALE):
+        cores, scale = CORES, SCALE
+    return dataclasses.replace(chosen, nodes=nodes, cores=cores, scale=scale, rescheduler=True)
+
+
+def compare(context: settings.Context, chosen: plans.Options, wanted: Asked, given: Mapping[str, Any]) -> int:
+    """Run all contenders, and write the report; return the exit code: 1 if a request failed where none may."""
+    prints_json = given["output"] is formats.Output.JSON
+    out: pathlib.Path = given["out"] or pathlib.Path("var") / chosen.name
+    report_folder.check(out)
+    with contextlib.redirect_stdout(sys.stderr) if prints_json else contextlib.nullcontext():
+        found = asyncio.run(_compare(context, request(chosen), wanted))
+    as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
+    page = compare_applications_page.page(found).encode()
+    try:
+        click.echo(as_json.decode() if prints_json else compare_applications_page.text(found))
+    finally:
+        report_folder.write(out, {"applications.json": as_json, "applications.html": page})
+    click.echo(f"report: {out / 'applications.json'} and {out / 'applications.html'}", err=prints_json)
+    return int(any(each["failed"] for each in found["runs"] if each["contender"] == contenders.CARICO))
+
+
+async def _compare(context: settings.Context, chosen: plans.Options, wanted: Asked) -> dict[str, Any]:
+    binaries = starting.obtain(chosen, context)
+    program = _descheduler(context, wanted)
+    exits.cancel_on_signals()
+    busy = starting.busy_machine()
+    if busy is not None:
+        starting.note(busy, context)
+    environ = {**context.environ, **{f"CARICO_RESCHEDULER_{name}": each for name, each in _RESCHEDULER.items()}}
+    launched = await client.launch(
+        chosen, home=context.home, environ=environ, restart=False, lifeline=True, fresh=True, binaries=binaries
+    )  # fmt: skip
+    try:
+        notes = [*([] if busy is None else [busy]), *await starting.show(launched, context)]
+        found = state.read(launched.paths)
+        assert found is not None, "a cluster that is up has written its state"
+        runs = await _runs(launched.paths, found, wanted, program)
+        stamp = report_folder.stamp(clocks.SystemClock().wall_ns())
+        return {**result.report(runs, _setting(found.plan, wanted, notes)), **stamp}
+    finally:
+        await exits.finished(_end(launched), hurry=launched.kill)
+
+
+def _descheduler(context: settings.Context, wanted: Asked) -> pathlib.Path | None:
+    if all(each.name != contenders.DESCHEDULER for each in wanted.contenders):
+        return None
+    from carico_local.binaries import tools
+
+    name = contenders.DESCHEDULER
+    found = tools.obtain(
+        [name], environ=context.environ, clock=clocks.SystemClock(),
+        report=lambda step: None if step.passing else click.echo(step.text),
+    )  # fmt: skip
+    return found[name].path
+
+
+async def _runs(
+    paths: state.Paths, found: state.ClusterState, wanted: Asked, program: pathlib.Path | None
+) -> list[result.Run]:
+    at = connection.local_address(paths, found)
+    plan, clock = found.plan, clocks.SystemClock()
+    async with contextlib.AsyncExitStack() as stack:
+        live = await stack.enter_async_context(connection.connect_to(at))
+        bus = await stack.enter_async_context(
+            connection.bus_of(at, clock, name=reschedulers.USER_AGENT, within_s=CONNECT_MOST_S)
+        )
+        known, server = await stack.enter_async_context(pods.following(live.api))
+        asker = reschedulers.Asker(bus, at)
+
+        async def move(contender: contenders.Contender) -> tuple[int, str]:
+            if contender.name == contenders.DESCHEDULER:
+                assert program is not None
+                before = known.found.keys() & {each.uid for each in known.serving()}
+                await descheduler.run(program, paths.kubeconfig)
+                await known.until_ready(list(catalog.SERVICES), experiment.READY_MOST_S)
+                return len(before - known.found.keys()), ""
+            if not contender.algorithm:
+                return 0, ""
+            moved, rests = 0, ""
+            for _ in range(ROUNDS):
+                made: list[reschedulers.Answer] = []
+                answer = await asker.apply({"algorithm": contender.algorithm}, made.append)
+                more, rests = sum(each["state"] == "moved" for each in made), str(answer["rests"])
+                moved += more
+                if not more:
+                    break
+            return moved, rests
+
+        ground = experiment.Ground(
+            api=live.api, clock=clock, nodes=plan.node_names, node_cores=plan.cores,
+            node_memory_bytes=plans.NODE_MEMORY_BYTES, pods=known, server=server, move=move,
+            delay_ms=wanted.delay_ms, rate_mbit=RATE_MBIT,
+        )  # fmt: skip
+        return [
+            await _one(ground, contender, load, wanted.spans)
+            for load in wanted.loads
+            for contender in wanted.contenders
+        ]
+
+
+async def _one(
+    ground: experiment.Ground, contender: contenders.Contender, load: str, spans: experiment.Spans
+) -> result.Run:
+    run = await experiment.run(ground, contender, contenders.LOADS[load], spans)
+    times = ", ".join(
+        f"{name} {formats.number(run.before.times[name].mean_ms)} -> {formats.number(run.after.times[name].mean_ms)} ms"
+        for name in catalog.APPLICATIONS
+    )
+    click.echo(f"{load} load, {contender.name}: {times}; {run.moves} moves, {run.failed} of {run.requests} failed")
+    if run.rests:
+        click.echo(f"  no more was moved: {run.rests}")
+    return run
+
+
+def _setting(plan: plans.Plan, wanted: Asked, notes: Sequence[str]) -> dict[str, Any]:
+    on = machine.read_machine()
+    return {
+        "nodes": plan.nodes, "cores": plan.cores, "scale": plan.scale, "delay_ms": wanted.delay_ms,
+        "rate_mbit": RATE_MBIT, "spans_s": dataclasses.asdict(wanted.spans),
+        "loads": {name: dataclasses.asdict(contenders.LOADS[name]) for name in wanted.loads}, "notes": list(notes),
+        "machine": {"cpus": on.cpus, "processor": on.processor, "kernel": on.kernel},
+    }  # fmt: skip
+
+
+async def _end(launched: client.Launched) -> None:
+    await launched.stop()
+    await client.down(launched.paths, keep_logs=False)

@@ -1,0 +1,186 @@
+"""One run: Pods are placed as in the paper, users send requests, Pods are moved, users go on (section 5.3.2)."""
+
+import asyncio
+import collections
+import dataclasses
+import itertools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from carico_core.runtime.kube import api_actions
+from carico_core.runtime.process import clock as clocks
+from carico_local.applications import catalog, directory, manifests, network, roles, users
+from carico_local.compare.applications import contender as contenders
+from carico_local.compare.applications import pods as podlists
+from carico_local.compare.applications import result
+
+READY_MOST_S = 180.0
+# So long, informers may not know yet that a node is closed.
+CLOSED_S = 0.5
+# Agents learn what a class of Pods costs from Pods that start one after another.
+APART_S = 4.0
+NAMESPACE = "default"
+_DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+
+
+class Api(podlists.Api, api_actions.BindApi, Protocol):
+    """What is needed from the Kubernetes API."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Spans:
+    """Seconds of a run: until users' requests count, before and after Pods move, and until they have settled."""
+
+    warm_s: float = 30.0
+    before_s: float = 60.0
+    settle_s: float = 10.0
+    after_s: float = 60.0
+
+
+QUICK = Spans(warm_s=15.0, before_s=20.0, settle_s=5.0, after_s=20.0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """The cluster. `move`: moves the Pods of a contender; returns how many, and why no more (empty: not known)."""
+
+    api: Api
+    clock: clocks.Clock
+    nodes: Sequence[str]
+    node_cores: float
+    node_memory_bytes: float
+    pods: podlists.Pods
+    server: directory.Server
+    move: Callable[[contenders.Contender], Awaitable[tuple[int, str]]]
+    delay_ms: float
+    rate_mbit: float
+
+
+async def run(ground: Ground, contender: contenders.Contender, load: users.Load, spans: Spans) -> result.Run:
+    """Run the applications under a contender, and delete them. Raises `EnvironmentUnfit`."""
+    try:
+        await _place(ground, contender)
+        return await _measure(ground, contender, load, spans)
+    finally:
+        await _clear(ground)
+
+
+async def _place(ground: Ground, contender: contenders.Contender) -> None:
+    """Create the Deployments. Where Pods begin as in the paper, bind them while all nodes are closed to schedulers."""
+    if not contender.is_placed:
+        await _create(ground, contender)
+        await ground.pods.until_ready(list(catalog.SERVICES), READY_MOST_S)
+        return
+    try:
+        for node in ground.nodes:
+            await _close(ground, node, closed=True)
+        await asyncio.sleep(CLOSED_S)
+        await _create(ground, contender)
+        count = len(catalog.SERVICES)
+        await ground.pods.until(lambda: len(ground.pods.found) == count, READY_MOST_S, "not all Pods are created")
+        waiting: dict[int, list[podlists.AppPod]] = collections.defaultdict(list)
+        for pod in ground.pods.found.values():
+            waiting[(catalog.SERVICES[pod.service].node - 1) % len(ground.nodes)].append(pod)
+        for together in itertools.zip_longest(*waiting.values()):
+            await _bind(ground, [each for each in together if each is not None])
+    finally:
+        for node in ground.nodes:
+            await _close(ground, node, closed=False)
+
+
+async def _bind(ground: Ground, pods: Sequence[podlists.AppPod]) -> None:
+    """Bind Pods, at most one to each node, and wait until they are ready and their node knows what they take."""
+    for pod in pods:
+        node = ground.nodes[(catalog.SERVICES[pod.service].node - 1) % len(ground.nodes)]
+        await api_actions.bind(ground.api, namespace=NAMESPACE, name=pod.name, uid=pod.uid, node=node)
+    await ground.pods.until_ready([each.service for each in pods], READY_MOST_S)
+    await asyncio.sleep(APART_S)
+
+
+async def _close(ground: Ground, node: str, *, closed: bool) -> None:
+    """Let no new Pod onto a node (`kubectl cordon`), or let them again."""
+    await api_actions.patch_node(ground.api, node=node, patch={"spec": {"unschedulable": closed or None}})
+
+
+async def _create(ground: Ground, contender: contenders.Contender) -> None:
+    choice = manifests.Choice(
+        namespace=NAMESPACE, scheduler_name=contender.scheduler_name,
+        node_cores=ground.node_cores if contender.requests else None, node_memory_bytes=ground.node_memory_bytes,
+        directory=f"127.0.0.1:{ground.server.port}", delay_ms=ground.delay_ms, rate_mbit=ground.rate_mbit,
+    )  # fmt: skip
+    for each in catalog.SERVICES.values():
+        await ground.api.request("POST", _DEPLOYMENTS, body=manifests.deployment(each, choice))
+
+
+async def _measure(
+    ground: Ground, contender: contenders.Contender, load: users.Load, spans: Spans
+) -> result.Run:  # fmt: skip
+    client = network.Client(own="", link=network.Link(), directory=directory.Directory({}))
+    known = asyncio.create_task(client.directory.follow("127.0.0.1", ground.server.port))
+    try:
+        await client.directory.known.wait()
+        people = users.Users(load, client, now_s=ground.clock.monotonic_s)
+        using = asyncio.create_task(people.run())
+        try:
+            await _sleep(spans.warm_s, using)
+            before = await _span(ground, client, people, using, spans.before_s)
+            moves, rests = await ground.move(contender)
+            await ground.pods.until_ready(list(catalog.SERVICES), READY_MOST_S)
+            await _sleep(spans.settle_s, using)
+            after = await _span(ground, client, people, using, spans.after_s)
+            people.end()
+            await using
+        finally:
+            using.cancel()
+            await asyncio.gather(using, return_exceptions=True)
+    finally:
+        known.cancel()
+        client.close()
+        await asyncio.gather(known, return_exceptions=True)
+    failed = [each.failed for each in people.requests if each.failed]
+    return result.Run(
+        contender=contender.name, load=load.name, before=before, after=after, moves=moves, rests=rests,
+        requests=len(people.requests), failed=len(failed), failures=sorted(set(failed))[:10],
+    )  # fmt: skip
+
+
+async def _span(
+    ground: Ground, client: network.Client, people: users.Users, using: "asyncio.Task[None]", span_s: float
+) -> result.Span:
+    """Let users send requests for so long; return their times, and the traffic between nodes meanwhile."""
+    began_s, far = ground.clock.monotonic_s(), await _far_bytes(ground, client)
+    await _sleep(span_s, using)
+    ended_s, later = ground.clock.monotonic_s(), await _far_bytes(ground, client)
+    more = sum(later[uid] - far[uid] for uid in later.keys() & far.keys())
+    times = {
+        name: users.summarize(people.requests, name, from_s=began_s, until_s=ended_s) for name in catalog.APPLICATIONS
+    }
+    return result.Span(times=times, bytes_per_s=more / (ended_s - began_s), nodes=ground.pods.nodes())
+
+
+async def _far_bytes(ground: Ground, client: network.Client) -> Mapping[str, int]:
+    """Return the bytes that each Pod has exchanged with Pods of other nodes, as it counts them."""
+
+    async def ask(pod: podlists.AppPod) -> tuple[str, int]:
+        answer: Any = await client.call_at(pod.address, {"route": roles.STATS}, name=pod.service)
+        return pod.uid, int(answer.head["far_bytes"])
+
+    found: dict[str, int] = {}
+    for each in await asyncio.gather(*map(ask, ground.pods.serving()), return_exceptions=True):
+        # One that ends meanwhile counts in neither of two readings.
+        if not isinstance(each, BaseException):
+            found[each[0]] = each[1]
+    return found
+
+
+async def _sleep(seconds: float, using: "asyncio.Task[None]") -> None:
+    """Sleep, but not longer than the users."""
+    done, _ = await asyncio.wait((using,), timeout=seconds)
+    for each in done:
+        each.result()
+
+
+async def _clear(ground: Ground) -> None:
+    """Delete the Deployments, and wait until their Pods are gone."""
+    await ground.api.request("DELETE", _DEPLOYMENTS, params={"labelSelector": manifests.APPLICATION_LABEL})
+    await ground.pods.until(lambda: not ground.pods.found, READY_MOST_S, "the Pods of the applications are not gone")

@@ -1,0 +1,118 @@
+"""The comparison of service times: contenders, Pods as clients see them, the descheduler's policy, and the report."""
+
+import asyncio
+from typing import Any, Literal
+
+import pytest
+
+from carico_cli.jobs import compare_applications_page
+from carico_core.domain import errors
+from carico_core.runtime.kube import list_watch
+from carico_local.applications import catalog, directory, manifests, users
+from carico_local.compare.applications import contender, descheduler, pods, result
+
+
+def pod(name: str, service: str, *, ready: bool = True, ending: bool = False, node: str = "node-1") -> dict[str, Any]:
+    """A Pod as the API has it."""
+    return {
+        "metadata": {
+            "uid": f"uid-{name}", "name": name, "labels": {"app.kubernetes.io/name": service},
+            **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if ending else {}),
+        },
+        "spec": {"nodeName": node},
+        "status": {"podIP": f"127.20.1.{name}", "conditions": [{"type": "Ready", "status": str(ready)}]},
+    }  # fmt: skip
+
+
+def listed(objects: list[dict[str, Any]]) -> list_watch.Listed:
+    return list_watch.Listed(objects=objects, resource_version="1")
+
+
+def changed(kind: Literal["MODIFIED", "DELETED"], found: dict[str, Any]) -> list_watch.Changed:
+    return list_watch.Changed(type=kind, object=found)
+
+
+def test_clients_get_the_addresses_of_pods_that_are_ready_and_stay() -> None:
+    server = directory.Server()
+    known = pods.Pods(server)
+    known.on_event(listed([pod("1", "a"), pod("2", "a", ready=False), pod("3", "b")]))
+    assert server.table == {"a": ["127.20.1.1"], "b": ["127.20.1.3"]}
+    known.on_event(changed("MODIFIED", pod("2", "a", node="node-2")))
+    assert server.table["a"] == ["127.20.1.1", "127.20.1.2"]
+    known.on_event(changed("MODIFIED", pod("1", "a", ending=True)))
+    assert server.table["a"] == ["127.20.1.2"] and known.nodes() == {"a": "node-2", "b": "node-1"}
+    known.on_event(changed("DELETED", pod("1", "a", ending=True)))
+    assert len(known.found) == 2
+
+
+def test_waiting_in_vain_says_which_pods_are_not_ready() -> None:
+    known = pods.Pods(directory.Server())
+    known.on_event(listed([pod("1", "a"), pod("2", "b", ready=False)]))
+    asyncio.run(known.until_ready(["a"], 1.0))
+    with pytest.raises(errors.EnvironmentUnfit, match="b: not ready on node-1"):
+        asyncio.run(known.until_ready(["a", "b"], 0.01))
+
+
+def test_each_contender_has_its_scheduler_and_what_moves_its_pods() -> None:
+    found = {name: contender.parse(name) for name in contender.NAMES}
+    assert [name for name, each in found.items() if each.requests] == ["kube-scheduler", "descheduler"]
+    assert [name for name, each in found.items() if not each.is_placed] == ["kube-scheduler"]
+    assert {each.algorithm for each in found.values()} - {""} == {"carico", *contender.PAPER}
+    assert len(contender.PAPER) == 4
+    with pytest.raises(errors.SettingsError, match="got 'yarn', expected one of none, kube-scheduler"):
+        contender.parse("yarn")
+
+
+def test_the_descheduler_leaves_pods_alone_that_stay_for_all() -> None:
+    (profile,) = descheduler.policy()["profiles"]
+    evictor = next(each["args"] for each in profile["pluginConfig"] if each["name"] == "DefaultEvictor")
+    terms = {each["key"]: each for each in evictor["labelSelector"]["matchExpressions"]}
+    assert terms[manifests.APPLICATION_LABEL]["operator"] == "Exists"
+    assert set(terms["app.kubernetes.io/name"]["values"]) == {
+        each.name for each in catalog.SERVICES.values() if each.stays
+    }
+
+
+def span(ms: float | None, bytes_per_s: float) -> result.Span:
+    summary = users.Summary(count=10, failed=0, mean_ms=ms, p50_ms=ms, p95_ms=ms, p99_ms=ms)
+    return result.Span(
+        times=dict.fromkeys(catalog.APPLICATIONS, summary), bytes_per_s=bytes_per_s, nodes={"a": "node-1"}
+    )
+
+
+def run(name: str, *, load: str = "low", after_ms: float | None = 70.0, failed: int = 0) -> result.Run:
+    return result.Run(
+        contender=name, load=load, before=span(100.0, 1000.0), after=span(after_ms, 200.0), moves=3, rests="",
+        requests=50, failed=failed, failures=["a: no Pod is ready"] * bool(failed),
+    )  # fmt: skip
+
+
+SETTING = {
+    "nodes": 6, "cores": 4, "scale": 0.125, "delay_ms": 0.5, "rate_mbit": 1000.0, "notes": ["busy <machine>"],
+    "spans_s": {"before_s": 60.0, "after_s": 60.0},
+}  # fmt: skip
+
+
+def test_targets_are_of_ours_alone_and_a_failed_request_misses_one() -> None:
+    found = result.report([run("none"), run("carico", failed=2)], SETTING)
+    verdicts = {each["what"]: each["verdict"] for each in found["targets"]}
+    assert verdicts == {
+        "boutique": "met", "vrp": "met", "hub": "met", "traffic": "met", "failed requests": "missed",
+    }  # fmt: skip
+    assert found["runs"][0]["applications"]["hub"]["improvement"] == pytest.approx(0.3)
+    high = result.report([run("carico", load="high", after_ms=None)], SETTING)
+    assert {each["verdict"] for each in high["targets"]} == {"unknown", "met"}
+
+
+def test_the_report_shows_every_run_next_to_the_published() -> None:
+    found = {**result.report([run("carico"), run("descheduler", load="high")], SETTING), "ended_at_ns": 10**18}
+    text = compare_applications_page.text(found)
+    assert "emulated by the applications' clients" in text.replace("\n", " ")
+    assert text.startswith("Under low load, 3 moves of our rescheduler changed the traffic between nodes")
+    assert next(line.split() for line in text.splitlines() if line.startswith("low   carico")) == [
+        "low", "carico", "boutique", "100.00", "70.00", "+30.0", "%", "70.00", "0",
+    ]  # fmt: skip
+    # (7.56 - 5.97) / 7.56 of table 10; the worst of table 12.
+    assert "+21.0 %" in text and "-93.0 % to +1.2 %" in text and "+87.5 %" in text
+    page = compare_applications_page.page(found)
+    assert "busy &lt;machine&gt;" in page and "node-1" in page and page.count("<table>") == 4 and "<svg" in page
