@@ -128,6 +128,30 @@ async def test_who_shows_no_good_token_or_trusts_another_authority_is_told_which
     await check(with_tokens(name, callout, tmp_path), said)
 
 
+@pytest.mark.parametrize("key", ["xkey", "issuer"])
+async def test_a_callout_with_a_key_of_another_cluster_lets_nobody_in_and_ends_no_connection(
+    key: str, tmp_path: pathlib.Path
+) -> None:
+    series = client_metrics.BusMetrics(metrics.Metrics("test"))
+    with security_site.running(tmp_path, replicas=1) as site:
+        (auth,) = site.callouts
+        async with site.joined(roles.Role.AGENT, "staying") as staying:
+            auth.kill()
+            security_site.write_seed(
+                site.root / f"{key}.nk", nkeys.Kind.CURVE if key == "xkey" else nkeys.Kind.ACCOUNT
+            )  # fmt: skip
+            await asyncio.to_thread(auth.start)
+            async with trying(site.role_settings(roles.Role.AGENT, "new"), series):
+                await waiting.until(lambda: "carico-auth" in (series.why_not() or ""))
+            if key == "xkey":
+                assert auth.metric('carico_auth_refusals_total{reason="not_a_request"}') >= 1.0
+                assert "is --xkey the key of this cluster" in auth.log.read_text()
+            else:
+                assert "rong issuer for auth callout" in (site.nats.directory / "nats.log").read_text()
+            assert staying.connected
+            assert not staying.traffic.reconnects
+
+
 async def test_an_account_without_room_for_another_connection(
     static: tuple[nats_server.NatsServer, key_folder.KeyFolder], said: io.StringIO
 ) -> None:

@@ -95,4 +95,5 @@ class Callout:
         try:
             return self._keys.sealer.open(payload, sender=server_key)
         except ValueError as error:
-            raise nats_jwt.NotARequest(str(error)) from None
+            why = "is --xkey the key of this cluster, whose public half NATS has in authorization.auth_callout.xkey?"
+            raise nats_jwt.NotARequest(f"{error}; {why}") from None
