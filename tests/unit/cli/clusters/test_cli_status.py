@@ -14,6 +14,7 @@ from carico_core.domain import messages
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
+from carico_local import nats_server
 from carico_local.cluster import machine, plan, processes, state
 from tests.fixtures.golden import records
 
@@ -98,6 +99,17 @@ async def test_a_frozen_node_is_not_ready_although_its_process_is_there(monkeypa
     assert "not ready: node/node-2 (its Node is not ready" in said
     monkeypatch.setattr(status, "_ANSWER_S", 0.01)
     assert await status._unready_nodes(Api(frozen=True), found) == set()
+
+
+async def test_each_service_that_listens_is_asked_itself() -> None:
+    port = nats_server.free_port()
+    asked = dataclasses.replace(service("scheduler"), http_port=port)
+    found = dataclasses.replace(FOUND, services=(service("nats"), asked))
+    view = status._services(found, running=True)
+    await status._ask_services(view, found)
+    assert [(row["ready"], row.get("why_not")) for row in view["services"]] == [
+        (True, None), (False, f"nothing answers on port {port}"),
+    ]  # fmt: skip
 
 
 def test_a_crash_says_how_long_ago_it_was() -> None:
