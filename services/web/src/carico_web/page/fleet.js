@@ -35,6 +35,8 @@ export class Fleet {
     this.nodes = new Map();
     // In the order of the map; rebuilt when a node comes or goes.
     this.ordered = [];
+    // A node has joined since the last sum.
+    this.hasNew = false;
     this.dims = [];
     this.totals = null;
     // Summaries of the time before the page was opened, and of times when it was not connected.
@@ -50,6 +52,7 @@ export class Fleet {
       node = { name: ad.node, index: 0, ad, heardMs: nowMs, placedMs: -Infinity, history: null, state: "fresh" };
       this.nodes.set(ad.node, node);
       this.isUnordered = true;
+      this.hasNew = true;
     }
     if (!node.history || node.ad.dims.length !== ad.dims.length) node.history = new Ring(RING, USAGE + ad.dims.length);
     node.ad = ad;
@@ -120,6 +123,7 @@ export class Fleet {
   }
 
   sum(nowMs) {
+    this.hasNew = false;
     const present = [...this.nodes.values()].filter((node) => node.state !== "absent");
     let pods = 0;
     let capacity = 0;

@@ -67,7 +67,11 @@ class Page {
     this.frames.add("fan", 1000, () => this.model.drawFan());
     this.frames.add("strips", 1000, () => this.model.drawStrips());
     this.frames.add("history", 1000, () => this.historyView.draw());
-    this.frames.add("summary", 250, () => drawSummary(this));
+    this.frames.add("summary", 250, () => {
+      // While nodes join, as in the page's first second, not only once a second.
+      if (this.fleet.hasNew) this.fleet.sum(Date.now());
+      drawSummary(this);
+    });
   }
 
   // ---- messages from the bus
@@ -93,6 +97,7 @@ class Page {
     if (!node) return;
     if (this.fleet.dims !== before) this.offerMetrics();
     this.frames.touch("map");
+    if (this.fleet.hasNew) this.frames.touch("summary");
     if (this.panel?.name === node.name) this.frames.touch("panel");
   }
 
