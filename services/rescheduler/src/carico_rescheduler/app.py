@@ -215,6 +215,7 @@ class Rescheduler:
         if too_large:
             raise NotReady(too_large)
         began_s = self._clock.monotonic_s()
+        self.telemetry.join()
         context = contexts.build(self._judge(), self._settings.ceilings())
         self._seed += 1
         request = planning.Request(

@@ -20,8 +20,6 @@ from carico_rescheduler.context import cluster as clusters
 SMOOTHED_S = 30.0
 # Agents report loads every 10 s; three reports may be lost.
 LOADS_S = 40.0
-# Interval of resolving traffic to Pods: as often as it is reported.
-JOIN_EVERY_S = 10.0
 # A step of the smoothing is at most this long: after a gap, the first report does not count for all of it.
 _STEP_MOST_S = 30.0
 
@@ -42,7 +40,6 @@ class Telemetry:
         self._loads_s: dict[str, float] = {}
         self._loaded: dict[str, frozenset[str]] = {}
         self._traffic = traffic.TrafficWindow()
-        self._joined_s = -math.inf
         self._odd_line = logs.RateLimited(logs.get("telemetry"), clock=clock)
 
     def on_advertisement(self, subject: str, payload: bytes) -> None:
@@ -76,17 +73,9 @@ class Telemetry:
             self._traffic.add(found, self._clock.monotonic_s())
 
     def forget(self) -> None:
-        """Forget advertisements that are older than the lease, and what nodes have reported too long ago.
-
-        Flows between Pods follow from the reports that are left.
-        """
+        """Forget advertisements that are older than the lease, and what nodes have reported too long ago."""
         now_s = self._clock.monotonic_s()
-        if now_s - self._joined_s >= JOIN_EVERY_S:
-            self._joined_s = now_s
-            self._traffic.forget(now_s)
-            joined = self._traffic.joined(self._into)
-            self._into.flows = traffic.flows(joined, self._into)
-            self._metrics.unresolved.set(joined.unresolved)
+        self._traffic.forget(now_s)
         for node in [node for node, at_s in self._advertised_s.items() if now_s - at_s > self._lease_s]:
             del self._advertised_s[node]
             self._into.advertisements.pop(node, None)
@@ -94,6 +83,15 @@ class Telemetry:
             del self._loads_s[node]
             for uid in self._loaded.pop(node):
                 self._into.loads.pop((node, uid), None)
+
+    def join(self) -> None:
+        """Resolve the traffic that nodes have reported to flows between Pods.
+
+        Before a plan only: with hundreds of nodes it takes a second, which standbys need not spend.
+        """
+        joined = self._traffic.joined(self._into)
+        self._into.flows = traffic.flows(joined, self._into)
+        self._metrics.unresolved.set(joined.unresolved)
 
     def _take_advertisement(self, subject: str, payload: bytes, *, is_stored: bool) -> None:
         found = self._decoded("capacity", subject, lambda: wire.decode_advertisement(payload, subject=subject))
