@@ -176,7 +176,7 @@ def by_an_old_advertisement(found: history.History) -> None:
 
 
 def without_an_advertisement(found: history.History) -> None:
-    chosen = dataclasses.replace(found.decisions[0].candidates[0], seq=None)
+    chosen = found.decisions[0].candidates[0]._replace(seq=None)
     found.decisions[0] = dataclasses.replace(found.decisions[0], candidates=(chosen,))
 
 

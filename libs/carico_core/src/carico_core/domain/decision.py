@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+from typing import NamedTuple
 
 
 class Outcome(enum.StrEnum):
@@ -48,9 +49,11 @@ class Rejection:
     detail: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A node as the decision saw it. Capacities are in Pods, ages in seconds; None: not advertised."""
+class Candidate(NamedTuple):
+    """A node as the decision saw it. Capacities are in Pods, ages in seconds; None: not advertised.
+
+    A named tuple, since each decision creates eight: a frozen dataclass takes three times as long.
+    """
 
     node: str
     capacity: float | None

@@ -84,10 +84,30 @@ def candidates_of(
 ) -> tuple[decision.Candidate, ...]:
     """Return the chosen node first, then the best of the rest, as they were at the decision."""
     found = [] if chosen is None else [candidate_of(scores, *chosen)]
-    for slot, score, row in zip(seen.slots, seen.scores, seen.rows, strict=True):
-        if chosen is None or slot != chosen[0].slot:
+    columns = zip(seen.slots, seen.scores, seen.rows, *_columns(scores, seen.slots), strict=True)
+    for slot, score, row, free, reserved, sampled_s, seq in columns:
+        if chosen is not None and slot == chosen[0].slot:
+            continue
+        if row is None and score > scoring.REFUSED:
+            node = scores.view.nodes[slot]
+            assert node is not None, f"slot {slot} holds no node"
+            age_s = scores.view.now_s - sampled_s
+            found.append(_record(node.name, free, reserved, age_s, seq, score=score))
+        else:
             found.append(candidate_of(scores, row or scores.view.row(slot), score))
     return tuple(found[: scoring.SEEN_MAX])
+
+
+def _columns(scores: cycle.Scores, slots: list[int]) -> tuple[list[float], list[int], list[float], list[int]]:
+    """Return what is free and reserved on these nodes, when they were sampled, and their sequence numbers.
+
+    From columns this takes a third of the time that it takes from rows, for each decision.
+    """
+    view, demand = scores.view, scores.demand
+    free = view.free(demand.pod_class, demand.ceiling_offset)
+    return (
+        free[slots].tolist(), view.reserved[slots].tolist(), view.sampled_s[slots].tolist(), view.seq[slots].tolist()
+    )  # fmt: skip
 
 
 def candidate_of(scores: cycle.Scores, row: snapshot.NodeRow, score: float) -> decision.Candidate:
@@ -102,14 +122,22 @@ def record_of(
     rejection: decision.Rejection | None = None,
 ) -> decision.Candidate:  # fmt: skip
     """Return a node as a candidate. `capacity`: how many Pods of this kind it takes, before reservations."""
-    sampled_s, reserved = row.sampled_s, row.reserved
-    is_advertised = sampled_s > -math.inf
+    free = row.free(demand.pod_class, demand.ceiling_offset)
+    age_s = row.now_s - row.sampled_s
+    return _record(row.node.name, free, row.reserved, age_s, row.seq, score=score, rejection=rejection)
+
+
+def _record(
+    node: str, free: float, reserved: int, age_s: float, seq: int, *, score: float | None = None,
+    rejection: decision.Rejection | None = None,
+) -> decision.Candidate:  # fmt: skip
+    is_advertised = age_s < math.inf
     return decision.Candidate(
-        node=row.node.name,
-        capacity=max(row.free(demand.pod_class, demand.ceiling_offset) + reserved, 0.0) if is_advertised else None,
+        node=node,
+        capacity=max(free + reserved, 0.0) if is_advertised else None,
         reserved=float(reserved),
-        age_s=max(row.now_s - sampled_s, 0.0) if is_advertised else None,
-        seq=row.seq if is_advertised else None,
+        age_s=max(age_s, 0.0) if is_advertised else None,
+        seq=seq if is_advertised else None,
         score=score,
         rejection=rejection,
     )
