@@ -55,8 +55,8 @@ _PROGRAMS = tuple(each.value for each in jobs.Workload if each is not jobs.Workl
 )
 @click.option(
     "--contender", "chosen", multiple=True, metavar="NAME",
-    help="A contender: carico, kube-500m, kube-500m-bare (without agents), constant-8; may be repeated "
-    f"(default: {', '.join(contenders.DEFAULT)}).",
+    help="A contender: carico, carico-1091m (with requests), kube-500m, kube-500m-bare (without agents), constant-8; "
+    f"may be repeated (default: {', '.join(contenders.DEFAULT)}).",
 )  # fmt: skip
 @click.option("--servers", "with_servers", is_flag=True, help="Run a server on each node during each job.")
 @click.option(

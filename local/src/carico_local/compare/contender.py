@@ -1,4 +1,4 @@
-"""The schedulers that are compared: CARICO, without requests, and kube-scheduler with requests a user would set."""
+"""The schedulers that are compared: CARICO, as a rule without requests, and kube-scheduler with a user's."""
 
 import dataclasses
 import re
@@ -12,7 +12,9 @@ PUBLISHED_MILLICORES = (100, 200, 500, 1000)
 _PUBLISHED = tuple(f"kube-{millicores}m" for millicores in PUBLISHED_MILLICORES)
 # constant-8: two Pods per core, enough to use each core fully.
 DEFAULT = (CARICO, *_PUBLISHED, *(f"{name}-bare" for name in _PUBLISHED), "constant-8")
-_PATTERN = re.compile(r"kube-(?P<request>[1-9]\d{0,5})m(?P<bare>-bare)?|constant-(?P<pods>[1-9]\d{0,2})|carico")
+_PATTERN = re.compile(
+    r"kube-(?P<request>[1-9]\d{0,5})m(?P<bare>-bare)?|constant-(?P<pods>[1-9]\d{0,2})|carico(-(?P<own>[1-9]\d{0,5})m)?"
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,7 @@ def parse(name: str, *, cores: int) -> Contender:
     """Return the contender with a name, on nodes with `cores` cores. Raises `SettingsError`.
 
     `kube-500m`: kube-scheduler, each Pod requests half a core. `kube-500m-bare`: the same without agents.
+    `carico-1091m`: CARICO, each Pod with a request, as learnt requests at admission.
     `constant-8`: eight Pods per node, by requests with which exactly eight fit.
 
     >>> parse("constant-8", cores=4).request_millicores
@@ -42,10 +45,12 @@ def parse(name: str, *, cores: int) -> Contender:
     found = _PATTERN.fullmatch(name)
     if found is None:
         raise errors.SettingsError(
-            f"--contender: got {name!r}, expected carico, kube-500m, kube-500m-bare (without agents) or constant-8"
+            f"--contender: got {name!r}, expected carico, kube-500m, kube-500m-bare (without agents), constant-8 or "
+            "carico-1091m (with requests)"
         )
-    if name == CARICO:
-        return Contender(name=name, scheduler_name=cluster.SCHEDULER_NAME, request_millicores=None)
+    if name.startswith(CARICO):
+        own = int(found["own"]) if found["own"] else None
+        return Contender(name=name, scheduler_name=cluster.SCHEDULER_NAME, request_millicores=own)
     request = int(found["request"]) if found["request"] else cores * 1000 // int(found["pods"])
     return Contender(
         name=name, scheduler_name=KUBE_SCHEDULER, request_millicores=request, agents=found["bare"] is None

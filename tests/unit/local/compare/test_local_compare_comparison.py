@@ -31,6 +31,8 @@ def compared(*found: trial.Trial) -> dict[str, object]:
 def test_contenders_say_what_their_pods_ask_for() -> None:
     ours = contender.parse("carico", cores=4)
     assert (ours.scheduler_name, ours.request_millicores, ours.agents, ours.is_kube) == ("carico", None, True, False)
+    asking = contender.parse("carico-1091m", cores=4)
+    assert (asking.scheduler_name, asking.request_millicores) == (ours.scheduler_name, 1091)
     half = contender.parse("kube-500m", cores=4)
     assert (half.scheduler_name, half.request_millicores, half.is_kube) == ("default-scheduler", 500, True)
     bare = contender.parse("kube-500m-bare", cores=4)
