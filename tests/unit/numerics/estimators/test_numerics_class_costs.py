@@ -50,6 +50,8 @@ class Plain:
         self.peers: dict[str, base.Evidence] = {}
         self.reached: set[str] = set()
         self.beliefs = [Belief(np.zeros(0), np.zeros((0, 0))) for _ in (KNOWN, OWN)]
+        # Of one Pod's usage over time.
+        self.own_variance = 0.0
 
     @property
     def floor(self) -> float:
@@ -107,9 +109,23 @@ class Plain:
         shows = np.repeat([counts.get(name, 0.0) > 0.2 for name in self.names], self.parts)
         for belief in self.beliefs:
             self.drift(belief, shows, dt_s)
+        pods = max(1.0, sum(counts.get(name, 0.0) for name in self.names))
+        before = READING + max(0.0, self.own_variance) * pods
+        if not censored and self.parts == 1:
+            own = self.beliefs[OWN]
+            error = usage * SCALE - self.floor - float(design @ own.mean)
+            surprise = max(0.0, error**2 - float(design @ own.covariance @ design))
+            keep = 0.5 ** (dt_s / 5.0)
+            self.own_variance = keep * self.own_variance + (1.0 - keep) * (surprise - READING) / pods
+        after = READING + max(0.0, self.own_variance) * pods
+        if after > before:
+            self.beliefs[OWN].covariance *= after / before
+            self.widen(after / before)
+        noise = after / min(max(dt_s, 0.01), 1.0)
+        for belief in self.beliefs:
             error = usage * SCALE - self.floor - float(design @ belief.mean)
             if not censored or error > 0.0:
-                belief.step(design, error, READING / min(max(dt_s, 0.01), 1.0))
+                belief.step(design, error, noise)
             if self.parts == 1:
                 belief.mean = np.clip(belief.mean, 0.0, SCALE)
 
@@ -122,6 +138,14 @@ class Plain:
         self.baseline = (mean + share * (level - mean), variance + share * ((level - mean) ** 2 - variance))
         if self.parts > 1:
             self.narrow(told_below, 0.25 * self.unknown_part)
+
+    def widen(self, ratio: float) -> None:
+        covariance = self.beliefs[KNOWN].covariance
+        most = (0.7 * in_range((0.75 * SCALE - self.floor) / 4.0)) ** 2
+        for row, variance in enumerate(covariance.diagonal().tolist()):
+            factor = math.sqrt(max(1.0, min(ratio, most / variance)))
+            covariance[row] *= factor
+            covariance[:, row] *= factor
 
     def narrow(self, told_below: float, most: float) -> None:
         # What was identified stays so: its deviations shrink, and its correlations stay.
@@ -345,3 +369,33 @@ def test_classes_that_grow_learn_as_plain_kalman_filters_do(seed: int) -> None:
             assert near(made.left_to_grow(name, parts, 3.0, 60.0), left)
             for age_s in (4.0, 20.0):
                 assert near(made.standing_evidence(name, age_s), plain.standing(name, age_s))
+
+
+def learnt(levels: Sequence[float], *, pods: float, half_life_s: float) -> list[base.Spread]:
+    """The cost of a Pod after each second, on a node with so many Pods of one class that use so much together."""
+    constants = class_costs.CostConstants(own_half_life_s=half_life_s)
+    made = class_costs.ClassCosts(FACTS, constants, grows=False)
+    made.hold(["a"])
+    found = []
+    for level in levels:
+        made.learn(level / SCALE, {"a": pods}, {}, censored=False, dt_s=1.0)
+        found.append(made.cost("a", growth.UNKNOWN_LIFE_S))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_pods_that_compute_and_wait_in_turns_the_cost_is_the_mean_and_less_sure(seed: int) -> None:
+    # Each of four Pods computes for two seconds in six, at times of its own.
+    starts = np.random.default_rng(seed).integers(0, 6, 4)
+    levels = [float(sum((second + start) % 6 < 2 for start in starts)) for second in range(60)]
+    known, blind = (learnt(levels, pods=4.0, half_life_s=half_s) for half_s in (5.0, math.inf))
+    assert known[-1][0] == pytest.approx(1 / 3, rel=0.15)
+    # Soon, and for as long as they do so.
+    for second in (8, 59):
+        assert known[second][1] > 1.5 * blind[second][1]
+
+
+def test_steady_pods_have_no_variance_of_their_own() -> None:
+    levels = (4.0 + math.sqrt(READING) * np.random.default_rng(3).standard_normal(60)).tolist()
+    known, blind = (learnt(levels, pods=4.0, half_life_s=half_s) for half_s in (5.0, math.inf))
+    assert [mean for mean, _ in known] == pytest.approx([mean for mean, _ in blind], rel=0.02)

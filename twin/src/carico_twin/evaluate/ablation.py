@@ -1,6 +1,7 @@
 """Each step of the default estimator, and each rule around it, switched off in turn, on the same seeds."""
 
 import dataclasses
+import math
 from collections.abc import Iterable
 
 from carico_core.numerics.estimators import class_costs, footprint
@@ -48,6 +49,7 @@ def variants() -> dict[str, world.Choice]:
         "no limit on unmeasured loads": without(growth=0.0),
         "not eager: new classes learnt each second": without(eager_s=0.0),
         "no memory growth": without(per_dimension=class_costs.CostConstants(growth_sd=0.0)),
+        "no variance of the Pods' own": without(per_dimension=class_costs.CostConstants(own_half_life_s=math.inf)),
         "full readings taken as they are": without(censored=False),
         "no start lag": without(start_lag_s=0.0),
     }

@@ -9,9 +9,6 @@ import numpy as np
 
 from carico_core.numerics import arrays
 
-# Gain of the first sample, which is taken as it is.
-TAKE_OVER = 1.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmaConstants:
@@ -94,7 +91,8 @@ class DynamicEma:
 
     def _start(self, samples: list[float]) -> None:
         self._values = list(samples)
-        self._gains = [TAKE_OVER] * len(samples)
+        # The first sample is taken as it is.
+        self._gains = [1.0] * len(samples)
         self._runs = [0] * (1 if self._shared else len(samples))
 
     def _gain(self, counter: int, change: float) -> float:

@@ -5,6 +5,9 @@
 x_kj: the filtered Pods of class k. In a dimension that Pods hold (memory) there are further parts, by age (`growth`).
 One Kalman filter learns all costs together, so classes that run at the same time are distinguished as far as the data
 allow. What is assumed before anything is measured: `dimension.Priors`.
+
+The noise of a reading is that of the sensor and that of the Pods, which compute and wait in turns: R + v x. v, the
+variance of one Pod's usage over time, is learnt from how far readings differ from what the costs explain (ADR 67).
 """
 
 import dataclasses
@@ -54,7 +57,18 @@ class ClassCosts:
     If Pods do not grow, the cost of a class is one number, and plain numbers are several times faster than arrays.
     """
 
-    __slots__ = ("_baseline", "_constants", "_filters", "_held", "_means", "_priors", "facts", "grows", "parts")
+    __slots__ = (
+        "_baseline",
+        "_constants",
+        "_filters",
+        "_held",
+        "_means",
+        "_own_variance",
+        "_priors",
+        "facts",
+        "grows",
+        "parts",
+    )
 
     def __init__(self, facts: dimension.Facts, constants: CostConstants, *, grows: bool) -> None:
         self.facts = facts
@@ -67,6 +81,8 @@ class ClassCosts:
         # In the order of their rows in the filters.
         self._held: dict[str, _Held] = {}
         self._filters = cost_filter.CostFilters(2)
+        # v, of one Pod.
+        self._own_variance = 0.0
         # The mean of each row of the first belief.
         self._means: list[float] = []
 
@@ -153,14 +169,13 @@ class ClassCosts:
             if count >= self._constants.entry_pods:
                 held.is_reached = True
         design = self._design(present, shown)
-        # Readings in quick succession share their samples: together they are worth one reading a second.
-        variance = self.facts.reading_variance / min(max(dt_s, _LEAST_READING_S), 1.0)
         shows = None
         if min(present) <= few_pods:
             shows = np.array([count > few_pods for count in present for _ in range(self.parts)])
         # While nothing changes, readings show only the sum of the parts: drift would slowly make the parts unknown.
         kept_below = growth.MEASURED * self._priors.unknown_part() if self.grows else math.inf
         self._filters.drift(self._constants.drift, shows, dt_s, kept_below=kept_below)
+        variance = self._noise(design, level, pods=max(1.0, sum(present)), learns=not censored, dt_s=dt_s)
         self._filters.step(design, level - self.floor, variance, at_least=censored)
         # The parts of a profile are not clipped: two parts may cancel each other, and only one would change. Small
         # costs are not raised to the advertised minimum here: twenty idle servers would take away from a busy Pod's
@@ -168,6 +183,28 @@ class ClassCosts:
         if not self.grows:
             self._filters.clip(self.facts.scale)
         self._changed()
+
+    def _noise(self, design: arrays.Array, level: float, *, pods: float, learns: bool, dt_s: float) -> float:
+        """Return the variance of a reading of these filtered Pods, after learning from it how much theirs is."""
+        before = self._variance_of_reading(pods)
+        # What Pods hold comes and goes as their profile by age says.
+        if learns and not self.grows:
+            gain = 1.0 - 0.5 ** (dt_s / self._constants.own_half_life_s)
+            # Without the prior: that a guess was wrong is no variance of the Pods.
+            surprise = max(0.0, self._filters.surprise(_OWN, design, level - self.floor))
+            # v <- v + g ((e^2 - x' P x - R) / x - v), which is below 0 for half of the readings where v is 0
+            self._own_variance += gain * ((surprise - self.facts.reading_variance) / pods - self._own_variance)
+        after = self._variance_of_reading(pods)
+        if after > before:
+            # Earlier readings were as noisy: a covariance is in units of the noise, and at most that of the prior.
+            self._filters.widen(_OWN, after / before, most=math.inf)
+            self._filters.widen(_KNOWN, after / before, most=self._priors.unknown_variance)
+        # Readings in quick succession share their samples: together they are worth one reading a second.
+        return after / min(max(dt_s, _LEAST_READING_S), 1.0)
+
+    def _variance_of_reading(self, pods: float) -> float:
+        """Return R + v x."""
+        return self.facts.reading_variance + max(0.0, self._own_variance) * pods
 
     def _design(self, present: Sequence[float], shown: Shown) -> arrays.Array:
         """Return x, the filtered Pods by class and part."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from carico_core.numerics import arrays
+from carico_core.numerics import arrays, kalman
 from carico_core.numerics.estimators import base
 
 
@@ -21,6 +21,11 @@ class CostFilters:
     def __init__(self, beliefs: int) -> None:
         self.mean: arrays.Array = np.zeros((beliefs, 0))
         self.covariance: arrays.Array = np.zeros((beliefs, 0, 0))
+
+    def surprise(self, belief: int, design: arrays.Array, level: float) -> float:
+        """Return e^2 - x' P x of one belief: what its own uncertainty does not explain of a reading's error."""
+        error = level - float(self.mean[belief] @ design)
+        return error * error - float(design @ self.covariance[belief] @ design)
 
     def step(self, design: arrays.Array, level: float, variance: float, *, at_least: bool) -> None:
         """Update by one reading; Joseph form, multiplied out, so that it takes m^2 operations and not m^3.
@@ -83,6 +88,13 @@ class CostFilters:
         covariance *= shrunk[:, np.newaxis] * shrunk
         # Exactly, whatever the roots were rounded to.
         np.fill_diagonal(covariance, np.where(is_above, most, variances))
+
+    def widen(self, belief: int, ratio: float, *, most: float) -> None:
+        """Multiply the variances of one belief by `ratio`, none that is smaller to above `most`; correlations stay."""
+        covariance = self.covariance[belief]
+        variances = np.maximum(covariance.diagonal(), kalman.LEAST_VARIANCE)
+        factors = np.sqrt(np.clip(most / variances, 1.0, ratio))
+        covariance *= factors[:, np.newaxis] * factors
 
     def clip(self, most: float) -> None:
         """Clip every mean to [0, `most`]."""

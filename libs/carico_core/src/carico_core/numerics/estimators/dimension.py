@@ -115,6 +115,11 @@ class Priors:
         # growth.
         return [(mean, variance)] + [(0.0, (_KNOWN_PART * mean) ** 2)] * (self._parts - 1)
 
+    @property
+    def unknown_variance(self) -> float:
+        """Variance of the cost of a class that nobody has measured."""
+        return self._unknown[1]
+
     def unknown_part(self) -> float:
         """Return the variance of a part of the profile that is not measured."""
         return float((self._constants.growth_sd * self._unknown[0]) ** 2)

@@ -14,6 +14,7 @@ class CostConstants:
     cost between nodes, as a share of it. entry_pods: from this many filtered Pods on, a measurement is evidence for
     others (the filtered count only approaches 1, and a single Pod of a short job has to reach it).
     growth_sd: sd of an unmeasured part of the profile, as a share of an unknown cost; 0: Pods do not grow.
+    own_half_life_s: in which what is known about the Pods' own variance counts half; inf: they have none.
     """
 
     few_pods: float = 0.2
@@ -23,6 +24,7 @@ class CostConstants:
     between_nodes: float = messages.BETWEEN_NODES
     entry_pods: float = 0.999
     growth_sd: float = 0.5
+    own_half_life_s: float = 5.0
     # Width of a prior that has no effect, in full scales: for the node's own evidence.
     no_prior: float = 10.0
 
