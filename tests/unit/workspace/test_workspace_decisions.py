@@ -24,3 +24,7 @@ def test_a_decision_is_dated_complete_and_listed(path: pathlib.Path) -> None:
 
 def test_the_index_lists_no_record_that_is_gone() -> None:
     assert set(re.findall(r"\((\d{4}-[^)]+\.md)\)", INDEX)) == {path.name for path in RECORDS}
+
+
+def test_no_two_records_have_the_same_number() -> None:
+    assert len({path.name[:4] for path in RECORDS}) == len(RECORDS)
