@@ -50,8 +50,7 @@ def command(
     restart: bool, wait: bool, **place: Any,
 ) -> int:  # fmt: skip
     """Submit a job of Pods to a cluster."""
-    # In hundredths of a second: a script may submit two jobs within a second.
-    generated = f"{workload}-{clocks.SystemClock().wall_ns() // 10**7 % 10**7}"
+    generated = generated_name(workload, clocks.SystemClock().wall_ns())
     job = jobs.Job(
         name=job_name or generated, workload=jobs.Workload(workload), pods=pods, seconds=seconds, restarts=restart
     )  # fmt: skip
@@ -186,6 +185,16 @@ async def _report_refusals(live: connection.ApiSession, job: jobs.Job) -> None:
                 said.add(kind)
                 refused = f"{missing} of {job.pods} Pods do not exist, because the API refuses them"
                 click.echo(f"job {job.name}: {refused}: {why}; still waiting", err=True)
+
+
+def generated_name(workload: str, now_ns: int) -> str:
+    """Return a name with eight digits, as a CronJob gives its Jobs: what is learnt of one job counts for the next.
+
+    >>> generated_name("pi", 1_700_000_000_120_000_000)
+    'pi-00000012'
+    """
+    # In hundredths of a second: a script may submit two jobs within a second.
+    return f"{workload}-{now_ns // 10**7 % 10**8:08d}"
 
 
 async def _refusal(live: connection.ApiSession, job: jobs.Job, name: str) -> str | None:

@@ -15,7 +15,7 @@ from carico_cli.clusters import which
 from carico_cli.jobs import submit
 from carico_cli.live import connection
 from carico_cli.shell import settings
-from carico_core.domain import errors
+from carico_core.domain import errors, names
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client, list_watch
 from carico_core.runtime.process import clock as clocks
@@ -25,6 +25,13 @@ from carico_local import observer
 
 def context(home: pathlib.Path, **environ: str) -> settings.Context:
     return settings.Context(home=home, environ=environ, plain=True)
+
+
+def test_jobs_of_one_workload_are_one_class() -> None:
+    now_ns = 1_795_464_420_022_769_835
+    both = [submit.generated_name("pi", now_ns + more) for more in (0, 10**7)]
+    assert len(set(both)) == 2
+    assert {names.template_of(each) for each in both} == {"pi"}
 
 
 def test_without_a_local_cluster_the_environment_says_where(tmp_path: pathlib.Path) -> None:
