@@ -7,7 +7,7 @@ One Kalman filter learns all costs together, so classes that run at the same tim
 allow. What is assumed before anything is measured: `dimension.Priors`.
 
 The noise of a reading is that of the sensor and that of the Pods, which compute and wait in turns: R + v x. v, the
-variance of one Pod's usage over time, is learnt from how far readings differ from what the costs explain (ADR 67).
+variance of one Pod's usage over time, is learnt from how far readings differ from what the costs explain (ADR 71).
 """
 
 import dataclasses
