@@ -29,6 +29,8 @@ class Servers:
         self.answer = b'{"server":{}}'
         self.is_away = False
         self.silent: list[str] = []
+        # Answers of further servers.
+        self.broken: list[bytes] = []
         self.meanwhile: Callable[[], object] = lambda: None
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
@@ -46,10 +48,11 @@ class Servers:
             raise errors.BusUnavailable(subject)
         asked = json.loads(payload)
         assert asked["auth"] is True
-        return [
+        pages = [
             self._page(server, clients if subject == AGENTS else {}, asked["offset"], asked["limit"])
             for server, clients in self.clients.items()
         ]
+        return [*self.broken, *pages]
 
     def _page(self, server: str, clients: dict[int, tuple[str, float]], offset: int, limit: int) -> bytes:
         listed = [
@@ -155,6 +158,17 @@ async def test_connections_beyond_the_first_page_are_found(monkeypatch: pytest.M
     made.let_in(9, "u3", server="NXYZ")
     made.clock.advance(SETTLED_S)
     assert sorted(await made.sweep()) == [4, 7, 9]
+
+
+async def test_a_server_that_reports_an_error_hides_no_connections_of_other_servers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ended_pods, "PAGE", 2)
+    made = Made()
+    made.delete("u2")
+    made.clock.advance(SETTLED_S)
+    made.servers.broken = [b'{"server":{"id":"NBAD"},"error":{"code":500,"description":"too busy"}}', b"no"]
+    assert await made.sweep() == [2]
 
 
 async def test_a_pod_that_is_missing_from_a_new_list_is_gone() -> None:

@@ -146,14 +146,25 @@ class EndedPods:
                 answers = await bus.request_all(roles.connections(account), question, within_s=ANSWERS_WITHIN_S)
                 if not answers:
                     raise errors.BusUnavailable("no server answers")
-                pages = [parse_page(answer) for answer in answers]
-            except (errors.BusError, ValueError) as error:
-                self._limited.warning("list", "connections cannot be listed", account=account.value, error=str(error))
+            except errors.BusError as error:
+                self._not_listed(account, error)
                 return found
-            found += itertools.chain.from_iterable(connections for connections, _ in pages)
-            if not any(has_more for _, has_more in pages):
+            has_more = False
+            for answer in answers:
+                # A server that reports an error must not hide the connections of the others.
+                try:
+                    connections, is_cut = parse_page(answer)
+                except ValueError as error:
+                    self._not_listed(account, error)
+                    continue
+                found += connections
+                has_more = has_more or is_cut
+            if not has_more:
                 return found
         raise AssertionError("count() does not end")
+
+    def _not_listed(self, account: roles.Account, error: Exception) -> None:
+        self._limited.warning("list", "connections cannot be listed", account=account.value, error=str(error))
 
     async def _disconnect(self, bus: Bus, connection: Connection) -> bool:
         """Return whether the server has answered."""

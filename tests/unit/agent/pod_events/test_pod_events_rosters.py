@@ -50,8 +50,8 @@ def test_a_container_is_known_by_its_folder_on_kubelets_and_on_emulated_nodes() 
     whole = "0123456789ab" + "c" * 52
     for folder in (whole, f"cri-containerd-{whole}.scope", f"crio-{whole}.scope", f"docker-{whole}.scope", "main"):
         assert known.container(job, folder) == "main"
-    # The runtime's own container of the Pod, and what is no container.
-    for folder in ("d" * 64, "init", f"pod{whole}"):
+    # The runtime's own container of the Pod, what is no container, and CRI-O's monitor of one.
+    for folder in ("d" * 64, "init", f"pod{whole}", f"crio-conmon-{whole}.scope"):
         assert known.container(job, folder) is None
     assert known.container(daemon, whole) is None
     known.take(SUBJECT, wire.encode_roster(dataclasses.replace(records.ROSTER, pods={}, failed=frozenset())))

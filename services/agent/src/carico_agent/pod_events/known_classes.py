@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from carico_core.domain import messages, usage
 
-# The cgroup of a container by runtime and driver: its id, or a scope such as cri-containerd-<id>.scope.
-_CONTAINER = re.compile(r"(?:[a-z-]+-)?([0-9a-f]{12,64})(?:\.scope)?")
+# The cgroup of a container by runtime and driver: its id, or a scope such as cri-containerd-<id>.scope. CRI-O's monitor
+# of a container may have a scope with the same id, crio-conmon-<id>.scope.
+_CONTAINER = re.compile(r"(?:(?!crio-conmon-)[a-z-]+-)?([0-9a-f]{12,64})(?:\.scope)?")
 
 
 class Known(NamedTuple):

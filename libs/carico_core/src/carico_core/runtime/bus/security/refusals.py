@@ -86,10 +86,18 @@ def _identity(settings: buses.BusSettings, *, now_s: float) -> str:
         )
     if settings.token_file:
         return _token(settings.token_file, now_s=now_s)
-    user = next((found for url in settings.url.split(",") if (found := urllib.parse.urlsplit(url).username)), None)
-    if user:
-        return f"user {user} of its address: the password is of an earlier start, or of another cluster"
+    address = next((found for url in settings.url.split(",") if (found := _split(url)).username), None)
+    if address is not None and address.password is None:
+        # NATS takes a name without a password for a token, which is a secret.
+        return "the token in its address: it is of an earlier start, or of another cluster"
+    if address is not None:
+        return f"user {address.username} of its address: the password is of an earlier start, or of another cluster"
     return "us, who show nothing: set CARICO_BUS_NKEY or CARICO_BUS_TOKEN_FILE, or a user in the address"
+
+
+def _split(url: str) -> urllib.parse.SplitResult:
+    # nats-py accepts addresses without a scheme.
+    return urllib.parse.urlsplit(url.strip() if "://" in url else f"nats://{url.strip()}")
 
 
 def _public(path: str) -> str:

@@ -64,7 +64,8 @@ def _make(settings: buses.BusSettings) -> ssl.SSLContext:
 
 def shown(url: str) -> str:
     """Return addresses as they may stand in a log: without names and passwords."""
-    return re.sub(r"//[^/@,]*@", "//", url)
+    # Up to the last @, as URLs are parsed: a password may contain one. An address may have no scheme.
+    return re.sub(r"[^/,]*@", "", url)
 
 
 def _urls(settings: buses.BusSettings) -> list[str]:
