@@ -212,13 +212,15 @@ def test_a_stop_leaves_what_stays_in_doubt() -> None:
 
 def test_a_refusal_and_an_unexpected_error_lose_no_pod() -> None:
     async def main() -> None:
-        for error in (
-            errors.Forbidden(status=403, reason="", message="no", request=""),
-            errors.BusUnavailable("not an error that an API raises"),
+        for error, is_doubtful in (
+            (errors.Forbidden(status=403, reason="", message="no", request=""), False),
+            (errors.ApiUnavailable("no answer in time"), True),
+            (errors.BusUnavailable("not an error that an API raises"), True),
         ):
             bench = Bench()
             bench.kube.fail_next(error, path="/binding")
-            assert (await bench.result()).fate is binder.Fate.UNBOUND
+            found = await bench.result()
+            assert (found.fate, found.is_doubtful) == (binder.Fate.UNBOUND, is_doubtful)
 
     objects.run_fast(main())
 

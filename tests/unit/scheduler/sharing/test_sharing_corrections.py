@@ -9,7 +9,8 @@ import pytest
 
 from carico_core.runtime.bus import port as buses
 from carico_scheduler import engine
-from carico_scheduler.decide import turns
+from carico_scheduler.decide import cycle, turns
+from carico_scheduler.pods import queue
 from carico_scheduler.sharing import corrections, heartbeats, stream
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.sharing import shared_world
@@ -86,6 +87,57 @@ def test_the_first_pods_of_the_queue_are_handed_over_and_no_more_than_a_heartbea
         assert {made.engines.index(one) for one in owners(made, high)} == {0}
         assert len(other.state.queue) > left, "others came back for them"
         assert sum(queued(made)) == len(low) + len(high)
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_pods_of_one_demand_that_fit_nowhere_do_not_keep_others_from_being_handed_over() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=2.0)
+        made.pod_s = (1000.0, 1000.0)
+        await ready(made)
+        low = [made.create_pod(f"low-{index}", priority=0) for index in range(4)]
+        await asyncio.sleep(3.0)
+        assert set(made.kube.binds) == set(low)
+        for index in range(4 * corrections.MOST):
+            made.create_pod(f"lost-{index}", priority=9, nodeSelector={"zone": "none"})
+        await asyncio.sleep(30.0)
+        uids = [made.create_pod(f"high-{index}", priority=5) for index in range(4)]
+        await asyncio.sleep(30.0)
+        assert set(made.kube.binds) == {*low, *uids}, "the holder had others evicted for the Pods of every member"
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_room_that_is_no_longer_held_is_used_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corrections, "AFTER_S", 1000.0)
+    monkeypatch.setattr(corrections, "PREEMPTS_AFTER_S", 1000.0)
+
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=1.0)
+        made.pod_s = (1000.0, 1000.0)
+        await ready(made)
+        holder = made.engines[0]
+        assert holder.member is not None
+        uids = [made.create_pod(name, priority=1, nodeSelector={"zone": "none"}) for name in ("one", "two")]
+        await asyncio.sleep(1.0)
+        pods = [pod for uid in uids if (pod := holder.state.pod(uid)) is not None]
+        held = [
+            cycle.Nominee(pod.uid, queue.key_of(pod), slot, holder.state.demand_of(pod))
+            for slot, pod in enumerate(pods)
+        ]
+        holder.member.corrections.own_nominees = lambda: held
+        await asyncio.sleep(1.0)
+        for index in range(8):
+            made.create_pod(f"low-{index}")
+        await asyncio.sleep(10.0)
+        assert not made.kube.binds
+        assert all(queued(made))
+        del held[1:]
+        await asyncio.sleep(2.0)
+        assert len(made.kube.binds) == 1
         await made.stop()
 
     objects.run_fast(main())

@@ -156,6 +156,24 @@ def test_an_orphan_holds_its_room_until_the_janitor_has_changed_its_pod() -> Non
     objects.run_fast(main())
 
 
+def test_the_claim_of_a_bind_that_the_api_has_refused_is_withdrawn_at_once() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=1.0)
+        await made.start(nodes=1)
+        await asyncio.sleep(READY_S)
+        refused = made.create_pod("refused")
+        made.kube.refuses = lambda body: body["metadata"]["uid"] == refused
+        # Its tries come at longer and longer intervals.
+        await asyncio.sleep(20.0)
+        assert made.claims("withdrawn") > 2
+        other = made.create_pod("other")
+        await asyncio.sleep(12.0)
+        assert made.kube.binds == {other: 1}
+        await made.stop()
+
+    objects.run_fast(main())
+
+
 def test_a_lease_that_is_held_by_a_scheduler_that_does_not_share_stops_all() -> None:
     async def main() -> None:
         made = shared_world.SharedWorld(engines=2, room=10.0)

@@ -89,6 +89,8 @@ class Result:
     pod: cluster.Pod | None = None
     # False: the API never received it.
     is_sent: bool = True
+    # True: no answer to it has arrived, so the API may carry it out later.
+    is_doubtful: bool = False
 
     @property
     def uid(self) -> str:
@@ -218,20 +220,22 @@ class Binder:
 
     async def _bind(self, bind: Bind) -> None:
         began_s = self._clock.monotonic_s()
-        current = asyncio.current_task()
+        current, is_prepared = asyncio.current_task(), False
         try:
             if bind.prepare is not None:
                 await bind.prepare()
                 began_s = self._clock.monotonic_s()
                 if current is not None:
                     self._preparing.discard(current)
+            is_prepared = True
             result = await self._attempt(bind)
         except Withheld as error:
             result = _result(bind, Fate.WITHHELD, detail=str(error), is_sent=False)
         except Settled as error:
             result = _result(bind, Fate.SETTLED, detail=str(error), is_sent=False)
         except Exception as error:  # the boundary of one Pod: whatever happened, the Pod is not lost
-            result = _result(bind, Fate.UNBOUND, detail=f"{type(error).__name__}: {error}")
+            found = _result(bind, Fate.UNBOUND, detail=f"{type(error).__name__}: {error}", is_sent=is_prepared)
+            result = dataclasses.replace(found, is_doubtful=is_prepared)
         finally:
             self._doubtful.discard(bind)
         # Free the place before the outcome is reported, so that its receiver can use it.
@@ -259,7 +263,8 @@ class Binder:
             return await self._ask(bind, detail=str(error), is_conflict=True)
         except errors.ApiUnavailable as error:
             self._doubtful.add(bind)
-            return await self._ask(bind, detail=str(error), is_conflict=False)
+            found = await self._ask(bind, detail=str(error), is_conflict=False)
+            return dataclasses.replace(found, is_doubtful=True)
         except errors.ApiError as error:
             return _result(bind, Fate.UNBOUND, detail=str(error))
         return _result(bind, Fate.BOUND, detail="")

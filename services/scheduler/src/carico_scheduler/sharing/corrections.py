@@ -38,17 +38,23 @@ class Corrections:
 
     def __init__(
         self, state: states.State, heartbeats: beats.Heartbeats, *, holder: Callable[[], str],
-        count_taken: Callable[[int], None],
+        count_taken: Callable[[int], None], on_room: Callable[[], None],
     ) -> None:  # fmt: skip
-        """`holder` returns the name in the Lease; `count_taken` counts the Pods that are taken over."""
+        """`holder` returns the name in the Lease; `count_taken` counts the Pods that are taken over.
+
+        `on_room` is called when the holder of the Lease holds some room no longer.
+        """
         self._state = state
         self._heartbeats = heartbeats
         self._holder = holder
         self._count_taken = count_taken
+        self._on_room = on_room
         # Returns the Pods for which this scheduler holds room itself, in the order of the queue.
         self.own_nominees: Callable[[], Sequence[cycles.Nominee]] = tuple
         # What the holder of the Lease holds, by its newest heartbeat.
         self._held: tuple[beats.Heard | None, list[cycles.Nominee]] = (None, [])
+        # The same by UID and node, when last reviewed.
+        self._held_before: Mapping[str, str] = {}
         # How often Pods without a node have lost a claim or a bind.
         self._failures: collections.Counter[str] = collections.Counter()
         # Since when the Pods have waited (monotonic), by UID.
@@ -72,6 +78,7 @@ class Corrections:
 
         `is_own`: whether a Pod that was handed over is still of this member's share.
         """
+        self._review_held()
         taken = self._of_others() if has_lease else {}
         before, self._taken = self._taken, taken
         self._count_taken(len(taken.keys() - before.keys()))
@@ -105,6 +112,14 @@ class Corrections:
         by_holder = [each.demand for each in self._held_by_holder() if each.slot == slot and each.key < key]
         return self._state.nominated_on(node, pod) + by_holder
 
+    def _review_held(self) -> None:
+        """Notice that the holder of the Lease holds some room no longer."""
+        heard = self._heartbeats.holder(self._holder())
+        passed = None if heard is None else heard.beat.corrections
+        before, self._held_before = self._held_before, {} if passed is None else passed.held
+        if before.items() - self._held_before.items():
+            self._on_room()
+
     def _held_by_holder(self) -> list[cycles.Nominee]:
         heard = self._heartbeats.holder(self._holder())
         if heard is not self._held[0]:
@@ -134,12 +149,24 @@ class Corrections:
         return found
 
     def _chosen(self, now_s: float, is_own: Callable[[cluster.Pod], bool]) -> dict[str, float]:
-        """Return the Pods to be handed over, the first ones in the order of the queue, and since when they wait."""
+        """Return the Pods to be handed over, and since when they wait.
+
+        They are the first ones in the order of the queue, with the first of each demand before the second of any: a
+        thousand Pods that fit nowhere must not keep all others from the holder of the Lease.
+        """
         wanted = {uid: since_s for uid, since_s in self._handed.items() if self._is_still(uid, is_own)}
-        wanted |= {each.pod.uid: each.since_s for each in self._due(now_s)}
+        asked = {uid: self._state.demand_of(pod) for uid in wanted if (pod := self._state.pod(uid)) is not None}
+        due = self._due(now_s)
+        wanted |= {each.pod.uid: each.since_s for each in due}
+        asked |= {each.pod.uid: each.demand for each in due}
         # Without Pods that are gone by now.
-        keys = {uid: queues.key_of(pod) for uid in wanted if (pod := self._state.pod(uid)) is not None}
-        chosen = heapq.nsmallest(MOST, keys, key=keys.__getitem__)
+        keys = {uid: queues.key_of(pod) for uid in asked if (pod := self._state.pod(uid)) is not None}
+        counts: collections.Counter[demands.Demand] = collections.Counter()
+        ranks: dict[str, tuple[int, queues.Key]] = {}
+        for uid in sorted(keys, key=keys.__getitem__):
+            ranks[uid] = (counts[asked[uid]], keys[uid])
+            counts[asked[uid]] += 1
+        chosen = heapq.nsmallest(MOST, ranks, key=ranks.__getitem__)
         return {uid: wanted[uid] for uid in chosen}
 
     def _hand_over(self, wanted: dict[str, float]) -> bool:

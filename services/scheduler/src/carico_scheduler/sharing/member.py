@@ -139,7 +139,8 @@ class Member:
             on_change=self._changed.set, on_drop=self._on_drop,
         )  # fmt: skip
         self.corrections = corrections.Corrections(
-            parts.state, self._heartbeats, holder=lambda: parts.lease.holder, count_taken=parts.metrics.corrected.inc
+            parts.state, self._heartbeats, holder=lambda: parts.lease.holder, count_taken=parts.metrics.corrected.inc,
+            on_room=parts.wake,
         )  # fmt: skip
         self.rechecks = rechecks.Rechecks(parts.state, self.ledger, clock=parts.clock, held_on=self.corrections.held_on)
         self._commits = commits.Commits(
@@ -285,11 +286,11 @@ class Member:
         )  # fmt: skip
 
     def take_result(self, result: binder.Result) -> None:
-        """Withdraw the claim of a bind that was not sent, or that the API has refused for good."""
+        """Withdraw the claim of a bind that was not sent, or that the API has refused."""
         uid, node = result.uid, result.node
         if result.fate in (binder.Fate.UNBOUND, binder.Fate.WITHHELD):
             self.corrections.note_failure(uid)
-        if result.fate is binder.Fate.UNBOUND and not result.is_conflict:
+        if result.fate is binder.Fate.UNBOUND and result.is_doubtful:
             self._keep_claims(uid)
         elif result.fate in (binder.Fate.UNBOUND, binder.Fate.WITHHELD) and uid not in self._doubtful:
             claim = self.ledger.find(node, uid)
