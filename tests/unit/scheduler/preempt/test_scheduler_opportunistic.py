@@ -12,6 +12,7 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler import settings as setting
 from carico_scheduler.report import instruments
+from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects, world
 
 IDLE = "idle"
@@ -65,6 +66,23 @@ def running(made: world.World) -> list[str]:
 
 def count(made: world.World, start: str) -> int:
     return sum(each.startswith(start) for each in made.kube.requests)
+
+
+def test_pods_that_may_fill_a_node_further_go_only_above_their_own_ceiling() -> None:
+    async def main() -> None:
+        made = await begin("idle-0", "idle-1")
+        profiles: Any = made.engines[0].state.fleet.policy.profiles
+        profiles[made.pods()[0]["spec"]["schedulerName"]] = policy.Profile(ceiling_offset=0.5)
+        # The agent's ceiling is exceeded by half a core, and theirs is at least a core higher.
+        made.load_cores = 4.5
+        await asyncio.sleep(30.0)
+        assert running(made) == ["idle-0", "idle-1"]
+        made.load_cores = 20.0
+        await asyncio.sleep(30.0)
+        assert running(made) == []
+        await made.stop()
+
+    objects.run_fast(main())
 
 
 def test_as_many_go_as_hold_what_is_lacking_the_youngest_first() -> None:

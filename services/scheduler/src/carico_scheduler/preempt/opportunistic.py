@@ -102,13 +102,17 @@ class Opportunistic:
         found.sort(key=lambda each: (each[0].uid in violating, each[0].priority, -each[0].created_at_s, each[0].uid))
         gone: list[cluster.Pod] = []
         for pod, claim in found:
-            if not _is_full(row.room):
-                break
+            # Under the ceiling by which it was placed, if that is higher: it would return at once.
+            offset = max(self._state.demand_of(pod).ceiling_offset, 0.0)
+            if not _is_full(row.room_under(offset)):
+                continue
             before, row = row, row.counting([(claim, self._state.reservations.is_reserved(claim))], -1)
             gone.append(pod)
             if row.room.taken == before.room.taken:
                 # Its class is not measured here: wait for what it frees before another one goes.
                 break
+        if not gone:
+            return
         self._rests_until_s[node] = now_s + SETTLE_S
         self._line.info("node is full", node=node, evicted=[pod.key for pod in gone])
         for pod in gone:
