@@ -33,7 +33,7 @@ class Watch:
         clock: clocks.Clock, on_trouble: OnTrouble = lambda _: None,
     ) -> None:  # fmt: skip
         self.log = log
-        # What went wrong last, until the connection is back.
+        # What went wrong last, until the connection is back; a timeout does not replace a refusal before it.
         self.trouble: refusals.Trouble | None = None
         self.is_closing = False
         self.on_back: Callable[[], None] = lambda: None
@@ -61,9 +61,11 @@ class Watch:
 
     def note(self, error: Exception) -> refusals.Trouble:
         """Count what went wrong, and return it."""
-        self.trouble = refusals.explain(error, self._settings, now_s=self._clock.wall_ns() / 1e9)
-        self._on_trouble(self.trouble)
-        return self.trouble
+        found = refusals.explain(error, self._settings, now_s=self._clock.wall_ns() / 1e9)
+        if self.trouble is None or found.kind in refusals.LASTING or self.trouble.kind not in refusals.LASTING:
+            self.trouble = found
+        self._on_trouble(found)
+        return found
 
     async def on_disconnect(self) -> None:
         """Log it, unless we left."""

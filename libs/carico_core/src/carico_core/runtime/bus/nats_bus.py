@@ -320,7 +320,8 @@ async def connect(
     except TimeoutError:
         if watch.trouble is not None and watch.trouble.kind in refusals.LASTING:
             raise errors.BusRefused(watch.trouble.text) from None
-        raise errors.BusUnavailable(f"cannot connect within {within_s:g} s") from None
+        why = "" if watch.trouble is None else f": {watch.trouble.text}"
+        raise errors.BusUnavailable(f"cannot connect within {within_s:g} s{why}") from None
 
 
 async def _connect(
