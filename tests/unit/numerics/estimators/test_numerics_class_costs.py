@@ -60,12 +60,15 @@ class Plain:
     def whole(self, name: str) -> base.Evidence:
         if name in self.peers:
             return in_range(self.peers[name][0]), self.peers[name][1]
-        cost = in_range((0.75 * SCALE - self.floor) / 4.0)
-        return cost, (0.7 * cost) ** 2
+        return self.unknown, (0.7 * self.unknown) ** 2
+
+    @property
+    def unknown(self) -> float:
+        return in_range((0.75 * SCALE - self.floor) / 4.0)
 
     @property
     def unknown_part(self) -> float:
-        return (0.5 * in_range((0.75 * SCALE - self.floor) / 4.0)) ** 2
+        return (0.5 * self.unknown) ** 2
 
     def begun(self, name: str) -> list[base.Evidence]:
         mean, variance = self.whole(name)
@@ -119,8 +122,8 @@ class Plain:
             self.own_variance = keep * self.own_variance + (1.0 - keep) * (surprise - READING) / pods
         after = READING + max(0.0, self.own_variance) * pods
         if after > before:
-            self.beliefs[OWN].covariance *= after / before
-            self.widen(after / before)
+            for belief, most in zip(self.beliefs, ((0.7 * self.unknown) ** 2, WIDE), strict=True):
+                self.widen(belief, after / before, most)
         noise = after / min(max(dt_s, 0.01), 1.0)
         for belief in self.beliefs:
             error = usage * SCALE - self.floor - float(design @ belief.mean)
@@ -139,9 +142,8 @@ class Plain:
         if self.parts > 1:
             self.narrow(told_below, 0.25 * self.unknown_part)
 
-    def widen(self, ratio: float) -> None:
-        covariance = self.beliefs[KNOWN].covariance
-        most = (0.7 * in_range((0.75 * SCALE - self.floor) / 4.0)) ** 2
+    def widen(self, belief: Belief, ratio: float, most: float) -> None:
+        covariance = belief.covariance
         for row, variance in enumerate(covariance.diagonal().tolist()):
             factor = math.sqrt(max(1.0, min(ratio, most / variance)))
             covariance[row] *= factor
@@ -399,3 +401,19 @@ def test_steady_pods_have_no_variance_of_their_own() -> None:
     levels = (4.0 + math.sqrt(READING) * np.random.default_rng(3).standard_normal(60)).tolist()
     known, blind = (learnt(levels, pods=4.0, half_life_s=half_s) for half_s in (5.0, math.inf))
     assert [mean for mean, _ in known] == pytest.approx([mean for mean, _ in blind], rel=0.02)
+
+
+def test_classes_that_always_run_together_are_told_apart_once_they_do_not() -> None:
+    # For hours readings show only their sum, so that the difference becomes ever less known, as far as a prior.
+    rng = np.random.default_rng(1)
+    made = class_costs.ClassCosts(FACTS, class_costs.CostConstants(), grows=False)
+    made.hold(["a", "b"])
+    for level in 3.0 + rng.choice((-2.0, 2.0), 4000):
+        made.learn(level / SCALE, {"a": 1.0, "b": 1.0}, {}, censored=False, dt_s=5.0)
+    assert made.evidence("a", growth.UNKNOWN_LIFE_S) is None
+    for level in 1.0 + rng.choice((-0.2, 0.2), 120):
+        made.learn(level / SCALE, {"a": 1.0}, {}, censored=False, dt_s=1.0)
+    found = made.evidence("a", growth.UNKNOWN_LIFE_S)
+    assert found is not None
+    assert found[0] == pytest.approx(1.0, abs=0.2)
+    assert 0.0 < found[1] < 0.1

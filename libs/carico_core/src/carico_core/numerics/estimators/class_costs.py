@@ -87,6 +87,11 @@ class ClassCosts:
         self._means: list[float] = []
 
     @property
+    def _wide(self) -> float:
+        """Variance of a cost in the belief without a prior, before anything is measured."""
+        return (self._constants.no_prior * self.facts.scale) ** 2
+
+    @property
     def noise(self) -> float:
         """Standard deviation of one reading."""
         return math.sqrt(self.facts.reading_variance)
@@ -125,9 +130,8 @@ class ClassCosts:
         kept = [name for name in self._held if name in names]
         new = [name for name in names if name not in self._held]
         rows = [row for name in kept for row in self._rows_of(name)]
-        wide = (self._constants.no_prior * self.facts.scale) ** 2
         known = [part for name in new for part in self._priors.by_part(name)]
-        self._filters.resize(rows, [known, [(0.0, wide)] * len(known)])
+        self._filters.resize(rows, [known, [(0.0, self._wide)] * len(known)])
         reached = self.measured
         self._held = {
             name: _Held(slice(place * self.parts, (place + 1) * self.parts), name in reached)
@@ -196,8 +200,9 @@ class ClassCosts:
             self._own_variance += gain * ((surprise - self.facts.reading_variance) / pods - self._own_variance)
         after = self._variance_of_reading(pods)
         if after > before:
-            # Earlier readings were as noisy: a covariance is in units of the noise, and at most that of the prior.
-            self._filters.widen(_OWN, after / before, most=math.inf)
+            # Earlier readings were as noisy: a covariance is in units of the noise, and at most that of the prior. Without
+            # a bound, what readings do not show (the difference of classes that always run together) overflows.
+            self._filters.widen(_OWN, after / before, most=self._wide)
             self._filters.widen(_KNOWN, after / before, most=self._priors.unknown_variance)
         # Readings in quick succession share their samples: together they are worth one reading a second.
         return after / min(max(dt_s, _LEAST_READING_S), 1.0)
@@ -268,7 +273,7 @@ class ClassCosts:
 
     def _measured(self, rows: slice, life_s: float) -> base.Evidence | None:
         """Compute `evidence`."""
-        identified_below = growth.MEASURED * (self._constants.no_prior * self.facts.scale) ** 2
+        identified_below = growth.MEASURED * self._wide
         if not self.grows:
             mean = self._filters.mean.item(_OWN, rows.start)
             variance = self._filters.covariance.item(_OWN, rows.start, rows.start)
