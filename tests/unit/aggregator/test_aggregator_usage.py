@@ -10,8 +10,9 @@ from carico_aggregator import app, recommendations
 from carico_aggregator import usage as usages
 from carico_core.domain import errors, messages, usage
 from carico_core.numerics import distribution, recommendation
+from carico_core.wire import fields, streams, subjects
 from carico_core.wire import messages as wire
-from carico_core.wire import streams, subjects
+from carico_core.wire.messages import recommended
 from tests.unit.aggregator import reports, test_aggregator_intake
 
 MIB = 2.0**20
@@ -185,6 +186,27 @@ def test_each_container_gets_its_own_amounts() -> None:
     lacking = dataclasses.replace(found, containers={"main": parts["main"]})
     (row,) = orjson.loads(recommendations.answer(known_of(report(pi=lacking)), {}, b"", NOW_NS))["classes"]
     assert row["of_containers"] == {}
+
+
+def test_containers_of_a_class_are_bounded_whatever_its_images_name_them() -> None:
+    known = usages.Usages(lease_s=10.0)
+    one = usage.ContainerUsage(cpu={3: 90.0}, peaks={"cpu": 0.4, "memory": MIB})
+    for version in range(4):
+        parts = {f"c{version}-{number}": one for number in range(fields.CONTAINERS_MAX)}
+        found = dataclasses.replace(used(pods=9, image=f"{version:016d}"), containers=parts)
+        taking(known, found, minute=version)
+    (kept,) = wire.decode_kept(wire.encode_kept([known.facts(PI)]))
+    assert kept.earlier is not None
+    assert len(kept.containers) == len(kept.earlier.containers) == 16
+    assert len(known.about(PI).containers) <= 16
+
+
+def test_a_container_without_a_peak_of_cpu_spoils_no_page() -> None:
+    both = usage.Template(image="a" * 16, containers=("main", "proxy"), requests={})
+    parts = dict.fromkeys(both.containers, usage.ContainerUsage(cpu={3: 90.0}, peaks={"memory": MIB}))
+    known = known_of(report(pi=dataclasses.replace(used(pods=9), template=both, containers=parts)))
+    (row,), _ = recommended.decode_recommended(recommendations.answer(known, {}, b"", NOW_NS))
+    assert row.of_containers["main"].peaks == {"memory": MIB}
 
 
 def test_the_pods_that_run_are_those_of_live_nodes() -> None:

@@ -146,10 +146,12 @@ def _containers(facts: usages.About, rule: recommendation.Rule, pods: int) -> di
         if set(amounts.requests) != set(usage.DIMS):
             return {}
         bounds = amounts.cpu_bounds
+        peaks = {recommendation.CPU: known.cpu_peak, recommendation.MEMORY: known.memory_peak}
         found[name] = {
             "requests": amounts.requests,
             "limits": amounts.limits,
-            "peaks": {recommendation.CPU: known.cpu_peak, recommendation.MEMORY: known.memory_peak},
+            # Readers refuse a whole page for a peak that is no number, which a node can leave out.
+            "peaks": {dim: peak for dim, peak in peaks.items() if peak is not None},
             "cpu_bounds": None if bounds is None else [bounds.lower, bounds.upper],
         }
     return found

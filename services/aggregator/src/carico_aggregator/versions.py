@@ -74,8 +74,7 @@ class Version:
         if found.template is not None:
             self.template = found.template
         for name, each in found.containers.items():
-            if name in self.containers or len(self.containers) < wire.CONTAINERS_KEPT:
-                held = self.containers.setdefault(name, Container())
+            if (held := self._container(name)) is not None:
                 _add_to(held.cpu, each.cpu)
                 _raise_to(held.peaks, each.peaks)
 
@@ -94,9 +93,9 @@ class Version:
         _raise_to(self.peaks, other.peaks)
         self.nodes |= set(list(other.nodes)[: wire.NODES_MAX - len(self.nodes)])
         for name, each in other.containers.items():
-            held = self.containers.setdefault(name, Container())
-            held.cpu += each.cpu
-            _raise_to(held.peaks, each.peaks)
+            if (held := self._container(name)) is not None:
+                held.cpu += each.cpu
+                _raise_to(held.peaks, each.peaks)
 
     def facts(self, name: str) -> usage.KeptClass:
         """Return it as a record."""
@@ -121,6 +120,12 @@ class Version:
                 name: Container(cpu=each.cpu.copy(), peaks=dict(each.peaks)) for name, each in self.containers.items()
             },
         )  # fmt: skip
+
+    def _container(self, name: str) -> Container | None:
+        """Return a container, new if it is not known; None if there are too many."""
+        if name not in self.containers and len(self.containers) >= wire.CONTAINERS_KEPT:
+            return None
+        return self.containers.setdefault(name, Container())
 
     def _decay(self, now_ns: int) -> None:
         factor = distribution.decay((now_ns - self.at_ns) / _NS, half_life_s=HALF_LIFE_S)

@@ -200,8 +200,8 @@ class ClassCosts:
             self._own_variance += gain * ((surprise - self.facts.reading_variance) / pods - self._own_variance)
         after = self._variance_of_reading(pods)
         if after > before:
-            # Earlier readings were as noisy: a covariance is in units of the noise, and at most that of the prior. Without
-            # a bound, what readings do not show (the difference of classes that always run together) overflows.
+            # Earlier readings were as noisy: a covariance is in units of the noise, and at most that of the prior.
+            # Without a bound, what no reading shows (the difference of classes that run together) would overflow.
             self._filters.widen(_OWN, after / before, most=self._wide)
             self._filters.widen(_KNOWN, after / before, most=self._priors.unknown_variance)
         # Readings in quick succession share their samples: together they are worth one reading a second.
