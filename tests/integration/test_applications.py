@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 
@@ -193,6 +194,41 @@ def test_a_pod_that_dies_fails_its_requests_at_once(how: str) -> None:
         finally:
             if server is not None:
                 server.close()
+        return []
+
+    run(scenario())
+
+
+def test_a_pod_that_ends_answers_as_long_as_the_directory_has_it() -> None:
+    async def scenario() -> list[users.Request]:
+        own, server = address(1, 251), directory.Server()
+        await server.start()
+        server.publish({"boutique-ad": [own]})
+        client = network.Client(own="", link=network.Link(), directory=directory.Directory(server.table))
+        workload = "import sys; from carico_local.workloads import main; sys.exit(main.main())"
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", workload, "--scale", "0.02", "app", "boutique-ad", "--address", own,
+            "--directory", f"127.0.0.1:{server.port}", stdout=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            async with asyncio.timeout(60):
+                while True:
+                    with contextlib.suppress(network.Failed):
+                        await client.call("boutique-ad", {"route": "/"})
+                        break
+                    await asyncio.sleep(0.05)
+                process.terminate()
+                # Longer than it lingers once the directory does not have it any more.
+                await asyncio.sleep(network.LINGER_S + 1.0)
+                await client.call("boutique-ad", {"route": "/"})
+                server.publish({})
+                assert await process.wait() == 0
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+            client.close()
+            server.close()
         return []
 
     run(scenario())

@@ -24,8 +24,11 @@ class Directory:
     def __init__(self, table: Table | None = None) -> None:
         self._table = table
         self._turn = itertools.count()
-        # Set once the server has sent a table.
+        self._changed = asyncio.Event()
+        # Set once there are addresses: those of DNS, or the server's first table.
         self.known = asyncio.Event()
+        if table is None:
+            self.known.set()
 
     def pick(self, service: str) -> str | None:
         """Return the address of a Pod of a service, of several in turn; None if none is ready."""
@@ -38,6 +41,15 @@ class Directory:
         """Replace all addresses."""
         self._table = table
         self.known.set()
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def until_left(self, address: str, *, most_s: float) -> None:
+        """Wait until no service has an address, at most so long: then clients send no further request to it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(most_s):
+                while any(address in each for each in (self._table or {}).values()):
+                    await self._changed.wait()
 
     async def follow(self, host: str, port: int) -> None:
         """Keep the table as the server has it, until cancelled. Without the server, the last table stays."""
@@ -90,7 +102,9 @@ class Server:
         writer.write(_line(self.table))
         try:
             with contextlib.suppress(OSError):
-                await reader.read()
+                # A client has nothing to say; what it sends is not kept.
+                while await reader.read(1024):
+                    pass
         finally:
             self._writers.discard(writer)
             writer.close()
@@ -99,8 +113,8 @@ class Server:
 def address(text: str) -> tuple[str, int]:
     """Return host and port. Raises `SettingsError`."""
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit():
-        raise errors.SettingsError(f"directory: got {text!r}, expected HOST:PORT")
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise errors.SettingsError(f"directory: got {text!r}, expected HOST:PORT with a port of 1 to 65535")
     return host, int(port)
 
 

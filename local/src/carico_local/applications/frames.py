@@ -36,6 +36,8 @@ async def read(reader: asyncio.StreamReader) -> Message | None:
         if head_bytes + body_bytes > MOST_BYTES:
             raise ConnectionError(f"got a message of {head_bytes + body_bytes} bytes, expected at most {MOST_BYTES}")
         head = orjson.loads(await reader.readexactly(head_bytes))
+        if not isinstance(head, dict):
+            raise ConnectionError(f"got no JSON object: {str(head)[:80]}")
         return Message(head=head, body=await reader.readexactly(body_bytes))
     except asyncio.IncompleteReadError as error:
         if error.partial:

@@ -96,7 +96,8 @@ def _container(service: catalog.Service, choice: Choice) -> dict[str, Any]:
         "command": ["carico-workload", "app", service.name],
         "env": [{"name": name, "value": value} for name, value in variables.items()],
         "ports": [{"name": "app", "containerPort": network.PORT}],
-        "readinessProbe": {"tcpSocket": {"port": network.PORT}, "periodSeconds": 1},
+        # The kernel accepts connections: a probe that is late shows a busy node, not a Pod that does not answer.
+        "readinessProbe": {"tcpSocket": {"port": network.PORT}, "periodSeconds": 1, "timeoutSeconds": 5},
     }
     if choice.node_cores is not None:
         container["resources"] = {"requests": _requests(service, choice.node_cores, choice.node_memory_bytes)}

@@ -21,8 +21,8 @@ from carico_local.applications import frames
 PORT = 7400
 # Longer than any request takes that is worth to wait for.
 CALL_MOST_S = 20.0
-# After SIGTERM a Pod still answers, since clients may not know yet that it ends: as with a preStop hook.
-LINGER_S = 1.0
+# A Pod that ends still answers so long, since clients may not know it yet: as with a preStop hook.
+LINGER_S = 2.0
 
 Handler = Callable[[frames.Message], Awaitable[frames.Message]]
 

@@ -15,6 +15,8 @@ from carico_local.workloads import pacing
 DIRECTORY_VARIABLE = "CARICO_APP_DIRECTORY"
 DELAY_VARIABLE = "CARICO_APP_DELAY_MS"
 RATE_VARIABLE = "CARICO_APP_RATE_MBIT"
+# How long a Pod that ends waits until the directory no longer has it; with the last requests, less than its grace.
+LEFT_MOST_S = 10.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,7 @@ class Options:
 
 
 def run(options: Options) -> dict[str, Any]:
-    """Run the Pod until SIGTERM or SIGINT; return what it did. Raises `SettingsError`, OSError."""
+    """Run the Pod until SIGTERM or SIGINT; return what it did. Raises `SettingsError`, also where it cannot listen."""
     service, link = catalog.service(options.service), options.link()
     at = directory.address(options.directory) if options.directory else None
     with asyncio.Runner(loop_factory=network.event_loop) as runner:
@@ -58,14 +60,33 @@ async def _run(
     client = network.Client(own=own, link=link, directory=known)
     pod = AppPod(service, client, work.Cores(scale=options.scale, timer=pacing.ThreadTimer()))
     try:
-        await pod.start(own or "0.0.0.0")
+        # A Pod that listens is ready: it has to know the others.
+        await _either(known.known, stopping)
+        await _listen(pod, own or "0.0.0.0")
         await stopping.wait()
+        # On a busy machine, clients may learn seconds later that the Pod ends.
+        await known.until_left(own, most_s=LEFT_MOST_S)
         await pod.finish()
     finally:
         following.cancel()
         client.close()
         await asyncio.gather(following, return_exceptions=True)
     return {"service": service.name, "answered": pod.answered, **dataclasses.asdict(client.counts)}
+
+
+async def _either(*events: asyncio.Event) -> None:
+    """Wait until one of the events is set."""
+    waits = [asyncio.create_task(each.wait()) for each in events]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for each in waits:
+        each.cancel()
+
+
+async def _listen(pod: "AppPod", host: str) -> None:
+    try:
+        await pod.start(host)
+    except OSError as error:
+        raise errors.SettingsError(f"app: cannot listen at {host}:{network.PORT}: {error.strerror or error}") from None
 
 
 async def _forever() -> None:

@@ -66,12 +66,13 @@ async def register(api: api_client.KubeClient, port: int) -> None:
 
 
 async def _insist(kubeconfig: str, port: int) -> None:
-    """Register, again until the API answers."""
+    """Register, again until the API has what it takes."""
     settings = cluster_access.KubeSettings(kubeconfig=kubeconfig)
     api = await api_client.connect(settings, clock=clocks.SystemClock(), user_agent="carico-metrics-api")
     try:
         while True:
-            with contextlib.suppress(errors.ApiUnavailable):
+            # A namespace that is yet to come; an APIService whose status changed between our reading and writing.
+            with contextlib.suppress(errors.ApiUnavailable, errors.NotFound, errors.Conflict):
                 return await register(api, port)
             await asyncio.sleep(_AGAIN_S)
     finally:

@@ -88,7 +88,8 @@ def test_a_message_is_read_as_it_was_sent_and_a_cut_one_is_refused() -> None:
     assert len(data) == frames.size(message)
     assert asyncio.run(read(data)) == message
     assert asyncio.run(read(b"")) is None
-    for bad in (data[:-1], data[:5], b"\x7f" + data[1:], data.replace(b"{", b"?", 1)):
+    array = frames.encode(frames.Message(head=[1]))  # type: ignore[arg-type]
+    for bad in (data[:-1], data[:5], b"\x7f" + data[1:], data.replace(b"{", b"?", 1), array):
         with pytest.raises(ConnectionError):
             asyncio.run(read(bad))
 
@@ -158,6 +159,23 @@ def test_services_are_asked_in_turn_and_none_where_none_is_ready() -> None:
     assert directory.Directory().pick("a") == "a"
 
 
+def test_an_address_has_left_once_no_service_has_it() -> None:
+    async def scenario() -> list[bool]:
+        table = directory.Directory({"a": ["127.1.1.1"]})
+        leaving = asyncio.create_task(table.until_left("127.1.1.1", most_s=60.0))
+        seen = []
+        for addresses in (["127.1.1.1", "127.1.2.1"], ["127.1.2.1"]):
+            table.update({"a": addresses})
+            for _ in range(3):
+                await asyncio.sleep(0)
+            seen.append(leaving.done())
+        await table.until_left("127.1.2.1", most_s=0.0)
+        await directory.Directory().until_left("a", most_s=60.0)
+        return seen
+
+    assert asyncio.run(scenario()) == [False, True]
+
+
 def test_a_summary_counts_what_began_in_its_span() -> None:
     found = [
         users.Request(application="a", at_s=0.5, took_s=9.0),
@@ -184,6 +202,8 @@ def test_a_link_takes_its_delay_and_the_time_of_the_bytes() -> None:
         (["app", "hub-sink", "--delay-ms", "-1"], "--delay-ms: got -1, expected 0 to 1000"),
         (["app", "hub-sink", "--rate-mbit", "nan"], "--rate-mbit: got nan"),
         (["app", "hub-sink", "--directory", "here"], "directory: got 'here', expected HOST:PORT"),
+        (["app", "hub-sink", "--directory", "here:65536"], "with a port of 1 to 65535"),
+        (["app", "hub-sink", "--address", "127.0.0.256"], "app: cannot listen at 127.0.0.256:7400"),
     ],
 )
 def test_bad_input_is_one_line(arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
+from carico_core.runtime.kube import api_client
 from carico_local.kubelets import metrics_api
 
 
@@ -35,6 +36,33 @@ async def test_the_api_is_registered_at_the_port_of_this_start() -> None:
     registered = api.kept["/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io"]["spec"]
     assert registered["service"] == {"namespace": "kube-system", "name": "metrics-server", "port": 4002}
     assert registered["defaulted"], "what the API server added stays"
+
+
+async def test_what_changes_meanwhile_is_registered_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusals: list[errors.CaricoError] = [
+        errors.Conflict(status=409, reason="Conflict", message="modified", request="PUT"),
+        errors.NotFound(status=404, reason="NotFound", message="namespaces kube-system", request="POST"),
+        errors.ApiUnavailable("refused"),
+    ]
+    asked = []
+
+    async def register(api: object, port: int) -> None:
+        asked.append(port)
+        if refusals:
+            raise refusals.pop()
+
+    class Closed:
+        async def close(self) -> None:
+            asked.append(0)
+
+    async def connect(*_: object, **__: object) -> Closed:
+        return Closed()
+
+    monkeypatch.setattr(metrics_api, "register", register)
+    monkeypatch.setattr(metrics_api, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(api_client, "connect", connect)
+    await metrics_api._insist("/k", 4001)
+    assert asked == [4001, 4001, 4001, 4001, 0]
 
 
 def test_the_process_becomes_metrics_server(monkeypatch: pytest.MonkeyPatch) -> None:
