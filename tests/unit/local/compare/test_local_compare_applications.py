@@ -9,7 +9,7 @@ from carico_cli.jobs import compare_applications_page
 from carico_core.domain import errors
 from carico_core.runtime.kube import list_watch
 from carico_local.applications import catalog, directory, manifests, users
-from carico_local.compare.applications import contender, descheduler, pods, result
+from carico_local.compare.applications import contender, descheduler, experiment, pods, result
 
 
 def pod(name: str, service: str, *, ready: bool = True, ending: bool = False, node: str = "node-1") -> dict[str, Any]:
@@ -85,6 +85,60 @@ def run(name: str, *, load: str = "low", after_ms: float | None = 70.0, failed: 
         contender=name, load=load, before=span(100.0, 1000.0), after=span(after_ms, 200.0), moves=3, rests="",
         requests=50, failed=failed, failures=["a: no Pod is ready"] * bool(failed),
     )  # fmt: skip
+
+
+class Ticks:
+    """A clock that is a second later at each look."""
+
+    def __init__(self) -> None:
+        self.at_s = 0.0
+
+    def monotonic_s(self) -> float:
+        self.at_s += 1.0
+        return self.at_s
+
+
+class SlowUser:
+    """Sends one request in the last span, and has its answer after it."""
+
+    def __init__(self, load: users.Load, client: object, *, now_s: Any) -> None:
+        self.requests: list[users.Request] = []
+        self._now_s = now_s
+        self._ending = asyncio.Event()
+
+    async def run(self) -> None:
+        await self._ending.wait()
+
+    def end(self) -> None:
+        self.requests.append(users.Request(application="vrp", at_s=self._now_s() - 1.5, took_s=3.0))
+        self._ending.set()
+
+
+def test_a_request_counts_in_the_span_in_which_it_began_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(users, "Users", SlowUser)
+
+    async def nothing(_: contender.Contender) -> tuple[int, str]:
+        return 0, ""
+
+    async def scenario() -> result.Run:
+        api: Any = None
+        clock: Any = Ticks()
+        known = pods.Pods(server := directory.Server())
+        await server.start()
+        known.on_event(listed([pod(str(index), name) for index, name in enumerate(catalog.SERVICES)]))
+        ground = experiment.Ground(
+            api=api, clock=clock, nodes=(), node_cores=1.0, node_memory_bytes=1.0, pods=known, server=server,
+            move=nothing, delay_ms=0.0, rate_mbit=0.0,
+        )  # fmt: skip
+        spans = experiment.Spans(warm_s=0.0, before_s=0.0, settle_s=0.0, after_s=0.0)
+        try:
+            return await experiment._measure(ground, contender.parse("none"), contender.LOADS["low"], spans)
+        finally:
+            server.close()
+
+    found = asyncio.run(scenario())
+    assert (found.before.times["vrp"].count, found.after.times["vrp"].count) == (0, 1)
+    assert found.after.times["vrp"].mean_ms == 3000.0
 
 
 SETTING = {

@@ -123,11 +123,11 @@ async def _measure(
         using = asyncio.create_task(people.run())
         try:
             await _sleep(spans.warm_s, using)
-            before = await _span(ground, client, people, using, spans.before_s)
+            before = await _watch(ground, client, using, spans.before_s)
             moves, rests = await ground.move(contender)
             await ground.pods.until_ready(list(catalog.SERVICES), READY_MOST_S)
             await _sleep(spans.settle_s, using)
-            after = await _span(ground, client, people, using, spans.after_s)
+            after = await _watch(ground, client, using, spans.after_s)
             people.end()
             await using
         finally:
@@ -139,23 +139,39 @@ async def _measure(
         await asyncio.gather(known, return_exceptions=True)
     failed = [each.failed for each in people.requests if each.failed]
     return result.Run(
-        contender=contender.name, load=load.name, before=before, after=after, moves=moves, rests=rests,
-        requests=len(people.requests), failed=len(failed), failures=sorted(set(failed))[:10],
+        contender=contender.name, load=load.name, before=before.with_times(people.requests),
+        after=after.with_times(people.requests), moves=moves, rests=rests, requests=len(people.requests),
+        failed=len(failed), failures=sorted(set(failed))[:10],
     )  # fmt: skip
 
 
-async def _span(
-    ground: Ground, client: network.Client, people: users.Users, using: "asyncio.Task[None]", span_s: float
-) -> result.Span:
-    """Let users send requests for so long; return their times, and the traffic between nodes meanwhile."""
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Watched:
+    """A span that has ended: its time on the clock, the traffic between nodes, and the node of each service."""
+
+    from_s: float
+    until_s: float
+    bytes_per_s: float
+    nodes: Mapping[str, str]
+
+    def with_times(self, requests: Sequence[users.Request]) -> result.Span:
+        """Return the span with the times of requests that began in it; the last answers come after its end."""
+        times = {
+            name: users.summarize(requests, name, from_s=self.from_s, until_s=self.until_s)
+            for name in catalog.APPLICATIONS
+        }
+        return result.Span(times=times, bytes_per_s=self.bytes_per_s, nodes=self.nodes)
+
+
+async def _watch(ground: Ground, client: network.Client, using: "asyncio.Task[None]", span_s: float) -> _Watched:
+    """Let users send requests for so long; return the traffic between nodes meanwhile."""
     began_s, far = ground.clock.monotonic_s(), await _far_bytes(ground, client)
     await _sleep(span_s, using)
     ended_s, later = ground.clock.monotonic_s(), await _far_bytes(ground, client)
     more = sum(later[uid] - far[uid] for uid in later.keys() & far.keys())
-    times = {
-        name: users.summarize(people.requests, name, from_s=began_s, until_s=ended_s) for name in catalog.APPLICATIONS
-    }
-    return result.Span(times=times, bytes_per_s=more / (ended_s - began_s), nodes=ground.pods.nodes())
+    return _Watched(
+        from_s=began_s, until_s=ended_s, bytes_per_s=more / (ended_s - began_s), nodes=ground.pods.nodes()
+    )  # fmt: skip
 
 
 async def _far_bytes(ground: Ground, client: network.Client) -> Mapping[str, int]:
