@@ -205,6 +205,12 @@ def test_a_plan_that_takes_long_is_answered_when_asked_again() -> None:
             searches = 0
             assert (await made.ask("plan.get", {"most": 2}))["plan"] is None
             assert searches == 1
+            # Queries begin few searches at the same time, whatever they ask for.
+            questions = (made.ask("plan.get", {"most": most}) for most in range(2, 20))
+            answers = await asyncio.gather(*questions, return_exceptions=True)
+            refused = [str(each) for each in answers if isinstance(each, errors.BusError)]
+            assert len(refused) == 14
+            assert all("4 other plans are being made for queries: ask again in 15 s" in each for each in refused)
 
     objects.run_fast(main())
 

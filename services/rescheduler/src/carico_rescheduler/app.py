@@ -6,7 +6,6 @@ earlier process left, makes a plan, and carries it out move by move; the next ro
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -19,7 +18,7 @@ from carico_core.runtime.observe import client_metrics, health, logs, metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
 from carico_core.wire import subjects
-from carico_rescheduler import answers, instruments, pausing, reflection
+from carico_rescheduler import answers, asked_plans, instruments, pausing, reflection
 from carico_rescheduler import settings as setting
 from carico_rescheduler.adapter import informers, scheduler, telemetry
 from carico_rescheduler.context import cluster as clusters
@@ -33,8 +32,6 @@ RETRY_S = 0.5
 HOUR_S = 3600.0
 # How long Pods are left alone after a move of their controller's Pods failed.
 FAILED_REST_S = 600.0
-# How long a plan is kept for a query that was not repeated.
-PLAN_KEPT_S = 15.0
 # How soon a round that could not plan is repeated.
 SOON_S = 5.0
 
@@ -101,8 +98,7 @@ class Rescheduler:
         self._seed = 0
         # Set by a query: the next round carries out this plan, automatic or not.
         self._asked: planning.Question | None = None
-        # Plans that queries have asked for, until they are fetched or old.
-        self._plans: dict[planning.Question, PlanTask] = {}
+        self._asked_plans = asked_plans.AskedPlans(self.plan, now_s=clock.monotonic_s)
         # Rounds that have ended, and whether one is under way.
         self.rounds = 0
         self._is_turning = False
@@ -164,10 +160,8 @@ class Rescheduler:
         try:
             await tasks.until(stopping, **works)
         finally:
-            ending = [hand_over, *(each.task for each in self._plans.values())]
-            for each in ending:
-                each.cancel()
-            await asyncio.gather(*ending, return_exceptions=True)
+            hand_over.cancel()
+            await asyncio.gather(hand_over, self._asked_plans.close(), return_exceptions=True)
             # Otherwise, the next leader waits until the Lease ends, and with it all writes of this term.
             if not self.executor.is_cut_off:
                 self.leadership.stand_down()
@@ -188,32 +182,17 @@ class Rescheduler:
     # Planning.
 
     async def plan_within(self, asked: planning.Question, within_s: float) -> decision.Plan | None:
-        """Return a plan for the cluster as it is now; None if it takes longer: ask again. Raises `NotReady`.
-
-        Whoever asks the same meanwhile waits for the same search.
-        """
-        now_s = self._clock.monotonic_s()
-        for each in [each for each, known in self._plans.items() if now_s - known.asked_s > PLAN_KEPT_S]:
-            self._plans.pop(each).task.cancel()
-        found = self._plans.get(asked)
-        if found is None:
-            found = self._plans[asked] = PlanTask(asyncio.create_task(self.plan(asked)), now_s)
-        found.asked_s = now_s
-        await asyncio.wait((found.task,), timeout=within_s)
-        if not found.task.done():
-            return None
-        if self._plans.get(asked) is found:
-            del self._plans[asked]
-        return found.task.result()
+        """Return a plan for a query: see `asked_plans.AskedPlans.within`."""
+        return await self._asked_plans.within(asked, within_s)
 
     async def plan(self, asked: planning.Question) -> decision.Plan:
         """Return a plan for the cluster as it is now. Raises `NotReady`."""
         self._check_known()
         if not self.known.advertisements:
-            raise NotReady("no advertisement of any node has arrived")
+            raise asked_plans.NotReady("no advertisement of any node has arrived")
         too_large = contexts.too_large(self.known)
         if too_large:
-            raise NotReady(too_large)
+            raise asked_plans.NotReady(too_large)
         began_s = self._clock.monotonic_s()
         self.telemetry.join()
         context = contexts.build(self._judge(), self._settings.ceilings())
@@ -237,9 +216,9 @@ class Rescheduler:
             try:
                 why = await asker.why_not(move)
             except errors.BusUnavailable as error:
-                raise NotReady(f"no scheduler answers: {error}") from error
+                raise asked_plans.NotReady(f"no scheduler answers: {error}") from error
             except (errors.ApiError, errors.ApiUnavailable) as error:
-                raise NotReady(f"the API does not answer: {error}") from error
+                raise asked_plans.NotReady(f"the API does not answer: {error}") from error
             if why:
                 left.append(decision.left_out(move, decision.Left.SCHEDULER, why))
             else:
@@ -252,7 +231,7 @@ class Rescheduler:
         """Raise `NotReady` unless the cluster is known as it is now."""
         away = self.informers.away()
         if away:
-            raise NotReady("; ".join(f"{kind}: {why}" for kind, why in away.items()))
+            raise asked_plans.NotReady("; ".join(f"{kind}: {why}" for kind, why in away.items()))
 
     def _judge(self) -> movable.Judge:
         return movable.Judge(
@@ -294,7 +273,7 @@ class Rescheduler:
         self._is_turning, pause_s = True, self._settings.every_s
         try:
             self.rests = await self._turn(asked)
-        except (NotReady, records.NotLeading) as error:
+        except (asked_plans.NotReady, records.NotLeading) as error:
             self.rests = str(error)
             # At the start, agents and the scheduler are not there yet.
             pause_s = min(SOON_S if self._recovered else RETRY_S, pause_s)
@@ -456,18 +435,6 @@ class Rescheduler:
                 await asyncio.sleep(RETRY_S)
             else:
                 return
-
-
-@dataclasses.dataclass(slots=True)
-class PlanTask:
-    """A plan that is being made for a query, and when it was last asked for."""
-
-    task: asyncio.Task[decision.Plan]
-    asked_s: float
-
-
-class NotReady(errors.CaricoError):
-    """No plan can be made now; the message says why."""
 
 
 async def _nothing() -> None:
