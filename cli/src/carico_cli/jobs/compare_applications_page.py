@@ -74,7 +74,7 @@ def _picture(found: Report) -> str:
     rows = [(run["applications"] | {"traffic between nodes": run["traffic_bytes"]}) for run in runs]
     shown = [
         charts.Panel(
-            title=f"{name}: after / before", mark=(1.0, "as before"), spread=[],
+            title=f"{name}: after / before", mark=(1.0, "as before"), unknown="not known",
             values=[None if (fell := row[name]["improvement"]) is None else 1.0 - fell for row in rows],
         )
         for name in (rows[0] if rows else ())

@@ -59,13 +59,14 @@ class Chart:
 class Panel:
     """One figure of each contender. values: None where it is not known. spread: least and most of its runs.
 
-    mark: a value and its name, drawn as a line.
+    mark: a value and its name, drawn as a line. unknown: the words where there is no value.
     """
 
     title: str
     values: Sequence[float | None]
     spread: Sequence[tuple[float, float]] = ()
     mark: tuple[float, str] | None = None
+    unknown: str = "not ended"
 
 
 def colour(index: int) -> str:
@@ -156,7 +157,7 @@ def _draw_panel(axes: Any, names: Sequence[str], panel: Panel, ours: str) -> Non
         axes.plot([least, most], [place, place], color=_INK, linewidth=1.2)
     # Next to the bar, and past the line of its spread.
     for bar, value, end in zip(drawn_bars, panel.values, ends, strict=True):
-        words = "not ended" if value is None else formats.number(value)
+        words = panel.unknown if value is None else formats.number(value)
         axes.annotate(
             words, (end, bar.get_y() + bar.get_height() / 2), xytext=(3, 0), textcoords="offset points", va="center",
             fontsize=8,

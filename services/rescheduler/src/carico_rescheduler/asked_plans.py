@@ -39,7 +39,7 @@ class AskedPlans:
     async def within(self, asked: planning.Question, within_s: float) -> decision.Plan | None:
         """Return a plan for the cluster as it is now; None if it takes longer: ask again. Raises `NotReady`.
 
-        Whoever asks the same meanwhile waits for the same search.
+        Queries that ask the same meanwhile wait for the same search.
         """
         self._forget_old()
         found = self._plans.get(asked)

@@ -170,3 +170,5 @@ def test_the_report_shows_every_run_next_to_the_published() -> None:
     assert "+21.0 %" in text and "-93.0 % to +1.2 %" in text and "+87.5 %" in text
     page = compare_applications_page.page(found)
     assert "busy &lt;machine&gt;" in page and "node-1" in page and page.count("<table>") == 4 and "<svg" in page
+    none_answered = compare_applications_page.page({**result.report([run("carico", after_ms=None)], SETTING)})
+    assert "not known" in none_answered and "not ended" not in none_answered
