@@ -169,6 +169,9 @@ async def _live(top: Terminal) -> None:
     top.press("\r")
     await top.shows("a Pod costs")
     await top.shows("capacity = ")
+    # The node's past comes together with what its agent answers, which is below it.
+    await top.shows("the last ")
+    top.press("\x1b[B" * 20)
     await top.shows("agent: footprint")
     top.forget()
     top.press("\x1b")

@@ -1,5 +1,6 @@
 """Preemption at a real kube-apiserver: priorities and budgets of Kubernetes' own controllers, and what is written."""
 
+import asyncio
 import contextlib
 import pathlib
 import subprocess
@@ -114,6 +115,8 @@ async def test_opportunistic_pods_leave_a_node_that_fills(
             made["spec"]["nodeSelector"] = {"site": site.namespace}
             await site.client.request("POST", site.pods_path, body=made)
             await site.until_bound(count)
+            # Times of creation are whole seconds, and which Pod is the younger one decides.
+            await asyncio.sleep(1.1)
         uids = {each["metadata"]["name"]: each["metadata"]["uid"] for each in await site.pods()}
         # Its other load has grown: half of a Pod more than the ceiling allows.
         site.covered[NODE], site.headroom_cores[NODE] = frozenset(uids.values()), -0.5
