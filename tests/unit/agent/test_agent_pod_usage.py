@@ -8,6 +8,8 @@ from carico_agent import ports
 from carico_agent.learning import pod_usage
 from carico_core.domain import messages, usage
 from carico_core.numerics import distribution
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
 
 MIB = 2.0**20
 PI = "Job/default/pi"
@@ -124,6 +126,21 @@ def test_each_container_of_a_pod_with_several_is_measured() -> None:
     }
     found.put_back(lost)
     assert found.report()[PI].containers == containers
+
+
+def test_containers_of_a_class_are_bounded_whatever_each_pod_names_them() -> None:
+    # A reader refuses the whole report of a node for one class with too many.
+    found = pod_usage.PodUsage()
+    made = {f"pod-{pod}": made_of(*(f"c{pod}-{number}" for number in range(16))) for pod in range(4)}
+    for second in range(1, 4):
+        found.follow(dict.fromkeys(made, PI), float(second), made.get)
+        for uid in found.due(float(second)):
+            parts = {name: ports.ContainerAmounts(0.1 * second, MIB) for name in made[uid].containers}
+            whole = ports.PodAmounts(1.6 * second, MIB, containers=parts)
+            found.take(uid, whole, float(second), container=lambda uid, folder: folder)
+    report = usage.UsageReport(node="node-1", boot="0" * 16, seq=1, ts_ns=1, classes=found.report())
+    read = wire.decode_usage(wire.encode_usage(report), subject=subjects.usage("node-1"))
+    assert 2 <= len(read.classes[PI].containers) <= 16
 
 
 def test_reads_of_containers_count_as_reads() -> None:

@@ -12,11 +12,12 @@ Pod with several containers each is read, too. What Pods with different images u
 import collections
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 
 from carico_agent import ports
 from carico_core.domain import messages, pod_telemetry, usage
 from carico_core.numerics import distribution
+from carico_core.wire.messages import usage as wire
 
 CPU, MEMORY = usage.DIMS
 READ_LEAST_S, READ_MOST_S = 1.0, 15.0
@@ -87,8 +88,14 @@ class _Tally:
         for dim, peak in other.peaks.items():
             self.peaks[dim] = max(peak, self.peaks.get(dim, 0.0))
         for name, part in other.containers.items():
-            self.containers.setdefault(name, _Part()).add(part.cpu, part.peaks)
+            self.add_to_container(name, part.cpu, part.peaks)
         self.template = other.template or self.template
+
+    def add_to_container(self, name: str, cpu: usage.Buckets, peaks: Mapping[str, float]) -> None:
+        # As many as an aggregator keeps. With too many, readers refuse the report of the whole node, and each Pod of a
+        # class may name its containers as it likes.
+        if name in self.containers or len(self.containers) < wire.CONTAINERS_KEPT:
+            self.containers.setdefault(name, _Part()).add(cpu, peaks)
 
     @property
     def size_bytes(self) -> int:
@@ -237,7 +244,7 @@ class PodUsage:
                 self._tally(pod.key).template = pod.template
         room = REPORT_BYTES
         found: dict[str, usage.ClassUsage] = {}
-        sent: list[_Key] = []
+        sent: set[_Key] = set()
         for (pod_class, image), tally in sorted(self._tallies.items(), key=_measured_most_first):
             if pod_class in found:
                 continue
@@ -254,9 +261,8 @@ class PodUsage:
                     for name, each in tally.containers.items()
                 },
             )  # fmt: skip
-            sent.append((pod_class, image))
-        for key in sent:
-            self._clear(key)
+            sent.add((pod_class, image))
+        self._clear(sent)
         return found
 
     def loads(self) -> dict[str, pod_telemetry.PodLoad]:
@@ -277,12 +283,13 @@ class PodUsage:
     def _tally(self, key: _Key) -> _Tally:
         return self._tallies.setdefault(key, _Tally())
 
-    def _clear(self, key: _Key) -> None:
-        del self._tallies[key]
-        fresh = _Tally()
+    def _clear(self, sent: Set[_Key]) -> None:
+        for key in sent:
+            del self._tallies[key]
         for pod in self._pods.values():
-            if pod.key == key:
-                pod.tally = self._tallies.setdefault(key, fresh)
+            key = pod.key
+            if key is not None and key in sent:
+                pod.tally = self._tally(key)
 
     def _name(self, uid: str, pod: _Pod, pod_class: str, template_of: TemplateOf) -> None:
         if pod.pod_class is not None or pod_class == messages.ANY_CLASS:
@@ -300,13 +307,12 @@ class PodUsage:
             # Without a name: the runtime's own, an init container, or the id has not arrived yet.
             if name is None:
                 continue
-            part = pod.tally.containers.setdefault(name, _Part())
-            part.add({}, {MEMORY: each.memory_bytes})
+            pod.tally.add_to_container(name, {}, {MEMORY: each.memory_bytes})
             last, last_s = before.get(folder, (each, now_s))
             elapsed_s = now_s - last_s
             if elapsed_s >= _INTERVAL_LEAST_S and each.cpu_s >= last.cpu_s:
                 cores = (each.cpu_s - last.cpu_s) / elapsed_s / self._core_scale
-                part.add({distribution.bucket(CPU, cores): elapsed_s}, {CPU: cores})
+                pod.tally.add_to_container(name, {distribution.bucket(CPU, cores): elapsed_s}, {CPU: cores})
 
     def _end(self, uid: str, now_s: float) -> None:
         pod = self._pods.pop(uid)
