@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import io
 import pathlib
 import ssl
@@ -10,6 +11,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import orjson
 import pytest
+from aiohttp import web_protocol
 
 from carico_core.domain import errors
 from carico_core.runtime.kube import memory_kube
@@ -168,6 +170,23 @@ async def test_a_connection_that_asks_nothing_is_closed(
         async with asyncio.timeout(waiting.WAIT_S):
             assert await reader.read() == b""
         writer.close()
+
+
+async def test_connections_that_have_ended_hold_no_memory(tmp_path: pathlib.Path) -> None:
+    def held() -> int:
+        return sum(isinstance(each, web_protocol.RequestHandler) for each in gc.get_objects())
+
+    before = held()
+    async with listening(tmp_path) as (port, used, _):
+        context = ssl.create_default_context(cadata=used.authority.decode())
+        for _ in range(20):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=NAME)
+            writer.write(b"no request\r\n\r\n")
+            await reader.read()
+            writer.close()
+        # Long before a connection's time is over.
+        gc.collect()
+        await waiting.until(lambda: held() <= before + 2, within_s=webhook.CONNECTION_MOST_S / 4)
 
 
 @pytest.mark.parametrize("spoil", ["name", "authority", "key", "gone"])

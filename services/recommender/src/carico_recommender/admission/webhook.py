@@ -7,7 +7,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Sequence
 
-from aiohttp import web
+from aiohttp import web, web_protocol
 
 from carico_core.domain import errors, usage
 from carico_core.runtime.observe import logs
@@ -24,7 +24,7 @@ BODIES_MOST = 8
 # The API server waits for a second in all.
 HANDSHAKE_MOST_S = 2.0
 BODY_MOST_S = 1.0
-# Whoever holds connections without a question loses them; the API server connects again.
+# A connection lasts for half of this at least, so that none is held for ever; the API server connects again.
 CONNECTION_MOST_S = 60.0
 PATH = "/pods"
 STOP_TIMEOUT_S = 2.0
@@ -93,7 +93,7 @@ async def listening(
     try:
         with _bound(host, port) as listener:
             accepting = asyncio.ensure_future(
-                _Connections(runner, webhook.counted).accept(listener, certificate.context)
+                _Connections(runner, webhook.counted).serve(listener, certificate.context)
             )
             try:
                 yield int(listener.getsockname()[1])
@@ -113,8 +113,24 @@ class _Connections:
         self._counted = counted
         self._setting_up: set[asyncio.Task[None]] = set()
 
-    async def accept(self, listener: socket.socket, context: ssl.SSLContext) -> None:
-        """Accept until cancelled."""
+    async def serve(self, listener: socket.socket, context: ssl.SSLContext) -> None:
+        """Accept connections, and end old ones, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._end_old())
+            group.create_task(self._accept(listener, context))
+
+    async def _end_old(self) -> None:
+        """End each connection once it has been there for two looks, after the request that it is busy with."""
+        # A timer for each would keep what a connection held for as long as it may last, also where it ends at once.
+        seen: set[web_protocol.RequestHandler] = set()
+        while True:
+            await asyncio.sleep(CONNECTION_MOST_S / 2)
+            current = set(self._server.connections)
+            for handler in current & seen:
+                handler.close()
+            seen = current
+
+    async def _accept(self, listener: socket.socket, context: ssl.SSLContext) -> None:
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -140,12 +156,10 @@ class _Connections:
         """Set up TLS, after which the server has the connection."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError):
-            _, handler = await loop.connect_accepted_socket(
+            await loop.connect_accepted_socket(
                 self._server, accepted, ssl=context, ssl_handshake_timeout=HANDSHAKE_MOST_S,
                 ssl_shutdown_timeout=HANDSHAKE_MOST_S,
             )  # fmt: skip
-            # After the request that it is busy with.
-            loop.call_later(CONNECTION_MOST_S, handler.close)
 
 
 def _bound(host: str, port: int) -> socket.socket:
