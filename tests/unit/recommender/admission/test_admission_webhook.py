@@ -161,7 +161,7 @@ async def test_connections_are_bounded_before_tls_is_set_up(
 async def test_a_connection_that_asks_nothing_is_closed(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhook, "CONNECTION_MOST_S", 0.2)
+    monkeypatch.setattr(webhook, "IDLE_MOST_S", 0.2)
     async with listening(tmp_path) as (port, used, _):
         context = ssl.create_default_context(cadata=used.authority.decode())
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=NAME)
@@ -170,6 +170,24 @@ async def test_a_connection_that_asks_nothing_is_closed(
         async with asyncio.timeout(waiting.WAIT_S):
             assert await reader.read() == b""
         writer.close()
+
+
+async def test_a_connection_that_asks_is_answered_for_as_long_as_it_does(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook, "IDLE_MOST_S", 1.0)
+    body = orjson.dumps({"request": {"uid": "u", "namespace": "shop", "object": reviews.pod()}})
+    async with (
+        listening(tmp_path) as (port, used, _),
+        asyncio.timeout(waiting.WAIT_S),
+        aiohttp.ClientSession() as session,
+    ):
+        context = ssl.create_default_context(cadata=used.authority.decode())
+        for _ in range(15):
+            url = f"https://127.0.0.1:{port}{webhook.PATH}"
+            async with session.post(url, data=body, ssl=context, server_hostname=NAME) as response:
+                assert (response.status, bool(await response.read())) == (200, True)
+            await asyncio.sleep(0.1)
 
 
 async def test_connections_that_have_ended_hold_no_memory(tmp_path: pathlib.Path) -> None:
@@ -186,7 +204,7 @@ async def test_connections_that_have_ended_hold_no_memory(tmp_path: pathlib.Path
             writer.close()
         # Long before a connection's time is over.
         gc.collect()
-        await waiting.until(lambda: held() <= before + 2, within_s=webhook.CONNECTION_MOST_S / 4)
+        await waiting.until(lambda: held() <= before + 2, within_s=webhook.IDLE_MOST_S / 4)
 
 
 @pytest.mark.parametrize("spoil", ["name", "authority", "key", "gone"])

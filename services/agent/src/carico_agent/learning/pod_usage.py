@@ -287,9 +287,9 @@ class PodUsage:
         for key in sent:
             del self._tallies[key]
         for pod in self._pods.values():
-            key = pod.key
-            if key is not None and key in sent:
-                pod.tally = self._tally(key)
+            counted = pod.key
+            if counted is not None and counted in sent:
+                pod.tally = self._tally(counted)
 
     def _name(self, uid: str, pod: _Pod, pod_class: str, template_of: TemplateOf) -> None:
         if pod.pod_class is not None or pod_class == messages.ANY_CLASS:

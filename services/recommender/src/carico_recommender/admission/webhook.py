@@ -7,7 +7,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Sequence
 
-from aiohttp import web, web_protocol
+from aiohttp import web
 
 from carico_core.domain import errors, usage
 from carico_core.runtime.observe import logs
@@ -24,8 +24,9 @@ BODIES_MOST = 8
 # The API server waits for a second in all.
 HANDSHAKE_MOST_S = 2.0
 BODY_MOST_S = 1.0
-# A connection lasts for half of this at least, so that none is held for ever; the API server connects again.
-CONNECTION_MOST_S = 60.0
+# A connection without a whole question for this long is closed, by aiohttp. One that asks is not: a handler that is
+# closed while it waits takes in the API server's next question without an answer.
+IDLE_MOST_S = 60.0
 PATH = "/pods"
 STOP_TIMEOUT_S = 2.0
 # The kubelet replaces the files of a Secret within about a minute.
@@ -87,13 +88,13 @@ async def listening(
     app = web.Application(client_max_size=BODY_LIMIT_BYTES)
     app.router.add_post(PATH, webhook.handle)
     runner = web.AppRunner(
-        app, access_log=None, logger=_SILENT, keepalive_timeout=CONNECTION_MOST_S, shutdown_timeout=STOP_TIMEOUT_S
+        app, access_log=None, logger=_SILENT, keepalive_timeout=IDLE_MOST_S, shutdown_timeout=STOP_TIMEOUT_S
     )
     await runner.setup()
     try:
         with _bound(host, port) as listener:
             accepting = asyncio.ensure_future(
-                _Connections(runner, webhook.counted).serve(listener, certificate.context)
+                _Connections(runner, webhook.counted).accept(listener, certificate.context)
             )
             try:
                 yield int(listener.getsockname()[1])
@@ -113,24 +114,8 @@ class _Connections:
         self._counted = counted
         self._setting_up: set[asyncio.Task[None]] = set()
 
-    async def serve(self, listener: socket.socket, context: ssl.SSLContext) -> None:
-        """Accept connections, and end old ones, until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._end_old())
-            group.create_task(self._accept(listener, context))
-
-    async def _end_old(self) -> None:
-        """End each connection once it has been there for two looks, after the request that it is busy with."""
-        # A timer for each would keep what a connection held for as long as it may last, also where it ends at once.
-        seen: set[web_protocol.RequestHandler] = set()
-        while True:
-            await asyncio.sleep(CONNECTION_MOST_S / 2)
-            current = set(self._server.connections)
-            for handler in current & seen:
-                handler.close()
-            seen = current
-
-    async def _accept(self, listener: socket.socket, context: ssl.SSLContext) -> None:
+    async def accept(self, listener: socket.socket, context: ssl.SSLContext) -> None:
+        """Accept until cancelled."""
         loop = asyncio.get_running_loop()
         try:
             while True:
