@@ -58,3 +58,16 @@ def test_templates_are_left_out_before_pods() -> None:
     assert len(payload) <= codec.PAYLOAD_MAX_BYTES
     found = wire.decode_roster(payload, subject=SUBJECT)
     assert (found.pods, found.templates) == (pods, {})
+
+
+def test_containers_are_left_out_before_templates() -> None:
+    made = usage.Template(image="0" * 16, containers=("main", "proxy"), requests={})
+    pods: dict[str, str | None] = {f"{number:036d}": "image/pi" for number in range(250)}
+    ids = {f"{number:012x}": f"container-{number}" for number in range(16)}
+    sent = dataclasses.replace(
+        roster_of(pods), templates=dict.fromkeys(pods, made), containers=dict.fromkeys(pods, ids)
+    )
+    payload = wire.encode_roster(sent)
+    assert len(payload) <= codec.PAYLOAD_MAX_BYTES
+    found = wire.decode_roster(payload, subject=SUBJECT)
+    assert (found.pods, found.templates, found.containers) == (pods, dict.fromkeys(pods, made), {})

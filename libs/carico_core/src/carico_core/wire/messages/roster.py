@@ -45,13 +45,16 @@ _DECODER = codec.Decoder(_Roster, is_json=True)
 def encode_roster(roster: messages.Roster) -> bytes:
     """Return the bytes of a roster.
 
-    What would exceed a payload is left out: first all templates and containers, then the last Pods, which have no known
-    class.
+    What would exceed a payload is left out: first all containers, then all templates, then the last Pods, which have no
+    known class.
     """
     pods = dict(itertools.islice(roster.pods.items(), PODS_MAX))
     if len(payload := _format(roster, pods)) <= codec.PAYLOAD_MAX_BYTES:
         return payload
-    roster = dataclasses.replace(roster, templates={}, containers={})
+    roster = dataclasses.replace(roster, containers={})
+    if len(payload := _format(roster, pods)) <= codec.PAYLOAD_MAX_BYTES:
+        return payload
+    roster = dataclasses.replace(roster, templates={})
     while len(payload := _format(roster, pods)) > codec.PAYLOAD_MAX_BYTES:
         pods = dict(itertools.islice(pods.items(), len(pods) // 2))
     return payload
