@@ -191,11 +191,23 @@ async def test_one_break_is_silent(waits: list[float]) -> None:
 
 
 async def test_two_breaks_are_one_away_and_a_new_list(waits: list[float]) -> None:
-    lists = [page(5, obj("a", 1)), AWAY, AWAY, errors.Forbidden(status=403, reason="", message="", request=""), page(3)]
+    lists = [page(5, obj("a", 1)), AWAY, AWAY, errors.ApiBusy("too many requests"), page(3)]
     script = Script(lists=lists, watches=[[AWAY], [AWAY], [event("ADDED", "b", 4)]])
     # The version is lower than before: another past, as after a restored backup.
     assert await run(script) == ["list a", "away", "list ", "ADDED b"]
     assert script.positions() == ["list", "5", "5", "list", "list", "list", "list", "3", "4"]
+
+
+async def test_an_api_that_comes_up_and_does_not_serve_the_collection_says_so(waits: list[float]) -> None:
+    missing = errors.NotFound(status=404, reason="NotFound", message="no such resource", request="GET /x")
+    silent = errors.ApiSilent("no answer in time")
+    script = Script(lists=[AWAY, silent, AWAY, missing, missing, page(5)], watches=[])
+    mirror = list_watch.mirror(
+        script, "/x", params={}, clock=clocks.FakeClock(), rng=random.Random(1), options=list_watch.DEFAULT_OPTIONS
+    )  # fmt: skip
+    async with contextlib.aclosing(mirror):
+        told = [await anext(mirror) for _ in range(3)]
+    assert [each.error if isinstance(each, list_watch.Away) else "listed" for each in told] == [AWAY, missing, "listed"]
 
 
 async def test_away_comes_once_for_each_outage(waits: list[float]) -> None:

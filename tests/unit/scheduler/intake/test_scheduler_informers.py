@@ -10,11 +10,12 @@ from carico_core.runtime.kube import list_watch
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock as clocks
 from carico_scheduler import state
-from carico_scheduler.intake import informers
+from carico_scheduler.intake import api_collections, informers
 from carico_scheduler.report import instruments
 from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects, world
 
+BUDGETS, DAEMON_SETS = api_collections.BUDGETS, api_collections.DAEMON_SETS
 CLAIMS = "/api/v1/persistentvolumeclaims"
 
 
@@ -39,6 +40,25 @@ def test_what_the_api_does_not_serve_is_empty() -> None:
         # Asked again once a minute, and not in a loop.
         await asyncio.sleep(30.0)
         assert sum(CLAIMS in request for request in made.kube.requests) <= 2
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_what_an_api_does_not_serve_is_empty_also_if_the_scheduler_was_there_before_it() -> None:
+    async def main() -> None:
+        made = world.World()
+        for path in (BUDGETS, DAEMON_SETS):
+            made.kube.fail_next(errors.ApiUnavailable("connection refused"), path=path)
+            for _ in range(100):
+                made.kube.fail_next(
+                    errors.NotFound(status=404, reason="NotFound", message="no such resource", request=f"GET {path}"),
+                    path=path,
+                )
+        one = await following(made)
+        # Nobody is evicted before both are known.
+        assert one.state.budgets.lacking is None
+        assert one.state.baseline.lacking is None
         await made.stop()
 
     objects.run_fast(main())

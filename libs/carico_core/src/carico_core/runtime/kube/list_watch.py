@@ -34,7 +34,7 @@ class Changed:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Away:
-    """The API does not answer; reported once, until the next `Listed`."""
+    """The API does not answer, or refuses; reported once for each kind of error in turn, until the next `Listed`."""
 
     error: errors.CaricoError
 
@@ -108,7 +108,8 @@ async def mirror(
 
     A watch that ends, or breaks once, is resumed at its position without an event. If the API stays away, `Away` is
     yielded once, and a new list when it is back: a server that restarted may have another history, so the old one is
-    not relied on. After 410 it lists again. Events that the reader has seen are not repeated.
+    not relied on. One that is back and does not serve the collection yields `Away` once more, with that error. After
+    410 it lists again. Events that the reader has seen are not repeated.
 
     `read` is applied to each object of a list as it arrives: see `kube.paged_lists.list_all`. `freshness` is updated
     whenever the watched server sends something.
@@ -152,10 +153,11 @@ class _Follower:
         self._options = options
         self._backoff = Backoff(first_s=options.backoff_first_s, most_s=options.backoff_most_s, rng=rng)
         self._broken = 0
-        self._away = False
+        # The kind of error that was last reported (`_kind_of`); None while the API is there.
+        self._away: type[errors.CaricoError] | None = None
 
     async def list_until_listed(self) -> AsyncGenerator[MirrorEvent, None]:
-        """Yield one `Listed`, after one `Away` if the API does not answer."""
+        """Yield one `Listed`, after one `Away` for each kind of error if the API does not answer, or refuses."""
         while True:
             # A list shows the state at the request of its first page, or later.
             started_s = self._clock.monotonic_s()
@@ -164,12 +166,12 @@ class _Follower:
                     self._api, self._path, params=self._params, timeout_s=self._options.list_timeout_s, read=self._read
                 )
             except (errors.ApiError, errors.ApiUnavailable) as error:
-                if not self._away:
-                    self._away = True
+                if _kind_of(error) is not self._away:
+                    self._away = _kind_of(error)
                     yield Away(error=error)
                 await asyncio.sleep(self._backoff.next_s())
                 continue
-            self._away = False
+            self._away = None
             self._freshness.note(started_s)
             self.position = listed.resource_version
             yield listed
@@ -199,7 +201,7 @@ class _Follower:
             self._broken += 1
         # After the first break it retries silently: one of several servers went away, or this one only restarts.
         if broken is not None and self._broken > 1:
-            self.position, self._away = None, True
+            self.position, self._away = None, _kind_of(broken)
             yield Away(error=broken)
         # Every round waits, so that a server that ends each watch at once is not requested in a busy loop.
         await asyncio.sleep(self._backoff.next_s())
@@ -268,6 +270,11 @@ def _error_of(status: Object, path: str) -> errors.CaricoError:
     if code == 410:
         return errors.Gone(status=code, reason="Expired", message=message, request=f"WATCH {path}")
     return errors.ApiUnavailable(f"WATCH {path}: {code} {status.get('reason') or ''}: {message}")
+
+
+def _kind_of(error: errors.CaricoError) -> type[errors.CaricoError]:
+    """Return what an error says of the API: that it does not answer, in whatever way, or how it refuses."""
+    return errors.ApiUnavailable if isinstance(error, errors.ApiUnavailable) else type(error)
 
 
 def _is_not_newer(version: str, than: str | None) -> bool:
