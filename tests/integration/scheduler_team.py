@@ -84,6 +84,14 @@ class Team:
                 while not (await each.get("/readyz")).startswith("ok"):
                     await asyncio.sleep(0.05)
 
+    async def all_share(self) -> None:
+        """Once every member knows that it shares the work with all others."""
+        expected = f"carico_scheduler_members {len(self.members)}.0"
+        async with asyncio.timeout(waiting.WAIT_S):
+            for each in self.members.values():
+                while expected not in await each.get("/metrics"):
+                    await asyncio.sleep(0.05)
+
     def check(self, pods: int) -> None:
         """Each Pod bound once by the API's own answers, none lost, no node above its room."""
         accepted = collections.Counter(pod for each in self.members.values() for pod in each.proxy.bound)

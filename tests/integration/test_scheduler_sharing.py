@@ -94,6 +94,7 @@ async def test_pods_of_a_scheduler_whose_binds_are_refused_are_placed_by_the_hol
 ) -> None:
     async with scheduler_team.team(tmp_path, "ab", SHARED, room=100.0) as made:
         holder = await made.leader()
+        await made.all_share()
         (other,) = (each for each in made.members.values() if each is not holder)
         other.proxy.refuses_binds = True
         await made.site.create_pods(40)
