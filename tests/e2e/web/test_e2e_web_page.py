@@ -137,6 +137,21 @@ async def test_the_last_quarter_of_an_hour_is_shown_at_once_and_a_moment_is_a_li
         await expect(shown).to_contain_text(said)
 
 
+async def test_the_dimensions_are_offered_when_the_past_arrives_before_any_advertisement(
+    page: browsers.Page, stage: web_site.Stage
+) -> None:
+    try:
+        for node in stage.fleet.nodes:
+            node.is_silent = True
+        await page.goto(stage.url)
+        await expect(page.locator("#history-card")).to_contain_text("no Pod waits for longer than 10 s any more")
+    finally:
+        for node in stage.fleet.nodes:
+            node.is_silent = False
+    await expect(page.locator("#sum-nodes-sub")).to_have_text("all fresh", timeout=WITHIN_MS)
+    await expect(page.get_by_role("radio", name="CPU")).to_be_visible()
+
+
 async def test_waiting_pods_are_grouped_by_reason_and_each_opens(page: browsers.Page, stage: web_site.Stage) -> None:
     await opened(page, stage)
     await page.keyboard.press("p")

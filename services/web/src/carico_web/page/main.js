@@ -92,10 +92,9 @@ class Page {
   }
 
   advertised(advertisement) {
-    const before = this.fleet.dims;
     const node = this.fleet.take(advertisement, Date.now());
     if (!node) return;
-    if (this.fleet.dims !== before) this.offerMetrics();
+    this.offerMetrics();
     this.frames.touch("map");
     if (this.fleet.hasNew) this.frames.touch("summary");
     if (this.panel?.name === node.name) this.frames.touch("panel");
@@ -152,6 +151,7 @@ class Page {
   remember(summaries) {
     for (const summary of summaries) this.history.take(summary);
     this.fleet.recall(this.history.summaries);
+    this.offerMetrics();
     this.frames.touch("history");
   }
 
@@ -171,7 +171,10 @@ class Page {
     this.frames.touchAll();
   }
 
+  // The first message with a dimension may be an advertisement or one of the past.
   offerMetrics() {
+    if (this.offered === this.fleet.dims) return;
+    this.offered = this.fleet.dims;
     byId("map-metric").replaceChildren(...this.map.metrics().map(([metric, text]) => el(
       "button", { type: "button", role: "radio", "data-metric": metric, onclick: () => this.measure(metric) }, text,
     )));
