@@ -5,13 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carico_core.numerics.rescheduling import affinity, moves, search
+from carico_core.numerics.rescheduling import affinity, moves, search, start
+from carico_core.numerics.rescheduling import state as states
 from tests.unit.numerics.rescheduling import affinity_problems
 
 
-def assert_true(problem: affinity.Problem, fixed: moves.Fixed, state: moves.State) -> None:
+def assert_true(problem: affinity.Problem, fixed: states.Fixed, state: states.State) -> None:
     """Compare a state with the one made from its placement."""
-    expected = moves.place(problem, fixed, state.where)
+    expected = start.place(problem, fixed, state.where)
     assert state.counts.tolist() == expected.counts.tolist()
     assert state.filled.tolist() == expected.filled.tolist()
     assert (state.on[state.slot] == np.arange(problem.containers)).all()
@@ -31,8 +32,8 @@ def assert_true(problem: affinity.Problem, fixed: moves.Fixed, state: moves.Stat
 @given(seed=st.integers(0, 10_000), steps=st.lists(st.tuples(st.floats(0, 0.99), st.floats(0, 0.99)), max_size=12))
 def test_the_change_of_a_move_is_that_of_a_full_evaluation(seed: int, steps: list[tuple[float, float]]) -> None:
     problem = affinity_problems.random_problem(seed)
-    fixed = moves.fix(problem)
-    state = moves.place(problem, fixed, problem.home)
+    fixed = start.fix(problem)
+    state = start.place(problem, fixed, problem.home)
     for first, second in steps:
         container = int(first * problem.containers)
         source, target = int(state.where[container]), int(second * len(problem.capacity))
@@ -56,8 +57,8 @@ def test_the_change_of_a_move_is_that_of_a_full_evaluation(seed: int, steps: lis
 @pytest.mark.parametrize("most", [3, 100])
 def test_proposals_keep_the_state_true_and_every_constraint(full: float, most: int) -> None:
     problem = affinity_problems.random_problem(7, services=12, machines=5, most=6, pairs=20, full=full)
-    fixed = moves.fix(problem)
-    state = moves.place(problem, fixed, problem.home)
+    fixed = start.fix(problem)
+    state = start.place(problem, fixed, problem.home)
     rng = np.random.default_rng(1)
     for heat in (0.1, 1e-3):
         made = moves.propose(fixed, state, search.draws(rng, 1000), moves.Mix(), 1e-3, heat, most)
@@ -76,8 +77,8 @@ def test_a_machine_that_a_service_may_not_use_is_never_used() -> None:
         size=free.size, request=free.request, capacity=free.capacity * 2.0, allowed=allowed, home=free.home,
         pairs=free.pairs, traffic=free.traffic,
     )  # fmt: skip
-    fixed = moves.fix(problem)
-    state = moves.place(problem, fixed, problem.home)
+    fixed = start.fix(problem)
+    state = start.place(problem, fixed, problem.home)
     moves.propose(
         fixed, state, search.draws(np.random.default_rng(0), 1000), moves.Mix(), 0.0, 1e-3, problem.containers
     )

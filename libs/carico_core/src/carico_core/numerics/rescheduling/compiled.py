@@ -13,7 +13,8 @@ def compiled(function: F) -> F:
     """Compile `function` at its first call, and keep the machine code on disk (next to the module, or in ~/.cache).
 
     The function must not create arrays. numba notices a change of the function's own file only: functions that call
-    each other belong into one module.
+    each other, and constants that they read, belong into one module. Records from other modules are known by the types
+    of their fields: after fields of one type have changed places, delete the cached code.
     """
     if not IS_COMPILED:
         return function

@@ -10,12 +10,10 @@ in blocks from outside, so that a run is the same with and without compilation.
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from carico_core.numerics import arrays
 from carico_core.numerics.rescheduling import affinity
 from carico_core.numerics.rescheduling.compiled import compiled
+from carico_core.numerics.rescheduling.state import Fixed, State
 
 # Containers that one proposal may evict, and how many are looked at for each; machines looked at for a place.
 EVICTED = 11
@@ -25,61 +23,6 @@ PLACES = 8
 DRAWS = 8 + 2 * (EVICTED + 1) * (CANDIDATES + PLACES + 4)
 # Tries to find a home with room for one more of its service.
 HOMES = 4
-# Entries of `Problem.lottery` for each pair; and the power of a pair's traffic that decides how often it is drawn.
-TICKETS = 16
-POWER = 0.5
-
-
-class Fixed(NamedTuple):
-    """The problem as the inner loop reads it.
-
-    begin (S + 1,): where the containers of each service begin. links (S + 1,): where its pairs begin in `partner`,
-    `own` and `other`: with counts x and y on a machine, a pair keeps min(own x, other y) local there. lottery (T,): a
-    pair for each ticket. floor (M + 1,): where the containers of each machine begin in `State.on`. talking (C,): the
-    containers of services with traffic, or all if none has.
-    """
-
-    begin: affinity.Ints
-    service: affinity.Ints
-    request: arrays.Array
-    allowed: affinity.Bools
-    home: affinity.Ints
-    before: affinity.Ints
-    links: affinity.Ints
-    partner: affinity.Ints
-    own: arrays.Array
-    other: arrays.Array
-    pairs: affinity.Ints
-    weight: arrays.Array
-    lottery: affinity.Ints
-    floor: affinity.Ints
-    talking: affinity.Ints
-
-
-class State(NamedTuple):
-    """A placement; changed by the inner loop.
-
-    where (P,): each container's machine; on: the containers of each machine; slot (P,): each one's place in it; filled
-    (M,): how many there are. counts (M, S). free (M, 2). add, drop (M, S): what the gain would become more by. extra
-    (P, 2): machine and service of which there are more than before, in no order; rank (M, S): the place in it, or -1.
-    gain (1,). tally (4,): containers moved, entries of `extra`, `log` and `picks`. log (L, 2): container and machine of
-    before, of the proposal that is looked at. picks (EVICTED,): containers that it is about to evict.
-    """
-
-    where: affinity.Ints
-    on: affinity.Ints
-    slot: affinity.Ints
-    filled: affinity.Ints
-    counts: affinity.Ints
-    free: arrays.Array
-    add: arrays.Array
-    drop: arrays.Array
-    extra: affinity.Ints
-    rank: affinity.Ints
-    gain: arrays.Array
-    tally: affinity.Ints
-    log: affinity.Ints
-    picks: affinity.Ints
 
 
 class Terms(NamedTuple):
@@ -442,100 +385,3 @@ def propose(fixed: Fixed, state: State, draws: Draws, mix: Mix, price: float, he
                 target = int(_uniform(draws) * len(state.filled))
                 _both(fixed, state, draws, terms, first, second, target, fixed.weight[pair])
     return made
-
-
-def fix(problem: affinity.Problem) -> Fixed:
-    """Return the problem as the inner loop reads it."""
-    services, ends = len(problem.size), problem.pairs.astype(np.int64)
-    share = problem.share
-    # Both directions of each pair, in the order of their first service.
-    here, there = np.concatenate([ends, ends[:, ::-1]]).reshape(-1, 2).T
-    both = np.concatenate([share, share])
-    order = np.argsort(here, kind="stable")
-    here, there, both = here[order], there[order], both[order]
-    drawn = share**POWER
-    tickets = drawn / drawn.sum() * TICKETS * len(share) if drawn.sum() > 0.0 else drawn
-    return Fixed(
-        begin=_begins(problem.size),
-        service=problem.service,
-        request=np.array(problem.request),
-        allowed=np.array(problem.allowed),
-        home=np.array(problem.home),
-        before=affinity.counts(problem, problem.home),
-        links=_begins(np.bincount(here, minlength=services)),
-        partner=there.astype(np.int32),
-        own=both / problem.size[here],
-        other=both / problem.size[there],
-        pairs=problem.pairs.copy(),
-        weight=share / problem.size[problem.pairs].max(axis=1, initial=1),
-        lottery=np.repeat(np.arange(len(share), dtype=np.int32), np.ceil(tickets).astype(np.int64)),
-        floor=_begins(_most(problem)),
-        talking=_talking(problem),
-    )
-
-
-def place(problem: affinity.Problem, fixed: Fixed, where: affinity.Ints) -> State:
-    """Return the state of a placement (P,)."""
-    machines = len(problem.capacity)
-    count = affinity.counts(problem, where)
-    by_machine = np.argsort(where, kind="stable")
-    filled = np.bincount(where, minlength=machines).astype(np.int32)
-    slot = np.empty(len(where), dtype=np.int32)
-    rank_on_machine = np.arange(len(where)) - np.repeat(_begins(filled)[:-1], filled)
-    slot[by_machine] = fixed.floor[where[by_machine]] + rank_on_machine
-    on = np.zeros(fixed.floor[-1], dtype=np.int32)
-    on[slot] = np.arange(len(where))
-    extra = np.argwhere(count > fixed.before).astype(np.int32)
-    rank = np.full(count.shape, -1, dtype=np.int32)
-    rank[extra[:, 0], extra[:, 1]] = np.arange(len(extra))
-    add, drop = _tables(problem, count)
-    moved = affinity.moved(fixed.before, count)
-    return State(
-        where=where.copy(),
-        on=on,
-        slot=slot,
-        filled=filled,
-        counts=count,
-        free=problem.capacity * (1.0 + affinity.ROUNDING) - affinity.used(problem, count),
-        add=add,
-        drop=drop,
-        extra=np.concatenate([extra, np.zeros((len(where) + 1 - len(extra), 2), dtype=np.int32)]),
-        rank=rank,
-        gain=np.array([affinity.local(problem, count)]),
-        tally=np.array([moved, len(extra), 0, 0], dtype=np.int32),
-        log=np.zeros((2 * (EVICTED + 1), 2), dtype=np.int32),
-        picks=np.zeros(EVICTED, dtype=np.int32),
-    )
-
-
-def _begins(sizes: npt.ArrayLike) -> affinity.Ints:
-    begins: affinity.Ints = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-    return begins
-
-
-def _talking(problem: affinity.Problem) -> affinity.Ints:
-    found = np.flatnonzero(np.isin(problem.service, problem.pairs[problem.traffic > 0.0])).astype(np.int32)
-    return found if len(found) else np.arange(problem.containers, dtype=np.int32)
-
-
-def _most(problem: affinity.Problem) -> affinity.Ints:
-    """Return the most containers (M,) that each machine can have while a proposal is looked at."""
-    most = np.full(len(problem.capacity), problem.containers)
-    for resource in range(2):
-        smallest = np.cumsum(np.sort(np.repeat(problem.request[:, resource], problem.size)))
-        most = np.minimum(most, np.searchsorted(smallest, problem.capacity[:, resource] * 1.01, side="right"))
-    bound: affinity.Ints = np.minimum(most + 2 * (EVICTED + 1), problem.containers).astype(np.int32)
-    return bound
-
-
-def _tables(problem: affinity.Problem, count: affinity.Ints) -> tuple[arrays.Array, arrays.Array]:
-    """Return `State.add` and `State.drop` for counts (M, S)."""
-    add, drop = np.zeros(count.shape), np.zeros(count.shape)
-    for (first, second), share in zip(problem.pairs, problem.share, strict=True):
-        for one, other in ((first, second), (second, first)):
-            x, step = count[:, one] * (share / problem.size[one]), share / problem.size[one]
-            y = count[:, other] * (share / problem.size[other])
-            now = np.minimum(x, y)
-            add[:, one] += np.minimum(x + step, y) - now
-            drop[:, one] += np.minimum(x - step, y) - now
-    return add, drop

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from carico_core.numerics.rescheduling import affinity, compiled, moves
+from carico_core.numerics.rescheduling import affinity, compiled, moves, start
 
 # Uniform random numbers for each proposal of a block; one that needs more leaves fewer proposals to its block.
 UNIFORM = 9
@@ -80,14 +80,14 @@ def search(
     progress: the share of the search that is over, of the number of proposals made so far; at 1 the search ends.
     """
     schedule = schedule or suited(problem, limit)
-    fixed = moves.fix(problem)
+    fixed = start.fix(problem)
     best = Found(where=problem.home, gain=affinity.local(problem, fixed.before), moved=0, proposals=0)
     unit = float(problem.share @ fixed.weight)
     made = 0
-    for start in range(schedule.starts if limit else 0):
-        state = moves.place(problem, fixed, problem.home)
+    for number in range(schedule.starts if limit else 0):
+        state = start.place(problem, fixed, problem.home)
         price = schedule.price / limit if limit < problem.containers else 0.0
-        share = progress(made) * schedule.starts - start
+        share = progress(made) * schedule.starts - number
         while share < 1.0:
             binds = share >= schedule.kept_from
             heat = unit * schedule.hot * (schedule.cold / schedule.hot) ** share**schedule.bend
@@ -104,7 +104,7 @@ def search(
             moved = int(state.tally[0])
             if binds and moved <= limit and state.gain[0] > best.gain:
                 best = Found(where=state.where.copy(), gain=float(state.gain[0]), moved=moved, proposals=made)
-            before, share = share, progress(made) * schedule.starts - start
+            before, share = share, progress(made) * schedule.starts - number
             follow = max(schedule.follow * block, schedule.follow_all * (share - before))
             price *= math.exp(min(follow * (moved - limit) / limit, 1.0))
     return dataclasses.replace(best, proposals=made)
