@@ -13,6 +13,7 @@ from carico_core.numerics import distribution, recommendation
 from carico_core.wire import fields, streams, subjects
 from carico_core.wire import messages as wire
 from carico_core.wire.messages import recommended
+from carico_core.wire.messages import usage as wire_usage
 from tests.unit.aggregator import reports, test_aggregator_intake
 
 MIB = 2.0**20
@@ -113,9 +114,10 @@ OLD, NEW = {"image": "a" * 16, "memory": 900 * MIB}, {"image": "b" * 16, "memory
 MINUTE_NS = 60 * 10**9
 
 
-def taking(known: usages.Usages, found: usage.ClassUsage, *, minute: int, node: str = "node-1") -> None:
-    take(known, report(node, pi=found), now_ns=NOW_NS + minute * MINUTE_NS)
-    known.expire(now_ns=NOW_NS + minute * MINUTE_NS, now_s=1.0)
+def taking(known: usages.Usages, found: usage.ClassUsage, *, minute: float, node: str = "node-1") -> None:
+    now_ns = NOW_NS + int(minute * MINUTE_NS)
+    take(known, report(node, pi=found), now_ns=now_ns)
+    known.expire(now_ns=now_ns, now_s=1.0)
 
 
 def test_a_new_image_is_flagged_until_it_is_learnt_and_the_old_one_counts_until_the_new_one_is_as_old() -> None:
@@ -141,6 +143,33 @@ def test_while_pods_of_both_images_run_both_count() -> None:
         taking(known, used(pods=9, seconds=60.0, **NEW), minute=minute, node="node-2")  # type: ignore[arg-type]
     found = known.measured(PI, now_ns=NOW_NS)
     assert (found.has_new_image, found.memory_peak) == (False, 900 * MIB)
+
+
+def test_of_three_images_that_run_at_the_same_time_only_one_that_is_new_is_flagged() -> None:
+    known = usages.Usages(lease_s=10.0)
+    live = [{"image": letter * 16, "memory": 100 * MIB} for letter in "abc"]
+    for count in range(10):
+        for image in live:
+            taking(known, used(pods=1, **image), minute=count / 10)  # type: ignore[arg-type]  # of several types
+    assert not known.measured(PI, now_ns=NOW_NS).has_new_image
+    assert known.about(PI).images == 3
+    # Also after a restart of the aggregator.
+    again = usages.Usages(lease_s=10.0)
+    again.resume(wire.decode_kept(wire.encode_kept([known.facts(PI)])))
+    for image in (*live, *live):
+        taking(again, used(pods=1, **image), minute=1.0)  # type: ignore[arg-type]
+    assert (again.measured(PI, now_ns=NOW_NS).has_new_image, again.about(PI).images) == (False, 3)
+    taking(again, used(image="d" * 16), minute=1.1)
+    assert again.measured(PI, now_ns=NOW_NS).has_new_image
+
+
+def test_a_class_with_more_images_than_are_remembered_is_not_flagged_for_ever() -> None:
+    known = usages.Usages(lease_s=10.0)
+    for count in range(20):
+        for number in range(wire_usage.IMAGES_MAX + 4):
+            taking(known, used(pods=1, image=f"{number:016d}"), minute=count / 10)
+    found = known.measured(PI, now_ns=NOW_NS)
+    assert (found.has_new_image, found.pods) == (False, 20 * (wire_usage.IMAGES_MAX + 4))
 
 
 def test_an_image_that_is_rolled_back_is_forgotten_and_nothing_is_flagged() -> None:

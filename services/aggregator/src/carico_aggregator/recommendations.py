@@ -77,6 +77,7 @@ def row(
         "pods": measured.pods,
         "failed": measured.failed,
         "running": running,
+        "images": facts.images,
         "nodes": measured.nodes,
         "nodes_at_least": measured.nodes >= wire.NODES_MAX,
         "measured_s": round(measured.measured_s, 1),

@@ -27,12 +27,16 @@ _NS = 1e9
 
 
 class About(NamedTuple):
-    """When a class was first and last seen, its peaks, what its Pods are made of, and its containers."""
+    """When a class was first and last seen, its peaks, what its Pods are made of, and its containers.
+
+    `images`: of how many sets of images Pods run.
+    """
 
     first_ns: int
     last_ns: int
     peaks: Mapping[str, float]
     template: usage.Template | None
+    images: int
     containers: Mapping[str, recommendation.MeasuredContainer]
 
 
@@ -129,6 +133,7 @@ class Usages:
         found = versions.added_up(held)
         return About(
             first_ns=found.first_ns, last_ns=found.last_ns, peaks=found.peaks, template=held[0].template,
+            images=versions.live_images(held),
             containers={
                 name: recommendation.MeasuredContainer(
                     cpu=each.cpu, cpu_peak=each.peaks.get(recommendation.CPU),
@@ -167,9 +172,8 @@ class Usages:
                 held.append(versions.of_kept(each.earlier))
 
     def _add(self, name: str, found: usage.ClassUsage, node: int, now_ns: int) -> None:
-        image = "" if found.template is None else found.template.image
         held = self._classes.setdefault(name, [])
-        versions.place(held, image, now_ns).add(found, node, now_ns)
+        versions.place(held, found, now_ns).add(found, node, now_ns)
         self._changed.add(_key(name))
 
 

@@ -1,11 +1,13 @@
 """What the Pods of a class have used with one set of images, and which of these count. Pure.
 
 a new image is reported     the one before still counts: the new one has been seen for minutes, peaks come later
-the new one is as old       and no Pod of the one before runs: it is dropped, with its peaks
+a third image is reported   the two before are added up, and remain known by their images: Pods of three may run on
+the new one is as old       and no Pod of those before runs: they are dropped, with their peaks
 """
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,11 +32,19 @@ class Container:
     peaks: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
+class Seen(NamedTuple):
+    """When Pods with a set of images were first and last reported."""
+
+    first_ns: int
+    last_ns: int
+
+
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class Version:
-    """Pods with one set of images; arrays are weights by bucket, as of `at_ns`. `image`: a digest, "" if unknown."""
+    """Pods with one set of images, or with several older ones; arrays are weights by bucket, as of `at_ns`."""
 
-    image: str
+    # By digest; none while they are unknown.
+    images: dict[str, Seen]
     at_ns: int
     first_ns: int
     last_ns: int
@@ -58,9 +68,16 @@ class Version:
         """The time from the first to the last report."""
         return (self.last_ns - self.first_ns) / _NS
 
+    def live(self, now_ns: int) -> list[str]:
+        """Return the images whose Pods run."""
+        return [image for image, seen in self.images.items() if (now_ns - seen.last_ns) / _NS < RUNNING_S]
+
     def add(self, found: usage.ClassUsage, node: int, now_ns: int) -> None:
         """Take in what a node measured."""
         self._decay(now_ns)
+        image = _image(found)
+        if image in self.images:
+            self.images[image] = self.images[image]._replace(last_ns=now_ns)
         for dim, weights in self.seconds.items():
             _add_to(weights, found.seconds.get(dim, {}))
         _add_to(self.pod_means, found.pod_means)
@@ -86,6 +103,8 @@ class Version:
         for dim, weights in self.seconds.items():
             weights += other.seconds[dim]
         self.pod_means += other.pod_means
+        both = sorted((self.images | other.images).items(), key=lambda each: -each[1].last_ns)
+        self.images = dict(both[: wire.IMAGES_MAX])
         self.first_ns, self.last_ns = min(self.first_ns, other.first_ns), max(self.last_ns, other.last_ns)
         self.pods += other.pods
         self.failed += other.failed
@@ -104,7 +123,7 @@ class Version:
             failed=self.failed, measured_s=self.measured_s,
             seconds={dim: distribution.buckets(each) for dim, each in self.seconds.items()},
             pod_means=distribution.buckets(self.pod_means), peaks=dict(self.peaks), nodes=frozenset(self.nodes),
-            images={self.image: self.first_ns} if self.image else {}, template=self.template,
+            images={image: seen.first_ns for image, seen in self.images.items()}, template=self.template,
             containers={
                 name: usage.ContainerUsage(cpu=distribution.buckets(each.cpu), peaks=dict(each.peaks))
                 for name, each in self.containers.items()
@@ -115,7 +134,7 @@ class Version:
         """Return one that does not share what it has measured."""
         return dataclasses.replace(
             self, seconds={dim: each.copy() for dim, each in self.seconds.items()}, pod_means=self.pod_means.copy(),
-            peaks=dict(self.peaks), nodes=set(self.nodes),
+            images=dict(self.images), peaks=dict(self.peaks), nodes=set(self.nodes),
             containers={
                 name: Container(cpu=each.cpu.copy(), peaks=dict(each.peaks)) for name, each in self.containers.items()
             },
@@ -137,7 +156,7 @@ class Version:
 def new(image: str, now_ns: int) -> Version:
     """Return one without measurements."""
     return Version(
-        image=image, at_ns=now_ns, first_ns=now_ns, last_ns=now_ns,
+        images={image: Seen(now_ns, now_ns)} if image else {}, at_ns=now_ns, first_ns=now_ns, last_ns=now_ns,
         seconds={dim: np.zeros(usage.BUCKETS) for dim in usage.DIMS}, pod_means=np.zeros(usage.BUCKETS),
     )  # fmt: skip
 
@@ -145,8 +164,9 @@ def new(image: str, now_ns: int) -> Version:
 def of_kept(kept: usage.KeptClass) -> Version:
     """Return the version that a record describes, without the earlier one."""
     return Version(
-        image="" if kept.template is None else kept.template.image, at_ns=kept.at_ns, first_ns=kept.first_ns,
-        last_ns=kept.last_ns, pods=kept.pods, failed=kept.failed, measured_s=kept.measured_s,
+        images={image: Seen(first_ns, kept.last_ns) for image, first_ns in kept.images.items()},
+        at_ns=kept.at_ns, first_ns=kept.first_ns, last_ns=kept.last_ns, pods=kept.pods, failed=kept.failed,
+        measured_s=kept.measured_s,
         seconds={dim: distribution.weights(kept.seconds.get(dim, {})) for dim in usage.DIMS},
         pod_means=distribution.weights(kept.pod_means), peaks=dict(kept.peaks), nodes=set(kept.nodes),
         template=kept.template,
@@ -157,13 +177,20 @@ def of_kept(kept: usage.KeptClass) -> Version:
     )  # fmt: skip
 
 
-def place(held: list[Version], image: str, now_ns: int) -> Version:
-    """Return the version of these images; a new one is put first, and of too many the oldest are added up."""
+def place(held: list[Version], found: usage.ClassUsage, now_ns: int) -> Version:
+    """Return the version that takes in what was measured; a new one is put first, of too many the oldest are added up.
+
+    A class of which Pods of so many sets of images run that they cannot all be known has no new one among them.
+    """
+    image = _image(found)
     for each in held:
-        if image in (each.image, "") or not each.image:
+        if not each.images and image:
             # What was measured before the images were known is of the first that are.
-            each.image = each.image or image
+            each.images[image] = Seen(each.first_ns, now_ns)
+        if image in each.images or not image:
             return each
+    if sum(len(each.live(now_ns)) for each in held) >= wire.IMAGES_MAX:
+        return held[-1]
     held.insert(0, new(image, now_ns))
     if len(held) > MOST:
         held[-2].merge(held.pop())
@@ -198,6 +225,17 @@ def added_up(held: Sequence[Version]) -> Version:
     for each in held[1:]:
         found.merge(each.copy())
     return found
+
+
+def live_images(held: Sequence[Version]) -> int:
+    """Return of how many sets of images Pods run."""
+    last_ns = max(each.last_ns for each in held)
+    return sum(len(each.live(last_ns)) for each in held)
+
+
+def _image(found: usage.ClassUsage) -> str:
+    """Return the digest of the images; "" if they are unknown."""
+    return "" if found.template is None else found.template.image
 
 
 def _add_to(weights: messages.Array, found: usage.Buckets) -> None:
