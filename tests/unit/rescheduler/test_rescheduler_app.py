@@ -137,7 +137,7 @@ def test_it_relieves_an_overloaded_node_and_then_rests() -> None:
             await asyncio.sleep(1800.0)
             writes = [each for each in made.cluster.api.requests if "/pods" in each and "GET" not in each]
             assert len(writes) == requests
-            assert rescheduler.rests == "no move pays"
+            assert rescheduler.rounds.rests == "no move pays"
             assert rescheduler.metrics.value("moves_total", {"mode": "surge", "outcome": "moved"}) == 3.0
             assert (rescheduler.metrics.value("measured_gain_total") or 0.0) > 0.0
 
@@ -151,8 +151,8 @@ def test_what_the_scheduler_would_not_place_is_not_moved() -> None:
             rescheduler = made.start("a")
             await asyncio.sleep(60.0)
             assert made.on("node-a") == 9 and made.cluster.most_active == 9
-            assert rescheduler.last is not None and rescheduler.last.moves == ()
-            assert {each.detail for each in rescheduler.last.left_out} == {"capacity: full"}
+            assert rescheduler.rounds.last is not None and rescheduler.rounds.last.moves == ()
+            assert {each.detail for each in rescheduler.rounds.last.left_out} == {"capacity: full"}
 
     objects.run_fast(main())
 
@@ -180,7 +180,7 @@ def test_a_plan_that_takes_long_is_answered_when_asked_again() -> None:
         async with site() as made:
             rescheduler = made.start("a", "--automatic=false")
             await asyncio.sleep(30.0)
-            searches, plain = 0, rescheduler._search
+            searches, plain = 0, rescheduler.planner.search
 
             async def long(context: contexts.Context, asked: planning.Request) -> decision.Plan:
                 nonlocal searches
@@ -188,10 +188,10 @@ def test_a_plan_that_takes_long_is_answered_when_asked_again() -> None:
                 await asyncio.sleep(8.0)
                 return await plain(context, asked)
 
-            rescheduler._search = long
+            rescheduler.planner.search = long
             # Between two rounds.
-            rounds = rescheduler.rounds
-            while rescheduler.rounds == rounds:
+            rounds = rescheduler.rounds.ended
+            while rescheduler.rounds.ended == rounds:
                 await asyncio.sleep(0.1)
             searches = 0
             one, other = await asyncio.gather(made.ask("plan.get", {"most": 1}), made.ask("plan.get", {"most": 1}))
@@ -362,9 +362,9 @@ def test_moves_before_an_outage_are_measured_as_well() -> None:
                 await asyncio.sleep(0.2)
             # The first of three moves has been made; the API goes away with the next new Pod.
             made.cluster.api.fail_next(errors.ApiUnavailable("away"), method="POST", path="/pods")
-            while "the API does not answer" not in rescheduler.rests:
+            while "the API does not answer" not in rescheduler.rounds.rests:
                 await asyncio.sleep(0.1)
-            assert rescheduler.reflection.is_settling()
+            assert rescheduler.rounds.reflection.is_settling()
             assert (rescheduler.metrics.value("predicted_gain_total") or 0.0) > 0.0
 
     objects.run_fast(main())
@@ -377,7 +377,7 @@ def test_a_cluster_that_is_too_large_for_a_plan_is_not_planned(monkeypatch: pyte
         async with site() as made:
             rescheduler = made.start("a")
             await asyncio.sleep(30.0)
-            assert rescheduler.rests.startswith("the cluster is too large for a plan: got 9 Pods and 2 nodes")
+            assert rescheduler.rounds.rests.startswith("the cluster is too large for a plan: got 9 Pods and 2 nodes")
             with pytest.raises(errors.BusError, match="too large"):
                 await made.ask("plan.get")
 

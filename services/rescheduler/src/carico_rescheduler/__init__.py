@@ -8,7 +8,7 @@ A loop of five steps, each a package or module of its own:
 - `moves`: carries out one move at a time, such that a crash at any moment leaves nothing behind.
 - `reflection`: what became of each move; stops where moves do not pay.
 
-At the top: `app` runs the loop while this replica leads; `answers` replies to queries, `asked_plans` makes the plans
-that these ask for, `pausing` keeps whether moves are paused; `settings`, `instruments` (metrics); `main` connects to
-the API and the bus.
+At the top: `app` puts these together; `rounds` runs the loop while this replica leads, `planner` makes its plans.
+`answers` replies to queries, `asked_plans` has the plans that these ask for, `pausing` keeps whether moves are paused;
+`settings`, `instruments` (metrics); `main` connects to the API and the bus.
 """

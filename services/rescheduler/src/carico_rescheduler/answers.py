@@ -23,9 +23,8 @@ ROWS_MOST = 1000
 class Source(Protocol):
     """What answers come from."""
 
-    last: decision.Plan | None
     rests: str
-    rounds: int
+    ended: int
     executor: executor.Executor
     pausing: pausing.Pausing
 
@@ -107,7 +106,7 @@ class Answers:
             # Each round looks: readers may ask often, and the API is not asked for each of them.
             "paused": await pausing.why() if pausing.seen is None else pausing.seen,
             "rests": self.source.rests,
-            "rounds": self.source.rounds,
+            "rounds": self.source.ended,
         }
 
     def _move(self, found: records.Record) -> dict[str, Any]:

@@ -1,0 +1,179 @@
+"""The rounds of the replica that leads: finish what an earlier process left, plan, move, look at what came of it.
+
+Each round makes a plan and carries it out move by move; the next round plans with what it has changed.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+
+from carico_core.domain import errors
+from carico_core.runtime.leadership import status
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
+from carico_rescheduler import asked_plans, instruments, pausing, planner, reflection
+from carico_rescheduler import settings as setting
+from carico_rescheduler.context import movable
+from carico_rescheduler.moves import executor
+from carico_rescheduler.moves import record as records
+from carico_rescheduler.plan import decision, planning
+
+# How soon a round that could not plan is repeated; and the first of a term, when agents and scheduler may not be there.
+SOON_S = 5.0
+FIRST_S = 0.5
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What rounds work with."""
+
+    settings: setting.ReschedulerSettings
+    planner: planner.Planner
+    executor: executor.Executor
+    pausing: pausing.Pausing
+    leadership: status.Leadership
+    clock: clocks.Clock
+    metrics: instruments.Instruments
+
+
+class Rounds:
+    """One round after the other while this replica leads; what queries ask of them."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._line = logs.get("rescheduler")
+        self._odd_line = logs.RateLimited(self._line, clock=parts.clock)
+        self._asked_plans = asked_plans.AskedPlans(parts.planner.plan, now_s=parts.clock.monotonic_s)
+        self.executor = parts.executor
+        self.pausing = parts.pausing
+        self.reflection = reflection.Reflection()
+        self.last: decision.Plan | None = None
+        # Why the last round moved nothing.
+        self.rests = "no plan has been made yet"
+        # Rounds that have ended, and whether one is under way.
+        self.ended = 0
+        self._is_turning = False
+        self._recovered = False
+        # Set by a query: the next round carries out this plan, automatic or not.
+        self._asked: planning.Question | None = None
+        self._wake = asyncio.Event()
+        self._is_stopping = False
+
+    async def run_forever(self) -> None:
+        """Make rounds while this replica leads, until cancelled; after `stop`, none begins."""
+        while True:
+            await self._parts.leadership.until(leads=True)
+            self._recovered = False
+            while self._parts.leadership.leads() and not self._is_stopping:
+                self._wake.clear()
+                pause_s = await self._round()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause_s):
+                        await self._wake.wait()
+            if self._is_stopping:
+                await asyncio.Event().wait()
+
+    def stop(self) -> None:
+        """Begin no further round or move; the move under way is undone if it can be."""
+        self._is_stopping = True
+        self.executor.stop()
+        self._wake.set()
+
+    async def close(self) -> None:
+        """End the searches of queries."""
+        await self._asked_plans.close()
+
+    # What queries ask.
+
+    async def plan_within(self, asked: planning.Question, within_s: float) -> decision.Plan | None:
+        """Return a plan for a query: see `asked_plans.AskedPlans.within`."""
+        return await self._asked_plans.within(asked, within_s)
+
+    def apply(self, asked: planning.Question) -> int:
+        """Have a round carry out a plan; return how many rounds have ended when it has."""
+        self._asked = asked
+        self._wake.set()
+        return self.ended + (2 if self._is_turning else 1)
+
+    @property
+    def mode(self) -> movable.Mode:
+        """How Pods are moved."""
+        return self._parts.settings.mode
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether plans are carried out without a request."""
+        return self._parts.settings.automatic
+
+    def age_s(self, at_s: float) -> float:
+        """Return the seconds since a time on the monotonic clock."""
+        return self._parts.clock.monotonic_s() - at_s
+
+    # One round.
+
+    async def _round(self) -> float:
+        """Make one plan and carry it out; return the seconds until the next round."""
+        asked, self._asked = self._asked, None
+        self._is_turning, pause_s = True, self._parts.settings.every_s
+        try:
+            self.rests = await self._turn(asked)
+        except (asked_plans.NotReady, records.NotLeading) as error:
+            self.rests = str(error)
+            pause_s = min(SOON_S if self._recovered else FIRST_S, pause_s)
+        except (errors.ApiError, errors.ApiUnavailable) as error:
+            self.rests = f"the API does not answer: {error}"
+        finally:
+            self._is_turning = False
+        self.ended += 1
+        if self.rests:
+            self._odd_line.warning(self.rests, "nothing is moved", why=self.rests)
+        return pause_s
+
+    async def _turn(self, asked: planning.Question | None) -> str:
+        """Do what a round does; return why it moved nothing."""
+        parts = self._parts
+        parts.planner.check_known()
+        # Also while paused: nothing is left half done.
+        await self.executor.recover()
+        self._recovered = True
+        paused = await self.pausing.why()
+        parts.metrics.paused.set(bool(paused))
+        plan = self.last = await parts.planner.plan(asked or planning.Question())
+        self._reflect(plan)
+        now_s = parts.clock.monotonic_s()
+        if paused:
+            return paused
+        if asked is None:
+            if not parts.settings.automatic:
+                return "plans are carried out on request only"
+            if self.reflection.is_settling():
+                return "the effect of the last plan is still to be measured"
+            if self.reflection.rests(now_s):
+                return self.reflection.rests(now_s)
+        return await self._carry_out(plan) if plan.moves else plan.verdict
+
+    async def _carry_out(self, plan: decision.Plan) -> str:
+        """Make the moves of a plan in order, until one fails: the rest was planned for another cluster."""
+        gain, why = 0.0, ""
+        try:
+            for move in plan.moves:
+                why = await self.pausing.why() or self._parts.planner.gone(move)
+                if why or self._is_stopping:
+                    break
+                made = await self.executor.run(move)
+                if made.state is not records.State.MOVED:
+                    why = f"{made.pod}: {made.detail}"
+                    break
+                gain += move.gain
+        finally:
+            # Also if the API goes away in between: what was made takes effect, and is measured.
+            self.reflection.made(plan, gain, plan.weights, self._parts.clock.monotonic_s())
+            self._parts.metrics.predicted.inc(max(gain, 0.0))
+        return why
+
+    def _reflect(self, plan: decision.Plan) -> None:
+        found = self.reflection.measure(plan.traffic_bytes[0], plan.excess_tasks[0], self._parts.clock.monotonic_s())
+        if found is not None:
+            predicted, measured = found
+            self._parts.metrics.measured.inc(max(measured, 0.0))
+            self._line.info("effect of the last plan", predicted=round(predicted, 4), measured=round(measured, 4))
