@@ -24,9 +24,9 @@ from carico_core.wire import subjects
 from carico_local import nats_server
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
-from carico_scheduler import state
 from carico_scheduler.intake import advertisements
 from carico_scheduler.rules import policy
+from carico_scheduler.state import state
 
 Row = tuple[str, float, str, str]
 NODE = "bench"

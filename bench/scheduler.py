@@ -12,12 +12,12 @@ from carico_core.domain import cluster, constraints, messages, selectors
 from carico_core.runtime.process import memory_use
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_scheduler import state
 from carico_scheduler.decide import cycle
 from carico_scheduler.intake import advertisements
 from carico_scheduler.nodes import fleet
 from carico_scheduler.pods import queue, reservations
 from carico_scheduler.rules import policy
+from carico_scheduler.state import state
 
 # (what, value, unit, target in words or empty): see bench/__main__.py.
 Row = tuple[str, float, str, str]

@@ -29,11 +29,11 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_local import nats_server
-from carico_scheduler import node_state, state
 from carico_scheduler.answers import known, queries
 from carico_scheduler.decide import cycle
 from carico_scheduler.report import decisions
 from carico_scheduler.rules import policy
+from carico_scheduler.state import node_state, state
 
 Row = tuple[str, float, str, str]
 NODES = 1000

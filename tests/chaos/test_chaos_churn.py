@@ -9,7 +9,7 @@ import pytest
 from carico_core.runtime.kube import api_actions
 from carico_scheduler.pods import record
 from carico_scheduler.report import decisions
-from carico_scheduler.state import State
+from carico_scheduler.state.state import State
 from tests.chaos import churn
 from tests.unit.scheduler import objects
 

@@ -19,10 +19,10 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings
 from carico_core.wire.kubernetes import api_objects
 from carico_local.control_plane import commands, standalone
-from carico_scheduler import state
 from carico_scheduler.decide import cycle
 from carico_scheduler.intake import api_collections
 from carico_scheduler.rules import policy
+from carico_scheduler.state import state
 from tests.integration import feasibility_cases as cases
 from tests.integration import feasibility_oracle as oracles
 from tests.tools import kubernetes as programs

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from carico_scheduler import node_state, state
 from carico_scheduler.decide import cycle
 from carico_scheduler.rules import policy
+from carico_scheduler.state import node_state, state
 from tests.unit.scheduler import objects
 
 NOW_S = 1000.0

@@ -5,9 +5,9 @@ import random
 import pytest
 
 from carico_core.domain import cluster, constraints, messages
-from carico_scheduler import node_state, state
 from carico_scheduler.pods import queue
 from carico_scheduler.rules import policy
+from carico_scheduler.state import node_state, state
 from tests.unit.scheduler import objects
 
 NOW_S = 1000.0
@@ -329,18 +329,18 @@ def test_pods_of_every_name_are_queued() -> None:
 
 def test_the_lowest_priority_is_that_of_the_pods_that_may_be_evicted() -> None:
     made = make()
-    assert made.lowest_priority() is None
+    assert made.placements.lowest_priority() is None
     owner = cluster.Owner(kind="DaemonSet", name="agent", uid="d")
     made.put_pod(objects.make_pod("daemon", node_name="node-0", priority=-5, owner=owner), NOW_S)
     made.put_pod(objects.make_pod("system", node_name="node-0", priority=-9, namespace="kube-system"), NOW_S)
     made.put_pod(objects.make_pod("low", node_name="node-0", priority=1), NOW_S)
-    assert made.lowest_priority() == -5, "its DaemonSet is not known"
+    assert made.placements.lowest_priority() == -5, "its DaemonSet is not known"
     daemons = cluster.DaemonSet("default", "d")
-    made.put_daemon_set(daemons, NOW_S)
-    assert made.lowest_priority() == 1
-    made.remove_daemon_set("d", NOW_S)
-    assert made.lowest_priority() == -5
-    made.put_daemon_set(daemons, NOW_S)
+    made.demands.put_daemon_set(daemons, NOW_S)
+    assert made.placements.lowest_priority() == 1
+    made.demands.remove_daemon_set("d", NOW_S)
+    assert made.placements.lowest_priority() == -5
+    made.demands.put_daemon_set(daemons, NOW_S)
     for pod in made.pods():
         made.remove_pod(pod.uid)
-    assert made.lowest_priority() is None
+    assert made.placements.lowest_priority() is None

@@ -6,11 +6,11 @@ import hypothesis
 from hypothesis import strategies as st
 
 from carico_core.domain import cluster, constraints, messages, selectors
-from carico_scheduler import node_state, state
 from carico_scheduler.decide import cycle
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import reservations
 from carico_scheduler.rules import policy
+from carico_scheduler.state import node_state, state
 from tests.unit.scheduler import objects
 
 NODES = tuple(f"node-{index}" for index in range(3))

@@ -2,7 +2,8 @@
 
 Packages, each with a map of its own:
 
-- `pods` and `nodes`: what is known, kept in step by events. Pure.
+- `state`: what is known, kept in step by events, with the life of each Pod. Pure.
+- `pods` and `nodes`: the parts of it. Pure.
 - `rules`: which nodes may take a Pod, and which is best. Pure.
 - `decide`: one scheduling cycle, from the state to placements. Pure; start reading at `decide.cycle`.
 - `gangs`: Pods that are placed together or not at all.
@@ -14,6 +15,6 @@ Packages, each with a map of its own:
 - `sharing`: several schedulers that decide at the same time.
 - `extender`: serves a stock kube-scheduler, which then places by CARICO's capacity.
 
-At the top: `state` (Pods) and `node_state` (nodes) put `pods` and `nodes` together; `engine` takes in, decides and
-binds; `app` puts everything together by `settings`, and stops it in order; `main` connects it to the API and the bus.
+At the top: `engine` takes in, decides and binds; `app` puts everything together by `settings`, and stops it in order;
+`main` connects it to the API and the bus.
 """

@@ -18,7 +18,6 @@ from carico_core.runtime.kube import api_actions, paged_lists
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
-from carico_scheduler import state
 from carico_scheduler.bind import binder as binders
 from carico_scheduler.bind import outcomes, volume_binding
 from carico_scheduler.decide import cycle as cycles
@@ -32,6 +31,7 @@ from carico_scheduler.report import conditions, decisions, events, explain, inst
 from carico_scheduler.report import traces as pod_traces
 from carico_scheduler.rules import policy as policies
 from carico_scheduler.sharing import homes, member
+from carico_scheduler.state import state
 
 REPORT_EVERY_S = 0.5
 # The decision loop turns at least this often, idle or not, so that its heartbeat shows that it is alive.
@@ -218,7 +218,7 @@ class Engine:
         view = self.state.fleet.snapshot(now_s)
         outcome = self._cycle.run(
             view, self.state.queue, most=room, held=self._held_slots(), nominees=self._nominees(),
-            gangs=self.state,
+            gangs=self.state.waiting_gangs,
         )  # fmt: skip
         if outcome.is_cut:
             self._wake.set()

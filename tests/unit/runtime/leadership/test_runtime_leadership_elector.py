@@ -13,9 +13,9 @@ from carico_core.runtime.leadership import elector, leader_settings, status
 from carico_core.runtime.process import settings
 from carico_core.wire.kubernetes import lease as kubernetes_lease
 from carico_scheduler import settings as setting
-from carico_scheduler import state
 from carico_scheduler.intake import handover
 from carico_scheduler.rules import policy
+from carico_scheduler.state import state
 from tests.unit.scheduler import objects
 
 LEASES = "/leases"

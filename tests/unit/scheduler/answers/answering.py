@@ -10,11 +10,11 @@ from carico_core.domain import cluster, errors, messages
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_scheduler import node_state, state
 from carico_scheduler.answers import known, queries
 from carico_scheduler.decide import cycle
 from carico_scheduler.report import decisions, explain
 from carico_scheduler.rules import policy
+from carico_scheduler.state import node_state, state
 from tests.unit.scheduler import objects
 
 NOW_S = 1000.0

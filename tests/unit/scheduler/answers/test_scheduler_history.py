@@ -4,9 +4,9 @@ import random
 from typing import Any
 
 from carico_core.runtime.process import clock as clocks
-from carico_scheduler import node_state, state
 from carico_scheduler.answers import history
 from carico_scheduler.rules import policy as policies
+from carico_scheduler.state import node_state, state
 from tests.unit.scheduler import objects
 
 LEASE_S = 10.0

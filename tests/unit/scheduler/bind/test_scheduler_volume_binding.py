@@ -9,11 +9,11 @@ import pytest
 
 from carico_core.domain import cluster, errors
 from carico_core.wire.kubernetes import storage as parse
-from carico_scheduler import state
 from carico_scheduler.bind import volume_binding
 from carico_scheduler.decide import cycle
 from carico_scheduler.nodes import storage, volume_placement
 from carico_scheduler.rules import policy
+from carico_scheduler.state import state
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.rules import test_scheduler_peers as peers
 

@@ -12,7 +12,7 @@ from carico_core.domain import constraints, gangs, selectors
 from carico_scheduler.decide import cycle, parties
 from carico_scheduler.gangs import gang
 from carico_scheduler.rules import policy
-from carico_scheduler.state import State
+from carico_scheduler.state.state import State
 from tests.unit.scheduler import objects
 
 
@@ -37,7 +37,8 @@ class Desk:
     def run(self, most: int = 1000, nominees: Sequence[cycle.Nominee] = ()) -> dict[str, str]:
         """Run one cycle; return the node of each Pod that it placed."""
         made = self.cycle.run(
-            self.state.fleet.snapshot(1.0), self.state.queue, most=most, nominees=nominees, gangs=self.state
+            self.state.fleet.snapshot(1.0), self.state.queue, most=most, nominees=nominees,
+            gangs=self.state.waiting_gangs,
         )  # fmt: skip
         return {each.waiting.pod.name: each.row.node.name for each in made.placed}
 
@@ -175,7 +176,7 @@ def test_the_count_of_places_never_rules_out_what_fits() -> None:
 def test_the_decision_of_a_gang_names_the_nodes_that_it_does_not_go_to() -> None:
     desk = Desk([2.0, 1.0], zones="ab")
     desk.gang("g", 2, topology_key="zone")
-    made = desk.cycle.run(desk.state.fleet.snapshot(1.0), desk.state.queue, most=9, gangs=desk.state)
+    made = desk.cycle.run(desk.state.fleet.snapshot(1.0), desk.state.queue, most=9, gangs=desk.state.waiting_gangs)
     (first, _) = made.placed
     assert first.refused == {"gang": 1}
     rejection = first.scores.rejection(desk.state.fleet.row(1, 1.0))

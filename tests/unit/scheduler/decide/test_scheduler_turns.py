@@ -9,9 +9,9 @@ import pytest
 from hypothesis import strategies as st
 
 from carico_core.domain import cluster, messages, names
-from carico_scheduler import node_state, state
 from carico_scheduler.decide import cycle, turns
 from carico_scheduler.rules import policy as policies
+from carico_scheduler.state import node_state, state
 from tests.unit.scheduler import objects
 
 # As the simulated scheduler has them, so that a test takes a minute of its time and not ten.

@@ -102,7 +102,7 @@ def test_pods_of_the_node_and_of_carico_itself_pass_everywhere() -> None:
     async def main() -> None:
         desk = extender_desk.Desk(policy.Policy(baseline_namespaces=frozenset({"carico-system"})))
         desk.node("n1", 0.0)
-        desk.state.put_daemon_set(cluster.DaemonSet(namespace="default", uid="2"), 0.0)
+        desk.state.demands.put_daemon_set(cluster.DaemonSet(namespace="default", uid="2"), 0.0)
         own = objects.pod_object("nats")
         own["metadata"] |= {"namespace": "carico-system", "uid": "1"}
         daemon = objects.pod_object("agent")
@@ -135,7 +135,7 @@ def test_what_a_tenant_writes_on_a_pod_frees_it_from_nothing(kind: str) -> None:
     async def main() -> None:
         desk = extender_desk.Desk()
         # A DaemonSet of another namespace, whose UID anyone may know.
-        desk.state.put_daemon_set(cluster.DaemonSet(namespace="kube-system", uid="no"), 0.0)
+        desk.state.demands.put_daemon_set(cluster.DaemonSet(namespace="kube-system", uid="no"), 0.0)
         for node in ("n1", "n2"):
             desk.node(node, 2.0)
         bound = 0

@@ -9,7 +9,7 @@ import pytest
 from carico_core.domain import gangs
 from carico_scheduler.gangs import gang
 from carico_scheduler.rules import policy
-from carico_scheduler.state import State
+from carico_scheduler.state.state import State
 from tests.unit.scheduler import objects
 
 KEY = gangs.Key("default", "train")
@@ -110,7 +110,7 @@ def test_pods_are_shared_out_again_when_a_pod_group_has_them_placed_one_by_one()
     desk = Desk()
     desk.show("a")
     desk.state.is_share_stale = False
-    desk.state.put_pod_group(gangs.PodGroup(KEY, None), 0.0)
+    desk.state.waiting_gangs.put_pod_group(gangs.PodGroup(KEY, None), 0.0)
     assert desk.state.is_share_stale
 
 
@@ -165,9 +165,9 @@ class Storm(Desk):
         found = self.state.gangs.find(KEY)
         match self.rng.randrange(5):
             case 0:
-                self.state.put_pod_group(gangs.PodGroup(KEY, self.rng.choice(ASKED)), 0.0)
+                self.state.waiting_gangs.put_pod_group(gangs.PodGroup(KEY, self.rng.choice(ASKED)), 0.0)
             case 1:
-                self.state.remove_pod_group(KEY, 0.0)
+                self.state.waiting_gangs.remove_pod_group(KEY, 0.0)
             case 2 if found is not None and found.state is gang.INCOMPLETE:
                 self.state.gangs.give_back(found)
             case 3 if found is not None and found.state is gang.INCOMPLETE:

@@ -9,10 +9,10 @@ from carico_core.domain import errors
 from carico_core.runtime.kube import list_watch
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock as clocks
-from carico_scheduler import state
 from carico_scheduler.intake import api_collections, informers
 from carico_scheduler.report import instruments
 from carico_scheduler.rules import policy
+from carico_scheduler.state import state
 from tests.unit.scheduler import objects, world
 
 BUDGETS, DAEMON_SETS = api_collections.BUDGETS, api_collections.DAEMON_SETS

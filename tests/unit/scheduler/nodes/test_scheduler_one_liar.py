@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from carico_core.domain import messages
-from carico_scheduler import node_state, state
 from carico_scheduler.rules import policy, scorers
+from carico_scheduler.state import node_state, state
 from tests.unit.scheduler import objects
 from tests.unit.wire import strategies
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from carico_core.domain import cluster
 from carico_core.runtime.process import clock as clocks
-from carico_scheduler import node_state, state
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.preempt import evictable, search
 from carico_scheduler.rules import policy
+from carico_scheduler.state import node_state, state
 from tests.unit.scheduler import objects
 
 NODES = tuple(f"node-{index}" for index in range(4))

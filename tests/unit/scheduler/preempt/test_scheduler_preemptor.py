@@ -208,7 +208,7 @@ def test_no_pod_goes_on_a_node_that_no_longer_allows_the_new_one(is_cordoned: bo
         made = await full()
         state = made.engines[0].state
         # Otherwise the search ends at once: no node can lose less.
-        state.lowest_priority = lambda: -1  # type: ignore[method-assign]
+        state.placements.lowest_priority = lambda: -1  # type: ignore[method-assign]
         made.create_pod("high", priority=10)
         await asyncio.sleep(0.3)
         begun = await search(made, "high")

@@ -12,11 +12,11 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_scheduler import node_state, state
 from carico_scheduler.answers import known, queries, questions
 from carico_scheduler.decide import cycle
 from carico_scheduler.report import decisions, events
 from carico_scheduler.rules import policy as policies
+from carico_scheduler.state import node_state, state
 from tests.unit.scheduler import objects
 
 FACTS = decisions.Facts(

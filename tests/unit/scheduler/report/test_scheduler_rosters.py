@@ -6,9 +6,9 @@ import random
 from carico_core.domain import cluster, errors, messages, names, usage
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
-from carico_scheduler import node_state, state
 from carico_scheduler.report import rosters
 from carico_scheduler.rules import policy as policies
+from carico_scheduler.state import node_state, state
 from tests.unit.scheduler import objects
 
 
@@ -115,7 +115,7 @@ async def test_pods_that_belong_to_the_node_have_no_class_and_static_ones_their_
     found = (await site.after())["node-0"]
     assert found["d1"] is None
     assert found[proxy.uid] is not None
-    site.state.put_daemon_sets([cluster.DaemonSet(namespace="default", uid="ds")], 0.0)
+    site.state.demands.put_daemon_sets([cluster.DaemonSet(namespace="default", uid="ds")], 0.0)
     assert (await site.after())["node-0"] == {"d1": None, proxy.uid: None}
 
 

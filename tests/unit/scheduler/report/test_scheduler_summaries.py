@@ -7,9 +7,9 @@ from carico_core.domain import errors, messages, names
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_scheduler import node_state, state
 from carico_scheduler.report import summaries
 from carico_scheduler.rules import policy as policies
+from carico_scheduler.state import node_state, state
 from tests.unit.scheduler import objects
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from carico_core.domain import cluster
 from carico_core.wire.kubernetes import api_objects
-from carico_scheduler import node_state, state
 from carico_scheduler.decide import cycle
 from carico_scheduler.rules import admission, policy
+from carico_scheduler.state import node_state, state
 from tests.unit.scheduler import objects
 
 NOW_S = 1000.0
@@ -61,15 +61,15 @@ def test_pods_of_a_daemon_set_belong_to_their_node_while_it_exists() -> None:
         return made.fleet.row(0).reserved
 
     assert reserved() == 1
-    made.put_daemon_sets([cluster.DaemonSet(namespace="default", uid="ds")], NOW_S)
+    made.demands.put_daemon_sets([cluster.DaemonSet(namespace="default", uid="ds")], NOW_S)
     assert (reserved(), made.fleet.row(0).placed, made.fleet.row(0).workloads) == (0, 1, 0)
     made.put_pod(daemon("second"), NOW_S)
     assert reserved() == 0
-    made.remove_daemon_set("ds", NOW_S)
+    made.demands.remove_daemon_set("ds", NOW_S)
     assert reserved() == 2
-    made.put_daemon_set(cluster.DaemonSet(namespace="default", uid="ds"), NOW_S)
+    made.demands.put_daemon_set(cluster.DaemonSet(namespace="default", uid="ds"), NOW_S)
     assert reserved() == 0
-    made.put_daemon_sets([], NOW_S)
+    made.demands.put_daemon_sets([], NOW_S)
     assert reserved() == 2
 
 
@@ -98,13 +98,13 @@ def test_a_waiting_pod_of_a_daemon_set_waits_for_no_room_and_no_ready_node() -> 
     made.put_node(objects.make_node("node-0", ready=False))
     made.put_pod(daemon()._replace(node_name=None), NOW_S)
     assert placed_on(made) == [], "nothing advertises, and the DaemonSet is not known yet"
-    made.put_daemon_set(cluster.DaemonSet(namespace="default", uid="ds"), NOW_S)
+    made.demands.put_daemon_set(cluster.DaemonSet(namespace="default", uid="ds"), NOW_S)
     assert placed_on(made) == ["node-0"]
 
 
 def test_a_waiting_pod_of_a_daemon_set_needs_what_it_requests() -> None:
     made = state.State(policy.Policy(names=frozenset({"default-scheduler"})), random.Random(0))
-    made.put_daemon_set(cluster.DaemonSet(namespace="default", uid="ds"), NOW_S)
+    made.demands.put_daemon_set(cluster.DaemonSet(namespace="default", uid="ds"), NOW_S)
     made.put_node(objects.make_node("node-0", allocatable_cores=1.0))
     made.put_pod(daemon(request_cores=2.0)._replace(node_name=None), NOW_S)
     assert placed_on(made) == []
@@ -114,8 +114,8 @@ def test_a_waiting_pod_of_a_daemon_set_needs_what_it_requests() -> None:
 
 def test_a_waiting_pod_that_is_no_longer_of_a_daemon_set_waits_for_room() -> None:
     made = state.State(policy.Policy(names=frozenset({"default-scheduler"})), random.Random(0))
-    made.put_daemon_set(cluster.DaemonSet(namespace="default", uid="ds"), NOW_S)
+    made.demands.put_daemon_set(cluster.DaemonSet(namespace="default", uid="ds"), NOW_S)
     made.put_node(objects.make_node("node-0"))
     made.put_pod(daemon()._replace(node_name=None), NOW_S)
-    made.remove_daemon_set("ds", NOW_S)
+    made.demands.remove_daemon_set("ds", NOW_S)
     assert placed_on(made) == []

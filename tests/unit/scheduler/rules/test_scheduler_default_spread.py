@@ -6,9 +6,9 @@ import random
 import pytest
 
 from carico_core.domain import cluster, constraints
-from carico_scheduler import node_state, state
 from carico_scheduler.decide import cycle
 from carico_scheduler.rules import default_spread, policy
+from carico_scheduler.state import node_state, state
 from tests.unit.scheduler import objects
 
 NOW_S = 1000.0
@@ -95,13 +95,13 @@ def test_pods_of_a_service_are_a_group_while_it_selects_them() -> None:
         cluster.Service(pod.namespace, "web", (("app", "web"),)), cluster.Service(pod.namespace, "none", ()),
         cluster.Service("other", "front", (("own", "1"),)), cluster.Service(pod.namespace, "db", (("app", "db"),)),
     ]  # fmt: skip
-    made.put_services(services, NOW_S)
+    made.demands.put_services(services, NOW_S)
     assert group() == {"app": "web"}
-    made.put_service(cluster.Service(pod.namespace, "front", (("tier", "front"),)), NOW_S)
+    made.demands.put_service(cluster.Service(pod.namespace, "front", (("tier", "front"),)), NOW_S)
     assert group() == {"app": "web", "tier": "front"}, "all Services that select it, as in kube-scheduler"
-    made.remove_service(pod.namespace, "web", NOW_S)
+    made.demands.remove_service(pod.namespace, "web", NOW_S)
     assert group() == {"tier": "front"}
-    made.put_services([], NOW_S)
+    made.demands.put_services([], NOW_S)
     assert group() == {}
 
 

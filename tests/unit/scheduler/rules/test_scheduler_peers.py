@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from carico_core.domain import cluster
 from carico_core.wire.kubernetes import api_objects, storage
-from carico_scheduler import node_state, state
 from carico_scheduler.decide import cycle
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import pod_counts
 from carico_scheduler.report import explain
 from carico_scheduler.rules import policy
+from carico_scheduler.state import node_state, state
 from tests.integration import feasibility_cases as cases
 from tests.unit.scheduler import objects
 
@@ -72,7 +72,7 @@ def without_api(seed: int) -> tuple[state.State, list[cluster.Pod]]:
             known.put_node(api_objects.parse_node(obj))
         elif path.endswith("/pods"):
             known.put_pod(_read(obj), NOW_S)
-    known.put_namespaces(labels, NOW_S)
+    known.demands.put_namespaces(labels, NOW_S)
     return known, [_read(obj) for obj in case.pods]
 
 
@@ -231,13 +231,13 @@ def test_host_ports_are_given_once_within_one_cycle_and_the_refusal_is_said() ->
 
 def test_namespaces_that_cannot_be_listed_keep_apart_rather_than_near() -> None:
     known = make_state(node("a", **{ZONE: "1"}))
-    known.note_namespaces("403 Forbidden", NOW_S)
+    known.demands.note_namespaces("403 Forbidden", NOW_S)
     red = {"matchLabels": {"team": "red"}}
     assert refused(known, pod("near", affinity=near("web", namespaceSelector=red))) == {"pod_affinity": 1}
     hermit = pod("hermit", nodeName="a", affinity=near("web", kind="podAntiAffinity", namespaceSelector=red))
     known.put_pod(hermit, NOW_S)
     assert refused(known, pod("web", labels={"app": "web"})) == {"pod_anti_affinity": 1}
-    known.note_namespaces(None, NOW_S)
+    known.demands.note_namespaces(None, NOW_S)
     assert refused(known, pod("web", labels={"app": "web"})) == {}
 
 

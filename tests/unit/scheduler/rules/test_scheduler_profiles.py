@@ -6,10 +6,10 @@ import pytest
 
 from carico_core.domain import cluster, errors
 from carico_core.runtime.process import settings
-from carico_scheduler import node_state, state
 from carico_scheduler import settings as setting
 from carico_scheduler.decide import cycle
 from carico_scheduler.rules import policy, profiles
+from carico_scheduler.state import node_state, state
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.answers import answering
 

@@ -9,11 +9,11 @@ import pytest
 from carico_core.domain import messages
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock as clocks
-from carico_scheduler import node_state, state
 from carico_scheduler.bind import binder, outcomes
 from carico_scheduler.report import instruments
 from carico_scheduler.rules import policy
 from carico_scheduler.sharing import commits, member
+from carico_scheduler.state import node_state, state
 from tests.unit.scheduler import objects
 
 NODE = "node-0"

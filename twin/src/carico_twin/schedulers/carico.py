@@ -3,10 +3,10 @@
 import random
 
 from carico_core.domain import messages
-from carico_scheduler import state
 from carico_scheduler.decide import cycle, turns
 from carico_scheduler.intake import advertisements
 from carico_scheduler.rules import policy
+from carico_scheduler.state import state
 from carico_twin import records
 from carico_twin.schedulers import port
 
@@ -74,7 +74,7 @@ class Carico:
                 self.state.queue,
                 most=BINDS_A_CYCLE,
                 nominees=self._turns.nominees(),
-                gangs=self.state,
+                gangs=self.state.waiting_gangs,
             )
             for placed in outcome.placed:
                 self._bind(placed, now_s)

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from carico_core.domain import messages
 from carico_core.runtime.process import clock as clocks
-from carico_scheduler import node_state
 from carico_scheduler.answers import questions
+from carico_scheduler.state import node_state
 
 EVERY_S = 10.0
 ROWS = 90

@@ -4,12 +4,12 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 
 from carico_core.domain import messages
-from carico_scheduler import state
 from carico_scheduler.answers import history as histories
 from carico_scheduler.decide import cycle as cycles
 from carico_scheduler.decide import turns as queue_turns
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.report import decisions
+from carico_scheduler.state import state
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,10 @@ import dataclasses
 from carico_core.domain import decision
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_scheduler import state
 from carico_scheduler.bind import binder as binders
 from carico_scheduler.report import decisions, events, explain, instruments, notices
 from carico_scheduler.report import traces as pod_traces
+from carico_scheduler.state import state
 
 
 class Outcomes:

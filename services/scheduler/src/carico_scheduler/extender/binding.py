@@ -7,13 +7,13 @@ from collections.abc import Callable
 from carico_core.domain import cluster
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_scheduler import state as states
 from carico_scheduler.bind import binder as binders
 from carico_scheduler.bind import outcomes
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.report import decisions
 from carico_scheduler.sharing import member as members
+from carico_scheduler.state import state as states
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

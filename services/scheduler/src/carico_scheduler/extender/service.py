@@ -9,13 +9,13 @@ from carico_core.domain import cluster, decision, errors
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
-from carico_scheduler import state as states
 from carico_scheduler.bind import binder as binders
 from carico_scheduler.extender import binding, extender_settings, judge, messages
 from carico_scheduler.extender import holds as holding
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.report import decisions, explain, instruments
 from carico_scheduler.sharing import member as members
+from carico_scheduler.state import state as states
 
 # How often a filter checks whether the binds of earlier Pods have arrived.
 CHECK_EVERY_S = 0.003

@@ -5,7 +5,6 @@ the leader changed in the middle. If the rest does not find room in time, all it
 the least important first, so that of two gangs that each hold half of the room one gets the other half.
 """
 
-import asyncio
 import functools
 from collections.abc import Callable
 from typing import Protocol
@@ -14,13 +13,12 @@ from carico_core.domain import cluster, gangs
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_scheduler import state as states
 from carico_scheduler.gangs import gang as gang_records
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.preempt import evictor
 from carico_scheduler.report import instruments
+from carico_scheduler.state import state as states
 
-EVERY_S = 0.5
 # Waiting gangs tried again in one round, in turns: each may look at every node. What lets a gang fit is often no single
 # change that would let one Pod fit, so that they are not woken by changes.
 TRIED_A_ROUND = 32
@@ -79,14 +77,9 @@ class Keeper:
 
     async def work_forever(self) -> None:
         """Look after gangs until cancelled."""
-        try:
-            while True:
-                await asyncio.sleep(EVERY_S)
-                self.round()
-        finally:
-            await self._evictor.stop()
+        await self._evictor.work_forever(self.round)
 
-    def round(self) -> None:
+    async def round(self) -> None:
         """Try gangs again, end rests, and give back what is due."""
         term = self._term()
         if term != self._round_term:

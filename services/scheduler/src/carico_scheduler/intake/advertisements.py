@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from carico_core.domain import errors, messages
 from carico_core.wire import freshness
 from carico_core.wire import messages as wire
-from carico_scheduler import node_state
+from carico_scheduler.state import node_state
 
 # Subjects kept between two drains: more than the largest cluster has nodes (Kubernetes supports 5,000).
 _PENDING_MAX = 50_000

@@ -8,8 +8,8 @@ from carico_core.domain import gangs
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects, pod_groups
 from carico_core.wire.kubernetes import storage as parse
-from carico_scheduler import state as states
 from carico_scheduler.nodes import storage
+from carico_scheduler.state import state as states
 
 PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
@@ -77,10 +77,12 @@ def _namespaces(state: states.State, clock: clocks.Clock) -> Collection:
         path=NAMESPACES,
         kind="namespace",
         parse=parse.parse_namespace,
-        put_all=lambda found: state.put_namespaces({each.name: each.labels for each in found}, clock.monotonic_s()),
-        put=lambda found: state.put_namespace(found.name, found.labels, clock.monotonic_s()),
-        remove=lambda metadata: state.remove_namespace(str(metadata.get("name", "")), clock.monotonic_s()),
-        lacks=lambda why: state.note_namespaces(why, clock.monotonic_s()),
+        put_all=lambda found: state.demands.put_namespaces(
+            {each.name: each.labels for each in found}, clock.monotonic_s()
+        ),
+        put=lambda found: state.demands.put_namespace(found.name, found.labels, clock.monotonic_s()),
+        remove=lambda metadata: state.demands.remove_namespace(str(metadata.get("name", "")), clock.monotonic_s()),
+        lacks=lambda why: state.demands.note_namespaces(why, clock.monotonic_s()),
     )
 
 
@@ -89,9 +91,9 @@ def _daemon_sets(state: states.State, clock: clocks.Clock) -> Collection:
         path=DAEMON_SETS,
         kind="DaemonSet",
         parse=api_objects.parse_daemon_set,
-        put_all=lambda found: state.put_daemon_sets(found, clock.monotonic_s()),
-        put=lambda found: state.put_daemon_set(found, clock.monotonic_s()),
-        remove=lambda metadata: state.remove_daemon_set(str(metadata.get("uid", "")), clock.monotonic_s()),
+        put_all=lambda found: state.demands.put_daemon_sets(found, clock.monotonic_s()),
+        put=lambda found: state.demands.put_daemon_set(found, clock.monotonic_s()),
+        remove=lambda metadata: state.demands.remove_daemon_set(str(metadata.get("uid", "")), clock.monotonic_s()),
         # While DaemonSets are not known, their Pods are workloads: refused without room, and reserved.
         lacks=state.baseline.lacks,
     )
@@ -114,9 +116,9 @@ def _services(state: states.State, clock: clocks.Clock) -> Collection:
         path=SERVICES,
         kind="Service",
         parse=api_objects.parse_service,
-        put_all=lambda found: state.put_services(found, clock.monotonic_s()),
-        put=lambda found: state.put_service(found, clock.monotonic_s()),
-        remove=lambda metadata: state.remove_service(
+        put_all=lambda found: state.demands.put_services(found, clock.monotonic_s()),
+        put=lambda found: state.demands.put_service(found, clock.monotonic_s()),
+        remove=lambda metadata: state.demands.remove_service(
             str(metadata.get("namespace", "")), str(metadata.get("name", "")), clock.monotonic_s()
         ),
         # They change no Pod's nodes, only which of them it prefers.
@@ -127,14 +129,14 @@ def _services(state: states.State, clock: clocks.Clock) -> Collection:
 def _pod_groups(state: states.State, clock: clocks.Clock, *, is_native: bool) -> Collection:
     def remove(metadata: Object) -> None:
         key = gangs.Key(str(metadata.get("namespace", "")), str(metadata.get("name", "")), is_native)
-        state.remove_pod_group(key, clock.monotonic_s())
+        state.waiting_gangs.remove_pod_group(key, clock.monotonic_s())
 
     return Collection(
         path=NATIVE_POD_GROUPS if is_native else POD_GROUPS,
         kind="PodGroup",
         parse=pod_groups.parse_native if is_native else pod_groups.parse_pod_group,
-        put_all=lambda found: state.put_pod_groups(found, clock.monotonic_s(), is_native=is_native),
-        put=lambda found: state.put_pod_group(found, clock.monotonic_s()),
+        put_all=lambda found: state.waiting_gangs.put_pod_groups(found, clock.monotonic_s(), is_native=is_native),
+        put=lambda found: state.waiting_gangs.put_pod_group(found, clock.monotonic_s()),
         remove=remove,
         lacks=lambda why: state.gangs.lacks(why, is_native=is_native),
     )

@@ -8,7 +8,7 @@ import asyncio
 
 from carico_core.runtime.kube import paged_lists
 from carico_core.wire.kubernetes import api_objects
-from carico_scheduler import state as states
+from carico_scheduler.state import state as states
 
 # Pods bound a moment ago: a Pod leaves Pending when its containers run, and then its node's agent advertises it.
 JUST_BOUND = {"fieldSelector": "spec.nodeName!=,status.phase=Pending"}

@@ -15,9 +15,9 @@ from carico_core.runtime.kube import api_actions, list_watch
 from carico_core.runtime.kube import api_client as kubes
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_scheduler import state
 from carico_scheduler.intake import api_collections
 from carico_scheduler.report import instruments
+from carico_scheduler.state import state
 
 # How often a collection is tried again that the API does not serve: an upgrade may add it.
 RETRY_S = 60.0

@@ -8,7 +8,7 @@ ends: a Pod that has found room elsewhere, or is gone, needs no further victim.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple
 
 from carico_core.domain import cluster, errors
@@ -18,6 +18,8 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.preempt import nominations
 
+# The time between two rounds of decisions.
+EVERY_S = 0.5
 # Requests at a time: evictions must leave room for binds.
 IN_FLIGHT_MAX = 8
 # https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
@@ -66,11 +68,16 @@ class Evictor:
         """Start to remove the nominated node of a Pod that did not get the room."""
         self._run(self._nominate(pod, None, may_write=lambda: self._term() == term))
 
-    async def stop(self) -> None:
-        """Cancel what is under way."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+    async def work_forever(self, decide: Callable[[], Awaitable[None]]) -> None:
+        """Have `decide` start evictions, twice a second, until cancelled; then cancel those that are under way."""
+        try:
+            while True:
+                await asyncio.sleep(EVERY_S)
+                await decide()
+        finally:
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _run(self, work: Coroutine[Any, Any, object], on_end: Callable[[], None] = lambda: None) -> None:
         def end(task: asyncio.Task[object]) -> None:

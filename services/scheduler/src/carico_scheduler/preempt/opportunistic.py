@@ -8,7 +8,6 @@ A node takes a Pod only with room for a whole one, and evicts below zero, so tha
 return at once.
 """
 
-import asyncio
 import functools
 from collections.abc import Callable
 
@@ -16,14 +15,13 @@ from carico_core.domain import cluster, messages
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_scheduler import state as states
 from carico_scheduler.nodes import headroom, snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.preempt import evictor, preemptor
 from carico_scheduler.report import instruments
 from carico_scheduler.rules import admission
+from carico_scheduler.state import state as states
 
-EVERY_S = 0.5
 # How long a node must have been full: three advertisements, so that a peak evicts nothing.
 FULL_FOR_S = 3.0
 # After victims have left a node, or an eviction has failed, no others go for so long: its agent must measure it first.
@@ -56,14 +54,9 @@ class Opportunistic:
 
     async def work_forever(self) -> None:
         """Look after full nodes until cancelled."""
-        try:
-            while True:
-                await asyncio.sleep(EVERY_S)
-                self.round()
-        finally:
-            await self._evictor.stop()
+        await self._evictor.work_forever(self.round)
 
-    def round(self) -> None:
+    async def round(self) -> None:
         """Evict what is due now."""
         term, now_s = self._term(), self._clock.monotonic_s()
         if term is None or self._state.budgets.lacking is not None or self._state.baseline.lacking is not None:

@@ -5,7 +5,6 @@ placed Pod, and if its preemptionPolicy is not Never. For the Pods of a gang, ro
 is nominated in turn, with the others' room held, before anything is evicted.
 """
 
-import asyncio
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
@@ -14,15 +13,14 @@ from carico_core.domain import cluster
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_scheduler import state as states
 from carico_scheduler.decide import cycle as cycles
 from carico_scheduler.gangs import gang as gang_records
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.preempt import evictor, nominations, search, victims
 from carico_scheduler.report import instruments
+from carico_scheduler.state import state as states
 
-EVERY_S = 0.5
 # A Pod first waits for so long: advertisements are sent every second, so that room that has just become free shows.
 AFTER_S = 1.0
 # Searches in one round; each examines nodes with other work of the event loop in between.
@@ -75,17 +73,12 @@ class Preemptor:
 
     async def work_forever(self) -> None:
         """Make room until cancelled."""
-        try:
-            while True:
-                await asyncio.sleep(EVERY_S)
-                await self.round()
-        finally:
-            await self._evictor.stop()
+        await self._evictor.work_forever(self.round)
 
     async def round(self) -> None:
         """End nominations that are over, and make room for the Pods whose turn it is."""
         self._refresh()
-        term, lowest = self._term(), self._state.lowest_priority()
+        term, lowest = self._term(), self._state.placements.lowest_priority()
         if term is None or lowest is None or self._is_lacking:
             return
         now_s = self._clock.monotonic_s()
@@ -101,7 +94,7 @@ class Preemptor:
             if kind in self._again_s or searches >= SEARCHES_A_ROUND or waiting.pod.uid not in self._state.queue:
                 continue
             searches += 1
-            if self._clock.monotonic_s() - refreshed_s >= EVERY_S:
+            if self._clock.monotonic_s() - refreshed_s >= evictor.EVERY_S:
                 # Searches that find nothing take long in a large cluster.
                 self._refresh()
                 refreshed_s = self._clock.monotonic_s()
@@ -114,7 +107,7 @@ class Preemptor:
         key = waiting.demand.gang
         gang = None if key is None else self._state.gangs.find(key)
         if key is not None and (gang is None or not gang.may_place or key in self._state.gangs.resting):
-            return EVERY_S
+            return evictor.EVERY_S
         if gang is not None and gang.missing:
             return await self._make_room_for_gang(gang, term)
         kind = search.Kind(waiting.demand, waiting.pod.priority)
@@ -122,7 +115,7 @@ class Preemptor:
         choice = await self._search.choose(waiting, kind, within=within)
         if choice is None or not (choice.victims or choice.awaited):
             # Nothing to gain, or there is room; or the search goes on in the next round.
-            return AGAIN_S if choice is None and kind not in self._search.unseen else EVERY_S
+            return AGAIN_S if choice is None and kind not in self._search.unseen else evictor.EVERY_S
         if self._term() != term or waiting.pod.uid not in self._state.queue:
             return None
         self._start(self._nominate(waiting, choice), term)
@@ -132,7 +125,7 @@ class Preemptor:
         """Have others evicted for all Pods that a gang lacks, or for none; see `_make_room`."""
         waiting = (self._state.queue.find(uid) for uid in gang.roles)
         members = sorted((each for each in waiting if each is not None), key=lambda each: each.key)[: gang.missing]
-        lowest = self._state.lowest_priority()
+        lowest = self._state.placements.lowest_priority()
         if len(members) < gang.missing or len(members) > GANG_MOST or lowest is None:
             return AGAIN_S
         if not all(each.pod.preempts and each.pod.priority > lowest for each in members):
@@ -150,7 +143,7 @@ class Preemptor:
             for each in made:
                 self._state.nominations.drop(each)
             is_over &= not is_whole
-        return AGAIN_S if is_over else EVERY_S
+        return AGAIN_S if is_over else evictor.EVERY_S
 
     async def _nominate_all(
         self, members: Sequence[queues.Waiting], within: search.Within | None
@@ -173,7 +166,7 @@ class Preemptor:
             return
         view = self._search.view()
         values = view.labels.domains(asks.topology_key)
-        domain = self._state.domain_of(gang)
+        domain = self._state.waiting_gangs.domain_of(gang)
         if domain is not None:
             yield asks.topology_key, domain
             return

@@ -10,7 +10,6 @@ from typing import NamedTuple, TypeAlias
 
 from carico_core.domain import cluster
 from carico_core.runtime.process import clock as clocks
-from carico_scheduler import state as states
 from carico_scheduler.decide import cycle as cycles
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
@@ -18,6 +17,7 @@ from carico_scheduler.pods import queue as queues
 from carico_scheduler.preempt import victims
 from carico_scheduler.report import conditions, verdicts
 from carico_scheduler.rules import protocol, registry
+from carico_scheduler.state import state as states
 
 # A Pod that leaves is waited for until so long after its grace period: one with a finalizer may stay for ever.
 STUCK_AFTER_S = 60.0
@@ -88,7 +88,7 @@ class Search:
                 return choice
             if choice is not None:
                 found.append(choice)
-                if len(found) >= CANDIDATES_MAX or _is_least(choice, self._state.lowest_priority()):
+                if len(found) >= CANDIDATES_MAX or _is_least(choice, self._state.placements.lowest_priority()):
                     break
             await asyncio.sleep(0)
         best = victims.best_of(found)

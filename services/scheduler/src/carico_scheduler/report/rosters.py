@@ -16,8 +16,8 @@ from carico_core.domain import cluster, errors, messages, names, usage
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_scheduler import state as states
 from carico_scheduler.report import decisions
+from carico_scheduler.state import state as states
 
 # Pods placed within this time share a roster. Containers start later than that.
 EVERY_S = 0.1
@@ -60,7 +60,7 @@ class Rosters:
         self._checked_s = -math.inf
         # By node and UID, oldest first.
         self._failed: dict[str, dict[str, _Failed]] = {}
-        state.on_placed = self.mark
+        state.placements.on_placed = self.mark
         state.on_failed = self.failed
 
     def mark(self, node: str) -> None:

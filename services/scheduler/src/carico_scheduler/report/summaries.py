@@ -16,9 +16,9 @@ from carico_core.domain import cluster, errors, messages, names
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
-from carico_scheduler import state as states
 from carico_scheduler.pods import record as records
 from carico_scheduler.report import decisions
+from carico_scheduler.state import state as states
 
 EVERY_S = 5.0
 # Events kept between two summaries; a summary carries fewer (`wire.messages.summary`).

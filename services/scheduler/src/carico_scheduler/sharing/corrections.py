@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from carico_core.domain import cluster, messages
 from carico_core.wire.messages import claims as claim_messages
-from carico_scheduler import state as states
 from carico_scheduler.decide import cycle as cycles
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.sharing import heartbeats as beats
+from carico_scheduler.state import state as states
 
 # A Pod that its member has not placed for so long: there is no room, or the member is slow.
 AFTER_S = 5.0
@@ -192,7 +192,7 @@ class Corrections:
 
     def _due(self, now_s: float) -> list[queues.Waiting]:
         """Return the Pods of the queue that may be handed over now."""
-        queue, lowest = self._state.queue, self._state.lowest_priority()
+        queue, lowest = self._state.queue, self._state.placements.lowest_priority()
         found = [each for each in queue.heads() if now_s - each.since_s >= _after_s(each.pod, lowest)]
         tried = [queue.find(uid) for uid, count in self._failures.items() if count >= TRIES_MOST]
         return found + [each for each in tried if each is not None]

@@ -19,7 +19,6 @@ from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import subjects
-from carico_scheduler import state as states
 from carico_scheduler.bind import binder
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.report import instruments
@@ -37,6 +36,7 @@ from carico_scheduler.sharing import (
     tally,
 )  # fmt: skip
 from carico_scheduler.sharing import ledger as ledgers
+from carico_scheduler.state import state as states
 
 CHECK_EVERY_S = heartbeats.EVERY_S / 2.0
 # How often Pods are shared out again because the rules of other Pods have changed: it looks at every Pod.

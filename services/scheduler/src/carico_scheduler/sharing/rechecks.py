@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from carico_core.domain import cluster
 from carico_core.runtime.process import clock as clocks
-from carico_scheduler import state as states
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import reservations
 from carico_scheduler.rules import registry
 from carico_scheduler.sharing import commits, fits
 from carico_scheduler.sharing import ledger as ledgers
+from carico_scheduler.state import state as states
 
 
 class Rechecks:

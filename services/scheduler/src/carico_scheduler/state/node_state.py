@@ -58,7 +58,7 @@ class NodeState:
         heard = self.heard.get(node.name)
         if is_new and heard is not None:
             self.fleet.put_advertisement(heard.advertisement, heard.sampled_s)
-        self.queue.unpark_if(self._helped_by(node.name))
+        self.queue.unpark_if(self.helped_by(node.name))
 
     def remove_node(self, name: str) -> None:
         """Forget a Node and its advertisement; Pods that the API still shows on it keep their claims."""
@@ -66,7 +66,7 @@ class NodeState:
         self.heard.pop(name, None)
         self._strangers.pop(name, None)
         self.reservations.forget_node(name)
-        self.queue.unpark_if(self._helped_by(name))
+        self.queue.unpark_if(self.helped_by(name))
 
     def put_advertisement(self, heard: Heard, now_s: float) -> None:
         """Take in a newer advertisement of a node, and release the reservations that it covers."""
@@ -93,7 +93,7 @@ class NodeState:
         self.queue.unpark_if(lambda demand: bool((demand.constraints or constraints.NONE).volume_claims))
         self.on_volumes()
 
-    def _helped_by(self, node: str) -> Callable[[demands.Demand], bool]:
+    def helped_by(self, node: str) -> Callable[[demands.Demand], bool]:
         """Return which demands a change of `node` could help: room became free there, or it changed, or it is gone.
 
         These are the demands for which the node has room by its advertisement, or which need none. On a full cluster

@@ -1,25 +1,21 @@
-"""What the scheduler knows, kept in step with the API and the advertisements: Pods here, nodes in `node_state`.
+"""The life of each Pod, from the API's events and from decisions; nodes are in `node_state`.
 
 Pure: events in, changed state out. All of it can be rebuilt from the API's lists of Pods and Nodes and the newest
 advertisements, which is what happens at a start.
 """
 
-import collections
 import random
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable
 
-from carico_core.domain import cluster, gangs
-from carico_scheduler import node_state
-from carico_scheduler.decide import parties
-from carico_scheduler.gangs import gang as gang_records
+from carico_core.domain import cluster
 from carico_scheduler.gangs import table as gang_table
 from carico_scheduler.pods import demand as demands
-from carico_scheduler.pods import pod_counts, reservations
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.pods import record as records
 from carico_scheduler.preempt import budgets, evictable, nominations
-from carico_scheduler.rules import admission, default_spread
+from carico_scheduler.rules import admission
 from carico_scheduler.rules import policy as policies
+from carico_scheduler.state import node_state, placements, pod_demands, waiting_gangs
 
 # Pods in these states may change hands between schedulers that share the work.
 _UNDECIDED = (records.WAITING, records.OTHERS)
@@ -34,9 +30,6 @@ class State(node_state.NodeState):
         self.reservations.on_uncovered = self._uncovered
         self.records = records.Records()
         self.baseline = admission.Baseline(policy.baseline_namespaces)
-        # Called with the name of each node on which a Pod was placed, has become or ceased to be baseline, or has new
-        # containers.
-        self.on_placed: Callable[[str], None] = lambda node: None
         # Called with each waiting Pod that is now known to be bound, its node, and since when it was in the queue, if
         # it was.
         self.on_bound: Callable[[cluster.Pod, str, float | None], None] = lambda pod, node, since_s: None
@@ -48,16 +41,19 @@ class State(node_state.NodeState):
         self.is_mine: Callable[[cluster.Pod], bool] = lambda pod: True
         # True if the rules of other Pods have changed since Pods were shared out: some may be another scheduler's now.
         self.is_share_stale = False
-        self._anti_affinity = pod_counts.AntiAffinityIndex(self.fleet.pod_counts)
         self._attempts = 0
+        self.gangs = gang_table.Gangs()
+        self.waiting_gangs = waiting_gangs.WaitingGangs(
+            self, self.gangs, node_of=self.node_of, on_change=self._note_stale
+        )
+        self.placements = placements.Placements(self, self.baseline)
+        self.demands = pod_demands.PodDemands(
+            self, self.records, self.placements, baseline=self.baseline, gangs=self.gangs, on_change=self._note_stale
+        )
         self.budgets = budgets.Budgets()
-        self.default_spread = default_spread.DefaultSpread(is_on=policy.default_spread)
         self.nominations = nominations.Nominations()
         self.evictable = evictable.Evictable(self)
         self.fleet.on_load = self.evictable.touch
-        self.gangs = gang_table.Gangs()
-        # The number of placed Pods by priority, without those of the baseline, which are never evicted.
-        self._priorities: collections.Counter[int] = collections.Counter()
 
     def pod(self, uid: str) -> cluster.Pod | None:
         """Return the Pod as the API last showed it; None once it has ended or is gone."""
@@ -70,12 +66,7 @@ class State(node_state.NodeState):
 
     def demand_of(self, pod: cluster.Pod) -> demands.Demand:
         """Return what the Pod asks of a node, including what other Pods' anti-affinity asks."""
-        if self.default_spread.is_on:
-            pod = pod._replace(constraints=self.default_spread.constraints_of(pod))
-        return demands.demand_of(
-            pod, self._anti_affinity.of(pod), is_baseline=self.baseline.includes(pod), gang=self.gangs.key_of(pod),
-            profile=self.fleet.policy.profiles.get(pod.scheduler_name),
-        )  # fmt: skip
+        return self.demands.of(pod)
 
     def put_pods(self, pods: Iterable[cluster.Pod], now_s: float) -> None:
         """Take in the list of all Pods: those that the watch has shown and that are not in it are gone."""
@@ -150,10 +141,6 @@ class State(node_state.NodeState):
             if queues.key_of(each.pod) < queues.key_of(pod) and self.node_of(each.pod.uid) is None
         ]
 
-    def lowest_priority(self) -> int | None:
-        """Return the lowest priority of a placed Pod that may be evicted; None if there is none."""
-        return min(self._priorities, default=None)
-
     def assume(self, waiting: queues.Waiting, node: str, now_s: float) -> int:
         """Reserve `node` for a Pod and return the number of this decision. The bind follows: `send`.
 
@@ -166,7 +153,7 @@ class State(node_state.NodeState):
         self._attempts += 1
         record.attempt = self._attempts
         self._note_pod(record, record.pod or pod, now_s)
-        self._place(record, self._claim_of(pod, node, now_s))
+        self.placements.place(record, pod, node, now_s)
         return record.attempt
 
     def is_open(self, uid: str, attempt: int) -> bool:
@@ -208,129 +195,10 @@ class State(node_state.NodeState):
         self.queue.retry(waiting, now_s)
         return True
 
-    def put_daemon_sets(self, found: Iterable[cluster.DaemonSet], now_s: float) -> None:
-        """Take in the list of all DaemonSets."""
-        if self.baseline.put_all(found):
-            self._renew_daemons(now_s)
-
-    def put_daemon_set(self, found: cluster.DaemonSet, now_s: float) -> None:
-        """Take in a DaemonSet: from now on Pods that name it belong to their node."""
-        if self.baseline.put(found):
-            self._renew_daemons(now_s)
-
-    def remove_daemon_set(self, uid: str, now_s: float) -> None:
-        """Forget a DaemonSet: from now on Pods that still name it are workloads."""
-        if self.baseline.remove(uid):
-            self._renew_daemons(now_s)
-
-    def put_services(self, found: Iterable[cluster.Service], now_s: float) -> None:
-        """Take in the list of all Services, whose Pods may be spread by default."""
-        if self.default_spread.put_all(found):
-            self._renew_demands(now_s)
-
-    def put_service(self, found: cluster.Service, now_s: float) -> None:
-        """Take in a Service."""
-        if self.default_spread.put(found):
-            self._renew_demands(now_s, namespace=found.namespace)
-
-    def remove_service(self, namespace: str, name: str, now_s: float) -> None:
-        """Forget a Service."""
-        if self.default_spread.remove(namespace, name):
-            self._renew_demands(now_s, namespace=namespace)
-
-    def gather(self, first: queues.Waiting) -> parties.Party:
-        """Take the Pods of a gang from the queue that can be decided on with `first`; see `parties.Gangs`."""
-        key = first.demand.gang
-        gang = None if key is None else self.gangs.find(key)
-        if key is None or gang is None:
-            raise ValueError(f"Pod {first.pod.key} waits for a gang that is not known")
-        members = [first]
-        if not gang.may_place or key in self.gangs.resting:
-            return parties.Party(gang=key, members=members, missing=gang.missing, may_place=False)
-        for uid in gang.roles:
-            waiting = self.queue.find(uid)
-            if waiting is not None and waiting.demand.gang == key and self.queue.due_s(uid) is None:
-                self.queue.forget(uid)
-                members.append(waiting)
-        topology_key = "" if gang.asks is None else gang.asks.topology_key
-        domain = self.domain_of(gang)
-        return parties.Party(
-            gang=key, members=members, missing=gang.missing, topology_key=topology_key, domain=domain
-        )  # fmt: skip
-
-    def tried(self, party: parties.Party, fitted: int | None) -> None:
-        """Note for how many Pods of a gang there was room; see `parties.Gangs`."""
-        gang = self.gangs.find(party.gang)
-        if gang is not None and fitted is not None:
-            gang.fitted = fitted
-
-    def put_pod_groups(self, found: Iterable[gangs.PodGroup], now_s: float, *, is_native: bool) -> None:
-        """Take in the list of all PodGroups of one kind."""
-        self._renew_gangs(self.gangs.put_groups(found, is_native=is_native), now_s)
-
-    def put_pod_group(self, found: gangs.PodGroup, now_s: float) -> None:
-        """Take in a PodGroup."""
-        self._renew_gangs(self.gangs.put_group(found), now_s)
-
-    def remove_pod_group(self, key: gangs.Key, now_s: float) -> None:
-        """Forget a PodGroup."""
-        self._renew_gangs(self.gangs.remove_group(key), now_s)
-
-    def _renew_gangs(self, keys: Set[gangs.Key], now_s: float) -> None:
-        """Try gangs again that ask for something else now, some of them perhaps to be placed one by one."""
-        # Pods that are placed one by one may be another scheduler's.
-        self.is_share_stale |= bool(keys)
-        for key in keys:
-            gang = self.gangs.find(key)
-            for uid in () if gang is None else gang.roles:
-                waiting = self.queue.find(uid)
-                if waiting is not None:
-                    self.queue.offer(waiting.pod, now_s)
-        self.queue.unpark_gangs(keys)
-
-    def domain_of(self, gang: gang_records.Gang) -> str | None:
-        """Return the value of the label within which a gang must stay, by its Pods on nodes; None if any will do."""
-        topology_key = "" if gang.asks is None else gang.asks.topology_key
-        for name in gang.nodes(self.node_of) if topology_key else ():
-            slot = self.fleet.slot_of(name)
-            value = None if slot is None else self.fleet.row(slot).node.labels.get(topology_key)
-            if value is not None:
-                return value
-        return None
-
     def _note_leaving(self, node: str) -> None:
         slot = self.fleet.slot_of(node)
         if slot is not None:
             self.evictable.touch(slot)
-
-    def _note_gang(self, record: records.Record) -> None:
-        pod = record.pod
-        if pod is None or pod.gang is None or pod.scheduler_name not in self.fleet.policy.names:
-            return
-        if self.gangs.note(record):
-            self.queue.unpark_gangs({pod.gang.key})
-
-    def put_namespaces(self, labels: Mapping[str, Mapping[str, str]], now_s: float) -> None:
-        """Take in the labels of all namespaces, by which some terms select Pods."""
-        if self.fleet.pod_counts.put_namespaces(labels):
-            self._renew_demands(now_s)
-            self.queue.unpark_if(lambda demand: demand.looks_at_peers)
-
-    def put_namespace(self, name: str, labels: Mapping[str, str], now_s: float) -> None:
-        """Take in the labels of one namespace."""
-        self.put_namespaces({**self.fleet.pod_counts.namespaces, name: labels}, now_s)
-
-    def remove_namespace(self, name: str, now_s: float) -> None:
-        """Forget a namespace."""
-        known = self.fleet.pod_counts.namespaces
-        self.put_namespaces({key: value for key, value in known.items() if key != name}, now_s)
-
-    def note_namespaces(self, lacking: str | None, now_s: float) -> None:
-        """Note why the labels of namespaces are not known; None: they are."""
-        if self.fleet.pod_counts.lacking != lacking:
-            self.fleet.pod_counts.lacking = lacking
-            self._renew_demands(now_s)
-            self.queue.unpark_if(lambda demand: demand.looks_at_peers)
 
     def _note_failed(self, pod: cluster.Pod) -> None:
         """Pass on that a Pod has failed, once."""
@@ -344,13 +212,13 @@ class State(node_state.NodeState):
         if record is None or record.claim is None or record.pod is None:
             return
         if record.pod.containers != pod.containers:
-            self.on_placed(record.claim.node)
-
-    def _claim_of(self, pod: cluster.Pod, node: str, now_s: float) -> reservations.Claim:
-        return reservations.claim_of(pod, node=node, now_s=now_s, is_baseline=self.baseline.includes(pod))
+            self.placements.on_placed(record.claim.node)
 
     def _is_ours(self, pod: cluster.Pod) -> bool:
         return records.is_ours(pod, self.fleet.policy.names) and self.is_mine(pod)
+
+    def _note_stale(self) -> None:
+        self.is_share_stale = True
 
     def share_out(self, now_s: float) -> None:
         """Queue the Pods that are ours now, and leave those to others that are not: `is_mine` has changed."""
@@ -368,23 +236,6 @@ class State(node_state.NodeState):
         if record.pod is not None and record.pod.node_name is None and record.state in _UNDECIDED:
             self._enqueue(record, record.pod, since_s)
 
-    def _renew_daemons(self, now_s: float) -> None:
-        """Compute the claims and demands of DaemonSets' Pods again: the set of DaemonSets has changed."""
-        for record in list(self.records):
-            if record.pod is None or not record.pod.claims_daemon_set:
-                continue
-            if record.claim is not None:
-                self._place(record, self._claim_of(record.pod, record.claim.node, now_s))
-            elif record.uid in self.queue:
-                self.queue.offer(record.pod, now_s)
-
-    def _renew_demands(self, now_s: float, *, namespace: str | None = None) -> None:
-        """Compute the demands of waiting Pods again: there are new terms, or terms match other Pods now."""
-        self.is_share_stale = True
-        for waiting in self.queue:
-            if namespace in (None, waiting.pod.namespace):
-                self.queue.offer(waiting.pod, now_s)
-
     def _open(self, uid: str, attempt: int) -> records.Record | None:
         """Return the record of a Pod while the outcome of this decision is not known."""
         record = self.records.find(uid)
@@ -401,7 +252,7 @@ class State(node_state.NodeState):
         if pod.node_name is not None:
             if not record.is_bound:
                 self._step(record, records.BOUND)
-            self._place(record, self._claim_of(pod, pod.node_name, now_s))
+            self.placements.place(record, pod, pod.node_name, now_s)
             self._note_cover(record)
         elif not record.is_placed:
             self._enqueue(record, pod, now_s)
@@ -412,9 +263,9 @@ class State(node_state.NodeState):
             self.gangs.move(record.uid, before.gang, pod.gang)
         if before is not None and before.deleting is not pod.deleting and record.claim is not None:
             self._note_leaving(record.claim.node)
-        self._note_gang(record)
-        if is_new and self._anti_affinity.add(pod):
-            self._renew_demands(now_s)
+        self.waiting_gangs.note(record)
+        if is_new:
+            self.demands.add_pod(pod, now_s)
 
     def _enqueue(self, record: records.Record, pod: cluster.Pod, now_s: float) -> None:
         """Queue a Pod of ours that has no node, or update it there; remove it from the queue if it is not ours."""
@@ -430,14 +281,14 @@ class State(node_state.NodeState):
         if before is records.WAITING:
             self.queue.forget(record.uid)
         if record.claim is not None and not record.is_placed:
-            self._release(record, record.claim)
+            self.placements.release(record, record.claim)
         if after is records.BOUND and before in records.HAS_NO_NODE and record.pod is not None:
             node = record.pod.node_name if record.claim is None else record.claim.node
             self.on_bound(record.pod, node or "", None if record.waiting is None else record.waiting.since_s)
         if after not in records.UNBOUND:
             record.waiting = None
         if after is not records.GONE:
-            self._note_gang(record)
+            self.waiting_gangs.note(record)
 
     def _end(self, record: records.Record, *, is_done: bool = False) -> None:
         """Take in that a Pod is gone for good."""
@@ -449,52 +300,7 @@ class State(node_state.NodeState):
         self.records.drop(record)
         if record.pod is not None:
             self.gangs.forget(record.pod, is_done=is_done)
-        if record.pod is not None and self._anti_affinity.remove(record.pod):
-            self.is_share_stale = True
-
-    def _place(self, record: records.Record, claim: reservations.Claim) -> None:
-        """Enter a Pod's claim in place of the one that it has."""
-        old = record.claim
-        was_reserved = old is not None and self.reservations.is_reserved(old)
-        if (
-            record.pod is not None
-            and self.fleet.pod_counts.put(record.pod, claim.node)
-            and self.fleet.pod_counts.is_asked
-        ):
-            # A new Pod can open nodes only to demands that follow peers; changed labels can open nodes in any way.
-            self.queue.unpark_if(lambda demand: demand.follows_peers if old is None else demand.looks_at_peers)
-        was_counted, is_counted = old is not None and not old.is_baseline, not claim.is_baseline
-        if record.pod is not None and is_counted is not was_counted:
-            self._count_priority(record.pod.priority, 1 if is_counted else -1)
-        record.claim = claim = self.reservations.place(claim, old)
-        if claim is old:
-            return
-        self.fleet.put_load(claim.node, self.reservations.load(claim.node))
-        if old is None or old.node != claim.node or old.is_baseline != claim.is_baseline:
-            self.on_placed(claim.node)
-        if old is None:
-            return
-        if old.node != claim.node:
-            self.fleet.put_load(old.node, self.reservations.load(old.node))
-        # Few changes give room: the Pod moved, asks for less, or (paper) left Pending. Scanning the whole queue is
-        # expensive where the cluster is full.
-        is_released = was_reserved and not self.reservations.is_reserved(claim)
-        if is_released or reservations.is_lighter(claim, old):
-            self.queue.unpark_if(self._helped_by(old.node))
-
-    def _release(self, record: records.Record, claim: reservations.Claim) -> None:
-        record.claim = None
-        if record.pod is not None and not claim.is_baseline:
-            self._count_priority(record.pod.priority, -1)
-        self.fleet.pod_counts.remove(record.uid)
-        self.reservations.remove(claim)
-        self.fleet.put_load(claim.node, self.reservations.load(claim.node))
-        self.queue.unpark_if(self._helped_by(claim.node))
-
-    def _count_priority(self, priority: int, change: int) -> None:
-        self._priorities[priority] += change
-        if not self._priorities[priority]:
-            del self._priorities[priority]
+            self.demands.remove_pod(record.pod)
 
     def _note_cover(self, record: records.Record) -> None:
         """Make a bound Pod COVERED if its node accounts for it, else BOUND."""

@@ -1,0 +1,118 @@
+"""What each Pod asks of a node, and the API's other objects that change it: DaemonSets, Services, namespaces. Pure."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from carico_core.domain import cluster
+from carico_scheduler.gangs import table as gang_table
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.pods import pod_counts
+from carico_scheduler.pods import record as records
+from carico_scheduler.rules import admission, default_spread
+from carico_scheduler.state import node_state, placements
+
+
+class PodDemands:
+    """The demands of all Pods; a change of what they depend on renews those of the Pods that wait."""
+
+    def __init__(
+        self, nodes: node_state.NodeState, known: records.Records, placed: placements.Placements, *,
+        baseline: admission.Baseline, gangs: gang_table.Gangs, on_change: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """`on_change` is called when demands have changed that may decide which scheduler a Pod belongs to."""
+        self._nodes = nodes
+        self._records = known
+        self._placements = placed
+        self._baseline = baseline
+        self._gangs = gangs
+        self._on_change = on_change
+        self._policy = nodes.fleet.policy
+        self._anti_affinity = pod_counts.AntiAffinityIndex(nodes.fleet.pod_counts)
+        self._default_spread = default_spread.DefaultSpread(is_on=self._policy.default_spread)
+
+    def of(self, pod: cluster.Pod) -> demands.Demand:
+        """Return what the Pod asks of a node, including what other Pods' anti-affinity asks."""
+        if self._default_spread.is_on:
+            pod = pod._replace(constraints=self._default_spread.constraints_of(pod))
+        return demands.demand_of(
+            pod, self._anti_affinity.of(pod), is_baseline=self._baseline.includes(pod), gang=self._gangs.key_of(pod),
+            profile=self._policy.profiles.get(pod.scheduler_name),
+        )  # fmt: skip
+
+    def add_pod(self, pod: cluster.Pod, now_s: float) -> None:
+        """Take in the anti-affinity of a Pod that is new."""
+        if self._anti_affinity.add(pod):
+            self._renew(now_s)
+
+    def remove_pod(self, pod: cluster.Pod) -> None:
+        """Forget the anti-affinity of a Pod."""
+        if self._anti_affinity.remove(pod):
+            self._on_change()
+
+    def put_daemon_sets(self, found: Iterable[cluster.DaemonSet], now_s: float) -> None:
+        """Take in the list of all DaemonSets."""
+        if self._baseline.put_all(found):
+            self._renew_daemons(now_s)
+
+    def put_daemon_set(self, found: cluster.DaemonSet, now_s: float) -> None:
+        """Take in a DaemonSet: from now on Pods that name it belong to their node."""
+        if self._baseline.put(found):
+            self._renew_daemons(now_s)
+
+    def remove_daemon_set(self, uid: str, now_s: float) -> None:
+        """Forget a DaemonSet: from now on Pods that still name it are workloads."""
+        if self._baseline.remove(uid):
+            self._renew_daemons(now_s)
+
+    def put_services(self, found: Iterable[cluster.Service], now_s: float) -> None:
+        """Take in the list of all Services, whose Pods may be spread by default."""
+        if self._default_spread.put_all(found):
+            self._renew(now_s)
+
+    def put_service(self, found: cluster.Service, now_s: float) -> None:
+        """Take in a Service."""
+        if self._default_spread.put(found):
+            self._renew(now_s, namespace=found.namespace)
+
+    def remove_service(self, namespace: str, name: str, now_s: float) -> None:
+        """Forget a Service."""
+        if self._default_spread.remove(namespace, name):
+            self._renew(now_s, namespace=namespace)
+
+    def put_namespaces(self, labels: Mapping[str, Mapping[str, str]], now_s: float) -> None:
+        """Take in the labels of all namespaces, by which some terms select Pods."""
+        if self._nodes.fleet.pod_counts.put_namespaces(labels):
+            self._renew(now_s)
+            self._nodes.queue.unpark_if(lambda demand: demand.looks_at_peers)
+
+    def put_namespace(self, name: str, labels: Mapping[str, str], now_s: float) -> None:
+        """Take in the labels of one namespace."""
+        self.put_namespaces({**self._nodes.fleet.pod_counts.namespaces, name: labels}, now_s)
+
+    def remove_namespace(self, name: str, now_s: float) -> None:
+        """Forget a namespace."""
+        known = self._nodes.fleet.pod_counts.namespaces
+        self.put_namespaces({key: value for key, value in known.items() if key != name}, now_s)
+
+    def note_namespaces(self, lacking: str | None, now_s: float) -> None:
+        """Note why the labels of namespaces are not known; None: they are."""
+        if self._nodes.fleet.pod_counts.lacking != lacking:
+            self._nodes.fleet.pod_counts.lacking = lacking
+            self._renew(now_s)
+            self._nodes.queue.unpark_if(lambda demand: demand.looks_at_peers)
+
+    def _renew_daemons(self, now_s: float) -> None:
+        """Compute the claims and demands of DaemonSets' Pods again: the set of DaemonSets has changed."""
+        for record in list(self._records):
+            if record.pod is None or not record.pod.claims_daemon_set:
+                continue
+            if record.claim is not None:
+                self._placements.place(record, record.pod, record.claim.node, now_s)
+            elif record.uid in self._nodes.queue:
+                self._nodes.queue.offer(record.pod, now_s)
+
+    def _renew(self, now_s: float, *, namespace: str | None = None) -> None:
+        """Compute the demands of waiting Pods again: there are new terms, or terms match other Pods now."""
+        self._on_change()
+        for waiting in self._nodes.queue:
+            if namespace in (None, waiting.pod.namespace):
+                self._nodes.queue.offer(waiting.pod, now_s)
