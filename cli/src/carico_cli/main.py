@@ -14,18 +14,26 @@ def main() -> None:
     """Run the command and exit: 0 done, 1 failed, 2 a user's mistake, 130 Ctrl-C."""
     exits.end_at_once()
     try:
-        # Imported here, so that Ctrl-C while Python still imports modules ends in one line and not in a traceback.
-        from carico_core.runtime.process import memory_use
-
-        # Imports create a hundred thousand objects that stay; searching them for garbage takes a tenth of their time.
-        with memory_use.rare_collections():
-            from carico_cli import application
-
-            code = application.run()
+        try:
+            code = _run()
+        finally:
+            # A Ctrl-C that came while C code ran (a loop closes, and makes Ctrl-C an exception again) is raised by
+            # the next call: by this one, if by none before.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
     except KeyboardInterrupt:
         # Everything has ended by now: another Ctrl-C must not interrupt the last line and the exit code.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         print(exits.INTERRUPTED_LINE, file=sys.stderr)
         code = exits.INTERRUPTED
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)
+
+
+def _run() -> int:
+    # Imported here, so that Ctrl-C while Python still imports modules ends in one line and not in a traceback.
+    from carico_core.runtime.process import memory_use
+
+    # Imports create a hundred thousand objects that stay; searching them for garbage takes a tenth of their time.
+    with memory_use.rare_collections():
+        from carico_cli import application
+
+        return application.run()

@@ -46,6 +46,27 @@ def test_each_ending_has_its_code_and_one_line(
     assert capsys.readouterr().err == said
 
 
+@pytest.mark.parametrize("ending", [lambda: 0, raising(KeyboardInterrupt())], ids=["done", "interrupted"])
+def test_another_ctrl_c_at_the_very_end_is_one_line_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ending: Callable[[], int]
+) -> None:
+    handle = signal.signal
+    pending = [KeyboardInterrupt()]
+
+    def deliver(number: int, handler: signal.Handlers) -> object:
+        # As CPython does, which raises what is pending when the next function begins.
+        if handler is signal.SIG_IGN and pending:
+            raise pending.pop()
+        return handle(number, handler)
+
+    monkeypatch.setattr(application, "run", ending)
+    monkeypatch.setattr(signal, "signal", deliver)
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == exits.INTERRUPTED
+    assert capsys.readouterr().err == "carico: interrupted\n"
+
+
 def test_a_command_looks_for_garbage_rarely_and_leaves_the_collector_as_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
