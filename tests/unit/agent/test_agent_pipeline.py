@@ -232,6 +232,20 @@ def test_both_messages_pass_the_wire_for_both_estimators() -> None:
         assert (read.u * read.sigma) @ (read.u * read.sigma).T == pytest.approx(gram)
         assert read.scale.tolist() == SCALE.tolist()
         assert set(read.evidence) == ({"*"} if estimator == "footprint" else set())
+        assert all(each.lifetime_s is None for each in read.evidence.values())
+
+
+def test_how_long_pods_of_a_class_live_is_published_once_three_have_ended() -> None:
+    node = Node(config())
+    for number in range(4):
+        node.pipeline.pods_changed({f"uid-{number}": "job"})
+        for _ in range(20):
+            state = node.second(0.3, 0.2, pods=1)
+    stamp = advertisement.Stamp(node="node-1", boot="17979cfe362a0001", seq=4, ts_ns=2 * 10**18)
+    local = advertisement.local_subspace(stamp, state, node.pipeline, node=config().node)
+    assert local is not None and local.evidence["job"].lifetime_s is not None
+    # Three of 20 s, and one that has run for as long.
+    assert local.evidence["job"].lifetime_s.mean == pytest.approx(80.0 / 3)
 
 
 def test_usage_that_is_no_number_never_reads_as_room() -> None:

@@ -201,6 +201,19 @@ def test_the_sequential_models_states_are_bounded() -> None:
     assert len(merger._grams) == model.DIMENSIONS_KEPT
 
 
+def test_lifetimes_are_fused_by_how_many_pods_have_ended() -> None:
+    # Four ended of 100 s, one of 300 s; a node of weeks is far from the median, and no reason to doubt that node.
+    said = [messages.Estimate(100.0, 50.0), messages.Estimate(300.0, 300.0), messages.Estimate(1e6, 1e5)]
+    reports_of = [{"job": messages.ClassEvidence(pods=1, cost={}, lifetime_s=each)} for each in (*said, None)]
+    found, doubted = evidence.fuse(reports_of)
+    fused = found["job"].lifetime_s
+    assert fused is not None and not doubted
+    assert fused.mean == pytest.approx((4 * 100.0 + 300.0) / 5)
+    assert fused.sd == pytest.approx(fused.mean / math.sqrt(5))
+    impossible = messages.ClassEvidence(pods=1, cost={}, lifetime_s=messages.Estimate(-1.0, 0.0))
+    assert evidence.fuse([{"job": impossible}])[0]["job"].lifetime_s is None
+
+
 def test_evidence_is_fused_by_variance_and_pods_are_summed() -> None:
     sure = messages.ClassEvidence(pods=3, cost={"cpu": messages.Estimate(mean=1.0, sd=0.1)})
     unsure = messages.ClassEvidence(pods=1, cost={"cpu": messages.Estimate(mean=2.0, sd=1.0)})

@@ -157,6 +157,33 @@ def test_what_the_scheduler_would_not_place_is_not_moved() -> None:
     objects.run_fast(main())
 
 
+def test_what_lives_shorter_than_a_move_pays_off_is_not_moved() -> None:
+    async def main() -> None:
+        async with site() as made:
+            life_s = 500.0
+
+            async def model(payload: bytes) -> bytes:
+                found = {"pods": 9, "cost": {}, "lifetime_s": {"mean": life_s, "sd": 50.0}}
+                return orjson.dumps({"evidence": {"ReplicaSet/default/web": found}})
+
+            await made.bus.serve(
+                buses.ServiceSpec(name="carico-aggregator", description="test", endpoints={"model.get": model})
+            )
+            rescheduler = made.start("a")
+            await asyncio.sleep(60.0)
+            plan = (await made.ask("plan.get"))["plan"]
+            assert made.on("node-a") == 9 and plan["moves"] == [] and plan["skipped_pods"] == {"short_lived": 9}
+            assert {each["detail"] for each in plan["skipped"]} == {
+                "Pods like it live 500 s on average: a move pays off after 600 s"
+            }
+            assert rescheduler.metrics.value("skipped_pods", {"reason": "short_lived"}) == 9.0
+            life_s = 700.0
+            await asyncio.sleep(60.0)
+            assert made.on("node-a") == 6
+
+    objects.run_fast(main())
+
+
 def test_on_request_only_it_plans_and_moves_when_asked() -> None:
     async def main() -> None:
         async with site() as made:

@@ -16,8 +16,10 @@ from carico_aggregator import trust
 from carico_core.domain import messages
 from carico_core.wire import fields
 
-# Under this name a lifetime is fused like a dimension.
-_LIFETIME = "lifetime_s"
+# A node's lifetimes count like so many ended Pods at most: as many as agents keep (`population.KEPT`).
+_ENDED_MOST = 48.0
+# No Pod ends sooner.
+_LIFE_LEAST_S = 1e-3
 
 
 @dataclasses.dataclass(slots=True)
@@ -72,15 +74,31 @@ def _fuse_class(measured: _Measured, boasting: set[int]) -> tuple[messages.Class
     counted = found
     if boasting:
         counted = [each for each, place in zip(found, places, strict=True) if place not in boasting]
-    lifetimes: list[Mapping[str, messages.Estimate]] = [
-        {} if each.lifetime_s is None else {_LIFETIME: each.lifetime_s} for each in found
-    ]
     cost, cost_doubted = _fuse_dimensions([each.cost for each in found], places)
     growth, growth_doubted = _fuse_dimensions([each.growth for each in found], places)
-    lifetime, lifetime_doubted = _fuse_dimensions(lifetimes, places)
+    lifetime = _fuse_lifetimes([each.lifetime_s for each in found if each.lifetime_s is not None])
     pods = min(sum([each.pods for each in counted]), int(fields.PODS_MAX))
-    fused = messages.ClassEvidence(pods=pods, cost=cost, growth=growth, lifetime_s=lifetime.get(_LIFETIME))
-    return fused, cost_doubted | growth_doubted | lifetime_doubted
+    fused = messages.ClassEvidence(pods=pods, cost=cost, growth=growth, lifetime_s=lifetime)
+    return fused, cost_doubted | growth_doubted
+
+
+def _fuse_lifetimes(found: Sequence[messages.Estimate]) -> messages.Estimate | None:
+    """Return the mean lifetime in the cluster: all time that Pods have run, by the number that have ended.
+
+    Nodes may differ much, since few Pods end on each: that is no reason to doubt one.
+    """
+    # n = (m / sd)^2;   mean = sum n m / sum n;   sd = mean / sqrt(sum n)
+    known = [(each.mean, each.sd) for each in found if each.mean >= _LIFE_LEAST_S]
+    if not known:
+        return None
+    means, sds = np.array(known).T
+    kept = trust.among(means)
+    if kept is not None:
+        means, sds = means[kept], sds[kept]
+    ended = np.maximum((means / np.maximum(sds, means / math.sqrt(_ENDED_MOST))) ** 2, 1.0)
+    total = float(ended.sum())
+    mean = float(ended @ means) / total
+    return messages.Estimate(mean=mean, sd=mean / math.sqrt(total))
 
 
 def largest(found: Mapping[str, messages.ClassEvidence], count: int) -> dict[str, messages.ClassEvidence]:

@@ -11,7 +11,7 @@ from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_rescheduler import asked_plans, instruments
 from carico_rescheduler import settings as setting
-from carico_rescheduler.adapter import informers, scheduler, telemetry
+from carico_rescheduler.adapter import informers, lifetimes, scheduler, telemetry
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import movable
 from carico_rescheduler.context import problem as contexts
@@ -53,6 +53,7 @@ class Planner:
         self.search = search
         self.bus: scheduler.Bus | None = None
         self._line = logs.get("rescheduler")
+        self._odd_line = logs.RateLimited(self._line, clock=parts.clock)
         self._seed = 0
 
     async def plan(self, asked: planning.Question) -> decision.Plan:
@@ -65,6 +66,7 @@ class Planner:
         if too_large:
             raise asked_plans.NotReady(too_large)
         began_s = parts.clock.monotonic_s()
+        await self._learn_lifetimes()
         parts.telemetry.join()
         context = contexts.build(self._judge(), parts.settings.ceilings())
         self._seed += 1
@@ -77,6 +79,12 @@ class Planner:
         plan = await self._checked(context, plan)
         self._show(plan, parts.clock.monotonic_s() - began_s)
         return plan
+
+    async def _learn_lifetimes(self) -> None:
+        assert self.bus is not None
+        why_not = await lifetimes.ask(self.bus, self._parts.known)
+        if why_not:
+            self._odd_line.warning("lifetimes", "lifetimes of Pods are as before", why=why_not)
 
     def check_known(self) -> None:
         """Raise `NotReady` unless the cluster is known as it is now."""

@@ -48,8 +48,9 @@ class ReschedulerSettings:
         why="each plan costs as much of a core; with numba installed, it searches much further in that time",
     )  # fmt: skip
     least_age_s: float = settings.setting(
-        600.0, help="least age of a Pod that may move", unit="s", minimum=0.0, maximum=86400.0,
-        why="a moved Pod is new, so none moves twice in this time; and one that lives shorter does not pay",
+        600.0, help="least age of a Pod that may move, and least mean lifetime of its class if agents have learnt it",
+        unit="s", minimum=0.0, maximum=86400.0,
+        why="a moved Pod is new, so none moves twice in this time; and moving what lives shorter does not pay off",
     )  # fmt: skip
     least_bytes: float = settings.setting(
         100_000.0, help="traffic between nodes that a plan must end, unless it ends least-tasks", unit="B/s",

@@ -31,6 +31,16 @@ def test_a_pod_whose_class_becomes_known_keeps_its_age() -> None:
     assert (made.ages_s("job"), made.ages_s("?")) == ([5.0], [])
 
 
+def test_the_mean_lifetime_counts_the_time_of_those_that_run() -> None:
+    made = aged(({"a": "job", "b": "job", "c": "job", "d": "job", "o": "other"}, 10.0), ({"o": "other"}, 0.0))
+    # Four have ended, and none runs: nothing is known of those that would be moved.
+    assert made.means_s() == {}
+    made.follow({"e": "job", "o": "other"})
+    assert made.means_s()["job"] == (10.0, 10.0**2 / 4)
+    made.tick(3600.0)
+    assert made.means_s() == {"job": ((40.0 + 3600.0) / 4, ((40.0 + 3600.0) / 4) ** 2 / 4)}
+
+
 def test_a_class_is_known_from_its_third_life_and_by_the_last_ones() -> None:
     made = population.Lifetimes()
     assert made.longest_s("job") == growth.UNKNOWN_LIFE_S

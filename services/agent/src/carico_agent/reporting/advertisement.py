@@ -104,10 +104,12 @@ def _classes(estimate: base.CapacityEstimate, pods: int) -> dict[str, messages.C
 
 def _evidence(state: pipeline.State) -> dict[str, messages.ClassEvidence]:
     estimate = state.estimate
+    lifetimes = _spreads(estimate.lifetimes_s or {})
     return {
         name: messages.ClassEvidence(
             pods=_pods_of(name, estimate, state.pods),
             cost=_spreads(costs),
+            lifetime_s=lifetimes.get(name),
         )
         for name, costs in (estimate.evidence or {}).items()
     }

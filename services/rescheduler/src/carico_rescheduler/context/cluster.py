@@ -67,6 +67,8 @@ class Cluster:
         # By node and the Pod's UID in its runtime, since a node speaks for its own Pods alone. Flows: UIDs of the API.
         self.loads: dict[tuple[str, str], Load] = {}
         self.flows: tuple[Flow, ...] = ()
+        # By class, in seconds, of those of which enough Pods have ended.
+        self.lifetimes_s: Mapping[str, float] = {}
 
     def lacking(self) -> dict[str, str]:
         """Return why collections are not known without which nothing is moved; empty if all are."""

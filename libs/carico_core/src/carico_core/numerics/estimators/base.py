@@ -100,8 +100,8 @@ class CapacityEstimate(NamedTuple):
     mode: which equation made it. baseline, cost: per dimension, usage without workload and cost of one Pod.
     headroom: per dimension, the room below the ceiling (negative above it). cost_plus: per class and dimension, a
     Pod's cost plus its risk. limit: maximum number of Pods for now. evidence: per class and dimension, what this node
-    alone has measured. class_pods: running Pods by class. All in physical units; the scalar estimators have one
-    dimension "signal", without unit, and no headroom.
+    alone has measured. class_pods: running Pods by class. lifetimes_s: mean lifetime by class, where known. All in
+    physical units; the scalar estimators have one dimension "signal", without unit, and no headroom.
     """
 
     capacity: float
@@ -116,6 +116,7 @@ class CapacityEstimate(NamedTuple):
     limit: int | None = None
     evidence: dict[str, dict[str, Evidence]] | None = None
     class_pods: dict[str, int] | None = None
+    lifetimes_s: dict[str, Evidence] | None = None
 
 
 class Estimator(Protocol):

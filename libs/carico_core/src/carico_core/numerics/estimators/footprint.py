@@ -150,6 +150,7 @@ class Footprint:
             limit=limit,
             evidence=self._evidence() or None,
             class_pods=dict(counted),
+            lifetimes_s=self._pods.lifetimes.means_s() or None,
         )
 
     def _learn(self, usages: list[float], dt_s: float) -> None:

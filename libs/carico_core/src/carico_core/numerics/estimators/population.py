@@ -151,6 +151,29 @@ class Lifetimes:
         ended = self._ended.get(name)
         return growth.UNKNOWN_LIFE_S if ended is None or ended.longest_s is None else ended.longest_s
 
+    def means_s(self) -> dict[str, base.Evidence]:
+        """Return the mean lifetime (mean, variance) of each class that runs here and of which enough have ended.
+
+        The maximum likelihood of exponential lifetimes: the time that all have run, by the number that have ended
+        (Lawless, Statistical Models and Methods for Lifetime Data, 2003, section 4.1). Those that still run count, or a
+        class that was rolled out three times in an hour and has run for weeks since would seem to live for minutes.
+        """
+        # m = (sum of lifetimes + sum of ages) / n;   variance = m^2 / n
+        ages_s = dict.fromkeys([name for name, each in self._ended.items() if each.longest_s is not None], 0.0)
+        if not ages_s:
+            return {}
+        running = set()
+        for name, started_s in self._running.values():
+            if name in ages_s:
+                running.add(name)
+                ages_s[name] += self._now_s - started_s
+        found = {}
+        for name in running:
+            lifetimes_s = self._ended[name].lifetimes_s
+            mean_s = (sum(lifetimes_s) + ages_s[name]) / len(lifetimes_s)
+            found[name] = (mean_s, mean_s**2 / len(lifetimes_s))
+        return found
+
 
 # Maximum number of classes on a node, more than it can distinguish; the least recently run one is evicted.
 CLASSES_HELD = 16
