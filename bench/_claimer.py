@@ -15,6 +15,7 @@ from carico_core.domain import messages
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock as clocks
+from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.sharing import commits, ledger
@@ -40,9 +41,10 @@ async def claim(url: str, name: str, seconds: float) -> dict[str, float]:
     boot = clocks.boot_id(CLOCK)
 
     def take(kept: buses.Kept) -> None:
-        commits.take(known, kept, CLOCK.monotonic_s())
+        node = subjects.node_of(kept.subject)
+        found = made.own(node, kept.payload) or wire.decode_claims(kept.payload, subject=kept.subject)
+        known.take(node, kept.seq, found.claims, CLOCK.monotonic_s())
 
-    await bus.claims.follow(take)
     made = commits.Commits(
         commits.Parts(
             claims=lambda: bus.claims, ledger=known, clock=CLOCK, epoch=lambda: EPOCH, on_doubt=lambda: None,
@@ -50,6 +52,7 @@ async def claim(url: str, name: str, seconds: float) -> dict[str, float]:
             count=lambda outcome: counts.update([outcome]), on_idle=lambda: None,
         )
     )  # fmt: skip
+    await bus.claims.follow(take)
     committing = asyncio.create_task(made.run_forever())
     rng = random.Random(name)
     print("ready", flush=True)

@@ -2,10 +2,14 @@
 
 import asyncio
 
+from carico_core.domain import messages
 from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.bus import port as buses
+from carico_core.wire import subjects
 from carico_scheduler.sharing import ledger, stream
 from tests.unit.scheduler import objects
+
+OWN = b"no JSON, so that no decoder reads it"
 
 
 def test_a_doubt_that_comes_during_a_read_makes_it_read_again() -> None:
@@ -29,6 +33,36 @@ def test_a_doubt_that_comes_during_a_read_makes_it_read_again() -> None:
         await asyncio.sleep(stream.SETTLE_S + 0.1)
         assert reads == ["the stream of claims has not been read"] * 2
         assert made.why_not_ready() is None
+        following.cancel()
+
+    objects.run_fast(main())
+
+
+def test_what_a_member_has_sent_itself_is_not_decoded_and_counts() -> None:
+    async def main() -> None:
+        hub, drops = memory_bus.Hub(), list[str]()
+        claims = memory_bus.MemoryBus(hub).claims
+        kept = ledger.Ledger(lambda uid, node: ledger.Fate.UNKNOWN)
+        sent = messages.NodeClaims(
+            node="node-1", epoch="0" * 16, boot="0" * 16, seq=1, ts_ns=1,
+            claims=(
+                messages.Claim(
+                    uid="a", pod_class="pi", cores=0.0, size_bytes=0.0, others=(), scheduler="me", at_ns=1
+                ),
+            ),
+        )  # fmt: skip
+        made = stream.Stream(
+            kept, clock=objects.LoopClock(asyncio.get_running_loop()), new_epoch=lambda: "0" * 16,
+            header=lambda: ("0" * 16, 1), on_room=lambda: None, on_drop=drops.append,
+            own=lambda node, payload: sent if (node, payload) == ("node-1", OWN) else None,
+        )  # fmt: skip
+        following = asyncio.create_task(made.follow_forever(claims))
+        await asyncio.sleep(0.1)
+        subject = subjects.claim("node-1")
+        (stored,) = await claims.change([buses.Change(subject=subject, payload=OWN, seq=0)])
+        assert (kept.seq("node-1"), kept.find("node-1", "a"), drops) == (stored.seq, sent.claims[0], [])
+        await claims.change([buses.Change(subject=subject, payload=b"of another member", seq=kept.seq("node-1"))])
+        assert drops == ["undecodable"]
         following.cancel()
 
     objects.run_fast(main())

@@ -91,6 +91,8 @@ class Commits:
         self._asked: list[Request] = []
         self._due = asyncio.Event()
         self._is_sending = False
+        # What was sent last, by node: its bytes, and what they contain.
+        self._sent: dict[str, tuple[bytes, messages.NodeClaims]] = {}
 
     @property
     def is_busy(self) -> bool:
@@ -128,7 +130,7 @@ class Commits:
         if epoch is None:
             self._lose_all(batch, "not_ready", "this scheduler may not claim room now")
             return
-        left, stored = list(batch), list[Request]()
+        left, stored = list(batch), dict[Request, None]()
         for _ in range(ROUNDS):
             if self._parts.epoch() != epoch:
                 self._lose_all(left, "epoch", "the stream of claims is another one, or must be read again")
@@ -141,13 +143,18 @@ class Commits:
             if not sent:
                 left = []
                 break
-            stored += await self._send(sent)
+            stored |= dict.fromkeys(await self._send(sent))
             left = [request for each in sent for request in each.requests if request not in stored]
             left = [request for request in left if not request.ended.done()]
             if not left:
                 break
         self._lose_all(left, "given_up", "other schedulers claimed the node at the same time, several times")
-        await self._verify(stored, epoch)
+        await self._verify(list(stored), epoch)
+
+    def own(self, node: str, payload: bytes) -> messages.NodeClaims | None:
+        """Return what a message about a node contains if it is the one that this member sent last; else None."""
+        found = self._sent.get(node)
+        return found[1] if found is not None and found[0] == payload else None
 
     def _change(self, node: str, wanted: Iterable[Request], epoch: str) -> "_Sent | None":
         """Return the next message about a node; None if nothing is left to be claimed there."""
@@ -182,7 +189,7 @@ class Commits:
         for request in going:
             request.sent_s = now_s if request.sent_s is None else request.sent_s
         change = buses.Change(subject=subjects.claim(node), payload=payload, seq=seq)
-        return _Sent(node=node, requests=going, claims=claims, change=change)
+        return _Sent(requests=going, made=made, change=change)
 
     def _note_replaced(self, kept: Iterable[messages.Claim], own: Mapping[str, messages.Claim]) -> None:
         for each in kept:
@@ -192,6 +199,7 @@ class Commits:
     async def _send(self, sent: "Sequence[_Sent]") -> list[Request]:
         """Send the changes, and return the requests that were stored; the nodes of the others are read again."""
         generation = self._parts.ledger.generation
+        self._sent = {each.made.node: (each.change.payload, each.made) for each in sent}
         answers = await self._parts.claims().change([each.change for each in sent])
         if self._parts.ledger.generation != generation:
             # The numbers of a stream that is gone would hide all that the next one stores until it has counted as far.
@@ -203,7 +211,7 @@ class Commits:
                 self._parts.count("conflict" if answer.is_conflict else "unanswered")
                 unclear.append(each)
                 continue
-            self._parts.ledger.take(each.node, answer.seq, each.claims, self._parts.clock.monotonic_s())
+            self._parts.ledger.take(each.made.node, answer.seq, each.made.claims, self._parts.clock.monotonic_s())
             stored += each.requests
         if unclear:
             await asyncio.gather(*(self._look_again(each) for each in unclear))
@@ -213,7 +221,7 @@ class Commits:
     async def _look_again(self, sent: "_Sent") -> None:
         """Read a node again after a conflict or without an answer."""
         try:
-            await self.read(sent.node)
+            await self.read(sent.made.node)
         except errors.BusError as error:
             self._lose_all(sent.requests, "unanswered", f"the claims cannot be read: {error}")
         for request in sent.requests:
@@ -268,9 +276,8 @@ class Commits:
 class _Sent:
     """A change that is sent, and what it contains."""
 
-    node: str
     requests: list[Request]
-    claims: tuple[messages.Claim, ...]
+    made: messages.NodeClaims
     change: buses.Change
 
 

@@ -132,7 +132,7 @@ class Member:
         self.ledger = ledgers.Ledger(self._fate)
         self._stream = stream.Stream(
             self.ledger, clock=parts.clock, new_epoch=parts.new_epoch, header=self._header, on_room=parts.wake,
-            on_drop=self._on_drop,
+            on_drop=self._on_drop, own=lambda node, payload: self._commits.own(node, payload),
         )  # fmt: skip
         self._heartbeats = heartbeats.Heartbeats(
             parts.replica, boot=parts.boot, identity=lambda: parts.lease.identity, clock=parts.clock,

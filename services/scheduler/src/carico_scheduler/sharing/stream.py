@@ -31,14 +31,19 @@ class Stream:
     def __init__(
         self, ledger: ledgers.Ledger, *, clock: clocks.Clock, new_epoch: Callable[[], str],
         header: Callable[[], tuple[str, int]], on_room: Callable[[], None], on_drop: Callable[[str], None],
+        own: Callable[[str, bytes], messages.NodeClaims | None] = lambda *_: None,
     ) -> None:  # fmt: skip
-        """`new_epoch` returns a new name. `on_room` is called when claims that counted have left the stream."""
+        """`new_epoch` returns a new name. `on_room` is called when claims that counted have left the stream.
+
+        `own(node, payload)` returns what a message contains that this member has sent, without decoding it.
+        """
         self._ledger = ledger
         self._clock = clock
         self._new_epoch = new_epoch
         self._header = header
         self._on_room = on_room
         self._on_drop = on_drop
+        self._own = own
         self._line = logs.get("sharing")
         self._doubt = asyncio.Event()
         # Claims of an earlier epoch that must be stated in this one, by node.
@@ -147,7 +152,7 @@ class Stream:
         """Take in what the stream has stored."""
         now_s, node = self._clock.monotonic_s(), subjects.node_of(kept.subject)
         try:
-            found = wire.decode_claims(kept.payload, subject=kept.subject)
+            found = self._own(node, kept.payload) or wire.decode_claims(kept.payload, subject=kept.subject)
         except errors.MessageError as error:
             self._on_drop(error.reason.value)
             self._ledger.take_unreadable(node, kept.seq, now_s)
