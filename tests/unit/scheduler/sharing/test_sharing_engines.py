@@ -8,7 +8,7 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
-from carico_scheduler.sharing import heartbeats, ledger, member, stream
+from carico_scheduler.sharing import heartbeats, janitor, ledger, member, stream
 from tests.unit.scheduler import objects, world
 from tests.unit.scheduler.sharing import shared_world
 
@@ -128,6 +128,21 @@ def test_a_new_stream_is_settled_before_anything_is_bound() -> None:
         assert set(made.kube.binds) == set(uids)
         await asyncio.sleep(stream.CHECK_EVERY_S + 1.0)
         assert set(made.kube.binds) == {*uids, *more}
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_claims_that_were_stored_while_the_stream_was_replaced_hold_no_room() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=3.0)
+        await run_pods(made, 0, nodes=1)
+        made.hub.lose_claims()
+        uids = [made.create_pod(f"pod-{index}") for index in range(3)]
+        await asyncio.sleep(0.1)
+        assert sorted(made.claimed_on("node-0")) == sorted(uids), "a new stream, and its members do not know yet"
+        await asyncio.sleep(stream.CHECK_EVERY_S + stream.SETTLE_S + janitor.EVERY_S + 1.0)
+        assert made.kube.binds == dict.fromkeys(uids, 1)
         await made.stop()
 
     objects.run_fast(main())

@@ -95,6 +95,17 @@ def test_a_void_claim_does_not_count_and_is_dropped_unless_it_was_made_again() -
     assert made.counted(0.0) == ["p"]
 
 
+def test_a_claim_that_has_ended_stays_so_wherever_it_is_read_again() -> None:
+    made = World()
+    made.fates |= {"p": Fate.OPEN, "q": Fate.OPEN}
+    made.ledger.take(NODE, 1, [claim("p")], 0.0)
+    made.ledger.void(NODE, claim("p"))
+    made.ledger.note_ended(claim("q"))
+    made.ledger.restart()
+    made.ledger.take(NODE, 1, [claim("p"), claim("q")], 1.0)
+    assert (made.counted(1.0), made.kept(1.0), made.ledger.voided()) == ([], [], [NODE])
+
+
 def test_what_cannot_be_read_blocks_the_node_until_its_claims_have_ended() -> None:
     made = World()
     made.ledger.take(NODE, 1, [claim("p")], 0.0)

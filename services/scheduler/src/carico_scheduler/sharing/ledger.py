@@ -23,6 +23,8 @@ from carico_core.domain import messages
 LEASE_S = 60.0
 # The stream drops a message after an hour (`jetstream.CLAIMS_AGE_S`): mostly of a node that is gone.
 FORGET_S = 3660.0
+# Ended claims remembered in case a message still has them.
+ENDED_KEPT = 4096
 
 
 class Fate(enum.Enum):
@@ -68,6 +70,8 @@ class Ledger:
         self.generation = 0
         # The claims whose Pods are not known to be bound or gone: few, since a bind takes milliseconds.
         self._open: dict[tuple[str, str], Held] = {}
+        # Identities of claims by which nothing will be bound, wherever they are read again.
+        self._ended: dict[tuple[str, str, int], None] = {}
 
     def __len__(self) -> int:
         return sum(len(each.held) for each in self._nodes.values())
@@ -93,7 +97,7 @@ class Ledger:
         for claim in claims:
             held = before.pop(claim.uid, None)
             if held is None or _identity(held.claim) != _identity(claim):
-                held = Held(claim=claim, seen_s=now_s)
+                held = Held(claim=claim, seen_s=now_s, is_void=_identity(claim) in self._ended)
             known.held[claim.uid] = held
             self._open[node, claim.uid] = held
         left = [self._open.pop((node, uid), None) for uid in before]
@@ -115,7 +119,8 @@ class Ledger:
         """Forget everything: the stream is another one. Return the claims whose Pods may still be bound, by node."""
         left: dict[str, list[messages.Claim]] = {}
         for (node, uid), held in self._open.items():
-            if not held.is_void and self._fate(uid, node) in (Fate.UNKNOWN, Fate.OPEN, Fate.ASSUMED):
+            has_ended = held.is_void or _identity(held.claim) in self._ended
+            if not has_ended and self._fate(uid, node) in (Fate.UNKNOWN, Fate.OPEN, Fate.ASSUMED):
                 left.setdefault(node, []).append(held.claim)
         self._nodes, self._open = {}, {}
         self.generation += 1
@@ -175,7 +180,14 @@ class Ledger:
         if held is None or _identity(held.claim) != _identity(claim):
             return False
         held.is_void = True
+        self.note_ended(claim)
         return True
+
+    def note_ended(self, claim: messages.Claim) -> None:
+        """Note that nothing will be bound by a claim, which may be read only later, also from the next stream."""
+        self._ended[_identity(claim)] = None
+        if len(self._ended) > ENDED_KEPT:
+            self._ended.pop(next(iter(self._ended)))
 
     def _may_drop(self, node: str, uid: str, held: Held, now_s: float) -> bool:
         fate = self._fate(uid, node)

@@ -339,6 +339,9 @@ class Member:
             sent_s = await self._commits.ask(bind.node, claim, bind.waiting.demand, seq=seq, decided_s=decided_s)
         except commits.Lost as lost:
             self._tally.requeued += 1
+            if pod.uid not in self._doubtful:
+                # It may be stored all the same: its answer was lost, or the stream was another one by then.
+                self.ledger.note_ended(claim)
             if lost.rival is not None:
                 bind.waiting.note_lost(lost.rival)
             raise
