@@ -20,7 +20,7 @@ from bench import _process
 from carico_core.runtime.kube import memory_kube
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock as clocks
-from carico_recommender import classes, instruments
+from carico_recommender import classes, instruments, namespaces
 from carico_recommender import settings as setting
 from carico_recommender.admission import certificates, webhook
 from carico_recommender.vpa import keeper
@@ -77,7 +77,8 @@ async def _measure_rounds(rounds: int) -> list[Row]:
     counted = instruments.Instruments(metrics.Metrics("recommender"))
     known = Known(counted)
     chosen = setting.RecommenderSettings(writes_per_s=1000.0)
-    kept = keeper.Keeper(chosen, kube, known, counted=counted, leads=lambda: True, clock=clock)
+    rules = namespaces.Namespaces(kube, clock=clock).rules
+    kept = keeper.Keeper(chosen, kube, known, rules=rules, counted=counted, leads=lambda: True, clock=clock)
     for number in range(OBJECTS):
         obj = learnt.vpa(f"vpa-{number}", name=f"web-{number % CLASSES}")
         del obj["metadata"]["resourceVersion"]

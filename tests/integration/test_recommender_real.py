@@ -175,6 +175,13 @@ async def test_new_pods_get_learnt_requests_and_none_is_blocked(
                 several = await made("main", "proxy")
                 assert several["resources"] == wanted
                 assert [each["resources"] for each in several["containers"]] == [{}, {}]
+                # A quota that counts Pods with requests only, and has no room for one, blocks none.
+                quota = {"metadata": {"name": "full"}, "spec": {"hard": {"pods": "0"}, "scopes": ["NotBestEffort"]}}
+                quotas = "/api/v1/namespaces/vpa-shop/resourcequotas"
+                await real_api.request("POST", quotas, body=quota)
+                assert await waiting.answered(resources, lambda found: not found) == {}
+                await real_api.request("DELETE", f"{quotas}/full")
+                assert await waiting.answered(resources) == wanted
                 async with a_later_webhook(real_api, tmp_path / "tls"):
                     mixed = await waiting.answered(
                         lambda: made("main", "proxy"), lambda found: len(found["containers"]) == 3

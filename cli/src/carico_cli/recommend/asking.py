@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 
@@ -12,6 +12,7 @@ from carico_cli.live import connection
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import subjects
+from carico_core.wire.kubernetes import namespace_rules
 
 USER_AGENT = "carico-recommend"
 CONNECT_MOST_S = 5.0
@@ -21,6 +22,14 @@ DETAIL_MOST_S = 2.0
 SUBJECT = subjects.query("aggregator", "recommend")
 
 Row = Mapping[str, Any]
+
+
+class Rules(NamedTuple):
+    """What namespaces allow. `unchecked`: why some of it is not known; None if it is."""
+
+    limit_ranges: list[Row]
+    quotas: list[Row]
+    unchecked: str | None
 
 
 class Bus(Protocol):
@@ -92,18 +101,36 @@ def exists(at: which.Address, environ: Mapping[str, str], path: str) -> bool | N
     return asyncio.run(main())
 
 
-def limit_ranges(at: which.Address, environ: Mapping[str, str]) -> list[Row]:
-    """Return the LimitRanges of all namespaces; none if the API does not answer, or may not be asked."""
+def rules(at: which.Address, environ: Mapping[str, str]) -> Rules:
+    """Return the LimitRanges and ResourceQuotas of all namespaces, as far as the API answers."""
 
-    async def main() -> list[Row]:
+    async def main() -> Rules:
         clock = clocks.SystemClock()
-        with contextlib.suppress(errors.CaricoError, TimeoutError, OSError):
+        try:
             async with asyncio.timeout(DETAIL_MOST_S), connection.api_of(at, clock, environ, name=USER_AGENT) as api:
-                found: list[Row] = (await api.request("GET", "/api/v1/limitranges")).get("items") or []
-                return found
-        return []
+                return await rules_of(api)
+        except TimeoutError:
+            return Rules([], [], f"the Kubernetes API has not answered within {DETAIL_MOST_S:g} s")
+        except (errors.CaricoError, OSError) as error:
+            return Rules([], [], str(error))
 
     return asyncio.run(main())
+
+
+async def rules_of(api: Api) -> Rules:
+    """Return them; what may not be listed is missing, with the reason."""
+    found: list[list[Row]] = []
+    unknown: list[str] = []
+    for path in (namespace_rules.LIMIT_RANGES, namespace_rules.QUOTAS):
+        try:
+            found.append((await api.request("GET", path)).get("items") or [])
+        except errors.NotFound:
+            # The embedded API has no such rules.
+            found.append([])
+        except errors.ApiError as error:
+            found.append([])
+            unknown.append(str(error))
+    return Rules(found[0], found[1], "; ".join(unknown) or None)
 
 
 async def has(api: Api, path: str) -> bool:

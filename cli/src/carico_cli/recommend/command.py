@@ -10,7 +10,7 @@ import click
 
 from carico_cli.clusters import which
 from carico_cli.output import formats
-from carico_cli.recommend import asking, choosing, limit_ranges, manifests, text
+from carico_cli.recommend import asking, choosing, contradictions, manifests, text
 from carico_cli.shell import settings
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
@@ -83,8 +83,7 @@ def command(
         if len(rows) != 1:
             raise errors.SettingsError(f"--plot: got {len(rows)} classes, expected one: name it with --class")
         _picture().draw(asking.with_distribution(at, rule, rows[0]["class"]), plot)
-    ranges = asking.limit_ranges(at, context.environ)
-    rows = [{**row, "contradicts": limit_ranges.contradictions(row, ranges)} for row in rows]
+    rows = _checked(rows, asking.rules(at, context.environ))
 
     def is_cron_job(row: Row) -> bool:
         one = choosing.parse(row["class"])
@@ -104,6 +103,13 @@ def command(
             now_ns = clocks.SystemClock().wall_ns()
             is_one = len(rows) == 1 and (workload or pod_class)
             click.echo(text.detail(rows[0], now_ns=now_ns) if is_one else text.table(rows, now_ns=now_ns))
+
+
+def _checked(rows: Sequence[Row], rules: asking.Rules) -> list[Row]:
+    """Return the rows with what the rules of their namespaces refuse."""
+    if rules.unchecked is not None:
+        click.echo(f"carico: LimitRanges and quotas are not all checked: {rules.unchecked}", err=True)
+    return [{**row, "contradicts": contradictions.of_row(row, rules.limit_ranges, rules.quotas)} for row in rows]
 
 
 def _picture() -> ModuleType:

@@ -21,6 +21,8 @@ class State(enum.StrEnum):
     PROVIDED = "provided"
     LOW_CONFIDENCE = "low_confidence"
     WITHHELD = "withheld"
+    # Amounts that a LimitRange of the namespace does not allow.
+    NAMESPACE_REFUSES = "namespace_refuses"
     UNSUPPORTED = "unsupported"
 
 

@@ -12,7 +12,7 @@ from carico_core.runtime.observe import client_metrics, health, logs, metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
 from carico_core.wire import roles
-from carico_recommender import classes, instruments
+from carico_recommender import classes, instruments, namespaces
 from carico_recommender import settings as setting
 from carico_recommender.admission import certificates, registration, webhook
 from carico_recommender.vpa import keeper
@@ -72,16 +72,22 @@ class Replica:
                 is_reached=lambda: self.classes.is_current,
             ),
         )  # fmt: skip
+        self.namespaces = namespaces.Namespaces(api, clock=clock)
         self.keeper = keeper.Keeper(
-            chosen, api, self.classes, counted=counted, leads=self.leadership.leads, clock=clock
-        )
+            chosen, api, self.classes, rules=self.namespaces.rules, counted=counted, leads=self.leadership.leads,
+            clock=clock,
+        )  # fmt: skip
         self.health = health.Health(
             {
                 "bus": self._bus_series.why_not,
                 "aggregator": self.classes.trouble,
                 "leadership": self.leadership.trouble,
             },
-            notes={"leader": self.leadership.leader, "webhook": self._webhook_state},
+            notes={
+                "leader": self.leadership.leader,
+                "webhook": self._webhook_state,
+                "namespaces' rules": self.namespaces.state,
+            },
         )
 
     def works(self) -> dict[str, Awaitable[object]]:
@@ -89,6 +95,7 @@ class Replica:
         return {
             "ask": self._ask(),
             "follow": self.keeper.follow_forever(),
+            "rules": self.namespaces.follow_forever(),
             "write": self.keeper.write_forever(),
             **self.leadership.works(),
         }
@@ -102,7 +109,10 @@ class Replica:
         )
         certificate.read()
         self._counted.read_certificate(certificate.left_s)
-        handler = webhook.Webhook(self.classes.get, self._counted, clock=self._clock, dimensions=chosen.dimensions())
+        handler = webhook.Webhook(
+            self.classes.get, self._counted, rules=self.namespaces.rules, clock=self._clock,
+            dimensions=chosen.dimensions(),
+        )  # fmt: skip
         kept = self._registration = registration.Registration(api, name=chosen.webhook)
         line = logs.RateLimited(logs.get("admission"), clock=self._clock)
         async with webhook.listening(handler, certificate, host=chosen.host, port=chosen.port) as port:

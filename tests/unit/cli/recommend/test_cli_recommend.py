@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from carico_cli.clusters import which
-from carico_cli.recommend import asking, choosing, command, limit_ranges, manifests, picture, text
+from carico_cli.recommend import asking, choosing, command, contradictions, manifests, picture, text
 from carico_core.domain import amounts, errors
 from carico_core.numerics import recommendation
 from carico_core.runtime.bus import memory_bus
@@ -122,7 +122,7 @@ def test_each_container_gets_its_own_resources() -> None:
     assert "proxy" in text.detail(of_two(), now_ns=NOW_NS)
     least = {"metadata": {"namespace": "shop", "name": "least"}}
     limit = {"type": "Container", "min": {"cpu": "100m"}}
-    (said,) = limit_ranges.contradictions(of_two(), [least | {"spec": {"limits": [limit]}}])
+    (said,) = contradictions.of_row(of_two(), [least | {"spec": {"limits": [limit]}}], [])
     assert said == "LimitRange least requires at least 100m cpu of a Container"
 
 
@@ -177,12 +177,74 @@ def limit_range(namespace: str = "shop", **limit: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_a_limit_range_that_refuses_the_amounts_is_named(found: dict[str, Any], expected: list[str]) -> None:
-    assert limit_ranges.contradictions(row(), [found]) == expected
+    assert contradictions.of_row(row(), [found], []) == expected
 
 
 def test_a_limit_of_a_container_says_nothing_about_several() -> None:
     found = limit_range(type="Container", max={"memory": "64Mi"})
-    assert limit_ranges.contradictions(row(containers=["a", "b"]), [found]) == []
+    assert contradictions.of_row(row(containers=["a", "b"]), [found], []) == []
+
+
+def quota(*scopes: str, used: dict[str, str] | None = None, namespace: str = "shop", **hard: str) -> dict[str, Any]:
+    named = {name.replace("_", "."): amount for name, amount in hard.items()}
+    spec: dict[str, Any] = {"hard": named} | ({"scopes": list(scopes)} if scopes else {})
+    return {"metadata": {"name": "team", "namespace": namespace}, "spec": spec, "status": {"used": used or {}}}
+
+
+SMALL = {"requested": {"cpu": 0.1}, "running": 3}
+
+
+@pytest.mark.parametrize(
+    ("found", "changed", "expected"),
+    [
+        # 3 Pods of 575m instead of 100m: 1425m more.
+        (quota(requests_cpu="2", used={"requests.cpu": "700m"}), SMALL,
+         ["ResourceQuota team: with the 3 Pods that run, requests.cpu would be 2125m of at most 2"]),
+        (quota(cpu="2125m", used={"cpu": "700m"}), SMALL, []),
+        (quota(requests_memory="100Mi"), SMALL,
+         ["ResourceQuota team: one Pod takes 115Mi of requests.memory, of at most 100Mi"]),
+        (quota(limits_memory="300Mi", used={"limits.memory": "290Mi"}), SMALL,
+         ["ResourceQuota team: with the 3 Pods that run, limits.memory would be 345Mi of at most 300Mi"]),
+        # They request 2 cores today: a quota that is exceeded already is less so.
+        (quota(requests_cpu="1", used={"requests.cpu": "6"}), {}, []),
+        # None runs: whether there is room is not a matter of this class alone.
+        (quota(requests_cpu="2", used={"requests.cpu": "2"}), {"requested": {}, "running": 0}, []),
+        # Pods without requests leave the one scope for the other.
+        (quota("NotBestEffort", pods="4", used={"pods": "2"}), {"requested": {}, "running": 3},
+         ["ResourceQuota team: with the 3 Pods that run, pods would be 5 of at most 4"]),
+        (quota("BestEffort", pods="1"), SMALL, []),
+        (quota("PriorityClass", requests_cpu="1m"), SMALL, []),
+        (quota(namespace="other", requests_cpu="1m"), SMALL, []),
+        (quota(services="1", requests_cpu="what"), SMALL, []),
+        ({"metadata": {"namespace": "shop"}}, SMALL, []),
+    ],
+)  # fmt: skip
+def test_a_quota_that_refuses_the_amounts_is_named_with_the_amount(
+    found: dict[str, Any], changed: dict[str, Any], expected: list[str]
+) -> None:
+    assert contradictions.of_row(row(**changed), [], [found]) == expected
+
+
+def test_a_request_above_the_limit_that_a_limit_range_sets_is_named() -> None:
+    found = limit_range(type="Container", default={"cpu": "500m"})
+    assert contradictions.of_row(row(), [found], []) == [
+        "LimitRange small gives a container without a limit one of 500m cpu, below the request"
+    ]
+
+
+class Api:
+    """Answers with one LimitRange, and refuses to list quotas."""
+
+    async def request(self, method: str, path: str) -> Any:
+        if path.endswith("limitranges"):
+            return {"items": [limit_range(type="Pod", min={"cpu": "1"})]}
+        raise errors.Forbidden(status=403, reason="Forbidden", message="no right", request=f"{method} {path}")
+
+
+async def test_what_may_not_be_listed_is_said() -> None:
+    found = await asking.rules_of(Api())
+    assert (len(found.limit_ranges), found.quotas) == (1, [])
+    assert found.unchecked is not None and "resourcequotas" in found.unchecked
 
 
 def test_what_a_limit_range_refuses_is_said_everywhere_and_not_patched() -> None:
@@ -292,7 +354,7 @@ def test_the_output_is_what_was_asked_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:  # fmt: skip
     monkeypatch.setattr(asking, "ask", lambda at, rule: [row(margin=rule["margin"])])
-    monkeypatch.setattr(asking, "limit_ranges", lambda at, environ: [])
+    monkeypatch.setattr(asking, "rules", lambda at, environ: asking.Rules([], [], None))
     place = ("--nats-url", "nats://127.0.0.1:1")
     assert carico_cli.run(monkeypatch, "recommend", *place, "-o", "json", "--margin", "0.5") == 0
     assert json.loads(capsys.readouterr().out)["classes"][0]["margin"] == 0.5
@@ -307,7 +369,7 @@ def test_a_picture_shows_what_is_used_requested_and_recommended(
 ) -> None:
     known = {"cpu": [(0.1, 30.0), (0.5, 10.0)], "memory": [(100 * MIB, 40.0)]}
     monkeypatch.setattr(asking, "ask", lambda at, rule: [row()])
-    monkeypatch.setattr(asking, "limit_ranges", lambda at, environ: [])
+    monkeypatch.setattr(asking, "rules", lambda at, environ: asking.Rules([], [], None))
     monkeypatch.setattr(asking, "with_distribution", lambda at, rule, name: row(name, distribution=known))
     place = ("--nats-url", "nats://127.0.0.1:1")
     assert carico_cli.run(monkeypatch, "recommend", *place, "web", "--plot", str(tmp_path / "web.svg")) == 0

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_core.domain import usage
-from carico_core.wire.kubernetes import pod_requests
+from carico_core.wire.kubernetes import namespace_rules, pod_requests
 from carico_recommender.admission import review
 from tests.unit.recommender import learnt
 
@@ -36,11 +36,13 @@ def container(name: str = "main", /, **resources: dict[str, str]) -> dict[str, A
     return {"name": name, "image": "i", "resources": resources}
 
 
-def ask(obj: Any, known: usage.Recommended | None = None) -> tuple[Result, Any]:
+def ask(
+    obj: Any, known: usage.Recommended | None = None, rules: namespace_rules.Rules = namespace_rules.NO_RULES
+) -> tuple[Result, Any]:  # fmt: skip
     """Return what became of it, and the Pod with the patch."""
     found = known or learnt.recommended()
     body = orjson.dumps({"request": {"uid": "u", "namespace": "shop", "object": obj}})
-    answer = review.answer(body, {found.name: found}.get)
+    answer = review.answer(body, {found.name: found}.get, rules={"shop": rules}.__getitem__)
     response = orjson.loads(answer.body)["response"]
     assert (response["uid"], response["allowed"]) == ("u", True)
     if "patch" not in response:
@@ -103,6 +105,64 @@ def test_a_new_image_does_not_interrupt_requests_and_says_how_sure_they_are() ->
     assert result is Result.SET
     assert found["metadata"]["annotations"][review.SURE] == "low, image_changed"
     assert ask(pod(), learnt.recommended(flags=("image_changed", "all_failed")))[0] is Result.FLAGGED
+
+
+def quota(*scopes: str, used: float = 0.0, **hard: float) -> namespace_rules.Rules:
+    named = {name.replace("_", "."): amount for name, amount in hard.items()}
+    one = namespace_rules.Quota(
+        namespace="shop", name="team", hard=named, used=dict.fromkeys(named, used), scopes=frozenset(scopes)
+    )  # fmt: skip
+    return namespace_rules.Rules(quotas=(one,))
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        (quota("NotBestEffort", pods=3.0, used=3.0), "ResourceQuota team has 0 of pods left, and 1 is learnt"),
+        (quota("NotBestEffort", requests_cpu=1.0, used=0.8),
+         "ResourceQuota team has 200m of requests.cpu left, and 230m is learnt"),
+        (quota("NotBestEffort", limits_memory=1e12), "ResourceQuota team counts limits.memory, which is not set"),
+    ],
+)  # fmt: skip
+def test_requests_for_which_a_quota_would_refuse_the_pod_are_left_out_with_the_reason(
+    rules: namespace_rules.Rules, said: str
+) -> None:
+    result, found = ask(pod(), rules=rules)
+    assert result is Result.QUOTA
+    assert found["metadata"].pop("annotations") == {review.LEFT_OUT: said}
+    assert found == pod()
+
+
+@pytest.mark.parametrize(
+    ("rules", "obj"),
+    [
+        (quota("NotBestEffort", pods=3.0, requests_cpu=1.0, used=0.5), pod()),
+        # Without requests it is refused just as well.
+        (quota(requests_cpu=1.0, used=1.0), pod()),
+        (quota("NotBestEffort", pods=3.0, used=3.0), pod(container(requests={"cpu": "1"}))),
+    ],
+)
+def test_any_other_quota_changes_nothing(rules: namespace_rules.Rules, obj: dict[str, Any]) -> None:
+    assert ask(obj, rules=rules)[0] is Result.SET
+
+
+def test_the_sum_of_the_containers_counts_for_a_quota() -> None:
+    # Of the whole Pod 230m are learnt, of its containers 200m and 50m.
+    two = pod(container("main"), container("proxy"))
+    assert ask(two, of_two(), quota("NotBestEffort", requests_cpu=0.24))[0] is Result.QUOTA
+    assert ask(two, of_two(), quota("NotBestEffort", requests_cpu=0.25))[0] is Result.SET
+
+
+def test_requests_are_raised_to_what_a_limit_range_asks_of_a_pod() -> None:
+    limit = namespace_rules.Limit(kind="Pod", least={"cpu": 0.5}, most={}, limit={})
+    held = namespace_rules.LimitRange(namespace="shop", name="least", limits=(limit,))
+    rules = namespace_rules.Rules(limit_ranges=(held,))
+    result, found = ask(pod(), rules=rules)
+    assert result is Result.RAISED
+    assert found["spec"]["containers"][0]["resources"] == {"requests": SET | {"cpu": "500m"}}
+    assert found["metadata"]["annotations"][review.SURE] == "medium, raised to a LimitRange"
+    _, found = ask(pod(container("main"), container("proxy")), of_two(), rules)
+    assert [each["resources"]["requests"]["cpu"] for each in found["spec"]["containers"]] == ["400m", "100m"]
 
 
 def test_what_is_stated_stays() -> None:

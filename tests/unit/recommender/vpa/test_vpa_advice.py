@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_core.domain import usage
+from carico_core.wire.kubernetes import namespace_rules
 from carico_recommender.vpa import advice as advices
 from carico_recommender.vpa import objects
 from tests.unit.recommender import learnt
@@ -70,6 +71,47 @@ def test_limits_of_the_policy_change_all_but_the_uncapped_target() -> None:
     assert (container.target["cpu"], container.lower["cpu"], container.upper["cpu"]) == (0.3, 0.3, 0.46)
     assert (container.target["memory"], container.upper["memory"]) == (1e8, 1e8)
     assert container.uncapped == {"cpu": 0.23, "memory": 115 * MIB}
+
+
+def rules_of(*limits: namespace_rules.Limit, **hard: float) -> namespace_rules.Rules:
+    held = namespace_rules.LimitRange(namespace="shop", name="small", limits=limits)
+    named = {name.replace("_", "."): amount for name, amount in hard.items()}
+    quota = namespace_rules.Quota(namespace="shop", name="team", hard=named, used={}, scopes=frozenset())
+    return namespace_rules.Rules(limit_ranges=(held,), quotas=(quota,))
+
+
+def test_amounts_for_which_a_quota_would_refuse_pods_are_withheld() -> None:
+    # 3 Pods of 230m, of which nothing is requested yet.
+    rules = rules_of(requests_cpu=0.6)
+    one, known = learnt.autoscaler(), learnt.recommended()
+    found = advices.advise(one, known, margin=0.15, has_recommendation=False, rules=rules)
+    assert found.containers is None
+    assert conditions(found) == {
+        "NamespaceRefuses": (True, "ResourceQuota"), "RecommendationProvided": (False, "ResourceQuota"),
+    }  # fmt: skip
+    message = "ResourceQuota team: with the 3 Pods that run, requests.cpu would be 690m of at most 600m"
+    assert found.conditions[0].message == message
+    # Amounts that are there stay; and what the Pods request already is no more than before.
+    found = advices.advise(one, known, margin=0.15, has_recommendation=True, rules=rules)
+    assert found.containers is None
+    assert conditions(found)["RecommendationProvided"] == (True, "")
+    known = dataclasses.replace(known, requested={"cpu": 0.23})
+    assert only(advices.advise(one, known, margin=0.15, has_recommendation=True, rules=rules)).target["cpu"] == 0.23
+    # Within the policy's bounds it fits.
+    one = learnt.autoscaler({"maxAllowed": {"cpu": "200m"}})
+    known = learnt.recommended()
+    assert only(advices.advise(one, known, margin=0.15, has_recommendation=False, rules=rules)).target["cpu"] == 0.2
+
+
+def test_a_limit_range_that_contradicts_is_named_and_the_amounts_are_provided() -> None:
+    rules = rules_of(namespace_rules.Limit(kind="Container", least={}, most={"memory": 64 * MIB}, limit={}))
+    found = advices.advise(
+        learnt.autoscaler(), learnt.recommended(), margin=0.15, has_recommendation=False, rules=rules
+    )
+    assert only(found).target["memory"] == 115 * MIB
+    assert conditions(found) == {
+        "NamespaceRefuses": (True, "LimitRange"), "RecommendationProvided": (True, ""),
+    }  # fmt: skip
 
 
 def test_only_controlled_resources_are_recommended() -> None:

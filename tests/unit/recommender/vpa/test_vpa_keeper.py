@@ -8,6 +8,7 @@ from typing import Any
 from carico_core.domain import errors, usage
 from carico_core.runtime.kube import list_watch, memory_kube
 from carico_core.runtime.observe import metrics
+from carico_core.wire.kubernetes import namespace_rules
 from carico_recommender import classes, instruments
 from carico_recommender import settings as setting
 from carico_recommender.vpa import keeper, objects
@@ -44,9 +45,16 @@ class Scene:
         counted = instruments.Instruments(self.metrics)
         self.known = Known(counted, self.clock)
         self.leads = True
+        self.rules = namespace_rules.NO_RULES
         chosen = setting.RecommenderSettings(**settings)
         self.keeper = keeper.Keeper(
-            chosen, self.kube, self.known, counted=counted, leads=lambda: self.leads, clock=self.clock
+            chosen,
+            self.kube,
+            self.known,
+            rules=lambda _: self.rules,
+            counted=counted,
+            leads=lambda: self.leads,
+            clock=self.clock,
         )
 
     def create(self, name: str, /, *policies: dict[str, Any], **more: str) -> None:

@@ -72,6 +72,8 @@ class Recommended:
     flags: tuple[str, ...]
     containers: tuple[str, ...]
     running: int
+    # What a Pod of the newest images requests today.
+    requested: Mapping[str, float] = dataclasses.field(default_factory=dict)
     # By name, of Pods with several containers: amounts of each. Empty if they are not known of all.
     of_containers: Mapping[str, "RecommendedContainer"] = dataclasses.field(default_factory=dict)
     # Pod-seconds, and the time from the first to the last report.

@@ -15,6 +15,7 @@ CPU, MEMORY = "cpu", "memory"
 MEBIBYTE = 2.0**20
 # Kubernetes counts CPU in thousandths of a core, and accepts no smaller request.
 CPU_UNIT = 1e-3
+UNITS = {CPU: CPU_UNIT, MEMORY: MEBIBYTE}
 # Less than this share of a millicore above a whole one is rounding of floats.
 _SLACK = 1e-6
 # Standard deviations of the interval of a percentile: 95 % of a normal distribution.

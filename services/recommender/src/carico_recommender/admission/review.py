@@ -2,9 +2,10 @@
 
 A Pod gets the amounts that `carico recommend` shows: each container its own. Where those are not known, and with
 sidecars, they are Pod-level resources of the whole Pod (Kubernetes 1.34 or later). While a new image is not learnt, the
-amounts are those of the earlier one, too, and an annotation says so. What the Pod
-states itself is never changed, and limits are never set. A webhook that comes later may add containers with requests,
-or limits: the API server then asks again, and what was set here is taken back where it contradicts them.
+amounts are those of the earlier one, too. They are raised to what a LimitRange asks of a Pod, and left out where a
+ResourceQuota would refuse the Pod with them only. An annotation says each of that. What the Pod states itself is never
+changed, and limits are never set. A webhook that comes later may add containers with requests, or limits: the API
+server then asks again, and what was set here is taken back where it contradicts them.
 
 Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
 """
@@ -18,25 +19,32 @@ import orjson
 
 from carico_core.domain import amounts, names, usage
 from carico_core.numerics import recommendation
-from carico_core.wire.kubernetes import api_objects, pod_requests
+from carico_core.wire.kubernetes import api_objects, namespace_rules, pod_requests
 from carico_core.wire.kubernetes import object_fields as fields
 
 # Which requests were set here, and how sure they are.
 ANNOTATION, SURE = "carico.dev/learnt-requests", "carico.dev/learnt-requests-confidence"
 _ANNOTATION_PATH = f"/metadata/annotations/{ANNOTATION.replace('/', '~1')}"
 _SURE_PATH = f"/metadata/annotations/{SURE.replace('/', '~1')}"
+# Why nothing was set, where a rule of the namespace is the reason.
+LEFT_OUT = "carico.dev/learnt-requests-left-out"
 _IMAGE = recommendation.Flag.IMAGE_CHANGED.value
 # What a Pod does not have before it is stored.
 _STORED = {"name": "new", "uid": "new", "creationTimestamp": "1970-01-01T00:00:00Z"}
 
 Object = Mapping[str, Any]
 Lookup = Callable[[str], usage.Recommended | None]
+RulesOf = Callable[[str], namespace_rules.Rules]
 
 
 class Result(enum.StrEnum):
     """What became of a review: the label of the counter."""
 
     SET = "set"
+    # Set, and raised to the smallest amount that a LimitRange allows.
+    RAISED = "raised"
+    # Learnt, and left out: a quota would refuse the Pod with requests, and does not count it without.
+    QUOTA = "quota"
     # It states all requests itself, or those of a later webhook contradict what was set here.
     HAS_REQUESTS = "has_requests"
     NOT_LEARNT = "not_learnt"
@@ -50,6 +58,14 @@ class Result(enum.StrEnum):
     UNREADABLE = "unreadable"
 
 
+class _Holder(NamedTuple):
+    """What gets requests: a container, or the Pod's specification; and its path in the Pod."""
+
+    obj: Object
+    path: str
+    requests: dict[str, float]
+
+
 class Answer(NamedTuple):
     """The bytes of the answer, and what they mean."""
 
@@ -57,7 +73,14 @@ class Answer(NamedTuple):
     result: Result
 
 
-def answer(body: bytes, lookup: Lookup, *, dimensions: Sequence[str] = usage.DIMS) -> Answer:
+def no_rules(_namespace: str) -> namespace_rules.Rules:
+    """Return the rules of a namespace without any."""
+    return namespace_rules.NO_RULES
+
+
+def answer(
+    body: bytes, lookup: Lookup, *, rules: RulesOf = no_rules, dimensions: Sequence[str] = usage.DIMS
+) -> Answer:  # fmt: skip
     """Return the answer to a review: requests of `dimensions`. Raises `ValueError` for what is no review."""
     try:
         request = orjson.loads(body)["request"]
@@ -65,7 +88,7 @@ def answer(body: bytes, lookup: Lookup, *, dimensions: Sequence[str] = usage.DIM
     except (orjson.JSONDecodeError, KeyError, TypeError):
         raise ValueError("got no AdmissionReview with a request, expected one of admission.k8s.io/v1") from None
     try:
-        result, patch = _judge(request, lookup, dimensions)
+        result, patch = _judge(request, lookup, rules, dimensions)
     except (ValueError, KeyError, TypeError, AttributeError):
         # Whatever is in it: the Pod is admitted as it is.
         result, patch = Result.UNREADABLE, []
@@ -76,7 +99,9 @@ def answer(body: bytes, lookup: Lookup, *, dimensions: Sequence[str] = usage.DIM
     return Answer(body=orjson.dumps(found), result=result)
 
 
-def _judge(request: Object, lookup: Lookup, dimensions: Sequence[str]) -> tuple[Result, list[dict[str, Any]]]:
+def _judge(
+    request: Object, lookup: Lookup, rules_of: RulesOf, dimensions: Sequence[str]
+) -> tuple[Result, list[dict[str, Any]]]:  # fmt: skip
     pod = request["object"]
     spec, metadata = fields.mapping(pod, "spec"), fields.mapping(pod, "metadata")
     if spec.get("nodeName"):
@@ -100,15 +125,29 @@ def _judge(request: Object, lookup: Lookup, dimensions: Sequence[str]) -> tuple[
     wanted = [dim for dim in wanted if dim in known.requests]
     if not wanted:
         return Result.NOT_LEARNT, []
+    rules = rules_of(namespace)
+    holders = _holders(spec, known, wanted)
+    is_raised = _raise(holders, {dim: namespace_rules.least_of_pod(rules, dim) for dim in wanted})
+    if not _stated_anywhere(spec):
+        refused = namespace_rules.refusal_of_requests(rules.quotas, {dim: _total(holders, dim) for dim in wanted})
+        if refused is not None:
+            return Result.QUOTA, _annotated(metadata, {LEFT_OUT: refused})
     sure = f"low, {_IMAGE}" if known.flags else known.confidence
-    return Result.SET, [*_resources(spec, known, wanted), *_annotated(metadata, ",".join(wanted), sure)]
+    annotations = {ANNOTATION: ",".join(wanted), SURE: f"{sure}, raised to a LimitRange" if is_raised else sure}
+    operations = [operation for each in holders for operation in _added(each)]
+    return Result.RAISED if is_raised else Result.SET, [*operations, *_annotated(metadata, annotations)]
 
 
 def _lacking(spec: Object, dimensions: Sequence[str]) -> list[str]:
     """Return those resources of which neither the Pod nor a container states anything."""
-    containers = [*fields.objects(spec, "containers", "spec."), *fields.objects(spec, "initContainers", "spec.")]
-    stated = {dim for each in (spec, *containers) for dim in _stated(each)}
+    stated = _stated_anywhere(spec)
     return [dim for dim in dimensions if dim not in stated]
+
+
+def _stated_anywhere(spec: Object) -> set[str]:
+    """Return those of CPU and memory that the Pod or a container states: with none of them it is BestEffort."""
+    containers = [*fields.objects(spec, "containers", "spec."), *fields.objects(spec, "initContainers", "spec.")]
+    return {dim for each in (spec, *containers) for dim in _stated(each)} & set(usage.DIMS)
 
 
 def _stated(obj: Object) -> set[str]:
@@ -156,38 +195,55 @@ def _is_above_limit(obj: Object, dim: str) -> bool:
     return amounts.parse_quantity(request) > amounts.parse_quantity(limits[dim])
 
 
-def _resources(spec: Object, known: usage.Recommended, wanted: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the operations that add requests: to each container, or to the Pod."""
+def _holders(spec: Object, known: usage.Recommended, wanted: Sequence[str]) -> list[_Holder]:
+    """Return what gets requests: each container, or the Pod."""
     containers = fields.objects(spec, "containers", "spec.")
     has_sidecars = any(
         each.get("restartPolicy") == "Always" for each in fields.objects(spec, "initContainers", "spec.")
     )
+    whole = {dim: known.requests[dim] for dim in wanted}
     if len(containers) == 1 and not has_sidecars:
-        return _added(containers[0], "/spec/containers/0", known.requests, wanted)
+        return [_Holder(containers[0], "/spec/containers/0", whole)]
     of_names = [known.of_containers.get(str(each.get("name"))) for each in containers]
     found = [each for each in of_names if each is not None and set(wanted) <= each.requests.keys()]
     if has_sidecars or len(found) < len(containers):
-        return _added(spec, "/spec", known.requests, wanted)
+        return [_Holder(spec, "/spec", whole)]
     return [
-        operation
+        _Holder(container, f"/spec/containers/{at}", {dim: each.requests[dim] for dim in wanted})
         for at, (container, each) in enumerate(zip(containers, found, strict=True))
-        for operation in _added(container, f"/spec/containers/{at}", each.requests, wanted)
     ]
 
 
-def _annotated(metadata: Object, said: str, sure: str) -> list[dict[str, Any]]:
+def _raise(holders: Sequence[_Holder], least: Mapping[str, float]) -> bool:
+    """Raise the requests in proportion, up to the least amounts of a Pod; return whether one was too small."""
+    is_raised = False
+    for dim, amount in least.items():
+        total = _total(holders, dim)
+        if total < amount:
+            is_raised = True
+            for each in holders:
+                raised = each.requests[dim] * amount / total
+                each.requests[dim] = recommendation.rounded_up(raised, recommendation.UNITS[dim])
+    return is_raised
+
+
+def _total(holders: Sequence[_Holder], dim: str) -> float:
+    return sum(each.requests[dim] for each in holders)
+
+
+def _annotated(metadata: Object, said: Mapping[str, str]) -> list[dict[str, Any]]:
     if not metadata.get("annotations"):
-        return [{"op": "add", "path": "/metadata/annotations", "value": {ANNOTATION: said, SURE: sure}}]
+        return [{"op": "add", "path": "/metadata/annotations", "value": dict(said)}]
     return [
-        {"op": "add", "path": _ANNOTATION_PATH, "value": said},
-        {"op": "add", "path": _SURE_PATH, "value": sure},
+        {"op": "add", "path": f"/metadata/annotations/{name.replace('/', '~1')}", "value": text}
+        for name, text in said.items()
     ]
 
 
-def _added(holder: Object, path: str, known: Mapping[str, float], wanted: Sequence[str]) -> list[dict[str, Any]]:
+def _added(holder: _Holder) -> list[dict[str, Any]]:
     """Return the operations that add requests to what is there: `add` replaces a whole mapping that exists."""
-    found = {dim: amounts.quantity(dim, known[dim]) for dim in wanted}
-    resources, path = fields.mapping(holder, "resources"), f"{path}/resources"
+    found = {dim: amounts.quantity(dim, amount) for dim, amount in holder.requests.items()}
+    resources, path = fields.mapping(holder.obj, "resources"), f"{holder.path}/resources"
     if not resources:
         return [{"op": "add", "path": path, "value": {"requests": found}}]
     if not resources.get("requests"):

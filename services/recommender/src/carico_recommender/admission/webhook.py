@@ -40,9 +40,10 @@ class Webhook:
 
     def __init__(
         self, lookup: review.Lookup, counted: instruments.Instruments, *, clock: clocks.Clock,
-        dimensions: Sequence[str] = usage.DIMS,
+        rules: review.RulesOf = review.no_rules, dimensions: Sequence[str] = usage.DIMS,
     ) -> None:  # fmt: skip
         self._lookup = lookup
+        self._rules = rules
         self._dimensions = tuple(dimensions)
         self.counted = counted
         self._clock = clock
@@ -64,7 +65,7 @@ class Webhook:
     def _answer(self, body: bytes) -> web.Response:
         started_s = self._clock.monotonic_s()
         try:
-            found = review.answer(body, self._lookup, dimensions=self._dimensions)
+            found = review.answer(body, self._lookup, rules=self._rules, dimensions=self._dimensions)
         except ValueError as error:
             return self._refused("no_review", str(error), status=400)
         self.counted.reviews.labels(found.result.value).inc()

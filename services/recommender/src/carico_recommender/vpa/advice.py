@@ -1,8 +1,10 @@
 """What is recommended to a VerticalPodAutoscaler, and its conditions. Pure.
 
     class not measured, or flagged     the recommendation that is there stays; conditions give the reason
+    a ResourceQuota refuses the Pods   the same: an updater would evict Pods that cannot be created again
     a specification without an answer  no recommendation, ConfigUnsupported
-    otherwise                          target, bounds and uncapped target of the container
+    otherwise                          target, bounds and uncapped target of the container; whether a LimitRange
+                                       contradicts, within which VPA's own updater and admission controller keep
 
 Each container gets its own amounts. Where only the whole Pod is measured, they are for its only container, or for the
 only one whose mode is not Off: it gets those of the Pod, which are never too little.
@@ -13,19 +15,16 @@ day), so that its updater evicts a Pod of a new class only if its requests are f
 
 import dataclasses
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from carico_core.domain import usage
 from carico_core.numerics import recommendation
+from carico_core.wire.kubernetes import namespace_rules
 from carico_recommender.vpa import objects
 
 _DAY_S = 86_400.0
 # VPA's first sample is a minute old.
 _LEAST_DAYS = 60.0 / _DAY_S
-_UNITS: Mapping[str, float] = {
-    recommendation.CPU: recommendation.CPU_UNIT,
-    recommendation.MEMORY: recommendation.MEBIBYTE,
-}
 # Flags of the aggregator with which no new amounts are given.
 _WITHHOLDING: Mapping[str, str] = {
     "all_failed": "every Pod has failed or ran out of memory: raise its limits first",
@@ -37,10 +36,12 @@ Amounts = Mapping[str, float]
 
 
 class Kind(enum.StrEnum):
-    """The conditions of a VerticalPodAutoscaler that a recommender sets."""
+    """The conditions of a VerticalPodAutoscaler that this recommender sets."""
 
     CONFIG_UNSUPPORTED = "ConfigUnsupported"
     LOW_CONFIDENCE = "LowConfidence"
+    # CARICO's own.
+    NAMESPACE_REFUSES = "NamespaceRefuses"
     NO_PODS_MATCHED = "NoPodsMatched"
     RECOMMENDATION_PROVIDED = "RecommendationProvided"
 
@@ -79,9 +80,10 @@ class Advice:
 
 
 def advise(
-    one: objects.Autoscaler, known: usage.Recommended | None, *, margin: float, has_recommendation: bool
-) -> Advice:
-    """Return what is recommended, by what is known of the object's class."""
+    one: objects.Autoscaler, known: usage.Recommended | None, *, margin: float, has_recommendation: bool,
+    rules: namespace_rules.Rules = namespace_rules.NO_RULES,
+) -> Advice:  # fmt: skip
+    """Return what is recommended, by what is known of the object's class and the rules of its namespace."""
     if one.fault:
         return _unsupported("InvalidSpec", one.fault)
     if known is None:
@@ -98,7 +100,25 @@ def advise(
     if not known.containers:
         why = ("ContainersUnknown", "the names of the Pods' containers are not known yet")
         return _kept(*conditions, has_recommendation=has_recommendation, why=why)
-    return _of_containers(one, known, conditions, margin)
+    found = _of_containers(one, known, conditions, margin)
+    refusals = namespace_rules.contradictions(rules, _wanted(found.containers or (), known))
+    if not refusals:
+        return found
+    kind, message = refusals[-1].kind, "; ".join(each.text for each in refusals)
+    refused = Condition(kind=Kind.NAMESPACE_REFUSES, is_true=True, reason=kind, message=message)
+    if any(each.is_quota for each in refusals):
+        return _kept(*conditions, refused, has_recommendation=has_recommendation, why=(kind, message))
+    return dataclasses.replace(found, conditions=(refused, *found.conditions))
+
+
+def _wanted(containers: Sequence[Container], known: usage.Recommended) -> namespace_rules.Wanted:
+    """Return what Pods would request; of containers that the policy leaves alone nothing is known."""
+    total = {dim: sum(each.target.get(dim, 0.0) for each in containers) for dim in usage.DIMS}
+    return namespace_rules.Wanted(
+        pod=namespace_rules.Resources(requests={dim: amount for dim, amount in total.items() if amount > 0.0}),
+        containers=tuple(namespace_rules.Resources(requests=each.target) for each in containers),
+        running=known.running, requested=known.requested,
+    )  # fmt: skip
 
 
 def _of_containers(
@@ -161,8 +181,8 @@ def _bounds(
     # VPA: lower (1 + .001 / c)^-2 and upper (1 + 1 / c), with c days of history.
     lower, upper = lower * (1.0 + 0.001 / days) ** -2.0, max(upper, target) * (1.0 + 1.0 / days)
     return (
-        min(recommendation.rounded_up(lower, _UNITS[dim]), target),
-        recommendation.rounded_up(upper, _UNITS[dim]),
+        min(recommendation.rounded_up(lower, recommendation.UNITS[dim]), target),
+        recommendation.rounded_up(upper, recommendation.UNITS[dim]),
     )
 
 
@@ -173,10 +193,9 @@ def _capped(dim: str, amount: float, policy: objects.Policy) -> float:
     return min(amount, most) if most > 0.0 else amount
 
 
-def _kept(said: Condition | None = None, *, has_recommendation: bool, why: tuple[str, str] | None = None) -> Advice:
+def _kept(*conditions: Condition, has_recommendation: bool, why: tuple[str, str] | None = None) -> Advice:
     """Return the advice to keep what is there, which the conditions then call into doubt."""
-    reason, message = why or (("", "") if said is None else (said.reason, said.message))
-    conditions = () if said is None else (said,)
+    reason, message = why or (conditions[0].reason, conditions[0].message)
     if has_recommendation:
         doubt = Condition(
             kind=Kind.LOW_CONFIDENCE, is_true=True, reason=reason,

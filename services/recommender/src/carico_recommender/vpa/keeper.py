@@ -3,16 +3,16 @@
 import asyncio
 import collections
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import api_actions, list_watch, paged_lists
+from carico_core.runtime.kube import api_actions, list_watch
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
-from carico_core.wire.kubernetes import api_objects
-from carico_recommender import classes, instruments
+from carico_core.wire.kubernetes import api_objects, namespace_rules
+from carico_recommender import classes, instruments, namespaces
 from carico_recommender import settings as setting
 from carico_recommender.vpa import advice as advices
 from carico_recommender.vpa import objects, status
@@ -21,24 +21,24 @@ from carico_recommender.vpa import objects, status
 _AT_ONCE = 50
 
 
-class Api(api_actions.Api, Protocol):
-    """The part of the client that follows and writes."""
+RulesOf = Callable[[str], namespace_rules.Rules]
 
-    def mirror(
-        self, path: str, *, params: Mapping[str, str] | None = None, read: paged_lists.Read | None = None
-    ) -> AsyncGenerator[list_watch.MirrorEvent, None]: ...
+
+class Api(api_actions.Api, namespaces.Api, Protocol):
+    """The part of the client that follows and writes."""
 
 
 class Keeper:
     """The objects that name this recommender, and their writer. `leads`: whether this replica writes."""
 
     def __init__(
-        self, chosen: setting.RecommenderSettings, api: Api, known: classes.Classes, *,
+        self, chosen: setting.RecommenderSettings, api: Api, known: classes.Classes, *, rules: RulesOf,
         counted: instruments.Instruments, leads: Callable[[], bool], clock: clocks.Clock,
     ) -> None:  # fmt: skip
         self._chosen = chosen
         self._api = api
         self._known = known
+        self._rules = rules
         self._counted = counted
         self._leads = leads
         self._clock = clock
@@ -114,7 +114,9 @@ class Keeper:
         """Return what an object gets, and the fields to write; None if what is there is near enough."""
         has = status.has_recommendation(one.status)
         known = self._known.get(one.pod_class)
-        advice = advices.advise(one, known, margin=self._chosen.margin, has_recommendation=has)
+        advice = advices.advise(
+            one, known, margin=self._chosen.margin, has_recommendation=has, rules=self._rules(one.namespace)
+        )  # fmt: skip
         return _state(advice), status.update(one.status, advice, change=self._chosen.change, at=at)
 
     async def _write(self, one: objects.Autoscaler, fields: Mapping[str, Any]) -> instruments.Written:
@@ -174,5 +176,7 @@ def _state(advice: advices.Advice) -> instruments.State:
     provided = advice.find(advices.Kind.RECOMMENDATION_PROVIDED)
     if provided is None or not provided.is_true:
         return instruments.State.WITHHELD
+    if advice.find(advices.Kind.NAMESPACE_REFUSES) is not None:
+        return instruments.State.NAMESPACE_REFUSES
     is_low = advice.find(advices.Kind.LOW_CONFIDENCE) is not None
     return instruments.State.LOW_CONFIDENCE if is_low else instruments.State.PROVIDED

@@ -37,6 +37,7 @@ class _Row(msgspec.Struct, kw_only=True, gc=False):
     measured_s: elements.Quantity
     since_ns: elements.Int64
     last_ns: elements.Int64
+    requested: elements.Amounts = msgspec.field(default_factory=dict)
     of_containers: _Containers = msgspec.field(default_factory=dict)
 
 
@@ -61,7 +62,7 @@ def _read(row: _Row) -> usage.Recommended:
         peaks={dim: used.peak for dim, used in row.usage.items() if used.peak is not None},
         cpu_bounds=row.cpu_bounds, confidence=row.confidence, flags=tuple(row.flags),
         containers=tuple(row.containers), running=row.running, measured_s=row.measured_s,
-        age_s=max(row.last_ns - row.since_ns, 0) / 1e9,
+        requested=elements.known_amounts(row.requested), age_s=max(row.last_ns - row.since_ns, 0) / 1e9,
         of_containers={
             name: usage.RecommendedContainer(
                 requests=elements.known_amounts(each.requests), peaks=each.peaks, cpu_bounds=each.cpu_bounds

@@ -1,0 +1,49 @@
+"""LimitRanges and ResourceQuotas that refuse what is recommended, and so the Pods of a patched workload. Pure."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from carico_cli.recommend import choosing
+from carico_core.wire.kubernetes import namespace_rules
+
+Row = Mapping[str, Any]
+Objects = Iterable[Mapping[str, Any]]
+_Rule = TypeVar("_Rule", namespace_rules.LimitRange, namespace_rules.Quota)
+
+
+def of_row(row: Row, limit_ranges: Objects, quotas: Objects) -> list[str]:
+    """Return what the rules of the class's namespace do not allow, one text for each bound."""
+    namespace = choosing.parse(row["class"]).namespace
+    rules = namespace_rules.Rules(
+        limit_ranges=_of_namespace(limit_ranges, namespace, namespace_rules.parse_limit_range),
+        quotas=_of_namespace(quotas, namespace, namespace_rules.parse_quota),
+    )
+    return [each.text for each in namespace_rules.contradictions(rules, _wanted(row))]
+
+
+def _of_namespace(
+    objects: Objects, namespace: str, parse: Callable[[Mapping[str, Any]], _Rule]
+) -> tuple[_Rule, ...]:  # fmt: skip
+    found = []
+    for each in objects:
+        try:
+            rule = parse(each)
+        except ValueError:
+            # The API server accepts no such object.
+            continue
+        if rule.namespace == namespace:
+            found.append(rule)
+    return tuple(found)
+
+
+def _wanted(row: Row) -> namespace_rules.Wanted:
+    # Of several containers, those that are measured; of some Pods, only the whole Pod is.
+    holders = list((row.get("of_containers") or {}).values()) if len(row["containers"]) > 1 else [row]
+    return namespace_rules.Wanted(
+        pod=_resources(row), containers=tuple(_resources(each) for each in holders), running=row["running"],
+        requested=row["requested"],
+    )  # fmt: skip
+
+
+def _resources(holder: Row) -> namespace_rules.Resources:
+    return namespace_rules.Resources(requests=holder["requests"], limits=holder["limits"])
