@@ -25,6 +25,7 @@ from carico_core.wire import subjects
 from carico_core.wire.kubernetes import lease
 from carico_local import nats_server
 from carico_local.api import access
+from carico_local.cluster import free_ports
 from carico_local.cluster.services import readiness
 
 Row = tuple[str, float, str, str]
@@ -65,7 +66,7 @@ class Scene:
         """Start one more scheduler."""
         self._started += 1
         name = f"scheduler-{self._started}"
-        port = self._ports[name] = nats_server.free_port()
+        port = self._ports[name] = free_ports.choose_one()
         flags = [
             "--bus-url",
             self._nats_url,
@@ -191,7 +192,7 @@ async def _measure(folder: pathlib.Path, *, changes: int) -> list[Row]:
 @contextlib.asynccontextmanager
 async def _scene(folder: pathlib.Path) -> AsyncIterator[Scene]:
     server = nats_server.NatsServer(folder / "nats").start()
-    port = nats_server.free_port()
+    port = free_ports.choose_one()
     api = _start_api(folder / "api", port)
     token = access.obtain_token(folder / "api" / "token")
     access.write_kubeconfig(folder / "kubeconfig", name="c", url=f"http://127.0.0.1:{port}", token=token)

@@ -12,8 +12,7 @@ import pytest
 
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_local import nats_server
-from carico_local.cluster import processes
+from carico_local.cluster import free_ports, processes
 from tests.e2e import arm64_site
 from tests.tools import debian
 
@@ -49,7 +48,7 @@ def test_a_service_starts(emulated: arm64_site.Emulated, module: str) -> None:
 
 
 async def test_an_agent_advertises_over_nats(emulated: arm64_site.Emulated, tmp_path: pathlib.Path) -> None:
-    port = nats_server.free_port()
+    port = free_ports.choose_one()
     url = f"nats://127.0.0.1:{port}"
     server = emulated.nats_server("-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(tmp_path))
     agent = emulated.python("-m", "carico_agent")

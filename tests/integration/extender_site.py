@@ -21,7 +21,7 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_core.wire.kubernetes import api_objects
 from carico_local import nats_server
-from carico_local.cluster import processes
+from carico_local.cluster import free_ports, processes
 from carico_local.cluster.services import readiness
 from carico_local.control_plane import commands, identity, standalone
 from tests.tools import kubernetes as programs
@@ -46,8 +46,8 @@ class Site:
         # Cores below the ceiling, of nodes that state this too; each Pod costs one.
         self.headroom_cores: dict[str, float] = {}
         self.nats = nats_server.NatsServer(root / "nats")
-        self.extender_port = nats_server.free_port()
-        self.health_port = nats_server.free_port()
+        self.extender_port = free_ports.choose_one()
+        self.health_port = free_ports.choose_one()
         self.client: api_client.KubeClient
         self.bus: nats_bus.NatsBus
         self._boot = clocks.boot_id(CLOCK)

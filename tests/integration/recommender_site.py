@@ -15,6 +15,7 @@ from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock as clocks
 from carico_local import nats_server
+from carico_local.cluster import free_ports
 from tests.integration import security_site
 from tests.tools import kubernetes, waiting
 from tests.unit.aggregator import test_aggregator_usage as usages
@@ -64,7 +65,7 @@ def installed(admin: pathlib.Path, folder: pathlib.Path) -> Iterator[pathlib.Pat
 @contextlib.contextmanager
 def admitting(admin: pathlib.Path, folder: pathlib.Path) -> Iterator[list[str]]:
     """The shipped configuration of the webhook, by address instead of by Service, for vpa-shop; yields its flags."""
-    port = nats_server.free_port()
+    port = free_ports.choose_one()
     files = security_site.make_certificates(folder / "tls", "127.0.0.1")
     (found,) = [
         each

@@ -21,6 +21,7 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_local import nats_server
 from carico_local.api import access
+from carico_local.cluster import free_ports
 from tests.tools import waiting
 
 NODES = ("node-1", "node-2", "node-3")
@@ -35,7 +36,7 @@ class Site:
         self.root = root
         self.room = room
         self.nats = nats_server.NatsServer(root / "nats")
-        self.api_port = nats_server.free_port()
+        self.api_port = free_ports.choose_one()
         self.kubeconfig = root / "kubeconfig"
         self._api: subprocess.Popen[bytes] | None = None
         self._scheduler: subprocess.Popen[bytes] | None = None

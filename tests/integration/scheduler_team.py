@@ -12,7 +12,7 @@ import aiohttp
 
 from carico_core.runtime.kube import api_actions
 from carico_core.wire.kubernetes import lease as kubernetes_lease
-from carico_local import nats_server
+from carico_local.cluster import free_ports
 from tests.integration import api_proxy, scheduler_site
 from tests.tools import tcp_proxy, waiting
 
@@ -26,7 +26,7 @@ class Member:
         self.name = name
         self.proxy = proxy
         self.wire = wire
-        self.http_port = nats_server.free_port()
+        self.http_port = free_ports.choose_one()
         kubeconfig = site.root / f"{name}.kubeconfig"
         site.write_kubeconfig(kubeconfig, proxy.url)
         bus_url = f"nats://127.0.0.1:{wire.port}"

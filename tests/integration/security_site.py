@@ -21,6 +21,7 @@ from carico_core.runtime.bus.security import nkeys, tls, token_expiry
 from carico_core.runtime.process import clock
 from carico_core.wire import roles
 from carico_local import nats_server
+from carico_local.cluster import free_ports
 from tests.tools import fake_token_api, real_tokens, waiting
 
 WAIT_S = waiting.WAIT_S
@@ -55,7 +56,7 @@ class Callout:
     """One replica, as a process."""
 
     def __init__(self, site: "Site", number: int) -> None:
-        self.port = nats_server.free_port()
+        self.port = free_ports.choose_one()
         self.log = site.root / f"auth-{number}.log"
         self._argv = [
             sys.executable, "-m", "carico_auth", "--bus-url", site.url, "--bus-tls-ca", str(site.ca),
@@ -134,7 +135,7 @@ class Site:
             owner_keys=[write_seed(root / "owner.nk", nkeys.Kind.USER)],
             tls=tls_of(self.certificates),
         )
-        self.websocket_port = nats_server.free_port()
+        self.websocket_port = free_ports.choose_one()
         websocket = {
             "host": "127.0.0.1",
             "port": self.websocket_port,

@@ -10,6 +10,7 @@ from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.security import nkeys
 from carico_core.wire import roles
 from carico_local import nats_server
+from carico_local.cluster import free_ports
 from tests.integration import security_site
 from tests.tools import waiting
 
@@ -21,7 +22,7 @@ async def test_the_connections_of_every_server_are_listed_and_ended_by_one_clien
         xkey=None,
         owner_keys=[security_site.write_seed(tmp_path / "owner.nk", nkeys.Kind.USER)],
     )
-    routes = [nats_server.free_port() for _ in range(2)]
+    routes = [free_ports.choose_one() for _ in range(2)]
     with contextlib.ExitStack() as stack:
         servers = []
         for number, port in enumerate(routes):

@@ -16,6 +16,7 @@ from carico_core.runtime.bus import port as bus
 from carico_core.runtime.process import clock
 from carico_core.wire import streams, subjects
 from carico_local import nats_server
+from carico_local.cluster import free_ports
 from tests.tools import waiting
 
 WITHIN_S = 60.0
@@ -23,7 +24,7 @@ WITHIN_S = 60.0
 
 @pytest.fixture
 def servers(tmp_path: pathlib.Path) -> Iterator[list[nats_server.NatsServer]]:
-    peers = [nats_server.free_port() for _ in range(3)]
+    peers = [free_ports.choose_one() for _ in range(3)]
     routes = [f"nats://127.0.0.1:{port}" for port in peers]
     with contextlib.ExitStack() as stack:
         started = []

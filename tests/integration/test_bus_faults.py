@@ -26,6 +26,7 @@ from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock
 from carico_core.wire import streams, subjects
 from carico_local import nats_server
+from carico_local.cluster import free_ports
 from tests.tools import waiting
 
 # A reconnect is due within 2 s plus jitter; tests allow four times that.
@@ -241,7 +242,7 @@ async def is_stored(bus: nats_bus.NatsBus) -> bool:
 
 
 async def test_a_server_without_jetstream_is_refused_in_one_line() -> None:
-    port = nats_server.free_port()
+    port = free_ports.choose_one()
     process = await asyncio.create_subprocess_exec(
         str(nats_server.binary()), "-a", "127.0.0.1", "-p", str(port), stderr=asyncio.subprocess.DEVNULL
     )

@@ -18,6 +18,7 @@ from carico_core.runtime.bus import kept
 from carico_core.runtime.bus import port as buses
 from carico_core.wire import roles, subjects
 from carico_local import nats_server
+from carico_local.cluster import free_ports
 from tests.integration import security_site
 from tests.tools import waiting
 
@@ -33,7 +34,7 @@ class Member:
 
     def __init__(self, root: pathlib.Path, name: str, *, certificates: pathlib.Path, peers: Sequence[int]) -> None:
         self.name = name
-        self.port, self.monitor, self.route = (nats_server.free_port() for _ in range(3))
+        self.port, self.monitor, self.route = (free_ports.choose_one() for _ in range(3))
         if name[-1].isdigit():
             self.route = peers[int(name[-1])]
         self._root = root
@@ -96,7 +97,7 @@ class Member:
 def members(tmp_path: pathlib.Path) -> Iterator[list[Member]]:
     """Three servers that are joined."""
     certificates = security_site.make_certificates(tmp_path / "tls", "localhost")
-    peers = [nats_server.free_port() for _ in range(SERVERS)]
+    peers = [free_ports.choose_one() for _ in range(SERVERS)]
     names = [f"n{number}" for number in range(SERVERS)]
     with contextlib.ExitStack() as stack:
         found = [Member(tmp_path, name, certificates=certificates, peers=peers) for name in names]

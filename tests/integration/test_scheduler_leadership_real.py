@@ -8,7 +8,7 @@ import sys
 import time
 
 from carico_core.runtime.kube import api_actions
-from carico_local import nats_server
+from carico_local.cluster import free_ports
 from carico_local.control_plane import standalone
 from carico_scheduler.intake import handover
 from tests.integration import extender_site
@@ -28,7 +28,7 @@ def start(site: extender_site.Site, name: str) -> "subprocess.Popen[bytes]":
     """A scheduler for the site's Lease."""
     options = [
         "--bus-url", site.nats.url, "--kubeconfig", str(site.plane.kubeconfig), "--http-port",
-        str(nats_server.free_port()), "--leader-identity", name, "--leader-namespace", site.namespace, *FLAGS,
+        str(free_ports.choose_one()), "--leader-identity", name, "--leader-namespace", site.namespace, *FLAGS,
     ]  # fmt: skip
     with (site.root / f"{name}.log").open("ab") as log:
         return subprocess.Popen([sys.executable, "-m", "carico_scheduler", *options], stdout=log, stderr=log)

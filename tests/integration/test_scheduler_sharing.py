@@ -11,7 +11,7 @@ import aiohttp
 import nats
 
 from carico_core.wire import streams, subjects
-from carico_local import nats_server
+from carico_local.cluster import free_ports
 from tests.integration import scheduler_site, scheduler_team
 from tests.tools import waiting
 
@@ -107,7 +107,7 @@ async def test_pods_of_a_scheduler_whose_binds_are_refused_are_placed_by_the_hol
 async def test_an_extender_that_shares_the_work_claims_what_it_binds(tmp_path: pathlib.Path) -> None:
     async with scheduler_team.team(tmp_path, "ab", SHARED, room=4.0) as made, aiohttp.ClientSession() as session:
         await made.leader()
-        port = nats_server.free_port()
+        port = free_ports.choose_one()
         flags = [*SHARED, "--extender", "--extender-port", str(port), "--no-own-pods"]
         member = made.members["a"]
         extender = scheduler_team.Member(made.site, "kube", proxy=member.proxy, wire=member.wire, flags=flags)

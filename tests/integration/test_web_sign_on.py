@@ -14,6 +14,7 @@ from carico_core.runtime.bus.security import nkeys
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import roles
 from carico_local import nats_server
+from carico_local.cluster import free_ports
 from carico_web import service
 from carico_web import settings as setting
 from tests.tools import waiting
@@ -65,7 +66,7 @@ async def entrance(folder: pathlib.Path) -> AsyncIterator[tuple[str, str]]:
     seed = folder / "reader.nk"
     seed.write_text(nkeys.generate(nkeys.Kind.USER), encoding="ascii")
     user = server_config.User(role=roles.Role.READER, keys=[nkeys.read(seed).public])
-    port = nats_server.free_port()
+    port = free_ports.choose_one()
     websocket = {"port": port, "host": "127.0.0.1", "no_tls": True, "allowed_origins": [ORIGIN]}
     nats = nats_server.NatsServer(folder / "nats", extra={**server_config.static([user]), "websocket": websocket})
     chosen = setting.WebSettings(hosts=NAME, nkey=str(seed), http_port=0)

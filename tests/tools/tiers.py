@@ -25,7 +25,7 @@ from typing import Any
 
 import pytest
 
-from carico_local.cluster import machine, processes
+from carico_local.cluster import processes
 
 # Files that assert what they measure of this machine, or that fill it.
 SERIAL = (
@@ -97,20 +97,10 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def configure(config: pytest.Config) -> None:
-    """Separate a worker's free ports from the other workers', and register what reports the results."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER")
-    if worker is not None:
-        count = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-        _share_ports(int(worker.removeprefix("gw")), count)
-    elif (path := config.getoption("--totals", None)) is not None:
+    """Register what reports the results; workers report to the process that started them."""
+    path = config.getoption("--totals", None)
+    if path is not None and "PYTEST_XDIST_WORKER" not in os.environ:
         config.pluginmanager.register(_Totals(path))
-
-
-def _share_ports(number: int, count: int) -> None:
-    """Give one of `count` processes its part of the ports: two that search at once would find the same ones free."""
-    size = (machine.LAST_PORT - machine.FIRST_PORT) // count
-    machine.FIRST_PORT += number * size
-    machine.LAST_PORT = machine.FIRST_PORT + size
 
 
 def refuse_misplaced(items: Sequence[pytest.Item]) -> None:

@@ -10,6 +10,7 @@ from carico_core.runtime.bus import kept, nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock as clocks
 from carico_local import nats_server
+from carico_local.cluster import free_ports
 from carico_local.cluster.services import web_access
 from carico_web import service
 from carico_web import settings as setting
@@ -31,7 +32,7 @@ class Stage:
 async def stage(folder: pathlib.Path, *, nodes: int, decisions_each_s: float = 4.0) -> AsyncIterator[Stage]:
     """Run the page for as long as the block runs."""
     clock = clocks.SystemClock()
-    access = web_access.WebAccess(websocket_port=nats_server.free_port(), page_port=nats_server.free_port())
+    access = web_access.WebAccess(websocket_port=free_ports.choose_one(), page_port=free_ports.choose_one())
     server = nats_server.NatsServer(folder / "nats", extra=web_access.configuration(access, PASSWORD)).start()
     try:
         address = server.url.removeprefix("nats://")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from carico_core.runtime.kube import api_client
-from carico_local import nats_server
+from carico_local.cluster import free_ports
 from carico_local.control_plane import standalone
 from carico_local.played_nodes import nodes
 from tests.integration import recommender_site, security_site
@@ -73,7 +73,7 @@ async def test_vpa_resizes_running_pods_in_place_and_sets_requests_of_new_ones(
     real_control_plane: standalone.Standalone, real_api: api_client.KubeClient, tmp_path: pathlib.Path
 ) -> None:
     admin = real_control_plane.kubeconfig
-    port = nats_server.free_port()
+    port = free_ports.choose_one()
     folder = security_site.make_certificates(tmp_path / "tls", "127.0.0.1")
     updater = ("--kubeconfig", str(admin), "--updater-interval", "1s", "--address", "127.0.0.1:0")
     admission = (

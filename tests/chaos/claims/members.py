@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 
 from carico_local import nats_server
+from carico_local.cluster import free_ports
 from tests.tools import tcp_proxy
 
 # As in the tests of a few schedulers: what they wait for is a Lease of 6 s.
@@ -60,7 +61,7 @@ def servers(folder: pathlib.Path, count: int) -> list[nats_server.NatsServer]:
     """Return one NATS server, or a cluster of them; not started."""
     if count == 1:
         return [nats_server.NatsServer(folder / "nats")]
-    peers = [nats_server.free_port() for _ in range(count)]
+    peers = [free_ports.choose_one() for _ in range(count)]
     routes = [f"nats://127.0.0.1:{port}" for port in peers]
     return [
         nats_server.NatsServer(

@@ -28,7 +28,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings
 from carico_local.api import access
 from carico_local.cgroups import sweep
-from carico_local.cluster import machine, processes, state
+from carico_local.cluster import free_ports, machine, processes, state
 from carico_local.cluster import plan as plans
 from carico_local.cluster.services import readiness, topology
 from carico_local.cluster.services import service as parts
@@ -119,7 +119,7 @@ class Site:
         self.paths = state.Paths(root)
         self.history = into
         self._leader_flags = leader_flags
-        ports = machine.free_ports(name, topology.ports_needed(self.plan))
+        ports = free_ports.choose(name, topology.ports_needed(self.plan))
         self._where = topology.addresses(self.plan, ports)
         self._environ = {**parts.stripped(environ), sweep.RUN_VARIABLE: str(root), "PYTHONUNBUFFERED": "1"}
         self.parts: dict[str, Part] = {}

@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from carico_local import nats_server
+from carico_local.cluster import free_ports
 from tests.tools import docker_engine, images, kubernetes
 
 # From nothing: packages, a base image, the compose plugin and the nats CLI; on a machine half as fast.
@@ -205,7 +205,7 @@ def built(found: docker_engine.Running, folder: pathlib.Path) -> Iterator[Stack]
 
 
 def _environ(found: docker_engine.Running) -> dict[str, str]:
-    ports = {name: str(nats_server.free_port()) for name in ("API", "NATS", "WEBSOCKET", "WEB", "PROMETHEUS", "TRACES")}
+    ports = {name: str(free_ports.choose_one()) for name in ("API", "NATS", "WEBSOCKET", "WEB", "PROMETHEUS", "TRACES")}
     return {
         **{name: value for name, value in found.environ.items() if not name.startswith(("CARICO_", "COMPOSE_"))},
         **images.WITHOUT_NETWORK,

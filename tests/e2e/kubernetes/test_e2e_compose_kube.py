@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from carico_local.cluster import machine
+from carico_local.cluster import free_ports
 from tests.e2e.kubernetes import kubelet_site
 from tests.tools import debian, images, kubernetes, waiting
 
@@ -47,7 +47,7 @@ def stack(site_images: kubelet_site.Images) -> Iterator[Stack]:
     programs = kubernetes.programs(*images.KUBE_PROGRAMS, "kubectl", "docker-compose")
     found = site_images.running
     images.build_kube(found, {name: program.path for name, program in programs.items()})
-    nats, websocket, api = machine.free_ports(PROJECT, 3)
+    nats, websocket, api = free_ports.choose(PROJECT, 3)
     published = {"NATS": nats, "WEBSOCKET": websocket, "API": api}
     environ = {
         **found.environ, "KUBECTL": str(programs["kubectl"].path),

@@ -12,6 +12,7 @@ from carico_core.runtime.bus.security import nkeys
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import roles
 from carico_local import nats_server
+from carico_local.cluster import free_ports
 from carico_web import service
 from carico_web import settings as setting
 from tests.tools import fake_fleet
@@ -25,8 +26,8 @@ class Site:
     """A server with static identities, and the files of their seeds."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        self.port = nats_server.free_port()
-        self.websocket_port = nats_server.free_port()
+        self.port = free_ports.choose_one()
+        self.websocket_port = free_ports.choose_one()
         names = ("reader.nk", "other.nk", "scheduler.nk", "agent.nk")
         self.reader, self.other, self.scheduler, self.agent = (folder / name for name in names)
         for path in (self.reader, self.other, self.scheduler, self.agent):

@@ -2,7 +2,8 @@
 
 client       what a command does: starts a supervisor, reads its events, stops it, removes leftovers
 plan         how many nodes a machine can run, and with which settings
-machine      what the machine offers: processors, memory, disk space, ports
+machine      what the machine offers: processors, memory, disk space
+free_ports   ports for services, each chosen by one process of the machine
 supervisor   keeps the services running; `python -m carico_local.cluster` is its process
 processes    child processes: started, identified, ended, restarted after crashes
 state        the files of a cluster: state.json, lock, directories

@@ -1,4 +1,4 @@
-"""What this machine offers to a cluster: usable processors, free memory, disk space, free TCP ports."""
+"""What this machine offers to a cluster: usable processors, free memory, disk space."""
 
 import asyncio
 import dataclasses
@@ -6,9 +6,6 @@ import os
 import pathlib
 import platform
 import shutil
-import socket
-import zlib
-from collections.abc import Callable
 
 from carico_core.domain import amounts
 
@@ -17,9 +14,6 @@ LEAST_FREE_BYTES = 16 * 2**20
 # Twice what a start needs, so that a disk does not count as full and as free again within one job.
 ROOM_BYTES = 2 * LEAST_FREE_BYTES
 DISK_LOOK_EVERY_S = 5.0
-# Below the kernel's range for outgoing connections (32768 and up, ip_local_port_range), so that no client takes a port
-# between this check and the service's own bind.
-FIRST_PORT, LAST_PORT = 20_000, 32_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,31 +102,3 @@ def disk_shortage(folder: pathlib.Path) -> str | None:
         return None
     free = amounts.text("memory", free_bytes)
     return f"the disk of {folder} is full ({free} free): services end where they cannot write"
-
-
-def is_free_port(port: int) -> bool:
-    """Return True where a server may listen on 127.0.0.1:`port` now."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
-
-
-def free_ports(name: str, count: int, *, free: Callable[[int], bool] = is_free_port) -> list[int]:
-    """Return `count` free ports of 127.0.0.1; the search starts at a port that `name` determines.
-
-    So a cluster gets the same ports again where they are free. Raises `OSError` where there are not enough.
-    """
-    span = LAST_PORT - FIRST_PORT
-    start = zlib.crc32(name.encode()) % span
-    found: list[int] = []
-    for offset in range(span):
-        port = FIRST_PORT + (start + offset) % span
-        if free(port):
-            found.append(port)
-        if len(found) == count:
-            return found
-    raise OSError(f"no {count} free ports between {FIRST_PORT} and {LAST_PORT} on 127.0.0.1")

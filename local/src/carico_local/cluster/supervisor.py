@@ -10,7 +10,7 @@ from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
 from carico_local.cgroups import sweep
-from carico_local.cluster import account, events, leftovers, machine, processes, state
+from carico_local.cluster import account, events, free_ports, leftovers, machine, processes, state
 from carico_local.cluster import plan as plans
 from carico_local.cluster.services import kubelet_nodes, readiness, ready_nodes, topology
 from carico_local.cluster.services import service as parts
@@ -45,7 +45,7 @@ class Supervisor:
         self._clock = clock
         self._restart = restart
         self._log = logs.get("supervisor", cluster=plan.name)
-        self._where = topology.addresses(plan, machine.free_ports(plan.name, topology.ports_needed(plan)))
+        self._where = topology.addresses(plan, free_ports.choose(plan.name, topology.ports_needed(plan)))
         # `down` finds every process of this cluster and its children by this variable.
         self._environ = {**parts.stripped(environ), sweep.RUN_VARIABLE: str(paths.root), "PYTHONUNBUFFERED": "1"}
         self._account = account.Account(plan, paths, self._where, clock=clock, report=report)

@@ -14,7 +14,7 @@ from concurrent import futures
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 from carico_local.binaries import tools
-from carico_local.cluster import machine, processes
+from carico_local.cluster import free_ports, processes
 from carico_local.cluster.services import readiness
 from carico_local.control_plane import commands, identity
 
@@ -49,7 +49,7 @@ class Standalone:
         # A child ends with the thread that started it: this thread lives as long as the program.
         self._parent = futures.ThreadPoolExecutor(1, thread_name_prefix="control-plane")
         directory.mkdir(parents=True, exist_ok=True)
-        free = machine.free_ports(str(directory), len(ALL))
+        free = free_ports.choose(str(directory), len(ALL))
         self.network = commands.Listeners(
             ports=dict(zip(ALL, free, strict=True)), address=address, hosts=tuple(hosts)
         )  # fmt: skip

@@ -14,8 +14,7 @@ from carico_core.domain import messages
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_local import nats_server
-from carico_local.cluster import machine, plan, processes, state
+from carico_local.cluster import free_ports, machine, plan, processes, state
 from tests.fixtures.golden import records
 
 WAITS = pictures.Pod(
@@ -102,7 +101,7 @@ async def test_a_frozen_node_is_not_ready_although_its_process_is_there(monkeypa
 
 
 async def test_each_service_that_listens_is_asked_itself() -> None:
-    port = nats_server.free_port()
+    port = free_ports.choose_one()
     asked = dataclasses.replace(service("scheduler"), http_port=port)
     found = dataclasses.replace(FOUND, services=(service("nats"), asked))
     view = status._services(found, running=True)

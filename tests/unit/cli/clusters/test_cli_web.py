@@ -10,8 +10,7 @@ import pytest
 
 from carico_cli.clusters import web
 from carico_core.domain import errors
-from carico_local import nats_server
-from carico_local.cluster import machine, plan, processes, state
+from carico_local.cluster import free_ports, machine, plan, processes, state
 from carico_web import settings as setting
 from tests.tools import waiting
 
@@ -44,7 +43,7 @@ async def answers(url: str) -> int:
 
 async def test_it_ends_with_its_cluster_and_goes_on_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web, "LOOK_EVERY_S", 0.01)
-    first = run(nats_server.free_port())
+    first = run(free_ports.choose_one())
     now: list[web.Run | None] = [first]
     said: list[str] = []
     monkeypatch.setattr("click.echo", said.append)
@@ -57,7 +56,7 @@ async def test_it_ends_with_its_cluster_and_goes_on_with_the_next(monkeypatch: p
         await waiting.until(lambda: len(said) == 2)
         assert said[1] == "cluster x is gone: the page returns after `carico up --name x`; Ctrl-C ends it"
         # The next run of the cluster wants the same port.
-        assert machine.is_free_port(first.chosen.http_port)
+        assert free_ports.is_free(first.chosen.http_port)
         second = run(first.chosen.http_port, started_ns=2)
         now[0] = second
         await waiting.until(lambda: len(said) == 3)
@@ -66,7 +65,7 @@ async def test_it_ends_with_its_cluster_and_goes_on_with_the_next(monkeypatch: p
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    assert machine.is_free_port(first.chosen.http_port)
+    assert free_ports.is_free(first.chosen.http_port)
 
 
 def test_its_end_does_not_wait_for_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +76,7 @@ def test_its_end_does_not_wait_for_the_browser(monkeypatch: pytest.MonkeyPatch) 
         ended.wait()
 
     async def interrupted() -> None:
-        task = asyncio.ensure_future(web.serve(run(nats_server.free_port()), lambda: None, opens=True))
+        task = asyncio.ensure_future(web.serve(run(free_ports.choose_one()), lambda: None, opens=True))
         await waiting.until(started.is_set)
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from carico_core.runtime.process import clock as clocks
-from carico_local.cluster import account, events, machine, plan, processes, state
+from carico_local.cluster import account, events, free_ports, machine, plan, processes, state
 from carico_local.cluster.services import topology
 
 MACHINE = machine.Machine(
@@ -35,7 +35,7 @@ def told() -> list[events.Event]:
 @pytest.fixture
 def made(tmp_path: pathlib.Path, told: list[events.Event]) -> account.Account:
     found = plan.make_plan(plan.Options(name="x", nodes=1, node_cgroups="none"), MACHINE)
-    where = topology.addresses(found, machine.free_ports("x", topology.ports_needed(found)))
+    where = topology.addresses(found, free_ports.choose("x", topology.ports_needed(found)))
     return account.Account(found, state.Paths(tmp_path), where, clock=clocks.FakeClock(), report=told.append)
 
 

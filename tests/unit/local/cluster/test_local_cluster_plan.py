@@ -128,15 +128,6 @@ def test_a_quota_on_the_container_counts(tmp_path: pathlib.Path, files: dict[str
         assert found.cpus == cpus
 
 
-def test_ports_stay_with_the_name_and_skip_what_is_taken() -> None:
-    first = machine.free_ports("a", 3, free=lambda _: True)
-    assert first == machine.free_ports("a", 3, free=lambda _: True)
-    assert first != machine.free_ports("b", 3, free=lambda _: True)
-    assert first[0] not in machine.free_ports("a", 3, free=lambda port: port != first[0])
-    with pytest.raises(OSError, match="no 3 free ports"):
-        machine.free_ports("a", 3, free=lambda _: False)
-
-
 def test_a_crash_loop_pauses_as_a_kubelet_does() -> None:
     loop = processes.CrashLoop()
     assert [loop.pause_s(ran_s=1.0) for _ in range(8)] == [0, 10, 20, 40, 80, 160, 300, 300]
