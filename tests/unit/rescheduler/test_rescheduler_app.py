@@ -1,129 +1,24 @@
 """The whole service on a memory API and bus, with a model of the controllers: it plans, moves, pauses, rests."""
 
 import asyncio
-import contextlib
-import dataclasses
-from collections.abc import AsyncIterator
-from typing import Any
 
 import orjson
 import pytest
 
-from carico_core.domain import errors, pod_telemetry
-from carico_core.numerics.rescheduling import carico
-from carico_core.runtime.bus import memory_bus
+from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
-from carico_core.runtime.process import settings, tasks
-from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_rescheduler import app, reflection
-from carico_rescheduler import settings as setting
+from carico_rescheduler import reflection
 from carico_rescheduler.adapter import traffic
 from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.plan import decision, planning
-from tests.unit.rescheduler import fake_cluster
+from tests.unit.rescheduler import fake_cluster, rescheduler_site
 from tests.unit.scheduler import objects
-
-
-async def search(context: contexts.Context, asked: planning.Request) -> decision.Plan:
-    """A search of some proposals, without a thread."""
-    return planning.make(context, dataclasses.replace(asked, effort=carico.Effort(proposals=2000)))
-
-
-class Site:
-    """Two nodes: nine replicas on the first overload it. And reschedulers by name."""
-
-    def __init__(self) -> None:
-        self.clock = objects.LoopClock(asyncio.get_running_loop())
-        self.cluster = fake_cluster.FakeCluster(self.clock)
-        self.cluster.every_s = 1.0
-        self.bus = memory_bus.MemoryBus()
-        self.report_every_s = 5.0
-        for name in ("node-a", "node-b"):
-            self.cluster.add_node(name)
-        self.cluster.add_deployment("web", ["node-a"] * 9)
-        self.running: dict[str, tuple[app.Rescheduler, tasks.Stop, asyncio.Task[None]]] = {}
-        # What the scheduler answers, by node.
-        self.fits = {"node-a": 0, "node-b": 9}
-        self._seq = 0
-
-    def start(self, name: str, *flags: str) -> app.Rescheduler:
-        """A rescheduler at work."""
-        argv = ("--leader-identity", name, "--least-age-s", "600", "--every-s", "20", *flags)
-        loaded = settings.load(setting.ReschedulerSettings, prefix="rescheduler", argv=argv, environ={}, program="test")
-        made, stop = app.Rescheduler(loaded, api=self.cluster.api, clock=self.clock, search=search), tasks.Stop()
-        self.running[name] = made, stop, asyncio.create_task(made.run(self.bus, stop))
-        return made
-
-    async def stop(self, name: str) -> None:
-        """Ends a rescheduler as SIGTERM does."""
-        _, stop, task = self.running.pop(name)
-        stop.set()
-        await task
-
-    async def serve(self) -> None:
-        """Answer as the scheduler."""
-
-        async def fit(payload: bytes) -> bytes:
-            asked = orjson.loads(payload)
-            assert asked["pod"]["kind"] == "Pod" and asked["limit"] == 1000
-            rows = [
-                {"node": node, "fits": fits, "stopped_by": "capacity", "detail": "full"}
-                for node, fits in self.fits.items()
-            ]
-            return orjson.dumps({"per_node": rows})
-
-        await self.bus.serve(
-            buses.ServiceSpec(name="carico-scheduler", description="test", endpoints={"capacity.fit": fit})
-        )
-
-    async def report_forever(self) -> None:
-        """Report as the agents do: each Pod has one task."""
-        while True:
-            self._seq += 1
-            for node in ("node-a", "node-b"):
-                now_ns = self.clock.wall_ns()
-                made = objects.make_advertisement(node, 8.0, seq=self._seq, ts_ns=now_ns, sampled_at_ns=now_ns)
-                await self.bus.publish(subjects.capacity(node), wire.encode_advertisement(made))
-                mine = [each for each in self.cluster.pods() if each["spec"].get("nodeName") == node]
-                load = pod_telemetry.PodLoad("*", 1.0, 0.0, 2.0**20)
-                loads = pod_telemetry.PodLoads(
-                    node=node, boot=objects.BOOT, seq=self._seq, ts_ns=now_ns,
-                    loads={each["metadata"]["uid"]: load for each in mine},
-                )  # fmt: skip
-                await self.bus.publish(subjects.pods(node), wire.encode_loads(loads))
-            await asyncio.sleep(self.report_every_s)
-
-    async def ask(self, verb: str, question: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Ask the leader."""
-        subject = subjects.query("rescheduler", verb)
-        answer: dict[str, Any] = orjson.loads(
-            await self.bus.request(subject, orjson.dumps(question or {}), timeout_s=5.0)
-        )
-        return answer
-
-    def on(self, node: str) -> int:
-        """How many Pods a node has."""
-        return self.cluster.nodes_of("web").count(node)
-
-
-@contextlib.asynccontextmanager
-async def site() -> AsyncIterator[Site]:
-    """A site whose controllers, agents and scheduler are at work."""
-    made = Site()
-    await made.serve()
-    works = [asyncio.create_task(made.cluster.act_forever()), asyncio.create_task(made.report_forever())]
-    yield made
-    for name in list(made.running):
-        await made.stop(name)
-    for each in works:
-        each.cancel()
-    await asyncio.gather(*works, return_exceptions=True)
 
 
 def test_it_relieves_an_overloaded_node_and_then_rests() -> None:
     async def main() -> None:
-        async with site() as made:
+        async with rescheduler_site.site() as made:
             rescheduler = made.start("a", "--every-s", "60")
             await asyncio.sleep(200.0)
             # Four cores are saturated at 6.16 tasks.
@@ -146,7 +41,7 @@ def test_it_relieves_an_overloaded_node_and_then_rests() -> None:
 
 def test_what_the_scheduler_would_not_place_is_not_moved() -> None:
     async def main() -> None:
-        async with site() as made:
+        async with rescheduler_site.site() as made:
             made.fits["node-b"] = 0
             rescheduler = made.start("a")
             await asyncio.sleep(60.0)
@@ -159,7 +54,7 @@ def test_what_the_scheduler_would_not_place_is_not_moved() -> None:
 
 def test_what_lives_shorter_than_a_move_pays_off_is_not_moved() -> None:
     async def main() -> None:
-        async with site() as made:
+        async with rescheduler_site.site() as made:
             life_s = 500.0
 
             async def model(payload: bytes) -> bytes:
@@ -186,7 +81,7 @@ def test_what_lives_shorter_than_a_move_pays_off_is_not_moved() -> None:
 
 def test_on_request_only_it_plans_and_moves_when_asked() -> None:
     async def main() -> None:
-        async with site() as made:
+        async with rescheduler_site.site() as made:
             made.start("a", "--no-automatic")
             await asyncio.sleep(60.0)
             found = await made.ask("plan.get")
@@ -204,7 +99,7 @@ def test_on_request_only_it_plans_and_moves_when_asked() -> None:
 
 def test_a_plan_that_takes_long_is_answered_when_asked_again() -> None:
     async def main() -> None:
-        async with site() as made:
+        async with rescheduler_site.site() as made:
             rescheduler = made.start("a", "--automatic=false")
             await asyncio.sleep(30.0)
             searches, plain = 0, rescheduler.planner.search
@@ -244,7 +139,7 @@ def test_a_plan_that_takes_long_is_answered_when_asked_again() -> None:
 
 def test_plans_aim_at_what_the_named_algorithm_finds() -> None:
     async def main() -> None:
-        async with site() as made:
+        async with rescheduler_site.site() as made:
             made.start("a", "--automatic=false")
             await asyncio.sleep(30.0)
             for name in ("carico", "ws-sa", "ws-sa-bn", "ws-sa-pn", "threshold"):
@@ -257,7 +152,7 @@ def test_plans_aim_at_what_the_named_algorithm_finds() -> None:
 
 def test_paused_it_moves_nothing_and_a_later_leader_neither() -> None:
     async def main() -> None:
-        async with site() as made:
+        async with rescheduler_site.site() as made:
             made.start("a", "--no-automatic")
             await asyncio.sleep(30.0)
             assert (await made.ask("control.pause"))["paused"] is True
@@ -276,7 +171,7 @@ def test_paused_it_moves_nothing_and_a_later_leader_neither() -> None:
 
 def test_questions_of_readers_are_none_to_the_api() -> None:
     async def main() -> None:
-        async with site() as made:
+        async with rescheduler_site.site() as made:
             made.start("a", "--no-automatic", "--every-s", "600")
             await asyncio.sleep(30.0)
             before = len(made.cluster.api.requests)
@@ -291,7 +186,7 @@ def test_questions_of_readers_are_none_to_the_api() -> None:
 
 def test_one_of_two_moves_and_the_other_continues_what_it_left() -> None:
     async def main() -> None:
-        async with site() as made:
+        async with rescheduler_site.site() as made:
             first, second = made.start("a"), made.start("b")
             while first.executor.current is None and second.executor.current is None:
                 await asyncio.sleep(0.1)
@@ -310,7 +205,7 @@ def test_one_of_two_moves_and_the_other_continues_what_it_left() -> None:
 
 def test_a_stop_leaves_nothing_half_done() -> None:
     async def main() -> None:
-        async with site() as made:
+        async with rescheduler_site.site() as made:
             made.cluster.gets_ready = lambda pod: False
             rescheduler = made.start("a")
             while rescheduler.executor.current is None:
@@ -324,7 +219,7 @@ def test_a_stop_leaves_nothing_half_done() -> None:
 @pytest.mark.parametrize("is_cut_off", [False, True])
 def test_the_lease_is_kept_if_the_move_under_way_could_not_be_undone(is_cut_off: bool) -> None:
     async def main() -> None:
-        async with site() as made:
+        async with rescheduler_site.site() as made:
             made.cluster.gets_ready = lambda pod: False
             rescheduler = made.start("a")
             while rescheduler.executor.current is None:
@@ -343,7 +238,7 @@ def test_the_lease_is_kept_if_the_move_under_way_could_not_be_undone(is_cut_off:
 @pytest.mark.parametrize("question", [b"[]", b"{", b'{"most": -1}', b'{"most": true}', b'{"most": "x"}'])
 def test_a_wrong_question_is_refused(question: bytes) -> None:
     async def main() -> None:
-        async with site() as made:
+        async with rescheduler_site.site() as made:
             made.start("a", "--no-automatic")
             await asyncio.sleep(30.0)
             with pytest.raises(errors.BusError, match="expected"):
@@ -354,7 +249,7 @@ def test_a_wrong_question_is_refused(question: bytes) -> None:
 
 def test_it_is_ready_once_it_knows_the_cluster() -> None:
     async def main() -> None:
-        async with site() as made:
+        async with rescheduler_site.site() as made:
             made.cluster.api.go_away()
             rescheduler = made.start("a")
             await asyncio.sleep(10.0)
@@ -368,7 +263,7 @@ def test_it_is_ready_once_it_knows_the_cluster() -> None:
 
 def test_a_move_that_fails_is_not_tried_again_at_once() -> None:
     async def main() -> None:
-        async with site() as made:
+        async with rescheduler_site.site() as made:
             # The scheduler would place the new Pods, but none becomes ready.
             made.cluster.gets_ready = lambda pod: False
             rescheduler = made.start("a", "--start-s", "10", "--moves-per-hour", "1000")
@@ -383,7 +278,7 @@ def test_a_move_that_fails_is_not_tried_again_at_once() -> None:
 
 def test_moves_before_an_outage_are_measured_as_well() -> None:
     async def main() -> None:
-        async with site() as made:
+        async with rescheduler_site.site() as made:
             rescheduler = made.start("a", "--every-s", "600")
             while not rescheduler.executor.ended:
                 await asyncio.sleep(0.2)
@@ -401,7 +296,7 @@ def test_a_cluster_that_is_too_large_for_a_plan_is_not_planned(monkeypatch: pyte
     monkeypatch.setattr(contexts, "PAIRS_MOST", 20)
 
     async def main() -> None:
-        async with site() as made:
+        async with rescheduler_site.site() as made:
             rescheduler = made.start("a")
             await asyncio.sleep(30.0)
             assert rescheduler.rounds.rests.startswith("the cluster is too large for a plan: got 9 Pods and 2 nodes")

@@ -14,6 +14,10 @@ class Instruments:
         self.plan_s = registry.histogram("plan_seconds", "Time to make a plan", buckets=_SECONDS)
         self.planned = registry.gauge("planned_moves", "Moves of the last plan")
         self.skipped = registry.gauge("skipped_pods", "Pods that may not move, by reason", ["reason"])
+        self.left_out = registry.gauge("left_out_moves", "Moves that the last plan leaves out, by reason", ["reason"])
+        self.withdrawn = registry.counter(
+            "withdrawn_moves", "Planned moves that were not begun since the cluster had changed, by reason", ["reason"]
+        )
         self.moves = registry.counter("moves", "Moves that ended, by mode and outcome", ["mode", "outcome"])
         self.move_s = registry.histogram(
             "move_seconds", "Time of a move, until the old Pod is gone", buckets=_MOVE_SECONDS

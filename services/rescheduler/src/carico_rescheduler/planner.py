@@ -1,8 +1,9 @@
 """Makes a plan of what the service knows now, and has the scheduler check it."""
 
 import asyncio
+import collections
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from carico_core.domain import errors
 from carico_core.numerics.rescheduling import carico
@@ -13,7 +14,7 @@ from carico_rescheduler import asked_plans, instruments
 from carico_rescheduler import settings as setting
 from carico_rescheduler.adapter import informers, lifetimes, scheduler, telemetry
 from carico_rescheduler.context import cluster as clusters
-from carico_rescheduler.context import movable
+from carico_rescheduler.context import movable, objects
 from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.moves import executor
 from carico_rescheduler.moves import record as records
@@ -22,6 +23,11 @@ from carico_rescheduler.plan import decision, planning
 HOUR_S = 3600.0
 # How long Pods are left alone after a move of their controller's Pods failed.
 FAILED_REST_S = 600.0
+# How soon the Pod that a move has created is known to have its place, and how often that is looked at.
+SEEN_S = 10.0
+LOOK_EVERY_S = 1.0
+# Why a planned move is not begun, besides `movable.Stays` and `decision.Left.SCHEDULER`.
+GONE = "gone"
 
 Search = Callable[[contexts.Context, planning.Request], Awaitable[decision.Plan]]
 
@@ -29,6 +35,14 @@ Search = Callable[[contexts.Context, planning.Request], Awaitable[decision.Plan]
 async def search_in_a_thread(context: contexts.Context, asked: planning.Request) -> decision.Plan:
     """Plan in a thread: a search is a second of arithmetic, in which renewals of the Lease and queries go on."""
     return await asyncio.to_thread(planning.make, context, asked)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawn:
+    """Why a planned move is not begun: the reason as a label, and the detail for people."""
+
+    reason: str
+    detail: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +67,8 @@ class Planner:
         self.search = search
         self.bus: scheduler.Bus | None = None
         self._line = logs.get("rescheduler")
-        self._odd_line = logs.RateLimited(self._line, clock=parts.clock)
+        # Why the last question for lifetimes was not answered.
+        self._no_lifetimes = ""
         self._seed = 0
 
     async def plan(self, asked: planning.Question) -> decision.Plan:
@@ -74,6 +89,7 @@ class Planner:
             algorithm=asked.algorithm,
             effort=carico.Effort(budget_s=parts.settings.search_s, now_s=parts.clock.monotonic_s), seed=self._seed,
             rule=parts.settings.rule(), budget=self._budget(asked.most), at_ns=parts.clock.wall_ns(),
+            has_detours=parts.settings.mode is movable.Mode.SURGE,
         )  # fmt: skip
         plan = await self.search(context, request)
         plan = await self._checked(context, plan)
@@ -83,8 +99,9 @@ class Planner:
     async def _learn_lifetimes(self) -> None:
         assert self.bus is not None
         why_not = await lifetimes.ask(self.bus, self._parts.known)
-        if why_not:
-            self._odd_line.warning("lifetimes", "lifetimes of Pods are as before", why=why_not)
+        if why_not and why_not != self._no_lifetimes:
+            self._line.warning("no aggregator says how long Pods live", why=why_not)
+        self._no_lifetimes = why_not
 
     def check_known(self) -> None:
         """Raise `NotReady` unless the cluster is known as it is now."""
@@ -92,39 +109,85 @@ class Planner:
         if away:
             raise asked_plans.NotReady("; ".join(f"{kind}: {why}" for kind, why in away.items()))
 
-    def gone(self, move: decision.Move) -> str:
-        """Return why a planned move has no ground any more; empty if it has."""
-        pod = self._parts.known.pods.found.get((move.pod.pod.namespace, move.pod.pod.name))
-        if pod is None or pod.uid != move.pod.uid or not pod.is_active or pod.pod.node_name != move.source:
-            return f"{move.pod.pod.key} is gone"
-        skipped = self._judge().why_not(pod)
-        return "" if skipped is None else f"{pod.pod.key}: {skipped.detail}"
+    async def current(self, move: decision.Move, made: Sequence[records.Record]) -> decision.Move | Withdrawn:
+        """Return a planned move as it is to be made now, after the moves of the plan that were made; or why it is not.
+
+        Raises `NotReady` if neither API nor scheduler can answer that.
+        """
+        before = [each for each in made if each.uid == move.pod.uid]
+        pod = await self._followed(move, before[-1].successor if before else move.pod.pod.name)
+        if pod is None:
+            return Withdrawn(reason=GONE, detail=f"{move.pod.pod.key} is gone")
+        # One on its way to another node is as young as its last step.
+        skipped = self._judge(is_on_its_way=bool(before)).why_not(pod)
+        if skipped is not None:
+            return Withdrawn(reason=skipped.why.value, detail=f"{pod.pod.key}: {skipped.detail}")
+        found = dataclasses.replace(move, pod=pod)
+        is_to_have_room = any(each.source == move.target for each in made)
+        refusal = await self._refusal(found, within_s=self._parts.settings.place_s if is_to_have_room else 0.0)
+        if refusal is not None:
+            detail = f"{pod.pod.key} to {move.target}: {refusal.detail}"
+            return Withdrawn(reason=decision.Left.SCHEDULER.value, detail=detail)
+        return found
+
+    async def _followed(self, move: decision.Move, name: str) -> objects.KnownPod | None:
+        """Return the Pod with this name where the move begins; None if it is not there, nor soon is.
+
+        `name`: the Pod's own, or that of the Pod which has taken its place a moment ago.
+        """
+        namespace = move.pod.pod.namespace
+        until_s = self._parts.clock.monotonic_s() + (SEEN_S if name != move.pod.pod.name else 0.0)
+        while True:
+            pod = self._parts.known.pods.found.get((namespace, name))
+            is_here = pod is not None and pod.is_active and not pod.is_surge and pod.pod.node_name == move.source
+            if pod is not None and is_here and (pod.uid == move.pod.uid or name != move.pod.pod.name):
+                return pod
+            if self._parts.clock.monotonic_s() >= until_s:
+                return None
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _refusal(self, move: decision.Move, *, within_s: float) -> scheduler.Refusal | None:
+        """Return why the scheduler would not place the new Pod where it is to be, nor within so many seconds."""
+        until_s = self._parts.clock.monotonic_s() + within_s
+        while True:
+            refusal = await self._ask(move)
+            if refusal is None or refusal.lasts or self._parts.clock.monotonic_s() >= until_s:
+                return refusal
+            await asyncio.sleep(LOOK_EVERY_S)
 
     async def _checked(self, context: contexts.Context, plan: decision.Plan) -> decision.Plan:
-        """Return the plan without the moves that the scheduler would not carry out."""
-        assert self.bus is not None
-        asker = scheduler.Asker(bus=self.bus, api=self._parts.api, known=self._parts.known)
-        kept, left = [], []
+        """Return the plan without the moves that the scheduler would not carry out.
+
+        Where a node has no room before an earlier move of the plan has left it, the scheduler is asked again then.
+        """
+        kept: list[decision.Move] = []
+        left: list[decision.LeftOut] = []
         for move in plan.moves:
-            try:
-                why = await asker.why_not(move)
-            except errors.BusUnavailable as error:
-                raise asked_plans.NotReady(f"no scheduler answers: {error}") from error
-            except (errors.ApiError, errors.ApiUnavailable) as error:
-                raise asked_plans.NotReady(f"the API does not answer: {error}") from error
-            if why:
-                left.append(decision.left_out(move, decision.Left.SCHEDULER, why))
-            else:
+            refusal = await self._ask(move)
+            if refusal is None or (not refusal.lasts and any(each.source == move.target for each in kept)):
                 kept.append(move)
+            else:
+                left.append(decision.left_out(move, decision.Left.SCHEDULER, refusal.detail))
         if not left:
             return plan
         return planning.without_others(context, plan, kept, rule=self._parts.settings.rule(), refused=left)
 
-    def _judge(self) -> movable.Judge:
+    async def _ask(self, move: decision.Move) -> scheduler.Refusal | None:
+        assert self.bus is not None
+        asker = scheduler.Asker(bus=self.bus, api=self._parts.api, known=self._parts.known)
+        try:
+            return await asker.why_not(move)
+        except errors.BusUnavailable as error:
+            raise asked_plans.NotReady(f"no scheduler answers: {error}") from error
+        except (errors.ApiError, errors.ApiUnavailable) as error:
+            raise asked_plans.NotReady(f"the API does not answer: {error}") from error
+
+    def _judge(self, *, is_on_its_way: bool = False) -> movable.Judge:
         parts = self._parts
+        policy = parts.settings.policy()
         return movable.Judge(
-            parts.known, parts.settings.policy(), now_s=parts.clock.wall_ns() / 1e9,
-            failed=parts.executor.failed(FAILED_REST_S),
+            parts.known, dataclasses.replace(policy, least_age_s=0.0) if is_on_its_way else policy,
+            now_s=parts.clock.wall_ns() / 1e9, failed=parts.executor.failed(FAILED_REST_S),
         )  # fmt: skip
 
     def _budget(self, most: int | None) -> int:
@@ -148,6 +211,9 @@ class Planner:
         metrics.planned.set(len(plan.moves))
         metrics.traffic.set(plan.traffic_bytes[0])
         metrics.excess.set(plan.excess_tasks[0])
+        left = collections.Counter(each.why for each in plan.left_out)
+        for each in decision.Left:
+            metrics.left_out.labels(each.value).set(left[each])
         counts = planning.count_skipped(plan)
         for reason in movable.Stays:
             metrics.skipped.labels(reason.value).set(counts.get(reason.value, 0))

@@ -155,15 +155,22 @@ class Rounds:
     async def _carry_out(self, plan: decision.Plan) -> str:
         """Make the moves of a plan in order, until one fails: the rest was planned for another cluster."""
         gain, why = 0.0, ""
+        made: list[records.Record] = []
         try:
-            for move in plan.moves:
-                why = await self.pausing.why() or self._parts.planner.gone(move)
+            for planned in plan.moves:
+                move = await self._parts.planner.current(planned, made)
+                if isinstance(move, planner.Withdrawn):
+                    why = move.detail
+                    self._parts.metrics.withdrawn.labels(move.reason).inc()
+                    break
+                why = await self.pausing.why()
                 if why or self._is_stopping:
                     break
-                made = await self.executor.run(move)
-                if made.state is not records.State.MOVED:
-                    why = f"{made.pod}: {made.detail}"
+                ended = await self.executor.run(move)
+                if ended.state is not records.State.MOVED:
+                    why = f"{ended.pod}: {ended.detail}"
                     break
+                made.append(ended)
                 gain += move.gain
         finally:
             # Also if the API goes away in between: what was made takes effect, and is measured.

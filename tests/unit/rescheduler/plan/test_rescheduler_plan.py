@@ -8,7 +8,7 @@ import pytest
 from carico_core.numerics.rescheduling import carico, model
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import problem as contexts
-from carico_rescheduler.plan import decision, gains, generator, planning, refinement
+from carico_rescheduler.plan import decision, gains, generator, ordering, planning, refinement
 from tests.unit.rescheduler import cluster_objects as world
 from tests.unit.scheduler import objects as parts
 
@@ -150,24 +150,6 @@ def test_no_step_exceeds_the_room_that_its_target_advertises() -> None:
     assert [each.why for each in found.left_out] == [decision.Left.BLOCKED]
 
 
-def test_memory_fits_at_every_step_with_the_old_and_the_new_pod() -> None:
-    known = world.make({"node-a": 4.0, "node-b": 4.0, "node-c": 4.0})
-    giant = 5 * 2.0**30
-    (one,) = world.deploy(known, "one", ["node-a"], memory_bytes=giant)
-    (other,) = world.deploy(known, "other", ["node-b"], memory_bytes=giant)
-    (mate,) = world.deploy(known, "mate", ["node-b"], memory_bytes=2.0**20)
-    (fellow,) = world.deploy(known, "fellow", ["node-a"], memory_bytes=2.0**20)
-    world.talk(known, one, mate)
-    world.talk(known, other, fellow)
-    context = contexts.build(world.judge(known), world.CEILINGS)
-    index = {pod.pod.name: number for number, pod in enumerate(context.pods)}
-    # The giants change places, which has no first step.
-    target = context.problem.present.copy()
-    target[index["one-0"]], target[index["other-0"]] = 1, 0
-    curve = generator.towards(context, target, WEIGHTS, most=10)
-    assert curve.steps == () and len(curve.blocked) == 2
-
-
 def test_each_step_gains_what_the_costs_say() -> None:
     context = random_context(seed=3, nodes=5, pods=20, pairs=30)
     curve = generator.curve(context, EFFORT, seed=2, weights=WEIGHTS, most=50)
@@ -189,14 +171,14 @@ def test_a_rate_is_for_people() -> None:
 def test_gains_that_are_kept_are_those_of_the_placement_so_far() -> None:
     context = random_context(seed=5, nodes=4, pods=24, pairs=40)
     target = carico.solve(context.problem, EFFORT, seed=3).placement
-    ordering = generator._Ordering(context, target, WEIGHTS)
+    made = ordering._Ordering(context, target, WEIGHTS)
     steps = 0
-    while (found := ordering.best()) is not None:
+    while (found := made.best()) is not None:
         for container in found:
-            ordering.make(container)
+            made.make(container)
         steps += len(found)
-        assert set(ordering._gains) == set(ordering._groups())
-        assert all(kept == pytest.approx(ordering._gain(group)) for group, kept in ordering._gains.items())
+        assert set(made._gains) == set(made._groups())
+        assert all(kept == pytest.approx(made._gain(group)) for group, kept in made._gains.items())
     assert steps > 5
 
 
@@ -239,7 +221,7 @@ def decided(*, seed: int, others: int) -> tuple[list[tuple[str, str, str, float]
     for number, pod in enumerate(context.pods):
         if pod.pod.name in aims:
             target[number] = context.nodes.index(aims[pod.pod.name])
-    curve = generator.towards(context, target, WEIGHTS, most=50)
+    curve = ordering.towards(context, target, WEIGHTS, most=50)
     moves, _, verdict = decision.within(decision.moves_of(context, curve), 10, RULE)
     return [(each.pod.pod.name, each.source, each.target, each.gain) for each in moves], verdict
 

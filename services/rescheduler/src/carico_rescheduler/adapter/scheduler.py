@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from carico_core.domain import decision as decisions
 from carico_core.domain import errors
 from carico_core.runtime.kube import api_actions
 from carico_core.wire import subjects
@@ -25,6 +26,27 @@ class Bus(Protocol):
         """Return the answer. Raises `BusUnavailable` where none comes in time, `BusError` for an error."""
 
 
+# Reasons that no other Pod's leaving changes; all others are about room, which an earlier move of a plan may make.
+_REASONS = decisions.Reason
+_LASTS = frozenset(
+    each.value
+    for each in (
+        _REASONS.NODE_NAME, _REASONS.UNSCHEDULABLE, _REASONS.NOT_READY, _REASONS.TAINT, _REASONS.NODE_SELECTOR,
+        _REASONS.NODE_AFFINITY, _REASONS.NO_ADVERTISEMENT, _REASONS.STALE, _REASONS.SUSPECT, _REASONS.POD_AFFINITY,
+        _REASONS.TOPOLOGY_SPREAD, _REASONS.DISK, _REASONS.VOLUME, _REASONS.VOLUME_LIMIT, _REASONS.UNSUPPORTED,
+        _REASONS.GANG,
+    )
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why the scheduler would not place the new Pod on the target. lasts: also if another Pod leaves it."""
+
+    detail: str
+    lasts: bool = True
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Asker:
     """Asks about one move at a time."""
@@ -33,24 +55,26 @@ class Asker:
     api: api_actions.BindApi
     known: clusters.Cluster
 
-    async def why_not(self, move: decision.Move) -> str:
-        """Return why the scheduler would not place the new Pod on the target; empty if it would.
+    async def why_not(self, move: decision.Move) -> Refusal | None:
+        """Return why the scheduler would not place the new Pod on the target; None if it would.
 
         Raises `BusUnavailable` if no scheduler answers, `ApiError` and `ApiUnavailable`.
         """
         question = await self._question(move)
         if question is None:
-            return "its ReplicaSet is gone"
+            return Refusal(detail="its ReplicaSet is gone")
         try:
             answer = await self.bus.request(SUBJECT, orjson.dumps(question), timeout_s=ANSWER_MOST_S)
         except errors.BusUnavailable:
             raise
         except errors.BusError as error:
-            return f"the scheduler refuses the question: {error}"
+            return Refusal(detail=f"the scheduler refuses the question: {error}")
         row = next((each for each in orjson.loads(answer)["per_node"] if each["node"] == move.target), None)
         if row is None:
-            return f"the scheduler does not know {move.target}"
-        return "" if row["fits"] else f"{row['stopped_by']}: {row['detail']}"
+            return Refusal(detail=f"the scheduler does not know {move.target}")
+        if row["fits"]:
+            return None
+        return Refusal(detail=f"{row['stopped_by']}: {row['detail']}", lasts=row["stopped_by"] in _LASTS)
 
     async def _question(self, move: decision.Move) -> dict[str, Any] | None:
         replica_set = self.known.replica_set_of(move.pod)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from carico_rescheduler.context import movable, objects
 from carico_rescheduler.context import problem as contexts
-from carico_rescheduler.plan import gains, generator
+from carico_rescheduler.plan import gains, ordering
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Left(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """One move of a Pod, in the order of the plan, and what it is expected to gain (see `generator.Step`)."""
+    """One move of a Pod, in the order of the plan, and what it is expected to gain (see `ordering.Step`)."""
 
     pod: objects.KnownPod
     source: str
@@ -54,6 +54,8 @@ class Move:
     gain: float
     # Tasks that the Pod has; while both are there, the cluster carries them twice.
     cost_tasks: float
+    # The node to which a later move takes the Pod; empty if it stays.
+    goes_on: str = ""
 
     @property
     def why(self) -> str:
@@ -63,6 +65,8 @@ class Move:
             parts.append(f"{rate(abs(self.bytes_per_s))} {'less' if self.bytes_per_s > 0.0 else 'more'} between nodes")
         if abs(self.tasks) >= 0.005:
             parts.append(f"{abs(self.tasks):.2f} {'fewer' if self.tasks > 0.0 else 'more'} tasks above the ceiling")
+        if self.goes_on:
+            parts.append(f"makes room, on the way to {self.goes_on}")
         return ", ".join(parts) or "makes room for the next move"
 
 
@@ -115,28 +119,33 @@ class Plan:
         return sum(each.gain for each in self.moves)
 
 
-def moves_of(context: contexts.Context, curve: generator.Curve) -> list[Move]:
+def moves_of(context: contexts.Context, curve: ordering.Curve) -> list[Move]:
     """Return the steps of a curve as moves."""
     return [
         Move(
             pod=context.pods[step.container], source=context.nodes[step.source], target=context.nodes[step.target],
             bytes_per_s=step.bytes_per_s, tasks=step.tasks, gain=step.gain,
             cost_tasks=float(context.problem.tasks[step.container]),
+            goes_on="" if step.goes_on is None else context.nodes[step.goes_on],
         )
         for step in curve.steps
     ]  # fmt: skip
 
 
 def worth(moves: Sequence[Move], rule: Rule) -> tuple[list[Move], list[LeftOut]]:
-    """Return the moves until the last that pays, and the others.
+    """Return the moves up to one that pays and with which they gain most, and the others.
 
-    Moves are kept in order up to the last one that gains enough: one with little gain may be what a later one needs.
+    One with little gain, or none, may be what a later one needs. No Pod is left on the way to another node.
     """
-    last = max((number for number, each in enumerate(moves) if rule.pays(each)), default=-1)
-    small = [
-        left_out(each, Left.SMALL, f"it ends {_amounts(each.bytes_per_s, each.tasks)}") for each in moves[last + 1 :]
-    ]
-    return list(moves[: last + 1]), small
+    kept, most, total = 0, 0.0, 0.0
+    on_the_way: set[str] = set()
+    for number, each in enumerate(moves, 1):
+        total += each.gain
+        on_the_way = on_the_way | {each.pod.uid} if each.goes_on else on_the_way - {each.pod.uid}
+        if rule.pays(each) and total > most and not on_the_way:
+            kept, most = number, total
+    small = [left_out(each, Left.SMALL, f"it ends {_amounts(each.bytes_per_s, each.tasks)}") for each in moves[kept:]]
+    return list(moves[:kept]), small
 
 
 def within(moves: Sequence[Move], most: int, rule: Rule) -> tuple[list[Move], list[LeftOut], str]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from carico_core.numerics.rescheduling import carico, model
 from carico_rescheduler.context import problem as contexts
-from carico_rescheduler.plan import decision, gains, generator
+from carico_rescheduler.plan import decision, gains, generator, ordering
 
 # Moves that are left out by the budget alone, and are shown.
 _SHOWN = 10
@@ -24,7 +24,10 @@ class Question:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """How to plan: the effort and seed of the search, the rule, and how many moves the budget has left."""
+    """How to plan: the effort and seed of the search, the rule, and how many moves the budget has left.
+
+    has_detours: whether a Pod may go to a third node first, and on from there in the same plan.
+    """
 
     algorithm: str = generator.CARICO
     effort: carico.Effort
@@ -32,6 +35,7 @@ class Request:
     rule: decision.Rule
     budget: int
     at_ns: int
+    has_detours: bool = True
 
 
 def make(context: contexts.Context, asked: Request) -> decision.Plan:
@@ -41,8 +45,9 @@ def make(context: contexts.Context, asked: Request) -> decision.Plan:
     # Some more than may be made, so that a plan shows what the budget leaves out.
     most = rule.most_moves + _SHOWN
     curve = generator.curve(
-        context, asked.effort, seed=asked.seed, weights=weights, most=most, algorithm=asked.algorithm
-    )
+        context, asked.effort, seed=asked.seed, weights=weights, most=most, algorithm=asked.algorithm,
+        detours=ordering.ANY if asked.has_detours else frozenset(),
+    )  # fmt: skip
     moves, small = decision.worth(decision.moves_of(context, curve), rule)
     moves, late, verdict = decision.within(moves, min(rule.most_moves, asked.budget), rule)
     left = [*small, *late, *_blocked(context, curve)]
@@ -55,7 +60,10 @@ def without_others(
 ) -> decision.Plan:  # fmt: skip
     """Return the plan with some of its moves alone: without the others they may gain less, or have no room."""
     target = _placement(context, kept)
-    curve = generator.towards(context, target, plan.weights, most=len(kept))
+    # The scheduler was asked about no other detour than those of the plan.
+    index, place = _numbers(context)
+    detours = {(index[each.pod.uid], place[each.target]) for each in kept if each.goes_on}
+    curve = ordering.towards(context, target, plan.weights, most=len(kept), detours=detours)
     moves, small, verdict = decision.within(decision.moves_of(context, curve), len(kept), rule)
     if not kept:
         verdict = "the scheduler would place none of the Pods where the plan wants them"
@@ -88,12 +96,18 @@ def describe(
 
 def _placement(context: contexts.Context, moves: Sequence[decision.Move]) -> model.Ints:
     """Return the placement after these moves."""
-    index = {pod.uid: number for number, pod in enumerate(context.pods)}
-    place = {name: number for number, name in enumerate(context.nodes)}
+    index, place = _numbers(context)
     after = context.problem.present.copy()
     for move in moves:
         after[index[move.pod.uid]] = place[move.target]
     return after
+
+
+def _numbers(context: contexts.Context) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the number of each Pod, by UID, and of each node."""
+    return {pod.uid: number for number, pod in enumerate(context.pods)}, {
+        name: number for number, name in enumerate(context.nodes)
+    }
 
 
 def _nodes(context: contexts.Context, after: model.Ints) -> tuple[decision.NodeLoad, ...]:
@@ -112,7 +126,7 @@ def _nodes(context: contexts.Context, after: model.Ints) -> tuple[decision.NodeL
     )  # fmt: skip
 
 
-def _blocked(context: contexts.Context, curve: generator.Curve) -> list[decision.LeftOut]:
+def _blocked(context: contexts.Context, curve: ordering.Curve) -> list[decision.LeftOut]:
     return [
         decision.LeftOut(
             pod=context.pods[each].pod.key, source=context.nodes[int(context.problem.present[each])], target="",
