@@ -243,9 +243,12 @@ class _Scorer:
         self._by_demand: dict[demands.Demand, Scores] = {}
         # Answers of the filters that depend on neither placements nor demands.
         self._shared: dict[decision.Reason, protocol.Passes] = {}
+        # Placements that the scores do not show yet: after the last one of a cycle they need not.
+        self._unseen: list[tuple[cluster.Pod, snapshot.NodeRow]] = []
 
     def scores(self, demand: demands.Demand) -> Scores:
-        """Return the scores of a demand."""
+        """Return the scores of a demand, after all placements so far."""
+        self._settle()
         found = self._by_demand.get(demand)
         if found is None:
             found = self._by_demand[demand] = self._with_peers(self._plain(demand))
@@ -257,12 +260,17 @@ class _Scorer:
 
     def reserve(self, row: snapshot.NodeRow, waiting: queues.Waiting) -> None:
         """Place a Pod on the node of `row`."""
-        after = self.draft.reserve(row, waiting.pod, waiting.demand)
-        for each in self._by_demand.values():
-            each.take(waiting.pod, row.slot, after)
+        self._unseen.append((waiting.pod, self.draft.reserve(row, waiting.pod, waiting.demand)))
+
+    def _settle(self) -> None:
+        for pod, row in self._unseen:
+            for each in self._by_demand.values():
+                each.take(pod, row.slot, row)
+        self._unseen.clear()
 
     def hold(self, nominee: Nominee) -> None:
         """Hold room on a node for a Pod that comes before all that follow."""
+        self._settle()
         self.draft.hold(nominee.slot, nominee.demand)
         for each in self._by_demand.values():
             each.hold(nominee.slot, self.draft.row(nominee.slot))
@@ -271,11 +279,11 @@ class _Scorer:
         """Return the scores from each node alone."""
         view, stages = self.view, self._baseline if demand.is_baseline else self.stages
         by_node = self._masks.of(demand, view, stages)
-        mask, refused = by_node.mask, dict(by_node.refused)
+        mask, count, refused = by_node.mask, by_node.count, dict(by_node.refused)
         for each in stages.by_room:
-            mask = scoring.narrowed(mask, self._passes(each, demand), each.reason, refused)
+            mask, count = scoring.narrowed(mask, count, self._passes(each, demand), each.reason, refused)
         if self._only is not None:
-            mask = scoring.narrowed(mask, self._only, decision.Reason.GANG, refused)
+            mask, _ = scoring.narrowed(mask, count, self._only, decision.Reason.GANG, refused)
         values = np.where(mask, stages.scorer.score(view, demand), scoring.REFUSED)
         found = scoring.Scores(
             demand=demand, view=view, stages=stages, mask=by_node, values=values, refused=refused,

@@ -15,6 +15,7 @@ class NodeMask:
     """The nodes that pass, as of one version of the snapshot's nodes."""
 
     mask: snapshot.Bools
+    count: int
     # Per slot the index of the first filter that refuses it, or -1; and the number of refused nodes by reason.
     refused_by: npt.NDArray[np.int8]
     refused: dict[str, int]
@@ -51,4 +52,6 @@ def _mask_of(demand: demands.Demand, view: snapshot.Snapshot, stages: registry.S
             refused[each.reason.value] = count
             refused_by[lost] = index
             mask &= passes
-    return NodeMask(mask=mask, refused_by=refused_by, refused=refused, version=view.nodes_version)
+    return NodeMask(
+        mask=mask, count=int(np.count_nonzero(mask)), refused_by=refused_by, refused=refused, version=view.nodes_version
+    )  # fmt: skip

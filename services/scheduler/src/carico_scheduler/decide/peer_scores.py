@@ -13,8 +13,8 @@ from carico_scheduler.rules import preferences, protocol, registry
 class PeerScores:
     """The scores of all nodes for one demand during one cycle: from each node alone, and from other Pods.
 
-    After a change all of them are computed again when next asked for. That costs some passes over all nodes; plain
-    scores cost one.
+    If a placement may change the scores of other nodes, all are computed again when next asked for. That costs some
+    passes over all nodes; plain scores cost one.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class PeerScores:
         self._conditions: list[tuple[decision.Reason, protocol.Condition]] = []
         self._whole: scoring.Scores | None = None
         for pod, slot in plain.draft.placed:
-            self._add(pod, slot)
+            self._count(pod, slot)
 
     @property
     def demand(self) -> demands.Demand:
@@ -75,7 +75,7 @@ class PeerScores:
     def hold(self, slot: int, row: snapshot.NodeRow) -> None:
         """See `scores.Scores`."""
         self._plain.hold(slot, row)
-        self._whole = None
+        self._follow(slot)
 
     def best(self, uid: str) -> int:
         """See `scores.Scores`."""
@@ -88,7 +88,10 @@ class PeerScores:
     def take(self, pod: cluster.Pod, slot: int, row: snapshot.NodeRow) -> None:
         """Note that a Pod was placed on a node, which is now as `row`."""
         self._plain.update(slot, row)
-        self._add(pod, slot)
+        if self._count(pod, slot):
+            self._whole = None
+        else:
+            self._follow(slot)
 
     def rejection(self, row: snapshot.NodeRow) -> decision.Rejection | None:
         """Return why the node is refused, by the first filter that does; None if it has room."""
@@ -101,12 +104,26 @@ class PeerScores:
                 return decision.Rejection(reason=reason, detail=condition.why(row.slot))
         return None
 
-    def _add(self, pod: cluster.Pod, slot: int) -> None:
+    def _count(self, pod: cluster.Pod, slot: int) -> bool:
+        """Count a Pod that this cycle has placed; return True if other nodes may pass or score otherwise now."""
         for _, each in self._peers:
             each.add(pod, slot)
-        if self._preferred is not None:
-            self._preferred.add(pod, slot)
-        self._whole = None
+        is_changed = self._preferred is not None and self._preferred.add(pod, slot)
+        return is_changed or bool(self._peers)
+
+    def _follow(self, slot: int) -> None:
+        """Bring one node up to date with its plain score; if that may change others, compute all again."""
+        whole, plain, preferred = self._whole, self._plain, self._preferred
+        if whole is None or whole.values[slot] == scoring.REFUSED:
+            return
+        score = plain.values.item(slot)
+        if self._peers or preferred is None or (score == scoring.REFUSED and preferred.lose(slot)):
+            self._whole = None
+        elif score == scoring.REFUSED:
+            whole.put(slot, score)
+            whole.refused = plain.refused
+        else:
+            whole.put(slot, preferred.lean_one(score, slot))
 
     def _settled(self) -> scoring.Scores:
         """Return the scores after all placements so far."""
@@ -119,11 +136,13 @@ class PeerScores:
         feasible = plain.values > scoring.REFUSED
         refused = dict(plain.refused)
         self._conditions = [(reason, each) for reason, peers in self._peers for each in peers.conditions()]
+        count = int(np.count_nonzero(feasible))
         for reason, condition in self._conditions:
-            feasible = scoring.narrowed(feasible, condition.passes, reason, refused)
-        values = np.where(feasible, plain.values, scoring.REFUSED)
-        if self._preferred is not None and feasible.any():
-            values[feasible] = self._preferred.lean(np.where(feasible, plain.values, 0.0), feasible)[feasible]
+            feasible, count = scoring.narrowed(feasible, count, condition.passes, reason, refused)
+        values = plain.values
+        if self._preferred is not None:
+            values = self._preferred.lean(np.where(feasible, values, 0.0), feasible)
+        values = np.where(feasible, values, scoring.REFUSED)
         return scoring.Scores(
             demand=plain.demand, view=plain.view, stages=plain.stages, mask=plain.mask, values=values, refused=refused,
             draft=plain.draft,

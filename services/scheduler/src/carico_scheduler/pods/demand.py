@@ -1,6 +1,7 @@
 """What a Pod asks of a node, apart from its identity: Pods with equal demands are decided on together."""
 
 import dataclasses
+import operator
 
 from carico_core.domain import cluster, gangs, names
 from carico_core.domain import constraints as limits
@@ -35,11 +36,16 @@ class Demand:
     _hash: int = dataclasses.field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
-        values = tuple(getattr(self, name) for name in _HASHED)
-        object.__setattr__(self, "_hash", hash(values))
+        object.__setattr__(self, "_hash", hash(_COMPARED(self)))
 
     def __hash__(self) -> int:
         return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        # Usually it is the same object, since all Pods of a lane in the queue share theirs.
+        if self is other:
+            return True
+        return isinstance(other, Demand) and self._hash == other._hash and bool(_COMPARED(self) == _COMPARED(other))
 
     @property
     def requests(self) -> tuple[tuple[str, float], ...]:
@@ -65,7 +71,7 @@ class Demand:
         return self.constraints is not None and bool(self.constraints.affinity or self.constraints.spreads)
 
 
-_HASHED = tuple(each.name for each in dataclasses.fields(Demand) if each.compare)
+_COMPARED = operator.attrgetter(*(each.name for each in dataclasses.fields(Demand) if each.compare))
 
 
 def demand_of(

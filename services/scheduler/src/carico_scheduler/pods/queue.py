@@ -251,12 +251,13 @@ class Queue:
             self._show(lane)
 
     def _enter_lane(self, waiting: Waiting) -> _Lane:
-        """Add the Pod to the lane of its demand, and return the lane."""
+        """Add the Pod to the lane of its demand, and return the lane, whose demand is the Pod's from now on."""
         lane = self._lanes.get(waiting.demand)
         if lane is None:
             lane = self._lanes[waiting.demand] = _Lane(demand=waiting.demand)
             self._by_gang.setdefault(waiting.demand.gang, {})[waiting.demand] = lane
             self._by_id[id(lane)] = lane
+        waiting.demand = lane.demand
         heapq.heappush(lane.heap, waiting.key)
         return lane
 
