@@ -258,10 +258,11 @@ def test_a_pod_that_an_advertisement_covers_is_not_reserved_too() -> None:
 
 def test_an_advertisement_of_an_agents_next_process_is_not_that_of_the_decision() -> None:
     found = good()
-    later = advertised(1, 30.0, room=3.0, limit=0)
-    found.advertised.append(later)
+    found.advertised.append(advertised(1, 30.0, room=3.0, limit=0))
     assert checker.check(found, LIMITS) == []
-    found.decisions = [dataclasses.replace(each, ts_ns=int(30.5e9)) for each in found.decisions]
+    # Whatever the clocks of its agent and the scheduler say.
+    later = advertised(1, 1e9, room=3.0, limit=0)
+    found.advertised[-1] = dataclasses.replace(later, at_s=11.0)
     assert rules(found) == {"within room"}
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 
 class Proxy:
@@ -10,7 +10,8 @@ class Proxy:
 
     def __init__(self, target_port: int) -> None:
         self._target_port = target_port
-        self._tasks: set[asyncio.Task[None]] = set()
+        # Each connection, with what is cleared while both of its directions wait.
+        self._connections: dict[asyncio.Task[None], asyncio.Event] = {}
         self.is_open = True
         self.port = 0
         # Cleared: what the client sends (`to_target`), or receives (`to_client`), waits, as until TCP sends it again.
@@ -27,20 +28,37 @@ class Proxy:
             yield self
         finally:
             server.close()
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._end(list(self._connections))
             await server.wait_closed()
+
+    @contextlib.asynccontextmanager
+    async def one_server_silent(self) -> AsyncIterator[None]:
+        """Be a load balancer one of whose servers stops: connections of now are silent, and end with the block."""
+        held = dict(self._connections)
+        for may in held.values():
+            may.clear()
+        try:
+            yield
+        finally:
+            await self._end(list(held))
+
+    @staticmethod
+    async def _end(connections: Sequence[asyncio.Task[None]]) -> None:
+        for task in connections:
+            task.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         own = asyncio.current_task()
         assert own is not None
-        self._tasks.add(own)
+        may = self._connections[own] = asyncio.Event()
+        may.set()
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
             try:
                 await asyncio.gather(
-                    self._pass(reader, far_writer, self.to_target), self._pass(far_reader, writer, self.to_client)
+                    self._pass(reader, far_writer, self.to_target, may),
+                    self._pass(far_reader, writer, self.to_client, may),
                 )
             finally:
                 far_writer.close()
@@ -48,11 +66,14 @@ class Proxy:
             return
         finally:
             writer.close()
-            self._tasks.discard(own)
+            del self._connections[own]
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, may: asyncio.Event) -> None:
+    async def _pass(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *may: asyncio.Event
+    ) -> None:  # fmt: skip
         while data := await reader.read(65536):
-            await may.wait()
+            for each in may:
+                await each.wait()
             if self.is_open:
                 writer.write(data)
                 await writer.drain()

@@ -269,9 +269,10 @@ def _one_decision(
     if not known:
         # The recorder was cut off when it was published, and cannot judge.
         return
-    # An agent that was started again counts from one again, and an idle node often has the same capacity.
-    made_s = made.ts_ns / 1e9 - chosen.age_s
-    said = min(known, key=lambda each: abs(each.said.ts_ns / 1e9 - made_s)).said
+    # An agent that was started again counts from one again, and an idle node often has the same capacity. By our own
+    # clock: those of the scheduler and the agent may jump.
+    made_s = own.sent_s - chosen.age_s
+    said = min(known, key=lambda each: abs(each.at_s - made_s)).said
     reserved = [
         bind.uid
         for bind in on_node[chosen.node]

@@ -10,30 +10,43 @@ from collections.abc import Sequence
 
 # Of the schedulers, by what they are when the fault begins; and one of the others, at random.
 LEADER, STANDBY, AGGREGATOR, AGENT, NODE, NATS, API = "leader", "standby", "aggregator", "agent", "node", "nats", "api"
-# kill -9 and start again; SIGSTOP and SIGCONT; SIGTERM and start again; everything that it sends, receives, or both to
-# and from the bus or the API waits; node and agent are killed and stay away; all streams and buckets are deleted; the
-# Lease is deleted; no byte more fits on the disk of the bus and the API.
-KILL, STOP, RESTART, AWAY, STREAMS, LEASE, DISK = "kill", "stop", "restart", "away", "streams", "lease", "full disk"
-CUT_BUS, CUT_API = "cut from bus", "cut from API"
+# kill -9 and start again; SIGSTOP and SIGCONT; SIGTERM and start again.
+KILL, STOP, RESTART = "kill", "stop", "restart"
+# kill -9 again and again while it starts, as by a kernel at a limit that is too low; stopped most of each moment, as by
+# a disk that is slow; its wall clock is set, and set back.
+MEMORY, SLOW, CLOCK = "out of memory", "slow disk", "clock jump"
+# Everything that it sends, receives, or both to and from the bus or the API waits. Of two API servers, the one that all
+# its connections go to stops.
+CUT_BUS, CUT_API, ONE_API = "cut from bus", "cut from API", "one of two API servers"
+# Node and agent are killed and stay away; all streams and buckets are deleted; the Lease is deleted; no byte more fits
+# on the disk of the bus and the API; every Deployment and DaemonSet restarts its Pods one after the other.
+AWAY, STREAMS, LEASE, DISK, ROLL = "away", "streams", "lease", "full disk", "rolling restart"
+# Two of three servers of NATS are killed and stay away.
+QUORUM = "quorum lost"
 DIRECTIONS = ("both ways", "sends nothing", "receives nothing")
 CLUSTER = "cluster"
 
 CARDS: tuple[tuple[str, str], ...] = (
     *((KILL, part) for part in (LEADER, STANDBY, AGGREGATOR, AGENT, NODE, NATS, API)),
     *((STOP, part) for part in (LEADER, STANDBY, AGGREGATOR, AGENT, NODE, NATS, API)),
-    *((RESTART, part) for part in (LEADER, STANDBY, AGGREGATOR, AGENT, NODE, NATS, API)),
+    *((RESTART, part) for part in (NODE, NATS, API)),
+    *((MEMORY, part) for part in (LEADER, STANDBY, AGGREGATOR, AGENT, NATS)),
+    *((CLOCK, part) for part in (LEADER, STANDBY, AGGREGATOR, AGENT, NODE, API)),
+    *((SLOW, part) for part in (NATS, API)),
     *((CUT_BUS, part) for part in (LEADER, STANDBY, AGGREGATOR, AGENT)),
-    *((CUT_API, part) for part in (LEADER, STANDBY)),
+    *((CUT_API, part) for part in (LEADER, STANDBY, NODE)),
+    *((ONE_API, part) for part in (LEADER, STANDBY, NODE)),
     (AWAY, NODE),
-    (STREAMS, CLUSTER),
-    (LEASE, CLUSTER),
-    (DISK, CLUSTER),
+    *((kind, CLUSTER) for kind in (STREAMS, LEASE, DISK, ROLL)),
 )  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One fault. `at_s` counts from the first one; `choice`, in [0, 1), chooses among several parts of one kind."""
+    """One fault. `at_s` counts from the first one; `choice`, in [0, 1), chooses among several parts of one kind.
+
+    `size`, in [0, 1): how far a clock jumps, and how soon a process is killed again.
+    """
 
     at_s: float
     kind: str
@@ -41,10 +54,11 @@ class Step:
     lasts_s: float
     direction: str
     choice: float
+    size: float
 
 
 def deal(
-    seed: int, *, seconds: float, longest_s: float, every_s: float = 2.4, cards: Sequence[tuple[str, str]] = CARDS
+    seed: int, *, seconds: float, longest_s: float, every_s: float, cards: Sequence[tuple[str, str]] = CARDS
 ) -> list[Step]:
     """Return the faults of a run: in the mean one each `every_s` seconds, each 1 to `longest_s` long."""
     rng = random.Random(seed)
@@ -57,9 +71,10 @@ def deal(
         kind, part = deck.pop()
         # As many short ones as long ones.
         lasts_s = min(longest_s ** rng.random(), seconds - at_s)
-        direction = rng.choice(DIRECTIONS)
-        steps.append(
-            Step(at_s=at_s, kind=kind, part=part, lasts_s=lasts_s, direction=direction, choice=rng.random())
+        step = Step(
+            at_s=at_s, kind=kind, part=part, lasts_s=lasts_s, direction=rng.choice(DIRECTIONS), choice=rng.random(),
+            size=rng.random(),
         )  # fmt: skip
+        steps.append(step)
         at_s += rng.uniform(0.2, 1.8) * every_s
     return steps

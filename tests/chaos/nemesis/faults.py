@@ -11,6 +11,13 @@ from carico_core.domain import errors
 from tests.chaos.nemesis import deck, history, nemesis_site
 from tests.tools import tcp_proxy
 
+# How long a process out of memory lives, at least and at most.
+KILLED_AFTER_S = (0.2, 2.5)
+# Of a server whose disk is slow: how long nothing happens, and then everything that is due.
+STALLS_S, WORKS_S = 0.25, 0.03
+# By how much a wall clock jumps.
+JUMPS_S = (-86400.0, -3600.0, -7.0, 7.0, 3600.0, 86400.0)
+
 
 class Faults:
     """Does what the nemesis has dealt."""
@@ -23,6 +30,8 @@ class Faults:
             deck.KILL: self._kill, deck.STOP: self._stop, deck.RESTART: self._restart,
             deck.CUT_BUS: self._cut_bus, deck.CUT_API: self._cut_api, deck.AWAY: self._away,
             deck.STREAMS: self._streams, deck.LEASE: self._lease, deck.DISK: self._disk,
+            deck.MEMORY: self._memory, deck.SLOW: self._slow, deck.CLOCK: self._clock,
+            deck.ONE_API: self._one_api, deck.ROLL: self._roll,
         }  # fmt: skip
 
     async def do_all(self, steps: Sequence[deck.Step]) -> None:
@@ -49,7 +58,7 @@ class Faults:
         (standby,) = (name for name in nemesis_site.SCHEDULERS if name != leader)
         among: Mapping[str, Sequence[str]] = {
             deck.LEADER: (leader,), deck.STANDBY: (standby,), deck.AGGREGATOR: nemesis_site.AGGREGATORS,
-            deck.AGENT: [f"agent/{node}" for node in self._site.plan.node_names],
+            deck.AGENT: self._site.agents,
             deck.NODE: [f"node/{node}" for node in self._site.plan.node_names],
         }  # fmt: skip
         names = among.get(step.part, (step.part,))
@@ -74,6 +83,46 @@ class Faults:
             await self._site.end(target, signal.SIGTERM)
             await self._start(target)
 
+    async def _memory(self, step: deck.Step, target: str) -> None:
+        async with self._busy[target]:
+            until_s = time.monotonic() + step.lasts_s
+            await self._site.end(target, signal.SIGKILL)
+            while time.monotonic() < until_s:
+                # At any moment of its start: while it imports, connects, lists or takes the Lease.
+                await self._site.spawn(target)
+                await asyncio.sleep(KILLED_AFTER_S[0] + step.size * (KILLED_AFTER_S[1] - KILLED_AFTER_S[0]))
+                await self._site.end(target, signal.SIGKILL)
+            await self._start(target)
+
+    async def _slow(self, step: deck.Step, target: str) -> None:
+        async with self._busy[target]:
+            until_s = time.monotonic() + step.lasts_s
+            while time.monotonic() < until_s:
+                self._site.send(target, signal.SIGSTOP)
+                try:
+                    await asyncio.sleep(STALLS_S)
+                finally:
+                    self._site.send(target, signal.SIGCONT)
+                await asyncio.sleep(WORKS_S)
+
+    async def _clock(self, step: deck.Step, target: str) -> None:
+        shift_s = JUMPS_S[int(step.size * len(JUMPS_S))]
+        self._site.move_clock(target, shift_s)
+        try:
+            await asyncio.sleep(step.lasts_s)
+        finally:
+            self._site.move_clock(target, -shift_s)
+
+    async def _roll(self, step: deck.Step, target: str) -> None:
+        kinds = (nemesis_site.SCHEDULERS, nemesis_site.AGGREGATORS, self._site.agents)
+        await asyncio.gather(*(self._roll_out(names) for names in kinds))
+
+    async def _roll_out(self, names: Sequence[str]) -> None:
+        for name in names:
+            async with self._busy[name]:
+                await self._site.end(name, signal.SIGTERM)
+                await self._start(name)
+
     async def _away(self, step: deck.Step, target: str) -> None:
         agent = target.replace("node/", "agent/")
         async with self._busy[target], self._busy[agent]:
@@ -97,6 +146,9 @@ class Faults:
 
     async def _cut_api(self, step: deck.Step, target: str) -> None:
         await cut(self._site.parts[target].api, step)
+
+    async def _one_api(self, step: deck.Step, target: str) -> None:
+        await silence_one_server(self._site.parts[target].api, step)
 
     async def _streams(self, step: deck.Step, target: str) -> None:
         await self._site.delete_streams()
@@ -129,3 +181,10 @@ async def cut(way: tcp_proxy.Proxy | None, step: deck.Step) -> None:
     finally:
         for each in held:
             each.set()
+
+
+async def silence_one_server(way: tcp_proxy.Proxy | None, step: deck.Step) -> None:
+    """Silence the connections of now for as long as the step, and end them; new ones go to another server."""
+    assert way is not None, "a part that can be cut off has a proxy"
+    async with way.one_server_silent():
+        await asyncio.sleep(step.lasts_s)

@@ -33,7 +33,7 @@ from carico_local.cluster import plan as plans
 from carico_local.cluster.services import readiness, topology
 from carico_local.cluster.services import service as parts
 from carico_local.node.runtime import records
-from tests.chaos.nemesis import history
+from tests.chaos.nemesis import history, shifted_clock
 from tests.integration import api_proxy
 from tests.tools import tcp_proxy, waiting
 
@@ -97,9 +97,10 @@ class SchedulerApi(api_proxy.Proxy):
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Part:
-    """A service of the cluster. `is_wanted`: it is to run; a fault keeps it from running meanwhile."""
+    """A service of the cluster, its ways to the bus and the API, and what moves its wall clock."""
 
     name: str
+    clock: shifted_clock.Offset | None = None
     child: processes.Child | None = None
     bus: tcp_proxy.Proxy | None = None
     api: tcp_proxy.Proxy | None = None
@@ -133,6 +134,11 @@ class Site:
         """The bus itself, not a part's way to it."""
         return self._where.nats_url
 
+    @property
+    def agents(self) -> list[str]:
+        """The services that measure the nodes."""
+        return [f"agent/{node}" for node in self.plan.node_names]
+
     def prepare(self) -> None:
         """Write every file that the services read."""
         for directory in (self.paths.data / "nodes", self.paths.data / "api", self.paths.run, self.paths.logs):
@@ -150,7 +156,7 @@ class Site:
             await self._open_ways(stack)
             stack.push_async_callback(self._end)
             order = ["nats", "api", *(f"node/{node}" for node in self.plan.node_names), *AGGREGATORS, *SCHEDULERS]
-            for name in [*order, *(f"agent/{node}" for node in self.plan.node_names)]:
+            for name in [*order, *self.agents]:
                 await self.start(name)
             wanted = api_client.KubeSettings(kubeconfig=str(self.paths.kubeconfig))
             self.client = await api_client.connect(wanted, clock=CLOCK, user_agent="nemesis")
@@ -159,14 +165,9 @@ class Site:
 
     async def start(self, name: str) -> None:
         """Start a service and return once it is ready, or has ended again."""
-        part = self.parts[name]
-        part.starts += 1
-        if part.seen is not None:
-            # Another one for each process, as by default: a new process must not continue the term of the old one.
-            part.seen.identity = f"{name}.{part.starts}"
-        service = self._service(name)
-        readiness.forget(service.probe)
-        child = part.child = await processes.start(service.command)
+        service = await self.spawn(name)
+        child = self.parts[name].child
+        assert child is not None, "it has just been started"
         ready = asyncio.ensure_future(readiness.wait(service.probe))
         ended = asyncio.ensure_future(child.process.wait())
         try:
@@ -174,6 +175,18 @@ class Site:
         finally:
             ready.cancel()
             ended.cancel()
+
+    async def spawn(self, name: str) -> parts.Service:
+        """Start the process of a service, and return the service; it is not ready yet."""
+        part = self.parts[name]
+        part.starts += 1
+        if part.seen is not None:
+            # Another one for each process, as by default: a new process must not continue the term of the old one.
+            part.seen.identity = f"{name}.{part.starts}"
+        service = self._service(name)
+        readiness.forget(service.probe)
+        part.child = await processes.start(service.command)
+        return service
 
     def send(self, name: str, number: signal.Signals) -> None:
         """Send a signal to a service, if it runs."""
@@ -187,6 +200,12 @@ class Site:
         self.send(name, number)
         if child is not None:
             await child.process.wait()
+
+    def move_clock(self, name: str, seconds: float) -> None:
+        """Move the wall clock of a service, from now on."""
+        offset = self.parts[name].clock
+        assert offset is not None, "a part whose clock can be moved has an offset"
+        offset.add(seconds)
 
     async def delete_streams(self) -> None:
         """Delete every stream and bucket of the bus."""
@@ -264,15 +283,20 @@ class Site:
             part = self.parts[name] = Part(name=name)
             if name.startswith(("scheduler", "aggregator", "agent")):
                 part.bus = await stack.enter_async_context(tcp_proxy.Proxy(self._where.ports[topology.NATS]).running())
-            if name in SCHEDULERS:
+            if name != topology.NATS:
+                part.clock = shifted_clock.Offset(self.paths.run / f"{parts.log_name(name)}.clock")
+            if name in SCHEDULERS or name.startswith("node/"):
                 part.api = await stack.enter_async_context(tcp_proxy.Proxy(self._where.ports[topology.API]).running())
+                url = f"http://127.0.0.1:{part.api.port}"
+                access.write_kubeconfig(self._kubeconfig(name), name=self.plan.name, url=url, token=token)
+            if name in SCHEDULERS:
                 # On the scheduler's side of a cut: a bind counts from when it was sent, however late it arrives.
-                part.seen = SchedulerApi(f"http://127.0.0.1:{part.api.port}", token=token, into=self.history)
+                part.seen = SchedulerApi(url, token=token, into=self.history)
                 await stack.enter_async_context(part.seen.running())
                 access.write_kubeconfig(self._kubeconfig(name), name=self.plan.name, url=part.seen.url, token=token)
 
     def _kubeconfig(self, name: str) -> pathlib.Path:
-        return self.paths.run / f"{name}.kubeconfig"
+        return self.paths.run / f"{parts.log_name(name)}.kubeconfig"
 
     def _service(self, name: str) -> parts.Service:
         """The service as `carico up` would start it, by its own way to the bus and the API."""
@@ -282,9 +306,11 @@ class Site:
         built = topology.services(self.plan, where, self.paths, self._environ)
         found = next(service for service in built if service.name == name)
         argv = list(found.command.argv)
-        if name in SCHEDULERS:
+        if part.clock is not None:
+            argv = shifted_clock.command(argv, part.clock)
+        if part.api is not None:
             argv[argv.index("--kubeconfig") + 1] = str(self._kubeconfig(name))
-            assert part.seen is not None
+        if part.seen is not None:
             argv += ["--leader-identity", part.seen.identity, *self._leader_flags]
         elif name.startswith("node/"):
             argv += ["--drain-s", f"{DRAIN_S:g}"]

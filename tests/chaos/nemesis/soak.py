@@ -27,12 +27,17 @@ from tests.chaos.nemesis import checker, deck, faults, history, nemesis_site, re
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The size of a run. `longest_s`: of one fault."""
+    """The size of a run. `longest_s`: of one fault; `every_s`: from one to the next, in the mean."""
 
     seed: int
     seconds: float
     longest_s: float
     limits: checker.Limits
+    every_s: float = 2.4
+
+    def steps(self) -> list[deck.Step]:
+        """Return its faults."""
+        return deck.deal(self.seed, seconds=self.seconds, longest_s=self.longest_s, every_s=self.every_s)
 
 
 async def record(root: pathlib.Path, run: Run) -> history.History:
@@ -50,7 +55,7 @@ async def record(root: pathlib.Path, run: Run) -> history.History:
             tasks = [asyncio.create_task(each) for each in (seen.follow_pods(), site.sample_forever())]
             work.start()
             await _until(lambda: len(found.binds) >= 5, tasks, within_s=120.0)
-            await faults.Faults(site).do_all(deck.deal(run.seed, seconds=run.seconds, longest_s=run.longest_s))
+            await faults.Faults(site).do_all(run.steps())
             _raise_failed(tasks)
             await work.finish()
             try:
@@ -66,6 +71,16 @@ async def record(root: pathlib.Path, run: Run) -> history.History:
         found.runs = list(site.read_runs())
     found.binds.sort(key=lambda each: each.sent_s)
     return found
+
+
+def judge(folder: pathlib.Path, run: Run) -> tuple[history.History, list[checker.Violation]]:
+    """Make a run below `folder`; return its history and violations. With any of these, its logs are in `logs` there."""
+    with nemesis_site.disk(folder / "cluster") as root:
+        found = asyncio.run(record(root, run))
+        violations = checker.check(found, run.limits)
+        if violations:
+            shutil.copytree(root / "logs", folder / "logs")
+    return found, violations
 
 
 async def _until(condition: Callable[[], bool], tasks: Sequence[asyncio.Task[Any]], *, within_s: float) -> None:
@@ -133,11 +148,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         seed=asked.seed, seconds=asked.minutes * 60.0, longest_s=asked.longest, limits=checker.Limits()
     )  # fmt: skip
     folder = pathlib.Path(tempfile.mkdtemp(prefix="carico-soak-"))
-    with nemesis_site.disk(folder / "cluster") as root:
-        found = asyncio.run(record(root, run))
-        violations = checker.check(found, run.limits)
-        if violations:
-            shutil.copytree(root / "logs", folder / "logs")
+    found, violations = judge(folder, run)
     print(*figures(found), sep="\n")
     if violations:
         print(*timeline(found), sep="\n")

@@ -1,7 +1,6 @@
 """One emulated node, assembled from cgroup, runtime, log endpoint, registration and Pods."""
 
 import asyncio
-import contextlib
 import dataclasses
 import os
 import pathlib
@@ -26,9 +25,6 @@ from carico_local.node.reporting import draining, events, log_server, registrati
 from carico_local.node.runtime import client as runtime
 from carico_local.node.runtime import records, users
 
-# At most this long, a stopping node writes its last statuses. An API that runs takes milliseconds, or some seconds on
-# a busy machine; a Pod whose end is not written looks as if it ran for ever.
-_DRAIN_S = 4.0
 _PROGRAM = "carico-node"
 _log = logs.get("node")
 
@@ -117,10 +113,7 @@ async def _run(
                 events=node.events.run(),
                 leaving=draining.run(stop, drained, node=registered, pods=pods, within_s=chosen.drain_s),
             )
-        await pods.shut_down(grace_s=chosen.stop_grace_s)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(node.reporter.drain(), _DRAIN_S)
-        pods.discard()
+        await draining.end(pods, node.reporter, grace_s=chosen.stop_grace_s)
         if chosen.leave:
             await draining.leave(registered)
     finally:

@@ -29,12 +29,29 @@ class Node:
 class Pods:
     def __init__(self, active: int) -> None:
         self.active = active
+        self.done: list[str] = []
+
+    async def shut_down(self, *, grace_s: float) -> None:
+        self.done.append(f"shut down within {grace_s:g} s")
+
+    def discard(self) -> None:
+        self.done.append("discard")
+
+
+class Statuses:
+    def __init__(self, *, api_is_away: bool = False) -> None:
+        self._api_is_away = api_is_away
+
+    async def drain(self) -> None:
+        if self._api_is_away:
+            await asyncio.Event().wait()
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draining, "ARRIVING_S", 0.0)
     monkeypatch.setattr(draining, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(draining, "WRITTEN_S", 0.01)
 
 
 async def test_it_waits_for_its_pods_after_it_is_cordoned() -> None:
@@ -83,3 +100,13 @@ async def test_an_api_that_is_gone_holds_nothing_up() -> None:
     there = Node()
     await draining.leave(there)
     assert there.done == ["remove"]
+
+
+async def test_records_stay_for_the_next_process_if_the_api_does_not_take_the_last_statuses() -> None:
+    pods = Pods(0)
+    await draining.end(pods, Statuses(), grace_s=2.0)
+    assert pods.done == ["shut down within 2 s", "discard"]
+    # It would find Pods that it does not know, and run again those that had finished.
+    pods = Pods(0)
+    await draining.end(pods, Statuses(api_is_away=True), grace_s=2.0)
+    assert pods.done == ["shut down within 2 s"]

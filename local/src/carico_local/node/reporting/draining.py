@@ -14,6 +14,9 @@ ARRIVING_S = 0.5
 LOOK_EVERY_S = 0.1
 # The API may be stopping too: do not wait for it.
 ANSWER_S = 2.0
+# At most this long, a stopping node writes its last statuses. An API that runs takes milliseconds, or some seconds on a
+# busy machine.
+WRITTEN_S = 4.0
 _log = logs.get("node.draining")
 
 
@@ -30,6 +33,16 @@ class Pods(Protocol):
 
     @property
     def active(self) -> int: ...
+
+    async def shut_down(self, *, grace_s: float) -> None: ...
+
+    def discard(self) -> None: ...
+
+
+class Statuses(Protocol):
+    """What writes the statuses of Pods."""
+
+    async def drain(self) -> None: ...
 
 
 async def run(stop: tasks.Stop, drained: tasks.Stop, *, node: NodeObject, pods: Pods, within_s: float) -> None:
@@ -54,6 +67,21 @@ async def _drain(node: NodeObject, pods: Pods) -> None:
         if not pods.active:
             return
         await asyncio.sleep(LOOK_EVERY_S)
+
+
+async def end(pods: Pods, statuses: Statuses, *, grace_s: float) -> None:
+    """End what still runs, wait for the last statuses, and remove the Pods' records.
+
+    The records stay if the API does not take a status: the node's next process would run again what had finished.
+    """
+    await pods.shut_down(grace_s=grace_s)
+    try:
+        async with asyncio.timeout(WRITTEN_S):
+            await statuses.drain()
+    except TimeoutError:
+        _log.warning("statuses_not_written", after_s=WRITTEN_S, note="the node's next process writes them")
+    else:
+        pods.discard()
 
 
 async def leave(node: NodeObject) -> None:
