@@ -21,7 +21,7 @@ Row = tuple[str, float, str, str]
 ASYNC = "kube-scheduler, async API calls"
 # Some workloads have one Node for all Pods, and some wait until each Pod's status states that it was refused.
 _CARICO_FLAGS = (
-    "--names", "default-scheduler", "--default-spread", "--max-pods-per-core", "1000",
+    "--names", "default-scheduler", "--max-pods-per-core", "1000",
     "--event-after-s", "0", "--conditions-per-s", "1000",
 )  # fmt: skip
 CONTENDERS = {

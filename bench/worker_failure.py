@@ -40,7 +40,7 @@ ADMISSION = "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,Pr
 # The program, the name by which Pods choose it, its flags, and whether services ask to be spread (maxSkew 1).
 CONTENDERS: Mapping[str, tuple[str, str, tuple[str, ...], bool]] = {
     _cluster.CARICO: (_cluster.CARICO, "carico", (), False),
-    "carico, default spread": (_cluster.CARICO, "carico", ("--default-spread",), False),
+    "carico, no default spread": (_cluster.CARICO, "carico", ("--no-default-spread",), False),
     "carico, services ask to be spread": (_cluster.CARICO, "carico", (), True),
     _cluster.KUBE: (_cluster.KUBE, "default-scheduler", (), False),
     "kube-scheduler, services ask to be spread": (_cluster.KUBE, "default-scheduler", (), True),

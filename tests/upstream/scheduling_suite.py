@@ -174,7 +174,7 @@ def _carico(plane: standalone.Standalone, root: pathlib.Path) -> Iterator[None]:
     started: list[subprocess.Popen[bytes]] = []
     try:
         started.append(_start(root, "carico_local.played_nodes", *common, *size))
-        flags = ("--names", "carico,default-scheduler", "--default-spread", "--no-leader-election")
+        flags = ("--names", "carico,default-scheduler", "--no-leader-election")
         started.append(_start(root, "carico_scheduler", *common, *flags))
         yield
         ended = {each.args[2]: each.returncode for each in started if each.poll() is not None}  # type: ignore[index]

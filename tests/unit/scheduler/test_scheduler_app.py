@@ -30,7 +30,7 @@ def test_settings_become_the_rules() -> None:
     assert (rules.score, rules.release) == (policy.ScoreMode.RELATIVE, policy.Release.PAPER)
     assert (rules.threshold, rules.lease_s, rules.fallback) == (0.5, 20.0, policy.Fallback.WAIT)
     assert load().rules() == policy.Policy()
-    assert load("--default-spread").rules().default_spread
+    assert not load("--no-default-spread").rules().default_spread
     assert load("--baseline-namespaces", "system").rules().baseline_namespaces == {"system"}
 
 

@@ -54,9 +54,9 @@ class SchedulerSettings:
         why="fills nodes of unequal size evenly; absolute leaves small ones empty until large ones are as full in Pods",
     )
     default_spread: bool = settings.setting(
-        False,
+        True,
         help="prefer different nodes and zones for Pods of one ReplicaSet, StatefulSet or Service",
-        why="kube-scheduler's default; room already spreads Pods over nodes, and counting them takes time",
+        why="kube-scheduler's default; a node that has recovered has the most room, and would get all new replicas",
     )
     image_locality: bool = settings.setting(
         True, help="prefer nodes that have a Pod's images already",

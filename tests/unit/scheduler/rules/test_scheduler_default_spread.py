@@ -111,9 +111,9 @@ def test_services_change_nothing_unless_it_is_on() -> None:
     assert kept.constraints_of(objects.make_pod(labels=LABELS)) is None
 
 
-def services_on(recovered: float, *, is_on: bool) -> list[int]:
+def services_on(recovered: float, rules: policy.Policy) -> list[int]:
     """How many of three replicas of three services a node with so much room gets, next to two with room for 5."""
-    made = state.State(policy.Policy(default_spread=is_on), random.Random(0))
+    made = state.State(rules, random.Random(0))
     for name, room in (("a", 5.0), ("b", 5.0), ("recovered", recovered)):
         made.put_node(objects.make_node(name, labels={"kubernetes.io/hostname": name}))
         heard = node_state.Heard(advertisement=objects.make_advertisement(name, room), sampled_s=NOW_S)
@@ -129,8 +129,9 @@ def services_on(recovered: float, *, is_on: bool) -> list[int]:
 
 
 def test_a_node_that_has_recovered_is_not_filled_with_the_replicas_of_one_service() -> None:
-    assert max(services_on(10.0, is_on=False)) == 3
-    assert max(services_on(10.0, is_on=True)) == 2
-    assert services_on(8.0, is_on=True) == [1, 1, 1]
+    by_default = policy.Policy()
+    assert max(services_on(10.0, by_default)) == 2
+    assert services_on(8.0, by_default) == [1, 1, 1]
     # A preference counts up to a factor of two in room.
-    assert max(services_on(20.0, is_on=True)) == 3
+    assert max(services_on(20.0, by_default)) == 3
+    assert max(services_on(10.0, policy.Policy(default_spread=False))) == 3

@@ -60,7 +60,7 @@ class Policy:
     fallback: Fallback = Fallback.WAIT
     max_pods_per_core: float = 16.0
     # Pods of one ReplicaSet, StatefulSet or Service prefer different nodes and zones.
-    default_spread: bool = False
+    default_spread: bool = True
     # Nodes that have a Pod's images are preferred.
     image_locality: bool = True
     # An advertisement is used up to this age: while it is fresh or ageing.
