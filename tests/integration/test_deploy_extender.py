@@ -1,5 +1,6 @@
 """deploy/extender: what kubectl makes of it is accepted by an API server and the scheduler, with each overlay."""
 
+import json
 import pathlib
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.tools import kubernetes
 
 EXTENDER = pathlib.Path(__file__).parents[2] / "deploy/extender"
 BESIDE_THE_CALLOUT = EXTENDER.parent / "extender-callout"
+BESIDE_SHARED = EXTENDER.parent / "extender-shared"
 K8S = EXTENDER.parent / "k8s"
 NAMESPACE = K8S / "base/namespace.yaml"
 COPIES = "CARICO_BUS_COPIES"
@@ -45,14 +47,19 @@ def variables(container: dict[str, Any]) -> dict[str, Any]:
     return {each["name"]: each.get("valueFrom", each.get("value")) for each in container["env"]}
 
 
-def test_the_scheduler_takes_its_flags_and_variables(rendered: str) -> None:
-    program, *flags = containers(rendered)["carico"]["command"]
+def loaded_by(document: str) -> setting.SchedulerSettings:
+    """The settings of CARICO in the Deployment."""
+    program, *flags = containers(document)["carico"]["command"]
     # One is the Pod's address; the other is read from what `ha` alone has.
     environ = {
         name: value if isinstance(value, str) else "10.0.0.1"
-        for name, value in variables(containers(rendered)["carico"]).items() if name != COPIES
+        for name, value in variables(containers(document)["carico"]).items() if name != COPIES
     }  # fmt: skip
-    loaded = settings.load(setting.SchedulerSettings, prefix="scheduler", argv=flags, environ=environ, program=program)
+    return settings.load(setting.SchedulerSettings, prefix="scheduler", argv=flags, environ=environ, program=program)
+
+
+def test_the_scheduler_takes_its_flags_and_variables(rendered: str) -> None:
+    loaded = loaded_by(rendered)
     assert (loaded.extender.enabled, loaded.own_pods, loaded.leader.election) == (True, False, False)
     document = yaml.safe_load((EXTENDER / "kube-scheduler-configuration.yaml").read_text())
     (only,) = document["extenders"]
@@ -100,6 +107,17 @@ def test_with_the_callout_the_extender_uses_a_schedulers_token() -> None:
     assert schedulers == {pod(overlay, "carico-scheduler")["serviceAccountName"], found["serviceAccountName"]}
 
 
+def test_next_to_schedulers_that_share_the_work_the_extender_is_one_of_them() -> None:
+    loaded = loaded_by(kubernetes.kubectl("kustomize", str(BESIDE_SHARED)))
+    overlay = pod(kubernetes.kubectl("kustomize", str(K8S / "overlays/shared")), "carico-scheduler")
+    (scheduler,) = overlay["containers"]
+    assert variables(scheduler)["CARICO_SCHEDULER_SHARING"] == loaded.sharing.value == "shared"
+    assert (loaded.extender.enabled, loaded.own_pods, loaded.leader.election) == (True, False, True)
+    # Both find the Lease by the Pod's namespace and the program's name.
+    assert (loaded.leader.namespace, loaded.leader.name) == ("", "")
+    assert not [name for name in variables(scheduler) if name.startswith("CARICO_LEADER_")]
+
+
 def test_both_images_are_named_where_an_operator_changes_them(rendered: str) -> None:
     document = yaml.safe_load((EXTENDER / "kustomization.yaml").read_text())
     named = {f"{image.get('newName', image['name'])}:{image['newTag']}" for image in document["images"]}
@@ -118,3 +136,28 @@ def test_an_api_server_accepts_it(rendered: str, namespace: pathlib.Path) -> Non
     arguments = ("apply", "--dry-run=server", "--validate=strict", "--filename", "-")
     said = kubernetes.kubectl(*arguments, given=rendered, kubeconfig=namespace)
     assert said.count("(server dry run)") == len(list(yaml.safe_load_all(rendered))) == 10
+
+
+def test_next_to_schedulers_that_share_the_work_the_extender_may_read_their_lease(namespace: pathlib.Path) -> None:
+    document = kubernetes.kubectl("kustomize", str(BESIDE_SHARED))
+    kubernetes.kubectl("apply", "--filename", "-", given=document, kubeconfig=namespace)
+    account = "system:serviceaccount:carico:kube-carico"
+
+    def may(verb: str) -> bool:
+        review = {
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+            "spec": {
+                "user": account,
+                "resourceAttributes": {
+                    "group": "coordination.k8s.io", "resource": "leases", "name": "carico-scheduler",
+                    "namespace": "carico", "verb": verb,
+                },
+            },
+        }  # fmt: skip
+        arguments = ("create", "--filename", "-", "--output", "jsonpath={.status.allowed}")
+        return kubernetes.kubectl(*arguments, given=json.dumps(review), kubeconfig=namespace) == "true"
+
+    try:
+        assert (may("get"), may("update")) == (True, False)
+    finally:
+        kubernetes.kubectl("delete", "--filename", "-", given=document, kubeconfig=namespace)
