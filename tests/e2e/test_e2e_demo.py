@@ -1,4 +1,4 @@
-"""The demo's path end to end. It measures, so it runs alone."""
+"""The demo's path end to end."""
 
 import json
 import pathlib

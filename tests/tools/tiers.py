@@ -1,10 +1,11 @@
-"""Run the tiers of the test suite, each as one or two pytest runs, and print one summary line for all of them.
+"""Run the tiers of the test suite, as several pytest runs, and print one summary line for all of them.
 
-`python -m tests.tools.tiers parallel serial` is `make test`. The parallel part has two pytest-xdist workers more than
-the machine has CPUs, since most tests wait for processes most of the time; the tests of one file go to one worker. The
-serial part has what measures this machine, or fills it, and would fail when other tests run at the same time. System
-software (Docker, kubelets) exists once on a machine, so its tier runs in one process too; its part `browser` disturbs
-no other tests and may run at the same time.
+`python -m tests.tools.tiers parallel serial` is `make test`. `parallel` is two runs at the same time, each with
+pytest-xdist, in which the tests of one file go to one worker. `waiting` has tests that wait for processes most of the
+time, in two workers more than the machine has CPUs; `computing` has those that need a CPU all the time, in a worker for
+each CPU, which runs while no other test wants it. `serial` has what measures this machine, or fills it, and would fail
+when other tests run at the same time. System software (Docker, kubelets) exists once on a machine, so its tier runs in
+one process too; its part `browser` disturbs no other tests and may run at the same time.
 
 Exit code: 0 where every run succeeded, else 1. `--totals FILE` adds the results to those in FILE and prints the sum, so
 that several commands can end with one line.
@@ -12,6 +13,7 @@ that several commands can end with one line.
 
 import argparse
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -21,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -29,10 +31,10 @@ from carico_local.cluster import processes
 
 # Files that assert what they measure of this machine, or that fill it.
 SERIAL = (
-    "tests/e2e/test_e2e_compare.py", "tests/e2e/test_e2e_demo.py", "tests/e2e/test_e2e_real_control_plane.py",
-    "tests/e2e/test_e2e_record.py", "tests/integration/test_agent_cgroups.py",
-    "tests/integration/test_node_restarts.py", "tests/security/test_security_bus_load.py",
+    "tests/integration/test_agent_cgroups.py", "tests/integration/test_node_restarts.py",
+    "tests/security/test_security_bus_load.py",
 )  # fmt: skip
+COMPUTING = ("tests/unit", "tests/golden", "tests/conformance", "tests/closed_loop")
 # Where tests of system software may be: `refuse_misplaced` refuses them elsewhere.
 SYSTEM = ("tests/conformance", "tests/integration", "tests/e2e")
 # The live page in a browser, with simulated nodes: it has no need of the machine for itself.
@@ -41,17 +43,23 @@ _SLOWEST = ("--durations=10", "--durations-min=5")
 _QUICK = ("-m", "not system and not upstream", *_SLOWEST)
 _SYSTEM = ("-m", "system and not upstream", *_SLOWEST)
 RUNS: Mapping[str, tuple[str, ...]] = {
-    "parallel": (*_QUICK, "tests", *(f"--ignore={path}" for path in SERIAL)),
+    "waiting": (*_QUICK, "tests", *(f"--ignore={path}" for path in (*COMPUTING, *SERIAL))),
+    "computing": (*_QUICK, *COMPUTING),
     "serial": (*_QUICK, *SERIAL),
     "browser": (*_SYSTEM, *BROWSER),
     "system": (*_SYSTEM, *SYSTEM, *(f"--ignore={path}" for path in BROWSER)),
     "upstream": ("-m", "upstream"),
 }
+# Runs at the same time. The first one prints as it goes, the others once they have ended.
+TOGETHER: Mapping[str, tuple[str, ...]] = {"parallel": ("waiting", "computing")}
+# How much others go first, as for nice(1).
+_NICE = {"computing": 5}
 # In the order of pytest's own summary.
 OUTCOMES = ("failed", "passed", "skipped", "xfailed", "xpassed", "warnings", "error")
 # As a shell reports a command that SIGINT ended.
 INTERRUPTED = 130
 _WIDTH = 80
+CPUS = len(os.sched_getaffinity(0))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="carico-tests-") as made:
         totals = pathlib.Path(asked.totals or pathlib.Path(made) / "totals.jsonl")
         try:
-            codes = [_run(name, asked.workers, totals) for name in asked.runs]
+            codes = [code for name in asked.runs for code in _run(name, asked.workers, totals)]
         except KeyboardInterrupt:
             return INTERRUPTED
         results = [json.loads(line) for line in totals.read_text().splitlines()] if totals.exists() else []
@@ -75,10 +83,18 @@ def summary_line(results: Sequence[Mapping[str, Any]]) -> str:
     counts: collections.Counter[str] = collections.Counter()
     for result in results:
         counts.update(result["counts"])
-    total_s = sum(result["elapsed_s"] for result in results)
+    total_s = max(map(_ended_s, results), default=0.0) - min(map(_began_s, results), default=0.0)
     parts = [f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome]]
     text = f" {', '.join(parts) or 'no tests ran'} in {total_s:.2f}s "
     return text.center(_WIDTH, "=")
+
+
+def _began_s(result: Mapping[str, Any]) -> float:
+    return float(result["began_s"])
+
+
+def _ended_s(result: Mapping[str, Any]) -> float:
+    return float(result["ended_s"])
 
 
 def folder_lines(results: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -125,41 +141,66 @@ class _Totals:
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         counts = {outcome: len(terminalreporter.stats.get(outcome, ())) for outcome in OUTCOMES}
-        elapsed_s = time.monotonic() - self._began_s
+        # One clock for all processes since the machine's start: runs may be at the same time.
+        span = {"began_s": self._began_s, "ended_s": time.monotonic()}
         with self._path.open("a") as file:
-            print(json.dumps({"counts": counts, "elapsed_s": elapsed_s, "folders": self._folders}), file=file)
+            print(json.dumps({"counts": counts, **span, "folders": self._folders}), file=file)
         # The command that started this run prints one line for all.
         vars(terminalreporter)["summary_stats"] = lambda: None
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.tools.tiers", description="Run parts of the test suite.")
-    parser.add_argument("runs", nargs="+", choices=RUNS, metavar="RUN", help=" | ".join(RUNS))
-    parser.add_argument(
-        "--workers", type=int, default=len(os.sched_getaffinity(0)) + 2, help="default: the CPUs and two more"
-    )
+    names = (*TOGETHER, *RUNS)
+    parser.add_argument("runs", nargs="+", choices=names, metavar="RUN", help=" | ".join(names))
+    parser.add_argument("--workers", type=int, default=CPUS + 2, help="default: the CPUs and two more")
     parser.add_argument("--totals", metavar="FILE", help="add to the results of earlier commands")
     return parser.parse_args(argv)
 
 
-def _run(name: str, workers: int, totals: pathlib.Path) -> int:
-    """Run one part; return pytest's exit code."""
+def _run(name: str, workers: int, totals: pathlib.Path) -> list[int]:
+    """Run one part, or several at the same time; return pytest's exit codes."""
+    first, *others = TOGETHER.get(name, (name,))
+    started: list[subprocess.Popen[bytes]] = []
+    with contextlib.ExitStack() as files:
+        outputs = [files.enter_context(tempfile.TemporaryFile()) for _ in others]
+        try:
+            for other, output in zip(others, outputs, strict=True):
+                started.append(_start(other, workers, totals, output))
+            started.append(_start(first, workers, totals, None))
+            return [each.wait() for each in started]
+        except KeyboardInterrupt:
+            for process in started:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGINT)
+            for process in started:
+                process.wait()
+            raise
+        finally:
+            for output in outputs:
+                output.seek(0)
+                sys.stdout.write(output.read().decode(errors="replace"))
+                sys.stdout.flush()
+
+
+def _start(name: str, workers: int, totals: pathlib.Path, output: IO[bytes] | None) -> "subprocess.Popen[bytes]":
     argv = [sys.executable, "-m", "pytest", f"--totals={totals}", *RUNS[name]]
-    if name == "parallel" and workers > 1:
-        # Ordered by name, short files of unit tests come last, so that the workers end at about the same time.
+    count = {"waiting": workers, "computing": min(workers, CPUS)}.get(name, 1)
+    if count > 1:
         # A crash would end every new worker too, which is given the same file.
-        argv += [f"--numprocesses={workers}", "--dist=loadfile", "--no-loadscope-reorder", "--max-worker-restart=0"]
+        argv += [f"--numprocesses={count}", "--dist=loadfile", "--no-loadscope-reorder", "--max-worker-restart=0"]
     print(f"\n{name} tests: {' '.join(argv[1:])}", flush=True)
+    end_with_parent = processes.end_with_parent(signal.SIGINT)
+
+    def prepare() -> None:
+        end_with_parent()
+        os.nice(_NICE.get(name, 0))
+
     # A group of its own, so that an interrupt reaches pytest and its workers once each, wherever it came from.
-    process = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, process_group=0, preexec_fn=processes.end_with_parent(signal.SIGINT)
-    )
-    try:
-        return process.wait()
-    except KeyboardInterrupt:
-        os.killpg(process.pid, signal.SIGINT)
-        process.wait()
-        raise
+    return subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output and subprocess.STDOUT, process_group=0,
+        preexec_fn=prepare,
+    )  # fmt: skip
 
 
 def _interrupt(number: int, _: object) -> None:

@@ -52,7 +52,7 @@ class Project:
             f"asyncio_default_fixture_loop_scope = function\nmarkers =\n{markers}"
         )
         (folder / "conftest.py").write_text(CONFTEST)
-        for path in (*tiers.SERIAL, *tiers.SYSTEM):
+        for path in (*tiers.SERIAL, *{*tiers.SYSTEM, *tiers.COMPUTING}):
             self.add(path if path.endswith(".py") else f"{path}/test_of_folder.py", "def test_there(): pass\n")
 
     def add(self, path: str, text: str) -> "Project":
@@ -106,7 +106,7 @@ def test_parallel_and_serial_tests_end_with_one_summary_line(mixed: tuple[Projec
     assert code == 1, output
     summaries = re.findall(r"^=+ (.*) in [\d.]+s =+$", output, re.M)
     # One of the unit tests, four of contracts, and one for each folder and file that the tiers name.
-    passed = 5 + len(tiers.SERIAL) + len(tiers.SYSTEM)
+    passed = 5 + len(tiers.SERIAL) + len({*tiers.SYSTEM, *tiers.COMPUTING})
     assert summaries == [f"1 failed, {passed} passed, 1 skipped, 1 xfailed"], output
     assert output.rstrip().endswith("=")
     assert "AssertionError: in a worker" in output
