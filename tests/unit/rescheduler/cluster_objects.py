@@ -30,7 +30,9 @@ def judge(known: clusters.Cluster, **changes: Any) -> movable.Judge:
 def make(nodes: dict[str, float]) -> clusters.Cluster:
     """A cluster of nodes of four cores that advertise so much capacity, and that is known completely."""
     known = clusters.Cluster()
-    for table in (known.pods, known.nodes, known.replica_sets, known.deployments, known.budgets):
+    for table in (
+        known.pods, known.nodes, known.replica_sets, known.deployments, known.budgets, known.autoscalers,
+    ):  # fmt: skip
         table.put_all({})
     for name, capacity in nodes.items():
         labels = {movable.HOSTNAME: name}

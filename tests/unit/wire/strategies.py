@@ -126,4 +126,5 @@ POD_TRAFFIC = st.builds(
     interval_s=MILLIS,
     network=st.from_regex(r"([0-9a-f]{16})?", fullmatch=True), flows=st.lists(FLOWS, max_size=5).map(tuple),
     left_out_bytes=st.integers(0, 10**15),
+    skipped=st.dictionaries(st.sampled_from(("decreased", "unreadable", "not_finite")), st.integers(0, 10**15)),
 )  # fmt: skip

@@ -16,7 +16,7 @@ _BAR = 20
 def plan(answer: Row, *, is_wide: bool) -> str:
     """Return the moves of a plan in order, the nodes before and after, and what stays and why."""
     found = answer["plan"]
-    lines = [*_moves(found), "", *_nodes(found, is_wide), "", *_totals(found)]
+    lines = [*_moves(found), "", *_nodes(found, is_wide), "", *_totals(found), *_gaps(found)]
     lines += _left_out(found["left_out"], is_wide)
     lines += _skipped(found["skipped"], found["skipped_pods"], is_wide)
     return "\n".join([*lines, "", *standing(answer)])
@@ -76,6 +76,24 @@ def _totals(found: Row) -> list[str]:
         else "no agent reports traffic (docs/rescheduling.md)"
     )
     return words.paragraph(f"{told}; overload {overload['before']:.2f} -> {overload['after']:.2f} tasks", "")
+
+
+def _gaps(found: Row) -> list[str]:
+    """Return what loads and traffic miss."""
+    lines = []
+    if found["unresolved_bytes"] >= 1.0:
+        unresolved = rate(found["unresolved_bytes"])
+        lines += words.paragraph(f"left out: {unresolved} with ends that are no known Pods (outside, or gone)", "")
+    by_reason: dict[str, list[Row]] = {}
+    for each in found["skipped_readings"]:
+        by_reason.setdefault(each["why"], []).append(each)
+    for why, rows in by_reason.items():
+        count, nodes = sum(each["count"] for each in rows), amounts.plural(len(rows), "node")
+        such = f"{why} {count:,} times since agents started, on {nodes}, such as {rows[0]['node']}"
+        lines += words.paragraph(f"left out: readings of traffic: {such} (docs/rescheduling.md)", "")
+    for each in found["dropped_messages"]:
+        lines += words.paragraph(f"dropped: {each['count']:,} messages of {each['kind']}: {each['why']}", "")
+    return lines
 
 
 def _left_out(rows: Sequence[Row], is_wide: bool) -> list[str]:

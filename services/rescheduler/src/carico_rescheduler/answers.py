@@ -141,6 +141,14 @@ def describe(plan: decision.Plan) -> dict[str, Any]:
         "gain": round(plan.gain, 6),
         "has_traffic": plan.has_traffic,
         "saturation": plan.saturation,
+        "unresolved_bytes": plan.gaps.unresolved_bytes,
+        "skipped_readings": [
+            {"node": node, "why": why, "count": count}
+            for (node, why), count in list(plan.gaps.skipped.items())[:ROWS_MOST]
+        ],
+        "dropped_messages": [
+            {"kind": kind, "why": why, "count": count} for (kind, why), count in sorted(plan.gaps.dropped.items())
+        ],
         "traffic_bytes": {"before": plan.traffic_bytes[0], "after": plan.traffic_bytes[1]},
         "overload_tasks": {"before": plan.excess_tasks[0], "after": plan.excess_tasks[1]},
         "moves": [

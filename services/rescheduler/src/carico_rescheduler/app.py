@@ -20,6 +20,7 @@ from carico_rescheduler import answers, instruments, pausing, planner, rounds
 from carico_rescheduler import settings as setting
 from carico_rescheduler.adapter import informers, scheduler, telemetry
 from carico_rescheduler.context import cluster as clusters
+from carico_rescheduler.context import movable
 from carico_rescheduler.moves import executor
 from carico_rescheduler.moves import record as records
 
@@ -71,7 +72,13 @@ class Rescheduler:
         counted = self._counted = instruments.Instruments(self.metrics)
         self._line = logs.get("rescheduler")
         self.known = clusters.Cluster()
-        self.informers = informers.Informers(api, into=self.known, clock=clock, metrics=counted)
+        self.informers = informers.Informers(
+            api,
+            into=self.known,
+            clock=clock,
+            metrics=counted,
+            has_autoscalers=settings.mode is movable.Mode.NODE_SELECTOR,
+        )
         self.telemetry = telemetry.Telemetry(self.known, lease_s=settings.bus.lease_s, clock=clock, metrics=counted)
         duties = elector.Duties(
             is_fit=lambda: not self.informers.away(), prepare=_nothing, on_change=self._on_change,

@@ -92,7 +92,7 @@ class Planner:
             has_detours=parts.settings.mode is movable.Mode.SURGE,
         )  # fmt: skip
         plan = await self.search(context, request)
-        plan = await self._checked(context, plan)
+        plan = dataclasses.replace(await self._checked(context, plan), gaps=parts.known.gaps)
         self._show(plan, parts.clock.monotonic_s() - began_s)
         return plan
 

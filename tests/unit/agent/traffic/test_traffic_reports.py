@@ -49,6 +49,19 @@ def test_flows_of_the_same_endpoints_are_added_up() -> None:
     assert metrics.value("traffic_bytes_total", {}) == 324, "what is put back was counted"
 
 
+def test_what_was_skipped_since_the_start_is_in_every_report() -> None:
+    metrics = metric.Metrics("agent")
+    counters = traffic_reports.Counters(metrics)
+    found = traffic_reports.TrafficReports(
+        node="node-1", boot="0" * 16, network="ab", clock=clocks.FakeClock(), counters=counters
+    )
+    assert found.next().skipped == {}
+    for reason, count in (("unreadable", 1), ("decreased", 2), ("decreased", 1)):
+        counters.skip(reason, count)
+    assert found.next().skipped == found.next().skipped == {"unreadable": 1, "decreased": 3}
+    assert metrics.value("traffic_skipped_total", {"reason": "decreased"}) == 3
+
+
 def test_a_number_that_no_message_takes_is_bounded() -> None:
     """Prometheus may answer any number, and an agent must go on."""
     found = reports(clocks.FakeClock(), metric.Metrics("agent"))

@@ -130,7 +130,7 @@ def test_a_pod_stays_for_a_reason(name: str) -> None:
 
 
 def test_every_reason_has_a_case() -> None:
-    others = {movable.Stays.EXCLUDED, movable.Stays.FAILED}
+    others = {movable.Stays.EXCLUDED, movable.Stays.FAILED, movable.Stays.AUTOSCALER}
     assert {why for _, why in CASES.values()} == set(movable.Stays) - others
 
 
@@ -188,6 +188,27 @@ def test_a_node_selector_pins_a_single_replica_only(replicas: int, moves: bool) 
     pod, *_ = world.deploy(known, "web", ["node-a"] * replicas)
     found = world.judge(known, mode=movable.Mode.NODE_SELECTOR).why_not(pod)
     assert (found is None) is moves
+
+
+def test_a_node_selector_pins_nothing_that_an_autoscaler_owns_or_may_own() -> None:
+    known = world.make({"node-a": 4.0})
+    (pod,) = world.deploy(known, "web", ["node-a"])
+
+    def why() -> movable.Skipped | None:
+        return world.judge(known, mode=movable.Mode.NODE_SELECTOR).why_not(pod)
+
+    for name, deployment, namespace in (("a", "other", "default"), ("b", "", "default"), ("c", "web", "shop")):
+        known.autoscalers.put(
+            (namespace, name), objects.Autoscaler(namespace=namespace, name=name, deployment=deployment)
+        )
+    assert why() is None
+    known.autoscalers.put(("default", "busy"), objects.Autoscaler(namespace="default", name="busy", deployment="web"))
+    found = why()
+    assert found is not None and found.why is movable.Stays.AUTOSCALER and "busy" in found.detail
+    assert world.judge(known).why_not(pod) is None
+    known.autoscalers.lacking = "the API does not answer: forbidden"
+    found = why()
+    assert found is not None and found.why is movable.Stays.AUTOSCALER and "forbidden" in found.detail
 
 
 def test_stateful_pods_move_by_eviction() -> None:

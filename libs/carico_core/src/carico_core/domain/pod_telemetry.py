@@ -76,3 +76,5 @@ class PodTraffic:
     flows: tuple[PodFlow, ...]
     # Bytes of the smallest flows, which did not fit into the message.
     left_out_bytes: int = 0
+    # Readings that were skipped since the agent started, by reason.
+    skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)

@@ -1,5 +1,6 @@
 """Traffic between two reports: flows are added up by endpoints, and what was not sent is part of the next report."""
 
+import collections
 from collections.abc import Iterable
 
 from carico_core.domain import pod_telemetry
@@ -28,10 +29,12 @@ class Counters:
             "cannot be read, unusable answers or lines, numbers that are not finite",
             ("reason",),
         )
+        self.skipped_by_reason: collections.Counter[str] = collections.Counter()
 
     def skip(self, reason: str, count: int) -> None:
         """Count what was skipped."""
         self.skipped.labels(reason).inc(count)
+        self.skipped_by_reason[reason] += count
 
 
 class TrafficReports:
@@ -63,7 +66,7 @@ class TrafficReports:
         self._seq += 1
         return pod_telemetry.PodTraffic(
             node=self._node, boot=self._boot, seq=self._seq, ts_ns=self._clock.wall_ns(), interval_s=interval_s,
-            network=self._network, left_out_bytes=left_out,
+            network=self._network, left_out_bytes=left_out, skipped=dict(self._counters.skipped_by_reason),
             flows=tuple(pod_telemetry.PodFlow(*key, *total) for key, total in totals.items()),
         )  # fmt: skip
 

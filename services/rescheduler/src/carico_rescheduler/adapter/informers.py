@@ -50,14 +50,20 @@ class Informers:
     """The informers of one rescheduler."""
 
     def __init__(
-        self, kube: ListerWatcher, *, into: clusters.Cluster, clock: clocks.Clock, metrics: instruments.Instruments
+        self, kube: ListerWatcher, *, into: clusters.Cluster, clock: clocks.Clock, metrics: instruments.Instruments,
+        has_autoscalers: bool = False,
     ) -> None:  # fmt: skip
+        """`has_autoscalers`: whether HorizontalPodAutoscalers are followed, which takes a right of its own."""
         self._kube = kube
         self._metrics = metrics
         self._line = logs.get("rescheduler")
         self._odd_line = logs.RateLimited(self._line, clock=clock)
         self._into = into
         apps = "/apis/apps/v1"
+        autoscalers = (
+            "/apis/autoscaling/v2/horizontalpodautoscalers", "HorizontalPodAutoscaler", objects.parse_autoscaler,
+            into.autoscalers,
+        )  # fmt: skip
         self._collections = [
             Collection(path=path, kind=kind, parse=parse, table=table, freshness=list_watch.Freshness(clock))
             for path, kind, parse, table in (
@@ -73,6 +79,7 @@ class Informers:
                 (
                     "/apis/discovery.k8s.io/v1/endpointslices", "EndpointSlice", services.parse_slice, into.slices,
                 ),
+                *((autoscalers,) if has_autoscalers else ()),
             )
         ]  # fmt: skip
 

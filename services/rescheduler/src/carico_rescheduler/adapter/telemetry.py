@@ -3,6 +3,7 @@
 Loads are smoothed: a plan must rest on what lasts for minutes, not on the seconds before it.
 """
 
+import collections
 import math
 from collections.abc import Callable
 from typing import Any
@@ -40,6 +41,7 @@ class Telemetry:
         self._loads_s: dict[str, float] = {}
         self._loaded: dict[str, frozenset[str]] = {}
         self._traffic = traffic.TrafficWindow()
+        self._dropped: collections.Counter[tuple[str, str]] = collections.Counter()
         self._odd_line = logs.RateLimited(logs.get("telemetry"), clock=clock)
 
     def on_advertisement(self, subject: str, payload: bytes) -> None:
@@ -91,6 +93,9 @@ class Telemetry:
         """
         joined = self._traffic.joined(self._into)
         self._into.flows = traffic.flows(joined, self._into)
+        self._into.gaps = clusters.Gaps(
+            unresolved_bytes=joined.unresolved, skipped=self._traffic.skipped(), dropped=dict(self._dropped)
+        )
         self._metrics.unresolved.set(joined.unresolved)
 
     def _take_advertisement(self, subject: str, payload: bytes, *, is_stored: bool) -> None:
@@ -116,6 +121,7 @@ class Telemetry:
 
     def _drop(self, kind: str, subject: str, reason: errors.Drop, why: str) -> None:
         self._metrics.drops.labels(kind, reason.value).inc()
+        self._dropped[kind, reason.value] += 1
         self._odd_line.warning((subject, reason), "message dropped", subject=subject, reason=reason.value, why=why)
 
 

@@ -34,6 +34,11 @@ class TrafficWindow:
             if not kept:
                 del self._reports[node]
 
+    def skipped(self) -> dict[tuple[str, str], int]:
+        """Return the readings that agents have skipped since they started, by node and reason."""
+        newest = {node: kept[-1][1].skipped for node, kept in self._reports.items()}
+        return {(node, why): count for node, found in sorted(newest.items()) for why, count in sorted(found.items())}
+
     def joined(self, known: clusters.Cluster) -> pod_traffic.Joined:
         """Return the traffic between Pods, by their UIDs on their nodes."""
         reports = [report for kept in self._reports.values() for _, report in kept]

@@ -50,6 +50,19 @@ class Load:
     memory_bytes: float
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Gaps:
+    """What loads and traffic miss.
+
+    unresolved_bytes: traffic per second of which one end is no known Pod. skipped: readings that the agent of a node
+    has skipped since it started, by node and reason. dropped: messages since this process started, by kind and reason.
+    """
+
+    unresolved_bytes: float = 0.0
+    skipped: Mapping[tuple[str, str], int] = dataclasses.field(default_factory=dict)
+    dropped: Mapping[tuple[str, str], int] = dataclasses.field(default_factory=dict)
+
+
 class Cluster:
     """What the service knows. Its fields are changed by `adapter` alone."""
 
@@ -59,6 +72,8 @@ class Cluster:
         self.replica_sets: Table[objects.ReplicaSet] = Table()
         self.deployments: Table[objects.Deployment] = Table()
         self.budgets: Table[cluster.DisruptionBudget] = Table()
+        # Known in mode `node-selector` alone.
+        self.autoscalers: Table[objects.Autoscaler] = Table()
         # Without them, traffic to virtual addresses is not known.
         self.services: Table[services.Service] = Table()
         self.slices: Table[services.Slice] = Table()
@@ -67,6 +82,7 @@ class Cluster:
         # By node and the Pod's UID in its runtime, since a node speaks for its own Pods alone. Flows: UIDs of the API.
         self.loads: dict[tuple[str, str], Load] = {}
         self.flows: tuple[Flow, ...] = ()
+        self.gaps = Gaps()
         # By class, in seconds, of those of which enough Pods have ended.
         self.lifetimes_s: Mapping[str, float] = {}
 

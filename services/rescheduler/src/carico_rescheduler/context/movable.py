@@ -30,6 +30,7 @@ class Stays(enum.StrEnum):
     JOB = "job"
     NO_CONTROLLER = "no_controller"
     CONTROLLER = "controller"
+    AUTOSCALER = "autoscaler"
     ANNOTATION = "annotation"
     NOT_READY = "not_ready"
     YOUNG = "young"
@@ -119,10 +120,24 @@ class Judge:
             owner = replica_set.owner or "nothing"
             detail = f"its ReplicaSet is controlled by {owner}: --mode {self.policy.mode.value} needs a Deployment"
             return Skipped(why=Stays.CONTROLLER, detail=detail)
-        if self.policy.mode is Mode.NODE_SELECTOR and deployment.replicas != 1:
+        return self._by_pinning(deployment) if self.policy.mode is Mode.NODE_SELECTOR else None
+
+    def _by_pinning(self, deployment: objects.Deployment) -> Skipped | None:
+        if deployment.replicas != 1:
             detail = f"--mode node-selector would pin all {deployment.replicas} replicas to one node"
             return Skipped(why=Stays.CONTROLLER, detail=detail)
-        return None
+        table = self.known.autoscalers
+        if table.lacking is not None:
+            detail = f"whether an autoscaler owns its replicas is not known: {table.lacking}"
+            return Skipped(why=Stays.AUTOSCALER, detail=detail)
+        key = (deployment.namespace, deployment.name)
+        owners = [each.name for each in table.found.values() if (each.namespace, each.deployment) == key]
+        if not owners:
+            return None
+        detail = (
+            f"HorizontalPodAutoscaler {owners[0]} owns its replicas, which --mode node-selector would pin to a node"
+        )
+        return Skipped(why=Stays.AUTOSCALER, detail=detail)
 
     def _by_state(self, found: objects.KnownPod) -> Skipped | None:
         pod = found.pod

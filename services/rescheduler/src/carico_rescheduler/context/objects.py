@@ -99,6 +99,15 @@ class Deployment:
     pinned: str
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Autoscaler:
+    """A HorizontalPodAutoscaler. `deployment`: the one whose replicas it owns; empty if these are of another kind."""
+
+    namespace: str
+    name: str
+    deployment: str
+
+
 def parse_pod(obj: Object) -> KnownPod:
     """Return the Pod of an API object. Raises `ValueError` with the path of the bad field."""
     metadata, spec, status = (fields.mapping(obj, key) for key in ("metadata", "spec", "status"))
@@ -157,6 +166,17 @@ def parse_deployment(obj: Object) -> Deployment:
         replicas=_replicas(spec),
         unsettled=_unsettled(metadata, spec, status),
         pinned=fields.texts(metadata, "annotations", "metadata.").get(PINNED, ""),
+    )
+
+
+def parse_autoscaler(obj: Object) -> Autoscaler:
+    """Return the autoscaler of an API object. Raises `ValueError` with the path of the bad field."""
+    metadata, target = fields.mapping(obj, "metadata"), fields.mapping(fields.mapping(obj, "spec"), "scaleTargetRef")
+    is_deployment = fields.optional(target, "kind", "spec.scaleTargetRef.") == "Deployment"
+    return Autoscaler(
+        namespace=fields.required(metadata, "namespace", "metadata."),
+        name=fields.required(metadata, "name", "metadata."),
+        deployment=fields.required(target, "name", "spec.scaleTargetRef.") if is_deployment else "",
     )
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
 
+from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import movable, objects
 from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.plan import gains, ordering
@@ -112,6 +113,7 @@ class Plan:
     # Whether agents report traffic.
     has_traffic: bool
     at_ns: int
+    gaps: clusters.Gaps = dataclasses.field(default_factory=clusters.Gaps)
 
     @property
     def gain(self) -> float:

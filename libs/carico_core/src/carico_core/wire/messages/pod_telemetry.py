@@ -20,6 +20,8 @@ PODS_MAX = 1280
 FLOWS_MAX = 2048
 # A month; agents report every few seconds.
 INTERVAL_MAX_S = 2_678_400.0
+# Reasons for which readings are skipped: agents have five.
+REASONS_MAX = 16
 # Enough for tasks in thousandths.
 _DIGITS = 3
 
@@ -63,6 +65,7 @@ class _Traffic(elements.Message, kw_only=True, gc=False):
     pods: Annotated[list[elements.Uid], Meta(max_length=PODS_MAX)]
     flows: Annotated[list[_Flow], Meta(max_length=FLOWS_MAX)]
     left_out: elements.Int64 = 0
+    skipped: Annotated[dict[elements.Name, elements.Int64], Meta(max_length=REASONS_MAX)] | None = None
 
 
 _LOADS = codec.Decoder(_Loads, is_json=True)
@@ -109,10 +112,11 @@ def decode_traffic(payload: bytes, *, subject: str) -> pod_telemetry.PodTraffic:
     elements.check_version(found)
     elements.check_writer("node", found.node, subject)
     elements.check_printable("pods", found.pods)
+    elements.check_printable("skipped", found.skipped or ())
     _check_places("flows", (flow.pod for flow in found.flows if flow.pod is not None), found.pods)
     return pod_telemetry.PodTraffic(
         node=found.node, boot=found.boot, seq=found.seq, ts_ns=found.ts, interval_s=found.interval_s,
-        network=found.network, left_out_bytes=found.left_out,
+        network=found.network, left_out_bytes=found.left_out, skipped=found.skipped or {},
         flows=tuple([_read_flow(flow, found.pods) for flow in found.flows]),
     )  # fmt: skip
 
@@ -161,6 +165,7 @@ def _format_traffic(found: pod_telemetry.PodTraffic, kept: Sequence[pod_telemetr
             "pods": list(places),
             "flows": rows,
             "left_out": min(left_out, fields.INT64_MAX),
+            **({"skipped": dict(found.skipped)} if found.skipped else {}),
         }
     )
 
