@@ -20,7 +20,7 @@ async def test_claims_hold_under_kills_stops_cuts_and_restarts_of_nats(run: soak
     print(*soak.figures(done, made, 0.0), sep="\n")
     assert done.violations == []
     assert done.commits >= run.commits
-    assert set(done.faults) == {f"{kind} {part}" for kind, part in soak.CARDS}
+    assert set(done.faults) == {f"{kind} {part}" for kind, part in run.cards}
     assert made.largest == model.ROOM
 
 
@@ -35,7 +35,8 @@ async def test_a_hundred_thousand_commits_of_eight_schedulers(tmp_path: pathlib.
 async def test_the_model_reports_a_node_above_its_room_and_a_bind_without_a_claim(tmp_path: pathlib.Path) -> None:
     made = model.Model(tmp_path, rng=random.Random(0))
     async with made.serving():
-        settings = api_client.KubeSettings(kubeconfig=str(made.kubeconfig))
+        made.write_kubeconfig(tmp_path / "kubeconfig", port=made.port)
+        settings = api_client.KubeSettings(kubeconfig=str(tmp_path / "kubeconfig"))
         client = await api_client.connect(settings, clock=model.CLOCK, user_agent="test")
         made.create_pods()
         for number, uid in enumerate(sorted(made.waiting)[: model.ROOM + 1]):

@@ -1,4 +1,4 @@
-"""Schedulers that share the work as processes, each with its own wires to one or three NATS servers."""
+"""Schedulers that share the work as processes, each with its own ways to the API and to one or three NATS servers."""
 
 import asyncio
 import contextlib
@@ -6,10 +6,11 @@ import pathlib
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from carico_local import nats_server
 from carico_local.cluster import free_ports
+from tests.chaos.claims import model
 from tests.tools import tcp_proxy
 
 # As in the tests of a few schedulers: what they wait for is a Lease of 6 s.
@@ -22,12 +23,16 @@ FLAGS = (
 class Member:
     """One scheduler. It can be killed, stopped, started again and cut off."""
 
-    def __init__(self, folder: pathlib.Path, name: str, kubeconfig: pathlib.Path, *, copies: int) -> None:
+    def __init__(
+        self, folder: pathlib.Path, name: str, *, wires: Sequence[tcp_proxy.Proxy], api: tcp_proxy.Proxy,
+        made: model.Model,
+    ) -> None:  # fmt: skip
         self.name = name
         self.log = folder / f"{name}.log"
-        self.wires: list[tcp_proxy.Proxy] = []
-        self._kubeconfig = kubeconfig
-        self._copies = copies
+        self.wires = wires
+        self.api = api
+        self._kubeconfig = folder / f"{name}.kubeconfig"
+        made.write_kubeconfig(self._kubeconfig, port=api.port)
         self._process: subprocess.Popen[bytes] | None = None
         self._starts = 0
 
@@ -36,7 +41,7 @@ class Member:
         self._starts += 1
         urls = ",".join(f"nats://127.0.0.1:{wire.port}" for wire in self.wires)
         command = [sys.executable, "-m", "carico_scheduler", "--bus-url", urls, "--kubeconfig", str(self._kubeconfig)]
-        command += ["--bus-copies", str(self._copies), "--leader-identity", f"{self.name}.{self._starts}", *FLAGS]
+        command += ["--bus-copies", str(len(self.wires)), "--leader-identity", f"{self.name}.{self._starts}", *FLAGS]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
 
@@ -77,14 +82,18 @@ def servers(folder: pathlib.Path, count: int) -> list[nats_server.NatsServer]:
 
 @contextlib.asynccontextmanager
 async def running(
-    folder: pathlib.Path, count: int, kubeconfig: pathlib.Path, nats: list[nats_server.NatsServer]
+    folder: pathlib.Path, count: int, served: model.Model, nats: list[nats_server.NatsServer]
 ) -> AsyncIterator[list[Member]]:
     """Run so many schedulers for as long as the block."""
     async with contextlib.AsyncExitStack() as stack:
-        made = [Member(folder, f"member-{index}", kubeconfig, copies=len(nats)) for index in range(count)]
-        for member in made:
-            for server in nats:
-                member.wires.append(await stack.enter_async_context(tcp_proxy.Proxy(server.port).running()))
+        made = []
+        for index in range(count):
+            api, *wires = [
+                await stack.enter_async_context(tcp_proxy.Proxy(port).running())
+                for port in (served.port, *(server.port for server in nats))
+            ]
+            member = Member(folder, f"member-{index}", wires=wires, api=api, made=served)
             stack.push_async_callback(member.end, signal.SIGKILL)
             member.start()
+            made.append(member)
         yield made

@@ -54,7 +54,7 @@ class Model:
         self._boot = clocks.boot_id(CLOCK)
         self._seq = 0
         self._made = 0
-        self.kubeconfig = folder / "kubeconfig"
+        self.port = 0
         self.violations: list[str] = []
         # UIDs of Pods without a node, and the node of each that has had one, with the time of its bind (monotonic).
         self.waiting: set[str] = set()
@@ -86,13 +86,15 @@ class Model:
         await runner.setup()
         try:
             await web.TCPSite(runner, "127.0.0.1", 0).start()
-            access.write_kubeconfig(
-                self.kubeconfig, name="claims", url=f"http://127.0.0.1:{runner.addresses[0][1]}", token=self._token
-            )
+            self.port = runner.addresses[0][1]
             yield self
         finally:
             await runner.cleanup()
             self._store.close()
+
+    def write_kubeconfig(self, path: pathlib.Path, *, port: int) -> None:
+        """Write a kubeconfig for the API, or a way to it, at a port of this machine."""
+        access.write_kubeconfig(path, name="claims", url=f"http://127.0.0.1:{port}", token=self._token)
 
     async def live(self, bus: buses.Bus) -> None:
         """Create Pods, start and end them, and advertise as agents do, until cancelled."""

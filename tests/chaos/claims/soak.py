@@ -1,7 +1,7 @@
 """Schedulers that share the work commit claims under faults; the API's store shows whether a rule was broken.
 
-`python -m tests.chaos.claims.soak --commits 100000` (`make soak-claims COMMITS=100000`): real schedulers, real NATS
-(`--servers 3`: one of three fails at a time), the embedded API and model nodes. Exit code 1 if a rule was broken:
+`python -m tests.chaos.claims.soak --commits 100000`: real schedulers, real NATS (`--servers 3`: one of three fails at a
+time, or two), the embedded API and model nodes. Exit code 1 if a rule was broken:
 
 - no Pod is bound twice, and none without a claim on its node that the stream has stored;
 - no node has more Pods than it has room for;
@@ -35,9 +35,10 @@ from tests.chaos.claims import members, model
 from tests.chaos.nemesis import deck, faults
 
 MEMBER = "member"
-# One fault of NATS for eleven of members: after it nothing is committed for 7 s.
+# Two faults of NATS for many of members: after one nothing is committed for 7 s.
 CARDS = (
-    *((kind, MEMBER) for kind in (deck.KILL, deck.STOP, deck.CUT_BUS) for _ in range(3)), (deck.RESTART, MEMBER),
+    *((kind, MEMBER) for kind in (deck.KILL, deck.STOP, deck.CUT_BUS) for _ in range(3)),
+    *((kind, MEMBER) for kind in (deck.RESTART, deck.CUT_API, deck.ONE_API)),
     (deck.KILL, deck.NATS), (deck.RESTART, deck.NATS),
 )  # fmt: skip
 # Claims that were stored right before a server of NATS was killed may not have come to the observer.
@@ -48,15 +49,13 @@ ROUNDS_MOST = 4
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The size of a run: at least so many commits and faults. `every_s`: between faults.
+    """The size of a run: at least so many commits, and each fault. `every_s`: between faults.
 
     `settled_s`: from the last fault until all Pods are bound.
     """
 
     seed: int = 1
     commits: int = 100_000
-    # By default each card of the deck.
-    faults: int = len(CARDS)
     schedulers: int = 8
     servers: int = 1
     every_s: float = 4.0
@@ -64,6 +63,11 @@ class Run:
     settled_s: float = 240.0
     # False: end without waiting for a lease, after which no orphan may be left.
     waits_for_orphans: bool = True
+
+    @property
+    def cards(self) -> Sequence[tuple[str, str]]:
+        """The deck; each card comes at least once."""
+        return CARDS if self.servers == 1 else (*CARDS, (deck.QUORUM, deck.NATS))
 
 
 class Soak:
@@ -110,7 +114,11 @@ class Soak:
     async def _torment(self, living: "asyncio.Task[None]") -> None:
         """Do faults until there are as many of them and of commits as asked for; return when the last one is over."""
         steps = deck.deal(
-            self._run.seed, seconds=86400.0, longest_s=self._run.longest_s, every_s=self._run.every_s, cards=CARDS
+            self._run.seed,
+            seconds=86400.0,
+            longest_s=self._run.longest_s,
+            every_s=self._run.every_s,
+            cards=self._run.cards,
         )
         began_s = time.monotonic()
         async with asyncio.TaskGroup() as group:
@@ -118,7 +126,7 @@ class Soak:
                 while time.monotonic() < began_s + step.at_s:
                     if living.done():
                         living.result()
-                    if number >= self._run.faults and self.commits >= self._run.commits:
+                    if number >= len(self._run.cards) and self.commits >= self._run.commits:
                         return
                     await asyncio.sleep(0.1)
                 group.create_task(self._do(step))
@@ -131,12 +139,16 @@ class Soak:
         self.faults[f"{step.kind} {step.part}"] += 1
 
     async def _do_nats(self, step: deck.Step) -> None:
-        server = self._nats[int(step.choice * len(self._nats))]
+        first = int(step.choice * len(self._nats))
+        count = 2 if step.kind == deck.QUORUM else 1
+        servers = [self._nats[(first + index) % len(self._nats)] for index in range(count)]
         async with self._nats_busy:
             began_s = time.monotonic()
-            await asyncio.to_thread(server.kill if step.kind == deck.KILL else server.stop)
+            for server in servers:
+                await asyncio.to_thread(server.stop if step.kind == deck.RESTART else server.kill)
             await asyncio.sleep(step.lasts_s / 4.0)
-            await asyncio.to_thread(server.start)
+            for server in servers:
+                await asyncio.to_thread(server.start)
             while not self._bus.connected:
                 await asyncio.sleep(0.05)
             # Of three, the next one fails only once this one has caught up.
@@ -147,6 +159,10 @@ class Soak:
         async with self._busy[member.name]:
             if step.kind == deck.CUT_BUS:
                 await asyncio.gather(*(faults.cut(wire, step) for wire in member.wires))
+            elif step.kind == deck.CUT_API:
+                await faults.cut(member.api, step)
+            elif step.kind == deck.ONE_API:
+                await faults.silence_one_server(member.api, step)
             elif step.kind == deck.STOP:
                 member.send(signal.SIGSTOP)
                 await asyncio.sleep(step.lasts_s)
@@ -209,7 +225,7 @@ async def record(folder: pathlib.Path, run: Run) -> tuple[Soak, model.Model]:
             bus = await nats_bus.connect(settings, name="soak", clock=model.CLOCK)
             try:
                 soak = Soak(run, made, nats, bus)
-                async with members.running(folder, run.schedulers, made.kubeconfig, nats) as processes:
+                async with members.running(folder, run.schedulers, made, nats) as processes:
                     await soak.run(processes)
             finally:
                 await bus.close()

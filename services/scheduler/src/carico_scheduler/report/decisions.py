@@ -13,7 +13,7 @@ from carico_core.wire import subjects
 from carico_scheduler.pods import queue as queues
 
 # Newest decision per Pod, for `decision.get`; the stream on the bus keeps more of them, for longer.
-REMEMBERED_MAX = 20_000
+REMEMBERED_MAX = 8192
 # Records kept while the bus is unavailable. Beyond that the oldest is dropped: no decision depends on records.
 UNPUBLISHED_MAX = 4096
 RETRY_S = 0.5
