@@ -12,7 +12,7 @@ from carico_scheduler import engine
 from carico_scheduler.decide import cycle, turns
 from carico_scheduler.pods import queue
 from carico_scheduler.sharing import corrections, heartbeats, stream
-from tests.unit.scheduler import objects
+from tests.unit.scheduler import objects, world
 from tests.unit.scheduler.sharing import shared_world
 
 READY_S = 4.0
@@ -45,6 +45,14 @@ def owners(made: shared_world.SharedWorld, uids: Sequence[str]) -> list[engine.E
         (owner,) = (one for one in made.engines if uid in one.state.queue)
         found.append(owner)
     return found
+
+
+class NoRights:
+    """An API that refuses each bind."""
+
+    async def request(self, *_: object, **__: object) -> object:
+        """Refuses."""
+        raise world.NO_RIGHTS
 
 
 def test_pods_that_nobody_has_placed_for_5_s_wait_at_the_holder_and_keep_their_age() -> None:
@@ -106,6 +114,51 @@ def test_pods_of_one_demand_that_fit_nowhere_do_not_keep_others_from_being_hande
         uids = [made.create_pod(f"high-{index}", priority=5) for index in range(4)]
         await asyncio.sleep(30.0)
         assert set(made.kube.binds) == {*low, *uids}, "the holder had others evicted for the Pods of every member"
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_pods_of_many_demands_that_fit_nowhere_do_not_hide_others_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corrections, "MOST", 2)
+    monkeypatch.setattr(corrections, "TRIED_S", 4.0)
+
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=2.0)
+        made.pod_s = (1000.0, 1000.0)
+        await ready(made)
+        low = [made.create_pod(f"low-{index}", priority=0) for index in range(4)]
+        await asyncio.sleep(3.0)
+        for index in range(8):
+            made.create_pod(f"lost-{index}", priority=9, nodeSelector={"zone": f"none-{index}"})
+        await asyncio.sleep(10.0)
+        uids = [made.create_pod(f"top-{index}", priority=5) for index in range(4)]
+        await asyncio.sleep(0.5)
+        assert made.engines[1] in owners(made, uids)
+        await asyncio.sleep(40.0)
+        assert set(made.kube.binds) == {*low, *uids}
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_what_a_holder_cannot_bind_is_bound_by_its_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corrections, "TRIED_S", 10.0)
+
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=0.0)
+        await ready(made)
+        made.engines[0].binder._api = NoRights()
+        uids = [made.create_pod(f"pod-{index}") for index in range(20)]
+        await asyncio.sleep(corrections.AFTER_S + 2.0)
+        assert queued(made) == [20, 0]
+        of_other = [
+            uid for uid in uids
+            if made.engines[1].member is not None and made.engines[1].member.corrections.is_handed(uid)
+        ]  # fmt: skip
+        made.room = 100.0
+        await asyncio.sleep(20.0)
+        assert set(made.kube.binds) == set(of_other)
         await made.stop()
 
     objects.run_fast(main())

@@ -2,7 +2,7 @@
 
     of a member's share --> handed over --> bound, or gone
              ^                  |
-             +------------------+  the holder is gone, or another Pod is more urgent
+             +------------------+  the holder is gone, has not placed it for a while, or another Pod is more urgent
 
 The paper has a queue of what its agents could not place, served by one process with a full view. Ours has no queue of
 its own: a member states in each heartbeat which Pods it has handed over, so that nothing is lost with a message or a
@@ -31,6 +31,11 @@ TRIES_MOST = 3
 MOST = claim_messages.HANDED_MAX
 # Pods of one demand that are handed over at a time; five times a second.
 OF_ONE_DEMAND = 8
+# For so long a Pod is with a holder that makes no room for it. Then its member tries it again, for AFTER_S: the holder
+# may be slow, or the API may refuse its binds, and Pods that fit nowhere would keep the places of others.
+TRIED_S = 30.0
+# Demands remembered whose Pods came back.
+ROUNDS_KEPT = 1024
 
 
 class Corrections:
@@ -60,6 +65,11 @@ class Corrections:
         # Since when the Pods have waited (monotonic), by UID.
         self._handed: dict[str, float] = {}
         self._taken: dict[str, float] = {}
+        # Since when they are handed over; and until when others are not, after the holder has not placed them.
+        self._handed_s: dict[str, float] = {}
+        self._rests: dict[str, float] = {}
+        # How often Pods of a demand came back from the holder.
+        self._rounds: collections.Counter[demands.Demand] = collections.Counter()
 
     def note_failure(self, uid: str) -> None:
         """Note that a decision of this member on a Pod did not lead to a bind."""
@@ -84,11 +94,11 @@ class Corrections:
         self._count_taken(len(taken.keys() - before.keys()))
         is_taken = self._share(before, taken)
         if not (has_share and not has_lease and self._is_served()):
-            return self._hand_over({}) or is_taken
-        is_handed = False
+            return self._hand_over({}, now_s) or is_taken
+        is_handed = self._take_back(now_s)
         for _ in range(OF_ONE_DEMAND):
             # Those that go bring others to the front of the queue.
-            if not self._hand_over(self._chosen(now_s, is_own)):
+            if not self._hand_over(self._chosen(now_s, is_own), now_s):
                 break
             is_handed = True
         return is_handed or is_taken
@@ -151,8 +161,9 @@ class Corrections:
     def _chosen(self, now_s: float, is_own: Callable[[cluster.Pod], bool]) -> dict[str, float]:
         """Return the Pods to be handed over, and since when they wait.
 
-        They are the first ones in the order of the queue, with the first of each demand before the second of any: a
-        thousand Pods that fit nowhere must not keep all others from the holder of the Lease.
+        They are the first ones in the order of the queue, with the first of each demand before the second of any, and
+        those of a demand that came back later by as many places: Pods that fit nowhere must not keep others from the
+        holder of the Lease, whether they are alike or not.
         """
         wanted = {uid: since_s for uid, since_s in self._handed.items() if self._is_still(uid, is_own)}
         asked = {uid: self._state.demand_of(pod) for uid in wanted if (pod := self._state.pod(uid)) is not None}
@@ -161,7 +172,7 @@ class Corrections:
         asked |= {each.pod.uid: each.demand for each in due}
         # Without Pods that are gone by now.
         keys = {uid: queues.key_of(pod) for uid in asked if (pod := self._state.pod(uid)) is not None}
-        counts: collections.Counter[demands.Demand] = collections.Counter()
+        counts = self._rounds.copy()
         ranks: dict[str, tuple[int, queues.Key]] = {}
         for uid in sorted(keys, key=keys.__getitem__):
             ranks[uid] = (counts[asked[uid]], keys[uid])
@@ -169,9 +180,24 @@ class Corrections:
         chosen = heapq.nsmallest(MOST, ranks, key=ranks.__getitem__)
         return {uid: wanted[uid] for uid in chosen}
 
-    def _hand_over(self, wanted: dict[str, float]) -> bool:
+    def _take_back(self, now_s: float) -> bool:
+        """Take Pods back for which the holder has found no room for long; return True if there are any."""
+        self._rests = {uid: until_s for uid, until_s in self._rests.items() if until_s > now_s}
+        late = [
+            uid for uid, since_s in self._handed_s.items()
+            if now_s - since_s >= TRIED_S and uid not in self._held_before
+        ]  # fmt: skip
+        pods = [pod for uid in late if (pod := self._state.pod(uid)) is not None]
+        self._rounds.update({self._state.demand_of(pod) for pod in pods})
+        while len(self._rounds) > ROUNDS_KEPT:
+            del self._rounds[next(iter(self._rounds))]
+        self._rests |= dict.fromkeys(late, now_s + AFTER_S)
+        return bool(late) and self._hand_over({uid: at for uid, at in self._handed.items() if uid not in late}, now_s)
+
+    def _hand_over(self, wanted: dict[str, float], now_s: float) -> bool:
         """Hand these Pods over, and take all others back."""
         before, self._handed = self._handed, wanted
+        self._handed_s = {uid: self._handed_s.get(uid, now_s) for uid in wanted}
         waits = (uid for uid in self._failures if uid not in wanted and self._has_no_node(uid))
         self._failures = collections.Counter({uid: self._failures[uid] for uid in waits})
         return self._share(before, wanted)
@@ -195,7 +221,7 @@ class Corrections:
         queue, lowest = self._state.queue, self._state.placements.lowest_priority()
         found = [each for each in queue.heads() if now_s - each.since_s >= _after_s(each.pod, lowest)]
         tried = [queue.find(uid) for uid, count in self._failures.items() if count >= TRIES_MOST]
-        return found + [each for each in tried if each is not None]
+        return [each for each in (*found, *tried) if each is not None and each.pod.uid not in self._rests]
 
 
 def _after_s(pod: cluster.Pod, lowest: int | None) -> float:
