@@ -107,8 +107,7 @@ async def test_what_pods_send_each_other_becomes_a_flow_of_the_rescheduler(
         finally:
             stop.set()
             await serving
-    found.join()
-    (flow,) = known.flows
+    (flow,) = found.snapshot().resolve().flows
     assert {flow.one, flow.other} == {SERVER, CLIENT}
     seconds = sum(one.interval_s for one in reports[-24:])
     assert flow.bytes_per_s * seconds == pytest.approx(requests * BYTES, rel=0.02)

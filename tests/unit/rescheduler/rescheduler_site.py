@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -22,9 +22,16 @@ from carico_rescheduler.plan import decision, planning
 from tests.unit.rescheduler import fake_cluster
 from tests.unit.scheduler import objects
 
+T = TypeVar("T")
 
-async def search(context: contexts.Context, asked: planning.Request) -> decision.Plan:
-    """A search of some proposals, without a thread."""
+
+async def at_once(calculate: Callable[[], T]) -> T:
+    """Calculate without a thread, which virtual time would not wait for."""
+    return calculate()
+
+
+def make(context: contexts.Context, asked: planning.Request) -> decision.Plan:
+    """Plan with a search of some proposals."""
     return planning.make(context, dataclasses.replace(asked, effort=carico.Effort(proposals=2000)))
 
 
@@ -54,7 +61,8 @@ class Site:
         """A rescheduler at work."""
         argv = ("--leader-identity", name, "--least-age-s", "600", "--every-s", "20", *flags)
         loaded = settings.load(setting.ReschedulerSettings, prefix="rescheduler", argv=argv, environ={}, program="test")
-        made, stop = app.Rescheduler(loaded, api=self.cluster.api, clock=self.clock, search=search), tasks.Stop()
+        made = app.Rescheduler(loaded, api=self.cluster.api, clock=self.clock, aside=at_once, make=make)
+        stop = tasks.Stop()
         self.running[name] = made, stop, asyncio.create_task(made.run(self.bus, stop))
         return made
 

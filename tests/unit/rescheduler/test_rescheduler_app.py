@@ -1,6 +1,8 @@
 """The whole service on a memory API and bus, with a model of the controllers: it plans, moves, pauses, rests."""
 
 import asyncio
+from collections.abc import Callable
+from typing import TypeVar
 
 import orjson
 import pytest
@@ -11,9 +13,11 @@ from carico_core.wire import subjects
 from carico_rescheduler import reflection
 from carico_rescheduler.adapter import traffic
 from carico_rescheduler.context import problem as contexts
-from carico_rescheduler.plan import decision, planning
+from carico_rescheduler.plan import generator
 from tests.unit.rescheduler import fake_cluster, rescheduler_site
 from tests.unit.scheduler import objects
+
+T = TypeVar("T")
 
 
 def test_it_relieves_an_overloaded_node_and_then_rests() -> None:
@@ -102,37 +106,70 @@ def test_a_plan_that_takes_long_is_answered_when_asked_again() -> None:
         async with rescheduler_site.site() as made:
             rescheduler = made.start("a", "--automatic=false")
             await asyncio.sleep(30.0)
-            searches, plain = 0, rescheduler.planner.search
+            # Each plan is two calculations.
+            calculated = 0
 
-            async def long(context: contexts.Context, asked: planning.Request) -> decision.Plan:
-                nonlocal searches
-                searches += 1
-                await asyncio.sleep(8.0)
-                return await plain(context, asked)
+            async def long(calculate: Callable[[], T]) -> T:
+                nonlocal calculated
+                calculated += 1
+                await asyncio.sleep(4.0)
+                return calculate()
 
-            rescheduler.planner.search = long
+            rescheduler.planner.aside = long
             # Between two rounds.
             rounds = rescheduler.rounds.ended
             while rescheduler.rounds.ended == rounds:
                 await asyncio.sleep(0.1)
-            searches = 0
+            calculated = 0
             one, other = await asyncio.gather(made.ask("plan.get", {"most": 1}), made.ask("plan.get", {"most": 1}))
             assert one["plan"] is None and other["plan"] is None
             assert (await made.ask("plan.get", {"most": 1}))["plan"] is None
             assert len((await made.ask("plan.get", {"most": 1}))["plan"]["moves"]) == 1
-            assert searches == 1
+            assert calculated == 2
             # Who never asks again leaves no plan that another one would take for new.
             assert (await made.ask("plan.get", {"most": 2}))["plan"] is None
             await asyncio.sleep(60.0)
-            searches = 0
+            calculated = 0
             assert (await made.ask("plan.get", {"most": 2}))["plan"] is None
-            assert searches == 1
+            assert calculated == 1
             # Queries begin few searches at the same time, whatever they ask for.
             questions = (made.ask("plan.get", {"most": most}) for most in range(2, 20))
             answers = await asyncio.gather(*questions, return_exceptions=True)
             refused = [str(each) for each in answers if isinstance(each, errors.BusError)]
             assert len(refused) == 14
             assert all("4 other plans are being made for queries: ask again in 15 s" in each for each in refused)
+
+    objects.run_fast(main())
+
+
+def test_what_takes_long_is_calculated_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    places: dict[str, bool] = {}
+    is_aside = False
+
+    def noted(name: str, plain: Callable[..., T]) -> Callable[..., T]:
+        def call(*args: object, **changes: object) -> T:
+            places[name] = is_aside
+            return plain(*args, **changes)
+
+        return call
+
+    for module, name in ((traffic, "joined"), (traffic, "flows"), (contexts, "build"), (generator, "curve")):
+        monkeypatch.setattr(module, name, noted(name, getattr(module, name)))
+
+    async def main() -> None:
+        async with rescheduler_site.site() as made:
+            rescheduler = made.start("a", "--automatic=false")
+
+            async def aside(calculate: Callable[[], T]) -> T:
+                nonlocal is_aside
+                is_aside = True
+                found = calculate()
+                is_aside = False
+                return found
+
+            rescheduler.planner.aside = aside
+            await asyncio.sleep(30.0)
+            assert places == dict.fromkeys(("joined", "flows", "build", "curve"), True)
 
     objects.run_fast(main())
 

@@ -23,6 +23,7 @@ from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import movable
 from carico_rescheduler.moves import executor
 from carico_rescheduler.moves import record as records
+from carico_rescheduler.plan import planning
 
 RETRY_S = 0.5
 
@@ -63,7 +64,7 @@ class Rescheduler:
     def __init__(
         self, settings: setting.ReschedulerSettings, *, api: Kube, clock: clocks.Clock,
         lease_api: api_actions.Api | None = None, series: metrics.Metrics | None = None,
-        search: planner.Search = planner.search_in_a_thread,
+        aside: planner.Aside = planner.in_a_thread, make: planner.Make = planning.make,
     ) -> None:  # fmt: skip
         self._settings = settings
         self._boot = clocks.boot_id(clock)
@@ -98,7 +99,7 @@ class Rescheduler:
                 settings=settings, api=api, known=self.known, informers=self.informers, telemetry=self.telemetry,
                 executor=self.executor, clock=clock, metrics=counted,
             ),
-            search=search,
+            aside=aside, make=make,
         )  # fmt: skip
         namespace = settings.leader.namespace or cluster_access.own_namespace() or status.NAMESPACE
         self.rounds = rounds.Rounds(

@@ -3,7 +3,9 @@
 import asyncio
 import collections
 import dataclasses
-from collections.abc import Awaitable, Callable, Sequence
+import functools
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 
 from carico_core.domain import errors
 from carico_core.numerics.rescheduling import carico
@@ -29,12 +31,19 @@ LOOK_EVERY_S = 1.0
 # Why a planned move is not begun, besides `movable.Stays` and `decision.Left.SCHEDULER`.
 GONE = "gone"
 
-Search = Callable[[contexts.Context, planning.Request], Awaitable[decision.Plan]]
+T = TypeVar("T")
+Make = Callable[[contexts.Context, planning.Request], decision.Plan]
 
 
-async def search_in_a_thread(context: contexts.Context, asked: planning.Request) -> decision.Plan:
-    """Plan in a thread: a search is a second of arithmetic, in which renewals of the Lease and queries go on."""
-    return await asyncio.to_thread(planning.make, context, asked)
+class Aside(Protocol):
+    """Runs a calculation of seconds such that renewals of the Lease and queries go on."""
+
+    async def __call__(self, calculate: Callable[[], T]) -> T: ...
+
+
+async def in_a_thread(calculate: Callable[[], T]) -> T:
+    """Run a calculation in a thread."""
+    return await asyncio.to_thread(calculate)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +71,10 @@ class Parts:
 class Planner:
     """Makes one plan after the other, each with a seed of its own; `bus` is set once it is connected."""
 
-    def __init__(self, parts: Parts, *, search: Search) -> None:
+    def __init__(self, parts: Parts, *, aside: Aside, make: Make) -> None:
         self._parts = parts
-        self.search = search
+        self.aside = aside
+        self._make = make
         self.bus: scheduler.Bus | None = None
         self._line = logs.get("rescheduler")
         # Why the last question for lifetimes was not answered.
@@ -82,8 +92,8 @@ class Planner:
             raise asked_plans.NotReady(too_large)
         began_s = parts.clock.monotonic_s()
         await self._learn_lifetimes()
-        parts.telemetry.join()
-        context = contexts.build(self._judge(), parts.settings.ceilings())
+        context, gaps = await self.aside(self._building())
+        parts.metrics.unresolved.set(gaps.unresolved_bytes)
         self._seed += 1
         request = planning.Request(
             algorithm=asked.algorithm,
@@ -91,10 +101,22 @@ class Planner:
             rule=parts.settings.rule(), budget=self._budget(asked.most), at_ns=parts.clock.wall_ns(),
             has_detours=parts.settings.mode is movable.Mode.SURGE,
         )  # fmt: skip
-        plan = await self.search(context, request)
-        plan = dataclasses.replace(await self._checked(context, plan), gaps=parts.known.gaps)
+        plan = await self.aside(functools.partial(self._make, context, request))
+        plan = dataclasses.replace(await self._checked(context, plan), gaps=gaps)
         self._show(plan, parts.clock.monotonic_s() - began_s)
         return plan
+
+    def _building(self) -> Callable[[], tuple[contexts.Context, clusters.Gaps]]:
+        """Return what calculates the problem as it is now, from a copy of what is known."""
+        parts, snapshot = self._parts, self._parts.telemetry.snapshot()
+        failed, now_s = parts.executor.failed(FAILED_REST_S), parts.clock.wall_ns() / 1e9
+
+        def build() -> tuple[contexts.Context, clusters.Gaps]:
+            known = snapshot.resolve()
+            judge = movable.Judge(known, parts.settings.policy(), now_s=now_s, failed=failed)
+            return contexts.build(judge, parts.settings.ceilings()), known.gaps
+
+        return build
 
     async def _learn_lifetimes(self) -> None:
         assert self.bus is not None

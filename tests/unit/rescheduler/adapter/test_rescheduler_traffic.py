@@ -33,6 +33,7 @@ class Site:
             self.known, lease_s=10.0, clock=self.clock, metrics=instruments.Instruments(self.metrics)
         )
         self.seq = 0
+        self.unresolved = 0.0
 
     def report(self, *flows: PodFlow, node: str = "n1", **changes: Any) -> None:
         self.seq += 1
@@ -42,8 +43,9 @@ class Site:
 
     def flows(self) -> tuple[clusters.Flow, ...]:
         self.telemetry.forget()
-        self.telemetry.join()
-        return self.known.flows
+        found = self.telemetry.snapshot().resolve()
+        self.unresolved = found.gaps.unresolved_bytes
+        return found.flows
 
 
 def to(address: str, count: int = 1000, *, uid: str | None = None) -> PodFlow:
@@ -83,7 +85,7 @@ def test_a_virtual_address_is_resolved_and_the_rest_is_counted() -> None:
     site.report(to("10.96.0.9"), to("192.0.2.1", 500))
     (found,) = site.flows()
     assert found.bytes_per_s == pytest.approx(100.0)
-    assert site.metrics.value("unresolved_traffic_bytes", {}) == pytest.approx(50.0)
+    assert site.unresolved == pytest.approx(50.0)
 
 
 def test_addresses_that_several_pods_have_identify_none() -> None:
@@ -112,3 +114,16 @@ def test_a_report_that_is_old_or_broken_is_dropped_and_counted() -> None:
     assert site.metrics.value("dropped_messages_total", {"kind": "traffic", "reason": "replayed"}) == 1
     assert site.metrics.value("dropped_messages_total", {"kind": "traffic", "reason": "undecodable"}) == 1
     assert len(site.flows()) == 1
+
+
+def test_a_snapshot_is_of_its_time() -> None:
+    site = Site()
+    site.report(to("10.0.2.1"))
+    snapshot = site.telemetry.snapshot()
+    site.known.pods.remove((site.other.pod.namespace, site.other.pod.name))
+    site.known.loads.clear()
+    site.report(to("10.0.2.1"))
+    (found,) = snapshot.resolve().flows
+    assert found.bytes_per_s == pytest.approx(100.0) and len(snapshot.known.loads) == 2
+    # Only copies have flows: what events change holds no million of them.
+    assert site.known.flows == () and site.flows() == ()

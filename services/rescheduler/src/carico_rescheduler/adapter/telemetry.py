@@ -4,8 +4,9 @@ Loads are smoothed: a plan must rest on what lasts for minutes, not on the secon
 """
 
 import collections
+import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from carico_core.domain import errors, pod_telemetry
@@ -23,6 +24,28 @@ SMOOTHED_S = 30.0
 LOADS_S = 40.0
 # A step of the smoothing is at most this long: after a gap, the first report does not count for all of it.
 _STEP_MOST_S = 30.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What was known at one time: for a thread, while events go on. `dropped`: see `clusters.Gaps`."""
+
+    known: clusters.Cluster
+    reports: Sequence[pod_telemetry.PodTraffic]
+    dropped: Mapping[tuple[str, str], int]
+
+    def resolve(self) -> clusters.Cluster:
+        """Return the cluster with the reported traffic as flows between Pods.
+
+        With hundreds of nodes this takes seconds: before a plan only, and never in the event loop.
+        """
+        known = self.known
+        joined = traffic.joined(self.reports, known)
+        known.flows = traffic.flows(joined, known)
+        known.gaps = clusters.Gaps(
+            unresolved_bytes=joined.unresolved, skipped=traffic.skipped(self.reports), dropped=self.dropped
+        )
+        return known
 
 
 class Telemetry:
@@ -86,17 +109,9 @@ class Telemetry:
             for uid in self._loaded.pop(node):
                 self._into.loads.pop((node, uid), None)
 
-    def join(self) -> None:
-        """Resolve the traffic that nodes have reported to flows between Pods.
-
-        Before a plan only: with hundreds of nodes it takes a second, which standbys need not spend.
-        """
-        joined = self._traffic.joined(self._into)
-        self._into.flows = traffic.flows(joined, self._into)
-        self._into.gaps = clusters.Gaps(
-            unresolved_bytes=joined.unresolved, skipped=self._traffic.skipped(), dropped=dict(self._dropped)
-        )
-        self._metrics.unresolved.set(joined.unresolved)
+    def snapshot(self) -> Snapshot:
+        """Return what is known now."""
+        return Snapshot(known=self._into.copied(), reports=self._traffic.reports(), dropped=dict(self._dropped))
 
     def _take_advertisement(self, subject: str, payload: bytes, *, is_stored: bool) -> None:
         found = self._decoded("capacity", subject, lambda: wire.decode_advertisement(payload, subject=subject))

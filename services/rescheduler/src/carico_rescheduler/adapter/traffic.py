@@ -2,6 +2,7 @@
 
 import collections
 import ipaddress
+from collections.abc import Iterable, Sequence
 
 from carico_core.domain import pod_telemetry
 from carico_core.numerics.rescheduling import pod_traffic
@@ -34,15 +35,20 @@ class TrafficWindow:
             if not kept:
                 del self._reports[node]
 
-    def skipped(self) -> dict[tuple[str, str], int]:
-        """Return the readings that agents have skipped since they started, by node and reason."""
-        newest = {node: kept[-1][1].skipped for node, kept in self._reports.items()}
-        return {(node, why): count for node, found in sorted(newest.items()) for why, count in sorted(found.items())}
+    def reports(self) -> list[pod_telemetry.PodTraffic]:
+        """Return the reports of the window, those of a node oldest first."""
+        return [report for kept in self._reports.values() for _, report in kept]
 
-    def joined(self, known: clusters.Cluster) -> pod_traffic.Joined:
-        """Return the traffic between Pods, by their UIDs on their nodes."""
-        reports = [report for kept in self._reports.values() for _, report in kept]
-        return pod_traffic.join(reports, _addresses(known)) if reports else pod_traffic.Joined({}, 0.0)
+
+def skipped(reports: Iterable[pod_telemetry.PodTraffic]) -> dict[tuple[str, str], int]:
+    """Return the readings that agents have skipped since they started, by node and reason."""
+    newest = {report.node: report.skipped for report in reports}
+    return {(node, why): count for node, found in sorted(newest.items()) for why, count in sorted(found.items())}
+
+
+def joined(reports: Sequence[pod_telemetry.PodTraffic], known: clusters.Cluster) -> pod_traffic.Joined:
+    """Return the traffic between Pods, by their UIDs on their nodes."""
+    return pod_traffic.join(reports, _addresses(known)) if reports else pod_traffic.Joined({}, 0.0)
 
 
 def flows(joined: pod_traffic.Joined, known: clusters.Cluster) -> tuple[clusters.Flow, ...]:

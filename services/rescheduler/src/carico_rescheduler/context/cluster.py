@@ -1,5 +1,6 @@
 """Everything known of the cluster now: objects of the API, advertisements, loads and traffic."""
 
+import copy
 import dataclasses
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
@@ -18,6 +19,12 @@ class Table(Generic[T]):
     def __init__(self) -> None:
         self.found: dict[Key, T] = {}
         self.lacking: str | None = NOT_LISTED
+
+    def copied(self) -> "Table[T]":
+        """Return a copy, which no event changes."""
+        other: Table[T] = Table()
+        other.found, other.lacking = dict(self.found), self.lacking
+        return other
 
     def put_all(self, found: Mapping[Key, T]) -> None:
         """Take in a list of the whole collection."""
@@ -79,12 +86,20 @@ class Cluster:
         self.slices: Table[services.Slice] = Table()
         # By node; old ones are removed.
         self.advertisements: dict[str, messages.Advertisement] = {}
-        # By node and the Pod's UID in its runtime, since a node speaks for its own Pods alone. Flows: UIDs of the API.
+        # By node and the Pod's UID in its runtime, since a node speaks for its own Pods alone.
         self.loads: dict[tuple[str, str], Load] = {}
+        # In copies alone (`adapter.telemetry.Snapshot`). By UIDs of the API.
         self.flows: tuple[Flow, ...] = ()
         self.gaps = Gaps()
         # By class, in seconds, of those of which enough Pods have ended.
         self.lifetimes_s: Mapping[str, float] = {}
+
+    def copied(self) -> "Cluster":
+        """Return a copy of what is known now, which no event changes: to calculate with in a thread."""
+        other = Cluster()
+        for name, value in vars(self).items():
+            setattr(other, name, value.copied() if isinstance(value, Table) else copy.copy(value))
+        return other
 
     def lacking(self) -> dict[str, str]:
         """Return why collections are not known without which nothing is moved; empty if all are."""
