@@ -31,8 +31,8 @@ EMPTY = {
     "Refused or not answered", "Recommended CPU requests", "Recommended memory requests", "Dropped rosters",
     "Traffic not measured",
     "VerticalPodAutoscaler objects", "Statuses written", "New Pods reviewed", "Time to review new Pods",
-    "Moves", "Moves planned", "Traffic between nodes", "Overload", "Gain of moves", "Pods that may not move",
-    "Longest wait by class",
+    "Moves", "Moves planned", "Traffic between nodes", "Overload", "Gain of moves",
+    "Pods that may not move, and moves left out", "Longest wait by class",
 }  # fmt: skip
 # Families that a quiet cluster has no series of: nothing of their kind has happened, or the machine offers all.
 UNUSED = {

@@ -4,8 +4,8 @@
 pytest-xdist, in which the tests of one file go to one worker. `waiting` has tests that wait for processes most of the
 time, in two workers more than the machine has CPUs; `computing` has those that need a CPU all the time, in a worker for
 each CPU, which runs while no other test wants it. `serial` has what measures this machine, or fills it, and would fail
-when other tests run at the same time. System software (Docker, kubelets) exists once on a machine, so its tier runs in
-one process too; its part `browser` disturbs no other tests and may run at the same time.
+when other tests run at the same time. System software (Docker, kubelets) exists once on a machine, so `system` is one
+process; it needs no idle machine, but `compose` does. `browser` is a part of its own because it may run next to both.
 
 Exit code: 0 where every run succeeded, else 1. `--totals FILE` adds the results to those in FILE and prints the sum, so
 that several commands can end with one line.
@@ -37,8 +37,10 @@ SERIAL = (
 COMPUTING = ("tests/unit", "tests/golden", "tests/conformance", "tests/closed_loop")
 # Where tests of system software may be: `refuse_misplaced` refuses them elsewhere.
 SYSTEM = ("tests/conformance", "tests/integration", "tests/e2e")
-# The live page in a browser, with simulated nodes: it has no need of the machine for itself.
+# The live page in a browser, with simulated nodes: it needs no other system software.
 BROWSER = ("tests/e2e/web/test_e2e_web_identity.py", "tests/e2e/web/test_e2e_web_page.py")
+# Its deadlines hold where nothing else runs.
+COMPOSE = ("tests/e2e/compose",)
 _SLOWEST = ("--durations=10", "--durations-min=5")
 _QUICK = ("-m", "not system and not upstream", *_SLOWEST)
 _SYSTEM = ("-m", "system and not upstream", *_SLOWEST)
@@ -47,13 +49,14 @@ RUNS: Mapping[str, tuple[str, ...]] = {
     "computing": (*_QUICK, *COMPUTING),
     "serial": (*_QUICK, *SERIAL),
     "browser": (*_SYSTEM, *BROWSER),
-    "system": (*_SYSTEM, *SYSTEM, *(f"--ignore={path}" for path in BROWSER)),
+    "system": (*_SYSTEM, *SYSTEM, *(f"--ignore={path}" for path in (*BROWSER, *COMPOSE))),
+    "compose": (*_SYSTEM, *COMPOSE),
     "upstream": ("-m", "upstream"),
 }
 # Runs at the same time. The first one prints as it goes, the others once they have ended.
 TOGETHER: Mapping[str, tuple[str, ...]] = {"parallel": ("waiting", "computing")}
 # How much others go first, as for nice(1).
-_NICE = {"computing": 5}
+_NICE = {"computing": 5, "system": 5}
 # In the order of pytest's own summary.
 OUTCOMES = ("failed", "passed", "skipped", "xfailed", "xpassed", "warnings", "error")
 # As a shell reports a command that SIGINT ended.
