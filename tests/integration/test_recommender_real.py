@@ -57,7 +57,7 @@ async def test_statuses_are_what_vpa_defines_and_follow_what_is_learnt(
             (container,) = found["recommendation"]["containerRecommendations"]
             # Nothing of it was pruned by the CRD.
             assert container["containerName"] == "main"
-            assert container["target"] == container["uncappedTarget"] == {"cpu": "575m", "memory": "115Mi"}
+            assert container["target"] == container["uncappedTarget"] == {"cpu": "538m", "memory": "115Mi"}
             assert set(container) == {"containerName", "target", "uncappedTarget", "lowerBound", "upperBound"}
             assert [(each["type"], each["status"]) for each in found["conditions"]] == [
                 ("RecommendationProvided", "True")
@@ -162,7 +162,7 @@ async def test_new_pods_get_learnt_requests_and_none_is_blocked(
     async def resources() -> dict[str, Any]:
         return dict((await made("main"))["containers"][0]["resources"])
 
-    wanted = {"requests": {"cpu": "575m", "memory": "115Mi"}}
+    wanted = {"requests": {"cpu": "538m", "memory": "115Mi"}}
     admin = real_control_plane.kubeconfig
     kubernetes.kubectl("create", "serviceaccount", "plain", "--namespace", "vpa-shop", kubeconfig=admin)
     with recommender_site.admitting(admin, tmp_path) as flags:

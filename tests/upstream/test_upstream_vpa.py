@@ -16,7 +16,7 @@ from tests.integration import recommender_site, security_site
 from tests.tools import kubernetes, waiting
 
 PODS = "/api/v1/namespaces/vpa-shop/pods"
-TARGET = {"cpu": "575m", "memory": "115Mi"}
+TARGET = {"cpu": "538m", "memory": "115Mi"}
 
 
 @contextlib.contextmanager

@@ -46,6 +46,14 @@ def test_a_percentile_is_at_most_the_highest_amount_that_was_measured() -> None:
     assert found.requests["cpu"] == 0.5
 
 
+def test_cpu_is_at_most_half_the_margin_above_the_highest_amount_that_was_measured() -> None:
+    steady = recommendation.recommend(measured(cpu=weights([0.5]), cpu_peak=0.5), recommendation.Rule())
+    assert steady.requests["cpu"] == 0.538
+    # Far below its peak the percentile counts.
+    spiky = recommendation.recommend(measured(cpu_peak=4.0), recommendation.Rule())
+    assert spiky.requests["cpu"] == pytest.approx(0.5 * 1.15, rel=distribution.RELATIVE_ERROR + 0.002)
+
+
 def test_another_percentile_and_margin() -> None:
     found = recommendation.recommend(measured(), recommendation.Rule(percentile=0.5, margin=0.0))
     assert found.requests["cpu"] == pytest.approx(0.1, rel=distribution.RELATIVE_ERROR + 0.01)
@@ -56,7 +64,7 @@ def test_the_interval_of_a_percentile_counts_pods_not_samples() -> None:
     few = recommendation.recommend(measured(pods=4), recommendation.Rule()).cpu_bounds
     many = recommendation.recommend(measured(pods=4000), recommendation.Rule()).cpu_bounds
     assert few is not None and many is not None
-    # .9 +- 1.96 sqrt(.09 / 4) = .606 to 1;  .9 +- .0093
+    # .95 +- 1.96 sqrt(.0475 / 4) = .736 to 1;  .95 +- .0068
     assert few.lower == pytest.approx(0.1, rel=0.03) and few.upper == pytest.approx(0.5, rel=0.03)
     assert many.lower == many.upper == pytest.approx(0.5, rel=0.03)
 

@@ -39,12 +39,12 @@ class Form(enum.StrEnum):
 @click.option("--namespace", "-n", help="Classes of this namespace only (default: all).")
 @click.option("--class", "pod_class", help="One class by its whole name, as the table shows it.")
 @click.option(
-    "--percentile", type=click.FloatRange(0.0, 1.0, min_open=True), default=0.9, show_default=True,
+    "--percentile", type=click.FloatRange(0.0, 1.0, min_open=True), default=0.95, show_default=True,
     help="Share of the time for which the CPU request suffices, before the margin.",
 )  # fmt: skip
 @click.option(
     "--margin", type=click.FloatRange(0.0, 10.0), default=0.15, show_default=True,
-    help="Safety margin, as a share of the amount.",
+    help="Safety margin, as a share of the amount; CPU is at most half of it above the highest amount seen.",
 )  # fmt: skip
 @click.option(
     "--plot", type=click.Path(path_type=pathlib.Path), metavar="FILE",

@@ -66,12 +66,12 @@ class RecommenderSettings:
         "120 s an answer is too old to act on",
     )  # fmt: skip
     percentile: float = settings.setting(
-        0.9, help="share of the time in which a Pod's CPU is at most its request, before the margin",
+        0.95, help="share of the time in which a Pod's CPU is at most its request, before the margin",
         minimum=0.01, maximum=1.0, why="as `carico recommend`",
     )  # fmt: skip
     margin: float = settings.setting(
-        0.15, help="what is added to the percentile of CPU and to the peak of memory, as a share", minimum=0.0,
-        maximum=10.0, why="as `carico recommend`",
+        0.15, help="what is added to the percentile of CPU (at most half of it to its peak) and to the peak of memory, "
+        "as a share", minimum=0.0, maximum=10.0, why="as `carico recommend`",
     )  # fmt: skip
     change: float = settings.setting(
         0.1, help="a status is written again when an amount of a target differs by more than this share; at most the "
