@@ -30,7 +30,7 @@ DEMO_FLAGS = $(if $(PODS),--pods $(PODS)) $(if $(NODES),--nodes $(NODES)) $(if $
 demo: install ## a local cluster, a job on it, and a report (PODS= NODES= WORKLOAD=pi|train|mixed ESTIMATOR=footprint|dual|joint|delta CEILING=)
 	@$(BIN)/carico demo $(strip $(DEMO_FLAGS))
 
-# WORKERS is how many tests run at the same time (default: CPUs + 2); ARGS goes to pytest instead of the tier.
+# WORKERS is how many tests run at the same time (default: CPUs + 3); ARGS goes to pytest instead of the tier.
 test: install-dev ## every test that needs no system software (WORKERS= ARGS="tests/unit -k words")
 	@$(BIN)/python -m $(if $(ARGS),pytest $(ARGS),tests.tools.tiers parallel serial $(if $(WORKERS),--workers $(WORKERS)))
 

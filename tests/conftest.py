@@ -74,10 +74,10 @@ async def real_api(real_control_plane: standalone.Standalone) -> AsyncIterator[a
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run files with tests on real programs last.
+    """Run files with tests on real programs last, and within both parts long files first.
 
-    The first build of those takes minutes, and any test may be the one that waits for it. Each worker's control plane,
-    once started, takes a tenth of a CPU until the end.
+    The first build of real programs takes minutes, and any test may be the one that waits for it. Each worker's control
+    plane, once started, takes a tenth of a CPU until the end.
     """
     tiers.refuse_misplaced(items)
     real = [item for item in items if _needs_real_programs(item)]
@@ -85,8 +85,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.real_programs)
         item.add_marker(pytest.mark.timeout(kubernetes.BUILD_TIMEOUT_S))
     files = {item.path for item in real}
-    # Stable: within both parts the order stays.
-    items.sort(key=lambda item: item.path in files)
+    items.sort(key=lambda item: (item.path in files, not tiers.is_long(item)))
 
 
 def _needs_real_programs(item: pytest.Item) -> bool:

@@ -2,10 +2,11 @@
 
 `python -m tests.tools.tiers parallel serial` is `make test`. `parallel` is two runs at the same time, each with
 pytest-xdist, in which the tests of one file go to one worker. `waiting` has tests that wait for processes most of the
-time, in two workers more than the machine has CPUs; `computing` has those that need a CPU all the time, in a worker for
-each CPU, which runs while no other test wants it. `serial` has what measures this machine, or fills it, and would fail
-when other tests run at the same time. System software (Docker, kubelets) exists once on a machine, so `system` is one
-process; it needs no idle machine, but `compose` does. `browser` is a part of its own because it may run next to both.
+time, in three workers more than the machine has CPUs; `computing` has those that need a CPU all the time, in a worker
+for each CPU, which runs while no other test wants it. `serial` has what measures this machine, or fills it, and would
+fail when other tests run at the same time. System software (Docker, kubelets) exists once on a machine, so `system` is
+one process; it needs no idle machine, but `compose` does. `browser` is a part of its own because it may run next to
+both.
 
 Exit code: 0 where every run succeeded, else 1. `--totals FILE` adds the results to those in FILE and prints the sum, so
 that several commands can end with one line.
@@ -35,6 +36,17 @@ SERIAL = (
     "tests/security/test_security_bus_load.py",
 )  # fmt: skip
 COMPUTING = ("tests/unit", "tests/golden", "tests/conformance", "tests/closed_loop")
+# Files that take longer than half a minute are first, so that no worker ends long after the others.
+LONG = (
+    "tests/chaos/test_chaos_nemesis.py", "tests/e2e/test_e2e_compare_applications.py",
+    "tests/integration/test_scheduler_sharing.py", "tests/e2e/test_e2e_cluster.py", "tests/chaos/test_chaos_claims.py",
+    "tests/integration/test_scheduler_leadership.py", "tests/integration/test_bus_security_callout.py",
+    "tests/integration/test_docs_pages.py", "tests/e2e/test_e2e_preemption.py", "tests/chaos/test_chaos_faults.py",
+    "tests/integration/test_aggregator_replicas.py", "tests/integration/test_bus_bad_input.py",
+    "tests/integration/test_rescheduler_real.py", "tests/e2e/test_e2e_demo_cut_short.py",
+    "tests/chaos/test_chaos_outage.py", "tests/integration/test_recommender_real.py",
+    "tests/integration/test_scheduler_feasibility.py", "tests/e2e/test_e2e_compare.py",
+)  # fmt: skip
 # Where tests of system software may be: `refuse_misplaced` refuses them elsewhere.
 SYSTEM = ("tests/conformance", "tests/integration", "tests/e2e")
 # The live page in a browser, with simulated nodes: it needs no other system software.
@@ -129,6 +141,11 @@ def refuse_misplaced(items: Sequence[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid} is marked system: put it into one of {', '.join(SYSTEM)}")
 
 
+def is_long(item: pytest.Item) -> bool:
+    """Return whether a test's file is one of `LONG`."""
+    return item.nodeid.partition("::")[0] in LONG
+
+
 class _Totals:
     """Counts outcomes and seconds, and appends them to a file in place of pytest's summary line."""
 
@@ -156,7 +173,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.tools.tiers", description="Run parts of the test suite.")
     names = (*TOGETHER, *RUNS)
     parser.add_argument("runs", nargs="+", choices=names, metavar="RUN", help=" | ".join(names))
-    parser.add_argument("--workers", type=int, default=CPUS + 2, help="default: the CPUs and two more")
+    parser.add_argument("--workers", type=int, default=CPUS + 3, help="default: the CPUs and three more")
     parser.add_argument("--totals", metavar="FILE", help="add to the results of earlier commands")
     return parser.parse_args(argv)
 
