@@ -24,6 +24,7 @@ FORMS = ("static", "callout", "loopback")
 SILENT_S = 0.3
 # Nothing that is stored here is to expire before a slow machine has looked at it.
 LEASE_S = 300.0
+PASSWORD = "secret"
 Settings = Callable[..., buses.BusSettings]
 
 
@@ -39,15 +40,15 @@ def settings_of(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         keys = key_folder.KeyFolder(tmp_path / "keys")
         config = arrangements.static(keys, nodes=["node-a", "node-b"], tls=None).config
     else:
-        config = arrangements.loopback()
+        config = arrangements.loopback(PASSWORD)
     server = nats_server.NatsServer(tmp_path / "nats", extra=config).start()
 
     def settings(role: roles.Role, node: str | None = None) -> buses.BusSettings:
         if request.param == "static":
             name = role.value if node is None else f"agent-{node}"
             return buses.BusSettings(url=server.url, nkey=str(keys.path(name)))
-        user = {roles.Role.AGENT: arrangements.AGENTS, roles.Role.READER: arrangements.READERS}.get(role)
-        credentials = "" if user is None else f"{user}:{arrangements.PASSWORD}@"
+        users = {roles.Role.AGENT: arrangements.AGENTS, roles.Role.READER: arrangements.READERS}
+        credentials = f"{users.get(role, arrangements.LOCAL)}:{PASSWORD}@"
         return buses.BusSettings(url=server.url.replace("://", f"://{credentials}"))
 
     try:

@@ -26,6 +26,7 @@ SHIPPED = pathlib.Path(__file__).parents[2] / "deploy/k8s/overlays/ha/nats.conf"
 HOST = "carico-nats-{}.carico-nats-peers.carico.svc:6222"
 SERVERS = 3
 WITHIN_S = 60.0
+PASSWORD = "secret"
 REFUSED = re.compile("TLS route handshake error|authentication error")
 
 
@@ -84,7 +85,7 @@ class Member:
             ("http: 8222", f'http: "127.0.0.1:{self.monitor}"'),
             ("store_dir: /data", f'store_dir: "{self._root / self.name}"'),
             ("port: 6222", f"port: {self.route}"),
-            ("include roles/bus.conf", server_config.render(arrangements.loopback())),
+            ("include roles/bus.conf", server_config.render(arrangements.loopback(PASSWORD))),
             ("/etc/nats/tls/", f"{self._certificates}/"),
             ("/etc/nats/ca/", f"{self._certificates}/"),
         ):
@@ -118,7 +119,7 @@ async def test_accounts_cross_servers(members: list[Member]) -> None:
         return b"state"
 
     def settings(member: Member, user: str) -> buses.BusSettings:
-        credentials = f"{user}:{arrangements.PASSWORD}@"
+        credentials = f"{user}:{PASSWORD}@"
         return buses.BusSettings(url=member.url.replace("://", f"://{credentials}"), copies=SERVERS, lease_s=300.0)
 
     asked = subjects.query("agent", "state.get", "node-a")
@@ -187,7 +188,7 @@ async def test_only_a_server_with_a_certificate_of_theirs_joins(
         async with contextlib.AsyncExitStack() as stack:
             clients = []
             for member in (*members, stranger):
-                clients.append(await nats.connect(member.url))
+                clients.append(await nats.connect(member.url, user=arrangements.LOCAL, password=PASSWORD))
                 stack.push_async_callback(clients[-1].close)
             await clients[0].subscribe("carico.v1.model", cb=on_model)
             # Each member has refused it. A message of another member then arrives, one of the stranger does not.

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import statistics
 import subprocess
 import time
@@ -92,6 +93,11 @@ class Stack:
         """Names of the running containers of a service, or of all."""
         listed = self.compose("ps", "--format", "{{.Name}}", *([service] if service else []))
         return sorted(listed.split())
+
+    def kill(self, names: Sequence[str]) -> None:
+        """Kill the first process of each container, as when a part crashes: the engine does not learn who did it."""
+        for each in self.running.engine.inspect(*names):
+            os.kill(each["State"]["Pid"], signal.SIGKILL)
 
     def inspected(self, service: str = "") -> list[dict[str, Any]]:
         """What the engine knows of them."""

@@ -1,8 +1,11 @@
 """`docker compose up`, for real: an engine that the test starts, images built from this tree."""
 
+import os
+import pathlib
 import re
 import stat
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 
@@ -119,6 +122,37 @@ def test_the_token_is_its_users_alone(stack: compose_site.Stack) -> None:
         urllib.request.urlopen(f"{stack.api_url}/api/v1/pods", timeout=10.0)
 
 
+def test_each_service_can_read_its_own_key_of_the_bus_and_no_other(stack: compose_site.Stack) -> None:
+    look = ("sh", "-c", "ls /bus/*/*.nk; stat -c %a /bus/*/*.nk; rm -f /bus/*/*.nk")
+    for service, own in (("aggregator", "aggregator"), ("scheduler", "scheduler"), ("node", "agent-node-1")):
+        done = stack.attempt("exec", "-T", "--index", "1", service, *look)
+        found = [line for line in done.stdout.split() if line.startswith("/")]
+        assert any(path.endswith(f"/{own}.nk") for path in found)
+        assert len(found) == 1 or all("/agent-node-" in path for path in found)
+        assert set(done.stdout.split()) - set(found) == {"600"}
+        assert done.returncode == 1, "its volume is read-only"
+
+
+def test_the_commands_of_this_machine_reach_the_bus_with_a_copied_key(
+    stack: compose_site.Stack, tmp_path: pathlib.Path
+) -> None:
+    key = tmp_path / "cli.nk"
+    stack.compose("cp", "keys:/bus/cli/cli.nk", str(key))
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    url = f"nats://127.0.0.1:{stack.environ['CARICO_COMPOSE_NATS_PORT']}"
+    nats = [str(stack.folder / "compose/nats-cli/nats"), "--server", url]
+    named = ["--nkey", str(key), "--inbox-prefix", "_INBOX.cli"]
+    listed = subprocess.run([*nats, *named, "stream", "ls", "--names"], capture_output=True, text=True, timeout=60.0)
+    assert "CARICO_CAPACITY" in listed.stdout, listed.stderr
+    without = subprocess.run([*nats, "stream", "ls", "--names"], capture_output=True, text=True, timeout=60.0)
+    assert "authorization violation" in without.stderr.lower()
+    environ = {"NATS_URL": url, "CARICO_BUS_NKEY": str(key), "KUBECONFIG": str(stack.kubeconfig), "PATH": os.defpath}
+    stack.token()
+    carico = pathlib.Path(sys.executable).with_name("carico")
+    said = subprocess.run([carico, "capacity"], env=environ, capture_output=True, text=True, timeout=60.0)
+    assert said.returncode == 0, said.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -127,6 +161,10 @@ def test_the_token_is_its_users_alone(stack: compose_site.Stack) -> None:
         (["nats", "sub", "--count", "1", "carico.v1.capacity.*"], '"capacity"'),
         (["nats", "service", "ls"], "carico-scheduler"),
         (["sh", "-c", "nats kv ls --names"], "carico_model"),
+        (
+            ["nats", "--context", "owner", "sub", "--stream", "CARICO_CAPACITY", "--count", "1", "carico.v1.>"],
+            "received",
+        ),
     ],
 )
 def test_the_nats_shell_knows_the_cluster(stack: compose_site.Stack, words: list[str], expected: str) -> None:

@@ -21,11 +21,25 @@ def _ended(stack: compose_site.Stack, job: str, goal: int) -> bool:
     return compose_site.phases(stack.pods(job)).get("Succeeded", 0) >= goal
 
 
+def _starts(stack: compose_site.Stack, names: list[str]) -> dict[str, str]:
+    """When each container started."""
+    return {each["Name"].lstrip("/"): each["State"]["StartedAt"] for each in stack.running.engine.inspect(*names)}
+
+
+def _have_started_since(stack: compose_site.Stack, starts: dict[str, str]) -> bool:
+    found = _starts(stack, list(starts))
+    return set(found) <= set(stack.containers()) and all(found[name] != starts[name] for name in starts)
+
+
+def _key(stack: compose_site.Stack) -> str:
+    return stack.compose("exec", "-T", "--index", "1", "scheduler", "cat", "/bus/scheduler/scheduler.nk")
+
+
 def _standby(stack: compose_site.Stack) -> list[str]:
     return sorted(set(stack.containers("scheduler")) - set(stack.leader()))
 
 
-def test_whatever_is_killed_and_started_again_no_pod_is_lost(stack: compose_site.Stack) -> None:
+def test_whatever_is_killed_comes_back_by_itself_and_no_pod_is_lost(stack: compose_site.Stack) -> None:
     """Every service of a cluster, in the middle of one job; replicas that all do the same thing at once, too."""
     job = f"killed-{int(time.time()) % 10_000}"
     submitting = stack.submit(job, pods=KILLED_PODS, seconds=1.0)
@@ -38,14 +52,14 @@ def test_whatever_is_killed_and_started_again_no_pod_is_lost(stack: compose_site
         lambda: stack.containers("api"),
         lambda: _standby(stack),
     ]
-    engine = stack.running.engine
     for number, chosen in enumerate(victims):
         goal = number * 3
         stack.until(f"{goal} Pods of the job have ended", functools.partial(_ended, stack, job, goal))
         names = chosen()
         assert names
-        engine.run("kill", *names)
-        engine.run("start", *names)
+        starts = _starts(stack, names)
+        stack.kill(names)
+        stack.until(f"{names} run again", functools.partial(_have_started_since, stack, starts))
     out, _ = submitting.communicate(timeout=2 * compose_site.PATIENCE_S)
     assert submitting.returncode == 0, out[-2000:]
     pods = stack.pods(job)
@@ -57,6 +71,15 @@ def test_whatever_is_killed_and_started_again_no_pod_is_lost(stack: compose_site
     stack.until("all is well again", lambda: stack.attempt("up", "--detach", "--wait").returncode == 0)
     stack.until("all nodes are there", lambda: len(stack.nodes()) == compose_site.NODES)
     stack.until("one of the schedulers leads", lambda: len(stack.leader()) == 1)
+
+
+def test_a_node_that_a_person_killed_stays_away_until_the_next_up(stack: compose_site.Stack) -> None:
+    nodes, key = stack.containers("node"), _key(stack)
+    stack.running.engine.run("kill", nodes[0])
+    assert stack.containers("node") == nodes[1:]
+    stack.compose("up", "--detach", "--wait")
+    assert stack.containers("node") == nodes
+    assert _key(stack) == key
 
 
 def test_a_job_goes_on_without_who_submitted_it(stack: compose_site.Stack) -> None:

@@ -1,17 +1,15 @@
 """What a compose cluster offers as well: the live page, Prometheus."""
 
-import base64
 import collections
 import contextlib
 import json
-import socket
 import urllib.request
-from typing import Any
 
+import aiohttp
 import pytest
 
 from tests.e2e.compose import compose_site
-from tests.tools import debian, docker_engine
+from tests.tools import debian, docker_engine, websocket
 
 pytestmark = [
     pytest.mark.system,
@@ -27,30 +25,20 @@ def fetched(url: str) -> bytes:
         return found
 
 
-def info_by_websocket(port: int) -> dict[str, Any]:
-    """The first words of NATS to a browser."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10.0) as browser:
-        key = base64.b64encode(b"0123456789abcdef").decode()
-        browser.sendall(
-            f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n".encode()
-        )
-        said = b""
-        while not said.endswith(b"} \r\n") and not said.endswith(b"}\r\n"):
-            more = browser.recv(4096)
-            assert more, said
-            said += more
-    assert said.startswith(b"HTTP/1.1 101")
-    found: dict[str, Any] = json.loads(said[said.index(b"INFO ") + 5 :])
-    return found
-
-
-def test_the_page_is_given_out_and_its_bus_answers(stack: compose_site.Stack) -> None:
+async def test_the_page_is_given_out_and_its_bus_answers(stack: compose_site.Stack) -> None:
     stack.compose("--profile", "web", "up", "--detach", "--wait", "--no-recreate", "web")
     page, bus = (int(stack.environ[f"CARICO_COMPOSE_{name}_PORT"]) for name in ("WEB", "WEBSOCKET"))
-    assert b"<!doctype html" in fetched(f"http://127.0.0.1:{page}/").lower()
-    assert f"ws://127.0.0.1:{bus}" in fetched(f"http://127.0.0.1:{page}/settings.json").decode()
-    assert info_by_websocket(bus)["jetstream"] is True
+    origin, address = f"http://127.0.0.1:{page}", f"ws://127.0.0.1:{bus}"
+    assert b"<!doctype html" in fetched(f"{origin}/").lower()
+    assert address in fetched(f"{origin}/settings.json").decode()
+
+    async def identify(nonce: str) -> dict[str, str]:
+        async with aiohttp.ClientSession() as client, client.post(f"{origin}/identity", json={"nonce": nonce}) as said:
+            found: dict[str, str] = await said.json()
+            return found
+
+    assert await websocket.greeting(address, origin=origin, identify=identify) == "PONG"
+    assert "Authorization Violation" in await websocket.greeting(address, origin=origin, identify=websocket.anyone)
 
 
 def test_the_page_is_back_once_its_container_is(stack: compose_site.Stack) -> None:
@@ -70,11 +58,10 @@ def test_the_page_is_back_once_its_container_is(stack: compose_site.Stack) -> No
 
 
 def test_a_reader_may_listen_and_ask_and_not_speak(stack: compose_site.Stack) -> None:
-    reader = ("run", "--rm", "-T", "nats", "nats", "--user", "reader", "--password", "unnamed")
-    inbox = ("--inbox-prefix", "_INBOX.reader")
-    answer = stack.says('"node":"node-1"', *reader, *inbox, "req", "carico.v1.query.scheduler.capacity.list", "")
+    reader = ("run", "--rm", "-T", "nats", "nats", "--context", "reader")
+    answer = stack.says('"node":"node-1"', *reader, "req", "carico.v1.query.scheduler.capacity.list", "")
     assert "permissions violation" not in answer
-    refusal = stack.says("permissions violation", *reader, *inbox, "pub", "carico.v1.capacity.node-1", "{}")
+    refusal = stack.says("permissions violation", *reader, "pub", "carico.v1.capacity.node-1", "{}")
     assert "carico.v1.capacity.node-1" in refusal
 
 

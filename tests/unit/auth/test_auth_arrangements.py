@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from click import testing
 
-from carico_auth import arrangements, key_folder
+from carico_auth import key_folder
 from carico_cli.clusters import bus_config
 from carico_core.domain import errors
 from carico_core.runtime.bus.security import nkeys
@@ -17,9 +17,7 @@ DEPLOY = pathlib.Path(__file__).parents[3] / "deploy"
 FILES = {
     "callout": DEPLOY / "k8s/components/callout/bus.conf",
     "static": DEPLOY / "nats/static.conf",
-    "loopback": DEPLOY.parent / "compose/nats/accounts.conf",
 }
-KEYED = ("callout", "static")
 
 
 def run(*argv: str) -> str:
@@ -30,29 +28,13 @@ def run(*argv: str) -> str:
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_the_templates_of_deploy_and_compose_are_those_of_the_roles(kind: str) -> None:
+def test_the_templates_of_deploy_are_those_of_the_roles(kind: str) -> None:
     assert FILES[kind].read_text() == run(kind, "--template"), (
         f"write it again: carico bus-config {kind} --template > {FILES[kind]}"
     )
 
 
-def test_nats_takes_the_configuration_of_compose(tmp_path: pathlib.Path) -> None:
-    folder = FILES["loopback"].parent
-    text = (folder / "nats.conf").read_text().replace('"/data"', f'"{tmp_path / "data"}"')
-    (tmp_path / "nats.conf").write_text(text)
-    (tmp_path / "accounts.conf").write_text(FILES["loopback"].read_text())
-    environ = {"CARICO_PAGE": "http://127.0.0.1:1", "CARICO_PAGE_BY_NAME": "http://localhost:1"}
-    argv = [str(nats_server.binary()), "-t", "-c", str(tmp_path / "nats.conf")]
-    done = subprocess.run(argv, capture_output=True, text=True, env=environ)
-    assert done.returncode == 0, done.stderr
-
-
-def test_agents_of_compose_connect_as_agents() -> None:
-    compose = (DEPLOY.parent / "docker-compose.yml").read_text()
-    assert compose.count(f"nats://{arrangements.AGENTS}:{arrangements.PASSWORD}@nats-server:4222") == 1
-
-
-@pytest.mark.parametrize("kind", KEYED)
+@pytest.mark.parametrize("kind", FILES)
 def test_nats_takes_what_is_written(kind: str, tmp_path: pathlib.Path) -> None:
     run(kind, "--out", str(tmp_path))
     config = tmp_path / "nats.conf"
@@ -61,7 +43,7 @@ def test_nats_takes_what_is_written(kind: str, tmp_path: pathlib.Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("kind", KEYED)
+@pytest.mark.parametrize("kind", FILES)
 def test_nats_takes_a_template_with_the_keys_in_its_environment(kind: str, tmp_path: pathlib.Path) -> None:
     run(kind, "--out", str(tmp_path))
     environ = dict(line.split("=") for line in (tmp_path / "public.env").read_text().splitlines())
@@ -112,7 +94,6 @@ def test_agents_with_keys_of_their_nodes_never_share_one_again(tmp_path: pathlib
 @pytest.mark.parametrize(
     ("argv", "words"),
     [(("static",), "--out: got none"),
-     (("loopback", "--out", "DIR"), "loopback: got no --template"),
      (("static", "--rotate", "x", "--out", "DIR"), "expected no --rotate yet: .*/keys has no keys to rotate"),
      (("static", "--node", "A", "--out", "DIR"), "--node: got 'A'"),
      (("callout", "--node", "a", "--out", "DIR"), "expected static: with callout"),

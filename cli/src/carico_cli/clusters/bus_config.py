@@ -10,14 +10,12 @@ from carico_core.domain import errors, names
 
 CONFIG = "bus.conf"
 PUBLICS = "public.env"
-CALLOUT, STATIC, LOOPBACK = "callout", "static", "loopback"
-TEMPLATES = {
-    CALLOUT: arrangements.callout_template, STATIC: arrangements.static_template, LOOPBACK: arrangements.loopback,
-}  # fmt: skip
+CALLOUT, STATIC = "callout", "static"
+TEMPLATES = {CALLOUT: arrangements.callout_template, STATIC: arrangements.static_template}
 
 
 @click.command("bus-config")
-@click.argument("kind", type=click.Choice((CALLOUT, STATIC, LOOPBACK)))
+@click.argument("kind", type=click.Choice((CALLOUT, STATIC)))
 @click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder for bus.conf, public.env and keys/.")
 @click.option("--template", is_flag=True, help="Print the configuration with variables instead of keys; write nothing.")
 @click.option("--node", "nodes", multiple=True, help="With static: a key for this node's agent alone; may be repeated.")
@@ -32,13 +30,11 @@ def command(
     """Write keys, and the configuration of a NATS server that accepts them (docs/security.md).
 
     callout: clients present Kubernetes tokens, which carico-auth reviews. static: clients present nkeys, one for each
-    role. loopback: no keys, for a cluster on one machine; only with --template.
+    role.
     """
     if template:
         click.echo(server_config.render(TEMPLATES[kind]()), nl=False)
         return
-    if kind == LOOPBACK:
-        raise errors.SettingsError("loopback: got no --template, expected it: there are no keys to write")
     if out is None:
         raise errors.SettingsError("--out: got none, expected a folder for configuration and keys (or --template)")
     tls = _tls(tls_cert, tls_key)

@@ -3,6 +3,7 @@
 import gc
 import importlib
 import os
+import pathlib
 import random
 import socket
 import time
@@ -74,4 +75,5 @@ def _node(chosen: settings.ContainerSettings) -> settings.ContainedNode:
     size.check(found)
     # The seed has to differ between containers; it only chooses the id of a DNS query.
     name = chosen.name or identity.node_name(address, rng=random.Random(address))
-    return settings.ContainedNode(chosen=chosen, name=name, address=address, size=found)
+    key = settings.bus_key(pathlib.Path(chosen.bus_keys), name) if chosen.bus_keys else None
+    return settings.ContainedNode(chosen=chosen, name=name, address=address, size=found, bus_key=key)

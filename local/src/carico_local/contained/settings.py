@@ -6,7 +6,7 @@ The agent reads all other settings itself (CARICO_AGENT_...).
 import dataclasses
 import pathlib
 
-from carico_core.domain import names
+from carico_core.domain import errors, names
 from carico_core.runtime.process import setting_values, settings
 from carico_local.contained import size
 
@@ -27,6 +27,10 @@ class ContainerSettings:
     name: str = settings.setting(
         "", help="name of the Node; empty: the container's own, node-3 where it is PROJECT-node-3",
         why="an engine numbers the containers of a service that is scaled",
+    )  # fmt: skip
+    bus_keys: str = settings.setting(
+        "", help="directory with the key of each node's agent, agent-NODE.nk; empty: the agent's own settings say",
+        why="containers of a service that is scaled have the same settings",
     )  # fmt: skip
     cores: float = settings.setting(
         4.0,
@@ -52,12 +56,16 @@ class ContainerSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ContainedNode:
-    """One contained node: its settings, name, address, and the size of its container."""
+    """One contained node: its settings, name, address, and the size of its container.
+
+    `bus_key`: of its agent; None where the agent's own settings say.
+    """
 
     chosen: ContainerSettings
     name: str
     address: str
     size: size.Size
+    bus_key: pathlib.Path | None = None
 
     @property
     def scale(self) -> float:
@@ -68,6 +76,14 @@ class ContainedNode:
     def ready_file(self) -> pathlib.Path:
         """Written by the kubelet once the Node is Ready."""
         return self.chosen.root / READY_FILE
+
+
+def bus_key(folder: pathlib.Path, node: str) -> pathlib.Path:
+    """Return the key of a node's agent, as `carico bus-config` names it. Raises `SettingsError` where there is none."""
+    path = folder / f"agent-{node}.nk"
+    if not path.is_file():
+        raise errors.SettingsError(f"{path}: there is no key for the agent of {node} (compose/image/carico-bus-keys)")
+    return path
 
 
 def kubelet_flags(node: ContainedNode) -> list[str]:
@@ -107,4 +123,6 @@ def agent_flags(node: ContainedNode) -> list[str]:
         "http_host": "0.0.0.0",
         "http_port": node.chosen.http_port,
     }
+    if node.bus_key is not None:
+        options["bus_nkey"] = node.bus_key
     return setting_values.flags(options)

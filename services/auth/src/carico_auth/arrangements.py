@@ -15,9 +15,8 @@ ISSUER, XKEY, AUTH, OWNER = "issuer", "xkey", "auth", "owner"
 STATIC_ROLES = roles.MEMBERS
 # The key of one node's agent.
 _AGENT = "agent-"
-# Users of `loopback`, and the password that stands for none.
+# Users of `loopback`.
 LOCAL, AGENTS, READERS = "local", "agent", "reader"
-PASSWORD = "unnamed"
 # Where deployments mount the server's certificate.
 TEMPLATE_TLS = server_config.Tls(cert="/etc/nats/tls/tls.crt", key="/etc/nats/tls/tls.key")
 
@@ -68,11 +67,8 @@ def static_template() -> dict[str, Any]:
     return server_config.static(users, tls=TEMPLATE_TLS)
 
 
-def loopback(password: str | None = None) -> dict[str, Any]:
-    """Return accounts without keys: agents, readers, and an owner for all the rest, by name and `password`.
-
-    Without a password everyone who names no user is the owner. Agents have no rights but theirs either way.
-    """
+def loopback(password: str) -> dict[str, Any]:
+    """Return accounts without keys: agents, readers, and an owner for all the rest, by name and `password`."""
     local = {"allowed_connection_types": [roles.STANDARD]}
     agent, reader = (
         {
@@ -82,8 +78,8 @@ def loopback(password: str | None = None) -> dict[str, Any]:
         for role in (roles.Role.AGENT, roles.Role.READER)
     )
     named = ((roles.Role.OWNER, LOCAL, local), (roles.Role.AGENT, AGENTS, agent), (roles.Role.READER, READERS, reader))
-    users = {role: [{"user": name, "password": password or PASSWORD, **rest}] for role, name, rest in named}
-    return {**server_config.accounts(users), **({} if password else {"no_auth_user": LOCAL})}
+    users = {role: [{"user": name, "password": password, **rest}] for role, name, rest in named}
+    return server_config.accounts(users)
 
 
 def _identities(nodes: Sequence[str]) -> Iterator[tuple[str, roles.Role, str | None]]:

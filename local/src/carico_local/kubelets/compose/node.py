@@ -20,12 +20,14 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings, tasks
 from carico_local.cluster.services import readiness, service
 from carico_local.contained import identity as naming
+from carico_local.contained import settings as contained_settings
 from carico_local.contained import size
 from carico_local.control_plane import identity
 from carico_local.kubelets import configuration, instructions, programs
 from carico_local.kubelets.compose import plane
 
 CONFIG = pathlib.Path("/carico")
+BUS_KEYS = pathlib.Path("/bus/agents")
 _HEALTH_PORT, _AGENT_PORT = 10248, 8080
 _LOOK_EVERY_S = 0.2
 _log = logs.get("compose-node")
@@ -97,7 +99,7 @@ def _start_agent(node: configuration.Node) -> "subprocess.Popen[bytes]":
     """Start the agent, which measures the container: its cgroup is the root of the mounted tree."""
     options: dict[str, object] = {
         "node": node.name, "scope": "cgroup", "cgroup": size.OWN_GROUP, "pod_events": "cgroup", "pod_classes": "roster",
-        "http_host": "0.0.0.0", "http_port": _AGENT_PORT,
+        "http_host": "0.0.0.0", "http_port": _AGENT_PORT, "bus_nkey": contained_settings.bus_key(BUS_KEYS, node.name),
     }  # fmt: skip
     return subprocess.Popen([str(pathlib.Path(sys.prefix) / "bin/carico-agent"), *service.flags(options)])
 
