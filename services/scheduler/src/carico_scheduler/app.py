@@ -24,6 +24,7 @@ from carico_scheduler.intake import handover, informers
 from carico_scheduler.report import decisions, events, instruments, rosters, summaries, traces
 from carico_scheduler.rules import policy as policies
 from carico_scheduler.sharing import member
+from carico_scheduler.sharing import parts as member_parts
 
 if TYPE_CHECKING:
     from carico_scheduler.extender import server
@@ -223,7 +224,7 @@ class Scheduler:
     def _make_member(self, one: engine.Engine) -> member.Member:
         """Return this scheduler as one of several that decide at the same time."""
         return member.Member(
-            member.MemberParts(
+            member_parts.MemberParts(
                 replica=f"scheduler-{self._boot}", boot=self._boot, state=one.state, api=self._api, clock=self._clock,
                 lease=self.leadership, metrics=self._counted, bind_within_s=self._settings.bind_timeout_s / 2.0,
                 lease_read_s=self._settings.leader.renew_s,

@@ -15,7 +15,7 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler import engine
 from carico_scheduler.report import instruments
-from carico_scheduler.sharing import member
+from carico_scheduler.sharing import member, parts
 from tests.unit.scheduler import world
 
 
@@ -161,7 +161,7 @@ class SharedWorld(world.World):
 
         def share(one: engine.Engine) -> member.Member:
             return member.Member(
-                member.MemberParts(
+                parts.MemberParts(
                     replica=f"scheduler-{index}", boot=f"{index:016x}", state=one.state, api=self.kube,
                     clock=self.clock, lease=self.leases[index], metrics=counted, bind_within_s=1.0, lease_read_s=10.0,
                     why_not_fit=lambda: "; ".join(one.away.values()) or None,

@@ -264,7 +264,7 @@ def test_nothing_is_handed_to_a_holder_of_a_version_that_does_not_correct() -> N
         made = shared_world.SharedWorld(engines=2, room=0.0)
         older = made.engines[0].member
         assert older is not None
-        beats = older._heartbeats
+        beats = older._membership._heartbeats
 
         def announce(*, is_leaving: bool, report: Any = None, corrections: object = None) -> tuple[str, bytes]:
             return heartbeats.Heartbeats.next(beats, is_leaving=is_leaving, report=report)

@@ -8,7 +8,7 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
-from carico_scheduler.sharing import heartbeats, janitor, ledger, member, stream
+from carico_scheduler.sharing import heartbeats, janitor, ledger, membership, stream
 from tests.unit.scheduler import objects, world
 from tests.unit.scheduler.sharing import shared_world
 
@@ -260,7 +260,7 @@ def test_pods_that_the_rule_of_a_later_pod_concerns_are_decided_on_by_the_holder
         term = {"labelSelector": {}, "topologyKey": "kubernetes.io/hostname"}
         anti_affinity = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
         uids.append(made.create_pod("apart", affinity={"podAntiAffinity": anti_affinity}))
-        await asyncio.sleep(2.0 * member.SHARE_EVERY_S)
+        await asyncio.sleep(2.0 * membership.SHARE_EVERY_S)
         assert [len(one.state.queue) for one in made.engines] == [10, 0, 0]
         made.room = 5.0
         await made.until_ended(60.0)

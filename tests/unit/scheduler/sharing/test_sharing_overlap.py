@@ -12,7 +12,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_scheduler.bind import binder, outcomes
 from carico_scheduler.report import instruments
 from carico_scheduler.rules import policy
-from carico_scheduler.sharing import commits, member
+from carico_scheduler.sharing import commits, member, parts
 from carico_scheduler.state import node_state, state
 from tests.unit.scheduler import objects
 
@@ -49,7 +49,7 @@ class Site:
         self.attempts = {name: self.decide(name) for name in pods}
         unused = cast("Any", None)
         self.member = member.Member(
-            member.MemberParts(
+            parts.MemberParts(
                 replica="own", boot=objects.BOOT, state=self.state, api=unused, clock=self.clock, lease=NoLease(),
                 metrics=instruments.Instruments(metrics.Metrics("scheduler")), bind_within_s=1.0, lease_read_s=10.0,
                 why_not_fit=lambda: None, view_age_s=lambda: None, wake=lambda: None, on_idle=lambda: None,

@@ -5,6 +5,10 @@ claims of a node to the stream CARICO_CLAIMS, which takes them only if it has re
 Claims of others count as reservations until the own watch shows the Pod.
 
 - `member`: one scheduler of several; puts everything together for the engine.
+- `parts`: what a member needs of the engine, the bus and the Lease.
+- `readiness`: whether it may commit now.
+- `membership`: announces it, and knows which Pods are its own.
+- `own_claims`: its claims, from the decision to the outcome of the bind.
 - `shares`: which member decides on a Pod, and which node is whose home. Pure.
 - `homes`: ranks nodes of other members a little lower, so that members seldom choose the same one. Pure.
 - `corrections`: Pods that the holder of the Lease decides on in place of their member, and room that it holds.

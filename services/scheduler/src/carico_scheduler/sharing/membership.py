@@ -1,0 +1,123 @@
+"""One member among the others: it announces itself, follows who is alive, and knows which Pods are its own."""
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Callable, Mapping
+
+from carico_core.domain import cluster, errors, messages
+from carico_core.wire import subjects
+from carico_scheduler.sharing import corrections, heartbeats, homes, readiness, shares
+from carico_scheduler.sharing import parts as member_parts
+
+CHECK_EVERY_S = heartbeats.EVERY_S / 2.0
+# How often Pods are shared out again because the rules of other Pods have changed: it looks at every Pod.
+SHARE_EVERY_S = 1.0
+
+
+class Membership:
+    """The membership of one scheduler. `changed` is set when other members have come or gone.
+
+    They are not reviewed at once: the bus survives what its handlers raise, but after an error there the Pods would not
+    be shared out until the next change.
+    """
+
+    def __init__(
+        self, parts: member_parts.MemberParts, ready: readiness.Readiness, *, beats: heartbeats.Heartbeats,
+        corrected: corrections.Corrections, report: Callable[[], messages.MemberReport], changed: asyncio.Event,
+    ) -> None:  # fmt: skip
+        self._parts = parts
+        self._state = parts.state
+        self._ready = ready
+        self._heartbeats = beats
+        self._corrections = corrected
+        self._report = report
+        self._changed = changed
+        self.homes = homes.Homes(parts.replica)
+        # The members and the Lease by which Pods are shared out now.
+        self.members: tuple[str, ...] = ()
+        self._has_lease = False
+        self._shared_out_s = -math.inf
+        # As last announced: what changes is announced at once.
+        self._announced: tuple[set[str], Mapping[str, str]] = (set(), {})
+
+    @property
+    def has_lease(self) -> bool:
+        """True if this member holds the Lease by which Pods are shared out."""
+        return self._has_lease and self._parts.lease.term() is not None
+
+    def is_mine(self, pod: cluster.Pod) -> bool:
+        """Return whether this member decides on a Pod."""
+        if not self.members or not self._parts.takes_share:
+            return self._parts.takes_share
+        if self._has_lease and self._corrections.is_taken(pod.uid):
+            return True
+        return self._is_of_share(pod) and not self._corrections.is_handed(pod.uid)
+
+    def _is_of_share(self, pod: cluster.Pod) -> bool:
+        if not shares.is_alone(self._state.demand_of(pod)):
+            return self._has_lease
+        return shares.owner(pod.uid, self.members) == self._parts.replica
+
+    def review(self) -> None:
+        """Share Pods out again if the members, the holder of the Lease or the rules of other Pods have changed."""
+        is_ready = self._ready.why_not() is None
+        own = (self._parts.replica,) if is_ready and self._parts.takes_share else ()
+        members = tuple(sorted({*self._heartbeats.others(), *own}))
+        has_lease = self._parts.lease.term() is not None
+        now_s = self._parts.clock.monotonic_s()
+        is_changed = (members, has_lease) != (self.members, self._has_lease)
+        self.members, self._has_lease = members, has_lease
+        is_corrected = self._corrections.review(
+            now_s, has_lease=has_lease, has_share=bool(own), is_own=self._is_of_share
+        )  # fmt: skip
+        is_due = self._state.is_share_stale and now_s - self._shared_out_s >= SHARE_EVERY_S
+        if is_changed or is_due:
+            self._parts.metrics.members.set(len(members))
+            self.homes.set_members(members)
+            self._shared_out_s = now_s
+            self._state.share_out(now_s)
+        if is_changed:
+            self._parts.wake()
+        elif is_due or is_corrected:
+            self._parts.on_idle()
+
+    async def announce_forever(self, bus: member_parts.Bus) -> None:
+        """Send heartbeats, follow those of others, and share Pods out, until cancelled."""
+        is_listening = False
+        announced_s = -heartbeats.EVERY_S
+        while True:
+            try:
+                if not is_listening:
+                    await bus.subscribe(subjects.MEMBER_ALL, self._heartbeats.take)
+                    is_listening = True
+            except errors.BusError:
+                # Tried again with the next heartbeat.
+                pass
+            self.review()
+            now_s = self._parts.clock.monotonic_s()
+            passed = self._corrections.passed(now_s, has_lease=self.has_lease)
+            news = (set(passed.handed), passed.held)
+            if now_s - announced_s >= heartbeats.EVERY_S or news != self._announced:
+                announced_s, self._announced = now_s, news
+                has_share = self._ready.why_not() is None and self._parts.takes_share
+                await self._publish(is_leaving=not has_share, passed=passed)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CHECK_EVERY_S):
+                    await self._changed.wait()
+            self._changed.clear()
+
+    async def leave(self) -> None:
+        """Let the others take over the share at once."""
+        await self._publish(is_leaving=True, passed=messages.Corrections(handed={}, held={}))
+
+    async def _publish(self, *, is_leaving: bool, passed: messages.Corrections) -> None:
+        bus = self._ready.bus
+        if bus is None:
+            return
+        subject, payload = self._heartbeats.next(is_leaving=is_leaving, report=self._report(), corrections=passed)
+        try:
+            await bus.publish(subject, payload)
+        except errors.BusError:
+            # The others take the share; it is given back with the next heartbeat that arrives.
+            return

@@ -1,0 +1,127 @@
+"""The claims of one member: made before a bind, looked at again right before it is sent, withdrawn after a failure."""
+
+import asyncio
+import dataclasses
+import functools
+from collections.abc import Callable
+
+from carico_core.domain import messages
+from carico_core.domain import names as class_names
+from carico_scheduler.bind import binder
+from carico_scheduler.sharing import claiming, commits, corrections, shares, tally
+from carico_scheduler.sharing import ledger as ledgers
+from carico_scheduler.sharing import parts as member_parts
+from carico_scheduler.state import state as states
+
+# Pods remembered whose bind may still arrive.
+DOUBTFUL_KEPT = 4096
+
+
+def fate_of(state: states.State, uid: str, node: str) -> ledgers.Fate:
+    """Return what the state knows of the Pod of a claim on a node."""
+    record = state.records.find(uid)
+    if record is None:
+        return ledgers.Fate.GONE if state.records.is_gone(uid) else ledgers.Fate.UNKNOWN
+    if record.is_bound:
+        return ledgers.Fate.BOUND
+    is_here = record.is_placed and record.claim is not None and record.claim.node == node
+    return ledgers.Fate.ASSUMED if is_here else ledgers.Fate.OPEN
+
+
+class OwnClaims:
+    """Makes and withdraws the claims of one member."""
+
+    def __init__(
+        self, parts: member_parts.MemberParts, ledger: ledgers.Ledger, committing: commits.Commits, *,
+        corrected: corrections.Corrections, counts: tally.Tally,
+    ) -> None:  # fmt: skip
+        self._parts = parts
+        self._state = parts.state
+        self._ledger = ledger
+        self._commits = committing
+        self._corrections = corrected
+        self._tally = counts
+        self._doubtful: dict[str, None] = {}
+
+    def bind_of(
+        self, bind: binder.Bind, *, decided_s: float, is_open: Callable[[], bool],
+        together: asyncio.Barrier | None = None,
+    ) -> binder.Bind:  # fmt: skip
+        """Return the bind of a decision that was just made, to be sent once its node is claimed.
+
+        `decided_s`: when the decision began. `together`: where it waits for the other Pods of its gang.
+        """
+        # What kube-scheduler has decided depends on no term of ours.
+        is_ours = bind.pod.scheduler_name in self._state.fleet.policy.names
+        is_shared_out = is_ours and shares.is_alone(bind.waiting.demand)
+        lease_term = self._lease_term() if is_ours and not is_shared_out else None
+        store = functools.partial(
+            self._claim, bind, seq=self._ledger.seq(bind.node), decided_s=decided_s, is_shared_out=is_shared_out
+        )
+
+        async def ready() -> None:
+            if bind.prepare is not None:
+                await bind.prepare()
+            if not is_open():
+                raise binder.Settled("not sent: the watch showed that the Pod is bound or gone")
+
+        claim = claiming.Claiming(
+            ready=ready, store=store, check=lambda sent_s: self._check(sent_s, lease_term), together=together
+        )
+        return dataclasses.replace(
+            bind, prepare=claim.prepare, permit=claim.permit, resource_version=bind.pod.resource_version,
+            is_shared=True,
+        )  # fmt: skip
+
+    def take_result(self, result: binder.Result) -> None:
+        """Withdraw the claim of a bind that was not sent, or that the API has refused."""
+        uid, node = result.uid, result.node
+        if result.fate in (binder.Fate.UNBOUND, binder.Fate.WITHHELD):
+            self._corrections.note_failure(uid)
+        if result.fate is binder.Fate.UNBOUND and result.is_doubtful:
+            self.keep(uid)
+        elif result.fate in (binder.Fate.UNBOUND, binder.Fate.WITHHELD) and uid not in self._doubtful:
+            claim = self._ledger.find(node, uid)
+            is_own = claim is not None and claim.scheduler == self._parts.replica
+            if claim is not None and is_own and fate_of(self._state, uid, node) is ledgers.Fate.OPEN:
+                self._ledger.void(node, claim)
+                self._commits.ask(node, None, result.bind.waiting.demand, seq=-1)
+
+    def keep(self, uid: str) -> None:
+        """Withdraw no claim of a Pod any more: a bind by one of them may still arrive. The janitor ends them."""
+        self._doubtful[uid] = None
+        if len(self._doubtful) > DOUBTFUL_KEPT:
+            self._doubtful.pop(next(iter(self._doubtful)))
+
+    async def _claim(self, bind: binder.Bind, *, seq: int, decided_s: float, is_shared_out: bool) -> float:
+        """Claim a node for a Pod; return when the claim was sent (monotonic). Raises `commits.Lost`."""
+        pod = bind.pod
+        claim = messages.Claim(
+            uid=pod.uid, pod_class=class_names.class_of(pod), cores=pod.request_cores, size_bytes=pod.request_bytes,
+            others=tuple(sorted(pod.request_others)), scheduler=self._parts.replica, at_ns=self._parts.clock.wall_ns(),
+        )  # fmt: skip
+        try:
+            sent_s = await self._commits.ask(bind.node, claim, bind.waiting.demand, seq=seq, decided_s=decided_s)
+        except commits.Lost as lost:
+            self._tally.requeued += 1
+            if pod.uid not in self._doubtful:
+                # It may be stored all the same: its answer was lost, or the stream was another one by then.
+                self._ledger.note_ended(claim)
+            if lost.rival is not None:
+                bind.waiting.note_lost(lost.rival)
+            raise
+        self._tally.note_stored(is_shared=is_shared_out)
+        return sent_s
+
+    def _check(self, sent_s: float, lease_term: int | None) -> None:
+        """Raise `binder.Withheld` if a bind must not be sent: by a claim sent at `sent_s`, in a term of the Lease."""
+        age_s = self._parts.clock.monotonic_s() - sent_s
+        if age_s > self._parts.bind_within_s:
+            raise binder.Withheld(f"not sent: its claim is {age_s:.1f} s old")
+        if lease_term is not None and self._parts.lease.term() != lease_term:
+            raise binder.Withheld("not sent: another scheduler may hold the Lease by now")
+
+    def _lease_term(self) -> int:
+        """Return the term of the Lease, on which a decision depends; -1 while another member has it."""
+        term = self._parts.lease.term()
+        return -1 if term is None else term
