@@ -270,6 +270,50 @@ def test_the_decision_loop_does_not_spin_while_nothing_can_be_decided(monkeypatc
     objects.run_fast(main())
 
 
+def test_while_binds_occupy_most_places_a_cycle_places_several_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        made = world.World(room=1000.0)
+        one = made.engines[0]
+        placed = []
+        step = one.step
+        monkeypatch.setattr(one, "step", lambda: placed.append(step()))
+        await made.start(nodes=40)
+        await asyncio.sleep(3.0)
+        for index in range(200):
+            made.create_pod(f"pod-{index}")
+        began_s = made.clock.monotonic_s()
+        while made.kube.binds.total() < 200:
+            await asyncio.sleep(0.01)
+        took_s = made.clock.monotonic_s() - began_s
+        assert sum(each > 0 for each in placed) <= 120, "one cycle for each bind that ended"
+        # Eight at a time, each of them for 10 ms on average.
+        assert took_s <= 1.5 * 200 / 8 * 0.01
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_advertisements_that_arrive_together_take_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        made = world.World()
+        one = made.engines[0]
+        await made.start(nodes=0)
+        await asyncio.sleep(5.0)
+        turns = []
+        step = one.step
+        monkeypatch.setattr(one, "step", lambda: turns.append(step()))
+        for number in range(20):
+            heard = objects.make_advertisement(f"node-{number}")
+            one.on_advertisement(subjects.capacity(f"node-{number}"), wire.encode_advertisement(heard))
+            await asyncio.sleep(engine.ARRIVED_S / 20.0)
+        await asyncio.sleep(2.0 * engine.ARRIVED_S)
+        assert len(turns) <= 3, "the heartbeat may add one"
+        assert len(one.state.heard) == 20
+        await made.stop()
+
+    objects.run_fast(main())
+
+
 def test_what_is_late_gives_way_to_what_is_newer_before_it_is_decoded() -> None:
     async def main() -> None:
         made = world.World(seed=1, room=9.0)

@@ -278,14 +278,15 @@ class Machine(stateful.RuleBasedStateMachine):
         self.covered[node] |= set(known)
         known = [uid for uid in running if uid in self.covered[node]]
         self.seq += 1
-        now_ns = objects.LoopClock(self.loop).wall_ns()
+        clock = objects.LoopClock(self.loop)
+        now_ns = clock.wall_ns()
         # Pods of other schedulers may have taken more than there is.
         room = max(ROOM - len(known), 0)
         made = objects.make_advertisement(
             node, float(room), seq=self.seq, ts_ns=now_ns, sampled_at_ns=now_ns, pods=len(known),
             covers=frozenset(self.covered[node]),
         )  # fmt: skip
-        self.engine.on_advertisement(subjects.capacity(node), wire.encode_advertisement(made))
+        self.engine.intake.store(subjects.capacity(node), wire.encode_advertisement(made), clock.monotonic_s())
 
     def advertise_all(self) -> None:
         self.advertised_s = self.now_s

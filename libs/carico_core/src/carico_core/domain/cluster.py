@@ -141,6 +141,8 @@ class Pod(NamedTuple):
     # Of a Pod with several containers: the beginning of each one's id in the runtime, and its name; as far as known.
     containers: tuple[tuple[str, str], ...] = ()
     priority_class: str = ""
+    # Counts changes of its spec, without that of its node; 0: not known.
+    generation: int = 0
 
     @property
     def key(self) -> str:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from carico_core.domain import gangs
+from carico_core.domain import cluster, gangs
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects, pod_groups
 from carico_core.wire.kubernetes import storage as parse
@@ -54,11 +54,17 @@ def _pods(state: states.State, clock: clocks.Clock) -> Collection:
     return Collection(
         path=PODS,
         kind="pod",
-        parse=api_objects.parse_pod,
+        parse=lambda obj: api_objects.parse_pod(obj, _known(state, obj)),
         put_all=lambda pods: state.put_pods(pods, clock.monotonic_s()),
         put=lambda pod: state.put_pod(pod, clock.monotonic_s()),
         remove=lambda metadata: state.remove_pod(str(metadata.get("uid", ""))),
     )
+
+
+def _known(state: states.State, obj: Object) -> cluster.Pod | None:
+    """Return a Pod as it was before this object."""
+    metadata = obj.get("metadata")
+    return state.pod(str(metadata.get("uid"))) if isinstance(metadata, dict) else None
 
 
 def _nodes(state: states.State) -> Collection:

@@ -17,6 +17,8 @@ REMEMBERED_MAX = 8192
 # Records kept while the bus is unavailable. Beyond that the oldest is dropped: no decision depends on records.
 UNPUBLISHED_MAX = 4096
 RETRY_S = 0.5
+# Records are published together with those that follow within this time: one write to the bus, not one for each.
+TOGETHER_S = 0.02
 
 
 class Publisher(Protocol):
@@ -107,6 +109,7 @@ class Log:
         """Publish records as they are created, until cancelled; keep them while the bus is unavailable."""
         while True:
             await self._more.wait()
+            await asyncio.sleep(TOGETHER_S)
             if not await self.publish_some(bus):
                 await asyncio.sleep(RETRY_S)
 
