@@ -1,5 +1,6 @@
 """Start the agent: `carico-agent`, or `python -m carico_agent`."""
 
+import asyncio
 import os
 import sys
 
@@ -18,6 +19,8 @@ def main() -> int:
         lambda chosen, stop: service.Service(chosen, clock=clock.SystemClock()).run(stop),
         prefix=setting.PREFIX,
         program=setting.PROGRAM,
+        # A dozen wake-ups a second: uvloop would save .02 % of a core, and take 2.6 MB of every node.
+        make_loop=asyncio.new_event_loop,
     )
 
 

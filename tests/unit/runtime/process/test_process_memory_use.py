@@ -43,6 +43,16 @@ def test_the_bus_says_the_version_of_its_library_that_is_installed() -> None:
     assert said(program) == [f"{importlib.metadata.version('nats-py')} False"]
 
 
+def test_an_agent_does_without_uvloop() -> None:
+    program = (
+        "import asyncio, sys\nfrom carico_agent import __main__, service\n"
+        "from carico_core.runtime.process import tasks\n"
+        "tasks.run_service = lambda *_, make_loop, **__: print(make_loop is asyncio.new_event_loop)\n"
+        "__main__.main()\nprint('uvloop' in sys.modules)\n"
+    )
+    assert said(program) == ["True", "False"]
+
+
 def test_a_version_is_known_where_one_folder_tells_it(tmp_path: pathlib.Path) -> None:
     for name in ("nats_py-2.16.0", "nats_py_more-1.0", "old-1", "old-2"):
         (tmp_path / f"{name}.dist-info").mkdir()

@@ -17,6 +17,17 @@ def test_a_main_that_ends_is_zero() -> None:
     assert tasks.run(main) == 0
 
 
+def test_a_service_runs_on_uvloop_unless_it_chooses_another_loop() -> None:
+    loops: list[str] = []
+
+    async def main(_: tasks.Stop) -> None:
+        loops.append(type(asyncio.get_running_loop()).__module__.partition(".")[0])
+
+    assert tasks.run(main) == 0
+    assert tasks.run(main, make_loop=asyncio.new_event_loop) == 0
+    assert loops == ["uvloop", "asyncio"]
+
+
 def test_a_users_mistake_is_one_line_and_two(capsys: pytest.CaptureFixture[str]) -> None:
     async def main(stop: tasks.Stop) -> None:
         async with asyncio.TaskGroup() as group:

@@ -8,8 +8,6 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Protocol, TypeVar
 
-import uvloop
-
 from carico_core.domain import errors
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
@@ -68,27 +66,37 @@ class Logged(Protocol):
 
 _Settings = TypeVar("_Settings", bound=Logged)
 _Result = TypeVar("_Result")
+MakeLoop = Callable[[], asyncio.AbstractEventLoop]
+
+
+def fast_loop() -> asyncio.AbstractEventLoop:
+    """Return uvloop's event loop."""
+    # Only for those who use it: it takes 2.6 MB.
+    import uvloop
+
+    return uvloop.new_event_loop()
 
 
 def run_service(
-    kind: type[_Settings], work: Callable[[_Settings, Stop], Awaitable[None]], *, prefix: str, program: str
-) -> int:
+    kind: type[_Settings], work: Callable[[_Settings, Stop], Awaitable[None]], *,
+    prefix: str, program: str, make_loop: MakeLoop = fast_loop,
+) -> int:  # fmt: skip
     """Load a service's settings, set up its logs, run `work`, and return the exit code as `run` does."""
     try:
         chosen = settings.load(kind, prefix=prefix, program=program)
     except errors.SettingsError as error:
         return report(error, program=program)
     logs.setup(service=program, json=chosen.log.json, level=chosen.log.level)
-    return run(lambda stop: work(chosen, stop), program=program)
+    return run(lambda stop: work(chosen, stop), program=program, make_loop=make_loop)
 
 
-def run(main: Main, *, program: str = "carico") -> int:
+def run(main: Main, *, program: str = "carico", make_loop: MakeLoop = fast_loop) -> int:
     """Run `main` and return its exit code: 0 ended, 1 failed, 2 user error (one line on stderr says what to fix).
 
     SIGTERM and SIGINT set the Stop; a second signal cancels `main`.
     """
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=make_loop) as runner:
             runner.run(_supervise(main))
     except (asyncio.CancelledError, KeyboardInterrupt):
         return EXIT_FAILED
