@@ -83,8 +83,12 @@ class FaultyKube(memory_kube.MemoryKube):
 class World:
     """Nodes, kubelets with agents, and scheduling engines on one FaultyKube."""
 
-    def __init__(self, *, seed: int = 0, engines: int = 1, fault_share: float = 0.0, room: float = 3.0) -> None:
+    def __init__(
+        self, *, seed: int = 0, engines: int = 1, fault_share: float = 0.0, room: float = 3.0,
+        rules: policy.Policy | None = None,
+    ) -> None:  # fmt: skip
         loop = asyncio.get_running_loop()
+        self._rules = policy.Policy() if rules is None else rules
         self.clock = objects.LoopClock(loop)
         self.rng = random.Random(seed)
         self.kube = FaultyKube(self.clock, random.Random(seed + 1), fault_share)
@@ -98,7 +102,6 @@ class World:
         self.round = asyncio.Event()
 
     def _engine(self, index: int) -> engine.Engine:
-        rules = policy.Policy()
         log = decisions.Log(
             boot=f"{index:016x}", threshold=1.0, clock=self.clock, on_record=lambda _: None, on_drop=lambda: None
         )
@@ -111,7 +114,7 @@ class World:
         self.events = writer
         return engine.Engine(
             engine.EngineParts(
-                policy=rules, kube=self.kube, clock=self.clock, rng=random.Random(index), log=log, events=writer,
+                policy=self._rules, kube=self.kube, clock=self.clock, rng=random.Random(index), log=log, events=writer,
                 metrics=counted, binds_in_flight=8, bind_timeout_s=1.0, event_after_s=1.0, **self.more(index, counted),
             )
         )  # fmt: skip
