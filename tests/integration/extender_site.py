@@ -19,7 +19,7 @@ from carico_core.runtime.kube import api_actions, api_client
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import instants
 from carico_local import nats_server
 from carico_local.cluster import free_ports, processes
 from carico_local.cluster.services import readiness
@@ -113,7 +113,7 @@ class Site:
 
     async def _heartbeat(self, node: str) -> None:
         amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"}
-        now = api_objects.format_instant(CLOCK.wall_ns())[:19] + "Z"
+        now = instants.format_instant(CLOCK.wall_ns())[:19] + "Z"
         ready = {
             "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "test", "lastHeartbeatTime": now,
         }  # fmt: skip

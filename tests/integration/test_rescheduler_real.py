@@ -18,7 +18,7 @@ from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import instants
 from carico_local.cluster import processes
 from carico_local.control_plane import standalone
 from tests.integration import extender_site
@@ -77,7 +77,7 @@ class Site:
                 path = f"{self.site.pods_path}/{metadata['name']}"
                 await self.site.client.request("DELETE", path, body={"gracePeriodSeconds": 0})
             elif pod["spec"].get("nodeName") and not is_ready(pod) and (self.gets_ready or SURGE not in labels(pod)):
-                now = api_objects.format_time(CLOCK.wall_ns())
+                now = instants.format_time(CLOCK.wall_ns())
                 ready = [{"type": "Ready", "status": "True", "lastTransitionTime": now}]
                 await api_actions.patch_pod_status(
                     self.site.client, namespace=self.site.namespace, name=metadata["name"], uid=metadata["uid"],

@@ -13,7 +13,7 @@ from carico_core.runtime.kube import api_actions, api_client
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks as paces
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import instants
 from carico_local.control_plane import standalone
 from carico_scheduler import engine
 from carico_scheduler.report import decisions, events, instruments
@@ -90,7 +90,7 @@ def _node(name: str) -> dict[str, Any]:
 
 def _status() -> dict[str, Any]:
     amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"}
-    heard_of = api_objects.format_instant(clocks.SystemClock().wall_ns())[:19] + "Z"
+    heard_of = instants.format_instant(clocks.SystemClock().wall_ns())[:19] + "Z"
     ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": heard_of}
     return {"allocatable": amounts, "capacity": amounts, "conditions": [ready]}
 

@@ -13,7 +13,7 @@ from typing import Any
 from carico_core.domain import errors
 from carico_core.runtime.kube import memory_kube, memory_objects
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import api_objects, instants
 
 Object = dict[str, Any]
 HASH = "5d9c7b8f6d"
@@ -185,7 +185,7 @@ class FakeCluster:
         self._put(pod)
 
     def _set_ready(self, pod: Object) -> None:
-        since = api_objects.format_time(self.clock.wall_ns())
+        since = instants.format_time(self.clock.wall_ns())
         pod["status"] = {
             "phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}],
         }  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 from carico_cli.doctor import findings, places, rights
 from carico_cli.explain import containers, words
 from carico_core.domain import cluster, errors, names
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import api_objects, instants
 
 WAITING_LONG_S = 60.0
 # Why a container waits that is about to start: its image is pulled, its volumes are mounted. A missing volume has the
@@ -93,7 +93,7 @@ def _not_ended(items: Iterable[Mapping[str, Any]], now_s: float) -> list[finding
     for item in items:
         metadata = item["metadata"]
         # The API server adds the grace period to the time of the request.
-        due_s = api_objects.find_instant(metadata.get("deletionTimestamp"))
+        due_s = instants.find_instant(metadata.get("deletionTimestamp"))
         if due_s is not None and now_s - due_s > ENDS_WITHIN_S:
             node = (item.get("spec") or {}).get("nodeName") or "no node"
             late.append(f"{metadata.get('namespace', 'default')}/{metadata['name']} on {node}")
@@ -163,7 +163,7 @@ def _placed_s(status: Mapping[str, Any]) -> float:
     """Return when the Pod was bound, in Unix seconds; +inf where that is not known."""
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
-            placed_s = api_objects.find_instant(condition.get("lastTransitionTime"))
+            placed_s = instants.find_instant(condition.get("lastTransitionTime"))
             if placed_s is not None:
                 return placed_s
     return math.inf

@@ -11,7 +11,7 @@ from typing import Any
 from carico_cli.explain import words
 from carico_cli.output import formats
 from carico_core.domain import amounts
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import instants
 from carico_local import job as jobs
 
 # Nodes shown in a text; -o wide and -o json show all.
@@ -138,10 +138,10 @@ def _seconds(value: float | None) -> str:
 
 def _times(pod: Mapping[str, Any]) -> _Times:
     metadata, status = pod["metadata"], pod.get("status") or {}
-    created_s = api_objects.find_instant(metadata.get("creationTimestamp")) or 0.0
+    created_s = instants.find_instant(metadata.get("creationTimestamp")) or 0.0
     bound = [each for each in status.get("conditions") or () if each.get("type") == "PodScheduled"]
     bound_s = next(
-        (api_objects.find_instant(each.get("lastTransitionTime")) for each in bound if each.get("status") == "True"),
+        (instants.find_instant(each.get("lastTransitionTime")) for each in bound if each.get("status") == "True"),
         None,
     )
     started_s, ended_s = _process(status)
@@ -161,10 +161,9 @@ def _process(status: Mapping[str, Any]) -> tuple[float | None, float | None]:
     """Return when the Pod's process began and ended: our workloads report it exactly, the API in whole seconds."""
     states = [each.get("state") or {} for each in status.get("containerStatuses") or ()]
     begun = [
-        api_objects.find_instant((each.get("running") or each.get("terminated") or {}).get("startedAt"))
-        for each in states
+        instants.find_instant((each.get("running") or each.get("terminated") or {}).get("startedAt")) for each in states
     ]
-    ended = [api_objects.find_instant((each.get("terminated") or {}).get("finishedAt")) for each in states]
+    ended = [instants.find_instant((each.get("terminated") or {}).get("finishedAt")) for each in states]
     started_s = min((at for at in begun if at is not None), default=None)
     ended_s = None if None in ended else max((at for at in ended if at is not None), default=None)
     for each in states:

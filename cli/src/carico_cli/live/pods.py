@@ -12,7 +12,7 @@ from carico_cli.live import job_counts
 from carico_cli.live import picture as pictures
 from carico_core.domain import names
 from carico_core.runtime.kube import list_watch
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import api_objects, instants
 
 _Key = tuple[int, int, float, str]
 
@@ -117,7 +117,7 @@ def _since_s(state: pictures.PodState, status: Mapping[str, Any], created_s: flo
 
 
 def _first(otherwise: float, times: Iterable[object]) -> float:
-    found = (api_objects.find_instant(each) for each in times)
+    found = (instants.find_instant(each) for each in times)
     return next((at_s for at_s in found if at_s is not None), otherwise)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from carico_core.domain import errors
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import instants
 
 NAME = "carico-rescheduler"
 _PAUSED, _SINCE = "paused", "since"
@@ -34,7 +34,7 @@ class Pausing:
 
     async def put(self, *, paused: bool) -> None:
         """Pause or resume. Raises `ApiError` and `ApiUnavailable`."""
-        data = {_PAUSED: str(paused).lower(), _SINCE: api_objects.format_time(self.clock.wall_ns())}
+        data = {_PAUSED: str(paused).lower(), _SINCE: instants.format_time(self.clock.wall_ns())}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME}, "data": data}
         try:
             await self.api.request(

@@ -22,7 +22,7 @@ from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import instants
 from carico_local.cluster import state
 from tests.tools import carico_cli
 from tests.unit.scheduler import objects
@@ -230,7 +230,7 @@ async def test_a_pod_that_has_been_about_to_start_for_long_is_named_too() -> Non
     def placed(name: str, ago_s: float, **status: Any) -> dict[str, Any]:
         pod = objects.pod_object(name, nodeName="n1")
         pod["metadata"]["uid"] = name
-        at = api_objects.format_instant(int((NOW_S - ago_s) * 1e9))
+        at = instants.format_instant(int((NOW_S - ago_s) * 1e9))
         pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at}]
         pod["status"]["containerStatuses"] = [{"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}]
         pod["status"] |= status

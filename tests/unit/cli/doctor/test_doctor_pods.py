@@ -11,7 +11,7 @@ from carico_cli.doctor import agents, findings, places, pods
 from carico_core.domain import messages
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import instants
 from tests.unit.cli import fake_cluster
 from tests.unit.cli.doctor import test_cli_doctor as doctor
 from tests.unit.scheduler import objects
@@ -22,7 +22,7 @@ KUBERNETES = places.Place(kind=places.Kind.KUBERNETES)
 
 
 def instant(ago_s: float) -> str:
-    return api_objects.format_instant(int((NOW_S - ago_s) * 1e9))
+    return instants.format_instant(int((NOW_S - ago_s) * 1e9))
 
 
 def pod(name: str, ago_s: float, *, app: str = "web", phase: str = "Pending", **spec: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_core.wire.kubernetes import api_objects, pod_groups
+from carico_core.wire.kubernetes import instants, pod_groups
 from carico_scheduler.gangs import gang
 from tests.unit.scheduler import objects, world
 from tests.unit.scheduler.gangs import gang_world
@@ -193,7 +193,7 @@ def test_a_pod_that_is_replaced_after_the_gang_was_complete_is_placed_by_itself(
 
 def found(made: gang_world.GangWorld, name: str, *, pods: int, at_s: float, node: str = "node-0") -> None:
     """Half of a gang of four is on a node, bound at this time; the other half waits."""
-    at = api_objects.format_time(round(at_s * 1e9))
+    at = instants.format_time(round(at_s * 1e9))
     bound = {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at}]}
     for index in range(4):
         is_bound = index < pods

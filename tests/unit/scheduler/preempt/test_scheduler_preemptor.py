@@ -9,7 +9,7 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime.kube import memory_objects
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import instants
 from carico_scheduler.preempt import nominations, preemptor, victims
 from carico_scheduler.preempt import search as search_module
 from tests.unit.scheduler import objects, world
@@ -287,7 +287,7 @@ def test_a_pod_that_leaves_is_waited_for_unless_it_does_not_end(ends_in_s: float
         made = await full()
         leaving = next(pod for pod in made.pods() if pod["metadata"]["name"] == "low-0")
         ends_at_ns = made.clock.wall_ns() + round(ends_in_s * 1e9)
-        leaving["metadata"]["deletionTimestamp"] = api_objects.format_time(ends_at_ns)
+        leaving["metadata"]["deletionTimestamp"] = instants.format_time(ends_at_ns)
         made.kube.objects.update("pods", ("default", "low-0"), leaving, "test")
         made.create_pod("high", priority=10)
         await asyncio.sleep(20.0)
@@ -302,7 +302,7 @@ def test_the_room_of_a_pod_that_leaves_anyway_is_held_for_one_pod() -> None:
     async def main() -> None:
         made = await full()
         leaving = next(pod for pod in made.pods() if pod["metadata"]["name"] == "low-0")
-        leaving["metadata"]["deletionTimestamp"] = api_objects.format_time(made.clock.wall_ns() + 10**9)
+        leaving["metadata"]["deletionTimestamp"] = instants.format_time(made.clock.wall_ns() + 10**9)
         made.kube.objects.update("pods", ("default", "low-0"), leaving, "test")
         made.create_pod("middle", priority=5)
         await asyncio.sleep(5.0)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies
 
 from carico_core.domain import cluster, names, selectors, usage
-from carico_core.wire.kubernetes import api_objects, pod_requests
+from carico_core.wire.kubernetes import api_objects, bodies, instants, pod_requests
 from carico_core.wire.kubernetes import lease as kubernetes_lease
 from carico_core.wire.kubernetes import status as kubernetes_status
 
@@ -382,13 +382,13 @@ def test_an_object_with_an_odd_field_is_parsed_or_a_value_error(path: list[Any],
 
 
 def test_a_binding_carries_its_precondition() -> None:
-    body = api_objects.binding_body(namespace="d", name="p", uid="u", node="n")
+    body = bodies.binding_body(namespace="d", name="p", uid="u", node="n")
     assert body["metadata"] == {"namespace": "d", "name": "p", "uid": "u"}
     assert body["target"]["name"] == "n"
 
 
 def test_a_note_is_cut_at_the_limit_between_characters() -> None:
-    body = api_objects.event_body(
+    body = bodies.event_body(
         {"kind": "Node", "name": "n"},
         name="e",
         reason="R",
@@ -404,9 +404,9 @@ def test_a_note_is_cut_at_the_limit_between_characters() -> None:
 
 
 def test_instants_round_to_microseconds_both_ways() -> None:
-    text = api_objects.format_instant(1_700_000_000_123_456_789)
+    text = instants.format_instant(1_700_000_000_123_456_789)
     assert text == "2023-11-14T22:13:20.123456Z"
-    assert api_objects.parse_instant(text) == 1700000000.123456
+    assert instants.parse_instant(text) == 1700000000.123456
 
 
 def test_a_lease_both_ways() -> None:

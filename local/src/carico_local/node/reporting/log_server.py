@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from aiohttp import web
 
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import instants
 from carico_local.api import access
 from carico_local.api.model import statuses
 from carico_local.node.runtime import logs as container_logs
@@ -43,7 +43,7 @@ def parse_query(query: Mapping[str, str], *, now_ns: int) -> Wanted:
     if "sinceSeconds" in query:
         since_ns = now_ns - int(query["sinceSeconds"]) * 10**9
     elif "sinceTime" in query:
-        since_ns = round(api_objects.parse_instant(query["sinceTime"]) * 1e9)
+        since_ns = round(instants.parse_instant(query["sinceTime"]) * 1e9)
     return Wanted(
         follow=query.get("follow") in ("true", "1"),
         previous=query.get("previous") in ("true", "1"),

@@ -8,7 +8,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import instants
 from carico_local.node.spec import container as container_spec
 from carico_local.node.spec import pod as podspec
 
@@ -271,7 +271,7 @@ def was_running(pod: Mapping[str, Any], container: str) -> int | None:
 def start_ns(pod: Mapping[str, Any]) -> int | None:
     """Return when the node admitted the Pod; None where the status does not state it."""
     text = (pod.get("status") or {}).get("startTime")
-    return None if text is None else round(api_objects.parse_instant(text) * 1e9)
+    return None if text is None else round(instants.parse_instant(text) * 1e9)
 
 
 def conditions(pod: Mapping[str, Any]) -> list[Any]:

@@ -11,7 +11,7 @@ from carico_core.runtime.kube import api_actions, list_watch
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
-from carico_core.wire.kubernetes import api_objects, namespace_rules
+from carico_core.wire.kubernetes import instants, namespace_rules
 from carico_recommender import classes, instruments, namespaces
 from carico_recommender import settings as setting
 from carico_recommender.vpa import advice as advices
@@ -88,7 +88,7 @@ class Keeper:
         rest: list[tuple[objects.Autoscaler, dict[str, Any]]] = []
         states: collections.Counter[instruments.State] = collections.Counter()
         taken_s = 0.0
-        at = api_objects.format_instant(self._clock.wall_ns())[:19] + "Z"
+        at = instants.format_instant(self._clock.wall_ns())[:19] + "Z"
         for index, one in enumerate(list(self._objects.values())):
             if index % _AT_ONCE == 0:
                 await asyncio.sleep(0)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_core.domain import cluster, names
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import api_objects, instants
 from carico_core.wire.kubernetes import object_fields as fields
 
 Object = Mapping[str, Any]
@@ -66,7 +66,7 @@ class KnownPod:
     @property
     def moved_at_s(self) -> float | None:
         """When it was moved here; None for a Pod that no move created."""
-        return api_objects.find_instant(self.annotations.get(MOVED_AT))
+        return instants.find_instant(self.annotations.get(MOVED_AT))
 
     @property
     def is_active(self) -> bool:
@@ -127,7 +127,7 @@ def _addresses(status: Object) -> tuple[str, ...]:
 def _ready_at_s(status: Object) -> float | None:
     for each in fields.objects(status, "conditions", "status."):
         if each.get("type") == "Ready" and each.get("status") == "True":
-            return api_objects.find_instant(each.get("lastTransitionTime")) or 0.0
+            return instants.find_instant(each.get("lastTransitionTime")) or 0.0
     return None
 
 

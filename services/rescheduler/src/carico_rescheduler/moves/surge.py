@@ -21,7 +21,7 @@ from carico_core.domain import errors, names
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import instants
 from carico_rescheduler.context import objects
 from carico_rescheduler.moves import record as records
 from carico_rescheduler.moves import surge_pod
@@ -319,7 +319,7 @@ def unmark(old: objects.KnownPod) -> dict[str, Any]:
 def _adopt(surge: objects.KnownPod, at_ns: int) -> dict[str, Any]:
     return {
         "labels": {names.TEMPLATE_HASH: surge.pod.labels[names.SURGE_LABEL], names.SURGE_LABEL: None},
-        "annotations": {objects.MOVED_AT: api_objects.format_time(at_ns)},
+        "annotations": {objects.MOVED_AT: instants.format_time(at_ns)},
     }
 
 

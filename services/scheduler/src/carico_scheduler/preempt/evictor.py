@@ -15,7 +15,7 @@ from carico_core.domain import cluster, errors
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import instants
 from carico_scheduler.preempt import nominations
 
 # The time between two rounds of decisions.
@@ -141,7 +141,7 @@ class Evictor:
         """Set the condition that states why the victim ends: controllers do not count it as a failure of its own."""
         condition = {
             "type": _CONDITION, "status": "True", "reason": cause.reason, "message": cause.message,
-            "lastTransitionTime": api_objects.format_time(self._clock.wall_ns()),
+            "lastTransitionTime": instants.format_time(self._clock.wall_ns()),
         }  # fmt: skip
         await api_actions.patch_pod_status(
             self._api, namespace=victim.namespace, name=victim.name, uid=victim.uid, status={"conditions": [condition]}

@@ -19,7 +19,7 @@ from carico_core.domain import errors
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import api_objects, instants
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.report import notices, verdicts
 
@@ -111,7 +111,7 @@ class Conditions:
         condition = {"type": api_objects.POD_SCHEDULED, "status": "False", "reason": wish.reason, "message": wish.text}
         if not pod.unscheduled_reason:
             # The time of the last change of `status`, not of the reason.
-            condition["lastTransitionTime"] = api_objects.format_time(self._clock.wall_ns())
+            condition["lastTransitionTime"] = instants.format_time(self._clock.wall_ns())
         try:
             await api_actions.patch_pod_status(
                 self._api, namespace=pod.namespace, name=pod.name, uid=pod.uid, resource_version=pod.resource_version,

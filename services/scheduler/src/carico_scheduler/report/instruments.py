@@ -21,14 +21,18 @@ class Instruments:
     """Every metric of one scheduler, named carico_scheduler_..."""
 
     def __init__(self, registry: metrics.Metrics) -> None:
+        self._add_decisions(registry)
+        self._add_binds(registry)
+        self._add_queue(registry)
+        self._add_nodes(registry)
+        self._add_evictions(registry)
+        self._add_sharing(registry)
+        self._add_extender(registry)
+
+    def _add_decisions(self, registry: metrics.Metrics) -> None:
+        """Add the metrics of what is decided, and how long it takes."""
         self.decisions = registry.counter("decisions", "Attempts to place a Pod, by outcome", ["outcome"])
         self.rejections = registry.counter("rejections", "Nodes refused in decisions that were recorded", ["reason"])
-        self.binds = registry.counter("binds", "Binds, by outcome", ["fate"])
-        self.bind_s = registry.histogram("bind_seconds", "Time from sending a bind to its outcome", buckets=_SECONDS)
-        self.waited_s = registry.histogram(
-            "waited_seconds", "Time that a Pod waited until it was bound", buckets=_WAIT_SECONDS
-        )
-        self.waits = waits.Waits(registry)
         self.cycle_s = registry.histogram("cycle_seconds", "Duration of a scheduling cycle", buckets=_CYCLE_SECONDS)
         self.decision_s = registry.histogram(
             "decision_seconds", "Time per decision: the cycle's duration divided by its Pods", buckets=_DECISION_SECONDS
@@ -39,12 +43,56 @@ class Instruments:
         self.age_s = registry.histogram(
             "advertisement_age_seconds", "Age of the advertisement by which a Pod was placed", buckets=_AGE_SECONDS
         )
-        self.advertisements = registry.counter("advertisements", "Advertisements received")
-        self.drops = registry.counter("dropped_messages", "Messages dropped, by reason", ["reason"])
-        self.lost_events = registry.counter("lost_events", "Kubernetes Events not written, by reason", ["reason"])
+        self.lost_records = registry.counter("lost_decision_records", "Decision records that were not published")
+        self.unpublished = registry.gauge("unpublished_decision_records", "Decision records waiting to be published")
+        self.missed_wakes = registry.counter(
+            "missed_wakes", "Times that a parked Pod fitted a node without having been woken"
+        )
         self.conditions = registry.counter(
             "conditions", "Conditions PodScheduled=False of waiting Pods, written or not, by outcome", ["outcome"]
         )
+        self.lost_events = registry.counter("lost_events", "Kubernetes Events not written, by reason", ["reason"])
+
+    def _add_binds(self, registry: metrics.Metrics) -> None:
+        """Add the metrics of binds, and how long Pods wait for them."""
+        self.binds = registry.counter("binds", "Binds, by outcome", ["fate"])
+        self.bind_s = registry.histogram("bind_seconds", "Time from sending a bind to its outcome", buckets=_SECONDS)
+        self.waited_s = registry.histogram(
+            "waited_seconds", "Time that a Pod waited until it was bound", buckets=_WAIT_SECONDS
+        )
+        self.waits = waits.Waits(registry)
+        self.doubtful = registry.gauge("doubtful_binds", "Binds whose outcome is not known yet")
+        self.binding = registry.gauge("binding_pods", "Binds under way")
+        self.lost_outcomes = registry.counter("lost_bind_outcomes", "Outcomes of binds that could not be handled")
+
+    def _add_queue(self, registry: metrics.Metrics) -> None:
+        """Add the metrics of Pods that wait, and what is reserved."""
+        self.waiting = registry.gauge("waiting_pods", "Pods in the queue")
+        self.parked = registry.gauge("parked_pods", "Pods in the queue that fit no node now")
+        self.oldest_s = registry.gauge("oldest_waiting_seconds", "Waiting time of the Pod that has waited longest")
+        self.reserved = registry.gauge("reservations", "Pods placed that no advertisement covers yet")
+        self.oldest_reservation_s = registry.gauge(
+            "oldest_reservation_seconds", "Age of the oldest reservation whose Pod has not started"
+        )
+
+    def _add_nodes(self, registry: metrics.Metrics) -> None:
+        """Add the metrics of nodes and their advertisements."""
+        self.advertisements = registry.counter("advertisements", "Advertisements received")
+        self.drops = registry.counter("dropped_messages", "Messages dropped, by reason", ["reason"])
+        self.bad_objects = registry.counter("bad_objects", "API objects that could not be parsed", ["kind"])
+        self.capacity = registry.gauge(
+            "capacity_pods", "Advertised capacity of nodes that are fresh, ready and not cordoned"
+        )
+        self.free = registry.gauge("free_pods", "Free capacity of the same nodes: capacity less reserved Pods")
+        self.nodes = registry.gauge("nodes", "Nodes by the age of their advertisement", ["freshness"])
+        self.suspects = registry.gauge("suspect_nodes", "Nodes that do not account for a Pod that was placed on them")
+        self.lost_rosters = registry.counter("lost_rosters", "Rosters of nodes that could not be published")
+        self.lost_summaries = registry.counter(
+            "lost_summaries", "Summaries of the cluster for the history that could not be published"
+        )
+
+    def _add_evictions(self, registry: metrics.Metrics) -> None:
+        """Add the metrics of evictions and gangs."""
         self.preemptions = registry.counter(
             "preemptions", "Pods for which others were evicted, by whether they got the room", ["outcome"]
         )
@@ -56,31 +104,9 @@ class Instruments:
             "gang_evictions", "Pods evicted since their gang stayed incomplete, by the outcome of the request",
             ["outcome"],
         )  # fmt: skip
-        self.lost_records = registry.counter("lost_decision_records", "Decision records that were not published")
-        self.lost_rosters = registry.counter("lost_rosters", "Rosters of nodes that could not be published")
-        self.lost_summaries = registry.counter(
-            "lost_summaries", "Summaries of the cluster for the history that could not be published"
-        )
-        self.lost_outcomes = registry.counter("lost_bind_outcomes", "Outcomes of binds that could not be handled")
-        self.missed_wakes = registry.counter(
-            "missed_wakes", "Times that a parked Pod fitted a node without having been woken"
-        )
-        self.bad_objects = registry.counter("bad_objects", "API objects that could not be parsed", ["kind"])
-        self.waiting = registry.gauge("waiting_pods", "Pods in the queue")
-        self.parked = registry.gauge("parked_pods", "Pods in the queue that fit no node now")
-        self.oldest_s = registry.gauge("oldest_waiting_seconds", "Waiting time of the Pod that has waited longest")
-        self.doubtful = registry.gauge("doubtful_binds", "Binds whose outcome is not known yet")
-        self.unpublished = registry.gauge("unpublished_decision_records", "Decision records waiting to be published")
-        self.capacity = registry.gauge(
-            "capacity_pods", "Advertised capacity of nodes that are fresh, ready and not cordoned"
-        )
-        self.free = registry.gauge("free_pods", "Free capacity of the same nodes: capacity less reserved Pods")
-        self.binding = registry.gauge("binding_pods", "Binds under way")
-        self.reserved = registry.gauge("reservations", "Pods placed that no advertisement covers yet")
-        self.oldest_reservation_s = registry.gauge(
-            "oldest_reservation_seconds", "Age of the oldest reservation whose Pod has not started"
-        )
-        self.nodes = registry.gauge("nodes", "Nodes by the age of their advertisement", ["freshness"])
+
+    def _add_sharing(self, registry: metrics.Metrics) -> None:
+        """Add the metrics of who leads, and schedulers that share the work."""
         self.leading = registry.gauge("leading", "1 if this scheduler leads and binds, 0 if it is a standby")
         self.terms = registry.counter("terms", "Times this scheduler began to lead")
         self.waited_for = registry.counter(
@@ -99,6 +125,9 @@ class Instruments:
         self.corrected = registry.counter(
             "corrected_pods", "Pods of other schedulers that this one took over as the holder of the Lease"
         )
+
+    def _add_extender(self, registry: metrics.Metrics) -> None:
+        """Add the metrics of the extender."""
         self.extender_requests = registry.counter(
             "extender_requests", "Requests from kube-scheduler, by verb and HTTP status", ["verb", "status"]
         )
@@ -107,7 +136,6 @@ class Instruments:
         )
         self.extender_binds = registry.counter("extender_binds", "Binds for kube-scheduler, by outcome", ["fate"])
         self.extender_holds = registry.gauge("extender_holds", "Pods between kube-scheduler's filter and its bind")
-        self.suspects = registry.gauge("suspect_nodes", "Nodes that do not account for a Pod that was placed on them")
 
     def count_rejections(self, facts: decisions.Facts) -> None:
         """Count the nodes that a recorded decision refused."""

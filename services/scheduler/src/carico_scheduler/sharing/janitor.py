@@ -14,7 +14,7 @@ from carico_core.domain import cluster, errors, messages
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import instants
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.sharing import commits
 from carico_scheduler.sharing import ledger as ledgers
@@ -82,7 +82,7 @@ class Janitor:
             "type": CONDITION, "status": "True", "reason": "NotBound",
             "message": f"the claim of {claim.scheduler} on {node} ended without a bind",
             # Without a difference the API would leave the resourceVersion as it is.
-            "lastTransitionTime": api_objects.format_time(self._clock.wall_ns()),
+            "lastTransitionTime": instants.format_time(self._clock.wall_ns()),
         }  # fmt: skip
         try:
             await api_actions.patch_pod_status(

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from carico_core.domain import cluster, errors
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import bodies, instants
 from carico_core.wire.kubernetes import lease as kubernetes_lease
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -71,9 +71,7 @@ async def bind(
     `ApiUnavailable` (the Pod may be bound nevertheless, which the watch will show), and what `permit` raises (the bind
     was not sent).
     """
-    body = api_objects.binding_body(
-        namespace=namespace, name=name, uid=uid, node=node, resource_version=resource_version
-    )
+    body = bodies.binding_body(namespace=namespace, name=name, uid=uid, node=node, resource_version=resource_version)
     path = f"{pod_path(namespace, name)}/binding"
     await api.request("POST", path, body=body, timeout_s=timeout_s, permit=permit)
 
@@ -166,14 +164,14 @@ class EventRecorder:
     async def record(self, pod: cluster.Pod, *, reason: str, action: str, note: str, warning: bool = False) -> None:
         """Write the Event. Raises `ApiError` or `ApiUnavailable`: the caller decides whether it may be lost."""
         # As much of the note as an Event holds: keys are bounded in bytes, too.
-        key = (pod.uid, reason, action, note[: api_objects.NOTE_LIMIT_BYTES])
+        key = (pod.uid, reason, action, note[: bodies.NOTE_LIMIT_BYTES])
         now_ns = self._clock.wall_ns()
         series = self._series.get(key)
         if series is not None and now_ns - series.last_ns < SERIES_NS and await self._count_up(pod, series, now_ns):
             self._series.move_to_end(key)
             return
         name = self._name(pod.name, now_ns)
-        body = api_objects.event_body(
+        body = bodies.event_body(
             {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
             name=name,
             reason=reason,
@@ -191,7 +189,7 @@ class EventRecorder:
 
     async def _count_up(self, pod: cluster.Pod, series: "_Series", now_ns: int) -> bool:
         """Return False if the Event has expired."""
-        count = {"count": series.count + 1, "lastObservedTime": api_objects.format_instant(now_ns)}
+        count = {"count": series.count + 1, "lastObservedTime": instants.format_instant(now_ns)}
         path = f"{EVENTS_PATH.format(namespace=pod.namespace)}/{series.name}"
         try:
             await self._api.request("PATCH", path, body={"series": count}, content_type=MERGE_PATCH)

@@ -16,7 +16,7 @@ import orjson
 from carico_core.domain import errors, selectors
 from carico_core.runtime.kube import api_actions, list_watch, memory_objects, paged_lists
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import api_objects, instants
 
 Object = dict[str, Any]
 # Tests must not wait for retries.
@@ -198,7 +198,7 @@ class MemoryKube:
             raise memory_objects.refusal(409, "Conflict", message, request)
         bound = copy.deepcopy(pod)
         bound.setdefault("spec", {})["nodeName"] = binding["target"]["name"]
-        at = api_objects.format_time(self._clock.wall_ns())
+        at = instants.format_time(self._clock.wall_ns())
         scheduled = {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at}]}
         bound["status"] = memory_objects.merge(pod.get("status") or {}, scheduled, by_type=True)
         self.objects.update("pods", (target.namespace, target.name), bound, request)

@@ -10,7 +10,7 @@ from typing import Any
 from carico_core.domain import errors
 from carico_core.runtime.kube import api_errors
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import instants
 
 Object = dict[str, Any]
 Key = tuple[str, str]
@@ -87,7 +87,7 @@ class Objects:
             raise refusal(409, "AlreadyExists", f'{plural} "{key[1]}" already exists', request)
         # Given values are kept, so that a test can choose its Pods' UIDs; a real API makes its own.
         metadata.setdefault("uid", str(uuid.uuid5(uuid.NAMESPACE_OID, f"{plural}{key}{self.version}")))
-        metadata.setdefault("creationTimestamp", api_objects.format_time(self._clock.wall_ns()))
+        metadata.setdefault("creationTimestamp", instants.format_time(self._clock.wall_ns()))
         return self._write(plural, key, None, obj)
 
     def update(self, plural: str, key: Key, obj: Object, request: str) -> Object:

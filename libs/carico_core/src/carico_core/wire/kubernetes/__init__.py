@@ -1,6 +1,7 @@
 """Objects of the Kubernetes API <-> `carico_core.domain`; parsers raise only `ValueError`, with the field's path.
 
-- `api_objects`: Pods, Nodes, and the bodies of what CARICO writes. `constraints`, `pod_requests`: two parts of a Pod.
+- `api_objects`: Pods, Nodes and some others. `constraints`, `pod_requests`: two parts of a Pod. `shared_values`: what
+  Pods of one template share. `bodies`: what CARICO writes. `instants`: times.
 - `status`: whether a Pod's containers run, or have failed. `template`: its images, containers and requests.
 - `lease`: coordination.k8s.io/v1 Leases. `storage`: claims, volumes, storage classes, and Namespaces.
 - `pod_groups`: gangs of Pods, and what they ask for.

@@ -1,10 +1,8 @@
-"""Objects of the Kubernetes API <-> `carico_core.domain.cluster`, and the bodies of what CARICO writes.
+"""Objects of the Kubernetes API -> `carico_core.domain.cluster`.
 
 Parsers raise only `ValueError`, with the path of the bad field.
 """
 
-import datetime
-import functools
 import math
 import sys
 from collections.abc import Iterable, Mapping, Set
@@ -15,9 +13,11 @@ from carico_core.wire.kubernetes import (
     constraints,
     failures,
     images,
+    instants,
     pod_groups,
     pod_requests,
     selectors,
+    shared_values,
     template,
 )
 from carico_core.wire.kubernetes import object_fields as fields
@@ -31,15 +31,8 @@ STATIC_UID_ANNOTATION = "kubernetes.io/config.hash"
 DEFAULT_SCHEDULER = "default-scheduler"
 # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions
 POD_SCHEDULED = "PodScheduled"
-# https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/: note is at most 1 kB.
-NOTE_LIMIT_BYTES = 1024
-# Bounds of each cache of values that Pods share: 4096 templates, whose labels rarely exceed 1000 characters.
-SHARED_MOST = 4096
-SHARED_CHARS = 2048
 
 Object = Mapping[str, Any]
-_Texts = tuple[str, ...]
-_NO_TEXTS: Mapping[str, str] = {}
 
 
 def parse_pod(obj: Object, before: cluster.Pod | None = None) -> cluster.Pod:
@@ -52,11 +45,11 @@ def parse_pod(obj: Object, before: cluster.Pod | None = None) -> cluster.Pod:
     # Whatever can be refused comes first, since nothing of a refused object may stay in the caches of shared values.
     namespace, name, uid = (fields.required(metadata, key, "metadata.") for key in ("namespace", "name", "uid"))
     created_at = fields.required(metadata, "creationTimestamp", "metadata.")
-    created_at_s = _instant_s(created_at, "metadata.creationTimestamp")
+    created_at_s = instants.parse_at(created_at, "metadata.creationTimestamp")
     deleting, ends_at_s = metadata.get("deletionTimestamp") is not None, math.inf
     if deleting:
         ends_at = fields.required(metadata, "deletionTimestamp", "metadata.")
-        ends_at_s = _instant_s(ends_at, "metadata.deletionTimestamp")
+        ends_at_s = instants.parse_at(ends_at, "metadata.deletionTimestamp")
     resource_version = fields.optional(metadata, "resourceVersion", "metadata.")
     generation = fields.integer(metadata, "generation", "metadata.")
     labels, owner = fields.texts(metadata, "labels", "metadata."), _controller(metadata)
@@ -73,9 +66,10 @@ def parse_pod(obj: Object, before: cluster.Pod | None = None) -> cluster.Pod:
     if before is not None and before.uid == uid and _has_same_spec(before, generation, labels, metadata, status):
         return before._replace(
             resource_version=resource_version, node_name=sys.intern(node_name) or None,
-            phase=sys.intern(phase or "Pending"), deleting=deleting, ends_at_s=ends_at_s, labels=_shared_texts(labels),
-            owner=_shared_owner(owner), unscheduled_reason=sys.intern(unscheduled_reason), has_failed=has_failed,
-            nominated_node=nominated_node, gang=gang,
+            phase=sys.intern(phase or "Pending"), deleting=deleting, ends_at_s=ends_at_s,
+            labels=shared_values.mapping(labels), owner=shared_values.owner(owner),
+            unscheduled_reason=sys.intern(unscheduled_reason), has_failed=has_failed, nominated_node=nominated_node,
+            gang=gang,
         )  # fmt: skip
     scheduler_name = fields.optional(spec, "schedulerName", "spec.") or DEFAULT_SCHEDULER
     node_selector = fields.texts(spec, "nodeSelector", "spec.")
@@ -104,10 +98,10 @@ def parse_pod(obj: Object, before: cluster.Pod | None = None) -> cluster.Pod:
         priority=priority,
         created_at_s=created_at_s,
         deleting=deleting,
-        labels=_shared_texts(labels),
-        node_selector=_shared_texts(node_selector),
-        tolerations=_shared_tolerations(tolerations),
-        owner=_shared_owner(owner),
+        labels=shared_values.mapping(labels),
+        node_selector=shared_values.mapping(node_selector),
+        tolerations=shared_values.tolerations(tolerations),
+        owner=shared_values.owner(owner),
         image=sys.intern(image),
         is_mirror=mirror,
         request_cores=requests.pop("cpu", 0.0),
@@ -162,7 +156,7 @@ def _bound_at_s(status: Object) -> float:
     """Return when the Pod was bound; 0 if its status does not show it."""
     for each in fields.objects(status, "conditions", "status."):
         if each.get("type") == POD_SCHEDULED and each.get("status") == "True":
-            return find_instant(each.get("lastTransitionTime")) or 0.0
+            return instants.find_instant(each.get("lastTransitionTime")) or 0.0
     return 0.0
 
 
@@ -204,86 +198,6 @@ def unsupported(spec: Object) -> tuple[str, ...]:
     if any(rule.get("action") == "RestartAllContainers" for rule in rules):
         found.append("restartPolicyRules.RestartAllContainers")
     return tuple(found)
-
-
-def binding_body(*, namespace: str, name: str, uid: str, node: str, resource_version: str = "") -> dict[str, Any]:
-    """Return a v1 Binding with the Pod's UID, and its resourceVersion if given, as preconditions."""
-    metadata = {"namespace": namespace, "name": name, "uid": uid}
-    if resource_version:
-        metadata["resourceVersion"] = resource_version
-    target = {"apiVersion": "v1", "kind": "Node", "name": node}
-    return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
-
-
-def event_body(
-    regarding: Mapping[str, str],
-    *,
-    name: str,
-    reason: str,
-    action: str,
-    note: str,
-    controller: str,
-    instance: str,
-    at_ns: int,
-    warning: bool = False,
-) -> dict[str, Any]:
-    """Return an events.k8s.io/v1 Event about `regarding` (apiVersion, kind, namespace, name, uid)."""
-    return {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        # Events about objects without a namespace (Nodes) live in "default", as kubectl describe expects.
-        "metadata": {"namespace": regarding.get("namespace") or "default", "name": name},
-        "regarding": dict(regarding),
-        "reason": reason,
-        "action": action,
-        "note": note.encode()[:NOTE_LIMIT_BYTES].decode(errors="ignore"),
-        "type": "Warning" if warning else "Normal",
-        "eventTime": format_instant(at_ns),
-        "reportingController": controller,
-        "reportingInstance": instance,
-    }
-
-
-def format_time(at_ns: int) -> str:
-    """Return RFC 3339 with whole seconds, the format of Time fields.
-
-    >>> format_time(1_999_999_999)
-    '1970-01-01T00:00:01Z'
-    """
-    return f"{format_instant(at_ns)[:19]}Z"
-
-
-def format_instant(at_ns: int) -> str:
-    """Return RFC 3339 with microseconds, the format of MicroTime fields.
-
-    >>> format_instant(1_000)
-    '1970-01-01T00:00:00.000001Z'
-    """
-    instant = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=at_ns // 1000)
-    return instant.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def parse_instant(text: str) -> float:
-    """Return the Unix seconds of an RFC 3339 time. Raises `ValueError`.
-
-    >>> parse_instant("1970-01-01T00:00:01Z")
-    1.0
-    """
-    instant = datetime.datetime.fromisoformat(text)
-    if instant.tzinfo is None:
-        raise ValueError(f"got {text!r}, expected a time zone")
-    return instant.timestamp()
-
-
-def find_instant(value: object) -> float | None:
-    """Return the Unix seconds of a time in an object of the API; None where it is not one.
-
-    >>> find_instant(None)
-    """
-    try:
-        return parse_instant(value) if isinstance(value, str) else None
-    except ValueError:
-        return None
 
 
 def parse_daemon_set(obj: Object) -> cluster.DaemonSet:
@@ -344,7 +258,7 @@ def belongs_to_node(obj: Object, baseline_namespaces: Set[str] = frozenset()) ->
     )
 
 
-def _controller(metadata: Object) -> _Texts | None:
+def _controller(metadata: Object) -> shared_values.Texts | None:
     """Return kind, name and UID of the controlling owner."""
     for index, reference in enumerate(fields.objects(metadata, "ownerReferences", "metadata.")):
         if reference.get("controller") is True:
@@ -354,7 +268,7 @@ def _controller(metadata: Object) -> _Texts | None:
     return None
 
 
-def _owner_of_surge(metadata: Object) -> _Texts | None:
+def _owner_of_surge(metadata: Object) -> shared_values.Texts | None:
     """Return kind, name and UID of the first owner of a surge Pod, which has no controller yet."""
     for index, reference in enumerate(fields.objects(metadata, "ownerReferences", "metadata.")):
         path = f"metadata.ownerReferences[{index}]."
@@ -363,12 +277,12 @@ def _owner_of_surge(metadata: Object) -> _Texts | None:
     return None
 
 
-def _tolerations(spec: Object) -> tuple[_Texts, ...]:
+def _tolerations(spec: Object) -> tuple[shared_values.Texts, ...]:
     items = fields.objects(spec, "tolerations", "spec.")
     return tuple([_toleration(index, item) for index, item in enumerate(items)])
 
 
-def _toleration(index: int, item: Object) -> _Texts:
+def _toleration(index: int, item: Object) -> shared_values.Texts:
     """Return key, operator, value and effect."""
     get = item.get
     found = (get("key"), get("operator"), get("value"), get("effect"))
@@ -376,49 +290,6 @@ def _toleration(index: int, item: Object) -> _Texts:
         if text is not None and type(text) is not str:
             fields.optional(item, name, f"spec.tolerations[{index}].")
     return found[0] or "", found[1] or "Equal", found[2] or "", found[3] or ""
-
-
-# Thousands of Pods come from one template. Equal values become one object, which is faster and takes much less memory.
-# Each cache has at most SHARED_MOST entries of at most SHARED_CHARS characters; longer values are not shared.
-
-
-def _shared_owner(found: _Texts | None) -> cluster.Owner | None:
-    if found is None:
-        return None
-    return _owner(found) if sum(map(len, found)) <= SHARED_CHARS else _owner.__wrapped__(found)
-
-
-def _shared_tolerations(found: tuple[_Texts, ...]) -> tuple[cluster.Toleration, ...]:
-    if not found:
-        return ()
-    chars = sum([sum(map(len, texts)) for texts in found])
-    return _toleration_records(found) if chars <= SHARED_CHARS else _toleration_records.__wrapped__(found)
-
-
-def _shared_texts(found: dict[str, str]) -> Mapping[str, str]:
-    if not found:
-        return _NO_TEXTS
-    chars = sum(map(len, found)) + sum(map(len, found.values()))
-    return _as_mapping(tuple(found.items())) if chars <= SHARED_CHARS else found
-
-
-@functools.lru_cache(maxsize=SHARED_MOST)
-def _owner(found: _Texts) -> cluster.Owner:
-    kind, name, uid = found
-    return cluster.Owner(kind=kind, name=name, uid=uid)
-
-
-@functools.lru_cache(maxsize=SHARED_MOST)
-def _toleration_records(found: tuple[_Texts, ...]) -> tuple[cluster.Toleration, ...]:
-    return tuple(
-        cluster.Toleration(key=key, operator=operator, value=value, effect=effect)
-        for key, operator, value, effect in found
-    )
-
-
-@functools.lru_cache(maxsize=SHARED_MOST)
-def _as_mapping(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
-    return dict(items)
 
 
 def _others(requests: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
@@ -435,13 +306,6 @@ def _taints(spec: Object) -> tuple[cluster.Taint, ...]:
         )
         for path, item in _numbered(fields.objects(spec, "taints", "spec."), "spec.taints")
     )
-
-
-def _instant_s(text: str, path: str) -> float:
-    try:
-        return parse_instant(text)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
 
 
 def _numbered(items: Iterable[Object], path: str) -> list[tuple[str, Object]]:

@@ -9,7 +9,7 @@ from carico_core.wire.kubernetes import object_fields as fields
 
 # https://kubernetes.io/docs/concepts/containers/images/#image-names
 _DEFAULT_TAG = ":latest"
-# Pods of one template share a record, unless their names are longer: see `api_objects.SHARED_MOST`.
+# Pods of one template share a record, unless their names are longer: see `shared_values.SHARED_MOST`.
 _SHARED_MOST = 4096
 _SHARED_CHARS = 2048
 

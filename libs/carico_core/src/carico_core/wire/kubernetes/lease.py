@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import instants
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +49,12 @@ def lease_body(lease: Lease) -> dict[str, Any]:
     spec = {
         "holderIdentity": lease.holder,
         "leaseDurationSeconds": lease.duration_s,
-        "acquireTime": api_objects.format_instant(lease.acquired_at_ns),
-        "renewTime": api_objects.format_instant(lease.renewed_at_ns),
+        "acquireTime": instants.format_instant(lease.acquired_at_ns),
+        "renewTime": instants.format_instant(lease.renewed_at_ns),
         "leaseTransitions": lease.transitions,
     }
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
 
 
 def _nanoseconds(text: str | None) -> int:
-    return 0 if text is None else round(api_objects.parse_instant(text) * 1e6) * 1000
+    return 0 if text is None else round(instants.parse_instant(text) * 1e6) * 1000
