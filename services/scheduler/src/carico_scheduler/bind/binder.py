@@ -77,7 +77,7 @@ class Bind:
     is_shared: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class Result:
     """The outcome of one bind. `pod` is the Pod as the API returned it, if it was asked."""
 
@@ -234,8 +234,8 @@ class Binder:
         except Settled as error:
             result = _result(bind, Fate.SETTLED, detail=str(error), is_sent=False)
         except Exception as error:  # the boundary of one Pod: whatever happened, the Pod is not lost
-            found = _result(bind, Fate.UNBOUND, detail=f"{type(error).__name__}: {error}", is_sent=is_prepared)
-            result = dataclasses.replace(found, is_doubtful=is_prepared)
+            result = _result(bind, Fate.UNBOUND, detail=f"{type(error).__name__}: {error}", is_sent=is_prepared)
+            result.is_doubtful = is_prepared
         finally:
             self._doubtful.discard(bind)
         # Free the place before the outcome is reported, so that its receiver can use it.
@@ -243,7 +243,8 @@ class Binder:
             self._tasks.discard(current)
             self._preparing.discard(current)
         self._start_queued()
-        bind.on_result(dataclasses.replace(result, took_s=self._clock.monotonic_s() - began_s))
+        result.took_s = self._clock.monotonic_s() - began_s
+        bind.on_result(result)
 
     async def _attempt(self, bind: Bind) -> Result:
         pod = bind.pod
@@ -264,7 +265,8 @@ class Binder:
         except errors.ApiUnavailable as error:
             self._doubtful.add(bind)
             found = await self._ask(bind, detail=str(error), is_conflict=False)
-            return dataclasses.replace(found, is_doubtful=True)
+            found.is_doubtful = True
+            return found
         except errors.ApiError as error:
             return _result(bind, Fate.UNBOUND, detail=str(error))
         return _result(bind, Fate.BOUND, detail="")

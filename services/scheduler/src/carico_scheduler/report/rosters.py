@@ -23,6 +23,8 @@ from carico_scheduler.state import state as states
 EVERY_S = 0.1
 # At most so many rosters at a time: decisions and binds run on the same loop.
 AT_ONCE = 250
+# So many are written together; then decisions have their turn.
+IN_A_ROW = 8
 # Each node's roster is repeated after this time, and nodes are checked for it, and for silence, after the second.
 REPEAT_S = 60.0
 CHECK_S = 1.0
@@ -93,11 +95,12 @@ class Rosters:
         if now_s - self._checked_s >= CHECK_S:
             self._checked_s = now_s
             self._mark_old(now_s)
-        for node in list(itertools.islice(self._due, AT_ONCE)):
-            # A publisher may never wait: decisions run in between.
-            await asyncio.sleep(0)
-            if not self._is_writer():
-                return
+        for number, node in enumerate(list(itertools.islice(self._due, AT_ONCE))):
+            if number % IN_A_ROW == 0:
+                # A publisher may never wait: decisions run in between.
+                await asyncio.sleep(0)
+                if not self._is_writer():
+                    return
             self._due.pop(node, None)
             self._sent_s[node] = now_s
             try:

@@ -46,7 +46,7 @@ class NatsClaims:
         """See `port.Claims`."""
         asked = [requests.Request(each.subject, each.payload, _headers_of(each)) for each in changes]
         try:
-            with nats_server.cancellable():
+            with nats_server.Cancellable():
                 answers = await self._requests.ask(asked, within_s=ANSWER_S)
         except (NatsError, TimeoutError, OSError) as error:
             return [buses.Changed(detail=str(error) or type(error).__name__)] * len(changes)
@@ -55,7 +55,7 @@ class NatsClaims:
     async def newest(self, subject: str) -> buses.Kept | None:
         """See `port.Claims`."""
         asked = requests.Request(_NEWEST, orjson.dumps({"last_by_subj": subject}))
-        with nats_server.translated(subject):
+        with nats_server.Translated(subject):
             (answer,) = await self._requests.ask([asked], within_s=ANSWER_S)
             if answer is None:
                 raise TimeoutError
@@ -68,7 +68,7 @@ class NatsClaims:
 
     async def all(self) -> list[buses.Kept]:
         """See `port.Claims`."""
-        with nats_server.translated(streams.CLAIMS):
+        with nats_server.Translated(streams.CLAIMS):
             found = [
                 buses.Kept(subject=message.subject, payload=message.payload, seq=message.seq)
                 async for message in direct_get.read(self._client, streams.CLAIMS, subjects.CLAIM_ALL)

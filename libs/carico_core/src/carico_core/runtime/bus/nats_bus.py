@@ -89,7 +89,7 @@ class NatsBus:
         """Send to current subscribers."""
         if not self._client.is_connected:
             raise errors.BusUnavailable(f"not connected to NATS: {subject} was not sent")
-        with nats_server.translated(subject):
+        with nats_server.Translated(subject):
             await self._client.publish(subject, payload)
 
     async def subscribe(self, subject: str, handler: buses.Handler) -> buses.Subscription:
@@ -115,12 +115,12 @@ class NatsBus:
 
     async def backlog(self) -> buses.Backlog:
         """Return how the streams and the work queue stand."""
-        with nats_server.translated("streams"):
+        with nats_server.Translated("streams"):
             return await jetstream.backlog(self._js)
 
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
         """Return each node's newest advertisement."""
-        with nats_server.translated(jetstream.CAPACITY):
+        with nats_server.Translated(jetstream.CAPACITY):
             found = [
                 (message.subject, message.payload)
                 async for message in direct_get.read(self._client, jetstream.CAPACITY, subjects.CAPACITY_ALL)
@@ -130,31 +130,31 @@ class NatsBus:
 
     async def put_model(self, payload: bytes) -> None:
         """Keep the model of the cluster."""
-        with nats_server.translated("the model"):
+        with nats_server.Translated("the model"):
             await self._js.publish(jetstream.MODEL_SUBJECT, payload, timeout=STORE_TIMEOUT_S)
 
     async def get_model(self) -> bytes | None:
         """Return the model kept last."""
-        with nats_server.translated("the model"):
+        with nats_server.Translated("the model"):
             found = await direct_get.last(self._client, jetstream.MODEL_STREAM, jetstream.MODEL_SUBJECT)
         # A key that was deleted leaves an empty message.
         return found.payload if found is not None and found.payload else None
 
     async def put_usage(self, key: int, payload: bytes) -> None:
         """Keep what is known of the usage of some classes."""
-        with nats_server.translated("usage"):
+        with nats_server.Translated("usage"):
             await self._js.publish(streams.usage_subject(key), payload, timeout=STORE_TIMEOUT_S)
 
     async def get_usage(self, key: int) -> bytes | None:
         """Return what was kept last under a key."""
-        with nats_server.translated("usage"):
+        with nats_server.Translated("usage"):
             found = await direct_get.last(self._client, streams.USAGE_STREAM, streams.usage_subject(key))
         return found.payload if found is not None and found.payload else None
 
     async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]:
         """Return the newest `limit` of one Pod, or the last of each of the `limit` newest Pods; oldest first."""
         subject = subjects.decisions(namespace, pod)
-        with nats_server.translated(jetstream.DECISIONS):
+        with nats_server.Translated(jetstream.DECISIONS):
             if namespace is None or pod is None:
                 last = await direct_get.newest_of_each(self._client, jetstream.DECISIONS, subject, limit=limit)
                 return [(message.subject, message.payload) for message in last]
@@ -165,13 +165,13 @@ class NatsBus:
 
     async def recent_summaries(self) -> list[bytes]:
         """Return the summaries of the cluster that are kept, oldest first."""
-        with nats_server.translated(jetstream.HISTORY):
+        with nats_server.Translated(jetstream.HISTORY):
             read = direct_get.read(self._client, jetstream.HISTORY, subjects.SUMMARY)
             return [message.payload async for message in read]
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
         """Return the answer of a service."""
-        with nats_server.translated(subject):
+        with nats_server.Translated(subject):
             answer = await self._client.request(subject, payload, timeout=timeout_s)
         failure = (answer.headers or {}).get(services.ERROR_HEADER)
         if failure is not None:
@@ -188,7 +188,7 @@ class NatsBus:
 
     async def serve(self, service: buses.ServiceSpec) -> buses.ServiceHandle:
         """Answer the questions to a service."""
-        with nats_server.translated(service.name):
+        with nats_server.Translated(service.name):
             found = await services.serve(self._client, service)
             await self._settle()
         return found
@@ -198,7 +198,7 @@ class NatsBus:
     ) -> "responders.Responder":
         """Answer requests that others of the `group` do not. Raises `BusUnavailable`."""
         found = responders.Responder(self._client, answer, log=self._log, on_dropped=on_dropped)
-        with nats_server.translated(subject):
+        with nats_server.Translated(subject):
             await found.start(subject, group=group)
             await self._settle()
         return found
@@ -228,7 +228,7 @@ class NatsBus:
         nats_server.check(self._client)
         if not self._owns_streams:
             return []
-        with nats_server.translated("streams"):
+        with nats_server.Translated("streams"):
             return await jetstream.ensure(self._js, lease_s=self._lease_s, copies=self._copies)
 
     def keep_streams(self) -> None:
@@ -248,7 +248,7 @@ class NatsBus:
             except Exception:  # one message must not end the subscription of all
                 self._log.exception("message handler failed", subject=subject)
 
-        with nats_server.translated(subject):
+        with nats_server.Translated(subject):
             found = await self._client.subscribe_raw(subject, guarded)
             await self._settle()
         return _Subscription(found)
@@ -256,7 +256,7 @@ class NatsBus:
     async def _ask_all(self, subject: str, payload: bytes, *, within_s: float) -> list[tuple[float, bytes]]:
         if not self._client.is_connected:
             raise errors.BusUnavailable(f"not connected to NATS: {subject} was not asked")
-        with nats_server.translated(subject):
+        with nats_server.Translated(subject):
             return await services.ask_all(self._client, subject, payload, within_s=within_s)
 
     def _restart_pulls(self) -> None:

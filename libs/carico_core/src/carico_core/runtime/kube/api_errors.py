@@ -2,7 +2,6 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator
 
 import orjson
 
@@ -35,17 +34,27 @@ def to_error(status: int, payload: bytes, request: str) -> errors.ApiError | err
     return known(status=status, reason=reason, message=message, request=request)
 
 
-@contextlib.contextmanager
-def translated(request: str, server: str) -> Iterator[None]:
-    """Raise every error of a connection as `ApiUnavailable`."""
-    try:
-        yield
-    except TimeoutError as error:
-        raise errors.ApiSilent(f"{request}: no answer in time from {server}") from error
-    except http_answer.TooLong as error:
-        raise errors.ApiUnavailable(f"{request}: {error}") from error
-    except http_failures() as error:
-        raise errors.ApiUnavailable(f"{request}: {server} cannot be reached: {_reason(error)}") from error
+class Translated:
+    """Raises every error of a connection as `ApiUnavailable`. A class, since each request enters one."""
+
+    def __init__(self, request: str, server: str) -> None:
+        self._request = request
+        self._server = server
+
+    def __enter__(self) -> None:
+        """Enter the block."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Leave the block."""
+        if error is None:
+            return
+        if isinstance(error, TimeoutError):
+            raise errors.ApiSilent(f"{self._request}: no answer in time from {self._server}") from error
+        if isinstance(error, http_answer.TooLong):
+            raise errors.ApiUnavailable(f"{self._request}: {error}") from error
+        if isinstance(error, http_failures()):
+            why = _reason(error)
+            raise errors.ApiUnavailable(f"{self._request}: {self._server} cannot be reached: {why}") from error
 
 
 def http_failures() -> tuple[type[Exception], ...]:

@@ -6,14 +6,13 @@ It exists for the thousands of small requests of a scheduler, each of which take
 
 import asyncio
 import contextlib
-import dataclasses
 import functools
 import re
 import socket
 import ssl
 import urllib.parse
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from carico_core.runtime.kube import http_answer as answers
 
@@ -29,9 +28,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9/._~-]+")
 _PATH_SAFE = "/%:@!$&'()*+,;=~"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One request, without what all requests have in common."""
+class Call(NamedTuple):
+    """One request, without what all requests have in common. Named tuples are created faster than dataclasses."""
 
     method: str
     path: str
@@ -147,7 +145,7 @@ class Server:
         self._prefix = parts.path.rstrip("/")
         self._tls = (tls or ssl.create_default_context()) if is_tls else None
         self._server_hostname = (server_hostname or self._host) if is_tls else None
-        self._common = _header_lines({"Host": parts.netloc.rpartition("@")[2], **headers})
+        self._common = _header_lines((("Host", parts.netloc.rpartition("@")[2]), *headers.items()))
         self._connect_timeout_s = connect_timeout_s
         self._limit_bytes = limit_bytes
         self._configure = configure
@@ -198,7 +196,7 @@ class Server:
         if params:
             target += f"?{urllib.parse.urlencode(params)}"
         length = f"Content-Length: {len(body)}\r\n" if body or method in ("POST", "PUT", "PATCH") else ""
-        head = f"{method} {target} HTTP/1.1\r\n{self._common}{_header_lines(headers)}{length}\r\n"
+        head = f"{method} {target} HTTP/1.1\r\n{self._common}{_header_lines(tuple(headers.items()))}{length}\r\n"
         return head.encode("latin-1") + body
 
     def _take_kept(self) -> _Connection | None:
@@ -238,12 +236,14 @@ class Server:
         return connection
 
 
-def _header_lines(headers: Mapping[str, str]) -> str:
+# Most requests have the same: a token of a kilobyte need not be checked for each.
+@functools.lru_cache(maxsize=16)
+def _header_lines(headers: tuple[tuple[str, str], ...]) -> str:
     """Return the headers as they are sent. Raises `ValueError` for a value with invalid characters."""
-    for name, value in headers.items():
+    for name, value in headers:
         if not (value.isprintable() and value.isascii()):
             raise ValueError(f"{name}: got a value with characters that a header cannot contain")
-    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    return "".join([f"{name}: {value}\r\n" for name, value in headers])
 
 
 def _is_plain(path: str) -> bool:

@@ -84,7 +84,7 @@ class Renewal:
         }  # fmt: skip
         try:
             async with asyncio.timeout(TRIAL_TIMEOUT_S):
-                with nats_server.cancellable():
+                with nats_server.Cancellable():
                     await trial.connect(**options)
         except (NatsError, OSError, TimeoutError, ValueError) as error:
             # ValueError: a file that is being replaced, or what answers is no NATS.
