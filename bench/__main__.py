@@ -1,7 +1,8 @@
 """`python -m bench [NAME ...] [--quick] [--json FILE]`: runs the benchmarks and prints one table.
 
-A benchmark is a module of this folder with `run(quick: bool) -> list[Row]`, where a row is (what, value, unit,
-target); the target is words ("at most 50") or empty. Values are medians of several runs unless the row says else.
+A benchmark is a module of this folder, or of a folder in it, with `run(quick: bool) -> list[Row]`, where a row is
+(what, value, unit, target); the target is words ("at most 50") or empty. Values are medians of several runs unless the
+row says else.
 """
 
 import argparse
@@ -17,9 +18,11 @@ Row = tuple[str, float, str, str]
 HERE = pathlib.Path(__file__).parent
 
 
-def available() -> list[str]:
-    """Return the names of all benchmarks, sorted."""
-    return sorted(p.stem for p in HERE.glob("*.py") if not p.stem.startswith("_"))
+def available() -> dict[str, str]:
+    """Return the modules of all benchmarks by their names, sorted."""
+    found = [path.relative_to(HERE) for path in HERE.rglob("*.py") if not path.stem.startswith("_")]
+    found.sort(key=lambda path: path.stem)
+    return {path.stem: ".".join(("bench", *path.with_suffix("").parts)) for path in found}
 
 
 def verdict(value: float, target: str) -> str:
@@ -52,14 +55,15 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="fewer and shorter runs; figures are rougher")
     parser.add_argument("--json", type=pathlib.Path, help="also write the rows to this file")
     args = parser.parse_args()
-    unknown = sorted(set(args.names) - set(available()))
+    modules = available()
+    unknown = sorted(set(args.names) - modules.keys())
     if unknown:
-        parser.error(f"no benchmark named {', '.join(unknown)}; there are {', '.join(available())}")
+        parser.error(f"no benchmark named {', '.join(unknown)}; there are {', '.join(modules)}")
     print(f"{os.cpu_count()} CPUs, Linux {platform.release()}, Python {platform.python_version()}", flush=True)
     results: dict[str, list[Row]] = {}
-    for name in args.names or available():
+    for name in args.names or modules:
         started = time.monotonic()
-        results[name] = importlib.import_module(f"bench.{name}").run(quick=args.quick)
+        results[name] = importlib.import_module(modules[name]).run(quick=args.quick)
         print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     print(table(results))
     if args.json:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 
-from bench import _cluster, _player, _workloads
+from bench.cluster import _cluster, _player, _workloads
 
 Row = tuple[str, float, str, str]
 ASYNC = "kube-scheduler, async API calls"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench import node as bench
+from bench.cluster import node as bench
 from carico_local.cgroups import sweep
 from tests.integration import node_site
 from tests.tools import waiting

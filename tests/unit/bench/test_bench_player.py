@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bench import _player, _workloads
+from bench.cluster import _player, _workloads
 from carico_core.runtime.kube import memory_kube, memory_objects
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects

@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from bench import _workloads
+from bench.cluster import _workloads
 
 CASES = """
 - name: Basic

@@ -18,7 +18,7 @@ from carico_core.wire import streams, subjects
 CONNECT_S = 5.0
 AGAIN_S = 1.0
 # Advertisements do not include reservations, so the scheduler is asked: at most once a second, and less in a large
-# cluster, since its answer costs some microseconds a node (bench/top.py), which must stay below 1 % of a core.
+# cluster, since its answer costs some microseconds a node (`python -m bench top`), which must stay below 1 % of a core.
 RESERVED_EVERY_S = 1.0
 RESERVED_EVERY_S_PER_NODE = 0.004
 ANSWER_S = 2.0

@@ -22,7 +22,7 @@ from carico_core.wire.messages import usage as wire
 CPU, MEMORY = usage.DIMS
 READ_LEAST_S, READ_MOST_S = 1.0, 15.0
 _SHARE_OF_AGE = 0.1
-# Reads in a second. Each takes 40 us (bench/agent.py), so that this bounds the cost to .05 % of a core.
+# Reads in a second. Each takes 40 us (`python -m bench agent`), so that this bounds the cost to .05 % of a core.
 READS_MOST = 12
 # A shorter interval between two reads is measured too coarsely: clocks and counters have a resolution.
 _INTERVAL_LEAST_S = 0.2

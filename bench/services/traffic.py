@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-from bench import agent
+from bench.services import agent
 from carico_agent.telemetry.cgroups import hierarchy
 from carico_agent.traffic import diagnostics, owners, sockets
 from carico_core.domain import pod_telemetry

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from bench import _objects
+from bench.cluster import _objects
 from carico_core.domain import errors
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses

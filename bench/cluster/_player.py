@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from bench import _cluster, _objects, _workloads
+from bench.cluster import _cluster, _objects, _workloads
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client, list_watch

@@ -1,9 +1,9 @@
 """5,000 Nodes: a backlog of 10,000 Pods, compared with the real kube-scheduler, and CARICO with 30,000 running Pods.
 
-`python -m bench large_cluster`; set up as `bench.control_plane` says. With `--quick` one run of each scheduler.
+`python -m bench large_cluster`; set up as `control_plane` says. With `--quick` one run of each scheduler.
 """
 
-from bench import control_plane
+from bench.cluster import control_plane
 
 NODES = 5000
 

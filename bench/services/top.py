@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from bench import _process
-from bench import scheduler as fleet_bench
+from bench.services import scheduler as fleet_bench
 from carico_cli.clusters import which
 from carico_cli.live import picture as pictures
 from carico_cli.live import pods as live_pods

@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench import _cluster, _objects
+from bench.cluster import _cluster, _objects
 from carico_core.domain import errors, messages
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire

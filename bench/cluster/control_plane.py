@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from bench import _cluster, _objects, _process
+from bench import _process
+from bench.cluster import _cluster, _objects
 
 Row = tuple[str, float, str, str]
 CARICO, KUBE = _cluster.CARICO, _cluster.KUBE

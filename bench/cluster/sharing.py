@@ -21,7 +21,8 @@ import sys
 import tempfile
 from typing import Any
 
-from bench import _claimer, _cluster, _process
+from bench import _process
+from bench.cluster import _claimer, _cluster
 from carico_cli.live import members
 from carico_core.domain import messages
 from carico_local import nats_server
@@ -164,7 +165,7 @@ def claims(seconds: float) -> tuple[float, float]:
         try:
             asyncio.run(_claimer.prepare(nats.url))
             for index in range(WRITERS):
-                command = [sys.executable, "-m", "bench._claimer", nats.url, f"writer-{index}", str(seconds)]
+                command = [sys.executable, "-m", "bench.cluster._claimer", nats.url, f"writer-{index}", str(seconds)]
                 writers.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
             for each in writers:
                 _line(each, "ready")

@@ -1,4 +1,4 @@
-"""One process that commits claims as fast as it can, as a scheduler does: `python -m bench._claimer URL NAME SECONDS`.
+"""One process that commits claims as fast as it can: `python -m bench.cluster._claimer URL NAME SECONDS`.
 
 It follows the stream, claims nodes at random in batches, and counts a claim as over after a second, as if its Pod had
 been bound and covered by then. Once a line comes on its standard input it begins; it prints its counts as JSON.

@@ -1,0 +1,1 @@
+"""How long a cluster needs after a part of it has failed."""

@@ -1,0 +1,1 @@
+"""The twin, recorded traces and the search of the rescheduler: no processes."""
