@@ -52,6 +52,8 @@ _SECTIONS = {
 }
 _LISTED = {name: listed for section in _SECTIONS.values() for name, listed in section.items()}
 COMMANDS = {name: where for name, (where, _) in _LISTED.items()}
+# Of difflib: with it, one wrong letter of two is still a near miss.
+_ALIKE = 0.5
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Commands that need a package which a container image may leave out.
 NEEDS = {"evaluate": "carico_twin"}
@@ -125,7 +127,11 @@ def _hint(error: click.ClickException) -> str:
     """Return the choice that was probably meant, or what to do about an option that was given before the command."""
     if isinstance(error, click.BadParameter) and error.param is not None and isinstance(error.param.type, click.Choice):
         got = error.message.split("'")[1:2]
-        near = difflib.get_close_matches(got[0].lower(), map(str, error.param.type.choices), n=1) if got else []
+        near = (
+            difflib.get_close_matches(got[0].lower(), map(str, error.param.type.choices), n=1, cutoff=_ALIKE)
+            if got
+            else []
+        )
         return f" Did you mean {near[0]!r}?" if near else ""
     if not isinstance(error, click.NoSuchOption) or error.ctx is None or error.ctx.parent is not None:
         return ""

@@ -170,7 +170,12 @@ def test_a_choice_that_is_missing_is_told_in_one_line(
 
 @pytest.mark.parametrize(
     ("words", "near"),
-    [(("submit", "trian"), "train"), (("bus-config", "Sttic"), "static"), (("submit", "xyzzy"), None)],
+    [
+        (("submit", "trian"), "train"),
+        (("submit", "pp"), "pi"),
+        (("bus-config", "Sttic"), "static"),
+        (("submit", "xyzzy"), None),
+    ],
 )
 def test_a_choice_that_is_mistyped_gets_the_nearest_one(
     words: tuple[str, ...], near: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -9,7 +9,7 @@ import orjson
 
 from carico_cli.clusters import which
 from carico_cli.jobs import refusals
-from carico_cli.live import connection
+from carico_cli.live import connection, job_counts
 from carico_core.domain import decision, errors
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
@@ -108,6 +108,15 @@ class Asker:
         about = {"fieldSelector": f"involvedObject.uid={uid}"}
         found = await self._get(f"/api/v1/namespaces/{namespace}/events", about)
         return found["items"] if isinstance(found, Mapping) else found or "the namespace is gone"
+
+    async def other_kind(self, namespace: str, name: str) -> str | None:
+        """Return "job" or "node" where one has the name of a Pod that was asked for; None where neither has."""
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        for label in job_counts.JOB_LABELS:
+            found = await self._get(path, {"labelSelector": f"{label}={name}", "limit": "1"})
+            if isinstance(found, Mapping) and found["items"]:
+                return "job"
+        return "node" if isinstance(await self._get(f"/api/v1/nodes/{name}"), Mapping) else None
 
     async def _get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any] | str | None:
         """Return the API's object; None where it does not exist; a text where the API does not answer."""

@@ -101,7 +101,10 @@ async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int
     if answer["state"] in ("unknown", "ended"):
         await _add_api(asker, answer)
     if answer["state"] == "unknown":
-        raise silence or errors.SettingsError(_unknown(answer, await asker.refusal(namespace, name)))
+        if silence is not None:
+            raise silence
+        other = await asker.other_kind(namespace, name)
+        raise errors.SettingsError(_unknown(answer, other, await asker.refusal(namespace, name)))
     if answer["state"] == "bound" and answer.get("phase") in containers.EXPLAINED and "containers" not in answer:
         await _add_containers(asker, answer)
     if answer.get("containers") and answer.get("phase") == "Pending":
@@ -183,10 +186,12 @@ async def _add_containers(asker: asking.Asker, answer: dict[str, Any]) -> None:
         answer["containers"] = containers.of_status(found.get("status", {}))
 
 
-def _unknown(answer: Mapping[str, Any], refusal: str | None) -> str:
+def _unknown(answer: Mapping[str, Any], other: str | None, refusal: str | None) -> str:
     hint = f"nearest: {', '.join(answer['nearest'])}" if answer.get("nearest") else ""
     if answer.get("namespaces"):
         hint = f"there is one in namespace {', '.join(answer['namespaces'])}: -n"
+    if other is not None:
+        hint = f"there is a {other} of that name: `carico explain {other} {answer['pod']}`"
     note = f"; {answer['note']}" if answer.get("note") else ""
     job = "" if refusal is None else f"; the API refused the Pods of the Job of that name: {refusal}"
     return f"Pod {answer['namespace']}/{answer['pod']} not found" + (f" ({hint})" if hint else "") + note + job

@@ -14,7 +14,8 @@ _Job: TypeAlias = tuple[str, str]
 # Longer than a healthy API takes to list its Pods.
 ANSWER_S = 2.0
 # https://kubernetes.io/docs/reference/labels-annotations-taints/#batch-kubernetes-io-job-name
-_BATCH_LABEL = "batch.kubernetes.io/job-name"
+# Of jobs of `carico submit`, and of Kubernetes.
+JOB_LABELS = (jobs.JOB_LABEL, "batch.kubernetes.io/job-name")
 
 
 class JobCounts:
@@ -95,7 +96,7 @@ _PHASES = ("pending", "starting", "running", "succeeded", "failed")
 def job_of(metadata: Mapping[str, Any]) -> str:
     """Return the job of a Pod by its labels; `jobs.OTHERS` where it has none."""
     labels = metadata.get("labels") or {}
-    return str(labels.get(jobs.JOB_LABEL) or labels.get(_BATCH_LABEL) or jobs.OTHERS)
+    return str(next(filter(None, map(labels.get, JOB_LABELS)), jobs.OTHERS))
 
 
 def phase_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:

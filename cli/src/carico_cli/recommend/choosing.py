@@ -82,6 +82,11 @@ def namespaces(rows: Iterable[Row]) -> list[str]:
     return sorted({parse(row["class"]).namespace for row in rows})
 
 
-def _near(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the names that are most like one that is not among them, for the end of a sentence; empty if none is."""
     near = difflib.get_close_matches(name, list(known), n=NEAREST_MOST, cutoff=_ALIKE)
-    return f" (nearest: {', '.join(near)})" if near else ": `carico recommend` lists what has been measured"
+    return f" (nearest: {', '.join(near)})" if near else ""
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    return nearest(name, known) or ": `carico recommend` lists what has been measured"

@@ -286,7 +286,10 @@ def choose(**given: Any) -> list[command.Row]:
         ({"workload": "gadget/pi"}, "got kind 'gadget', expected a workload's"),
         ({"pod_class": "Job/default/pj"}, r"which no node has measured \(nearest: Job/default/pi"),
         ({"namespace": "Shop"}, "not a valid Kubernetes name"),
-        ({"namespace": "shpo", "has_namespace": lambda _: False}, "there is no such namespace; .* default, shop"),
+        (
+            {"namespace": "shpo", "has_namespace": lambda _: False},
+            r"there is no such namespace \(nearest: shop\); .* default, shop",
+        ),
         ({"namespace": "empty"}, "no Pod of namespace 'empty' has been measured yet"),
         ({"namespace": "empty", "has_namespace": lambda _: None}, "has been measured yet"),
         ({"namespace": "shop", "workload": "pi"}, "no node has measured"),

@@ -182,6 +182,10 @@ async def test_a_node_says_who_holds_room_and_what_bounds_it() -> None:
     assert [each["pod"] for each in said["reserved_by"]] == ["default/new"]
     assert said["reserved_by"][0]["age_s"] == 3.0
     assert said["pods_by_class"] == {"image/pi": 2}
+    assert {(each["namespace"], each["pod"], each["class"]) for each in said["pods"]} == {
+        ("default", "old", "image/pi"), ("default", "new", "image/pi"),
+    }  # fmt: skip
+    assert len((await desk.ask("node.explain", node="node-0", limit=1))["pods"]) == 1
     cpu = said["dimensions"][0]
     assert (cpu["name"], cpu["headroom"], cpu["reserved"]) == ("cpu", 4.0, 1.0)
     assert cpu["cost"] == {"mean": 0.9, "sd": 0.1}

@@ -1,6 +1,7 @@
 """Why a node's capacity is what it is: what it advertises, which Pods have reserved room, and every bound."""
 
 import collections
+import heapq
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -115,19 +116,18 @@ def _of_trust(row: snapshot.NodeRow, view: snapshot.Snapshot) -> dict[str, Any]:
 
 
 def _of_pods(known: knowns.Known, name: str, now_s: float, limit: int) -> dict[str, Any]:
-    """Return the Pods that the node does not account for yet, and all Pods by class."""
-    by_class: collections.Counter[str] = collections.Counter()
-    baseline = 0
-    for pod in known.state.fleet.pod_counts.on(name):
-        if known.state.baseline.includes(pod):
-            baseline += 1
-        else:
-            by_class[names.class_of(pod)] += 1
+    """Return the Pods that the node does not account for yet, all Pods by class, and the newest of them by name."""
+    placed = known.state.fleet.pod_counts.on(name)
+    found = [pod for pod in placed if not known.state.baseline.includes(pod)]
+    by_class = collections.Counter(names.class_of(pod) for pod in found)
+    baseline = len(placed) - len(found)
+    newest = heapq.nlargest(limit, found, key=lambda pod: (pod.created_at_s, pod.namespace, pod.name))
     held = [(claim, since_s) for claim, since_s in known.state.reservations.reserved() if claim.node == name]
     return {
-        "placed": sum(by_class.values()) + baseline,
+        "placed": len(placed),
         "baseline_pods": baseline,
         "pods_by_class": dict(by_class.most_common(limit)),
+        "pods": [{"namespace": pod.namespace, "pod": pod.name, "class": names.class_of(pod)} for pod in newest],
         "reserved_by": [
             {
                 "pod": claim.key, "uid": claim.uid, "class": claim.pod_class,

@@ -8,6 +8,7 @@ import { CAPACITY, PODS, PRESSURE, SD, USAGE, joined } from "./fleet.js";
 import * as format from "./format.js";
 
 const RECENT = 6;
+const ASK_AFTER_MS = 2000;
 const MODES = {
   measured: "as measured",
   predicted: "ahead of the measurement, since Pods have just started or ended",
@@ -30,6 +31,8 @@ export class NodePanel {
     this.usageLegend = el("p", { class: "keyline" });
     this.costs = el("div");
     this.why = el("div", { class: "asked", "aria-live": "polite" }, el("p", { class: "soft" }, "asking the scheduler ..."));
+    this.pods = el("ul", { class: "plain" });
+    this.askedMs = 0;
     this.recent = el("ul", { class: "plain" });
     this.root = el(
       "div", {},
@@ -37,6 +40,7 @@ export class NodePanel {
       this.line,
       el("h3", {}, "Capacity against what runs, in Pods"), truthLegend(), this.truth.canvas,
       el("h3", {}, "Usage, and (dashed) the share of time in which work waited for a CPU"), this.usageLegend, this.usage.canvas,
+      el("h3", {}, "Pods here, the newest first"), this.pods,
       el("h3", {}, "What a Pod costs here"), this.costs,
       el("div", { class: "head" }, el("h3", {}, "The scheduler's view"), el("button", { type: "button", class: "small", onclick: () => this.ask() }, "Ask again")),
       this.why,
@@ -60,6 +64,20 @@ export class NodePanel {
     this.drawCosts(node.ad);
     this.drawAgainst(node);
     this.drawRecent();
+    // The list names Pods: it is asked for again when the node counts others, but not at each of many that come and go.
+    if (node.ad.pods !== this.counted && Date.now() - this.askedMs > ASK_AFTER_MS) this.ask();
+  }
+
+  drawPods({ pods = [], placed = 0, baseline_pods: own = 0 }) {
+    const rest = placed - own - pods.length;
+    this.pods.replaceChildren(
+      ...pods.map((each) => el("li", {}, el(
+        "button", { type: "button", onclick: () => this.page.openPod(`${each.namespace}/${each.pod}`) },
+        el("span", {}, `${each.namespace}/${each.pod}`), el("span", { class: "soft" }, each.class),
+      ))),
+      ...(rest > 0 ? [el("li", { class: "soft" }, `and ${format.whole(rest)} more`)] : []),
+      ...(placed - own === 0 ? [el("li", { class: "soft" }, "none")] : []),
+    );
   }
 
   drawHistory(node, theme) {
@@ -104,10 +122,13 @@ export class NodePanel {
   }
 
   async ask() {
+    this.askedMs = Date.now();
+    this.counted = this.page.fleet.nodes.get(this.name)?.ad.pods;
     try {
       const answer = await ask.node(this.page.bus, this.name);
       this.before = answer.history;
       this.why.replaceChildren(...explained(answer));
+      this.drawPods(answer);
       this.draw();
     } catch (error) {
       this.why.replaceChildren(el("p", { class: "soft" }, `No answer from the scheduler: ${error.message}.`));
