@@ -10,6 +10,7 @@ import pytest
 
 from carico_core.runtime.bus.security import nkeys
 from carico_core.wire import roles, streams, subjects
+from carico_local.kubelets.compose import node as kubelet_node
 from carico_web import identity
 from tests.integration import security_site
 from tests.security import attackers, compose_bus_site, raw_client
@@ -52,6 +53,11 @@ def test_every_service_has_its_own_key_and_no_other(bus: compose_bus_site.Compos
     for name in bus.services.keys() - {compose_bus_site.KEYS}:
         written = {each for each in bus.services[name].get("volumes", []) if not each.endswith(":ro")}
         assert not any(each.startswith("bus-") for each in written), name
+
+
+def test_nodes_with_a_real_kubelet_read_their_keys_where_they_are() -> None:
+    text = (compose_bus_site.ROOT / "compose/kube/compose.yml").read_text()
+    assert text.count(f"- bus-agents:{kubelet_node.BUS_KEYS}:ro\n") == 1
 
 
 def test_what_runs_is_restarted_until_it_is_asked_to_end(bus: compose_bus_site.ComposeBus) -> None:
