@@ -148,6 +148,23 @@ def test_a_failed_pod_rests_and_comes_back_once() -> None:
     assert source.next_due_s() is None
 
 
+def test_a_pod_that_lost_a_claim_comes_back_at_once_until_it_has_lost_several() -> None:
+    source = make()
+    source.offer(objects.make_pod("a"), 0.0)
+    waiting = source.take(0.0)
+    assert waiting is not None
+    for rival in ("b", "c"):
+        waiting.note_lost(rival)
+        assert source.retry(waiting, 0.0) == 0.0
+        assert source.take(0.0) is waiting
+    # A bind that fails is no lost claim.
+    assert source.retry(waiting, 0.0) > 0.0
+    assert source.take(1.0) is waiting
+    waiting.note_lost("b")
+    assert source.retry(waiting, 1.0) > 0.0
+    assert waiting.lost == {"b": 2, "c": 1}
+
+
 def test_a_resting_pod_that_is_updated_still_rests_and_a_forgotten_one_never_returns() -> None:
     source = make()
     for name in ("a", "b"):

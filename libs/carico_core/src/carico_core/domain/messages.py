@@ -236,8 +236,8 @@ class MemberReport:
     holds the Lease and does not share. Both are empty if there is none. `ready_s`: for how long it may commit by now.
 
     `stored`, `conflicts` and `requeued` count since its start: claims that were stored, commits that were refused since
-    another one came first, and decisions that were given up. `recent` counts the claims that were stored in the last
-    minute for Pods that are shared out, without those that the holder of the Lease decides on alone.
+    another one came first, and decisions that were given up so that the Pod waits. `recent` counts the claims that were
+    stored in the last minute for Pods that are shared out, without those that the holder of the Lease decides on alone.
 
     `view_age_s`: how old its view of the API is; None before its first lists. `orphans`: claims whose Pods were not
     bound, and which the janitor should have ended by now.

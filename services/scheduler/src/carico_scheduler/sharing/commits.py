@@ -5,7 +5,8 @@
                +-> refused or unanswered: the node is read again
                       the claim is there: stored          it still fits: sent again          else: given up
 
-A claim that is given up costs the Pod its decision, and the next cycle makes another one.
+A claim that is given up costs the Pod its decision. The next cycle makes another one, by what the others have claimed;
+after some losses the Pod waits before that (`queue.CHOICES_AT_ONCE`).
 """
 
 import asyncio
@@ -171,7 +172,7 @@ class Commits:
                 lost.append(request)
             else:
                 going.append(request)
-        self._lose_all(lost, "no_room", "another scheduler has claimed the room")
+        self._lose_all(lost, "no_room", "others have claimed the room, or the node's advertisement is too old by now")
         if not going:
             return None
         own = {request.claim.uid: request.claim for request in going if request.claim is not None}

@@ -103,12 +103,12 @@ class OwnClaims:
         try:
             sent_s = await self._commits.ask(bind.node, claim, bind.waiting.demand, seq=seq, decided_s=decided_s)
         except commits.Lost as lost:
-            self._tally.requeued += 1
             if pod.uid not in self._doubtful:
                 # It may be stored all the same: its answer was lost, or the stream was another one by then.
                 self._ledger.note_ended(claim)
             if lost.rival is not None:
                 bind.waiting.note_lost(lost.rival)
+            self._tally.requeued += not bind.waiting.goes_at_once
             raise
         self._tally.note_stored(is_shared=is_shared_out)
         return sent_s

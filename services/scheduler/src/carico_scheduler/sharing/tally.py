@@ -15,7 +15,7 @@ class Tally:
         self._clock = clock
         self.stored = 0
         self.conflicts = 0
-        # Decisions that were given up.
+        # Decisions that were given up, and after which a Pod waits.
         self.requeued = 0
         # [second, claims] of shared Pods, oldest first: a minute has few entries, whatever the rate.
         self._seconds: collections.deque[list[int]] = collections.deque()

@@ -40,8 +40,17 @@ A, B = "scheduler-0", "scheduler-1"
 def test_two_schedulers_and_room_for_one_make_one_conflict() -> None:
     made, found = run(dataclasses.replace(QUIET, schedulers=2, nodes=1, pods_per_node=1), [A, B])
     assert (found.commits, found.conflicts, found.retries) == (2, 1, 0)
-    assert (found.placed, found.given_up, found.requeued) == (1, 1, 1)
+    # The other Pod is tried once more, and finds no node.
+    assert (found.placed, found.given_up, found.requeued) == (1, 1, 0)
     assert made.truth.pods.tolist() == [1]
+
+
+def test_a_pod_that_loses_its_first_claim_goes_to_another_node_without_waiting() -> None:
+    setup = dataclasses.replace(QUIET, schedulers=2, nodes=2, pods_per_node=1, fuller_pods=0.0)
+    _, found = run(setup, [A, B])
+    assert (found.placed, found.given_up, found.requeued) == (2, 1, 0)
+    # A decision, a refused commit that is looked at again, another decision, a commit, and a look at the stream.
+    assert max(found.waiting_s) <= 2.0 * setup.decision_s + 5.0 * setup.commit_s
 
 
 def test_a_conflict_that_leaves_room_is_sent_again() -> None:
@@ -58,6 +67,7 @@ def test_coarse_detection_gives_up_what_would_fit() -> None:
     setup = dataclasses.replace(QUIET, schedulers=2, nodes=1, pods_per_node=2, detection=setups.Detection.COARSE)
     _, found = run(setup, [A, B])
     assert (found.conflicts, found.retries, found.given_up, found.placed) == (1, 0, 1, 1)
+    assert found.requeued == 1
     # It is decided on again after at most 0.1 s.
     _, later = run(dataclasses.replace(setup, measured_s=0.2), [A, B])
     assert (later.conflicts, later.given_up, later.placed) == (1, 1, 2)

@@ -5,6 +5,8 @@
       |                    v  | it still fits
       +-- given up <--- the node has changed: it is read again
 
+The first times, a Pod that was given up is decided on with the next batch; then it waits.
+
 What a commit does in time follows `sharing.commits`, which waits for a real bus.
 """
 
@@ -15,6 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
+from carico_scheduler.pods import queue
 from carico_scheduler.rules import registry
 from carico_scheduler.sharing import fits
 from carico_twin import virtual_time
@@ -23,8 +26,8 @@ from carico_twin.evaluate.sharing import setup as setups
 
 # As `commits.ROUNDS`.
 ROUNDS = 4
-# A Pod that was given up is decided on again after this time (docs/high-availability.md), and one that fits nowhere
-# when it is next looked at.
+# A Pod that was given up so often that it has to wait is decided on again after this time (docs/high-availability.md),
+# and one that fits nowhere when it is next looked at.
 AGAIN_S = (0.05, 0.1)
 LOOK_AGAIN_S = 0.01
 
@@ -248,9 +251,16 @@ class Member:
             self._run.lost(each.pod)
             self.view.give_up(each.node)
             if self._run.setup.mode is setups.Mode.PAPER:
+                each.pod.has_waited = True
                 self._run.correct(each.pod, each.node)
             else:
-                self._again_later(each.pod)
+                self._again(each.pod)
 
-    def _again_later(self, pod: pods.Pod) -> None:
+    def _again(self, pod: pods.Pod) -> None:
+        # What has changed is not read if every change is a conflict, so that the next batch would lose it again.
+        if pod.losses <= queue.CHOICES_AT_ONCE and self._run.setup.detection is setups.Detection.FINE:
+            # It comes before those that have waited for less time.
+            self._queue.appendleft(pod)
+            return
+        pod.has_waited = True
         self._run.timeline.after(self._run.rng.uniform(*AGAIN_S), lambda: self.offer(pod))

@@ -27,9 +27,9 @@ class Figures:
     """What a run has measured, after its warm-up.
 
     commits: changes sent to the stream (all-or-nothing: whole batches). conflicts: those refused. retries: Pods whose
-    claim was sent again. given_up: claims lost, after which the Pod waits again; requeued: the Pods to which it
-    happened. busy: mean share of the time in which a scheduler decides or commits. waiting_s: from the arrival of each
-    Pod until it may be bound, or to the end of the run. chosen_pods: Pods on a node before another is placed
+    claim was sent again. given_up: claims lost; requeued: the Pods that had to wait for that, and were not decided on
+    again at once. busy: mean share of the time in which a scheduler decides or commits. waiting_s: from the arrival of
+    each Pod until it may be bound, or to the end of the run. chosen_pods: Pods on a node before another is placed
     there, mean. deviation: standard deviation of Pods between nodes, mean over time. corrected: Pods that the paper's
     correction function has placed; cases: how often it decided what on a Pod (`paper.Case`).
     """
@@ -178,7 +178,7 @@ class Model:
         return Figures(
             arrived=len(counted), placed=sum(pod.is_placed for pod in counted), commits=self.counts["commits"],
             conflicts=self.counts["conflicts"], retries=self.counts["retries"], given_up=self.counts["given_up"],
-            requeued=sum(pod.losses > 0 for pod in counted), busy=float(np.mean(busy)) / self.setup.measured_s,
+            requeued=sum(pod.has_waited for pod in counted), busy=float(np.mean(busy)) / self.setup.measured_s,
             waiting_s=[*self._waited_s, *waits], chosen_pods=float(np.mean(self._chosen)) if self._chosen else 0.0,
             deviation=float(np.mean(self._deviations)) if self._deviations else 0.0, corrected=self.counts["corrected"],
             cases={each.value: self.counts[each.value] for each in paper.Case if self.counts[each.value]},

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class Pod:
-    """One Pod, and how often its claim was given up."""
+    """One Pod, how often its claim was given up, and whether it waited for that."""
 
     uid: str
     arrived_s: float
     losses: int = 0
+    has_waited: bool = False
     is_placed: bool = False
 
 
