@@ -271,7 +271,7 @@ async def description_of(reader: overlays.Reader, pod: pictures.Pod) -> str:
 
 
 HELP = """\
- the Pods of the cluster: those that wait first, in the order of the scheduler's queue
+ the Pods: first those that wait, in the order of the scheduler's queue
 
  up down pgup pgdn home end  choose a Pod       enter  explain it
  l        its log                               d      its object and Events

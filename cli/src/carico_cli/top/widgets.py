@@ -87,7 +87,10 @@ class Lines(Widget):
 
 
 class Rows(Widget, Generic[R], can_focus=True):
-    """A table with a cursor, which stays on its row when the order changes. Only the visible rows are formatted."""
+    """A table with a cursor, which stays on its row when the order changes. Only the visible rows are formatted.
+
+    A cursor at the top stays there, whichever row that is: the first row that was drawn would take the view with it.
+    """
 
     DEFAULT_CSS = "Rows { height: 1fr; min-height: 3; }"
 
@@ -118,7 +121,7 @@ class Rows(Widget, Generic[R], can_focus=True):
         """Draw these rows from now on."""
         at = self.chosen_row
         was, self.rows = self.rows, rows
-        if at is not None and rows is not was:
+        if at is not None and rows is not was and self._cursor > 0:
             self._cursor = self._place_of(self.key_of(at))
         self.move(0)
 

@@ -123,6 +123,17 @@ async def test_the_cursor_stays_with_its_node_when_the_order_changes() -> None:
         assert nodes.chosen == "node-3"
 
 
+async def test_a_cursor_that_was_not_moved_stays_at_the_top() -> None:
+    async with staged() as stage:
+        await load(stage, node_1=0.9, node_2=0.2, node_3=0.5)
+        await stage.keys.press("s")
+        nodes = stage.top.screen.query_one(own.Nodes)
+        await waiting.until(lambda: nodes.chosen == "node-1")
+        await load(stage, seq=3, node_1=0.1)
+        await waiting.until(lambda: stage.names == ["node-3", "node-2", "node-1"])
+        assert nodes.chosen == "node-3"
+
+
 async def test_a_filter_takes_words_and_escape_takes_it_back() -> None:
     async with staged(nodes=12) as stage:
         await stage.keys.press("slash", *"node-1", "enter")
