@@ -52,7 +52,7 @@ SYSTEM = ("tests/conformance", "tests/integration", "tests/e2e")
 # The live page in a browser, with simulated nodes: it needs no other system software.
 BROWSER = ("tests/e2e/web/test_e2e_web_identity.py", "tests/e2e/web/test_e2e_web_page.py")
 # Its deadlines hold where nothing else runs.
-COMPOSE = ("tests/e2e/compose",)
+COMPOSE = ("tests/e2e/compose", "tests/e2e/kubernetes/test_e2e_compose_kube.py")
 _SLOWEST = ("--durations=10", "--durations-min=5")
 _QUICK = ("-m", "not system and not upstream", *_SLOWEST)
 _SYSTEM = ("-m", "system and not upstream", *_SLOWEST)
@@ -213,6 +213,8 @@ def _start(name: str, workers: int, totals: pathlib.Path, output: IO[bytes] | No
     end_with_parent = processes.end_with_parent(signal.SIGINT)
 
     def prepare() -> None:
+        # In the background of a script it is ignored, and pytest would not end by it.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         end_with_parent()
         os.nice(_NICE.get(name, 0))
 

@@ -62,7 +62,7 @@ class Project:
         file.write_text(textwrap.dedent(text))
         return self
 
-    def start(self, *words: str) -> "subprocess.Popen[str]":
+    def start(self, *words: str, on_interrupt: signal.Handlers = signal.SIG_DFL) -> "subprocess.Popen[str]":
         """Start `python -m tests.tools.tiers WORDS` in a process group of its own, as a terminal does."""
         # This test may run in a worker itself, whose variables would make the run below one, too.
         ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
@@ -71,7 +71,7 @@ class Project:
             [sys.executable, "-m", "tests.tools.tiers", *words], cwd=self.folder, env=environ, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, process_group=0,
             # `main` in other tests leaves SIGINT ignored.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            preexec_fn=lambda: signal.signal(signal.SIGINT, on_interrupt),
         )  # fmt: skip
 
     def run(self, *words: str) -> tuple[int, str]:
@@ -140,8 +140,8 @@ def test_a_worker_that_crashes_fails_the_run(project: Project) -> None:
     assert re.search(r"[12] failed", output.splitlines()[-1]), output
 
 
-@pytest.mark.parametrize("to_all", [True, False], ids=["at a terminal", "to the command alone"])
-def test_ctrl_c_ends_the_workers_and_what_their_tests_started(project: Project, to_all: bool) -> None:
+@pytest.mark.parametrize("how", ["at a terminal", "to the command alone", "in the background of a script"])
+def test_ctrl_c_ends_the_workers_and_what_their_tests_started(project: Project, how: str) -> None:
     unit = """
         import os, pathlib, subprocess, time
         import pytest
@@ -156,13 +156,15 @@ def test_ctrl_c_ends_the_workers_and_what_their_tests_started(project: Project, 
             time.sleep(600)
     """
     file = project.add("tests/unit/test_unit.py", unit).folder / "pids"
-    started = project.start("parallel", "--workers", "2")
+    # A shell that runs a script ignores Ctrl-C in what it starts in the background, and so does what that starts.
+    is_script = how == "in the background of a script"
+    started = project.start("parallel", "--workers", "2", on_interrupt=signal.SIG_IGN if is_script else signal.SIG_DFL)
     try:
         waiting.until_now(file.exists, within_s=WITHIN_S)
-        if to_all:
+        if how == "at a terminal":
             os.killpg(started.pid, signal.SIGINT)
         else:
-            started.send_signal(signal.SIGINT)
+            started.send_signal(signal.SIGTERM if is_script else signal.SIGINT)
         output, _ = started.communicate(timeout=WITHIN_S)
     finally:
         os.killpg(started.pid, signal.SIGKILL) if started.poll() is None else None

@@ -190,8 +190,9 @@ def _unknown(answer: Mapping[str, Any], other: str | None, refusal: str | None) 
     hint = f"nearest: {', '.join(answer['nearest'])}" if answer.get("nearest") else ""
     if answer.get("namespaces"):
         hint = f"there is one in namespace {', '.join(answer['namespaces'])}: -n"
-    if other is not None:
-        hint = f"there is a {other} of that name: `carico explain {other} {answer['pod']}`"
+    elif other is not None:
+        where = f" -n {answer['namespace']}" if other == JOB else ""
+        hint = f"there is a {other} of that name: `carico explain {other} {answer['pod']}{where}`"
     note = f"; {answer['note']}" if answer.get("note") else ""
     job = "" if refusal is None else f"; the API refused the Pods of the Job of that name: {refusal}"
     return f"Pod {answer['namespace']}/{answer['pod']} not found" + (f" ({hint})" if hint else "") + note + job

@@ -287,20 +287,23 @@ async def test_an_unknown_pod_is_a_mistake_with_the_nearest_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "kind"),
+    ("found", "hint"),
     [
-        ({"pods": {"items": [{}]}}, "job"),
-        ({"pods": {"items": []}, "batch": {"metadata": {"uid": "u"}}, "events": {"items": []}}, "node"),
+        ({"pods": {"items": [{}]}}, "a job of that name: `carico explain job batch -n default`"),
+        (
+            {"pods": {"items": []}, "batch": {"metadata": {"uid": "u"}}, "events": {"items": []}},
+            "a node of that name: `carico explain node batch`",
+        ),
     ],
 )
-async def test_the_name_of_a_job_or_a_node_is_no_unknown_pod(found: Mapping[str, Any], kind: str) -> None:
+async def test_the_name_of_a_job_or_a_node_is_no_unknown_pod(found: Mapping[str, Any], hint: str) -> None:
     class Named(Api):
         async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> Any:
             if "/pods/" in path:
                 raise errors.NotFound(status=404, reason="NotFound", message="no such Pod", request=path)
             return await super().request(method, path, params=params)
 
-    with pytest.raises(errors.SettingsError, match=rf"there is a {kind} of that name: `carico explain {kind} batch`"):
+    with pytest.raises(errors.SettingsError, match=rf"\(there is {hint}\)"):
         await command.explain_pod(asker(answering.DeskBus(desk_with_pods()), Named(found)), "default", "batch", 20)
 
 
