@@ -23,11 +23,19 @@ async def join(
     client: nats_client.Client, options: dict[str, Any], watch: connection_options.Watch, rng: random.Random
 ) -> None:
     """Connect the client, waiting for the server for as long as it takes."""
+    joining, block = asyncio.current_task(), Cancellable()
+
+    async def on_error(error: Exception) -> None:
+        await watch.on_error(error)
+        # nats-py tries again within `connect`, which then has no end.
+        if asyncio.current_task() is joining:
+            block.raise_if_lost()
+
     try:
         while True:
             try:
-                with Cancellable():
-                    return await client.connect(**options)
+                with block:
+                    return await client.connect(**{**options, "error_cb": on_error})
             except (OSError, NatsError, TimeoutError) as error:
                 await watch.on_error(error)
                 await asyncio.sleep(pause_s(rng))
@@ -107,8 +115,12 @@ class Cancellable:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Leave the block: a caller that retries after an error would otherwise retry for ever."""
-        is_lost = self._task is not None and self._task.cancelling() > self._before
-        if is_lost and (error is None or isinstance(error, Exception)):
+        if error is None or isinstance(error, Exception):
+            self.raise_if_lost()
+
+    def raise_if_lost(self) -> None:
+        """Raise a cancellation that arrived in the block, for what nats-py calls in it."""
+        if self._task is not None and self._task.cancelling() > self._before:
             raise asyncio.CancelledError
 
 
