@@ -83,7 +83,7 @@ def test_the_first_pods_of_the_queue_are_handed_over_and_no_more_than_a_heartbea
         made = shared_world.SharedWorld(engines=2, room=0.0)
         await ready(made)
         low = [made.create_pod(f"low-{index}") for index in range(4 * corrections.MOST)]
-        await asyncio.sleep(60.0)
+        await asyncio.sleep(20.0)
         other = made.engines[1]
         left = len(other.state.queue)
         assert left == sum(uid in other.state.queue for uid in low) > 0
@@ -100,7 +100,12 @@ def test_the_first_pods_of_the_queue_are_handed_over_and_no_more_than_a_heartbea
     objects.run_fast(main())
 
 
-def test_pods_of_one_demand_that_fit_nowhere_do_not_keep_others_from_being_handed_over() -> None:
+def test_pods_of_one_demand_that_fit_nowhere_do_not_keep_others_from_being_handed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A quarter of what a heartbeat holds, and of the Pods that fill it.
+    monkeypatch.setattr(corrections, "MOST", corrections.MOST // 4)
+
     async def main() -> None:
         made = shared_world.SharedWorld(engines=2, room=2.0)
         made.pod_s = (1000.0, 1000.0)
