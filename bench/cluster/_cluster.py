@@ -27,6 +27,9 @@ from carico_local.control_plane import commands, standalone
 CLOCK = clocks.SystemClock()
 IN_FLIGHT = 32
 CARICO, KUBE = "carico", "kube-scheduler"
+# Advertisements in a row. Agents are processes of their own: fifty in a row would stop this one, which times Pods, and
+# keep the scheduler busy, for milliseconds.
+AT_ONCE = 5
 # Requests a second allowed to kube-scheduler: more than the API server can answer, so that they bound nothing.
 QPS = 5000
 
@@ -107,7 +110,7 @@ class Cluster:
             seq += 1
             began_s = time.monotonic()
             for index, (node, covers) in enumerate(self._covers.items()):
-                if index % 50 == 0:
+                if index % AT_ONCE == 0:
                     await asyncio.sleep(max(0.0, began_s + index / len(self._covers) - time.monotonic()))
                 await self.bus.publish(
                     subjects.capacity(node), _objects.advertisement(node, boot, seq, frozenset(covers))

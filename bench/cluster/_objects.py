@@ -1,5 +1,6 @@
 """Nodes and Pods as objects of the API, and advertisements for Nodes without an agent."""
 
+import functools
 import random
 from typing import Any
 
@@ -44,7 +45,7 @@ def advertisement(
     node: str, boot: str, seq: int, covers: frozenset[str], *, capacity: float = CAPACITY, limit: int = 110
 ) -> bytes:
     """Return an advertisement of the default mode for a node that takes `capacity` Pods in all."""
-    free = max(0.0, capacity - len(covers)) + random.Random(node).random()
+    free = max(0.0, capacity - len(covers)) + _part_of_a_pod(node)
     classes = {messages.ANY_CLASS: messages.ClassCapacity(cost_plus={"cpu": 0.1, "memory": 6e7}, pods=len(covers))}
     cost = {"cpu": messages.Estimate(mean=0.1, sd=0.01), "memory": messages.Estimate(mean=5e7, sd=1e7)}
     now_ns = clocks.SystemClock().wall_ns()
@@ -57,3 +58,9 @@ def advertisement(
             classes=classes, limit=limit,
         )
     )  # fmt: skip
+
+
+@functools.cache
+def _part_of_a_pod(node: str) -> float:
+    """Return by how much a node differs from others; the same each time."""
+    return random.Random(node).random()

@@ -8,10 +8,10 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from bench.cluster import _cluster, _objects, _workloads
+from bench.cluster import _cluster, _objects, _volumes, _workloads
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
-from carico_core.runtime.kube import api_client, list_watch
+from carico_core.runtime.kube import api_actions, api_client, list_watch
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import subjects
 from carico_core.wire.kubernetes import api_objects
@@ -22,8 +22,14 @@ WAIT_S = 600.0
 REPEAT_S = 2.0
 # What a node can advertise; some workloads have one Node that takes 90,000 Pods.
 _LIMIT_MOST, _COVERS_MOST = 4000, 1500
-_PATHS = {"Node": "nodes", "Namespace": "namespaces", "Pod": "pods", "Service": "services"}
-_GLOBAL = ("Node", "Namespace")
+_CORE = "/api/v1"
+# By kind: the path of its group, its plural, and whether it is in a namespace.
+_PATHS = {
+    "Node": (_CORE, "nodes", False), "Namespace": (_CORE, "namespaces", False), "Pod": (_CORE, "pods", True),
+    "Service": (_CORE, "services", True), "PersistentVolume": (_CORE, "persistentvolumes", False),
+    "PersistentVolumeClaim": (_CORE, "persistentvolumeclaims", True),
+    "CSINode": ("/apis/storage.k8s.io/v1", "csinodes", False),
+}  # fmt: skip
 
 
 class Pods:
@@ -145,7 +151,7 @@ class Player:
         while True:
             began_s = time.monotonic()
             for index, node in enumerate(list(self._pods.limits)):
-                if index % 50 == 49:
+                if index % _cluster.AT_ONCE == 0:
                     due_s = began_s + REPEAT_S * index / len(self._pods.limits)
                     await asyncio.sleep(max(0.0, due_s - time.monotonic()))
                 await self._publish(node)
@@ -188,6 +194,9 @@ class Player:
             if (unique := op.get("uniqueNodeLabelStrategy")) is not None:
                 labels[unique["labelKey"]] = f"value-{next(self._number)}"
             bodies.append(node)
+            if (strategy := op.get("nodeAllocatableStrategy")) is not None:
+                node["status"]["allocatable"] = node["status"]["capacity"] | strategy["nodeAllocatable"]
+                bodies.append(_volumes.csi_node(name, strategy))
         await _each(bodies, lambda body: self._create(body, ""))
 
     async def _create_namespaces(self, op: _workloads.Op, _: str) -> None:
@@ -208,8 +217,13 @@ class Player:
         body = _workloads.template(op["podTemplatePath"]) if "podTemplatePath" in op else _DEFAULT_POD
         uids: list[str] = []
 
-        async def create(_: int) -> None:
-            uid = await self._create(body, namespace)
+        async def create(index: int) -> None:
+            volume = _volumes.bound_volume(op, namespace, index)
+            if volume is None:
+                uid = await self._create(body, namespace)
+            else:
+                await self._create_volume(volume, namespace)
+                uid = await self._create(_volumes.with_claim(body, f"pvc-{index}"), namespace)
             self._created[uid] = (namespace, body["metadata"].get("labels", {}))
             uids.append(uid)
 
@@ -220,6 +234,13 @@ class Player:
             await self._until_placed(uids)
         if op.get("collectMetrics"):
             self._measured += uids
+
+    async def _create_volume(self, made: _volumes.Volume, namespace: str) -> None:
+        for body in made:
+            await self._create(body, namespace)
+            path = f"{_path(body['kind'], namespace)}/{body['metadata']['name']}/status"
+            kind = api_actions.MERGE_PATCH
+            await self._api.request("PATCH", path, body=_volumes.BOUND, content_type=kind)
 
     async def _create_pod_sets(self, op: _workloads.Op, _: str) -> None:
         for number in range(op["count"]):
@@ -353,7 +374,8 @@ async def on(cluster: _cluster.Cluster, check: Callable[[], None]) -> AsyncItera
 
 
 def _path(kind: str, namespace: str) -> str:
-    return f"/api/v1/{_PATHS[kind]}" if kind in _GLOBAL else f"/api/v1/namespaces/{namespace}/{_PATHS[kind]}"
+    group, plural, is_namespaced = _PATHS[kind]
+    return f"{group}/namespaces/{namespace}/{plural}" if is_namespaced else f"{group}/{plural}"
 
 
 def _seconds(duration: str) -> float:

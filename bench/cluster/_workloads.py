@@ -20,7 +20,7 @@ from carico_core.domain import errors
 from carico_local.binaries import catalog, toolchain
 
 FOLDER = "test/integration/scheduler_perf"
-# Not played: devices (DRA), claims with volumes, which need a controller that binds them, and updates of objects.
+# Not played: devices (DRA), and updates of objects.
 PLAYED = frozenset(
     {
         "createNodes", "createNamespaces", "createPods", "createPodSets", "createAny", "deletePods", "churn", "barrier",
@@ -34,10 +34,11 @@ _KNOWN_GATES = frozenset(
         "NodeInclusionPolicyInPodTopologySpread", "DynamicResourceAllocation",
     }
 )  # fmt: skip
-_NOT_PLAYED = (
-    "persistentVolumeTemplatePath", "persistentVolumeClaimTemplatePath", "nodeAllocatableStrategy", "steadyState",
+_NOT_PLAYED = ("steadyState",)
+_PATHS = (
+    "podTemplatePath", "nodeTemplatePath", "namespaceTemplatePath", "templatePath", "persistentVolumeTemplatePath",
+    "persistentVolumeClaimTemplatePath",
 )  # fmt: skip
-_PATHS = ("podTemplatePath", "nodeTemplatePath", "namespaceTemplatePath", "templatePath")
 # The sizes that are played unless large ones are asked for.
 SHORT_NODES, SHORT_PODS = 1000, 3000
 

@@ -18,6 +18,8 @@ from tests.unit.scheduler import objects
 
 GATED = {"kind": "Pod", "metadata": {"generateName": "gated-"}, "spec": {"schedulingGates": [{"name": "g"}]}}
 PLAIN = {"kind": "Pod", "metadata": {"generateName": "plain-", "labels": {"app": "a"}}, "spec": {}}
+VOLUME = {"kind": "PersistentVolume", "spec": {"csi": {"driver": "ebs"}}}
+CLAIM = {"kind": "PersistentVolumeClaim", "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "true"}}}
 NODE = {"kind": "Node", "metadata": {"name": "named"}, "status": {"capacity": {"pods": "90k", "cpu": "4"}}}
 
 
@@ -71,9 +73,10 @@ async def player(cluster: Cluster) -> AsyncIterator[_player.Player]:
 
 @pytest.fixture
 def templates(tmp_path: pathlib.Path) -> types.SimpleNamespace:
-    for name, body in {"gated": GATED, "plain": PLAIN, "node": NODE}.items():
+    bodies = {"gated": GATED, "plain": PLAIN, "node": NODE, "volume": VOLUME, "claim": CLAIM | {"spec": {}}}
+    for name, body in bodies.items():
         (tmp_path / name).write_text(yaml.safe_dump(body))
-    return types.SimpleNamespace(gated=tmp_path / "gated", plain=tmp_path / "plain", node=tmp_path / "node")
+    return types.SimpleNamespace(**{name: tmp_path / name for name in bodies})
 
 
 def workload(*ops: _workloads.Op) -> _workloads.Workload:
@@ -115,6 +118,40 @@ def test_objects_are_created_and_the_measured_pods_counted(templates: types.Simp
             subject = subjects.capacity("named")
             found = wire.decode_advertisement(cluster.advertised[subject], subject=subject)
             assert found.capacity <= _player._LIMIT_MOST + 2, "it takes 90,000 Pods, which no node can advertise"
+
+    objects.run_fast(main())
+
+
+def test_each_pod_gets_a_volume_that_is_bound_to_its_claim(templates: types.SimpleNamespace) -> None:
+    async def main() -> None:
+        cluster = Cluster()
+        attaches = {
+            "nodeAllocatable": {"attachable-volumes-csi-ebs": "39"}, "csiNodeAllocatable": {"ebs": {"count": 39}},
+            "migratedPlugins": ["kubernetes.io/aws-ebs"],
+        }  # fmt: skip
+        pods = {
+            "opcode": "createPods", "count": 2, "podTemplatePath": templates.plain,
+            "persistentVolumeTemplatePath": templates.volume, "persistentVolumeClaimTemplatePath": templates.claim,
+        }  # fmt: skip
+        async with player(cluster) as made:
+            nodes = {"opcode": "createNodes", "count": 2, "nodeAllocatableStrategy": attaches}
+            await made.play(workload(nodes, pods, pods | {"collectMetrics": True}))
+        (node, _), (csi_node, _) = cluster.all("nodes"), cluster.all("csinodes")
+        assert node["status"]["allocatable"] == node["status"]["capacity"] | attaches["nodeAllocatable"]
+        driver = {"name": "ebs", "nodeID": csi_node["metadata"]["name"], "allocatable": {"count": 39}}
+        assert csi_node["spec"]["drivers"] == [driver]
+        volumes = {each["metadata"]["name"]: each for each in cluster.all("persistentvolumes")}
+        claims = {(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in
+                  cluster.all("persistentvolumeclaims")}  # fmt: skip
+        assert len(volumes) == len(claims) == 4
+        for pod in cluster.all("pods"):
+            (volume,) = pod["spec"]["volumes"]
+            key = (pod["metadata"]["namespace"], volume["persistentVolumeClaim"]["claimName"])
+            bound = volumes[claims.pop(key)["spec"]["volumeName"]]
+            assert (bound["spec"]["claimRef"]["namespace"], bound["spec"]["claimRef"]["name"]) == key
+            assert bound["spec"]["csi"]["volumeHandle"] == bound["metadata"]["name"]
+            assert bound["status"]["phase"] == "Bound"
+        assert not claims
 
     objects.run_fast(main())
 

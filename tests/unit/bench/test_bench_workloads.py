@@ -50,8 +50,9 @@ def cases(tmp_path: pathlib.Path) -> dict[str, list[_workloads.Workload]]:
 
 def test_what_can_be_played_is_listed_by_size(cases: dict[str, list[_workloads.Workload]]) -> None:
     assert {name: [each.name for each in workloads] for name, workloads in cases.items()} == {
-        "Basic": ["small", "middle", "large", "huge"]
-    }
+        "Basic": ["small", "middle", "large", "huge"], "Volumes": ["small"],
+    }  # fmt: skip
+    assert cases["Volumes"][0].ops[0]["persistentVolumeTemplatePath"].is_file()
     choices = (_workloads.smallest, _workloads.short, _workloads.largest)
     assert [choose(cases["Basic"]).name for choose in choices] == ["small", "middle", "large"]
     assert [each.floor for each in cases["Basic"]] == [None, None, 270, None]
