@@ -8,7 +8,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from bench import _workloads
+from bench.cluster import _workloads
 
 # https://kubernetes.io/docs/reference/labels-annotations-taints/#storage-alpha-kubernetes-io-migrated-plugins
 _MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"

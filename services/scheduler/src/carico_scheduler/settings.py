@@ -115,8 +115,10 @@ class SchedulerSettings:
         True, help="evict Pods of lower priority for a Pod that fits nowhere", why="as kube-scheduler does"
     )
     opportunistic: str = settings.setting(
-        "", help="PriorityClass whose Pods run on what is idle, and are evicted from a node that fills; empty: none"
-    )
+        "", help="PriorityClass whose Pods run on what is idle, and are evicted from a node that fills; empty: none",
+        why="nodes whose estimator advertises only a capacity in Pods are never seen to fill: there they go only by "
+        "preemption",
+    )  # fmt: skip
     gang_timeout_s: float = settings.setting(
         60.0, help="how long a gang of Pods may hold room for fewer than it needs before all its Pods are evicted",
         unit="s", minimum=1.0, maximum=86400,

@@ -13,6 +13,7 @@ from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.answers import questions
 from carico_scheduler.decide import turns
 from carico_scheduler.nodes import headroom
+from carico_scheduler.pods import demand as demands
 from carico_scheduler.preempt import nominations
 from carico_scheduler.report import explain
 from carico_scheduler.rules import policy
@@ -407,6 +408,36 @@ async def test_a_pod_for_which_others_are_evicted_says_so() -> None:
     assert (said["state"], said["why"]) == (
         "waiting", "room is being made on node-0: 1 Pod of lower priority evicted for it",
     )  # fmt: skip
+
+
+async def test_a_pod_for_which_others_were_evicted_in_vain_says_so() -> None:
+    desk = answering.Desk()
+    desk.hear(capacity=0.5)
+    pod = objects.make_pod("high", priority=9)
+    desk.state.put_pod(pod, NOW_S)
+    waiting = desk.state.queue.find(pod.uid)
+    assert waiting is not None
+    ended = nominations.Nomination(
+        pod=pod, demand=waiting.demand, node="node-0", victims=(objects.make_pod("low"),), since_s=NOW_S,
+        state=nominations.State.FREED,
+    )  # fmt: skip
+    waiting.in_vain = nominations.in_vain(ended, nominations.End.EXPIRED)
+    said = await desk.ask("pod.explain", pod="high")
+    assert said["why"].startswith("0/1 nodes fit: 1 at capacity")
+    assert said["why"].endswith("; 1 Pod evicted for it on node-0 in vain: what went freed too little")
+
+
+def test_why_an_eviction_was_in_vain() -> None:
+    pods = [objects.make_pod("low"), objects.make_pod("other"), objects.make_pod("leaves", deleting=True)]
+    ended = nominations.Nomination(
+        pod=objects.make_pod(), demand=demands.Demand(), node="node-0", victims=tuple(pods), since_s=NOW_S
+    )
+    evicted = "2 Pods evicted for it on node-0 in vain: "
+    assert nominations.in_vain(ended, nominations.End.EXPIRED) == f"{evicted}not all have left"
+    assert nominations.in_vain(ended, nominations.End.GONE) == f"{evicted}the node is gone"
+    assert nominations.in_vain(ended, nominations.End.FAILED) == f"{evicted}not all that had to go could be evicted"
+    ended.victims = (pods[2],)
+    assert nominations.in_vain(ended, nominations.End.GONE) == "Pods awaited on node-0 in vain: the node is gone"
 
 
 async def test_a_pod_for_which_a_node_is_held_names_it_and_others_learn_why_room_is_kept(

@@ -8,6 +8,7 @@ import pytest
 from carico_core.runtime.kube import memory_objects
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.preempt import nominations
+from carico_scheduler.report import notices
 from tests.unit.scheduler import objects, world
 from tests.unit.scheduler.preempt import test_scheduler_preemptor as cases
 
@@ -41,6 +42,7 @@ async def victim_that_never_ends(made: world.World) -> None:
     assert ended(made, nominations.End.EXPIRED) == 1
     # Until a minute after its grace period it is waited for again, and no other goes.
     assert cases.count(made, "DELETE") == 1
+    assert any(each.endswith("not all have left") for each in notes(made, "high", "FailedScheduling"))
 
 
 async def room_that_is_not_enough(made: world.World) -> None:
@@ -50,6 +52,9 @@ async def room_that_is_not_enough(made: world.World) -> None:
     await asyncio.sleep(nominations.FREED_FOR_S + 4.0)
     assert ended(made, nominations.End.EXPIRED) == 1
     assert nominated(made, "high") == ""
+    await asyncio.sleep(notices.CHANGE_EVERY_S)
+    why = "1 Pod evicted for it on node-0 in vain: what went freed too little"
+    assert any(each.endswith(f"; {why}") for each in notes(made, "high", "FailedScheduling"))
 
 
 async def node_that_goes(made: world.World) -> None:

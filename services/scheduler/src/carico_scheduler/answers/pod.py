@@ -135,7 +135,8 @@ def _why(
         refused, candidates = explain.refused_to_gang(scores), explain.candidates_of(scores, scores.seen())
         return f"{known.state.gangs.why(key)}; {explain.why_unplaced(refused, scores.view.count, candidates)}"
     if not standing.feasible(scores):
-        return explain.why_unplaced(scores.refused, scores.view.count, explain.candidates_of(scores, scores.seen()))
+        why = explain.why_unplaced(scores.refused, scores.view.count, explain.candidates_of(scores, scores.seen()))
+        return f"{why}; {waiting.in_vain}" if waiting is not None and waiting.in_vain else why
     if waiting is not None and known.state.queue.due_s(pod.uid) is not None:
         return "there is room for it; it waits for a backoff after a failed bind"
     if known.turns is not None and len(known.turns):

@@ -37,8 +37,9 @@ class Waiting:
     demand: demands.Demand
     since_s: float
     attempts: int = 0
-    # How often others were evicted for it.
+    # How often others were evicted for it, and why it did not get the room the last time; empty: not so.
     preemptions: int = 0
+    in_vain: str = ""
     # How often it lost a claim, by the scheduler to which it did.
     lost: dict[str, int] = dataclasses.field(default_factory=dict)
     # True from a lost claim until it is back in the queue, which it enters without a backoff.

@@ -15,7 +15,7 @@ import dataclasses
 import enum
 from collections.abc import Callable, Iterator, Sequence, Set
 
-from carico_core.domain import cluster
+from carico_core.domain import amounts, cluster
 from carico_scheduler.pods import demand as demands
 
 # How long the room is held after the last victim is gone: its agent must have measured that (about 2 s), and a load
@@ -65,6 +65,19 @@ class Nomination:
     # The nominations of its gang, itself included: the room is held until the victims of all of them are gone. If one
     # fails or is gone, all of them fail.
     together: list["Nomination"] = dataclasses.field(default_factory=list)
+
+
+def in_vain(ended: Nomination, end: End) -> str:
+    """Return in words what was done for a Pod that did not get the room, and why."""
+    gone = [each for each in ended.victims if not each.deleting]
+    where = f"on {ended.node} in vain"
+    done = f"{amounts.plural(len(gone), 'Pod')} evicted for it {where}" if gone else f"Pods awaited {where}"
+    match end:
+        case End.GONE:
+            return f"{done}: the node is gone"
+        case End.FAILED:
+            return f"{done}: not all that had to go could be evicted"
+    return f"{done}: " + ("what went freed too little" if ended.state is State.FREED else "not all have left")
 
 
 class Nominations:

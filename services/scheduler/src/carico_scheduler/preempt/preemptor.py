@@ -206,6 +206,9 @@ class Preemptor:
                 kind = _turn_of(each.demand, each.pod.priority)
                 due_s = self._clock.monotonic_s() + self._rest_s(each)
                 self._again_s[kind] = max(self._again_s.get(kind, due_s), due_s)
+                waiting = self._state.queue.find(each.pod.uid)
+                if waiting is not None:
+                    waiting.in_vain = nominations.in_vain(each, end)
                 if self._state.waits(each.pod.uid):
                     self._evictor.clear(each.pod, term)
         if ended:
