@@ -68,6 +68,12 @@ def test_4_5_the_filter_damps_spikes() -> None:
     assert ten["cpu_reaches_90_s"] == pytest.approx(0.6, abs=0.01)
 
 
+def test_4_6_the_signal_falls_while_peers_work_and_not_the_nodes_own_usage() -> None:
+    rows = numbers("4.6", "signal-behaviour/smooth-signal-behaviour-cpu")["signal"]
+    own = row(rows, 1)
+    assert (own["mean"], own["least"], own["largest"]) == pytest.approx((0.94, 0.67, 1.1), abs=0.006)
+
+
 def test_4_8_the_first_container_event_precedes_the_spike_and_the_api_does_not() -> None:
     created, completed = numbers("4.8", "event-listener/event-listners-comparison")["events"]
     assert [created["spike_s"], created["api_s"]] == pytest.approx([0.11, 0.74], abs=0.005)

@@ -212,6 +212,6 @@ NOT_IN_THE_TWIN = (
     "latencies are measured on real nodes.",
     "The agents' own cost (table 5.2: about 2 %): the twin's agents use no CPU. docs/measurements.md has what an agent "
     "uses: under 1 % of one core.",
-    "Figures 2.4, 2.5, 4.3 to 4.5, 4.8 and 4.9 show single nodes and recorded events: `carico replay --figure` draws "
-    "them from the author's logs; figures 4.6 and 4.7 are asserted in the tests of the estimators.",
+    "Figures 2.4, 2.5, 4.3 to 4.6, 4.8 and 4.9 show single nodes and recorded events: `carico replay --figure` draws "
+    "them from the author's logs; docs/evaluation.md has figures 4.6 and 4.7 as a closed loop.",
 )

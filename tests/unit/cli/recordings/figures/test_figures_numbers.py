@@ -58,6 +58,26 @@ def row(rows: list[dict[str, float | None]], pods: int | None) -> dict[str, floa
     return next(one for one in rows if one["pods"] == pods)
 
 
+def test_the_signal_by_own_pods_has_its_extremes_as_means_of_ten_seconds() -> None:
+    over = jobs(lambda running: "cpu utilisation: 0.3 cpu pressure: 0.0 mem utilisation 0.05", sizes=(1, 1))
+    zero = np.zeros(2)
+    # Pods run from 10 to 15 and from 30 to 35 s. In between the signal falls for three seconds.
+    asked = tuple(
+        trace.Evaluation(
+            at_s=float(over.recording.samples.times_s[0]) + second, usage=zero, direction=zero,
+            level=0.3 if second in (18, 19, 20) else 1.3, pods=0, learnt={},
+        )
+        for second in range(36)
+    )  # fmt: skip
+    found = figures.FIGURES["4.6"](dataclasses.replace(over, evaluations=asked)).numbers["signal"]
+    one, none = row(found, 1), row(found, 0)
+    assert one["mean"] == pytest.approx(1.3)
+    assert one["least"] is None
+    assert (none["least"], none["largest"]) == pytest.approx((1.0, 1.2))
+    with pytest.raises(errors.SettingsError, match=r"has no signals, expected a log"):
+        figures.FIGURES["4.6"](over)
+
+
 def test_pressure_is_shown_by_the_number_of_pods() -> None:
     found = figures.FIGURES["2.4"](jobs(lambda pods: f"cpu some: {20_000 * pods} full 0 io some: {pods} full 0"))
     assert set(found.numbers) == {"cpu", "io"}
