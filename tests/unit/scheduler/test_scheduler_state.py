@@ -11,6 +11,7 @@ from carico_scheduler.state import node_state, state
 from tests.unit.scheduler import objects
 
 NOW_S = 1000.0
+PORT = constraints.Constraints(host_ports=(constraints.HostPort(address="0.0.0.0", protocol="TCP", port=80),))
 
 
 def make() -> state.State:
@@ -232,8 +233,9 @@ def test_what_else_opens_the_queue() -> None:
         (1.0, {}, policy.Fallback.WAIT, True),
         (0.5, {}, policy.Fallback.WAIT, False),
         (None, {}, policy.Fallback.WAIT, False),
-        (0.5, {"constraints": constraints.NONE}, policy.Fallback.WAIT, True),
-        (None, {"constraints": constraints.NONE}, policy.Fallback.WAIT, True),
+        (0.5, {"constraints": PORT}, policy.Fallback.WAIT, True),
+        (None, {"constraints": PORT}, policy.Fallback.WAIT, True),
+        (0.5, {"constraints": constraints.NONE}, policy.Fallback.WAIT, False),
         (0.5, {}, policy.Fallback.REQUESTS, True),
     ],
 )

@@ -22,10 +22,14 @@ SPREAD = constraints.Constraints(
 )
 TOGETHER = constraints.Constraints(affinity=(NEAR_WEB,), is_own_peer=True, namespace="default")
 APART = constraints.Constraints(anti_affinity=(NEAR_WEB,))
+ON_SSD = constraints.Constraints(
+    node_terms=(selectors.NodeTerm(labels=(selectors.Requirement(key="disk", operator="In", values=("ssd",)),)),)
+)
 KINDS: tuple[dict[str, object], ...] = (
     {},
     {"request_cores": 3.0},
     {"node_selector": {"disk": "ssd"}},
+    {"constraints": ON_SSD},
     {"constraints": PORT},
     {"constraints": SPREAD, "labels": {"app": "web"}},
     {"constraints": TOGETHER, "labels": {"app": "web"}},
@@ -163,3 +167,23 @@ def test_no_pod_that_fits_is_left_waiting(seed: int, fallback: policy.Fallback, 
                 desk.come_out()
         desk.follow()
         desk.check()
+
+
+def test_pods_spread_by_default_wait_for_room_like_others() -> None:
+    """Another Pod that ends cannot help them: their spread refuses no node."""
+    made = state.State(policy.Policy(default_spread=True), random.Random(0))
+    made.put_node(objects.make_node("a", labels={"kubernetes.io/hostname": "a"}))
+    full = objects.make_advertisement("a", 0.0, pods=1)
+    made.put_advertisement(node_state.Heard(advertisement=full, sampled_s=1000.0), 1000.0)
+    owner = cluster.Owner(kind="ReplicaSet", name="web-5d4f8c7b9", uid="rs")
+    runs = objects.make_pod("runs", node_name="a", phase="Running")
+    made.put_pod(runs, 1000.0)
+    made.put_pod(objects.make_pod("waits", owner=owner, labels={"app": "web"}), 1000.0)
+    assert not cycle.Cycle(made.fleet.policy).run(made.fleet.snapshot(1000.0), made.queue, most=10).placed
+    (waiting,) = made.queue.parked()
+    assert waiting.demand.constraints is not None
+    assert waiting.demand.constraints.default_spreads
+    made.put_pod(runs._replace(labels={"app": "web"}), 1000.0)
+    made.put_node(objects.make_node("a", labels={"kubernetes.io/hostname": "a", "new": "yes"}))
+    made.remove_pod("uid-runs")
+    assert made.queue.parked() == [waiting]

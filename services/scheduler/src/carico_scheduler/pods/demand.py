@@ -62,13 +62,28 @@ class Demand:
 
     @property
     def looks_at_peers(self) -> bool:
-        """True if the answer depends on other Pods or on volumes."""
+        """True if the answer, or a node's score, depends on other Pods or on volumes."""
         return self.constraints is not None or bool(self.repelled_by)
+
+    @property
+    def is_limited_by_peers(self) -> bool:
+        """True if other Pods or volumes may refuse it a node: one that leaves or changes may open any node to it."""
+        if self.repelled_by:
+            return True
+        found = self.constraints
+        return found is not None and bool(
+            found.affinity
+            or found.anti_affinity
+            or found.hard_spreads
+            or found.host_ports
+            or found.disks
+            or found.volume_claims
+        )
 
     @property
     def follows_peers(self) -> bool:
         """True if placing another Pod (a peer, or one of its spread group) may open a node to this one."""
-        return self.constraints is not None and bool(self.constraints.affinity or self.constraints.spreads)
+        return self.constraints is not None and bool(self.constraints.affinity or self.constraints.hard_spreads)
 
 
 _COMPARED = operator.attrgetter(*(each.name for each in dataclasses.fields(Demand) if each.compare))

@@ -7,7 +7,6 @@ share. https://www.microsoft.com/en-us/research/wp-content/uploads/2017/02/HRW98
 import hashlib
 from collections.abc import Iterable
 
-from carico_core.domain import constraints as limits
 from carico_scheduler.pods import demand as demands
 
 
@@ -26,17 +25,7 @@ def is_alone(demand: demands.Demand) -> bool:
     Other Pods must be decided on by one member: two could each place a Pod that rules out the other, on two nodes of
     one zone, and no claim of a node would show it. A gang is decided on in one step.
     """
-    found = demand.constraints or limits.NONE
-    return not (
-        demand.repelled_by
-        or demand.gang is not None
-        or found.affinity
-        or found.anti_affinity
-        or found.hard_spreads
-        or found.host_ports
-        or found.disks
-        or found.volume_claims
-    )
+    return demand.gang is None and not demand.is_limited_by_peers
 
 
 def _weight(key: str, member: str) -> bytes:

@@ -98,8 +98,9 @@ class NodeState:
 
         These are the demands for which the node has room by its advertisement, or which need none. On a full cluster
         most Pods end before their node advertises the room, and trying every demand on every node then would be wasted.
-        Demands that depend on other Pods may be helped on any node, even by a node that goes: it may have been the
-        emptiest domain. With the fallback to requests any change may help.
+        Demands that other Pods may refuse a node may be helped on any node, even by a node that goes: it may have been
+        the emptiest domain. A spread that is only preferred refuses none. With the fallback to requests any change may
+        help.
         """
         if not self.queue.parked_classes():
             return lambda _: False
@@ -109,7 +110,7 @@ class NodeState:
         row = None if slot is None else self.fleet.row(slot)
         return lambda demand: (
             demand.is_baseline
-            or demand.looks_at_peers
+            or demand.is_limited_by_peers
             or (row is not None and bool(admission.has_room(row, demand.pod_class, demand.ceiling_offset)))
         )
 

@@ -35,9 +35,10 @@ class Placements:
             record.pod is not None
             and nodes.fleet.pod_counts.put(record.pod, claim.node)
             and nodes.fleet.pod_counts.is_asked
+            and nodes.queue.parked_classes()
         ):
             # A new Pod can open nodes only to demands that follow peers; changed labels can open nodes in any way.
-            nodes.queue.unpark_if(lambda demand: demand.follows_peers if old is None else demand.looks_at_peers)
+            nodes.queue.unpark_if(lambda demand: demand.follows_peers if old is None else demand.is_limited_by_peers)
         was_counted, is_counted = old is not None and not old.is_baseline, not claim.is_baseline
         if record.pod is not None and is_counted is not was_counted:
             self._count_priority(record.pod.priority, 1 if is_counted else -1)

@@ -82,7 +82,7 @@ class PodDemands:
         """Take in the labels of all namespaces, by which some terms select Pods."""
         if self._nodes.fleet.pod_counts.put_namespaces(labels):
             self._renew(now_s)
-            self._nodes.queue.unpark_if(lambda demand: demand.looks_at_peers)
+            self._nodes.queue.unpark_if(lambda demand: demand.is_limited_by_peers)
 
     def put_namespace(self, name: str, labels: Mapping[str, str], now_s: float) -> None:
         """Take in the labels of one namespace."""
@@ -98,7 +98,7 @@ class PodDemands:
         if self._nodes.fleet.pod_counts.lacking != lacking:
             self._nodes.fleet.pod_counts.lacking = lacking
             self._renew(now_s)
-            self._nodes.queue.unpark_if(lambda demand: demand.looks_at_peers)
+            self._nodes.queue.unpark_if(lambda demand: demand.is_limited_by_peers)
 
     def _renew_daemons(self, now_s: float) -> None:
         """Compute the claims and demands of DaemonSets' Pods again: the set of DaemonSets has changed."""
