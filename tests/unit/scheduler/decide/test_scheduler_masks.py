@@ -1,11 +1,12 @@
 """A cached mask follows nodes that come, change and go."""
 
+import dataclasses
 import random
 
 import hypothesis
 from hypothesis import strategies as st
 
-from carico_core.domain import cluster, gangs
+from carico_core.domain import cluster, constraints, gangs
 from carico_scheduler.decide import masks
 from carico_scheduler.nodes import fleet
 from carico_scheduler.pods import demand as demands
@@ -63,6 +64,20 @@ def test_gangs_share_the_mask_of_a_pod_without_one() -> None:
         for gang in (None, gangs.Key("default", "a"), gangs.Key("default", "b"))
     ]
     assert found[0] is found[1] is found[2]
+
+
+def test_pods_spread_by_default_share_the_mask_of_a_pod_without_constraints() -> None:
+    made, stages, kept = fleet.Fleet(policy.Policy()), registry.by_capacity(policy.Policy()), masks.NodeMasks()
+    made.put_node(objects.make_node("a"), reservations.Load())
+    spread = constraints.Spread(namespace="default", topology_key="zone", selector=(), max_skew=1, is_soft=True)
+    others: list[constraints.Constraints | None] = [None, constraints.Constraints(node_terms=())]
+    found = []
+    for each in others:
+        spreads = dataclasses.replace(each or constraints.NONE, default_spreads=(spread,))
+        masks_of = [kept.of(demands.Demand(constraints=one), made.snapshot(0.0), stages) for one in (each, spreads)]
+        assert masks_of[0] is masks_of[1]
+        found.append(masks_of[0].count)
+    assert found == [1, 0]
 
 
 def test_a_pod_that_is_not_supported_fits_no_node_that_changes() -> None:

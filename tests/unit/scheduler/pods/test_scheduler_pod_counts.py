@@ -1,6 +1,14 @@
 """What a census tells of the Pods it is given: who is where, what changed, and how many a question means."""
 
+import dataclasses
+import random
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
 from carico_core.domain import cluster, constraints, selectors
+from carico_scheduler.nodes import lru
 from carico_scheduler.pods import pod_counts
 from tests.unit.scheduler import objects
 
@@ -149,3 +157,86 @@ def test_terms_that_select_namespaces_are_in_doubt_while_their_labels_are_not_kn
     known.put_namespaces({"default": {"team": "red"}})
     assert known.namespaces == {"default": {"team": "red"}}
     assert (known.namespace_labels("default"), known.namespace_labels("none")) == ({"team": "red"}, {})
+
+
+def equals(key: str, value: str) -> selectors.Requirement:
+    return selectors.Requirement(key=key, operator=selectors.IN, values=(value,))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Noted(pod_counts.Spreading):
+    """A spread that notes the Pods that it is compared with."""
+
+    seen: list[str] = dataclasses.field(default_factory=list, compare=False)
+
+    def counts(self, pod: cluster.Pod, namespace_labels: pod_counts.Labels) -> bool:
+        self.seen.append(pod.name)
+        return pod_counts.Spreading.counts(self, pod, namespace_labels)
+
+
+def test_a_spread_is_compared_only_with_pods_that_have_its_label_in_its_namespace() -> None:
+    site = Site()
+    asked = Noted(namespace="default", selector=(equals("app", "web"), equals("pod-template-hash", "h1")))
+    for index in range(4):
+        labels = {"app": "web", "pod-template-hash": f"h{index}"}
+        site.known.put(objects.make_pod(f"before-{index}", labels=labels), "a")
+        site.known.put(objects.make_pod(f"far-{index}", namespace="other", labels=labels), "a")
+    assert site.counts(asked) == [1, 0]
+    for index in range(4):
+        site.known.put(objects.make_pod(f"after-{index}", labels={"pod-template-hash": f"h{index}"}), "b")
+        site.known.remove(f"uid-before-{index}")
+    assert asked.seen == ["before-1", "after-1", "before-1"]
+    assert site.counts(asked) == [0, 0]
+
+
+def test_answers_that_are_dropped_are_no_longer_kept_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lru, "KEPT_LEAST", 2)
+    monkeypatch.setattr(lru, "KEPT_MOST", 2)
+    site = Site()
+    asked = [Noted(namespace="default", selector=(equals("app", name),)) for name in ("web", "db", "job")]
+    for each in asked:
+        site.counts(each)
+    site.known.put(web(), "a")
+    assert [each.seen for each in asked] == [[], [], []]
+    assert [site.counts(each) for each in asked] == [[1, 0], [0, 0], [0, 0]]
+
+
+QUESTIONS: tuple[pod_counts.Question, ...] = (
+    WEBS,
+    *(
+        pod_counts.Spreading(namespace=namespace, selector=selector)
+        for namespace in ("default", "other")
+        for selector in (
+            WEB, (), None, (equals("app", "web"), equals("tier", "x")), (equals("tier", "x"), equals("tier", "y")),
+            (selectors.Requirement(key="tier", operator=selectors.NOT_IN, values=("x",)),),
+            (selectors.Requirement(key="app", operator=selectors.IN, values=("web", "db")),),
+        )
+    ),
+)  # fmt: skip
+
+
+@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.given(seed=st.integers(0, 2**32))
+def test_counts_are_those_of_all_pods_whatever_happens(seed: int) -> None:
+    rng, site, placed = random.Random(seed), Site(), dict[str, tuple[cluster.Pod, str]]()
+    for _ in range(40):
+        name, node = f"p{rng.randrange(6)}", rng.choice("abc")
+        labels = rng.choice([{}, {"app": "web"}, {"app": "web", "tier": "x"}, {"app": "db", "tier": "y"}])
+        if rng.random() < 0.3:
+            placed.pop(name, None)
+            site.known.remove(f"uid-{name}")
+        else:
+            old = placed.get(name)
+            namespace = rng.choice(["default", "other"]) if old is None else old[0].namespace
+            pod = objects.make_pod(name, namespace=namespace, labels=labels, deleting=rng.random() < 0.2)
+            placed[name] = (pod, node)
+            site.known.put(pod, node)
+        if rng.random() < 0.2:
+            site.slots.pop("b", None) if rng.random() < 0.5 else site.slots.update(b=1)
+            site.known.recount("b", 1)
+        for question in rng.sample(QUESTIONS, 4):
+            expected = [
+                sum(question.counts(pod, {}) for pod, on in placed.values() if site.slots.get(on) == slot)
+                for slot in range(2)
+            ]
+            assert site.counts(question) == expected

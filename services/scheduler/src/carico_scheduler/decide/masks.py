@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import numpy.typing as npt
 
+from carico_core.domain import constraints
 from carico_scheduler.nodes import lru, snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.rules import registry
@@ -33,6 +34,11 @@ class NodeMasks:
         if demand.gang is not None:
             # One mask for all gangs of a template: each of its own would displace those of other Pods.
             demand = dataclasses.replace(demand, gang=None)
+        limits = demand.constraints
+        if limits is not None and limits.default_spreads:
+            # Preferences, which no filter reads. A Pod without other constraints has none.
+            limits = dataclasses.replace(limits, default_spreads=())
+            demand = dataclasses.replace(demand, constraints=None if limits == constraints.NONE else limits)
         cached = self._cached.get(demand)
         if cached is None or cached.version != view.nodes_version:
             cached = self._cached.put(demand, _mask_of(demand, view, stages), most=lru.room_for(len(view.present)))

@@ -27,10 +27,11 @@ def room_for(slots: int) -> int:
 
 
 class Lru(Generic[K, V]):
-    """Answers by key. Beyond the limit the least recently used are dropped."""
+    """Answers by key. Beyond the limit the least recently used are dropped, and `on_drop` is called with their keys."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_drop: Callable[[K], object] | None = None) -> None:
         self._kept: collections.OrderedDict[K, V] = collections.OrderedDict()
+        self._on_drop = on_drop
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -61,7 +62,9 @@ class Lru(Generic[K, V]):
         self._kept[key] = answer
         self._kept.move_to_end(key)
         while len(self._kept) > most:
-            self._kept.popitem(last=False)
+            dropped, _ = self._kept.popitem(last=False)
+            if self._on_drop is not None:
+                self._on_drop(dropped)
         return answer
 
     def drop(self, key: K) -> None:

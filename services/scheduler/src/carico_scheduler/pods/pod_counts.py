@@ -4,12 +4,15 @@ Demands with inter-Pod affinity, topology spread, host ports or shared volumes a
 question is asked, every Pod is counted; from then on the count is updated with each Pod that is placed, changed or
 gone. Without questions a Pod costs an entry in two tables.
 
+Each ReplicaSet asks a question of its own, since its Pods are spread by default. So a question that a label decides
+is kept under that label's value, as are the Pods: neither has to be compared with all of the other.
+
 `AntiAffinityIndex` answers the reverse: which known Pods may keep a given Pod away.
 """
 
 import collections
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -20,6 +23,10 @@ from carico_scheduler.nodes import lru
 
 Labels: TypeAlias = Mapping[str, str]
 _NO_LABELS: Labels = {}
+# A namespace, the key of a label, and its value.
+Label: TypeAlias = tuple[str, str, str]
+# Labels in which groups of Pods of one namespace differ most, best first.
+_TELLING = ("pod-template-hash", "app.kubernetes.io/instance", "app.kubernetes.io/name", "app")
 
 
 def selects(term: constraints.PodTerm, namespace: str, namespace_labels: Labels, labels: Labels) -> bool:
@@ -38,12 +45,27 @@ class Question(Protocol):
     def counts(self, pod: cluster.Pod, namespace_labels: Labels) -> bool:
         """Return True if this Pod is counted."""
 
+    @property
+    def label(self) -> Label | None:
+        """A label that all counted Pods have; None if there is no such label."""
+
     def __hash__(self) -> int:
         """Return the same hash for equal questions."""
 
 
+class _Unlabelled:
+    """A question that no single label decides."""
+
+    __slots__ = ()
+
+    @property
+    def label(self) -> Label | None:
+        """See `Question`."""
+        return None
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Matching:
+class Matching(_Unlabelled):
     """Pods that match all of these terms of a Pod that is to be placed."""
 
     terms: tuple[constraints.PodTerm, ...]
@@ -54,7 +76,7 @@ class Matching:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Repelling:
+class Repelling(_Unlabelled):
     """Pods that have this required anti-affinity term."""
 
     term: constraints.PodTerm
@@ -71,6 +93,17 @@ class Spreading:
     namespace: str
     selector: selectors.Selector
 
+    @property
+    def label(self) -> Label | None:
+        """See `Question`."""
+        fixed = {
+            each.key: each.values[0]
+            for each in self.selector or ()
+            if each.operator == selectors.IN and len(each.values) == 1
+        }
+        key = next((each for each in (*_TELLING, *fixed) if each in fixed), None)
+        return None if key is None else (self.namespace, key, fixed[key])
+
     def counts(self, pod: cluster.Pod, namespace_labels: Labels) -> bool:
         """Return True if the selector matches; an empty one counts no Pod, as in Kubernetes."""
         if not self.selector or pod.namespace != self.namespace or pod.deleting:
@@ -79,7 +112,7 @@ class Spreading:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Occupying:
+class Occupying(_Unlabelled):
     """Pods that hold a host port or a disk that conflicts with one of these."""
 
     ports: tuple[constraints.HostPort, ...] = ()
@@ -96,7 +129,7 @@ class Occupying:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Using:
+class Using(_Unlabelled):
     """Pods that use this claim by its name; a claim created for one Pod has no other user."""
 
     claim: constraints.VolumeClaimUse
@@ -113,7 +146,11 @@ class PodCounts:
         self._slot_of = slot_of
         self._placed: dict[str, tuple[cluster.Pod, str]] = {}
         self._by_node: dict[str, dict[str, cluster.Pod]] = {}
-        self._answers: lru.Lru[Question, npt.NDArray[np.int64]] = lru.Lru()
+        self._answers: lru.Lru[Question, npt.NDArray[np.int64]] = lru.Lru(self._drop)
+        # The questions that have an answer, by the label that decides them.
+        self._asked: dict[Label | None, dict[Question, None]] = {}
+        # The placed Pods, by UID, that have a label of a key that decides questions; by key, and by label.
+        self._labelled: dict[str, dict[Label, dict[str, tuple[cluster.Pod, str]]]] = {}
         self._namespaces: dict[str, Labels] = {}
         # Why the labels of namespaces are not known; None if they are.
         self.lacking: str | None = None
@@ -130,9 +167,11 @@ class PodCounts:
             if old[1] == node and _looks_alike(old[0], pod):
                 return False
             self._count(*old, -1)
-            self._leave(pod.uid, old[1])
+            self._leave(*old)
         self._placed[pod.uid] = (pod, node)
         self._by_node.setdefault(node, {})[pod.uid] = pod
+        for key, label in self._labels_of(pod):
+            self._labelled[key].setdefault(label, {})[pod.uid] = (pod, node)
         self._count(pod, node, 1)
         return True
 
@@ -142,7 +181,7 @@ class PodCounts:
         if old is None:
             return False
         self._count(*old, -1)
-        self._leave(uid, old[1])
+        self._leave(*old)
         return True
 
     def on(self, node: str) -> Collection[cluster.Pod]:
@@ -154,6 +193,7 @@ class PodCounts:
         """Return per slot how many Pods the question counts; read-only."""
         answer = self._answers.get(question)
         if answer is None or len(answer) < slots:
+            self._asked.setdefault(question.label, {})[question] = None
             # There may have been Pods on a node before the API showed the node.
             answer = self._answers.put(question, self._whole(question, slots), most=lru.room_for(slots))
         return answer[:slots]
@@ -176,7 +216,8 @@ class PodCounts:
         if labels == self._namespaces:
             return False
         self._namespaces = dict(labels)
-        self._answers = lru.Lru()
+        self._answers = lru.Lru(self._drop)
+        self._asked.clear()
         return True
 
     def is_unsure_of(self, terms: Iterable[constraints.PodTerm]) -> bool:
@@ -185,22 +226,39 @@ class PodCounts:
 
     def recount(self, node: str, slot: int) -> None:
         """Count a slot again: its node was added or removed."""
-        is_present = self._slot_of(node) == slot
-        for question in self._answers:
-            answer = self._answers.peek(question)
+        for answer in self._answers.values():
             if slot < len(answer):
-                answer[slot] = self._sum(question, self.on(node)) if is_present else 0
+                answer[slot] = 0
+        if self._slot_of(node) == slot:
+            for pod in self.on(node):
+                self._count(pod, node, 1)
 
     def _whole(self, question: Question, slots: int) -> npt.NDArray[np.int64]:
         answer = np.zeros(slots, dtype=np.int64)
-        for node, pods in self._by_node.items():
-            slot = self._slot_of(node)
+        for pod, node in self._candidates(question.label):
+            slot = self._slot_of(node) if self.is_counted(question, pod) else None
             if slot is not None:
-                answer[slot] = self._sum(question, pods.values())
+                answer[slot] += 1
         return answer
 
-    def _sum(self, question: Question, pods: Iterable[cluster.Pod]) -> int:
-        return sum(self.is_counted(question, pod) for pod in pods)
+    def _candidates(self, label: Label | None) -> Collection[tuple[cluster.Pod, str]]:
+        """Return the placed Pods with this label; all for None."""
+        if label is None:
+            return self._placed.values()
+        key = label[1]
+        if key not in self._labelled:
+            found = self._labelled[key] = {}
+            for uid, (pod, node) in self._placed.items():
+                if key in pod.labels:
+                    found.setdefault((pod.namespace, key, pod.labels[key]), {})[uid] = (pod, node)
+        return self._labelled[key].get(label, {}).values()
+
+    def _labels_of(self, pod: cluster.Pod) -> Iterator[tuple[str, Label]]:
+        """Yield the Pod's labels by which Pods are kept, each with its key."""
+        for key in self._labelled:
+            value = pod.labels.get(key)
+            if value is not None:
+                yield key, (pod.namespace, key, value)
 
     def _count(self, pod: cluster.Pod, node: str, sign: int) -> None:
         if not len(self._answers):
@@ -208,17 +266,28 @@ class PodCounts:
         slot = self._slot_of(node)
         if slot is None:
             return
-        for question in self._answers:
-            answer = self._answers.peek(question)
-            # A slot past the end is counted when the question is next asked.
-            if slot < len(answer) and self.is_counted(question, pod):
-                answer[slot] += sign
+        for label in (None, *(each for _, each in self._labels_of(pod))):
+            for question in self._asked.get(label, ()):
+                answer = self._answers.peek(question)
+                # A slot past the end is counted when the question is next asked.
+                if slot < len(answer) and self.is_counted(question, pod):
+                    answer[slot] += sign
 
-    def _leave(self, uid: str, node: str) -> None:
+    def _drop(self, question: Question) -> None:
+        asked = self._asked[question.label]
+        del asked[question]
+        if not asked:
+            del self._asked[question.label]
+
+    def _leave(self, pod: cluster.Pod, node: str) -> None:
         pods = self._by_node[node]
-        del pods[uid]
+        del pods[pod.uid]
         if not pods:
             del self._by_node[node]
+        for key, label in self._labels_of(pod):
+            del self._labelled[key][label][pod.uid]
+            if not self._labelled[key][label]:
+                del self._labelled[key][label]
 
 
 def _looks_alike(old: cluster.Pod, new: cluster.Pod) -> bool:
