@@ -48,9 +48,9 @@ check: install-dev ## ruff, mypy --strict, import contracts
 bench: install-dev ## the benchmarks' table; never part of a pass or fail
 	@$(BIN)/python -m bench $(ARGS)
 
-# SEED chooses the faults and their order; MINUTES is how long they last.
-soak: install-dev ## faults at random on a whole local cluster, and a check of what became of its Pods (SEED= MINUTES=)
-	@$(BIN)/python -m tests.chaos.nemesis.soak $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
+# SEED chooses the faults and their order; MINUTES is how long they last; SERVERS is how many of NATS there are, 1 or 3.
+soak: install-dev ## faults at random on a whole local cluster, and a check of what became of its Pods (SEED= MINUTES= SERVERS=)
+	@$(BIN)/python -m tests.chaos.nemesis.soak $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SERVERS),--servers $(SERVERS))
 
 reference: install-dev ## write the tables of docs/metrics.md, docs/settings.md and docs/security.md from the code
 	@$(BIN)/python -m carico_cli.reference

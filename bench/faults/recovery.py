@@ -1,7 +1,8 @@
 """Measure the time to the first bind after each kind of fault of a part other than the leader (`bench failover`).
 
 Two schedulers with default settings, two aggregators, three emulated nodes with agents, NATS and the embedded API as
-processes; a Pod comes every 0.3 s, and one fault follows the other.
+processes; a Pod comes every 0.3 s, and one fault follows the other. Then the same with three servers of NATS.
+`python -m bench recovery` does each fault ten times and takes about ten minutes; `--quick` does it twice.
 """
 
 import asyncio
@@ -10,11 +11,10 @@ import os
 import pathlib
 import signal
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
-
-import nats
+from collections.abc import Awaitable, Callable, Mapping
 
 from carico_core.runtime.observe import logs
 from tests.chaos.nemesis import checker, history, nemesis_site, workload
@@ -29,16 +29,23 @@ WITHIN_S = 120.0
 AGENT, NODE = "agent/node-1", "node-1"
 
 
+Fault = Callable[[nemesis_site.Site], Awaitable[float]]
+
+
 def run(quick: bool) -> list[Row]:
     """Return median and worst over several faults of each kind."""
+    return rows(times=2 if quick else 10)
+
+
+def rows(*, times: int) -> list[Row]:
+    """Return median and worst over that many faults of each kind."""
     logs.setup(service="bench", level="error")
-    with tempfile.TemporaryDirectory() as folder:
-        return asyncio.run(_measure(pathlib.Path(folder) / "recovery", times=2 if quick else 10))
+    numbers = itertools.count()
 
+    async def one_of_three(site: nemesis_site.Site) -> float:
+        return await _one_of_three(site, site.bus.names[next(numbers) % 3])
 
-async def _measure(root: pathlib.Path, *, times: int) -> list[Row]:
-    found = history.History()
-    kinds: dict[str, tuple[Callable[[nemesis_site.Site], Awaitable[float]], str]] = {
+    of_one: dict[str, tuple[Fault, str]] = {
         "NATS is back: to the first bind": (_nats, "at most 2"),
         "the API is back: to the first bind": (_api, "at most 2"),
         "an agent is back: to the first bind to its node": (_agent, "at most 2"),
@@ -46,8 +53,22 @@ async def _measure(root: pathlib.Path, *, times: int) -> list[Row]:
         "streams deleted: longest time without a bind": (_streams, "at most 2"),
         "streams deleted: until all exist again": (_streams_back, "at most 10"),
     }
+    of_three: dict[str, tuple[Fault, str]] = {
+        "one of three NATS servers killed: longest time without a bind": (one_of_three, "at most 3"),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        found = asyncio.run(_measure(pathlib.Path(folder) / "one", of_one, servers=1, times=times))
+        return found + asyncio.run(_measure(pathlib.Path(folder) / "three", of_three, servers=3, times=times))
+
+
+async def _measure(
+    root: pathlib.Path, kinds: Mapping[str, tuple[Fault, str]], *, servers: int, times: int
+) -> list[Row]:  # fmt: skip
     took: dict[str, list[float]] = {what: [] for what in kinds}
-    site = nemesis_site.Site(root, name=f"recovery-{os.getpid()}", into=found, leader_flags=())
+    site = nemesis_site.Site(
+        root, name=f"recovery-{os.getpid()}", into=history.History(), leader_flags=(), servers=servers,
+        with_identities=False,
+    )  # fmt: skip
     async with site.running():
         creating = asyncio.create_task(_create_pods(site))
         try:
@@ -56,14 +77,15 @@ async def _measure(root: pathlib.Path, *, times: int) -> list[Row]:
                 for what, (fault, _) in kinds.items():
                     await asyncio.sleep(REST_S)
                     took[what].append(await fault(site))
+                    print(f"{what}: {took[what][-1]:.2f} s", file=sys.stderr, flush=True)
         finally:
             creating.cancel()
             await asyncio.gather(creating, return_exceptions=True)
-    rows: list[Row] = []
+    found: list[Row] = []
     for what, (_, target) in kinds.items():
-        rows.append((f"{what}, median of {times}", statistics.median(took[what]), "s", ""))
-        rows.append((f"{what}, worst", max(took[what]), "s", target))
-    return rows
+        found.append((f"{what}, median of {times}", statistics.median(took[what]), "s", ""))
+        found.append((f"{what}, worst", max(took[what]), "s", target))
+    return found
 
 
 async def _nats(site: nemesis_site.Site) -> float:
@@ -94,23 +116,27 @@ async def _aggregator(site: nemesis_site.Site) -> float:
     return await _longest_gap_s(site, since_s=began_s)
 
 
+async def _one_of_three(site: nemesis_site.Site, name: str) -> float:
+    began_s = time.time()
+    await site.end(name, signal.SIGKILL)
+    gap_s = await _longest_gap_s(site, since_s=began_s)
+    await site.start(name)
+    return gap_s
+
+
 async def _streams(site: nemesis_site.Site) -> float:
     began_s = time.time()
-    await site.delete_streams()
+    await site.bus.delete_streams()
     return await _longest_gap_s(site, since_s=began_s)
 
 
 async def _streams_back(site: nemesis_site.Site) -> float:
-    connection = await nats.connect(site.nats_url)
-    try:
-        administrator = connection.jetstream()
+    async with site.bus.administrator() as administrator:
         before = {each.config.name for each in await administrator.streams_info()}
-        await site.delete_streams()
+        await site.bus.delete_streams()
         began_s = time.time()
         while not before <= {each.config.name for each in await administrator.streams_info()}:
             await asyncio.sleep(0.05)
-    finally:
-        await connection.close()
     return time.time() - began_s
 
 

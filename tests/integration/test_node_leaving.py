@@ -96,3 +96,19 @@ def test_an_api_that_is_gone_does_not_hold_a_node_up(site: node_site.NodeSite) -
     site.kill(site.api)
     ask_to_end(site)
     assert until_ended(site) == 0
+
+
+def test_a_node_that_fails_leaves_its_pods_to_its_next_process(site: node_site.NodeSite) -> None:
+    mark = site.marks / "mark"
+    site.start()
+    site.run("goes-on", "sh", "-c", f"until [ -e {mark} ]; do sleep 0.05; done; exit 4")
+    site.until_phase("goes-on", "Running")
+    site.kill(site.node)
+    # The last value of a flag counts.
+    site.flags = (*FLAGS, "--ready-file", str(site.root / "nowhere" / "ready"))
+    with pytest.raises(AssertionError, match="FileNotFoundError"):
+        site.start_node()
+    site.flags = FLAGS
+    site.start_node()
+    mark.touch()
+    assert node_site.terminated(site.until_phase("goes-on", "Failed"))["exitCode"] == 4

@@ -5,6 +5,7 @@ a secret of this API; a test may also have some made that have expired, which a 
 """
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import http.server
@@ -69,20 +70,25 @@ class TokenApi(http_thread.Server):
                     return
                 self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
-                for line in api._events_from(int(asked["resourceVersion"]), within_s=float(asked["timeoutSeconds"])):
-                    self.wfile.write(b"%x\r\n%s\n\r\n" % (len(line) + 1, line))
-                self.wfile.write(b"0\r\n\r\n")
+                # A client that ends leaves its watch.
+                with contextlib.suppress(ConnectionError):
+                    for line in api._events_from(
+                        int(asked["resourceVersion"]), within_s=float(asked["timeoutSeconds"])
+                    ):
+                        self.wfile.write(b"%x\r\n%s\n\r\n" % (len(line) + 1, line))
+                    self.wfile.write(b"0\r\n\r\n")
 
             def log_message(self, *_: object) -> None:
                 return
 
         super().__init__(Handler)
 
-    def write_kubeconfig(self, path: pathlib.Path) -> pathlib.Path:
-        """Return a kubeconfig of this API."""
+    def write_kubeconfig(self, path: pathlib.Path, *, port: int | None = None) -> pathlib.Path:
+        """Return a kubeconfig of this API. `port`: of a way to it, on this machine."""
+        url = self.url if port is None else f"http://127.0.0.1:{port}"
         document = {
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "clusters": [{"name": "c", "cluster": {"server": self.url}}],
+            "clusters": [{"name": "c", "cluster": {"server": url}}],
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
             "users": [{"name": "u", "user": {}}],
         }  # fmt: skip
@@ -106,6 +112,10 @@ class TokenApi(http_thread.Server):
                 self._note("ADDED", pod)
         signed = f"{_encode(b'{}')}.{_encode(json.dumps(claims).encode())}"
         return f"{signed}.{_encode(hmac.digest(secret or self._secret, signed.encode(), 'sha256'))}"
+
+    def is_good(self, token: str) -> bool:
+        """Return whether a token would pass a review."""
+        return bool(self._review({"token": token, "audiences": [AUDIENCE]}).get("authenticated"))
 
     def delete_pods_of(self, node: str) -> None:
         """Delete the Pods of a node, which invalidates tokens bound to them."""

@@ -18,6 +18,11 @@ class Server:
         """Return its address."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
+    @property
+    def port(self) -> int:
+        """Return its port."""
+        return self._server.server_port
+
     def close(self) -> None:
         """Stop, and free the port."""
         self._server.shutdown()

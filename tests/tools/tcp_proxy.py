@@ -28,8 +28,12 @@ class Proxy:
             yield self
         finally:
             server.close()
-            await self._end(list(self._connections))
+            await self.end_connections()
             await server.wait_closed()
+
+    async def end_connections(self) -> None:
+        """End the connections of now; new ones are accepted."""
+        await self._end(list(self._connections))
 
     @contextlib.asynccontextmanager
     async def one_server_silent(self) -> AsyncIterator[None]:

@@ -15,7 +15,9 @@ from tests.chaos.nemesis import history
 
 CREATED = 201
 # The limits of deploy/k8s, beyond which a kernel kills a service; a test holds them equal. Bytes.
-MEMORY_LIMITS = {"agent": 256 << 20, "aggregator": 512 << 20, "scheduler": 1 << 30, "nats": 512 << 20}
+MEMORY_LIMITS = {
+    "agent": 256 << 20, "aggregator": 512 << 20, "scheduler": 1 << 30, "nats": 512 << 20, "auth": 256 << 20,
+}  # fmt: skip
 MB = 1e6
 # A node whose newest sample is older gets no Pods (docs/high-availability.md, "The other parts").
 AGE_MOST_S = 5.0

@@ -9,7 +9,8 @@ import random
 from collections.abc import Sequence
 
 # Of the schedulers, by what they are when the fault begins; and one of the others, at random.
-LEADER, STANDBY, AGGREGATOR, AGENT, NODE, NATS, API = "leader", "standby", "aggregator", "agent", "node", "nats", "api"
+LEADER, STANDBY, AGGREGATOR, AGENT, AUTH = "leader", "standby", "aggregator", "agent", "auth"
+NODE, NATS, API = "node", "nats", "api"
 # kill -9 and start again; SIGSTOP and SIGCONT; SIGTERM and start again.
 KILL, STOP, RESTART = "kill", "stop", "restart"
 # kill -9 again and again while it starts, as by a kernel at a limit that is too low; stopped most of each moment, as by
@@ -18,6 +19,8 @@ MEMORY, SLOW, CLOCK = "out of memory", "slow disk", "clock jump"
 # Everything that it sends, receives, or both to and from the bus or the API waits. Of two API servers, the one that all
 # its connections go to stops.
 CUT_BUS, CUT_API, ONE_API = "cut from bus", "cut from API", "one of two API servers"
+# Its tokens for the bus and the API are refused, and its connections to the bus end; then it gets others.
+TOKEN = "token revoked"
 # Node and agent are killed and stay away; all streams and buckets are deleted; the Lease is deleted; no byte more fits
 # on the disk of the bus and the API; every Deployment and DaemonSet restarts its Pods one after the other.
 AWAY, STREAMS, LEASE, DISK, ROLL = "away", "streams", "lease", "full disk", "rolling restart"
@@ -27,18 +30,21 @@ DIRECTIONS = ("both ways", "sends nothing", "receives nothing")
 CLUSTER = "cluster"
 
 CARDS: tuple[tuple[str, str], ...] = (
-    *((KILL, part) for part in (LEADER, STANDBY, AGGREGATOR, AGENT, NODE, NATS, API)),
-    *((STOP, part) for part in (LEADER, STANDBY, AGGREGATOR, AGENT, NODE, NATS, API)),
+    *((KILL, part) for part in (LEADER, STANDBY, AGGREGATOR, AGENT, AUTH, NODE, NATS, API)),
+    *((STOP, part) for part in (LEADER, STANDBY, AGGREGATOR, AGENT, AUTH, NODE, NATS, API)),
     *((RESTART, part) for part in (NODE, NATS, API)),
-    *((MEMORY, part) for part in (LEADER, STANDBY, AGGREGATOR, AGENT, NATS)),
-    *((CLOCK, part) for part in (LEADER, STANDBY, AGGREGATOR, AGENT, NODE, API)),
+    *((MEMORY, part) for part in (LEADER, STANDBY, AGGREGATOR, AGENT, AUTH, NATS)),
+    *((CLOCK, part) for part in (LEADER, STANDBY, AGGREGATOR, AGENT, AUTH, NODE, API)),
     *((SLOW, part) for part in (NATS, API)),
-    *((CUT_BUS, part) for part in (LEADER, STANDBY, AGGREGATOR, AGENT)),
-    *((CUT_API, part) for part in (LEADER, STANDBY, NODE)),
-    *((ONE_API, part) for part in (LEADER, STANDBY, NODE)),
+    *((CUT_BUS, part) for part in (LEADER, STANDBY, AGGREGATOR, AGENT, AUTH)),
+    *((CUT_API, part) for part in (LEADER, STANDBY, AUTH, NODE)),
+    *((ONE_API, part) for part in (LEADER, STANDBY, AUTH, NODE)),
+    *((TOKEN, part) for part in (LEADER, STANDBY, AGGREGATOR, AGENT)),
     (AWAY, NODE),
     *((kind, CLUSTER) for kind in (STREAMS, LEASE, DISK, ROLL)),
 )  # fmt: skip
+# Of a run with three servers of NATS; what has NATS for its part is for one of them.
+OF_THREE = (*CARDS, (QUORUM, NATS))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +64,7 @@ class Step:
 
 
 def deal(
-    seed: int, *, seconds: float, longest_s: float, every_s: float, cards: Sequence[tuple[str, str]] = CARDS
+    seed: int, *, seconds: float, longest_s: float, every_s: float, cards: Sequence[tuple[str, str]]
 ) -> list[Step]:
     """Return the faults of a run: in the mean one each `every_s` seconds, each 1 to `longest_s` long."""
     rng = random.Random(seed)

@@ -1,7 +1,6 @@
 """Does the faults of a deck to a cluster, and records from when until when each lasted."""
 
 import asyncio
-import collections
 import contextlib
 import signal
 import time
@@ -12,7 +11,7 @@ from tests.chaos.nemesis import deck, history, nemesis_site
 from tests.tools import tcp_proxy
 
 # How long a process out of memory lives, at least and at most.
-KILLED_AFTER_S = (0.2, 2.5)
+KILLED_AFTER_S = (0.5, 2.5)
 # Of a server whose disk is slow: how long nothing happens, and then everything that is due.
 STALLS_S, WORKS_S = 0.25, 0.03
 # By how much a wall clock jumps.
@@ -24,14 +23,14 @@ class Faults:
 
     def __init__(self, site: nemesis_site.Site) -> None:
         self._site = site
-        # Killed, stopped and restarted one after the other, so that each process is started once.
-        self._busy: dict[str, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
+        # Killed, stopped and restarted one after the other.
+        self._busy = site.busy
         self._doing: Mapping[str, Callable[[deck.Step, str], Awaitable[None]]] = {
             deck.KILL: self._kill, deck.STOP: self._stop, deck.RESTART: self._restart,
             deck.CUT_BUS: self._cut_bus, deck.CUT_API: self._cut_api, deck.AWAY: self._away,
             deck.STREAMS: self._streams, deck.LEASE: self._lease, deck.DISK: self._disk,
             deck.MEMORY: self._memory, deck.SLOW: self._slow, deck.CLOCK: self._clock,
-            deck.ONE_API: self._one_api, deck.ROLL: self._roll,
+            deck.ONE_API: self._one_api, deck.ROLL: self._roll, deck.TOKEN: self._token, deck.QUORUM: self._quorum,
         }  # fmt: skip
 
     async def do_all(self, steps: Sequence[deck.Step]) -> None:
@@ -58,7 +57,7 @@ class Faults:
         (standby,) = (name for name in nemesis_site.SCHEDULERS if name != leader)
         among: Mapping[str, Sequence[str]] = {
             deck.LEADER: (leader,), deck.STANDBY: (standby,), deck.AGGREGATOR: nemesis_site.AGGREGATORS,
-            deck.AGENT: self._site.agents,
+            deck.AGENT: self._site.agents, deck.AUTH: self._site.auths, deck.NATS: self._site.bus.names,
             deck.NODE: [f"node/{node}" for node in self._site.plan.node_names],
         }  # fmt: skip
         names = among.get(step.part, (step.part,))
@@ -114,7 +113,7 @@ class Faults:
             self._site.move_clock(target, -shift_s)
 
     async def _roll(self, step: deck.Step, target: str) -> None:
-        kinds = (nemesis_site.SCHEDULERS, nemesis_site.AGGREGATORS, self._site.agents)
+        kinds = (nemesis_site.SCHEDULERS, nemesis_site.AGGREGATORS, self._site.agents, self._site.auths)
         await asyncio.gather(*(self._roll_out(names) for names in kinds))
 
     async def _roll_out(self, names: Sequence[str]) -> None:
@@ -142,7 +141,7 @@ class Faults:
                 await self._site.start(agent)
 
     async def _cut_bus(self, step: deck.Step, target: str) -> None:
-        await cut(self._site.parts[target].bus, step)
+        await asyncio.gather(*(cut(wire, step) for wire in self._site.parts[target].wires))
 
     async def _cut_api(self, step: deck.Step, target: str) -> None:
         await cut(self._site.parts[target].api, step)
@@ -150,23 +149,38 @@ class Faults:
     async def _one_api(self, step: deck.Step, target: str) -> None:
         await silence_one_server(self._site.parts[target].api, step)
 
+    async def _token(self, step: deck.Step, target: str) -> None:
+        async with self._site.without_token(target):
+            await asyncio.sleep(step.lasts_s)
+
+    async def _quorum(self, step: deck.Step, target: str) -> None:
+        # In the order of their names, so that no two faults wait for each other.
+        lost = [name for name in self._site.bus.names if name != target]
+        async with self._busy[lost[0]], self._busy[lost[1]]:
+            for name in lost:
+                await self._site.end(name, signal.SIGKILL)
+            await asyncio.sleep(step.lasts_s)
+            await asyncio.gather(*map(self._site.start, lost))
+
     async def _streams(self, step: deck.Step, target: str) -> None:
-        await self._site.delete_streams()
+        await self._site.bus.delete_streams()
 
     async def _lease(self, step: deck.Step, target: str) -> None:
         with contextlib.suppress(errors.NotFound):
             await self._site.request("DELETE", nemesis_site.LEASE_PATH)
 
     async def _disk(self, step: deck.Step, target: str) -> None:
-        self._site.fill_disk()
+        # Some seconds on a busy machine, in which this process has to pass on what services say.
+        await asyncio.to_thread(self._site.fill_disk)
         try:
             await asyncio.sleep(step.lasts_s)
         finally:
             self._site.empty_disk()
-        async with self._busy[deck.NATS]:
-            # As the supervisor of a local cluster does, and the runbook: NATS stores nothing more until then.
-            await self._site.end(deck.NATS, signal.SIGTERM)
-            await self._site.start(deck.NATS)
+        for name in self._site.bus.names:
+            async with self._busy[name]:
+                # As the supervisor of a local cluster does, and the runbook: NATS stores nothing more until then.
+                await self._site.end(name, signal.SIGTERM)
+                await self._site.start(name)
 
 
 async def cut(way: tcp_proxy.Proxy | None, step: deck.Step) -> None:

@@ -102,6 +102,14 @@ class Fault:
     ended_s: float
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """A service that ended by itself, as with a token that has expired, and was started again."""
+
+    service: str
+    at_s: float
+
+
 @dataclasses.dataclass(slots=True, kw_only=True)
 class History:
     """Everything that was recorded, each list in order of time."""
@@ -120,3 +128,4 @@ class History:
     decisions: list[decision.Decision] = dataclasses.field(default_factory=list)
     samples: list[Sample] = dataclasses.field(default_factory=list)
     faults: list[Fault] = dataclasses.field(default_factory=list)
+    ends: list[End] = dataclasses.field(default_factory=list)

@@ -1,10 +1,12 @@
-"""A cluster whose every process can be killed, stopped and cut off: the services of `carico up`, without a supervisor.
+"""A cluster whose every process can be killed, stopped and cut off: the services of `carico up`.
 
 Two schedulers, each with its own way to the API, on which its binds and its writes of the Lease are recorded; two
-aggregators; three emulated nodes with their agents; all on a small disk, where one can be mounted.
+aggregators; three emulated nodes with their agents; with identities, two replicas of the auth callout; all on a small
+disk, where one can be mounted.
 """
 
 import asyncio
+import collections
 import contextlib
 import dataclasses
 import json
@@ -17,15 +19,11 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
-import aiohttp
-import nats
-import nats.errors
-from aiohttp import web
-
 from carico_core.domain import errors
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings
+from carico_local import private_files
 from carico_local.api import access
 from carico_local.cgroups import sweep
 from carico_local.cluster import free_ports, machine, processes, state
@@ -33,8 +31,7 @@ from carico_local.cluster import plan as plans
 from carico_local.cluster.services import readiness, topology
 from carico_local.cluster.services import service as parts
 from carico_local.node.runtime import records
-from tests.chaos.nemesis import history, shifted_clock
-from tests.integration import api_proxy
+from tests.chaos.nemesis import history, identities, nemesis_bus, scheduler_api, shifted_clock
 from tests.tools import tcp_proxy, waiting
 
 CLOCK = clocks.SystemClock()
@@ -50,49 +47,8 @@ DRAIN_S = 45.0
 # What the streams reserve (320 MiB) is at most three quarters of it.
 DISK = "512m"
 SAMPLED_EVERY_S = 1.0
-
-
-class SchedulerApi(api_proxy.Proxy):
-    """One scheduler's way to the API, which records each bind and each write of the Lease with its answer."""
-
-    def __init__(self, target: str, *, token: str, into: history.History) -> None:
-        super().__init__(target, token=token)
-        # Of the process that uses this way now.
-        self.identity = ""
-        self._into = into
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Pass a request on; a write that is recorded is sent even if its client ends meanwhile."""
-        is_write = request.method in ("POST", "PUT", "PATCH")
-        if is_write and (request.path.endswith("/binding") or "/leases" in request.path):
-            return await asyncio.shield(asyncio.ensure_future(self._note(request, await request.read())))
-        return await super().handle(request)
-
-    async def _note(self, request: web.Request, body: bytes) -> web.Response:
-        sent_s, status, payload = time.time(), 0, b""
-        headers = {"Content-Type": request.headers.get("Content-Type", "application/json")}
-        with contextlib.suppress(aiohttp.ClientError):
-            url = self._target + request.path_qs
-            async with self._session.request(request.method, url, data=body, headers=headers) as answer:
-                payload = await answer.read()
-                status = answer.status
-        sent = json.loads(body)
-        if request.path.endswith("/binding"):
-            bind = history.Bind(
-                scheduler=self.identity, pod=sent["metadata"]["name"], uid=sent["metadata"]["uid"],
-                node=sent["target"]["name"], sent_s=sent_s, status=status,
-            )  # fmt: skip
-            self._into.binds.append(bind)
-        elif status in (200, 201):
-            spec = sent["spec"]
-            self._into.terms.append(
-                history.Term(
-                    holder=spec.get("holderIdentity") or "",
-                    at_s=time.time(),
-                    duration_s=float(spec.get("leaseDurationSeconds") or 0),
-                )
-            )
-        return web.Response(body=payload, status=status or 503, content_type="application/json")
+# After its end, as a kubelet does for the first time.
+STARTED_AGAIN_S = 1.0
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -102,9 +58,10 @@ class Part:
     name: str
     clock: shifted_clock.Offset | None = None
     child: processes.Child | None = None
-    bus: tcp_proxy.Proxy | None = None
+    # One to each server of NATS.
+    wires: list[tcp_proxy.Proxy] = dataclasses.field(default_factory=list)
     api: tcp_proxy.Proxy | None = None
-    seen: SchedulerApi | None = None
+    seen: scheduler_api.SchedulerApi | None = None
     starts: int = 0
 
 
@@ -112,7 +69,8 @@ class Site:
     """The processes of the cluster and what can be done to them."""
 
     def __init__(
-        self, root: pathlib.Path, *, name: str, into: history.History, leader_flags: Sequence[str] = LEADER_FLAGS
+        self, root: pathlib.Path, *, name: str, into: history.History, leader_flags: Sequence[str] = LEADER_FLAGS,
+        servers: int = 1, with_identities: bool = True,
     ) -> None:  # fmt: skip
         environ = settings.environment()
         options = plans.Options(name=name, nodes=3, aggregators=2, schedulers=2, scale=1 / 16)
@@ -124,15 +82,16 @@ class Site:
         self._where = topology.addresses(self.plan, ports)
         self._environ = {**parts.stripped(environ), sweep.RUN_VARIABLE: str(root), "PYTHONUNBUFFERED": "1"}
         self.parts: dict[str, Part] = {}
+        # Held while a service is not to run, so that each process is started once.
+        self.busy: dict[str, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
         # Pods append lines here: any user may write.
         self.marks = pathlib.Path(tempfile.mkdtemp(prefix="carico-nemesis-"))
         self.runs = self.marks / "runs"
+        self._given = identities.Identities(self.marks / "identities") if with_identities else None
+        self.auths = identities.AUTHS if with_identities else ()
+        self._auth_ports = {name: free_ports.choose_one() for name in self.auths}
+        self.bus = nemesis_bus.Bus(self.paths, self._environ, servers=servers, given=self._given)
         self.client: api_client.KubeClient
-
-    @property
-    def nats_url(self) -> str:
-        """The bus itself, not a part's way to it."""
-        return self._where.nats_url
 
     @property
     def agents(self) -> list[str]:
@@ -147,6 +106,7 @@ class Site:
         self.runs.touch()
         self.runs.chmod(0o666)
         topology.write_configuration(self.plan, self._where, self.paths, self._environ)
+        self.bus.write()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Site"]:
@@ -155,8 +115,13 @@ class Site:
         async with contextlib.AsyncExitStack() as stack:
             await self._open_ways(stack)
             stack.push_async_callback(self._end)
-            order = ["nats", "api", *(f"node/{node}" for node in self.plan.node_names), *AGGREGATORS, *SCHEDULERS]
-            for name in [*order, *self.agents]:
+            if self._given is not None:
+                clients = [name for name, part in self.parts.items() if part.wires and name not in self.auths]
+                renewing = asyncio.create_task(self._given.renew_forever(clients))
+                stack.callback(renewing.cancel)
+            await asyncio.gather(*map(self.start, self.bus.names))
+            nodes = [f"node/{node}" for node in self.plan.node_names]
+            for name in (*self.auths, topology.API, *nodes, *AGGREGATORS, *SCHEDULERS, *self.agents):
                 await self.start(name)
             wanted = api_client.KubeSettings(kubeconfig=str(self.paths.kubeconfig))
             self.client = await api_client.connect(wanted, clock=CLOCK, user_agent="nemesis")
@@ -207,17 +172,25 @@ class Site:
         assert offset is not None, "a part whose clock can be moved has an offset"
         offset.add(seconds)
 
-    async def delete_streams(self) -> None:
-        """Delete every stream and bucket of the bus."""
-        with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
-            connection = await nats.connect(self.nats_url, connect_timeout=2, allow_reconnect=False)
-            try:
-                administrator = connection.jetstream(timeout=2)
-                for each in await administrator.streams_info():
-                    assert each.config.name is not None
-                    await administrator.delete_stream(each.config.name)
-            finally:
-                await connection.close()
+    @contextlib.asynccontextmanager
+    async def without_token(self, name: str) -> AsyncIterator[None]:
+        """Have a service's token refused, by the bus and the API, and end its connections to the bus."""
+        assert self._given is not None, "a run with tokens"
+        with self._given.revoked(name):
+            for wire in self.parts[name].wires:
+                await wire.end_connections()
+            yield
+
+    async def supervise_forever(self) -> None:
+        """Start again what has ended by itself, as a kubelet does, until cancelled."""
+        while True:
+            await asyncio.sleep(STARTED_AGAIN_S)
+            for name, part in self.parts.items():
+                if part.child is None or part.child.process.returncode is None or self.busy[name].locked():
+                    continue
+                async with self.busy[name]:
+                    self.history.ends.append(history.End(service=name, at_s=time.time()))
+                    await self.spawn(name)
 
     async def request(self, method: str, path: str, body: object = None, **options: object) -> object:
         """One request, again until the API answers; what it refuses is raised."""
@@ -262,8 +235,8 @@ class Site:
     async def write_pages(self) -> None:
         """Write what each service shows about itself next to its log."""
         for name, part in self.parts.items():
-            port = self._where.ports.get(name)
-            if part.bus is None or port is None:
+            port = {**self._where.ports, **self._auth_ports}.get(name)
+            if not part.wires or port is None:
                 continue
             for path in ("/readyz", "/metrics"):
                 answer = await readiness.get(port, path)
@@ -277,42 +250,78 @@ class Site:
             yield history.Run(uid=uid, node=node, at_s=float(at_s), is_start=what == "start")
 
     async def _open_ways(self, stack: contextlib.AsyncExitStack) -> None:
-        """Open what stands between a part and the bus, and between a scheduler and the API."""
+        """Open what stands between a part and the bus, and between a part and the API."""
+        if self._given is not None:
+            stack.callback(self._given.close)
+        for name in (*self.bus.names, *self.auths, *topology.service_names(self.plan)):
+            part = self.parts.setdefault(name, Part(name=name))
+            if name in self.bus.names:
+                continue
+            part.clock = shifted_clock.Offset(self.paths.run / f"{parts.log_name(name)}.clock")
+            if name.startswith(("auth", "scheduler", "aggregator", "agent")):
+                for port in self.bus.ports.values():
+                    part.wires.append(await stack.enter_async_context(tcp_proxy.Proxy(port).running()))
+            if name.startswith(("auth", "scheduler", "node")):
+                is_auth = self._given is not None and name in self.auths
+                port = self._given.api.port if self._given is not None and is_auth else self._where.ports[topology.API]
+                part.api = await stack.enter_async_context(tcp_proxy.Proxy(port).running())
+            if name.startswith(("scheduler", "node")):
+                await self._open_api(part, stack)
+
+    async def _open_api(self, part: Part, stack: contextlib.AsyncExitStack) -> None:
+        """Write the kubeconfig of a scheduler or a node."""
+        assert part.api is not None
         token = access.obtain_token(self.paths.data / "api" / "token")
-        for name in topology.service_names(self.plan):
-            part = self.parts[name] = Part(name=name)
-            if name.startswith(("scheduler", "aggregator", "agent")):
-                part.bus = await stack.enter_async_context(tcp_proxy.Proxy(self._where.ports[topology.NATS]).running())
-            if name != topology.NATS:
-                part.clock = shifted_clock.Offset(self.paths.run / f"{parts.log_name(name)}.clock")
-            if name in SCHEDULERS or name.startswith("node/"):
-                part.api = await stack.enter_async_context(tcp_proxy.Proxy(self._where.ports[topology.API]).running())
-                url = f"http://127.0.0.1:{part.api.port}"
-                access.write_kubeconfig(self._kubeconfig(name), name=self.plan.name, url=url, token=token)
-            if name in SCHEDULERS:
-                # On the scheduler's side of a cut: a bind counts from when it was sent, however late it arrives.
-                part.seen = SchedulerApi(url, token=token, into=self.history)
-                await stack.enter_async_context(part.seen.running())
-                access.write_kubeconfig(self._kubeconfig(name), name=self.plan.name, url=part.seen.url, token=token)
+        url, file = f"http://127.0.0.1:{part.api.port}", self._kubeconfig(part.name)
+        if part.name not in SCHEDULERS:
+            access.write_kubeconfig(file, name=self.plan.name, url=url, token=token)
+            return
+        # On the scheduler's side of a cut: a bind counts from when it was sent, however late it arrives.
+        is_good = (lambda shown: shown == token) if self._given is None else self._given.api.is_good
+        part.seen = scheduler_api.SchedulerApi(url, token=token, into=self.history, is_good=is_good)
+        await stack.enter_async_context(part.seen.running())
+        access.write_kubeconfig(file, name=self.plan.name, url=part.seen.url, token=token)
+        if self._given is not None:
+            config = json.loads(file.read_text())
+            config["clusters"][0]["cluster"]["server"] = part.seen.url
+            config["users"][0]["user"] = {"tokenFile": str(self._given.token_file(part.name))}
+            private_files.write(file, json.dumps(config).encode())
 
     def _kubeconfig(self, name: str) -> pathlib.Path:
         return self.paths.run / f"{parts.log_name(name)}.kubeconfig"
 
     def _service(self, name: str) -> parts.Service:
         """The service as `carico up` would start it, by its own way to the bus and the API."""
-        part, where = self.parts[name], self._where
-        if part.bus is not None:
-            where = dataclasses.replace(where, bus=f"127.0.0.1:{part.bus.port}")
-        built = topology.services(self.plan, where, self.paths, self._environ)
-        found = next(service for service in built if service.name == name)
+        if name in self.bus.names:
+            return self.bus.service(name)
+        part = self.parts[name]
+        found = self._auth(part) if name in self.auths else self._of_cluster(part)
+        assert part.clock is not None, "every Python program has one"
+        argv = shifted_clock.command(found.command.argv, part.clock)
+        environ = found.command.environ
+        if part.wires and name not in self.auths:
+            environ = {**environ, **self.bus.settings_of(name, [wire.port for wire in part.wires])}
+        return dataclasses.replace(
+            found, command=dataclasses.replace(found.command, argv=tuple(argv), environ=environ)
+        )  # fmt: skip
+
+    def _auth(self, part: Part) -> parts.Service:
+        assert self._given is not None and part.api is not None
+        port = self._auth_ports[part.name]
+        urls = ",".join(f"nats://127.0.0.1:{wire.port}" for wire in part.wires)
+        argv = self._given.auth(port=port, bus_url=urls, api_port=part.api.port)
+        command = parts.command(part.name, argv, self.paths, self._environ)
+        return parts.Service(name=part.name, command=command, probe=readiness.Http(port=port), http_port=port)
+
+    def _of_cluster(self, part: Part) -> parts.Service:
+        built = topology.services(self.plan, self._where, self.paths, self._environ)
+        found = next(service for service in built if service.name == part.name)
         argv = list(found.command.argv)
-        if part.clock is not None:
-            argv = shifted_clock.command(argv, part.clock)
         if part.api is not None:
-            argv[argv.index("--kubeconfig") + 1] = str(self._kubeconfig(name))
+            argv[argv.index("--kubeconfig") + 1] = str(self._kubeconfig(part.name))
         if part.seen is not None:
             argv += ["--leader-identity", part.seen.identity, *self._leader_flags]
-        elif name.startswith("node/"):
+        elif part.name.startswith("node/"):
             argv += ["--drain-s", f"{DRAIN_S:g}"]
         return dataclasses.replace(found, command=dataclasses.replace(found.command, argv=tuple(argv)))
 

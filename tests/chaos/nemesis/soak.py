@@ -20,7 +20,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from carico_core.runtime.bus import nats_bus
-from carico_core.runtime.bus import port as buses
 from carico_core.wire import subjects
 from tests.chaos.nemesis import checker, deck, faults, history, nemesis_site, recorder, workload
 
@@ -34,17 +33,27 @@ class Run:
     longest_s: float
     limits: checker.Limits
     every_s: float = 2.4
+    # Of NATS: one or three.
+    servers: int = 1
+
+    @property
+    def cards(self) -> Sequence[tuple[str, str]]:
+        """The deck."""
+        return deck.CARDS if self.servers == 1 else deck.OF_THREE
 
     def steps(self) -> list[deck.Step]:
         """Return its faults."""
-        return deck.deal(self.seed, seconds=self.seconds, longest_s=self.longest_s, every_s=self.every_s)
+        return deck.deal(
+            self.seed, seconds=self.seconds, longest_s=self.longest_s, every_s=self.every_s, cards=self.cards
+        )  # fmt: skip
 
 
 async def record(root: pathlib.Path, run: Run) -> history.History:
     """Return what happened in a cluster below `root` under the faults of a run."""
     found = history.History(pod_class=f"app/default/{workload.APP}")
-    async with nemesis_site.Site(root, name=f"nemesis-{os.getpid()}", into=found).running() as site:
-        bus = await nats_bus.connect(buses.BusSettings(url=site.nats_url), name="nemesis", clock=nemesis_site.CLOCK)
+    made = nemesis_site.Site(root, name=f"nemesis-{os.getpid()}", into=found, servers=run.servers)
+    async with made.running() as site:
+        bus = await nats_bus.connect(site.bus.owner, name="nemesis", clock=nemesis_site.CLOCK, owns_streams=False)
         seen = recorder.Recorder(site)
         work = workload.Work(site, random.Random(run.seed + 1))
         tasks: list[asyncio.Task[Any]] = []
@@ -52,7 +61,10 @@ async def record(root: pathlib.Path, run: Run) -> history.History:
             await bus.subscribe(subjects.CAPACITY_ALL, seen.on_advertisement)
             await bus.subscribe(subjects.DECISION_ALL, seen.on_decision)
             await work.label_nodes()
-            tasks = [asyncio.create_task(each) for each in (seen.follow_pods(), site.sample_forever())]
+            tasks = [
+                asyncio.create_task(each)
+                for each in (seen.follow_pods(), site.sample_forever(), site.supervise_forever())
+            ]
             work.start()
             await _until(lambda: len(found.binds) >= 5, tasks, within_s=120.0)
             await faults.Faults(site).do_all(run.steps())
@@ -109,6 +121,7 @@ def figures(found: history.History) -> list[str]:
         f"{sum(run.is_start for run in found.runs)} ran; {len(accepted)} binds accepted of {len(found.binds)} sent; "
         f"{changes} changes of leader; {len(found.decisions)} decisions, {len(found.advertised)} advertisements seen",
         f"{len(found.faults)} faults: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))}",
+        f"{len(found.ends)} services ended by themselves: {', '.join(each.service for each in found.ends) or 'none'}",
         f"{checker.judged(found)} binds judged by room; last bind {checker.placed_s(found):.1f} s after the last fault",
     ]
     by_service: dict[str, list[history.Sample]] = collections.defaultdict(list)
@@ -128,6 +141,7 @@ def timeline(found: history.History) -> list[str]:
     lines = [
         (each.began_s, f"{each.kind} of {each.target} for {each.ended_s - each.began_s:.1f} s") for each in found.faults
     ]
+    lines += [(each.at_s, f"{each.service} has ended by itself") for each in found.ends]
     lines += [(each.at_s, f"{'cordon' if each.is_on else 'uncordon'} {each.node}") for each in found.cordons]
     terms = [found.terms[0], *(b for a, b in itertools.pairwise(found.terms) if a.holder != b.holder)]
     lines += [(each.at_s, f"Lease of {each.holder or 'none'}") for each in terms]
@@ -141,11 +155,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--longest", type=float, default=60.0, help="seconds of the longest fault (default: 60)")
+    parser.add_argument("--servers", type=int, default=1, choices=(1, 3), help="NATS servers (default: 1)")
     asked = parser.parse_args(argv)
     # As Ctrl-C, so that nothing is left.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     run = Run(
-        seed=asked.seed, seconds=asked.minutes * 60.0, longest_s=asked.longest, limits=checker.Limits()
+        seed=asked.seed, seconds=asked.minutes * 60.0, longest_s=asked.longest, limits=checker.Limits(),
+        servers=asked.servers,
     )  # fmt: skip
     folder = pathlib.Path(tempfile.mkdtemp(prefix="carico-soak-"))
     found, violations = judge(folder, run)

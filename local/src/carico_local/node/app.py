@@ -2,12 +2,13 @@
 
 import asyncio
 import dataclasses
+import errno
 import os
 import pathlib
 import random
 import secrets
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from carico_core.domain import errors
@@ -25,6 +26,7 @@ from carico_local.node.reporting import draining, events, log_server, registrati
 from carico_local.node.runtime import client as runtime
 from carico_local.node.runtime import records, users
 
+ROOM_EVERY_S = 0.5
 _PROGRAM = "carico-node"
 _log = logs.get("node")
 
@@ -40,7 +42,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 async def serve(chosen: settings.NodeSettings, clock: clocks.Clock, stop: tasks.Stop) -> None:
-    """Run the node until `stop`, and remove everything of it but its API object."""
+    """Run the node until `stop`, and remove everything of it but its API object.
+
+    A node that fails, or is stopped before the API has listed its Pods, leaves those of an earlier process running: its
+    next process finds them.
+    """
     found = layout.read_layout() if chosen.cgroups == "auto" else layout.Layout(version=layout.Version.NONE, trees={})
     opened = node_group.open_node(
         found, cluster=chosen.cluster, node=chosen.name, cores=chosen.real_cores, memory_bytes=chosen.memory_bytes,
@@ -56,12 +62,13 @@ async def serve(chosen: settings.NodeSettings, clock: clocks.Clock, stop: tasks.
     containers = runtime.Runtime(kept.root, runtime_group=runtime_group)
     # Connects while the Node is registered: Pods can only arrive after that.
     connected = asyncio.create_task(containers.connect(), name="runtime")
+    has_ended_pods = False
     try:
         client = await api_client.connect(
             api_client.KubeSettings(kubeconfig=chosen.kubeconfig), clock=clock, user_agent=f"carico-node/{chosen.name}"
         )
         try:
-            await _run(
+            has_ended_pods = await _run(
                 chosen, clock, stop,
                 client=client, opened=opened, kept=kept, pod_users=pod_users, containers=containers,
                 connected=connected,
@@ -71,8 +78,10 @@ async def serve(chosen: settings.NodeSettings, clock: clocks.Clock, stop: tasks.
     finally:
         # A node that ends this early still has a runtime to end.
         await asyncio.gather(connected, return_exceptions=True)
-        await containers.close(quit_runtime=True)
-        await asyncio.to_thread(_remove, opened, runtime_group, found, chosen.cluster)
+        is_empty = has_ended_pods or not kept.pods()
+        await containers.close(quit_runtime=is_empty)
+        if is_empty:
+            await asyncio.to_thread(_remove, opened, runtime_group, found, chosen.cluster)
 
 
 async def _run(
@@ -86,7 +95,8 @@ async def _run(
     pod_users: users.Users,
     containers: runtime.Runtime,
     connected: "asyncio.Task[frozenset[str]]",
-) -> None:
+) -> bool:
+    """Return whether it knew its Pods, and has ended them."""
     rng = random.Random(chosen.name)
     recorder = api_actions.EventRecorder(client, clock=clock, controller="kubelet", instance=chosen.name)
     node = container_command.NodeParts(
@@ -102,7 +112,8 @@ async def _run(
         await _or_stop(registered.register(log_port=port), stop)
         if not stop.is_set:
             await connected
-            _announce(chosen, opened)
+            await _or_stop(_announce(chosen, opened), stop)
+        if not stop.is_set:
             params = {"fieldSelector": f"spec.nodeName={chosen.name}"}
             drained = tasks.Stop()
             await tasks.until(
@@ -116,6 +127,7 @@ async def _run(
         await draining.end(pods, node.reporter, grace_s=chosen.stop_grace_s)
         if chosen.leave:
             await draining.leave(registered)
+        return pods.is_listed
     finally:
         await node.reporter.close()
         await server.close()
@@ -175,7 +187,7 @@ async def _or_stop(work: Any, stop: tasks.Stop) -> None:
         await asyncio.gather(working, stopping, return_exceptions=True)
 
 
-def _announce(chosen: settings.NodeSettings, opened: node_group.NodeGroup) -> None:
+async def _announce(chosen: settings.NodeSettings, opened: node_group.NodeGroup) -> None:
     cgroup: dict[str, Any] | None = None
     if opened.group is not None:
         trees = {name: str(root / opened.group.path) for name, root in opened.group.layout.trees.items()}
@@ -189,7 +201,22 @@ def _announce(chosen: settings.NodeSettings, opened: node_group.NodeGroup) -> No
     }
     _log.info("ready", **ready)
     if chosen.ready_file is not None:
-        records.write_json(chosen.ready_file, ready)
+        await write_ready(chosen.ready_file, ready)
+
+
+async def write_ready(path: pathlib.Path, ready: Mapping[str, Any]) -> None:
+    """Write the file by which others find the node, once the disk has room: a node that ended would start too late."""
+    is_said = False
+    while True:
+        try:
+            return records.write_json(path, dict(ready))
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            if not is_said:
+                _log.warning("not_announced", file=str(path), why=str(error), note="waiting for room on the disk")
+                is_said = True
+        await asyncio.sleep(ROOM_EVERY_S)
 
 
 def _remove(opened: node_group.NodeGroup, runtime_group: Any, found: layout.Layout, cluster: str) -> None:

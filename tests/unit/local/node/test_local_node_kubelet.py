@@ -97,6 +97,10 @@ class Node:
         """A change of a Pod."""
         self._told.put_nowait(api_client.Changed(type=kind, object=found))
 
+    def tell_list(self, found: list[dict[str, Any]]) -> None:
+        """All Pods."""
+        self._told.put_nowait(api_client.Listed(objects=found, resource_version="1"))
+
     async def until(self, name: str, **status: str) -> None:
         """Wait until the API has this status of a Pod."""
         async with asyncio.timeout(20.0):
@@ -140,4 +144,18 @@ async def test_labels_are_read_again_before_a_pod_is_refused_by_them(tmp_path: p
         node.tell("ADDED", pod(name, cpu="1", nodeSelector={"disk": "tape"}))
         await node.until(name, reason="NodeAffinity", phase="Failed")
     assert node.refreshes == []
+    running.cancel()
+
+
+async def test_records_of_an_earlier_process_stay_until_the_api_has_listed_the_pods(tmp_path: pathlib.Path) -> None:
+    node = Node(tmp_path, Api())
+    before = tmp_path / "pods" / "of-before"
+    before.mkdir(parents=True)
+    node.kubelet.discard()
+    assert before.exists(), "a node that is stopped early would run a finished Pod again at its next start"
+    running = asyncio.create_task(node.run())
+    node.tell_list([pod("of-before")])
+    await node.until("of-before", phase="Running")
+    node.kubelet.discard()
+    assert not before.exists()
     running.cancel()

@@ -69,6 +69,8 @@ class Kubelet:
         self._pods: dict[str, _Held] = {}
         self._addresses = PodAddresses(f"{node.chosen.cluster}/{node.chosen.name}")
         self.unreadable = 0
+        # True once the API has listed the node's Pods.
+        self.is_listed = False
 
     async def run(self, events: AsyncIterator[api_client.MirrorEvent]) -> None:
         """Follow the Pods bound to this node until cancelled."""
@@ -97,6 +99,7 @@ class Kubelet:
         return sum(held.is_active for held in self._pods.values())
 
     def _on_list(self, objects: list[dict[str, Any]]) -> None:
+        self.is_listed = True
         present = {pod["metadata"]["uid"] for pod in objects}
         for uid in [uid for uid, held in self._pods.items() if uid not in present and not held.removed]:
             # Removed while the watch was away.
@@ -199,8 +202,12 @@ class Kubelet:
             await asyncio.wait(tasks, timeout=grace_s + 5.0)
 
     def discard(self) -> None:
-        """Remove the records on disk, once no Pod runs."""
-        self._node.records.discard()
+        """Remove the records on disk, once no Pod runs.
+
+        They stay if the API has listed no Pods yet: they are of Pods that an earlier process of the node has run.
+        """
+        if self.is_listed:
+            self._node.records.discard()
 
 
 class PodAddresses:

@@ -95,7 +95,7 @@ class Zygote:
         self._listener.bind(SOCKET)
         self._listener.listen(8)
         pid = os.getpid()
-        files.write_json(self._root / files.RUNTIME, {"pid": pid, "start_ticks": sweep.start_ticks(pid)})
+        self._record(self._root / files.RUNTIME, "", {"pid": pid, "start_ticks": sweep.start_ticks(pid)})
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
 
     def _accept(self) -> None:
