@@ -116,7 +116,7 @@ class Engine:
         )
         self.preemptor = preemptor.Preemptor(
             self.state, kube=parts.kube, clock=parts.clock, rng=parts.rng, events=parts.events,
-            metrics=parts.metrics, term=self._duty_term,
+            metrics=parts.metrics, term=self._duty_term, on_hold=self._announce,
         )  # fmt: skip
         self.opportunistic = opportunistic.Opportunistic(
             self.state, kube=parts.kube, clock=parts.clock, events=parts.events, metrics=parts.metrics,
@@ -158,6 +158,11 @@ class Engine:
     def _duty_term(self) -> int | None:
         """Return the term in which this scheduler may evict Pods and give turns: of several, the Lease's holder."""
         return None if self.member is not None and not self.member.has_lease else self.term()
+
+    def _announce(self) -> None:
+        """Tell the other schedulers for which Pods this one holds room, before any is evicted for them."""
+        if self.member is not None:
+            self.member.announce()
 
     @property
     def _is_claiming(self) -> bool:

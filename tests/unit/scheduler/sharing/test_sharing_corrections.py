@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from carico_core.runtime.bus import port as buses
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
 from carico_scheduler import engine
 from carico_scheduler.decide import cycle, turns
 from carico_scheduler.pods import queue
-from carico_scheduler.sharing import corrections, heartbeats, stream
+from carico_scheduler.sharing import corrections, heartbeats, membership, stream
 from tests.unit.scheduler import objects, world
 from tests.unit.scheduler.sharing import shared_world
 
@@ -161,6 +163,7 @@ def test_what_a_holder_cannot_bind_is_bound_by_its_member(monkeypatch: pytest.Mo
             uid for uid in uids
             if made.engines[1].member is not None and made.engines[1].member.corrections.is_handed(uid)
         ]  # fmt: skip
+        assert of_other
         made.room = 100.0
         await asyncio.sleep(20.0)
         assert set(made.kube.binds) == set(of_other)
@@ -312,6 +315,61 @@ def test_room_that_is_made_for_a_pod_is_held_by_every_member(seed: int, monkeypa
         assert sum(bound.values()) == 4
         victims = sum(each.victims.labels("evicted")._value.get() for each in made.counted)
         assert (victims, made.counted[0].victims.labels("evicted")._value.get()) == (3, 3), "the holder alone evicts"
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_room_of_a_pod_is_announced_before_the_first_eviction_for_it(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Heartbeats alone would come too late.
+    monkeypatch.setattr(membership, "CHECK_EVERY_S", 1.0)
+
+    async def main() -> None:
+        made = shared_world.SharedWorld(seed=seed, engines=2, room=2.0)
+        made.pod_s = (1000.0, 1000.0)
+        await ready(made, nodes=2)
+        for index in range(4):
+            made.create_pod(f"low-{index}", priority=0)
+        await asyncio.sleep(3.0)
+        held = dict[str, int]()
+        publish = made.connections[0].publish
+
+        async def note(subject: str, payload: bytes) -> None:
+            if subject.startswith(subjects.MEMBER_ALL.removesuffix("*")):
+                passed = wire.decode_heartbeat(payload, subject=subject).corrections
+                for uid in () if passed is None else passed.held:
+                    held.setdefault(uid, sum(each.startswith("DELETE") for each in made.kube.requests))
+            await publish(subject, payload)
+
+        made.connections[0].publish = note  # type: ignore[method-assign]
+        uids = []
+        for index in range(3):
+            uids.append(made.create_pod(f"high-{index}", priority=5))
+            await asyncio.sleep(10.0)
+        assert held == {uid: index for index, uid in enumerate(uids)}
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_what_came_back_from_the_holder_is_forgotten_once_it_is_placed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corrections, "TRIED_S", 4.0)
+
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=0.0)
+        await ready(made)
+        for index in range(8):
+            made.create_pod(f"pod-{index}")
+        await asyncio.sleep(corrections.AFTER_S + 2.0 * corrections.TRIED_S)
+        other = made.engines[1].member
+        assert other is not None
+        assert other.corrections._rounds
+        made.room = 20.0
+        await made.until_ended(60.0)
+        assert not other.corrections._rounds
         await made.stop()
 
     objects.run_fast(main())

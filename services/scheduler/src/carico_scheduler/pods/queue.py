@@ -37,8 +37,7 @@ class Waiting:
     demand: demands.Demand
     since_s: float
     attempts: int = 0
-    # How often others were evicted for it, and why it did not get the room the last time; empty: not so.
-    preemptions: int = 0
+    # Why it did not get the room the last time that others were evicted for it; empty: not so.
     in_vain: str = ""
     # How often it lost a claim, by the scheduler to which it did.
     lost: dict[str, int] = dataclasses.field(default_factory=dict)

@@ -5,6 +5,7 @@ placed Pod, and if its preemptionPolicy is not Never. For the Pods of a gang, ro
 is nominated in turn, with the others' room held, before anything is evicted.
 """
 
+import collections
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
@@ -48,7 +49,9 @@ class Preemptor:
     def __init__(
         self, state: states.State, *, kube: api_actions.Api, clock: clocks.Clock, rng: random.Random,
         events: Events, metrics: instruments.Instruments, term: Callable[[], int | None],
+        on_hold: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
+        """`on_hold` is called when room is held for a Pod, before the first eviction for it."""
         self._state = state
         self._clock = clock
         self._metrics = metrics
@@ -60,6 +63,10 @@ class Preemptor:
         )  # fmt: skip
         # When a search that found nothing is due again (monotonic).
         self._again_s: dict[search.Kind, float] = {}
+        # How often others were evicted for a Pod without a node, by UID: where several schedulers share the work, it
+        # leaves this one's queue and comes back.
+        self._preemptions: collections.Counter[str] = collections.Counter()
+        self._on_hold = on_hold
         self._line = logs.get("scheduler")
 
     def nominees(self) -> list[cycles.Nominee]:
@@ -81,6 +88,9 @@ class Preemptor:
         term, lowest = self._term(), self._state.placements.lowest_priority()
         if term is None or lowest is None or self._is_lacking:
             return
+        self._preemptions = collections.Counter(
+            {uid: count for uid, count in self._preemptions.items() if self._has_no_node(uid)}
+        )
         now_s = self._clock.monotonic_s()
         self._again_s = {kind: due_s for kind, due_s in self._again_s.items() if due_s > now_s}
         turns = sorted(
@@ -217,9 +227,12 @@ class Preemptor:
 
     def _rest_s(self, ended: nominations.Nomination) -> float:
         """Return how long no others are evicted for a Pod that did not get the room."""
-        waiting = self._state.queue.find(ended.pod.uid)
-        doublings = 0 if waiting is None else min(max(waiting.preemptions - 1, 0), 16)
+        doublings = min(max(self._preemptions[ended.pod.uid] - 1, 0), 16)
         return min(AGAIN_S * 2.0**doublings, AGAIN_MOST_S)
+
+    def _has_no_node(self, uid: str) -> bool:
+        pod = self._state.pod(uid)
+        return pod is not None and pod.node_name is None
 
     def _nominate(self, waiting: queues.Waiting, choice: victims.Choice) -> nominations.Nomination:
         """Hold the room that a node would have."""
@@ -232,9 +245,9 @@ class Preemptor:
 
     def _start(self, nomination: nominations.Nomination, term: int) -> None:
         """Evict the Pods that have to go."""
-        waiting = self._state.queue.find(nomination.pod.uid)
-        if waiting is not None:
-            waiting.preemptions += any(not each.deleting for each in nomination.victims)
+        if any(not each.deleting for each in nomination.victims):
+            self._preemptions[nomination.pod.uid] += 1
+        self._on_hold()
         self._line.info(
             "preemption", pod=nomination.pod.key, node=nomination.node, violated_budgets=nomination.violations,
             victims=[each.key for each in nomination.victims if not each.deleting],

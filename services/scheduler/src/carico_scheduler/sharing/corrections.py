@@ -68,8 +68,8 @@ class Corrections:
         # Since when they are handed over; and until when others are not, after the holder has not placed them.
         self._handed_s: dict[str, float] = {}
         self._rests: dict[str, float] = {}
-        # How often Pods of a demand came back from the holder.
-        self._rounds: collections.Counter[demands.Demand] = collections.Counter()
+        # How often Pods of a demand came back from the holder, and the first of those that did last.
+        self._rounds: dict[demands.Demand, tuple[int, str]] = {}
 
     def note_failure(self, uid: str) -> None:
         """Note that a decision of this member on a Pod did not lead to a bind."""
@@ -172,7 +172,7 @@ class Corrections:
         asked |= {each.pod.uid: each.demand for each in due}
         # Without Pods that are gone by now.
         keys = {uid: queues.key_of(pod) for uid in asked if (pod := self._state.pod(uid)) is not None}
-        counts = self._rounds.copy()
+        counts = collections.Counter({asks: count for asks, (count, _) in self._rounds.items()})
         ranks: dict[str, tuple[int, queues.Key]] = {}
         for uid in sorted(keys, key=keys.__getitem__):
             ranks[uid] = (counts[asked[uid]], keys[uid])
@@ -183,12 +183,18 @@ class Corrections:
     def _take_back(self, now_s: float) -> bool:
         """Take Pods back for which the holder has found no room for long; return True if there are any."""
         self._rests = {uid: until_s for uid, until_s in self._rests.items() if until_s > now_s}
+        # Where one of them has been placed there is room again.
+        self._rounds = {asks: each for asks, each in self._rounds.items() if self._has_no_node(each[1])}
         late = [
             uid for uid, since_s in self._handed_s.items()
             if now_s - since_s >= TRIED_S and uid not in self._held_before
         ]  # fmt: skip
-        pods = [pod for uid in late if (pod := self._state.pod(uid)) is not None]
-        self._rounds.update({self._state.demand_of(pod) for pod in pods})
+        pods = sorted((pod for uid in late if (pod := self._state.pod(uid)) is not None), key=queues.key_of)
+        first: dict[demands.Demand, str] = {}
+        for pod in pods:
+            first.setdefault(self._state.demand_of(pod), pod.uid)
+        for asks, uid in first.items():
+            self._rounds[asks] = (self._rounds.get(asks, (0, ""))[0] + 1, uid)
         while len(self._rounds) > ROUNDS_KEPT:
             del self._rounds[next(iter(self._rounds))]
         self._rests |= dict.fromkeys(late, now_s + AFTER_S)

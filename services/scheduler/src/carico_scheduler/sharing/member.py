@@ -43,7 +43,7 @@ class Member:
         self._clock = parts.clock
         self._seq = 0
         self._tally = tally.Tally(parts.clock)
-        changed = asyncio.Event()
+        self._changed = changed = asyncio.Event()
         self.ledger = ledgers.Ledger(lambda uid, node: own_claims.fate_of(parts.state, uid, node))
         self._stream = stream.Stream(
             self.ledger, clock=parts.clock, new_epoch=parts.new_epoch, header=self._header, on_room=parts.wake,
@@ -132,6 +132,10 @@ class Member:
             "members": self._membership.announce_forever(bus),
             "janitor": self._janitor.run_forever(),
         }
+
+    def announce(self) -> None:
+        """Send what has changed at once."""
+        self._changed.set()
 
     async def leave(self) -> None:
         """Commit nothing more, and let the others take over the share at once."""

@@ -16,10 +16,11 @@ SHARE_EVERY_S = 1.0
 
 
 class Membership:
-    """The membership of one scheduler. `changed` is set when other members have come or gone.
+    """The membership of one scheduler.
 
-    They are not reviewed at once: the bus survives what its handlers raise, but after an error there the Pods would not
-    be shared out until the next change.
+    `changed` is set when other members have come or gone, or there is something to announce. Members are not reviewed
+    at once: the bus survives what its handlers raise, but after an error there the Pods would not be shared out until
+    the next change.
     """
 
     def __init__(
