@@ -61,6 +61,23 @@ def test_all_requests_are_one_write_and_answers_come_in_any_order() -> None:
     objects.run_fast(main())
 
 
+def test_the_first_requests_at_the_same_time_subscribe_once() -> None:
+    async def main() -> None:
+        client, asked = made()
+        subscribe = client.subscribe_raw
+
+        async def later(subject: str, sink: Callable[[str, str, bytes, bytes], None]) -> None:
+            await asyncio.sleep(0.1)
+            await subscribe(subject, sink)
+
+        client.subscribe_raw = later  # type: ignore[method-assign]
+        await asyncio.gather(asked.ask([ONE], within_s=0.1), asked.ask([TWO], within_s=0.1))
+        assert client.subscribed == ["_INBOX.me.*"]
+        assert len(client.written) == 2
+
+    objects.run_fast(main())
+
+
 def test_an_answer_that_is_late_or_comes_twice_answers_no_other_request() -> None:
     async def main() -> None:
         client, asked = made()

@@ -46,6 +46,7 @@ class Requests:
         self._client = client
         self._numbers = itertools.count()
         self._prefix = ""
+        self._listening = asyncio.Lock()
         # The requests without an answer, by the last token of their reply subject.
         self._open: dict[str, tuple[_Batch, int]] = {}
 
@@ -81,10 +82,11 @@ class Requests:
 
     async def _listen(self) -> None:
         """Subscribe once; the subscription is renewed with the connection."""
-        if not self._prefix:
-            prefix = self._client.new_inbox() + "."
-            await self._client.subscribe_raw(prefix + "*", self._take)
-            self._prefix = prefix
+        async with self._listening:
+            if not self._prefix:
+                prefix = self._client.new_inbox() + "."
+                await self._client.subscribe_raw(prefix + "*", self._take)
+                self._prefix = prefix
 
     def _take(self, subject: str, _: str, headers: bytes, payload: bytes) -> None:
         found = self._open.pop(subject[len(self._prefix) :], None)
