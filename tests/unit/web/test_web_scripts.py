@@ -483,7 +483,7 @@ def test_members_are_read_as_they_were_written_and_forgotten_when_they_are_silen
     assert [row["name"] for row in rows] == [one.replica, "scheduler-2", "scheduler-3"]
     assert [row["part"] for row in rows] == [0.75, 0.25, None]
     assert words == [
-        "75 % of the claims, 12 conflicts, 3 lost, view 250 ms old, holds the Lease", "takes no Pods: stopping",
+        "75 % of the claims, 12 conflicts, 3 waits, view 250 ms old, holds the Lease", "takes no Pods: stopping",
         "does not report",
     ]  # fmt: skip
     assert together.split(", ") == [

@@ -46,6 +46,6 @@ def _member(each: messages.Heartbeat, recent: int) -> spans.Line:
     view = "" if report.view_age_s is None else f", view {spans.duration(report.view_age_s)}"
     return (
         name, (" ", ""), *spans.bar(report.recent / recent if recent else None, _BAR_CELLS),
-        (f"{report.recent:>6}/min{report.conflicts:>5} conflicts{report.requeued:>4} lost{view}", ""),
+        (f"{report.recent:>6}/min{report.conflicts:>5} conflicts{report.requeued:>4} waits{view}", ""),
         (" Lease" if report.has_lease else "", "green"),
     )  # fmt: skip

@@ -249,7 +249,7 @@ async def test_schedulers_that_share_the_work_have_a_panel_while_they_do() -> No
         await stage.keys.press("tab", "tab")
         await stage.shows("schedulers ─")
         await stage.shows("2 of 2 decide; 900 claims/min, 0.2% conflicts; 1 claim without a Pod")
-        await stage.shows("scheduler-1    ████░░  67%   600/min   12 conflicts   3 lost, view 250 ms Lease")
+        await stage.shows("scheduler-1    ████░░  67%   600/min   12 conflicts   3 waits, view 250 ms Lease")
         assert "…" not in stage.text
         assert max(map(len, stage.text.splitlines())) <= 80
         clock.advance(members.GONE_S)

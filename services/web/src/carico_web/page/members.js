@@ -49,7 +49,7 @@ export function words({ leaving, report, part }) {
   return [
     ...(part === null ? [] : [`${format.percent(part)} of the claims`]),
     format.count(report.conflicts, "conflict"),
-    `${format.whole(report.requeued)} lost`,
+    `${format.whole(report.requeued)} waits`,
     ...(report.viewAge === null ? [] : [`view ${format.seconds(report.viewAge)} old`]),
     ...(report.lease ? ["holds the Lease"] : []),
   ].join(", ");
