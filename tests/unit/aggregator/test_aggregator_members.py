@@ -214,6 +214,13 @@ def test_lifetimes_are_fused_by_how_many_pods_have_ended() -> None:
     assert evidence.fuse([{"job": impossible}])[0]["job"].lifetime_s is None
 
 
+def test_a_node_on_which_pods_fail_does_not_say_how_long_those_of_all_nodes_live() -> None:
+    failing = messages.ClassEvidence(pods=1, cost={}, lifetime_s=messages.Estimate(30.0, 5.0))
+    others = [{"job": messages.ClassEvidence(pods=1, cost={})} for _ in range(2)]
+    assert evidence.fuse([{"job": failing}, *others])[0]["job"].lifetime_s is None
+    assert evidence.fuse([{"job": failing}, *others[:1]])[0]["job"].lifetime_s is not None
+
+
 def test_evidence_is_fused_by_variance_and_pods_are_summed() -> None:
     sure = messages.ClassEvidence(pods=3, cost={"cpu": messages.Estimate(mean=1.0, sd=0.1)})
     unsure = messages.ClassEvidence(pods=1, cost={"cpu": messages.Estimate(mean=2.0, sd=1.0)})

@@ -125,7 +125,7 @@ async def _run(
                 leaving=draining.run(stop, drained, node=registered, pods=pods, within_s=chosen.drain_s),
             )
         await draining.end(pods, node.reporter, grace_s=chosen.stop_grace_s)
-        if chosen.leave:
+        if chosen.leave and (pods.is_listed or not kept.pods()):
             await draining.leave(registered)
         return pods.is_listed
     finally:

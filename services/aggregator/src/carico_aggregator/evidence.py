@@ -76,7 +76,10 @@ def _fuse_class(measured: _Measured, boasting: set[int]) -> tuple[messages.Class
         counted = [each for each, place in zip(found, places, strict=True) if place not in boasting]
     cost, cost_doubted = _fuse_dimensions([each.cost for each in found], places)
     growth, growth_doubted = _fuse_dimensions([each.growth for each in found], places)
-    lifetime = _fuse_lifetimes([each.lifetime_s for each in found if each.lifetime_s is not None])
+    lives = [(each.pods, each.lifetime_s) for each in found if each.lifetime_s is not None]
+    # Nodes on which few Pods have ended report none. One on which Pods fail must not speak for all.
+    speak_for_most = 2 * sum([pods for pods, _ in lives]) >= sum([each.pods for each in found])
+    lifetime = _fuse_lifetimes([each for _, each in lives]) if speak_for_most else None
     pods = min(sum([each.pods for each in counted]), int(fields.PODS_MAX))
     fused = messages.ClassEvidence(pods=pods, cost=cost, growth=growth, lifetime_s=lifetime)
     return fused, cost_doubted | growth_doubted

@@ -84,14 +84,14 @@ class Planner:
     async def plan(self, asked: planning.Question) -> decision.Plan:
         """Return a plan for the cluster as it is now. Raises `NotReady`."""
         parts = self._parts
+        began_s = parts.clock.monotonic_s()
+        await self._learn_lifetimes()
         self.check_known()
         if not parts.known.advertisements:
             raise asked_plans.NotReady("no advertisement of any node has arrived")
         too_large = contexts.too_large(parts.known)
         if too_large:
             raise asked_plans.NotReady(too_large)
-        began_s = parts.clock.monotonic_s()
-        await self._learn_lifetimes()
         context, gaps = await self.aside(self._building())
         parts.metrics.unresolved.set(gaps.unresolved_bytes)
         self._seed += 1

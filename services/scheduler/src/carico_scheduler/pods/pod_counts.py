@@ -25,7 +25,8 @@ Labels: TypeAlias = Mapping[str, str]
 _NO_LABELS: Labels = {}
 # A namespace, the key of a label, and its value.
 Label: TypeAlias = tuple[str, str, str]
-# Labels in which groups of Pods of one namespace differ most, best first.
+# Labels in which groups of Pods of one namespace differ most, best first. No others: tenants name labels, and each
+# placement looks at all that are in use.
 _TELLING = ("pod-template-hash", "app.kubernetes.io/instance", "app.kubernetes.io/name", "app")
 
 
@@ -101,7 +102,7 @@ class Spreading:
             for each in self.selector or ()
             if each.operator == selectors.IN and len(each.values) == 1
         }
-        key = next((each for each in (*_TELLING, *fixed) if each in fixed), None)
+        key = next((each for each in _TELLING if each in fixed), None)
         return None if key is None else (self.namespace, key, fixed[key])
 
     def counts(self, pod: cluster.Pod, namespace_labels: Labels) -> bool:

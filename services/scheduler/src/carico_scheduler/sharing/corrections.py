@@ -184,7 +184,7 @@ class Corrections:
         """Take Pods back for which the holder has found no room for long; return True if there are any."""
         self._rests = {uid: until_s for uid, until_s in self._rests.items() if until_s > now_s}
         # Where one of them has been placed there is room again.
-        self._rounds = {asks: each for asks, each in self._rounds.items() if self._has_no_node(each[1])}
+        self._rounds = {asks: each for asks, each in self._rounds.items() if not self._is_placed(each[1])}
         late = [
             uid for uid, since_s in self._handed_s.items()
             if now_s - since_s >= TRIED_S and uid not in self._held_before
@@ -213,6 +213,10 @@ class Corrections:
         for uid in changed:
             self._state.share(uid, after[uid] if uid in after else before[uid])
         return bool(changed)
+
+    def _is_placed(self, uid: str) -> bool:
+        pod = self._state.pod(uid)
+        return pod is not None and pod.node_name is not None
 
     def _has_no_node(self, uid: str) -> bool:
         pod = self._state.pod(uid)

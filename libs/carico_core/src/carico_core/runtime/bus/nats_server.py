@@ -27,7 +27,7 @@ async def join(
 
     async def on_error(error: Exception) -> None:
         await watch.on_error(error)
-        # nats-py tries again within `connect`, which then has no end.
+        # nats-py tries again within `connect`, which then has no end. It calls this for as long as the client lives.
         if asyncio.current_task() is joining:
             block.raise_if_lost()
 
@@ -35,11 +35,14 @@ async def join(
         while True:
             try:
                 with block:
-                    return await client.connect(**{**options, "error_cb": on_error})
+                    await client.connect(**{**options, "error_cb": on_error})
+                joining = None
+                return
             except (OSError, NatsError, TimeoutError) as error:
                 await watch.on_error(error)
                 await asyncio.sleep(pause_s(rng))
     except BaseException:
+        joining = None
         # A person's Ctrl-C while it waits: nothing of the attempt stays open.
         watch.is_closing = True
         with contextlib.suppress(NatsError, OSError):
