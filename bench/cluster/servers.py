@@ -1,4 +1,4 @@
-"""A server beside busy Pods: its p99 by its CPU weight, in cgroups as a kubelet sets them, and on an emulated node.
+"""A server next to busy Pods: its p99 by its CPU weight, in cgroups as a kubelet sets them, and on an emulated node.
 
 Two busy Pods without requests share one real core with the server, more than the default ceiling of .77 allows (1.5
 tasks a core). The server's request is what is learnt of it: 20 requests of 1 ms a second are 2 % of a core, recommended
@@ -56,7 +56,7 @@ def run(quick: bool) -> list[Row]:
         alone, without, learnt = (statistics.median(values) for values in zip(*measured, strict=True))
         rows += [
             (f"{name}: p99 of a server alone", alone, "ms", ""),
-            (f"{name}: beside {node.busy} busy Pods, without a request", without / alone, "x alone", ""),
+            (f"{name}: next to {node.busy} busy Pods, without a request", without / alone, "x alone", ""),
             (f"{name}: with its learnt request, 25m", learnt / alone, "x alone", target),
         ]
     return rows

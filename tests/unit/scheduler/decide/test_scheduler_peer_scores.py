@@ -1,4 +1,4 @@
-"""Within a cycle scores follow each placement: node by node where that is enough, and always as if computed anew."""
+"""Scores follow each placement within a cycle, by single nodes where that is enough, as if computed from nothing."""
 
 import collections
 import random
@@ -56,11 +56,11 @@ def test_each_pod_goes_where_scores_computed_anew_send_it(seed: int) -> None:
     found = cycles.run(view, source, most=25).placed
     placed = [(each.row.slot, each.waiting.pod, each.waiting.demand) for each in found]
     for number, each in enumerate(found):
-        anew = cycles.explain(view, each.waiting.demand, placed=placed[:number])
-        assert each.row.slot == anew.best(each.waiting.pod.uid)
-        assert each.score == anew.values[each.row.slot]
-        assert each.refused == anew.refused
-        assert each.others.scores == anew.seen().scores
+        fresh = cycles.explain(view, each.waiting.demand, placed=placed[:number])
+        assert each.row.slot == fresh.best(each.waiting.pod.uid)
+        assert each.score == fresh.values[each.row.slot]
+        assert each.refused == fresh.refused
+        assert each.others.scores == fresh.seen().scores
 
 
 def test_a_preference_over_nodes_is_computed_once_for_all_pods_of_a_cycle(monkeypatch: pytest.MonkeyPatch) -> None:

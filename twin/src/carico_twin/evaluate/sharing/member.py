@@ -124,7 +124,7 @@ class Member:
             self._run.correct(pod, None)
 
     def _idle(self) -> None:
-        """Nothing fits: look again later."""
+        """Look again later, since no Pod fits."""
         self._busy_s += self._since(self._began_s)
         self._is_busy = False
         self._run.timeline.after(LOOK_AGAIN_S, self._wake)
