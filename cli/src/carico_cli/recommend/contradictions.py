@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from carico_cli.recommend import choosing
+from carico_core.domain import usage
 from carico_core.wire.kubernetes import namespace_rules
 
 Row = Mapping[str, Any]
@@ -39,9 +40,14 @@ def _of_namespace(
 def _wanted(row: Row) -> namespace_rules.Wanted:
     # Of several containers, those that are measured; of some Pods, only the whole Pod is.
     holders = list((row.get("of_containers") or {}).values()) if len(row["containers"]) > 1 else [row]
+    # Aggregators of an earlier version do not know the last two.
+    template = usage.Template(
+        image="", containers=tuple(row["containers"]), requests=row["requested"],
+        priority_class=row.get("priority_class", ""), has_deadline=row.get("has_deadline", False),
+    )  # fmt: skip
     return namespace_rules.Wanted(
         pod=_resources(row), containers=tuple(_resources(each) for each in holders), running=row["running"],
-        requested=row["requested"],
+        template=template,
     )  # fmt: skip
 
 

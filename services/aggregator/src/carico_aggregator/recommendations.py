@@ -58,7 +58,8 @@ def row(
     measured = known.measured(name, now_ns=now_ns)
     found = recommendation.recommend(measured, rule)
     facts = known.about(name)
-    requested = {} if facts.template is None else dict(facts.template.requests)
+    template = facts.template or usage.Template(image="", containers=(), requests={})
+    requested = dict(template.requests)
     return {
         "class": name,
         "requests": found.requests,
@@ -72,7 +73,9 @@ def row(
         "further": _further(evidence),
         "requested": requested,
         "saves": {dim: (requested[dim] - found.requests[dim]) * running for dim in requested if dim in found.requests},
-        "containers": [] if facts.template is None else list(facts.template.containers),
+        "priority_class": template.priority_class,
+        "has_deadline": template.has_deadline,
+        "containers": list(template.containers),
         "of_containers": _containers(facts, rule, measured.pods),
         "pods": measured.pods,
         "failed": measured.failed,

@@ -191,7 +191,51 @@ def quota(*scopes: str, used: dict[str, str] | None = None, namespace: str = "sh
     return {"metadata": {"name": "team", "namespace": namespace}, "spec": spec, "status": {"used": used or {}}}
 
 
-SMALL = {"requested": {"cpu": 0.1}, "running": 3}
+SMALL: dict[str, Any] = {"requested": {"cpu": 0.1}, "running": 3}
+
+
+def scoped(operator: str, *values: str, scope: str = "PriorityClass") -> dict[str, Any]:
+    """A quota that a Pod of 575m exceeds, for Pods of a scope."""
+    found = quota(requests_cpu="500m")
+    one = {"scopeName": scope, "operator": operator} | ({"values": list(values)} if values else {})
+    found["spec"]["scopeSelector"] = {"matchExpressions": [one]}
+    return found
+
+
+URGENT: dict[str, Any] = {"priority_class": "urgent", "has_deadline": True}
+PLAIN: dict[str, Any] = {"priority_class": "", "has_deadline": False}
+
+
+# As podMatchesScopeFunc of pkg/quota/v1/evaluator/core/pods.go decides.
+@pytest.mark.parametrize(
+    ("found", "of_urgent", "of_plain"),
+    [
+        (quota("Terminating", requests_cpu="500m"), True, False),
+        (quota("NotTerminating", requests_cpu="500m"), False, True),
+        (quota("NotBestEffort", "Terminating", requests_cpu="500m"), True, False),
+        (quota("BestEffort", "Terminating", pods="0"), False, False),
+        (quota("PriorityClass", requests_cpu="500m"), True, False),
+        (scoped("Exists"), True, False),
+        (scoped("DoesNotExist"), False, True),
+        (scoped("In", "urgent", "high"), True, False),
+        (scoped("In", "high"), False, False),
+        (scoped("NotIn", "urgent"), False, True),
+        (scoped("NotIn", "high"), True, True),
+        (scoped("Exists", scope="NotTerminating"), False, True),
+        (scoped("Exists", scope="CrossNamespacePodAffinity"), False, False),
+        (scoped("What"), False, False),
+    ],
+)  # fmt: skip
+def test_a_quota_with_scopes_counts_the_pods_that_kubernetes_counts(
+    found: dict[str, Any], of_urgent: bool, of_plain: bool
+) -> None:
+    said = [bool(contradictions.of_row(row(**SMALL, **facts), [], [found])) for facts in (URGENT, PLAIN)]
+    assert said == [of_urgent, of_plain]
+
+
+def test_a_class_of_an_earlier_aggregator_has_neither_deadline_nor_priority_class() -> None:
+    assert contradictions.of_row(row(**SMALL), [], [quota("NotTerminating", requests_cpu="500m")])
+    assert not contradictions.of_row(row(**SMALL), [], [quota("Terminating", requests_cpu="500m")])
 
 
 @pytest.mark.parametrize(
@@ -230,6 +274,18 @@ def test_a_request_above_the_limit_that_a_limit_range_sets_is_named() -> None:
     assert contradictions.of_row(row(), [found], []) == [
         "LimitRange small gives a container without a limit one of 500m cpu, below the request"
     ]
+
+
+@pytest.mark.parametrize(("ratio", "is_named"), [("1.5", True), ("2", False)])
+def test_a_limit_that_is_too_many_times_the_request_is_named(ratio: str, is_named: bool) -> None:
+    # 575m are requested. Of memory the limit is the request.
+    found = limit_range(
+        type="Container", default={"cpu": "1", "memory": "1Gi"}, maxLimitRequestRatio={"cpu": ratio, "memory": "1.1"}
+    )
+    said = "LimitRange small gives a container without a limit one of 1 cpu, more than 1.5 times the request"
+    assert contradictions.of_row(row(), [found], []) == ([said] if is_named else [])
+    without = limit_range(type="Container", maxLimitRequestRatio={"cpu": ratio})
+    assert contradictions.of_row(row(), [without], []) == []
 
 
 class Api:

@@ -110,7 +110,8 @@ def test_a_new_image_does_not_interrupt_requests_and_says_how_sure_they_are() ->
 def quota(*scopes: str, used: float = 0.0, **hard: float) -> namespace_rules.Rules:
     named = {name.replace("_", "."): amount for name, amount in hard.items()}
     one = namespace_rules.Quota(
-        namespace="shop", name="team", hard=named, used=dict.fromkeys(named, used), scopes=frozenset(scopes)
+        namespace="shop", name="team", hard=named, used=dict.fromkeys(named, used),
+        scopes=tuple(namespace_rules.Scope(name=each) for each in scopes),
     )  # fmt: skip
     return namespace_rules.Rules(quotas=(one,))
 
@@ -121,6 +122,8 @@ def quota(*scopes: str, used: float = 0.0, **hard: float) -> namespace_rules.Rul
         (quota("NotBestEffort", pods=3.0, used=3.0), "ResourceQuota team has 0 of pods left, and 1 is learnt"),
         (quota("NotBestEffort", requests_cpu=1.0, used=0.8),
          "ResourceQuota team has 200m of requests.cpu left, and 230m is learnt"),
+        (quota("NotBestEffort", "NotTerminating", pods=3.0, used=3.0),
+         "ResourceQuota team has 0 of pods left, and 1 is learnt"),
         (quota("NotBestEffort", limits_memory=1e12), "ResourceQuota team counts limits.memory, which is not set"),
     ],
 )  # fmt: skip
@@ -140,6 +143,10 @@ def test_requests_for_which_a_quota_would_refuse_the_pod_are_left_out_with_the_r
         # Without requests it is refused just as well.
         (quota(requests_cpu=1.0, used=1.0), pod()),
         (quota("NotBestEffort", pods=3.0, used=3.0), pod(container(requests={"cpu": "1"}))),
+        # It counts other Pods.
+        (quota("NotBestEffort", "Terminating", pods=3.0, used=3.0), pod()),
+        (quota("NotBestEffort", "NotTerminating", pods=3.0, used=3.0), pod(activeDeadlineSeconds=60)),
+        (quota("NotBestEffort", "PriorityClass", pods=3.0, used=3.0), pod()),
     ],
 )
 def test_any_other_quota_changes_nothing(rules: namespace_rules.Rules, obj: dict[str, Any]) -> None:

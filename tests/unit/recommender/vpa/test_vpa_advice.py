@@ -76,7 +76,7 @@ def test_limits_of_the_policy_change_all_but_the_uncapped_target() -> None:
 def rules_of(*limits: namespace_rules.Limit, **hard: float) -> namespace_rules.Rules:
     held = namespace_rules.LimitRange(namespace="shop", name="small", limits=limits)
     named = {name.replace("_", "."): amount for name, amount in hard.items()}
-    quota = namespace_rules.Quota(namespace="shop", name="team", hard=named, used={}, scopes=frozenset())
+    quota = namespace_rules.Quota(namespace="shop", name="team", hard=named, used={})
     return namespace_rules.Rules(limit_ranges=(held,), quotas=(quota,))
 
 

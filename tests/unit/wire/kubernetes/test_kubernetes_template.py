@@ -29,6 +29,18 @@ def test_a_template_has_containers_images_and_requests() -> None:
     assert other == usage.Template(image=other.image, containers=("a", "b"), requests={})
 
 
+def test_a_template_has_what_scopes_of_quotas_go_by() -> None:
+    found = api_objects.parse_pod(pod(priorityClassName="urgent", activeDeadlineSeconds=0)).template
+    assert found is not None and (found.priority_class, found.has_deadline) == ("urgent", True)
+    plain = api_objects.parse_pod(pod()).template
+    assert plain is not None and (plain.priority_class, plain.has_deadline) == ("", False)
+    sent = messages.Roster(
+        node="n", boot="0" * 16, seq=1, ts_ns=1, pods={"u1": "c"}, templates={"u1": found}, failed=frozenset()
+    )
+    assert wire.decode_roster(wire.encode_roster(sent), subject=subjects.roster("n")) == sent
+    assert template.template_of([], {}, priority_class="x" * 254) is None
+
+
 @pytest.mark.parametrize(("containers", "memory"), [(fields.CONTAINERS_MAX + 1, 0.0), (1, 2.0 * fields.QUANTITY_MAX)])
 def test_a_template_that_no_message_holds_is_not_known(containers: int, memory: float) -> None:
     named = [{"name": f"c{index}", "image": "x"} for index in range(containers)]

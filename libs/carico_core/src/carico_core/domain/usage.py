@@ -22,11 +22,16 @@ Buckets = Mapping[int, float]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """What the Pods of a class are made of. `image`: a digest of all images; `requests`: of a whole Pod."""
+    """What the Pods of a class are made of. `image`: a digest of all images; `requests`: of a whole Pod.
+
+    The last two are what scopes of quotas go by; `has_deadline`: whether the Pods state activeDeadlineSeconds.
+    """
 
     image: str
     containers: tuple[str, ...]
     requests: Mapping[str, float]
+    priority_class: str = ""
+    has_deadline: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +77,10 @@ class Recommended:
     flags: tuple[str, ...]
     containers: tuple[str, ...]
     running: int
-    # What a Pod of the newest images requests today.
+    # What a Pod of the newest images requests today, and what scopes of quotas go by, as in `Template`.
     requested: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    priority_class: str = ""
+    has_deadline: bool = False
     # By name, of Pods with several containers: amounts of each. Empty if they are not known of all.
     of_containers: Mapping[str, "RecommendedContainer"] = dataclasses.field(default_factory=dict)
     # Pod-seconds, and the time from the first to the last report.

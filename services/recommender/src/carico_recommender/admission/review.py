@@ -116,7 +116,8 @@ def _judge(
         return Result.HAS_REQUESTS, []
     namespace = fields.required(request, "namespace", "request.")
     whole = {**pod, "metadata": {**metadata, **_STORED, "namespace": namespace}}
-    known = lookup(names.class_of(api_objects.parse_pod(whole)))
+    parsed = api_objects.parse_pod(whole)
+    known = lookup(names.class_of(parsed))
     if known is None:
         return Result.NOT_LEARNT, []
     # Without amounts a rollout would interrupt what autoscalers and quotas go by; those of before are near enough.
@@ -128,8 +129,9 @@ def _judge(
     rules = rules_of(namespace)
     holders = _holders(spec, known, wanted)
     is_raised = _raise(holders, {dim: namespace_rules.least_of_pod(rules, dim) for dim in wanted})
-    if not _stated_anywhere(spec):
-        refused = namespace_rules.refusal_of_requests(rules.quotas, {dim: _total(holders, dim) for dim in wanted})
+    if parsed.template is not None and not _stated_anywhere(spec):
+        total = {dim: _total(holders, dim) for dim in wanted}
+        refused = namespace_rules.refusal_of_requests(rules.quotas, total, parsed.template)
         if refused is not None:
             return Result.QUOTA, _annotated(metadata, {LEFT_OUT: refused})
     sure = f"low, {_IMAGE}" if known.flags else known.confidence

@@ -114,10 +114,14 @@ def advise(
 def _wanted(containers: Sequence[Container], known: usage.Recommended) -> namespace_rules.Wanted:
     """Return what Pods would request; of containers that the policy leaves alone nothing is known."""
     total = {dim: sum(each.target.get(dim, 0.0) for each in containers) for dim in usage.DIMS}
+    template = usage.Template(
+        image="", containers=known.containers, requests=known.requested, priority_class=known.priority_class,
+        has_deadline=known.has_deadline,
+    )  # fmt: skip
     return namespace_rules.Wanted(
         pod=namespace_rules.Resources(requests={dim: amount for dim, amount in total.items() if amount > 0.0}),
         containers=tuple(namespace_rules.Resources(requests=each.target) for each in containers),
-        running=known.running, requested=known.requested,
+        running=known.running, template=template,
     )  # fmt: skip
 
 

@@ -85,7 +85,8 @@ def parse_pod(obj: Object, before: cluster.Pod | None = None) -> cluster.Pod:
     found = constraints.parse_constraints(spec, namespace=namespace, name=name, uid=uid, labels=labels)
     # Room that a move would have to make is no gain; the API refuses another policy than that of the PriorityClass.
     preempts = fields.optional(spec, "preemptionPolicy", "spec.") != "Never" and not is_surge
-    made_of = template.template_of(containers, requests)
+    has_deadline = spec.get("activeDeadlineSeconds") is not None
+    made_of = template.template_of(containers, requests, priority_class=priority_class, has_deadline=has_deadline)
     found_images = images.parse_images(spec, containers)
     return cluster.Pod(
         namespace=sys.intern(namespace),

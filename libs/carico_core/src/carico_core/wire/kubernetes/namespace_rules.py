@@ -1,13 +1,13 @@
 """LimitRanges and ResourceQuotas of a namespace, and which of them refuse Pods with given requests. Pure.
 
 A rule is compared with requests alone as far as it can be: limits of CPU are never recommended, so that rules about
-them concern what the Pods' template states. Of quotas with scopes only those for Pods with requests (NotBestEffort)
-are compared: whether another scope includes the Pods of a class is not known.
+them concern what the Pods' template states. Of the scopes of quotas CrossNamespacePodAffinity is not compared.
 
 Source: plugin/pkg/admission/limitranger/admission.go and pkg/quota/v1/evaluator/core/pods.go of kubernetes/kubernetes.
 """
 
 import dataclasses
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -15,6 +15,7 @@ from carico_core.domain import amounts, usage
 from carico_core.wire.kubernetes import object_fields as fields
 
 LIMIT_RANGES, QUOTAS = "/api/v1/limitranges", "/api/v1/resourcequotas"
+# https://kubernetes.io/docs/concepts/policy/resource-quotas/#quota-scopes
 NOT_BEST_EFFORT = "NotBestEffort"
 # 575m is parsed as .5750000000000001.
 _ROUNDING = 1.0 - 1e-9
@@ -31,12 +32,16 @@ Amounts = Mapping[str, float]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """An item of a LimitRange: what it allows of a Pod or a container. `limit`: what a container without one gets."""
+    """An item of a LimitRange: what it allows of a Pod or a container.
+
+    `limit`: what a container without one gets. `ratio`: how many times its request a limit may be.
+    """
 
     kind: str
     least: Amounts
     most: Amounts
     limit: Amounts
+    ratio: Amounts = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +54,15 @@ class LimitRange:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """A condition under which a quota counts a Pod: In, NotIn, Exists or DoesNotExist."""
+
+    name: str
+    operator: str = "Exists"
+    values: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
     """A ResourceQuota: `hard` and `used` by the names that Kubernetes uses, such as requests.cpu."""
 
@@ -56,7 +70,16 @@ class Quota:
     name: str
     hard: Amounts
     used: Amounts
-    scopes: frozenset[str]
+    scopes: tuple[Scope, ...] = ()
+
+    @property
+    def is_for_requests(self) -> bool:
+        """Whether it counts only Pods with requests or limits."""
+        return any(each.name == NOT_BEST_EFFORT for each in self.scopes)
+
+    def counts(self, template: usage.Template) -> bool:
+        """Return whether it counts Pods of this template once they have requests."""
+        return all(_includes(each, template) for each in self.scopes)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +103,12 @@ class Resources:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What each Pod of a class would get, and what it requests today. `containers`: those whose amounts are known."""
+    """What each Pod of a class would get, and its template today. `containers`: those whose amounts are known."""
 
     pod: Resources
     containers: tuple[Resources, ...]
     running: int
-    requested: Amounts
+    template: usage.Template
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +132,7 @@ def parse_limit_range(obj: Object) -> LimitRange:
         Limit(
             kind=fields.optional(each, "type"), least=_amounts(each, "min"), most=_amounts(each, "max"),
             # As the API server does: without a default, the maximum is one.
-            limit=_amounts(each, "max") | _amounts(each, "default"),
+            limit=_amounts(each, "max") | _amounts(each, "default"), ratio=_amounts(each, "maxLimitRequestRatio"),
         )
         for each in fields.objects(spec, "limits", "spec.")
     ]  # fmt: skip
@@ -121,11 +144,13 @@ def parse_quota(obj: Object) -> Quota:
     namespace, name = _key(obj)
     spec, status = fields.mapping(obj, "spec"), fields.mapping(obj, "status")
     selector = fields.mapping(spec, "scopeSelector", "spec.")
-    chosen = fields.objects(selector, "matchExpressions", "spec.scopeSelector.")
-    scopes = {*fields.words(spec, "scopes", "spec."), *(fields.optional(each, "scopeName") for each in chosen)}
+    scopes = [Scope(name=each) for each in fields.words(spec, "scopes", "spec.")]
+    for each in fields.objects(selector, "matchExpressions", "spec.scopeSelector."):
+        operator, values = fields.optional(each, "operator"), fields.words(each, "values")
+        scopes.append(Scope(name=fields.optional(each, "scopeName"), operator=operator, values=values))
     return Quota(
         namespace=namespace, name=name, hard=_amounts(spec, "hard"), used=_amounts(status, "used"),
-        scopes=frozenset(scopes),
+        scopes=tuple(scopes),
     )  # fmt: skip
 
 
@@ -140,18 +165,18 @@ def contradictions(rules: Rules, wanted: Wanted) -> list[Contradiction]:
     return found + [
         Contradiction(kind=_QUOTA, text=f"ResourceQuota {each.name}: {said}")
         for each in rules.quotas
-        if each.scopes <= {NOT_BEST_EFFORT}
+        if each.counts(wanted.template)
         for said in _of_quota(each, wanted)
     ]
 
 
-def refusal_of_requests(quotas: Iterable[Quota], requests: Amounts) -> str | None:
+def refusal_of_requests(quotas: Iterable[Quota], requests: Amounts, template: usage.Template) -> str | None:
     """Return the quota that refuses a Pod with these requests and no limits, but does not count one without requests.
 
     Any other quota refuses the Pod without requests, too.
     """
     for quota in quotas:
-        if NOT_BEST_EFFORT in quota.scopes:
+        if quota.is_for_requests and quota.counts(template):
             for name, hard in quota.hard.items():
                 dim = _REQUESTS.get(name)
                 amount = 1.0 if name == _PODS else requests.get(dim or "")
@@ -170,6 +195,22 @@ def least_of_pod(rules: Rules, dim: str) -> float:
     return max((limit.least.get(dim, 0.0) for limit in limits), default=0.0)
 
 
+def _includes(scope: Scope, template: usage.Template) -> bool:
+    """Return whether a scope includes Pods with requests."""
+    match scope.name, scope.operator:
+        case ("NotBestEffort", _):
+            return True
+        case ("Terminating", _):
+            return template.has_deadline
+        case ("NotTerminating", _):
+            return not template.has_deadline
+        case ("PriorityClass", "Exists" | "DoesNotExist"):
+            return bool(template.priority_class) is (scope.operator == "Exists")
+        case ("PriorityClass", "In" | "NotIn"):
+            return (template.priority_class in scope.values) is (scope.operator == "In")
+    return False
+
+
 def _of_limit(limit: Limit, wanted: Wanted) -> Iterator[str]:
     holders = {_POD: (wanted.pod,), _CONTAINER: wanted.containers}.get(limit.kind, ())
     # Several containers may contradict the same bound.
@@ -186,8 +227,13 @@ def _of_holder(holder: Resources, limit: Limit) -> Iterator[str]:
             yield f"requires at least {amounts.quantity(dim, least)} {dim} of a {limit.kind}"
         if most is not None and allowed is not None and _is_above(most, allowed):
             yield f"allows at most {amounts.quantity(dim, allowed)} {dim} of a {limit.kind}"
-        elif request is not None and default is not None and _is_above(request, default):
-            yield f"gives a container without a limit one of {amounts.quantity(dim, default)} {dim}, below the request"
+        elif request is not None and default is not None:
+            given = f"gives a container without a limit one of {amounts.quantity(dim, default)} {dim}"
+            ratio = limit.ratio.get(dim, math.inf)
+            if _is_above(request, default):
+                yield f"{given}, below the request"
+            elif _is_above(default, ratio * request):
+                yield f"{given}, more than {ratio:g} times the request"
 
 
 def _of_quota(quota: Quota, wanted: Wanted) -> Iterator[str]:
@@ -195,11 +241,11 @@ def _of_quota(quota: Quota, wanted: Wanted) -> Iterator[str]:
         used = quota.used.get(name, 0.0)
         if name in _REQUESTS:
             dim = _REQUESTS[name]
-            amount, before = wanted.pod.requests.get(dim), wanted.requested.get(dim, 0.0)
+            amount, before = wanted.pod.requests.get(dim), wanted.template.requests.get(dim, 0.0)
         elif name in _LIMITS:
             # What their limits are today is not known: of the class's own alone.
             amount, before, used = wanted.pod.limits.get(_LIMITS[name]), 0.0, 0.0
-        elif name == _PODS and NOT_BEST_EFFORT in quota.scopes and not wanted.requested:
+        elif name == _PODS and quota.is_for_requests and not wanted.template.requests:
             amount, before = 1.0, 0.0
         else:
             continue

@@ -4,6 +4,7 @@ import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 
+from carico_core.domain import names as valid_names
 from carico_core.domain import usage
 from carico_core.wire import fields as bounds
 from carico_core.wire.kubernetes import object_fields as fields
@@ -17,7 +18,10 @@ _MOST = 4096
 _CHARS = 2048
 
 
-def template_of(containers: Sequence[Mapping[str, object]], requests: Mapping[str, float]) -> usage.Template | None:
+def template_of(
+    containers: Sequence[Mapping[str, object]], requests: Mapping[str, float], *,
+    priority_class: str = "", has_deadline: bool = False,
+) -> usage.Template | None:  # fmt: skip
     """Return the template of a Pod from its containers, and the requests of the whole Pod. Raises `ValueError`.
 
     None if a message cannot hold it: the readers of that message would refuse what it says of other Pods, too.
@@ -27,8 +31,11 @@ def template_of(containers: Sequence[Mapping[str, object]], requests: Mapping[st
     wanted = tuple([(dim, requests[dim]) for dim in usage.DIMS if requests.get(dim, 0.0) > 0.0])
     if len(names) > bounds.CONTAINERS_MAX or any(amount > bounds.QUANTITY_MAX for _, amount in wanted):
         return None
+    if len(priority_class) > valid_names.SUBDOMAIN_MAX:
+        return None
     is_shared = sum(map(len, images)) + sum(map(len, names)) <= _CHARS
-    return (_template if is_shared else _template.__wrapped__)(images, names, wanted)
+    make = _template if is_shared else _template.__wrapped__
+    return make(images, names, wanted, priority_class, has_deadline)
 
 
 def container_ids(status: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
@@ -46,10 +53,13 @@ def container_ids(status: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
 
 @functools.lru_cache(maxsize=_MOST)
 def _template(
-    images: tuple[str, ...], names: tuple[str, ...], requests: tuple[tuple[str, float], ...]
-) -> usage.Template:
+    images: tuple[str, ...], names: tuple[str, ...], requests: tuple[tuple[str, float], ...],
+    priority_class: str, has_deadline: bool,
+) -> usage.Template:  # fmt: skip
     return usage.Template(
         image=hashlib.sha256("\n".join(images).encode()).hexdigest()[:_DIGITS],
         containers=names,
         requests=dict(requests),
+        priority_class=priority_class,
+        has_deadline=has_deadline,
     )

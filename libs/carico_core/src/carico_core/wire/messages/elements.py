@@ -11,14 +11,16 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from carico_core.domain import errors, messages, usage
+from carico_core.domain import errors, messages, names, usage
 from carico_core.wire import codec, fields, subjects
 
 Int64 = Annotated[int, Meta(ge=0, le=fields.INT64_MAX)]
 Pods = Annotated[int, Meta(ge=0, le=int(fields.PODS_MAX))]
 PodsPerCore = Annotated[float, Meta(ge=0.0, le=fields.PODS_MAX)]
 # Node and Pod names: an RFC 1123 subdomain has at most 253 characters.
-ObjectName = Annotated[str, Meta(min_length=1, max_length=253)]
+ObjectName = Annotated[str, Meta(min_length=1, max_length=names.SUBDOMAIN_MAX)]
+# Empty for a Pod without one.
+PriorityClass = Annotated[str, Meta(max_length=names.SUBDOMAIN_MAX)]
 Name = Annotated[str, Meta(min_length=1, max_length=fields.NAME_MAX)]
 # Kubernetes UIDs are UUIDs (36 characters); those of static Pods are hashes (32).
 Uid = Annotated[str, Meta(min_length=1, max_length=64)]
@@ -79,6 +81,8 @@ class Template(msgspec.Struct, gc=False):
     image: Annotated[str, Meta(max_length=64)]
     containers: Annotated[list[ContainerName], Meta(max_length=fields.CONTAINERS_MAX)]
     requests: Amounts
+    priority_class: PriorityClass = ""
+    has_deadline: bool = False
 
 
 class Array(msgspec.Struct, gc=False):
@@ -128,17 +132,25 @@ def check_printable(path: str, texts: Iterable[str]) -> None:
 
 def format_template(template: usage.Template) -> dict[str, object]:
     """Return the fields of a template."""
-    return {
+    values: dict[str, object] = {
         "image": template.image, "containers": list(template.containers), "requests": dict(template.requests),
     }  # fmt: skip
+    if template.priority_class:
+        values["priority_class"] = template.priority_class
+    if template.has_deadline:
+        values["has_deadline"] = True
+    return values
 
 
 def read_template(path: str, found: Template | None) -> usage.Template | None:
     """Return the record of a template. Raises `MessageError`."""
     if found is None:
         return None
-    check_printable(f"{path}.template", (found.image, *found.containers))
-    return usage.Template(image=found.image, containers=tuple(found.containers), requests=known_amounts(found.requests))
+    check_printable(f"{path}.template", (found.image, found.priority_class, *found.containers))
+    return usage.Template(
+        image=found.image, containers=tuple(found.containers), requests=known_amounts(found.requests),
+        priority_class=found.priority_class, has_deadline=found.has_deadline,
+    )  # fmt: skip
 
 
 def known_amounts(found: Mapping[str, float]) -> dict[str, float]:
@@ -162,13 +174,13 @@ def read_estimates(found: Mapping[str, Estimate]) -> dict[str, messages.Estimate
 
 def read_evidence(found: Mapping[str, ClassEvidence]) -> dict[str, messages.ClassEvidence]:
     """Return the records of evidence. Raises `MessageError`."""
-    names: list[str] = list(found)
+    texts: list[str] = list(found)
     records = {}
     for name, item in found.items():
-        names += item.cost
+        texts += item.cost
         growth = {}
         if item.growth:
-            names += item.growth
+            texts += item.growth
             growth = read_estimates(item.growth)
         lifetime = None
         if item.lifetime_s is not None:
@@ -176,7 +188,7 @@ def read_evidence(found: Mapping[str, ClassEvidence]) -> dict[str, messages.Clas
         records[name] = messages.ClassEvidence(
             pods=item.pods, cost=read_estimates(item.cost), growth=growth, lifetime_s=lifetime
         )
-    check_printable("evidence", names)
+    check_printable("evidence", texts)
     return records
 
 

@@ -38,6 +38,8 @@ class _Row(msgspec.Struct, kw_only=True, gc=False):
     since_ns: elements.Int64
     last_ns: elements.Int64
     requested: elements.Amounts = msgspec.field(default_factory=dict)
+    priority_class: elements.PriorityClass = ""
+    has_deadline: bool = False
     of_containers: _Containers = msgspec.field(default_factory=dict)
 
 
@@ -63,6 +65,7 @@ def _read(row: _Row) -> usage.Recommended:
         cpu_bounds=row.cpu_bounds, confidence=row.confidence, flags=tuple(row.flags),
         containers=tuple(row.containers), running=row.running, measured_s=row.measured_s,
         requested=elements.known_amounts(row.requested), age_s=max(row.last_ns - row.since_ns, 0) / 1e9,
+        priority_class=row.priority_class, has_deadline=row.has_deadline,
         of_containers={
             name: usage.RecommendedContainer(
                 requests=elements.known_amounts(each.requests), peaks=each.peaks, cpu_bounds=each.cpu_bounds
