@@ -6,6 +6,7 @@ from typing import Any
 
 from carico_cli.doctor import findings, rights
 from carico_cli.explain import containers
+from carico_cli.live import object_events
 from carico_core.domain import errors
 
 _WHAT = "installation"
@@ -83,12 +84,10 @@ def _unplaced(pods: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 async def _mounts(api: rights.Api, namespace: str) -> list[str]:
     """Return what kubelets reported about volumes that they cannot mount."""
     try:
-        found = await api.request(
-            "GET", f"/api/v1/namespaces/{namespace}/events", params={"fieldSelector": "reason=FailedMount"}
-        )
-    except errors.ApiError:
+        found = await object_events.newest(api, namespace, "reason=FailedMount")
+    except (errors.ApiError, errors.ApiUnavailable):
         return []
-    return [str(event.get("message") or "") for event in found["items"] if event.get("reason") == "FailedMount"]
+    return [str(event.get("message") or "") for event in found.newest if event.get("reason") == "FailedMount"]
 
 
 def _missing(texts: Iterable[str]) -> Iterator[str]:

@@ -9,7 +9,7 @@ import orjson
 
 from carico_cli.clusters import which
 from carico_cli.jobs import refusals
-from carico_cli.live import connection, job_counts
+from carico_cli.live import connection, job_counts, object_events
 from carico_core.domain import decision, errors
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
@@ -61,7 +61,7 @@ class Asker:
     """Questions to one cluster."""
 
     def __init__(
-        self, bus: Bus, at: which.Address, api: Callable[[], contextlib.AbstractAsyncContextManager[refusals.Api]],
+        self, bus: Bus, at: which.Address, api: Callable[[], contextlib.AbstractAsyncContextManager[object_events.Api]],
         clock: clocks.Clock,
     ) -> None:  # fmt: skip
         self._bus = bus
@@ -103,11 +103,10 @@ class Asker:
         found = await self._get("/api/v1/nodes")
         return found["items"] if isinstance(found, Mapping) else []
 
-    async def events(self, namespace: str, uid: str) -> list[Mapping[str, Any]] | str:
+    async def events(self, namespace: str, uid: str) -> object_events.Found | str:
         """Return the Events about an object; a text where the API does not answer, or the user may not list them."""
-        about = {"fieldSelector": f"involvedObject.uid={uid}"}
-        found = await self._get(f"/api/v1/namespaces/{namespace}/events", about)
-        return found["items"] if isinstance(found, Mapping) else found or "the namespace is gone"
+        found = await self._asked(lambda api: object_events.newest(api, namespace, f"involvedObject.uid={uid}"))
+        return found or "the namespace is gone"
 
     async def other_kind(self, namespace: str, name: str) -> str | None:
         """Return "job" or "node" where one has the name of a Pod that was asked for; None where neither has."""
@@ -120,10 +119,18 @@ class Asker:
 
     async def _get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any] | str | None:
         """Return the API's object; None where it does not exist; a text where the API does not answer."""
+
+        async def get(api: object_events.Api) -> Mapping[str, Any]:
+            found: Mapping[str, Any] = await api.request("GET", path, params=params)
+            return found
+
+        return await self._asked(get)
+
+    async def _asked(self, question: Callable[[object_events.Api], Awaitable[T]]) -> T | str | None:
+        """Return the API's answer; None where the object does not exist; a text where the API does not answer."""
         try:
             async with asyncio.timeout(ANSWER_MOST_S), self._api() as api:
-                found: Mapping[str, Any] = await api.request("GET", path, params=params)
-                return found
+                return await question(api)
         except errors.NotFound:
             return None
         except TimeoutError:

@@ -15,7 +15,7 @@ from carico_cli.live import connection, job_counts
 from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_core.domain import errors, names
-from carico_core.runtime.kube import cluster_access
+from carico_core.runtime.kube import cluster_access, paged_lists
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_local import job as jobs
@@ -34,6 +34,7 @@ _OTHER_KINDS = frozenset(
     )
     for kind in names_of.split()
 )
+_LABEL_MOST = 63
 _OF_CONTROLLER = (
     "got {got!r}, expected a Pod, a node or a job: `kubectl get pods` lists the Pods that it created, "
     "`carico capacity --file` shows how many more would fit"
@@ -109,7 +110,10 @@ async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int
         await _add_containers(asker, answer)
     if answer.get("containers") and answer.get("phase") == "Pending":
         found = await asker.events(namespace, answer["uid"])
-        answer |= {"events_trouble": found} if isinstance(found, str) else {"events": found}
+        if isinstance(found, str):
+            answer["events_trouble"] = found
+        else:
+            answer |= {"events": found.newest, "events_earlier": found.earlier, "events_unread": found.unread}
     if judgement.READS_NODES & set(answer.get("refused") or ()) and answer["state"] == "waiting":
         await _add_judgement(asker, answer)
     return answer
@@ -121,12 +125,16 @@ async def _explain_job(
     """Return where a job's time went. Raises `SettingsError` where no Pod belongs to it, `ApiUnavailable`."""
     clock = clocks.SystemClock()
     async with connection.api_of(at, clock, context.environ, name=asking.USER_AGENT) as api:
-        pods = (await api.request("GET", f"/api/v1/namespaces/{namespace}/pods"))["items"]
-        own = [pod for pod in pods if job_counts.job_of(pod["metadata"]) == name]
-        if own:
-            return job_text.answer(name, own, now_s=clock.wall_ns() / 1e9)
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        # A longer name is no value of a label: the API would refuse the question.
+        for label in job_counts.JOB_LABELS if len(name) <= _LABEL_MOST else ():
+            pods = await paged_lists.list_all(api, path, params={"labelSelector": f"{label}={name}"})
+            own = [pod for pod in pods.objects if job_counts.job_of(pod["metadata"]) == name]
+            if own:
+                return job_text.answer(name, own, now_s=clock.wall_ns() / 1e9)
+        others = await paged_lists.list_all(api, path, params={}, read=lambda pod: job_counts.job_of(pod["metadata"]))
         why = await refusals.of_job(api, namespace, name)
-    known = sorted({job_counts.job_of(pod["metadata"]) for pod in pods} - {jobs.OTHERS})
+    known = sorted(set(others.objects) - {jobs.OTHERS})
     near = difflib.get_close_matches(name, known, n=3) or known[:3]
     hint = f" (nearest: {', '.join(near)})" if near else ""
     refused = "" if why is None else f"; the API refuses its Pods: {why}"

@@ -123,7 +123,7 @@ def _of_events(answer: Row) -> list[str]:
     lines = ["  its last Events:"] if found else []
     for line in events(found)[-_EVENTS_SHOWN:] if found else ():
         lines += words.paragraph(line.strip(), "    ")
-    return lines
+    return lines + (words.paragraph(f"of its Events {answer['events_unread']}") if answer.get("events_unread") else [])
 
 
 def _of_node(answer: Row) -> list[str]:
@@ -272,9 +272,8 @@ def _preferences(each: Row) -> list[str]:
 
 
 def events(found: Sequence[Row]) -> list[str]:
-    """Return a line for each Event, oldest first: when, what, how often."""
-    ordered = sorted(found, key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
-    return [_event(each) for each in ordered] or ["  none"]
+    """Return a line for each Event: when, what, how often."""
+    return [_event(each) for each in found] or ["  none"]
 
 
 def _event(each: Row) -> str:

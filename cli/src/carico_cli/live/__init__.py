@@ -4,6 +4,7 @@
 - `reader`: follows bus and API, reconnects, and returns the picture
 - `signals`: messages of the bus; `services`: answers of services
 - `pods`: Pods of the API in the order in which they are shown; `job_counts`: the same, counted by job
+- `object_events`: the newest Events about an object, however many there are
 - `ports`: the bus and the API as a reader needs them; `picture`: the records
 - `members`: schedulers that share the work, by their heartbeats
 - `node_answers`: answers of agent and scheduler about one node

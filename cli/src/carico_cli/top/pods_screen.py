@@ -8,6 +8,7 @@ from textual import app, binding, events, screen, widgets, worker
 
 from carico_cli.explain import asking, pod_text
 from carico_cli.explain import command as explaining
+from carico_cli.live import object_events
 from carico_cli.live import picture as pictures
 from carico_cli.top import overlays, pod_words, spans
 from carico_cli.top import widgets as own
@@ -15,7 +16,6 @@ from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 
 # Lines of a log that are fetched, and the bytes of a text that are kept.
-EVENTS_LINES = 200
 LOG_LINES = 500
 _TEXT_MOST = 256 * 1024
 _NO_API = "the Kubernetes API does not answer"
@@ -259,14 +259,12 @@ async def description_of(reader: overlays.Reader, pod: pictures.Pod) -> str:
 
     path = f"/api/v1/namespaces/{pod.namespace}"
     found = await reader.api.request("GET", f"{path}/pods/{pod.name}")
-    about = {"fieldSelector": f"involvedObject.uid={pod.uid}"}
-    listed = await reader.api.request("GET", f"{path}/events", params=about)
+    about = await object_events.newest(reader.api, pod.namespace, f"involvedObject.uid={pod.uid}")
     found["metadata"].pop("managedFields", None)
     shown = {name: found[name] for name in ("metadata", "status", "spec") if name in found}
-    events = pod_text.events(listed["items"])
-    earlier = len(events) - EVENTS_LINES
-    left_off = [f"  {earlier} earlier ones are left off"] if earlier > 0 else []
-    lines = ["Events:", *left_off, *events[-EVENTS_LINES:], ""]
+    left_out = [f"  {about.earlier:,} earlier ones are left out"] if about.earlier else []
+    unread = [f"  {about.unread}"] if about.unread else []
+    lines = ["Events:", *left_out, *pod_text.events(about.newest), *unread, ""]
     return "\n".join(lines) + yaml.safe_dump(shown, sort_keys=False, width=120)
 
 

@@ -20,7 +20,7 @@ class Api:
 
     async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> Any:
         if path == EVENTS:
-            assert params == {"fieldSelector": "involvedObject.uid=u,reason=FailedCreate"}
+            assert params == {"fieldSelector": "involvedObject.uid=u,reason=FailedCreate", "limit": "500"}
             return {"items": list(self._events)}
         if path != JOB:
             raise errors.NotFound(status=404, reason="NotFound", message="no such object", request=path)

@@ -238,14 +238,32 @@ async def test_a_node_is_reviewed_as_soon_as_it_changes(kept: store.Store) -> No
     await asyncio.wait({running})
 
 
-def test_events_go_after_an_hour(kept: store.Store) -> None:
+async def test_events_go_after_an_hour(kept: store.Store) -> None:
     clock = clocks.FakeClock()
     expiry = events.EventExpiry(kept, clock)
     put(kept, "old", "events")
-    expiry.sweep()
+    await expiry.sweep()
     clock.advance(3599)
-    expiry.sweep()
+    await expiry.sweep()
     assert kept.count("events") == 1
     clock.advance(1)
-    expiry.sweep()
+    await expiry.sweep()
     assert kept.count("events") == 0
+
+
+async def test_requests_are_answered_while_many_events_go(kept: store.Store) -> None:
+    clock = clocks.FakeClock()
+    expiry = events.EventExpiry(kept, clock)
+    with kept.batch():
+        for number in range(1_200):
+            put(kept, f"old-{number:04d}", "events")
+    await expiry.sweep()
+    clock.advance(3600)
+    sweep = asyncio.ensure_future(expiry.sweep())
+    await asyncio.sleep(0)
+    assert kept.count("events") == 700
+    # What is written or deleted in between stays, or is gone.
+    put(kept, "old-1199", "events")
+    kept.remove("events", {"metadata": {"name": "old-1198"}})
+    await sweep
+    assert [event.data["metadata"]["name"] for event in kept.select("events")] == ["old-1199"]
