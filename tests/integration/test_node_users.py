@@ -8,8 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from carico_local.node.containers import handlers
 from carico_local.node.runtime import records, users
 from tests.integration import node_site
+from tests.tools import waiting
 
 pytestmark = pytest.mark.skipif(
     users.of_node(allow_root=False).default is None, reason="only root with its capabilities can change users"
@@ -66,17 +68,45 @@ def test_a_workload_of_ours_reports_and_probes_have_the_containers_user(site: no
         "probed", "sh", "-c", "id -u; exec sleep 600", container={"readinessProbe": probe},
         securityContext={"runAsUser": 1234},
     )  # fmt: skip
-    site.until(lambda: site.status("probed").get("containerStatuses", [{}])[0].get("ready", False), "the probe to pass")
+    site.until(lambda: is_ready(site, "probed"), "the probe to pass")
     assert log(site, "probed").split() == ["1234"]
     site.request("DELETE", f"{node_site.PODS}/probed?gracePeriodSeconds=0")
 
 
+async def test_a_probe_does_not_follow_a_link_to_where_its_user_may_not_go(tmp_path: pathlib.Path) -> None:
+    """Below a folder that root alone may enter are some that everyone may read, if they get there."""
+    inside, link = tmp_path / "private" / "inside", tmp_path / "work"
+    inside.mkdir(parents=True)
+    (inside / "secret").write_text("secret")
+    link.symlink_to(inside)
+    for each in (tmp_path, *(path for path in tmp_path.parents if str(path).startswith("/tmp/"))):
+        each.chmod(0o755)
+    asked = handlers.Exec(command=("cat", "secret"))
+    where = handlers.Inside(
+        address="", env={}, cwd=str(link), procs=(), user=users.Ids(uid=users.UNPRIVILEGED, gid=users.UNPRIVILEGED)
+    )
+    assert await handlers.perform(asked, where, timeout_s=waiting.WAIT_S) is None
+    inside.parent.chmod(0o700)
+    refused = await handlers.perform(asked, where, timeout_s=waiting.WAIT_S)
+    assert refused is not None
+    assert "secret" not in refused
+
+
+def is_ready(site: node_site.NodeSite, pod: str) -> bool:
+    """Whether the only container of a Pod is ready."""
+    return bool(site.status(pod).get("containerStatuses", [{}])[0].get("ready", False))
+
+
 @pytest.mark.parametrize(
     ("context", "words"),
-    [({"runAsUser": 0}, "runAsUser 0"), ({"runAsUser": -1}, "runAsUser -1"), ({"runAsGroup": 42}, "runAsGroup 42")],
-)
+    [
+        ({"runAsUser": 0}, "runAsUser 0"), ({"runAsUser": -1}, "runAsUser -1"), ({"runAsGroup": 42}, "runAsGroup 42"),
+        # Of everyone that /etc/passwd lists: "daemon" is everywhere.
+        ({"runAsUser": 1}, "runAsUser 1, an account of this machine"),
+    ],
+)  # fmt: skip
 def test_root_is_refused_and_named_in_the_status(site: node_site.NodeSite, context: dict[str, int], words: str) -> None:
-    name = words.lower().replace(" ", "")
+    name = words.split(",")[0].lower().replace(" ", "")
     site.run(name, "id", securityContext=context)
     site.until(lambda: "waiting" in str(site.status(name)), "the refusal")
     waiting = site.status(name)["containerStatuses"][0]["state"]["waiting"]

@@ -112,8 +112,6 @@ async def _run(
         await _or_stop(registered.register(log_port=port), stop)
         if not stop.is_set:
             await connected
-            await _or_stop(_announce(chosen, opened), stop)
-        if not stop.is_set:
             params = {"fieldSelector": f"spec.nodeName={chosen.name}"}
             drained = tasks.Stop()
             await tasks.until(
@@ -122,6 +120,8 @@ async def _run(
                 lease=registered.run_lease(),
                 status=registered.run_status(),
                 events=node.events.run(),
+                # The Node is Ready: its Lease is renewed also while there is no room for the file that says so.
+                announcing=_announce(chosen, opened),
                 leaving=draining.run(stop, drained, node=registered, pods=pods, within_s=chosen.drain_s),
             )
         await draining.end(pods, node.reporter, grace_s=chosen.stop_grace_s)
@@ -188,6 +188,7 @@ async def _or_stop(work: Any, stop: tasks.Stop) -> None:
 
 
 async def _announce(chosen: settings.NodeSettings, opened: node_group.NodeGroup) -> None:
+    """Let others find the node; run until cancelled."""
     cgroup: dict[str, Any] | None = None
     if opened.group is not None:
         trees = {name: str(root / opened.group.path) for name, root in opened.group.layout.trees.items()}
@@ -202,6 +203,7 @@ async def _announce(chosen: settings.NodeSettings, opened: node_group.NodeGroup)
     _log.info("ready", **ready)
     if chosen.ready_file is not None:
         await write_ready(chosen.ready_file, ready)
+    await asyncio.Event().wait()
 
 
 async def write_ready(path: pathlib.Path, ready: Mapping[str, Any]) -> None:

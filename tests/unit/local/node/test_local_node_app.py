@@ -1,5 +1,6 @@
 """The start of an emulated node."""
 
+import asyncio
 import errno
 import os
 import pathlib
@@ -7,8 +8,16 @@ from typing import Any
 
 import pytest
 
-from carico_local.node import app
-from carico_local.node.runtime import records
+from carico_core.runtime.kube import memory_kube
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import tasks
+from carico_local.api import access
+from carico_local.cgroups import node_group
+from carico_local.node import app, settings
+from carico_local.node.reporting import registration
+from carico_local.node.runtime import client as runtime
+from carico_local.node.runtime import records, users
+from tests.tools import waiting
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
@@ -33,3 +42,35 @@ async def test_a_node_on_a_full_disk_waits_for_room_and_does_not_end(
 async def test_a_ready_file_that_cannot_be_written_at_all_ends_the_node(tmp_path: pathlib.Path) -> None:
     with pytest.raises(FileNotFoundError):
         await app.write_ready(tmp_path / "nowhere" / "ready", {})
+
+
+async def test_a_node_that_waits_for_room_renews_its_lease(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    """It is Ready: without a Lease of the last 40 s, the controller would evict its Pods for a full disk."""
+
+    def write_json(path: pathlib.Path, document: dict[str, Any]) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(records, "write_json", write_json)
+    monkeypatch.setattr(registration, "RENEW_S", 0.01)
+    access.write_kubeconfig(tmp_path / "kubeconfig", name="c", url="http://127.0.0.1:1", token="t")
+    chosen = settings.NodeSettings(
+        name="node-1", cluster="c", kubeconfig=str(tmp_path / "kubeconfig"), root=tmp_path,
+        ready_file=tmp_path / "ready",
+    )  # fmt: skip
+    kube, stop = memory_kube.MemoryKube(), tasks.Stop()
+    connected: asyncio.Future[frozenset[str]] = asyncio.get_running_loop().create_future()
+    connected.set_result(frozenset())
+    running = asyncio.create_task(
+        app._run(
+            chosen, clocks.SystemClock(), stop, client=kube, opened=node_group.NodeGroup(group=None),  # type: ignore[arg-type]
+            kept=records.Records(tmp_path), pod_users=users.Users(default=None),
+            containers=runtime.Runtime(tmp_path, runtime_group=None), connected=connected,  # type: ignore[arg-type]
+        )
+    )  # fmt: skip
+    renewals = "PUT /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-1"
+    await waiting.until(lambda: running.done() or kube.requests.count(renewals) >= 3)
+    stop.set()
+    await running
+    assert kube.requests.count(renewals) >= 3

@@ -156,11 +156,12 @@ async def _connect(handler: TcpSocket, host: str) -> str | None:
 
 async def _execute(handler: Exec, inside: Inside) -> str | None:
     """Run a command with the container's environment, directory and cgroup; return None on success, else the reason."""
-    # The shell reports a command that is not found, with code 127, as in a container.
-    argv: Sequence[str] = ("/bin/sh", "-c", 'exec "$@"', "sh", *handler.command)
+    # The shell reports a command that is not found, with code 127, as in a container. It enters the directory as the
+    # container's user: Popen's `cwd` would be entered as the node's, also through links that the Pod has made.
+    argv: Sequence[str] = ("/bin/sh", "-c", 'cd -- "$1" && shift && exec "$@"', "sh", inside.cwd, *handler.command)
     try:
         process = await asyncio.create_subprocess_exec(
-            *argv, env=dict(inside.env), cwd=inside.cwd, stdin=asyncio.subprocess.DEVNULL,
+            *argv, env=dict(inside.env), cwd="/", stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, start_new_session=True,
             preexec_fn=inside.enter,
         )  # fmt: skip

@@ -5,7 +5,9 @@ user runs its Pods as that user, and so does one whose root lacks the capabiliti
 """
 
 import dataclasses
+import grp
 import os
+import pwd
 import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -15,6 +17,8 @@ from typing import Protocol
 UNPRIVILEGED = 65_532
 # As kube-apiserver validates both (IsValidUserID).
 _MOST = 2**31 - 1
+# Often stated in manifests, as the user without rights.
+_NOBODY = 65_534
 # Groups of the system are below (GID_MIN of login.defs): members of `docker`, for example, can become root.
 _FIRST_ORDINARY = 1000
 
@@ -65,13 +69,35 @@ class Users:
                     yield f"container {container.name!r} has {field} {value}, expected 0 to {_MOST}"
             if self.allow_root:
                 continue
-            if container.run_as_user == 0:
-                yield f"container {container.name!r} has runAsUser 0 (`carico up --allow-root` permits it)"
-            if 0 < (container.run_as_group or 0) < _FIRST_ORDINARY:
-                yield (
-                    f"container {container.name!r} has runAsGroup {container.run_as_group}, a group of the system "
-                    "(`carico up --allow-root` permits it)"
-                )
+            for clause in _of_machine(container):
+                yield f"container {container.name!r} has {clause} (`carico up --allow-root` permits it)"
+
+
+def _of_machine(container: RunsAs) -> Iterator[str]:
+    """Yield a clause for each id that has rights on this machine: root, a person, the user or group of a service."""
+    user, group = container.run_as_user, container.run_as_group or 0
+    if user == 0:
+        yield "runAsUser 0"
+    elif user is not None and user != _NOBODY and _has_account(user):
+        yield f"runAsUser {user}, an account of this machine"
+    if 0 < group < _FIRST_ORDINARY:
+        yield f"runAsGroup {group}, a group of the system"
+    elif group and group != _NOBODY and _has_group(group):
+        yield f"runAsGroup {group}, a group of this machine"
+
+
+def _has_account(uid: int) -> bool:
+    try:
+        return bool(pwd.getpwuid(uid))
+    except (KeyError, OverflowError):
+        return False
+
+
+def _has_group(gid: int) -> bool:
+    try:
+        return bool(grp.getgrgid(gid))
+    except (KeyError, OverflowError):
+        return False
 
 
 def of_node(*, allow_root: bool) -> Users:
