@@ -259,6 +259,18 @@ def test_classes_are_bounded_and_those_seen_last_stay() -> None:
     assert not {"app/x/0", "app/x/1", "app/x/2"} & set(known.names())
 
 
+def test_a_tenant_with_a_class_for_each_pod_costs_no_other_tenant_what_was_learnt() -> None:
+    known = usages.Usages(lease_s=10.0)
+    rare = [f"Job/shop/nightly-{number}" for number in range(20)]
+    for name in rare:
+        take(known, of_classes("node-1", {name: used()}), now_ns=NOW_NS)
+    for number in range(usages.CLASSES_MOST + 500):
+        take(known, of_classes("node-1", {f"app/crowd/{number}": used()}), now_ns=NOW_NS + 1 + number)
+    known.expire(now_ns=NOW_NS, now_s=1.0)
+    assert len(known) == usages.CLASSES_MOST
+    assert set(rare) <= set(known.names())
+
+
 def test_a_class_without_pods_is_forgotten_after_eight_days() -> None:
     known = known_of(report(pi=used()))
     known.expire(now_ns=NOW_NS + 8 * DAY_NS - 1, now_s=1.0)

@@ -29,12 +29,21 @@ def owned(kind: str, name: str, **changes: Any) -> cluster.Pod:
         (owned("Job", "backup-28391040"), "Job/default/backup"),
         (owned("Workflow", "train-x7k2p"), "Workflow/default/train"),
         (owned("Job", "step-10"), "Job/default/step-10"),
-        (objects.make_pod(image="registry/pi:1"), "image/registry/pi:1"),
+        (objects.make_pod(image="registry/pi:1"), "image/default/registry/pi:1"),
         (objects.make_pod(labels={"app.kubernetes.io/name": "pi"}), "app/default/pi"),
     ],
 )
 def test_class_of(pod: cluster.Pod, expected: str) -> None:
     assert names.class_of(pod) == expected
+
+
+def test_pods_of_two_namespaces_are_never_of_one_class() -> None:
+    """Otherwise one tenant could choose what the Pods of another are thought to need."""
+    victim = objects.make_pod(namespace="victim", image="library/nginx")
+    same_image = objects.make_pod(namespace="library", image="library/nginx")
+    owner = cluster.Owner(kind="image/victim", name="nginx", uid="u")
+    forged = objects.make_pod(namespace="library", owner=owner)
+    assert len({names.class_of(each) for each in (victim, same_image, forged)}) == 3
 
 
 def test_a_class_has_a_bounded_name() -> None:

@@ -387,7 +387,7 @@ def test_room_is_held_for_a_pod_that_has_waited_for_long_until_it_is_gone(monkey
     async def main() -> None:
         one = world.World().engines[0]
         monkeypatch.setattr(one, "term", lambda: 0)
-        costs = {messages.ANY_CLASS: 1.0, "image/large": 4.0}
+        costs = {messages.ANY_CLASS: 1.0, "image/default/large": 4.0}
         classes = {name: messages.ClassCapacity(cost_plus={"cpu": cost}, pods=0) for name, cost in costs.items()}
         said = objects.make_advertisement(pods=1, covers=frozenset({"uid-runs"}))
         said = said._replace(headroom={"cpu": 2.5}, classes=classes)

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from carico_aggregator import versions
-from carico_core.domain import errors, messages, usage
+from carico_core.domain import errors, messages, names, usage
 from carico_core.numerics import recommendation
 from carico_core.wire import freshness, streams
 
 # As VPA's history: a class without Pods for this long is forgotten.
 FORGET_S = 8 * 24 * 3600.0
-# Each takes 9 kB for each set of images; of more, those that were seen last are kept.
+# Each takes 9 kB for each set of images; of more, the namespaces with most of them lose those seen longest ago.
 CLASSES_MOST = 1000
 RUNNING_S = versions.RUNNING_S
 # A Pod's CPU is measured over intervals whose ends are read late by milliseconds.
@@ -81,7 +81,7 @@ class Usages:
         running |= {name: _Running(found.running, now_s) for name, found in report.classes.items()}
 
     def expire(self, *, now_ns: int, now_s: float) -> None:
-        """Forget nodes that are silent, classes without Pods for long, and of too many classes the oldest."""
+        """Forget nodes that are silent, classes without Pods for long, and of too many classes some."""
         for node, by_class in list(self._running.items()):
             live = {name: each for name, each in by_class.items() if now_s - each.at_s < RUNNING_S and each.pods}
             if live:
@@ -96,7 +96,8 @@ class Usages:
         old = [name for name, last_ns in seen_ns.items() if (now_ns - last_ns) / _NS >= FORGET_S]
         over = len(self._classes) - len(old) - CLASSES_MOST
         if over > 0:
-            old += sorted(self._classes.keys() - set(old), key=lambda name: (seen_ns[name], name))[:over]
+            gone = set(old)
+            old += _crowding({name: at_ns for name, at_ns in seen_ns.items() if name not in gone}, over)
         for name in old:
             self._changed.add(_key(name))
             del self._classes[name]
@@ -175,6 +176,17 @@ class Usages:
         held = self._classes.setdefault(name, [])
         versions.place(held, found, now_ns).add(found, node, now_ns)
         self._changed.add(_key(name))
+
+
+def _crowding(seen_ns: Mapping[str, int], count: int) -> list[str]:
+    """Return so many classes of the namespaces with most of them, those seen longest ago.
+
+    A tenant can give each Pod a class of its own; that must not cost the other tenants what was learnt of theirs.
+    """
+    newest_first: dict[str, list[str]] = {}
+    for name in sorted(seen_ns, key=lambda name: (seen_ns[name], name), reverse=True):
+        newest_first.setdefault(names.namespace_of(name), []).append(name)
+    return [max(newest_first.values(), key=len).pop() for _ in range(count)]
 
 
 def _check_size(report: usage.UsageReport, node: messages.Entry | None) -> None:

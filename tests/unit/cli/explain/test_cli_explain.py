@@ -60,7 +60,7 @@ def desk_with_pods() -> answering.Desk:
     """Two nodes, of which one is tainted; one Pod placed, one that waits for another's taint."""
     taint = cluster.Taint(key="gpu", value="", effect="NoSchedule")
     desk = answering.Desk(objects.make_node("node-0"), objects.make_node("node-1", taints=(taint,)))
-    costs = {"*": {"cpu": 1.0, "memory": 50e6}, "image/pi": {"cpu": 1.5, "memory": 10e6}}
+    costs = {"*": {"cpu": 1.0, "memory": 50e6}, "image/default/pi": {"cpu": 1.5, "memory": 10e6}}
     desk.hear_cost("node-0", {"cpu": 2.0, "memory": 8e9}, costs, capacity=2.0, pods=2, limit=9)
     desk.hear_cost("node-1", {"cpu": 8.0, "memory": 8e9}, costs, capacity=8.0)
     desk.state.put_pod(objects.make_pod("placed"), NOW_S)
@@ -325,7 +325,7 @@ async def test_a_node_is_told_by_dimension_cap_and_class() -> None:
     text = node_text.text(await command.explain_node(asker(bus), "node-0"))
     assert text.startswith("node-0 takes 1.0 more typical Pods; limited by: cpu")
     assert "reserved: 1 Pod: default/placed" in text
-    for word in ("DIMENSION", "temporary limit: 6.0 more", "image/pi", "running: 1 of image/pi"):
+    for word in ("DIMENSION", "temporary limit: 6.0 more", "image/default/pi", "running: 1 of image/default/pi"):
         assert word in text, text
     for amount in ("2.00 tasks", "8.0 GB", "50.0 MB", "cpu 1.50 tasks, memory 10.0 MB"):
         assert amount in text, text
@@ -352,7 +352,7 @@ async def test_like_a_pod_that_has_ended_is_asked_by_what_the_api_has_of_it() ->
     ended = objects.pod_object("ended", containers=[{"name": "main", "image": "pi"}], nodeName="node-7")
     ask = asker(answering.DeskBus(desk_with_pods()), {"ended": ended})
     answer = await capacity._fit(ask, {"like": "ended", "limit": 10})
-    assert (answer["class"], answer["is_measured"]) == ("image/pi", True)
+    assert (answer["class"], answer["is_measured"]) == ("image/default/pi", True)
     with pytest.raises(asking.Refused, match="got default/nobody"):
         await capacity._fit(ask, {"like": "nobody"})
 

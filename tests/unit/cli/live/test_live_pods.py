@@ -96,7 +96,7 @@ def test_a_record_says_since_when_and_why(
 def test_a_pod_without_what_is_usual_is_shown_all_the_same() -> None:
     record = pods.record_of({"metadata": {"uid": "u", "name": "a", "deletionTimestamp": "x"}, "spec": {}, "status": {}})
     assert (record.state, record.pod_class, record.created_s) == ("ending", "", -math.inf)
-    assert pods.record_of(pod("a")).pod_class == "image/"
+    assert pods.record_of(pod("a")).pod_class == "image/default/"
 
 
 def test_why_a_pod_waits_comes_from_its_decision_or_from_one_of_its_job() -> None:

@@ -325,7 +325,7 @@ def test_every_patch_can_be_applied_and_a_second_review_changes_no_more(
 @given(obj=JSON)
 def test_whatever_a_pod_is_it_is_allowed(obj: Any) -> None:
     body = orjson.dumps({"request": {"uid": "u", "namespace": "shop", "object": obj}})
-    found = learnt.recommended("image/")
+    found = learnt.recommended("image/shop/")
     assert orjson.loads(review.answer(body, {found.name: found}.get).body)["response"]["allowed"] is True
 
 

@@ -31,11 +31,11 @@ async def test_pods_are_grouped_by_reason_and_by_class_with_the_longest_wait_fir
         ("tainted, without the required labels", 1, 90.0), ("at capacity", 15, 20.0), (waiting.NEW, 1, 1.0),
     ]  # fmt: skip
     assert said["reasons"][0]["named"] == [
-        {"namespace": "shop", "pod": "old", "class": "image/gpu", "waited_s": 90.0}
+        {"namespace": "shop", "pod": "old", "class": "image/shop/gpu", "waited_s": 90.0}
     ]  # fmt: skip
     assert len(said["reasons"][1]["named"]) == waiting.NAMED
     assert [(each["namespace"], each["class"], each["pods"], each["oldest_s"]) for each in said["classes"]] == [
-        ("shop", "image/gpu", 1, 90.0), ("default", "image/small", 16, 20.0),
+        ("shop", "image/shop/gpu", 1, 90.0), ("default", "image/default/small", 16, 20.0),
     ]  # fmt: skip
     few = await desk.ask("waiting.list", limit=2)
     assert [each["pod"] for each in few["reasons"][1]["named"]] == ["small-00", "small-01"]

@@ -80,7 +80,7 @@ class Site:
         return None if best is None else (best.node, [pod.name for pod in best.victims])
 
 
-CLASSES = {f"image/{cores:g}": cores for cores in (0.5, 1.0, 2.0, 4.0)}
+CLASSES = {f"image/default/{cores:g}": cores for cores in (0.5, 1.0, 2.0, 4.0)}
 
 
 def test_as_many_as_possible_stay_and_the_important_ones_first() -> None:
@@ -113,7 +113,7 @@ def test_what_a_pod_is_measured_to_hold_decides_and_not_its_number() -> None:
 
 
 def test_a_pod_of_a_class_that_the_node_has_not_measured_frees_only_what_is_reserved_for_it() -> None:
-    unmeasured = {"image/1": 1.0, messages.NEW_CLASS: 2.0}
+    unmeasured = {"image/default/1": 1.0, messages.NEW_CLASS: 2.0}
     site = Site(by_requests=False)
     site.add("a", 4.0, [Placed("measured", 1, 1.0), Placed("new", 0, 3.0)], unmeasured)
     assert site.best(1.0, 9) == ("a", ["measured"]), "`new` is of lower priority, but may hold nothing"

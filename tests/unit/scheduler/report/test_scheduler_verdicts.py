@@ -74,6 +74,6 @@ def test_a_node_that_tries_the_first_pod_of_a_class_is_still_being_tried() -> No
     desk.add("trying", advertised, reserved=1)
     assert desk.verdict() is Verdict.OPEN
     measured = messages.ClassCapacity(cost_plus={"cpu": 2.0}, pods=1)
-    classes = {**(advertised.classes or {}), "image/pi": measured}
+    classes = {**(advertised.classes or {}), "image/default/pi": measured}
     desk.add("trying", advertised._replace(classes=classes), reserved=1)
     assert desk.verdict() is Verdict.UNSCHEDULABLE

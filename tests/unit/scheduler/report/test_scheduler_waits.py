@@ -10,7 +10,7 @@ from tests.unit.scheduler import objects
 
 
 def labels(image: str, namespace: str = "default") -> dict[str, str]:
-    return {"namespace": namespace, "class": f"image/{image}"}
+    return {"namespace": namespace, "class": f"image/{namespace}/{image}"}
 
 
 def test_pods_and_the_seconds_that_they_waited_are_counted_by_class_and_namespace() -> None:

@@ -72,20 +72,31 @@ def class_of(pod: cluster.Pod) -> str:
     """Return the class of a Pod: kind, namespace and name template of its controlling owner.
 
     The ReplicaSets of one Deployment are one class, and so are the Jobs of one CronJob. A Pod without owner is named
-    after its application label if it has one, else after its image.
+    after its application label if it has one, else after its image. A class never spans namespaces: what is learnt from
+    the Pods of one tenant is not applied to those of another.
     """
     name = _class_of(pod)[:CLASS_MAX]
     # The API accepts any character in images and owners' names; on the bus, one such name would refuse a whole message.
     return name if name.isprintable() else "".join(each if each.isprintable() else _NOT_PRINTABLE for each in name)
 
 
+def namespace_of(pod_class: str) -> str:
+    """Return the namespace of a class's Pods; empty for a name that `class_of` does not make.
+
+    >>> namespace_of("ReplicaSet/shop/web"), namespace_of("image/shop/registry/web:1"), namespace_of("*")
+    ('shop', 'shop', '')
+    """
+    return pod_class.partition("/")[2].partition("/")[0]
+
+
 def _class_of(pod: cluster.Pod) -> str:
     owner = pod.owner
     if owner is None:
         app = pod.labels.get(_APP)
-        return f"app/{pod.namespace}/{app}" if app else f"image/{pod.image}"
+        return f"app/{pod.namespace}/{app}" if app else f"image/{pod.namespace}/{pod.image}"
     template_hash = pod.labels.get(TEMPLATE_HASH) or pod.labels.get(SURGE_LABEL)
     ending = f"-{template_hash}"
     is_replica_set = bool(template_hash) and owner.name.endswith(ending)
     name = owner.name.removesuffix(ending) if is_replica_set else template_of(owner.name)
-    return f"{owner.kind}/{pod.namespace}/{name}"
+    # Whoever creates a Pod chooses its owner's kind: with a slash in it, the class could be one of another namespace.
+    return f"{owner.kind.replace('/', _NOT_PRINTABLE)}/{pod.namespace}/{name}"
