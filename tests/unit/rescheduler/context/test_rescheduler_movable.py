@@ -137,7 +137,7 @@ def test_every_reason_has_a_case() -> None:
 def test_a_pod_whose_move_has_failed_rests() -> None:
     known = world.make({"node-a": 4.0})
     (pod,) = world.deploy(known, "web", ["node-a"])
-    judge = movable.Judge(known, world.policy(), now_s=world.NOW_S, failed={"uid-web-5d9c7b8f6d": "web-0: no room"})
+    judge = movable.Judge(known, world.policy(), now_s=world.NOW_S, failed={pod.controller: "web-0: no room"})
     assert judge.why_not(pod) == movable.Skipped(
         why=movable.Stays.FAILED, detail="a move of its controller's Pods failed: web-0: no room"
     )

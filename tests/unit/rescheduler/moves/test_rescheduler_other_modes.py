@@ -49,7 +49,7 @@ def test_an_evicted_pod_that_returns_to_its_node_has_not_moved() -> None:
             ended = await process.run(made.move())
             assert (ended.state, ended.detail) == (records.State.KEPT, "the scheduler chose node-a")
             # Its controller's Pods rest.
-            assert list(process.failed(600.0)) == [made.cluster.replica_set("web")["metadata"]["uid"]]
+            assert list(process.failed(600.0)) == [f"default/{made.cluster.replica_set('web')['metadata']['uid']}"]
 
     objects.run_fast(main())
 

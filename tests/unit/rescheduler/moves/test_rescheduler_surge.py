@@ -478,7 +478,7 @@ def test_pods_rest_after_a_failed_move_that_was_resumed() -> None:
             later = made.process()
             await later.recover()
             owner = made.cluster.replica_set("web")["metadata"]["uid"]
-            assert owner in later.failed(600.0)
+            assert f"default/{owner}" in later.failed(600.0)
 
     objects.run_fast(main())
 

@@ -127,10 +127,9 @@ class Cluster:
         return found if found is not None and found.uid == replica_set.deployment_uid else None
 
     def replicas(self) -> dict[str, list[objects.KnownPod]]:
-        """Return the active Pods of each controller by its UID; a surge Pod has none yet."""
+        """Return the active Pods by their `controller`; a surge Pod has none yet."""
         found: dict[str, list[objects.KnownPod]] = {}
         for each in self.pods.found.values():
-            owner = each.pod.owner
-            if owner is not None and each.is_active and not each.is_surge:
-                found.setdefault(owner.uid, []).append(each)
+            if each.controller and each.is_active and not each.is_surge:
+                found.setdefault(each.controller, []).append(each)
         return found

@@ -68,7 +68,7 @@ class Judge:
     def __init__(
         self, known: clusters.Cluster, policy: Policy, *, now_s: float, failed: Mapping[str, str] | None = None
     ) -> None:
-        """`now_s`: Unix seconds. `failed`: why moves failed a short time ago, by the UID of the Pod's controller."""
+        """`now_s`: Unix seconds. `failed`: why moves failed a short time ago, by the Pods' controller."""
         self._failed = failed or {}
         self.known = known
         self.policy = policy
@@ -145,9 +145,9 @@ class Judge:
             return Skipped(why=Stays.MOVING, detail="a move of it is under way")
         if not found.is_active or pod.phase != "Running" or found.ready_at_s is None:
             return Skipped(why=Stays.NOT_READY, detail="it is not ready")
-        owner = "" if pod.owner is None else pod.owner.uid
-        if owner in self._failed:
-            return Skipped(why=Stays.FAILED, detail=f"a move of its controller's Pods failed: {self._failed[owner]}")
+        if found.controller in self._failed:
+            why = self._failed[found.controller]
+            return Skipped(why=Stays.FAILED, detail=f"a move of its controller's Pods failed: {why}")
         # A moved Pod may have been created minutes before it took the old one's place.
         age_s = self.now_s - max(pod.created_at_s, found.moved_at_s or 0.0)
         if age_s < self.policy.least_age_s:
@@ -165,7 +165,7 @@ class Judge:
 
     def _by_rollout(self, found: objects.KnownPod) -> Skipped | None:
         owner = found.pod.owner
-        siblings = [] if owner is None else self._replicas.get(owner.uid, [])
+        siblings = self._replicas.get(found.controller, [])
         ready = sum(each.ready_at_s is not None for each in siblings)
         replica_set = self.known.replica_set_of(found)
         if replica_set is None:

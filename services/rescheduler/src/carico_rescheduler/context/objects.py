@@ -28,6 +28,8 @@ DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 COST_LOWEST = str(-(2**31))
 # On a Deployment whose template is being pinned: the node, and the nodeSelector before, as JSON.
 PINNED = "carico.dev/pinned"
+# Marks are annotations, which everyone who creates Pods can write, of any length. Names are the longest that is ours.
+_MARK_MOST = names.SUBDOMAIN_MAX
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,12 @@ class KnownPod:
         return self.pod.uid
 
     @property
+    def controller(self) -> str:
+        """Which controller's it is; empty without one. An owner reference may name the UID of another namespace's."""
+        owner = self.pod.owner
+        return "" if owner is None else f"{self.pod.namespace}/{owner.uid}"
+
+    @property
     def is_surge(self) -> bool:
         """Whether it is the new replica of a move that its ReplicaSet does not have yet."""
         return names.SURGE_LABEL in self.pod.labels
@@ -56,12 +64,17 @@ class KnownPod:
     @property
     def replaces(self) -> str:
         """The UID of the Pod that it replaces, or has replaced; empty for a Pod that no move created."""
-        return self.annotations.get(REPLACES, "")
+        return self.mark(REPLACES)
+
+    def mark(self, name: str) -> str:
+        """Return what a mark says; empty without it, or if no rescheduler has written it."""
+        found = self.annotations.get(name, "")
+        return found if len(found) <= _MARK_MOST and found.isprintable() else ""
 
     @property
     def leaves_for(self) -> str:
         """The name of the surge Pod for which it shall go; empty if it stays."""
-        return self.annotations.get(LEAVES_FOR, "")
+        return self.mark(LEAVES_FOR)
 
     @property
     def moved_at_s(self) -> float | None:

@@ -64,13 +64,7 @@ class Evict:
 
     def _controlled(self, pod: objects.KnownPod) -> list[objects.KnownPod]:
         """Return the active Pods of a Pod's controller."""
-        owner = pod.pod.owner
-        assert owner is not None
-        return [
-            each
-            for each in self.known.pods.found.values()
-            if each.is_active and each.pod.owner is not None and each.pod.owner.uid == owner.uid
-        ]
+        return [each for each in self.known.pods.found.values() if each.is_active and each.controller == pod.controller]
 
     def _end(self, move: records.Record, state: records.State, detail: str) -> None:
         move.advance(state, detail, now_s=self.clock.monotonic_s())

@@ -3,7 +3,7 @@
 import asyncio
 import collections
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from carico_core.domain import errors
 from carico_core.runtime.kube import api_actions
@@ -62,7 +62,7 @@ class Executor:
         pod, parts = move.pod, self._parts
         made = records.Record(
             pod=pod.pod.key, uid=pod.uid, source=move.source, target=move.target, mode=parts.mode, why=move.why,
-            gain=move.gain, began_s=parts.clock.monotonic_s(), owner="" if pod.pod.owner is None else pod.pod.owner.uid,
+            gain=move.gain, began_s=parts.clock.monotonic_s(), owner=pod.controller,
         )  # fmt: skip
         replica_set = parts.known.replica_set_of(pod)
         node = parts.known.nodes.found.get(("", move.target))
@@ -88,7 +88,7 @@ class Executor:
         return made
 
     def failed(self, within_s: float) -> dict[str, str]:
-        """Return why Pods have stayed where they were, by the UID of their controllers, of moves within this time.
+        """Return why Pods have stayed where they were, by their controller, of moves within this time.
 
         What stopped a move, such as an image that cannot be pulled or a quota, usually lasts, and stops the next
         replica as well: without a rest, each plan would try one.
@@ -101,12 +101,16 @@ class Executor:
         }
 
     async def recover(self) -> int:
-        """Finish or undo all that earlier processes have left; return how many moves these were."""
+        """Finish or undo what earlier processes have left; return how many moves these were.
+
+        Of each namespace one: an earlier process leaves one at most, and whoever creates Pods can write the same marks
+        on any number of them.
+        """
         count = 0
-        for found in self._left_surges():
+        for found in _one_of_each_namespace(self._left_surges()):
             await self._resume(found)
             count += 1
-        for each in [each for each in self._parts.known.pods.found.values() if self._is_stray(each)]:
+        for each in _one_of_each_namespace(filter(self._is_stray, list(self._parts.known.pods.found.values()))):
             await self._clear(each)
             count += 1
         # Other modes have no right to change Deployments.
@@ -137,11 +141,12 @@ class Executor:
     async def _resume(self, found: objects.KnownPod) -> None:
         parts, owner = self._parts, found.pod.owner
         old = parts.known.pod(found.replaces)
+        is_known = old is not None and old.pod.namespace == found.pod.namespace
         move = records.Record(
-            pod=found.pod.key if old is None else old.pod.key, uid=found.replaces,
-            source=found.annotations.get(objects.CAME_FROM, ""), target=_target_of(found),
-            mode=movable.Mode.SURGE, why=found.annotations.get(objects.REASON, ""), gain=0.0,
-            began_s=parts.clock.monotonic_s(), successor=found.pod.name, owner="" if owner is None else owner.uid,
+            pod=old.pod.key if old is not None and is_known else found.pod.key, uid=found.replaces,
+            source=found.mark(objects.CAME_FROM), target=_target_of(found), mode=movable.Mode.SURGE,
+            why=found.mark(objects.REASON), gain=0.0, began_s=parts.clock.monotonic_s(), successor=found.pod.name,
+            owner=found.controller,
         )  # fmt: skip
         self._line.info("continuing a move of an earlier process", pod=move.pod, successor=move.successor)
         self._begin(move)
@@ -195,6 +200,10 @@ class Executor:
             "move ended", pod=move.pod, target=move.target, outcome=move.state.value, detail=move.detail,
             successor=move.successor, took_s=round(took_s, 3),
         )  # fmt: skip
+
+
+def _one_of_each_namespace(pods: Iterable[objects.KnownPod]) -> list[objects.KnownPod]:
+    return list({each.pod.namespace: each for each in pods}.values())
 
 
 def _target_of(surge_pod: objects.KnownPod) -> str:

@@ -63,7 +63,7 @@ class Record:
     gain: float
     began_s: float
     state: State = State.STARTING
-    # UID of the Pod's controller.
+    # The Pod's controller (`objects.KnownPod.controller`).
     owner: str = ""
     # For people: what is waited for, or why it ended so. `successor`: the new Pod, once it is known.
     detail: str = ""
