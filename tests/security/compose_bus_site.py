@@ -3,6 +3,7 @@
 import contextlib
 import json
 import pathlib
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -42,15 +43,41 @@ class ComposeBus:
         self.root = root
         self.services = services()
         self.port, self.websocket_port = free_ports.choose(str(root), 2)
+        # Of the process of the server, once it runs.
+        self.server_id = 0
         # Folders of `keys` by volume.
         self._volumes = {volume: folder for folder, volume in mounts(self.services[KEYS]).items()}
 
     def make_keys(self, *options: str) -> None:
         """Run the service `keys`."""
+        subprocess.run([*self._keys_command(), *options], env=self._environ(), check=True, timeout=60.0)
+
+    def rotate(self, *names: str) -> subprocess.CompletedProcess[str]:
+        """Run compose/rotate.sh with a `docker` that does to these keys and this server what it asks of the engine."""
+        programs = self.root / "programs"
+        programs.mkdir(exist_ok=True)
+        keys = " ".join(shlex.quote(str(each)) for each in self._keys_command())
+        (programs / "docker").write_text(
+            "#!/bin/sh\n"
+            'case "$*" in\n'
+            f'"compose run --rm --no-deps {KEYS} "*) shift 5; exec {keys} "$@";;\n'
+            f'"compose exec -T {SERVER} nats-server --signal reload=1") exec kill -HUP {self.server_id};;\n'
+            '*) echo "unexpected: $*" >&2; exit 1;;\n'
+            "esac\n"
+        )
+        (programs / "docker").chmod(0o755)
+        environ = self._environ()
+        return subprocess.run(
+            [ROOT / "compose/rotate.sh", *names], env={"PATH": f"{programs}:{environ['PATH']}"}, check=False,
+            timeout=60.0, capture_output=True, text=True,
+        )  # fmt: skip
+
+    def _keys_command(self) -> list[str | pathlib.Path]:
         command, folder = self.services[KEYS]["entrypoint"]
-        script = ROOT / "compose/image" / command
-        environ = {"PATH": f"{pathlib.Path(sys.executable).parent}:/usr/bin:/bin"}
-        subprocess.run(["/bin/bash", script, self._here(folder), *options], env=environ, check=True, timeout=60.0)
+        return ["/bin/bash", ROOT / "compose/image" / command, self._here(folder)]
+
+    def _environ(self) -> dict[str, str]:
+        return {"PATH": f"{pathlib.Path(sys.executable).parent}:/usr/bin:/bin"}
 
     def path(self, service: str, path: str) -> pathlib.Path:
         """Return the file that a service sees at `path`, which is in one of its volumes."""
@@ -109,6 +136,7 @@ class ComposeBus:
         log = self.root / "nats.log"
         with log.open("wb") as out:
             process = subprocess.Popen([nats_server.binary(), "-c", config], env=environ, stdout=out, stderr=out)
+        self.server_id = process.pid
         try:
             waiting.until_now(lambda: "Server is ready" in log.read_text(), what=log.read_text)
             yield

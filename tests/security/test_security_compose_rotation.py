@@ -1,0 +1,62 @@
+"""`compose/rotate.sh`: a key of docker-compose.yml is replaced while its holder works, and the old one is refused."""
+
+import pathlib
+
+import pytest
+
+from carico_core.runtime.bus.security import nkeys
+from carico_core.wire import roles, subjects
+from tests.integration import security_site
+from tests.security import compose_bus_site, raw_client
+from tests.tools import waiting
+
+NODE = "node-1"
+
+
+@pytest.mark.parametrize("name", ["scheduler", f"agent-{NODE}"])
+async def test_a_key_is_replaced_while_its_holder_works(tmp_path: pathlib.Path, name: str) -> None:
+    with compose_bus_site.running(tmp_path) as bus:
+        is_agent = name.startswith("agent")
+        path = bus.node_key(NODE) if is_agent else bus.key(name)
+        role = roles.Role.AGENT if is_agent else roles.Role.SCHEDULER
+        subject = subjects.capacity(NODE) if is_agent else subjects.SUMMARY
+        old = nkeys.read(path)
+        heard: list[bytes] = []
+        back: list[bool] = []
+        async with (
+            security_site.connected(bus.settings(bus.key("web")), role=roles.Role.READER) as reader,
+            security_site.connected(bus.settings(path), role=role) as holder,
+        ):
+            holder.on_reconnect(lambda: back.append(True))
+            await reader.subscribe(subject, lambda _, payload: heard.append(payload))
+            done = bus.rotate(name)
+            assert done.returncode == 0, done.stderr
+            await waiting.until(lambda: back and holder.connected)
+            await holder.publish(subject, b"after")
+            await waiting.until(lambda: b"after" in heard)
+        assert nkeys.read(path).public != old.public
+        with (
+            raw_client.RawClient(bus.port) as client,
+            pytest.raises(raw_client.Closed, match="Authorization Violation"),
+        ):
+            client.connect(signer=old)
+        with bus.raw(path):
+            """The new one is accepted."""
+
+
+def test_a_rotation_that_was_interrupted_is_finished_by_the_next(tmp_path: pathlib.Path) -> None:
+    with compose_bus_site.running(tmp_path) as bus:
+        bus.make_keys("--rotate", "scheduler")
+        before = bus.key("scheduler").read_text()
+        assert bus.rotate("scheduler").returncode == 0
+        assert bus.key("scheduler").read_text() != before
+        with bus.raw(bus.key("scheduler")):
+            """It is accepted."""
+
+
+@pytest.mark.parametrize("names", [(), ("nobody",)])
+def test_a_key_that_there_is_not_is_refused_with_the_reason(tmp_path: pathlib.Path, names: tuple[str, ...]) -> None:
+    with compose_bus_site.running(tmp_path) as bus:
+        done = bus.rotate(*names)
+        assert done.returncode == 2
+        assert "scheduler" in done.stderr
