@@ -7,7 +7,7 @@ import pytest
 
 from carico_core.domain import cluster, constraints
 from carico_scheduler.decide import cycle
-from carico_scheduler.rules import default_spread, policy
+from carico_scheduler.rules import default_spread, policy, preferences
 from carico_scheduler.state import node_state, state
 from tests.unit.scheduler import objects
 
@@ -73,6 +73,27 @@ def test_zones_of_unequal_size_get_similar_numbers() -> None:
     found = zones(is_on=True)
     assert found["a"] >= 3
     assert found["b"] >= 4
+
+
+def test_a_node_without_a_zone_is_spread_over_by_its_name() -> None:
+    made = state.State(policy.Policy(fallback=policy.Fallback.REQUESTS), random.Random(0))
+    for name, zone in (("a", "a"), ("b", "b"), ("bare", "")):
+        labels = {"kubernetes.io/hostname": name} | ({ZONE: zone} if zone else {})
+        made.put_node(objects.make_node(name, labels=labels))
+
+    def met() -> dict[str, float]:
+        view = made.fleet.snapshot(NOW_S)
+        found = preferences.preferences_of(view, made.demand_of(objects.make_pod("new", owner=OWNER, labels=LABELS)))
+        assert found is not None
+        return dict(zip(["a", "b", "bare"], found.parts(view.present)["spread"].tolist(), strict=True))
+
+    for node in "ab":
+        made.put_pod(objects.make_pod(node, owner=OWNER, labels=LABELS, node_name=node), NOW_S)
+    assert met() == {"a": 0.0, "b": 0.0, "bare": 1.0}
+    for index in range(3):
+        made.put_pod(objects.make_pod(f"bare-{index}", owner=OWNER, labels=LABELS, node_name="bare"), NOW_S)
+    # Three by the name of the node, next to one by name and one by zone.
+    assert met() == {"a": 1.0, "b": 1.0, "bare": 0.0}
 
 
 def test_without_labels_nothing_changes() -> None:

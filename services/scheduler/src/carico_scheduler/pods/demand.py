@@ -24,6 +24,8 @@ class Demand:
     constraints: limits.Constraints | None = None
     # Required anti-affinity terms of known Pods that select this Pod.
     repelled_by: tuple[limits.PodTerm, ...] = ()
+    # Preferred terms and required affinity terms of known Pods that select this Pod.
+    preferred_by: tuple[limits.PodTerm, ...] = ()
     # It belongs to its node (`admission.Baseline`): it waits neither for room nor for a node that is ready.
     is_baseline: bool = False
     # It is placed together with the other Pods of this gang.
@@ -90,8 +92,8 @@ _COMPARED = operator.attrgetter(*(each.name for each in dataclasses.fields(Deman
 
 
 def demand_of(
-    pod: cluster.Pod, repelled_by: tuple[limits.PodTerm, ...] = (), *, is_baseline: bool = False,
-    gang: gangs.Key | None = None, profile: policies.Profile | None = None,
+    pod: cluster.Pod, *, repelled_by: tuple[limits.PodTerm, ...] = (), preferred_by: tuple[limits.PodTerm, ...] = (),
+    is_baseline: bool = False, gang: gangs.Key | None = None, profile: policies.Profile | None = None,
 ) -> Demand:  # fmt: skip
     """Return the demand of `pod`; equal for all Pods of one template."""
     return Demand(
@@ -105,6 +107,7 @@ def demand_of(
         pod_class=names.class_of(pod),
         constraints=pod.constraints,
         repelled_by=repelled_by,
+        preferred_by=preferred_by,
         is_baseline=is_baseline,
         gang=gang,
         images=pod.images,

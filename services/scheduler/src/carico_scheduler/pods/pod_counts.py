@@ -6,11 +6,8 @@ gone. Without questions a Pod costs an entry in two tables.
 
 Each ReplicaSet asks a question of its own, since its Pods are spread by default. So a question that a label decides
 is kept under that label's value, as are the Pods: neither has to be compared with all of the other.
-
-`AntiAffinityIndex` answers the reverse: which known Pods may keep a given Pod away.
 """
 
-import collections
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Protocol, TypeAlias
@@ -28,6 +25,14 @@ Label: TypeAlias = tuple[str, str, str]
 # Labels in which groups of Pods of one namespace differ most, best first. No others: tenants name labels, and each
 # placement looks at all that are in use.
 _TELLING = ("pod-template-hash", "app.kubernetes.io/instance", "app.kubernetes.io/name", "app")
+# What required affinity of a placed Pod counts as a preference: hardPodAffinityWeight, as by default in kube-scheduler.
+# https://kubernetes.io/docs/reference/config-api/kube-scheduler-config.v1/#kubescheduler-config-k8s-io-v1-InterPodAffinityArgs
+_REQUIRED_WEIGHT = 1
+
+
+def telling_rank(key: str) -> int:
+    """Return the place of a label among those in which groups of Pods differ most; the last for all others."""
+    return _TELLING.index(key) if key in _TELLING else len(_TELLING)
 
 
 def selects(term: constraints.PodTerm, namespace: str, namespace_labels: Labels, labels: Labels) -> bool:
@@ -43,8 +48,8 @@ def selects(term: constraints.PodTerm, namespace: str, namespace_labels: Labels,
 class Question(Protocol):
     """A condition by which Pods are counted; equal questions share one count."""
 
-    def counts(self, pod: cluster.Pod, namespace_labels: Labels) -> bool:
-        """Return True if this Pod is counted."""
+    def counts(self, pod: cluster.Pod, namespace_labels: Labels) -> int:
+        """Return how much this Pod counts: mostly once or not at all."""
 
     @property
     def label(self) -> Label | None:
@@ -85,6 +90,25 @@ class Repelling(_Unlabelled):
     def counts(self, pod: cluster.Pod, namespace_labels: Labels) -> bool:
         """Return True if the Pod has the term."""
         return pod.constraints is not None and self.term in pod.constraints.anti_affinity
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Preferring(_Unlabelled):
+    """Pods that have this term, by its weight: as a preference, or as required affinity."""
+
+    term: constraints.PodTerm
+
+    def counts(self, pod: cluster.Pod, namespace_labels: Labels) -> int:
+        """Return the sum of the weights that the Pod gives the term; below zero for anti-affinity."""
+        own = pod.constraints
+        if own is None:
+            return 0
+        weight = _REQUIRED_WEIGHT * own.affinity.count(self.term)
+        for each in own.pod_preferences:
+            # Usually it is the same object, since equal constraints share theirs.
+            if each.term is self.term or each.term == self.term:
+                weight += each.weight
+        return weight
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,8 +223,8 @@ class PodCounts:
             answer = self._answers.put(question, self._whole(question, slots), most=lru.room_for(slots))
         return answer[:slots]
 
-    def is_counted(self, question: Question, pod: cluster.Pod) -> bool:
-        """Return True if the question counts this Pod, on any node."""
+    def count_of(self, question: Question, pod: cluster.Pod) -> int:
+        """Return how much the question counts this Pod, on any node."""
         return question.counts(pod, self.namespace_labels(pod.namespace))
 
     def namespace_labels(self, namespace: str) -> Labels:
@@ -237,9 +261,10 @@ class PodCounts:
     def _whole(self, question: Question, slots: int) -> npt.NDArray[np.int64]:
         answer = np.zeros(slots, dtype=np.int64)
         for pod, node in self._candidates(question.label):
-            slot = self._slot_of(node) if self.is_counted(question, pod) else None
+            count = self.count_of(question, pod)
+            slot = self._slot_of(node) if count else None
             if slot is not None:
-                answer[slot] += 1
+                answer[slot] += count
         return answer
 
     def _candidates(self, label: Label | None) -> Collection[tuple[cluster.Pod, str]]:
@@ -271,8 +296,8 @@ class PodCounts:
             for question in self._asked.get(label, ()):
                 answer = self._answers.peek(question)
                 # A slot past the end is counted when the question is next asked.
-                if slot < len(answer) and self.is_counted(question, pod):
-                    answer[slot] += sign
+                if slot < len(answer):
+                    answer[slot] += sign * self.count_of(question, pod)
 
     def _drop(self, question: Question) -> None:
         asked = self._asked[question.label]
@@ -294,46 +319,3 @@ class PodCounts:
 def _looks_alike(old: cluster.Pod, new: cluster.Pod) -> bool:
     """Return True if every question counts both or neither; the rest of a placed Pod's fields cannot change."""
     return old.labels == new.labels and old.deleting == new.deleting
-
-
-class AntiAffinityIndex:
-    """The required anti-affinity terms of all known Pods, with how many Pods have each.
-
-    A Pod's labels matter only to the terms of other Pods. So a demand holds the terms that select the Pod, not its
-    labels: Pods whose labels differ only where no term asks are decided on together.
-    """
-
-    def __init__(self, known: PodCounts) -> None:
-        self._pod_counts = known
-        self._terms: collections.Counter[constraints.PodTerm] = collections.Counter()
-
-    def add(self, pod: cluster.Pod) -> bool:
-        """Add a Pod; return True if it has a term that is new, so that demands may change."""
-        brings_new = False
-        for term in (pod.constraints or constraints.NONE).anti_affinity:
-            brings_new = brings_new or term not in self._terms
-            self._terms[term] += 1
-        return brings_new
-
-    def remove(self, pod: cluster.Pod) -> bool:
-        """Remove a Pod; return True if it was the last with a term. Demands with that term stay correct."""
-        ends_one = False
-        for term in (pod.constraints or constraints.NONE).anti_affinity:
-            self._terms[term] -= 1
-            if self._terms[term] <= 0:
-                del self._terms[term]
-                ends_one = True
-        return ends_one
-
-    def of(self, pod: cluster.Pod) -> tuple[constraints.PodTerm, ...]:
-        """Return the terms that select this Pod, in the order in which they were added."""
-        if not self._terms:
-            return ()
-        labels = self._pod_counts.namespace_labels(pod.namespace)
-        return tuple(term for term in self._terms if self._selects(term, pod, labels))
-
-    def _selects(self, term: constraints.PodTerm, pod: cluster.Pod, labels: Labels) -> bool:
-        if self._pod_counts.is_unsure_of((term,)):
-            # Rather keep two Pods apart without need than place them together in error.
-            return selectors.matches(term.selector, pod.labels)
-        return term.matches(pod.namespace, labels, pod.labels)

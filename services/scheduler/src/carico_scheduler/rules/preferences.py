@@ -1,10 +1,11 @@
 """How far nodes meet a Pod's preferences, and how much that counts compared with room.
 
-Preferences are preferred node affinity, preferred inter-Pod affinity and anti-affinity, PreferNoSchedule taints that
-are not tolerated, topology spread with ScheduleAnyway, or by default, and images that nodes have already.
-docs/scheduling.md has the rule, and an example.
+Preferences are preferred node affinity, preferred inter-Pod affinity and anti-affinity of the Pod and of placed ones,
+PreferNoSchedule taints that are not tolerated, topology spread with ScheduleAnyway, or by default, and images that
+nodes have already. docs/scheduling.md has the rule, and an example.
 """
 
+import dataclasses
 from typing import Protocol
 
 import numpy as np
@@ -94,21 +95,22 @@ def preferences_of(view: snapshot.Snapshot, demand: demands.Demand) -> Preferenc
     limits = demand.constraints
     if limits is not None and limits.node_preferences:
         preferences.append(_ByNode("nodes", _NODES, view.labels.preferred(limits.node_preferences)))
-    if limits is not None and limits.pod_preferences:
-        preferences.append(_NearOrApart(view, limits.pod_preferences))
+    own = () if limits is None else limits.pod_preferences
+    if own or demand.preferred_by:
+        preferences.append(_NearOrApart(view, own, demand.preferred_by))
     if limits is not None and limits.soft_spreads:
         preferences.append(_SoftSpread(view, demand, limits.soft_spreads))
     if limits is not None and limits.default_spreads:
         # A label that no node has does not count.
         known = [each for each in limits.default_spreads if view.labels.domains(each.topology_key).known.any()]
         if known:
-            preferences.append(_SoftSpread(view, demand, tuple(known)))
+            preferences.append(_SoftSpread(view, demand, tuple(known), needs_all=False))
     if view.policy.image_locality and demand.images is not None:
         present = view.images.present(demand.images, view.present)
         if present is not None:
             preferences.append(_Images(present))
-    own = None if demand.profile is None else demand.profile.lean
-    return Preferences(preferences, LEAN if own is None else own) if preferences else None
+    lean = None if demand.profile is None else demand.profile.lean
+    return Preferences(preferences, LEAN if lean is None else lean) if preferences else None
 
 
 def _scaled(values: snapshot.Floats, feasible: snapshot.Bools) -> snapshot.Floats:
@@ -172,37 +174,58 @@ class _Images:
         return False
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Term:
+    """A term of the Pod or of others: what it counts per domain of its label."""
+
+    weight: int
+    question: pod_counts.Question
+    domains: node_labels.Domains
+    sums: snapshot.Floats
+
+
 class _NearOrApart:
+    """Preferred terms of the Pod over placed Pods, and of placed Pods over the Pod."""
+
     kind = "pods"
     weight = _PODS
 
-    def __init__(self, view: snapshot.Snapshot, preferences: tuple[constraints.PodPreference, ...]) -> None:
-        self._pod_counts = view.pod_counts
-        self._preferences = preferences
-        self._questions = [pod_counts.Matching(terms=(preference.term,)) for preference in preferences]
-        self._domains = [view.labels.domains(preference.term.topology_key) for preference in preferences]
-        self._pods = [
-            domains.sums(view.pod_counts.per_slot(question, len(view.present)))
-            for domains, question in zip(self._domains, self._questions, strict=True)
+    def __init__(
+        self,
+        view: snapshot.Snapshot,
+        own: tuple[constraints.PodPreference, ...],
+        preferred_by: tuple[constraints.PodTerm, ...],
+    ) -> None:
+        self._view = view
+        self._terms = [
+            *(self._term(each.term, pod_counts.Matching(terms=(each.term,)), each.weight) for each in own),
+            # The question has the weights: the same term can have others in other Pods.
+            *(self._term(each, pod_counts.Preferring(term=each), 1) for each in preferred_by),
         ]
 
     def met(self, feasible: snapshot.Bools) -> snapshot.Floats:
         values = np.zeros(len(feasible))
-        for preference, domains, pods in zip(self._preferences, self._domains, self._pods, strict=True):
-            values += preference.weight * pods[domains.of]
+        for term in self._terms:
+            values += term.weight * term.sums[term.domains.of]
         return _scaled(values, feasible)
 
     def add(self, pod: cluster.Pod, slot: int) -> bool:
         is_changed = False
-        for question, domains, pods in zip(self._questions, self._domains, self._pods, strict=True):
-            domain = domains.of[slot]
-            if domain != node_labels.NO_DOMAIN and self._pod_counts.is_counted(question, pod):
-                pods[domain] += 1
+        for term in self._terms:
+            domain = term.domains.of[slot]
+            count = 0 if domain == node_labels.NO_DOMAIN else self._view.pod_counts.count_of(term.question, pod)
+            if count:
+                term.sums[domain] += count
                 is_changed = True
         return is_changed
 
     def lose(self, slot: int) -> bool:
         return True
+
+    def _term(self, term: constraints.PodTerm, question: pod_counts.Question, weight: int) -> _Term:
+        domains = self._view.labels.domains(term.topology_key)
+        sums = domains.sums(self._view.pod_counts.per_slot(question, len(self._view.present)))
+        return _Term(weight=weight, question=question, domains=domains, sums=sums)
 
 
 class _SoftSpread:
@@ -210,18 +233,25 @@ class _SoftSpread:
     weight = _SPREAD
 
     def __init__(
-        self, view: snapshot.Snapshot, demand: demands.Demand, spreads: tuple[constraints.Spread, ...]
+        self,
+        view: snapshot.Snapshot,
+        demand: demands.Demand,
+        spreads: tuple[constraints.Spread, ...],
+        *,
+        needs_all: bool = True,
     ) -> None:
         self._pod_counts = view.pod_counts
-        self._groups = spread.groups_of(view, demand, spreads)
+        self._needs_all = needs_all
+        self._groups = spread.groups_of(view, demand, spreads, needs_all=needs_all)
 
     def met(self, feasible: snapshot.Bools) -> snapshot.Floats:
         crowd, has_all = np.zeros(len(feasible)), np.ones(len(feasible), dtype=np.bool_)
         for group in self._groups:
             # The more domains a label has, the more significant one Pod more or less in a domain is.
             crowd += group.pods[group.domains.of] * np.log(int(group.is_domain.sum()) + 2)
-            has_all &= group.domains.known
-        # A node without the labels meets nothing, as in kube-scheduler.
+            if self._needs_all:
+                has_all &= group.domains.known
+        # A node without the labels meets nothing, as in kube-scheduler, unless the constraints are the default ones.
         return np.where(has_all, _scaled(-crowd, feasible & has_all), 0.0)
 
     def add(self, pod: cluster.Pod, slot: int) -> bool:

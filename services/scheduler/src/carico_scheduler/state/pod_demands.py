@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from carico_core.domain import cluster
 from carico_scheduler.gangs import table as gang_table
 from carico_scheduler.pods import demand as demands
-from carico_scheduler.pods import pod_counts
+from carico_scheduler.pods import pod_terms
 from carico_scheduler.pods import record as records
 from carico_scheduler.rules import admission, default_spread
 from carico_scheduler.state import node_state, placements
@@ -26,25 +26,35 @@ class PodDemands:
         self._gangs = gangs
         self._on_change = on_change
         self._policy = nodes.fleet.policy
-        self._anti_affinity = pod_counts.AntiAffinityIndex(nodes.fleet.pod_counts)
+        known_pods = nodes.fleet.pod_counts
+        self._anti_affinity = pod_terms.TermIndex(known_pods, pod_terms.anti_affinity_of)
+        self._preferences = pod_terms.TermIndex(known_pods, pod_terms.preferences_of)
         self._default_spread = default_spread.DefaultSpread(is_on=self._policy.default_spread)
 
     def of(self, pod: cluster.Pod) -> demands.Demand:
-        """Return what the Pod asks of a node, including what other Pods' anti-affinity asks."""
+        """Return what the Pod asks of a node, and what other Pods' terms ask of it."""
         if self._default_spread.is_on:
             pod = pod._replace(constraints=self._default_spread.constraints_of(pod))
         return demands.demand_of(
-            pod, self._anti_affinity.of(pod), is_baseline=self._baseline.includes(pod), gang=self._gangs.key_of(pod),
+            pod, repelled_by=self._anti_affinity.of(pod), preferred_by=self._preferences.of(pod),
+            is_baseline=self._baseline.includes(pod), gang=self._gangs.key_of(pod),
             profile=self._policy.profiles.get(pod.scheduler_name),
         )  # fmt: skip
 
     def add_pod(self, pod: cluster.Pod, now_s: float) -> None:
-        """Take in the anti-affinity of a Pod that is new."""
-        if self._anti_affinity.add(pod):
-            self._renew(now_s)
+        """Take in the terms of a Pod that is new."""
+        repelling, preferring = self._anti_affinity.add(pod), self._preferences.add(pod)
+        if repelling:
+            self._on_change()
+        for waiting in self._nodes.queue if repelling or preferring else ():
+            if self._anti_affinity.selects(repelling, waiting.pod) or self._preferences.selects(
+                preferring, waiting.pod
+            ):
+                self._nodes.queue.offer(waiting.pod, now_s)
 
     def remove_pod(self, pod: cluster.Pod) -> None:
-        """Forget the anti-affinity of a Pod."""
+        """Forget the terms of a Pod."""
+        self._preferences.remove(pod)
         if self._anti_affinity.remove(pod):
             self._on_change()
 

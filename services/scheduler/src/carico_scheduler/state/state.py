@@ -258,13 +258,16 @@ class State(node_state.NodeState):
             self._enqueue(record, pod, now_s)
 
     def _note_pod(self, record: records.Record, pod: cluster.Pod, now_s: float) -> None:
-        is_new, before, record.pod = record.pod is None, record.pod, pod
+        before, record.pod = record.pod, pod
         if before is not None and before.gang != pod.gang:
             self.gangs.move(record.uid, before.gang, pod.gang)
         if before is not None and before.deleting is not pod.deleting and record.claim is not None:
             self._note_leaving(record.claim.node)
         self.waiting_gangs.note(record)
-        if is_new:
+        if before is not None and before.constraints != pod.constraints:
+            # Labels that matchLabelKeys names have changed, where the API server does not resolve it.
+            self.demands.remove_pod(before)
+        if before is None or before.constraints != pod.constraints:
             self.demands.add_pod(pod, now_s)
 
     def _enqueue(self, record: records.Record, pod: cluster.Pod, now_s: float) -> None:

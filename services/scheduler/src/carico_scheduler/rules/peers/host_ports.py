@@ -46,4 +46,4 @@ class _Taken:
 
     def add(self, pod: cluster.Pod, slot: int, change: int = 1) -> None:
         """See `protocol.Peers`."""
-        self._holders[slot] += change * self._pod_counts.is_counted(self._question, pod)
+        self._holders[slot] += change * self._pod_counts.count_of(self._question, pod)

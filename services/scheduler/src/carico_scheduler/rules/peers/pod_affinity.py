@@ -51,7 +51,7 @@ class _Near:
 
     def add(self, pod: cluster.Pod, slot: int, change: int = 1) -> None:
         """See `protocol.Peers`."""
-        if self._view.pod_counts.is_counted(self._question, pod):
+        if self._view.pod_counts.count_of(self._question, pod):
             for domains, sums in zip(self._domains, self._sums, strict=True):
                 if domains.of[slot] != node_labels.NO_DOMAIN:
                     sums[domains.of[slot]] += change

@@ -59,7 +59,7 @@ class _Apart:
         """See `protocol.Peers`."""
         for rule in self._rules:
             domain = rule.domains.of[slot]
-            if domain != node_labels.NO_DOMAIN and self._view.pod_counts.is_counted(rule.question, pod):
+            if domain != node_labels.NO_DOMAIN and self._view.pod_counts.count_of(rule.question, pod):
                 rule.pods[domain] += change
 
     def _rule(self, term: constraints.PodTerm, question: pod_counts.Question, who: str) -> _Rule:

@@ -45,8 +45,8 @@ class Group:
 
     def add(self, pod: cluster.Pod, slot: int, known: pod_counts.PodCounts, change: int = 1) -> None:
         """Count the Pod if it belongs to the group; `change` -1: one fewer."""
-        if self.is_eligible[slot] and known.is_counted(self.question, pod):
-            self.pods[self.domains.of[slot]] += change
+        if self.is_eligible[slot]:
+            self.pods[self.domains.of[slot]] += change * known.count_of(self.question, pod)
 
 
 class _Spread:
@@ -84,13 +84,18 @@ def _may_hold_more(group: Group) -> protocol.Condition:
     return protocol.Condition(pods <= most, why, yields=True)
 
 
-def groups_of(view: snapshot.Snapshot, demand: demands.Demand, spreads: tuple[constraints.Spread, ...]) -> list[Group]:
-    """Return the groups of these constraints; nodes without the label of any of them count in none."""
+def groups_of(
+    view: snapshot.Snapshot, demand: demands.Demand, spreads: tuple[constraints.Spread, ...], *, needs_all: bool = True
+) -> list[Group]:
+    """Return the groups of these constraints; with `needs_all`, nodes without one of the labels count in none."""
     domains = [view.labels.domains(spread.topology_key) for spread in spreads]
     has_all = view.present.copy()
     for each in domains:
         has_all &= each.known
-    return [_group(view, demand, spread, each, has_all) for spread, each in zip(spreads, domains, strict=True)]
+    return [
+        _group(view, demand, spread, each, has_all if needs_all else view.present & each.known)
+        for spread, each in zip(spreads, domains, strict=True)
+    ]
 
 
 def _group(
@@ -98,9 +103,8 @@ def _group(
     demand: demands.Demand,
     spread: constraints.Spread,
     domains: node_labels.Domains,
-    has_all: snapshot.Bools,
+    is_eligible: snapshot.Bools,
 ) -> Group:
-    is_eligible = has_all
     if spread.honours_affinity:
         is_eligible = is_eligible & _matches_affinity(view, demand)
     if spread.honours_taints:

@@ -1,0 +1,116 @@
+"""Which terms of known Pods select a given Pod: the reverse of the questions in `pod_counts`.
+
+A Pod's labels matter only to the terms of other Pods. So a demand holds the terms that select the Pod, not its labels:
+Pods whose labels differ only where no term asks are decided on together.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+from carico_core.domain import cluster, constraints, selectors
+from carico_scheduler.pods import pod_counts
+
+# A namespace and a label, of which a Pod that a term selects must have both; None: it may have any.
+_Mark: TypeAlias = tuple[str | None, tuple[str, str] | None]
+
+
+def anti_affinity_of(own: constraints.Constraints) -> Iterable[constraints.PodTerm]:
+    """Return the terms by which a Pod keeps others away."""
+    return own.anti_affinity
+
+
+def preferences_of(own: constraints.Constraints) -> Iterable[constraints.PodTerm]:
+    """Return the terms by which a Pod raises or lowers the score of its domain for others."""
+    return (*own.affinity, *(each.term for each in own.pod_preferences))
+
+
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
+class _Entry:
+    number: int
+    holders: int = 0
+
+
+class TermIndex:
+    """Terms of all known Pods, kept by what a Pod must have to be selected; `terms_of` returns those of one Pod.
+
+    A Pod is compared only with terms that name its namespace and one of its labels, and with those that name neither.
+    """
+
+    def __init__(
+        self, known: pod_counts.PodCounts, terms_of: Callable[[constraints.Constraints], Iterable[constraints.PodTerm]]
+    ) -> None:
+        self._pod_counts = known
+        self._terms_of = terms_of
+        self._entries: dict[constraints.PodTerm, _Entry] = {}
+        self._by_mark: dict[_Mark, dict[constraints.PodTerm, None]] = {}
+        self._numbers = itertools.count()
+
+    def add(self, pod: cluster.Pod) -> list[constraints.PodTerm]:
+        """Add a Pod; return its terms that no other Pod has."""
+        found = []
+        for term in () if pod.constraints is None else self._terms_of(pod.constraints):
+            entry = self._entries.get(term)
+            if entry is None:
+                found.append(term)
+                entry = self._entries[term] = _Entry(number=next(self._numbers))
+                for mark in _marks(term):
+                    self._by_mark.setdefault(mark, {})[term] = None
+            entry.holders += 1
+        return found
+
+    def remove(self, pod: cluster.Pod) -> bool:
+        """Remove a Pod; return True if it was the last with a term. Demands with that term stay correct."""
+        ends_one = False
+        for term in () if pod.constraints is None else self._terms_of(pod.constraints):
+            entry = self._entries[term]
+            entry.holders -= 1
+            if not entry.holders:
+                ends_one = True
+                self._drop(term)
+        return ends_one
+
+    def of(self, pod: cluster.Pod) -> tuple[constraints.PodTerm, ...]:
+        """Return the terms that select this Pod, in the order in which they were added."""
+        if not self._entries:
+            return ()
+        found = [
+            term for mark in _marks_of(pod) for term in self._by_mark.get(mark, ()) if self.selects((term,), pod)
+        ]  # fmt: skip
+        return tuple(sorted(found, key=lambda term: self._entries[term].number)) if found else ()
+
+    def selects(self, terms: Sequence[constraints.PodTerm], pod: cluster.Pod) -> bool:
+        """Return True if any of the terms selects the Pod."""
+        if self._pod_counts.is_unsure_of(terms):
+            # Rather keep two Pods apart without need than place them together in error.
+            return any(selectors.matches(term.selector, pod.labels) for term in terms)
+        namespace_labels = self._pod_counts.namespace_labels(pod.namespace)
+        return any(term.matches(pod.namespace, namespace_labels, pod.labels) for term in terms)
+
+    def _drop(self, term: constraints.PodTerm) -> None:
+        del self._entries[term]
+        for mark in _marks(term):
+            terms = self._by_mark[mark]
+            del terms[term]
+            if not terms:
+                del self._by_mark[mark]
+
+
+def _marks(term: constraints.PodTerm) -> Iterable[_Mark]:
+    """Return the marks of which each Pod that the term selects has exactly one."""
+    namespaces: Iterable[str | None] = term.namespaces if term.namespace_selector is None else (None,)
+    named = [each for each in term.selector or () if each.operator == selectors.IN]
+    labels: Iterable[tuple[str, str] | None] = (None,)
+    if named:
+        # Of several labels, that which differs most.
+        first = min(named, key=lambda each: pod_counts.telling_rank(each.key))
+        labels = ((first.key, value) for value in first.values)
+    return set(itertools.product(namespaces, labels))
+
+
+def _marks_of(pod: cluster.Pod) -> Iterator[_Mark]:
+    for namespace in (pod.namespace, None):
+        yield namespace, None
+        for label in pod.labels.items():
+            yield namespace, label
