@@ -18,7 +18,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler.pods import demand as demands
-from carico_scheduler.sharing import commits, ledger
+from carico_scheduler.sharing.claims import commits, ledger
 
 NODES = 1000
 BATCH = 32

@@ -30,7 +30,7 @@ from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.wire import messages as wire
 from carico_local import nats_server
-from carico_scheduler.sharing import janitor, ledger
+from carico_scheduler.sharing.claims import janitor, ledger
 from tests.chaos.claims import members, model
 from tests.chaos.nemesis import deck, faults
 

@@ -30,7 +30,7 @@ from carico_scheduler.preempt import opportunistic, preemptor
 from carico_scheduler.report import conditions, decisions, events, explain, instruments, notices, reporter
 from carico_scheduler.report import traces as pod_traces
 from carico_scheduler.rules import policy as policies
-from carico_scheduler.sharing import homes, member
+from carico_scheduler.sharing import member, shares
 from carico_scheduler.state import state
 
 REPORT_EVERY_S = 0.5
@@ -389,4 +389,4 @@ class Engine:
 
 def _at_home(policy: policies.Policy, one: member.Member) -> cycles.Cycle:
     """Return a cycle that prefers the nodes whose home is this member."""
-    return cycles.Cycle(policy, ranking=lambda scorer: homes.HomeScore(scorer=scorer, fuller=one.homes.fuller))
+    return cycles.Cycle(policy, ranking=lambda scorer: shares.HomeScore(scorer=scorer, fuller=one.homes.fuller))

@@ -14,7 +14,7 @@ from carico_core.runtime.process import settings
 from carico_scheduler.extender import extender_settings
 from carico_scheduler.rules import policy as policies
 from carico_scheduler.rules import profiles
-from carico_scheduler.sharing import stream
+from carico_scheduler.sharing.claims import stream
 
 PREFIX = "scheduler"
 PROGRAM = "carico-scheduler"

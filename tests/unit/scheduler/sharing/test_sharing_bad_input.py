@@ -13,7 +13,8 @@ from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_scheduler.sharing import heartbeats, ledger, stream
+from carico_scheduler.sharing import heartbeats
+from carico_scheduler.sharing.claims import ledger, stream
 from tests.fixtures.golden import records
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.sharing import shared_world

@@ -13,7 +13,8 @@ from carico_core.wire import subjects
 from carico_scheduler import engine
 from carico_scheduler.decide import cycle, turns
 from carico_scheduler.pods import queue
-from carico_scheduler.sharing import corrections, heartbeats, membership, stream
+from carico_scheduler.sharing import corrections, heartbeats, membership
+from carico_scheduler.sharing.claims import stream
 from tests.unit.scheduler import objects, world
 from tests.unit.scheduler.sharing import shared_world
 

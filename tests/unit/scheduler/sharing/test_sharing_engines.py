@@ -8,7 +8,8 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
-from carico_scheduler.sharing import heartbeats, janitor, ledger, membership, stream
+from carico_scheduler.sharing import heartbeats, membership
+from carico_scheduler.sharing.claims import janitor, ledger, stream
 from tests.unit.scheduler import objects, world
 from tests.unit.scheduler.sharing import shared_world
 

@@ -10,7 +10,7 @@ import pytest
 from carico_core.runtime.kube import memory_objects
 from carico_scheduler.extender import extender_settings, server, service
 from carico_scheduler.report import decisions
-from carico_scheduler.sharing import stream
+from carico_scheduler.sharing.claims import stream
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.sharing import shared_world
 

@@ -9,7 +9,7 @@ from carico_core.runtime.bus import port as buses
 from carico_core.wire import subjects
 from carico_core.wire.kubernetes import pod_groups
 from carico_scheduler.gangs import gang
-from carico_scheduler.sharing import stream
+from carico_scheduler.sharing.claims import stream
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.sharing import shared_world
 

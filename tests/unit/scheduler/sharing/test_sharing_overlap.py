@@ -12,7 +12,8 @@ from carico_core.runtime.process import clock as clocks
 from carico_scheduler.bind import binder, outcomes
 from carico_scheduler.report import instruments
 from carico_scheduler.rules import policy
-from carico_scheduler.sharing import commits, member, parts
+from carico_scheduler.sharing import member, parts
+from carico_scheduler.sharing.claims import commits
 from carico_scheduler.state import node_state, state
 from tests.unit.scheduler import objects
 

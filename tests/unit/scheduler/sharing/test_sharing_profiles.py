@@ -11,7 +11,8 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler.decide import cycle
 from carico_scheduler.rules import policy
-from carico_scheduler.sharing import homes, stream
+from carico_scheduler.sharing import shares
+from carico_scheduler.sharing.claims import stream
 from carico_scheduler.state import node_state, state
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.sharing import shared_world
@@ -83,8 +84,8 @@ def test_the_score_of_a_name_counts_at_home_and_elsewhere(stranger: str, name: s
         made.put_node(objects.make_node(node, allocatable_cores=cores))
         said = objects.with_headroom(objects.make_advertisement(node, 9.0), {"cpu": headroom}, {"cpu": 1.0})
         made.put_advertisement(node_state.Heard(advertisement=said, sampled_s=NOW_S), NOW_S)
-    fuller = np.array([homes.FULLER_PODS if node == stranger else 0.0 for node in ("large", "small")])
-    shared = cycle.Cycle(RULES, ranking=lambda scorer: homes.HomeScore(scorer=scorer, fuller=lambda _: fuller))
+    fuller = np.array([shares.FULLER_PODS if node == stranger else 0.0 for node in ("large", "small")])
+    shared = cycle.Cycle(RULES, ranking=lambda scorer: shares.HomeScore(scorer=scorer, fuller=lambda _: fuller))
     made.put_pod(objects.make_pod("pod", scheduler_name=name), NOW_S)
     (placed,) = shared.run(made.fleet.snapshot(NOW_S), made.queue, most=1).placed
     assert placed.row.node.name == expected

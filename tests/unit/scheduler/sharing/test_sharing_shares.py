@@ -12,7 +12,7 @@ from carico_core.domain import constraints
 from carico_scheduler.nodes import fleet, snapshot
 from carico_scheduler.pods import demand, reservations
 from carico_scheduler.rules import policy, scorers
-from carico_scheduler.sharing import homes, shares
+from carico_scheduler.sharing import shares
 from tests.unit.scheduler import objects
 
 MEMBERS = strategies.sets(strategies.text("abcdef0123456789", min_size=1, max_size=6), min_size=1, max_size=8)
@@ -63,11 +63,11 @@ def test_pods_with_preferences_and_rules_of_one_node_are_shared_out() -> None:
 
 
 def test_a_node_that_is_not_at_home_counts_as_fuller() -> None:
-    made = homes.Homes("a")
+    made = shares.Homes("a")
     view = view_of(["n0", "n1", "n2", "n3"])
     assert made.fuller(view).tolist() == [0.0] * 4, "alone, every node is at home"
     made.set_members(["a", "b"])
-    expected = [0.0 if shares.owner(f"n{index}", ("a", "b")) == "a" else homes.FULLER_PODS for index in range(4)]
+    expected = [0.0 if shares.owner(f"n{index}", ("a", "b")) == "a" else shares.FULLER_PODS for index in range(4)]
     assert made.fuller(view).tolist() == expected
     assert len(set(expected)) == 2
 
@@ -76,7 +76,7 @@ def test_a_node_that_is_not_at_home_counts_as_fuller() -> None:
 def test_a_stranger_scores_as_if_it_had_more_pods(mode: policy.ScoreMode) -> None:
     view = view_of(["n0", "n1", "n2", "n3"])
     scorer = scorers.scorer_of(mode)
-    found = homes.HomeScore(scorer=scorer, fuller=lambda _: np.array([0.0, 2.0, 0.0, 2.0]))
+    found = shares.HomeScore(scorer=scorer, fuller=lambda _: np.array([0.0, 2.0, 0.0, 2.0]))
     wanted = demand.Demand(pod_class="pi")
     scores = found.score(view, wanted)
     assert isinstance(scores, np.ndarray)

@@ -6,19 +6,11 @@ Claims of others count as reservations until the own watch shows the Pod.
 
 - `member`: one scheduler of several; puts everything together for the engine.
 - `parts`: what a member needs of the engine, the bus and the Lease.
-- `readiness`: whether it may commit now.
-- `membership`: announces it, and knows which Pods are its own.
-- `own_claims`: its claims, from the decision to the outcome of the bind.
-- `shares`: which member decides on a Pod, and which node is whose home. Pure.
-- `homes`: ranks nodes of other members a little lower, so that members seldom choose the same one. Pure.
-- `corrections`: Pods that the holder of the Lease decides on in place of their member, and room that it holds.
-- `claiming`: the claim of one decision, or of all of a gang, before its bind.
-- `ledger`: the claims as last read: which count, and which may be left out of the next message. Pure.
-- `fits`: whether a Pod still fits once its node's claims have changed. Pure.
-- `rechecks`: the same for a decision of this member.
-- `commits`: commits the claims of a cycle; after a conflict reads the node again.
-- `stream`: follows the stream, and notices that it is another one.
+- `membership`: whether it may commit now; announces it, and knows which Pods are its own.
 - `heartbeats`: which members are alive.
+- `shares`: which member decides on a Pod, and which node is whose home, so that members seldom choose the same. Pure.
+- `corrections`: Pods that the holder of the Lease decides on in place of their member, and room that it holds.
+- `own_claims`: the member's claims, from the decision to the outcome of the bind.
+- `claims`: the claims of all members: written, read, checked and ended.
 - `tally`: what a member has committed, for its report.
-- `janitor`: ends claims whose Pods were never bound.
 """

@@ -13,22 +13,10 @@ from carico_core.domain import cluster, messages
 from carico_core.runtime.bus import port as buses
 from carico_scheduler.bind import binder
 from carico_scheduler.pods import demand as demands
-from carico_scheduler.sharing import (
-    commits,
-    corrections,
-    fits,
-    heartbeats,
-    homes,
-    janitor,
-    membership,
-    own_claims,
-    readiness,
-    rechecks,
-    stream,
-    tally,
-)  # fmt: skip
-from carico_scheduler.sharing import ledger as ledgers
+from carico_scheduler.sharing import corrections, heartbeats, membership, own_claims, shares, tally
 from carico_scheduler.sharing import parts as member_parts
+from carico_scheduler.sharing.claims import commits, fits, janitor, rechecks, stream
+from carico_scheduler.sharing.claims import ledger as ledgers
 
 # A claim that is reported as an orphan should have been ended by the janitor three rounds ago.
 ORPHAN_LATE_S = 3.0 * janitor.EVERY_S
@@ -53,7 +41,7 @@ class Member:
             parts.replica, boot=parts.boot, identity=lambda: parts.lease.identity, clock=parts.clock,
             on_change=changed.set, on_drop=self._on_drop,
         )  # fmt: skip
-        self._ready = readiness.Readiness(parts, beats, self._stream)
+        self._ready = membership.Readiness(parts, beats, self._stream)
         self.corrections = corrections.Corrections(
             parts.state, beats, holder=lambda: parts.lease.holder, count_taken=parts.metrics.corrected.inc,
             on_room=parts.wake,
@@ -87,7 +75,7 @@ class Member:
         return self._membership.members
 
     @property
-    def homes(self) -> homes.Homes:
+    def homes(self) -> shares.Homes:
         """Which nodes are at home here."""
         return self._membership.homes
 

@@ -1,4 +1,4 @@
-"""One member among the others: it announces itself, follows who is alive, and knows which Pods are its own."""
+"""One member among the others: whether it may commit, who is alive, and which Pods are its own."""
 
 import asyncio
 import contextlib
@@ -7,12 +7,48 @@ from collections.abc import Callable, Mapping
 
 from carico_core.domain import cluster, errors, messages
 from carico_core.wire import subjects
-from carico_scheduler.sharing import corrections, heartbeats, homes, readiness, shares
+from carico_scheduler.sharing import corrections, heartbeats, shares
 from carico_scheduler.sharing import parts as member_parts
+from carico_scheduler.sharing.claims import stream
 
 CHECK_EVERY_S = heartbeats.EVERY_S / 2.0
 # How often Pods are shared out again because the rules of other Pods have changed: it looks at every Pod.
 SHARE_EVERY_S = 1.0
+
+
+class Readiness:
+    """The readiness of one member. `bus` is None until it has one; set `is_leaving` once it stops."""
+
+    def __init__(
+        self, parts: member_parts.MemberParts, beats: heartbeats.Heartbeats, following: stream.Stream
+    ) -> None:  # fmt: skip
+        self._parts = parts
+        self._heartbeats = beats
+        self._stream = following
+        self.bus: member_parts.Bus | None = None
+        self.is_leaving = False
+
+    def why_not(self) -> str | None:
+        """Return why this member may not commit now; None if it may."""
+        if self.is_leaving:
+            return "stopping"
+        if self.bus is None or not self.bus.connected:
+            return "not connected to NATS"
+        if self._parts.clock.monotonic_s() - self._parts.lease.heard_s > self._parts.lease_read_s:
+            return "the Lease cannot be read: a scheduler that does not share may hold it"
+        intruder = self.intruder()
+        if intruder:
+            return f"{intruder} holds the Lease and does not share: stop it, or let it share"
+        return self._parts.why_not_fit() or self._stream.why_not_ready()
+
+    def intruder(self) -> str:
+        """Return who holds the Lease and does not share; empty if there is none."""
+        holder = self._parts.lease.holder
+        return "" if self._heartbeats.knows(holder) else holder
+
+    def term(self) -> int | None:
+        """Return the number of the stream's epoch in which this member may decide and bind now; None if it must not."""
+        return self._stream.number if self.why_not() is None else None
 
 
 class Membership:
@@ -24,7 +60,7 @@ class Membership:
     """
 
     def __init__(
-        self, parts: member_parts.MemberParts, ready: readiness.Readiness, *, beats: heartbeats.Heartbeats,
+        self, parts: member_parts.MemberParts, ready: Readiness, *, beats: heartbeats.Heartbeats,
         corrected: corrections.Corrections, report: Callable[[], messages.MemberReport], changed: asyncio.Event,
     ) -> None:  # fmt: skip
         self._parts = parts
@@ -34,7 +70,7 @@ class Membership:
         self._corrections = corrected
         self._report = report
         self._changed = changed
-        self.homes = homes.Homes(parts.replica)
+        self.homes = shares.Homes(parts.replica)
         # The members and the Lease by which Pods are shared out now.
         self.members: tuple[str, ...] = ()
         self._has_lease = False

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from carico_core.domain import messages
 from carico_core.domain import names as class_names
 from carico_scheduler.bind import binder
-from carico_scheduler.sharing import claiming, commits, corrections, shares, tally
-from carico_scheduler.sharing import ledger as ledgers
+from carico_scheduler.sharing import corrections, shares, tally
 from carico_scheduler.sharing import parts as member_parts
+from carico_scheduler.sharing.claims import claiming, commits
+from carico_scheduler.sharing.claims import ledger as ledgers
 from carico_scheduler.state import state as states
 
 # Pods remembered whose bind may still arrive.

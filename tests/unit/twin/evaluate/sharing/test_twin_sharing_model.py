@@ -9,7 +9,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from carico_scheduler.sharing import commits, shares
+from carico_scheduler.sharing import shares
+from carico_scheduler.sharing.claims import commits
 from carico_twin import records
 from carico_twin.evaluate.sharing import member, model
 from carico_twin.evaluate.sharing import setup as setups

@@ -7,7 +7,7 @@ import numpy as np
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.rules import protocol
-from carico_scheduler.sharing import homes
+from carico_scheduler.sharing import shares
 from carico_twin.evaluate.sharing import setup as setups
 
 # `Choice.RANDOM` chooses among this many nodes for each Pod that a batch may have.
@@ -19,9 +19,9 @@ def ranking(
 ) -> Callable[[protocol.Scorer], protocol.Scorer]:
     """Return what makes the scorer of the scheduler `own`, one of `names`, of the policy's."""
     if setup.mode is setups.Mode.SHARED and setup.choice is setups.Choice.HOMES:
-        at_home = homes.Homes(own, fuller_pods=setup.fuller_pods)
+        at_home = shares.Homes(own, fuller_pods=setup.fuller_pods)
         at_home.set_members(names)
-        return lambda scorer: homes.HomeScore(scorer=scorer, fuller=at_home.fuller)
+        return lambda scorer: shares.HomeScore(scorer=scorer, fuller=at_home.fuller)
     if setup.mode is setups.Mode.SHARED and setup.choice is setups.Choice.RANDOM:
         return lambda scorer: _RandomScore(scorer, rng, most=RANDOM_OF * setup.batch)
     return lambda scorer: scorer

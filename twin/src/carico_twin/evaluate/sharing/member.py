@@ -19,7 +19,7 @@ import numpy as np
 
 from carico_scheduler.pods import queue
 from carico_scheduler.rules import registry
-from carico_scheduler.sharing import fits
+from carico_scheduler.sharing.claims import fits
 from carico_twin import virtual_time
 from carico_twin.evaluate.sharing import cluster, placing, pods
 from carico_twin.evaluate.sharing import setup as setups

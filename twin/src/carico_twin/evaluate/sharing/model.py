@@ -12,7 +12,7 @@ import numpy as np
 
 from carico_scheduler.decide import cycle
 from carico_scheduler.nodes import snapshot
-from carico_scheduler.sharing import homes, shares
+from carico_scheduler.sharing import shares
 from carico_twin import virtual_time
 from carico_twin.evaluate.sharing import choices, cluster, correction, paper, placing, pods
 from carico_twin.evaluate.sharing import member as members
@@ -77,7 +77,7 @@ class Model:
         setup = self.setup
         usable = static.schedulable
         if setup.mode is setups.Mode.PARTITIONED:
-            at_home = homes.Homes(name, fuller_pods=1.0)
+            at_home = shares.Homes(name, fuller_pods=1.0)
             at_home.set_members(names)
             usable = at_home.fuller(static) == 0.0
         view = cluster.View(self.truth, static, own=name, delay_s=setup.view_s, usable=usable)

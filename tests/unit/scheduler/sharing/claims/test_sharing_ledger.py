@@ -5,8 +5,8 @@ import pytest
 from hypothesis import strategies
 
 from carico_core.domain import messages
-from carico_core.runtime.bus import jetstream
-from carico_scheduler.sharing import ledger
+from carico_core.runtime.bus.streams import jetstream
+from carico_scheduler.sharing.claims import ledger
 
 NODE = "node-1"
 Fate = ledger.Fate

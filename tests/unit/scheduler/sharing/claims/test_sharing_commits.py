@@ -10,7 +10,7 @@ from carico_core.runtime.kube import memory_kube
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler.pods import demand
-from carico_scheduler.sharing import commits, janitor, ledger
+from carico_scheduler.sharing.claims import commits, janitor, ledger
 from tests.unit.scheduler import objects
 
 NODE = "node-1"

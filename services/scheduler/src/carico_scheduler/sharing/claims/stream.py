@@ -15,8 +15,8 @@ from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_scheduler.sharing import commits
-from carico_scheduler.sharing import ledger as ledgers
+from carico_scheduler.sharing.claims import commits
+from carico_scheduler.sharing.claims import ledger as ledgers
 
 # A bind arrives at most 5 s after its claim was written (`BIND_MOST_S`), and the watch shows it within 2 s.
 BIND_MOST_S = 5.0

@@ -23,7 +23,7 @@ from carico_core.wire import messages as wire
 from carico_core.wire.messages import claims as claim_messages
 from carico_scheduler.bind import binder
 from carico_scheduler.pods import demand as demands
-from carico_scheduler.sharing import ledger as ledgers
+from carico_scheduler.sharing.claims import ledger as ledgers
 
 # Rounds until the claims of a node are given up. Nearly all conflicts end in the second.
 ROUNDS = 4

@@ -16,8 +16,8 @@ from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import instants
 from carico_scheduler.pods import demand as demands
-from carico_scheduler.sharing import commits
-from carico_scheduler.sharing import ledger as ledgers
+from carico_scheduler.sharing.claims import commits
+from carico_scheduler.sharing.claims import ledger as ledgers
 
 EVERY_S = 5.0
 # Changes of Pods in one round: each is a request, and what is left waits for the next round.

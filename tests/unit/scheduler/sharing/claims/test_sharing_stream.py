@@ -6,7 +6,7 @@ from carico_core.domain import messages
 from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.wire import subjects
-from carico_scheduler.sharing import ledger, stream
+from carico_scheduler.sharing.claims import ledger, stream
 from tests.unit.scheduler import objects
 
 OWN = b"no JSON, so that no decoder reads it"

@@ -6,7 +6,7 @@ from carico_core.domain import messages
 from carico_scheduler.nodes import fleet, snapshot
 from carico_scheduler.pods import demand, reservations
 from carico_scheduler.rules import policy, registry
-from carico_scheduler.sharing import fits
+from carico_scheduler.sharing.claims import fits
 from tests.unit.scheduler import objects
 
 WANTED = demand.Demand(pod_class="pi", request_cores=0.5)

@@ -7,8 +7,8 @@ from carico_core.runtime.process import clock as clocks
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import reservations
 from carico_scheduler.rules import registry
-from carico_scheduler.sharing import commits, fits
-from carico_scheduler.sharing import ledger as ledgers
+from carico_scheduler.sharing.claims import commits, fits
+from carico_scheduler.sharing.claims import ledger as ledgers
 from carico_scheduler.state import state as states
 
 
