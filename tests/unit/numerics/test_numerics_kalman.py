@@ -1,4 +1,4 @@
-"""Kalman steps against closed forms, and the one-sided update."""
+"""Kalman steps against closed forms."""
 
 import numpy as np
 import pytest
@@ -37,17 +37,6 @@ def test_with_drift_the_variance_settles_where_the_riccati_equation_says() -> No
 def test_a_variance_never_grows_by_measuring_nor_turns_negative(e: float, p: float, h: float, r: float) -> None:
     after = kalman.update(kalman.Belief(0.0, p), innovation=e, h=h, r=r)
     assert 0.0 <= after.variance <= p * (1 + 1e-9)
-
-
-@given(st.floats(-10, 10), st.floats(-10, 10), st.floats(0.1, 5))
-def test_a_censored_reading_counts_only_where_it_contradicts(mean: float, reading: float, h: float) -> None:
-    belief = kalman.Belief(mean, 1.0)
-    innovation = reading - h * mean
-    low = kalman.update_censored(belief, innovation=innovation, h=h, r=0.5, side="at_least")
-    high = kalman.update_censored(belief, innovation=innovation, h=h, r=0.5, side="at_most")
-    plain = kalman.update(belief, innovation=innovation, h=h, r=0.5)
-    assert low == (plain if innovation > 0 else belief)
-    assert high == (plain if innovation < 0 else belief)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 20))

@@ -1,10 +1,10 @@
-"""Kalman steps in Joseph form, with a one-sided update for measurements that only mean "at least" or "at most".
+"""Kalman steps in Joseph form.
 
 The Joseph form keeps variances non-negative, whatever rounding does to the gain.
 """
 
 import sys
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,8 +12,6 @@ from carico_core.numerics import arrays
 
 # An innovation variance below the smallest normal number has lost its digits: dividing by it gives no useful result.
 LEAST_VARIANCE = sys.float_info.min
-
-Side: TypeAlias = Literal["at_least", "at_most"]
 
 
 class Belief(NamedTuple):
@@ -39,16 +37,6 @@ def update(belief: Belief, *, innovation: float, h: float, r: float) -> Belief:
     rest = 1.0 - gain * h
     # x <- x + K e;   P <- (1 - K h)^2 P + K^2 R   (Joseph form)
     return Belief(belief.mean + gain * innovation, rest * rest * belief.variance + gain * r * gain)
-
-
-def update_censored(belief: Belief, *, innovation: float, h: float, r: float, side: Side) -> Belief:
-    """Return the belief after a measurement at the end of its range.
-
-    `at_least`: the true value is at or above the reading; `at_most`: at or below it. If the prediction already is,
-    the reading adds no information and the belief stays; otherwise it counts as a plain measurement.
-    """
-    informative = innovation > 0.0 if side == "at_least" else innovation < 0.0
-    return update(belief, innovation=innovation, h=h, r=r) if informative else belief
 
 
 def update_vector(
