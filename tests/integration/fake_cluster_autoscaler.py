@@ -19,7 +19,7 @@ from typing import Any
 
 from carico_core.domain import amounts
 from carico_core.runtime.kube import api_client
-from carico_core.wire.kubernetes import pod_requests
+from carico_core.wire.kubernetes.pods import pod_requests
 from carico_local.played_nodes import nodes
 
 THRESHOLD = 0.5

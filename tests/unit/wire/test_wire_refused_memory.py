@@ -19,7 +19,8 @@ from carico_core.domain import amounts, errors
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
-from carico_core.wire.kubernetes import api_objects, lease, status, storage
+from carico_core.wire.kubernetes import api_objects, lease, storage
+from carico_core.wire.kubernetes.pods import status
 from tests.unit.wire import kinds
 
 REFUSED = 40_000

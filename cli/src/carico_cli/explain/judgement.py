@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from carico_core.domain import decision
-from carico_core.wire.kubernetes import pod_requests
+from carico_core.wire.kubernetes.pods import pod_requests
 
 Object = Mapping[str, Any]
 _Reason = decision.Reason

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_core.domain import usage
-from carico_core.wire.kubernetes import namespace_rules, pod_requests
+from carico_core.wire.kubernetes import namespace_rules
+from carico_core.wire.kubernetes.pods import pod_requests
 from carico_recommender.admission import review
 from tests.unit.recommender import learnt
 

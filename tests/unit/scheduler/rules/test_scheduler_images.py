@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from carico_core.domain import cluster
-from carico_core.wire.kubernetes import api_objects, images
+from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes.pods import images
 from carico_scheduler.decide import cycle
 from carico_scheduler.nodes import fleet
 from carico_scheduler.nodes import images as node_images

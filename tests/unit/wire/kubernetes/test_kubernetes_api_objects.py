@@ -10,9 +10,10 @@ import pytest
 from hypothesis import strategies
 
 from carico_core.domain import cluster, names, selectors, usage
-from carico_core.wire.kubernetes import api_objects, bodies, instants, pod_requests
+from carico_core.wire.kubernetes import api_objects, bodies, instants
 from carico_core.wire.kubernetes import lease as kubernetes_lease
-from carico_core.wire.kubernetes import status as kubernetes_status
+from carico_core.wire.kubernetes.pods import ownership, pod_requests
+from carico_core.wire.kubernetes.pods import status as kubernetes_status
 
 
 def container(cpu: str | None = None, memory: str | None = None, **more: Any) -> dict[str, Any]:
@@ -229,7 +230,7 @@ def test_a_mirror_pod_is_marked_and_owned_by_the_node_that_it_names() -> None:
     obj = pod(nodeName="n")
     obj["metadata"] |= {"annotations": MIRROR, "ownerReferences": owned("Node", "n")}
     assert api_objects.parse_pod(obj).is_mirror
-    assert api_objects.belongs_to_node(obj)
+    assert ownership.belongs_to_node(obj)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +249,7 @@ def test_what_a_tenant_writes_on_a_pod_makes_it_no_mirror_pod(metadata: dict[str
     obj = pod(**spec)
     obj["metadata"] |= metadata
     assert not api_objects.parse_pod(obj).is_mirror
-    assert not api_objects.belongs_to_node(obj)
+    assert not ownership.belongs_to_node(obj)
 
 
 @pytest.mark.parametrize("label", [names.SURGE_LABEL, names.TEMPLATE_HASH])
@@ -262,11 +263,11 @@ def test_the_new_pod_of_a_move_is_of_its_replica_sets_class_before_and_while_it_
 def test_pods_of_daemon_sets_and_of_named_namespaces_belong_to_their_node() -> None:
     obj = pod()
     obj["metadata"] |= {"ownerReferences": owned("DaemonSet", "d")}
-    assert api_objects.belongs_to_node(obj)
+    assert ownership.belongs_to_node(obj)
     assert api_objects.parse_pod(obj).claims_daemon_set
     namespace = pod()["metadata"]["namespace"]
-    assert api_objects.belongs_to_node(pod(), {namespace})
-    assert not api_objects.belongs_to_node(pod(), {"kube-system"})
+    assert ownership.belongs_to_node(pod(), {namespace})
+    assert not ownership.belongs_to_node(pod(), {"kube-system"})
     obj["metadata"]["ownerReferences"][0]["controller"] = False
     assert not api_objects.parse_pod(obj).claims_daemon_set
 

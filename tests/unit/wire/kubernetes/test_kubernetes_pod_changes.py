@@ -10,7 +10,8 @@ import pytest
 from hypothesis import strategies as st
 
 from carico_core.domain import cluster, names
-from carico_core.wire.kubernetes import api_objects, pod_requests
+from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes.pods import pod_requests
 
 Object = dict[str, Any]
 OWNER = {"kind": "ReplicaSet", "name": "web-1", "uid": "rs"}

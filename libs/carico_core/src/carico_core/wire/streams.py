@@ -1,4 +1,4 @@
-"""The names of every stream, consumer and bucket of CARICO; how they are made stands in `runtime.bus.jetstream`."""
+"""The names of every stream, consumer and bucket of CARICO; how they are made is in `runtime.bus.streams`."""
 
 CAPACITY = "CARICO_CAPACITY"
 SUBSPACES = "CARICO_SUBSPACES"

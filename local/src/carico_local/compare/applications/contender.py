@@ -3,7 +3,7 @@
 import dataclasses
 
 from carico_core.domain import cluster, errors
-from carico_core.numerics.rescheduling import annealing
+from carico_core.numerics.rescheduling.containers import annealing
 from carico_local.applications import users
 from carico_local.compare import contender as contenders
 

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from carico_core.wire.kubernetes import pod_requests
+from carico_core.wire.kubernetes.pods import pod_requests
 from carico_local.node.spec import pod as podspec
 
 

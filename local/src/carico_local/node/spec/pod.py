@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from carico_core.domain import names
-from carico_core.wire.kubernetes import pod_requests
+from carico_core.wire.kubernetes.pods import pod_requests
 from carico_local import qos
 from carico_local.node.spec import container as container_spec
 

@@ -14,6 +14,7 @@ from carico_core.runtime.observe import client_metrics, logs
 from carico_core.runtime.observe import metrics as metric
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes.pods import ownership
 
 
 def open_classes(chosen: settings.AgentSettings, *, clock: clocks.Clock, metrics: metric.Metrics) -> "ApiClasses":
@@ -58,7 +59,7 @@ class ApiClasses(known_classes.KnownClasses):
         except ValueError as error:
             self._log.warning("a Pod from the API cannot be parsed", why=str(error))
             return None
-        is_own = api_objects.belongs_to_node(pod, self._baseline_namespaces)
+        is_own = ownership.belongs_to_node(pod, self._baseline_namespaces)
         return known_classes.Known(
             uid=found.uid_on_node, pod_class=None if is_own else names.class_of(found), template=found.template,
             has_failed=found.has_failed, containers=dict(found.containers),

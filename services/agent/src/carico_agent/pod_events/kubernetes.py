@@ -14,7 +14,7 @@ from carico_agent import settings
 from carico_agent.pod_events import adapter, pod_states
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire.kubernetes import status
+from carico_core.wire.kubernetes.pods import status
 
 PODS = "/api/v1/pods"
 

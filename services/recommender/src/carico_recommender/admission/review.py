@@ -19,8 +19,9 @@ import orjson
 
 from carico_core.domain import amounts, names, usage
 from carico_core.numerics import recommendation
-from carico_core.wire.kubernetes import api_objects, namespace_rules, pod_requests
+from carico_core.wire.kubernetes import api_objects, namespace_rules
 from carico_core.wire.kubernetes import object_fields as fields
+from carico_core.wire.kubernetes.pods import pod_requests
 
 # Which requests were set here, and how sure they are.
 ANNOTATION, SURE = "carico.dev/learnt-requests", "carico.dev/learnt-requests-confidence"

@@ -9,7 +9,7 @@ from typing import Any
 
 from carico_core.domain import names
 from carico_core.wire.kubernetes import object_fields as fields
-from carico_core.wire.kubernetes import pod_requests
+from carico_core.wire.kubernetes.pods import pod_requests
 
 PATH = "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers"
 # The policy of containers without one of their own.

@@ -106,7 +106,7 @@ class Baseline:
 
     It uses only what the API server guarantees, and nothing that the creator of a Pod can write on it (ADR 31): Pods
     whose controller is an existing DaemonSet, by its UID, in the Pod's namespace; the API's mirror Pods of static Pods
-    (`api_objects.is_mirror`); Pods in the namespaces that the operator names.
+    (`ownership.is_mirror`); Pods in the namespaces that the operator names.
     """
 
     def __init__(self, namespaces: Set[str]) -> None:

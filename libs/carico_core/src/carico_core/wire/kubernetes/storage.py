@@ -2,8 +2,8 @@
 
 from carico_core.domain import storage
 from carico_core.wire.kubernetes import object_fields as fields
-from carico_core.wire.kubernetes import pod_requests as requests
 from carico_core.wire.kubernetes import selectors as parse
+from carico_core.wire.kubernetes.pods import pod_requests as requests
 
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"

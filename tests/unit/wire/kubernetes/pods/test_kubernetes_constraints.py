@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from carico_core.domain import constraints, selectors
-from carico_core.wire.kubernetes import constraints as kubernetes_constraints
+from carico_core.wire.kubernetes.pods import constraints as kubernetes_constraints
 
 REQUIRED = kubernetes_constraints.REQUIRED
 PREFERRED = kubernetes_constraints.PREFERRED

@@ -1,4 +1,4 @@
-"""Whether a Pod's containers run, according to its status."""
+"""Whether a Pod's containers run, or have failed, according to its status."""
 
 import dataclasses
 import enum
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Set
 from typing import Any
 
 from carico_core.domain import cluster
-from carico_core.wire.kubernetes import api_objects, failures
 from carico_core.wire.kubernetes import object_fields as fields
+from carico_core.wire.kubernetes.pods import ownership
 
 
 class State(enum.StrEnum):
@@ -34,9 +34,26 @@ def parse_run(obj: Mapping[str, Any], baseline_namespaces: Set[str] = frozenset(
     metadata = fields.mapping(obj, "metadata")
     return Run(
         uid=fields.required(metadata, "uid", "metadata."),
-        is_baseline=api_objects.belongs_to_node(obj, baseline_namespaces),
+        is_baseline=ownership.belongs_to_node(obj, baseline_namespaces),
         state=_state(fields.mapping(obj, "status")),
     )
+
+
+def has_failed(status: Mapping[str, Any]) -> bool:
+    """Return whether a Pod has failed, or a container of it ran out of memory, now or before its last restart.
+
+    Raises `ValueError` with the path of the bad field.
+    """
+    if fields.optional(status, "phase", "status.") == "Failed":
+        return True
+    if not status.get("containerStatuses") and not status.get("initContainerStatuses"):
+        return False
+    ends = [
+        fields.mapping(fields.mapping(container, state, path), "terminated", path)
+        for path, container in _container_statuses(status)
+        for state in ("state", "lastState")
+    ]
+    return any(fields.optional(end, "reason") == "OOMKilled" for end in ends)
 
 
 def _state(status: Mapping[str, Any]) -> State:
@@ -44,9 +61,18 @@ def _state(status: Mapping[str, Any]) -> State:
     if phase in cluster.TERMINAL_PHASES:
         return State.ENDED
     # Init containers, among them sidecars, are load of the Pod as well.
-    reported = [container for _, container in failures.container_statuses(status)]
+    reported = [container for _, container in _container_statuses(status)]
     if any(fields.mapping(container, "state").get("running") for container in reported):
         return State.RUNNING
     if not reported and phase == "Running":
         return State.RUNNING
     return State.WAITING
+
+
+def _container_statuses(status: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the path and status of each container, init containers included. Raises `ValueError`."""
+    return [
+        (f"status.{field}.", container)
+        for field in ("initContainerStatuses", "containerStatuses")
+        for container in fields.objects(status, field, "status.")
+    ]

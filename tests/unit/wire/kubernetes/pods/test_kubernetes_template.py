@@ -7,7 +7,8 @@ import pytest
 from carico_core.domain import messages, usage
 from carico_core.wire import fields, subjects
 from carico_core.wire import messages as wire
-from carico_core.wire.kubernetes import api_objects, failures, template
+from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes.pods import status, template
 from tests.unit.scheduler import objects
 
 
@@ -106,4 +107,4 @@ def test_a_pod_that_is_none_is_refused(wrong: dict[str, Any]) -> None:
     ],
 )
 def test_a_pod_has_failed_if_it_says_so_or_ran_out_of_memory(found: dict[str, Any], expected: bool) -> None:
-    assert failures.has_failed(found) is expected
+    assert status.has_failed(found) is expected
