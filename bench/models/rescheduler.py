@@ -8,7 +8,8 @@ core after compilation. Without numba the budgets are 2 s (L) and 1 s (XL), and 
 import statistics
 import time
 
-from carico_core.numerics.rescheduling import annealing, carico, compiled, generator, model
+from carico_core.numerics.rescheduling import compiled
+from carico_core.numerics.rescheduling.containers import annealing, carico, generator, model
 
 Row = tuple[str, float, str, str]
 _PROBLEM_SEED = 1

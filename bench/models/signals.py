@@ -3,7 +3,8 @@
 import statistics
 
 from carico_core.numerics.estimators import scalar
-from carico_twin.evaluate import contenders, signals
+from carico_twin.evaluate import contenders
+from carico_twin.evaluate.comparisons import signals
 
 Row = tuple[str, float, str, str]
 

@@ -17,8 +17,9 @@ from carico_aggregator import app, instruments, members, model, recommendations,
 from carico_aggregator import settings as setting
 from carico_core.domain import messages
 from carico_core.domain import usage as usages
-from carico_core.runtime.bus import jetstream, nats_bus
+from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
+from carico_core.runtime.bus.streams import jetstream
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock, memory_use
 from carico_core.wire import messages as wire

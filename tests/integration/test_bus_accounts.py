@@ -10,8 +10,9 @@ import pytest
 
 from carico_auth import arrangements, key_folder
 from carico_core.domain import errors
-from carico_core.runtime.bus import kept, nats_bus
+from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
+from carico_core.runtime.bus.streams import kept
 from carico_core.runtime.observe import metrics
 from carico_core.wire import roles, streams, subjects
 from carico_local import nats_server

@@ -14,8 +14,8 @@ import nats
 import pytest
 
 from carico_auth import arrangements, server_config
-from carico_core.runtime.bus import kept
 from carico_core.runtime.bus import port as buses
+from carico_core.runtime.bus.streams import kept
 from carico_core.wire import roles, subjects
 from carico_local import nats_server
 from carico_local.cluster import free_ports

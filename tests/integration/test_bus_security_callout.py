@@ -17,9 +17,10 @@ from nats.errors import Error as NatsError
 
 from carico_auth import ended_pods
 from carico_core.domain import errors
-from carico_core.runtime.bus import connection_options, kept, nats_bus, nats_client
+from carico_core.runtime.bus import connection_options, nats_bus, nats_client
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.security import tls, token_expiry
+from carico_core.runtime.bus.streams import kept
 from carico_core.wire import roles, subjects
 from tests.integration import security_site
 from tests.tools import bus_rights, waiting

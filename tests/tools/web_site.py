@@ -6,8 +6,9 @@ import pathlib
 from collections.abc import AsyncIterator
 
 from carico_auth import arrangements
-from carico_core.runtime.bus import kept, nats_bus
+from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
+from carico_core.runtime.bus.streams import kept
 from carico_core.runtime.process import clock as clocks
 from carico_local import nats_server
 from carico_local.cluster import free_ports

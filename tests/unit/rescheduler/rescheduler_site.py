@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import orjson
 
 from carico_core.domain import pod_telemetry
-from carico_core.numerics.rescheduling import carico
+from carico_core.numerics.rescheduling.containers import carico
 from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import settings, tasks

@@ -16,7 +16,8 @@ import playwright._impl._driver as driver  # where Playwright keeps its Node; it
 import pytest
 
 from carico_core.domain import amounts, messages
-from carico_core.runtime.bus import kept, memory_bus
+from carico_core.runtime.bus import memory_bus
+from carico_core.runtime.bus.streams import kept
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
 from carico_web import site

@@ -17,7 +17,8 @@ from carico_cli.output import report as report_folder
 from carico_cli.shell import settings
 from carico_core.domain import errors
 from carico_core.runtime.process import clock
-from carico_twin.evaluate import plan_file, pool, recorded, results, runs, study
+from carico_twin.evaluate import plan_file, pool, results, runs, study
+from carico_twin.evaluate.comparisons import recorded
 
 PLAIN_LINE_EVERY_S = 5.0
 # A comparison of a thousand Pods and ten contenders takes a fiftieth of this, a scenario a kilobyte.

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from carico_cli.output import charts
-from carico_twin.evaluate import contenders, published
+from carico_twin.evaluate import contenders
+from carico_twin.evaluate.comparisons import published
 
 Json = Mapping[str, Any]
 # A caption and its SVG.

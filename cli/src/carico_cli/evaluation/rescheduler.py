@@ -12,7 +12,8 @@ import click
 
 from carico_cli.evaluation import page as evaluation_page
 from carico_cli.output import charts, formats, report
-from carico_core.numerics.rescheduling import compiled, generator
+from carico_core.numerics.rescheduling import compiled
+from carico_core.numerics.rescheduling.containers import generator
 from carico_twin.rescheduling import results, study
 
 Json = Mapping[str, Any]

@@ -1,7 +1,7 @@
 """What kube-scheduler would have done with a demo's job: its cluster and job in the twin, by requests.
 
-Nothing is fitted (`carico_twin.evaluate.emulated`): the twin knows the nodes' cores and memory and the Pods' work. The
-machine below, which all nodes share, is not simulated.
+Nothing is fitted (`carico_twin.evaluate.comparisons.emulated`): the twin knows the nodes' cores and memory and the
+Pods' work. The machine below, which all nodes share, is not simulated.
 """
 
 import importlib.util
@@ -30,7 +30,7 @@ def kube_scheduler(plan: plans.Plan, job: jobs.Job) -> list[dict[str, Any]]:
 def _runs(plan: plans.Plan, job: jobs.Job) -> Iterator[dict[str, Any]]:
     # Imported here: a container image may leave the twin out.
     from carico_twin import machine, scenario, work, world
-    from carico_twin.evaluate import emulated
+    from carico_twin.evaluate.comparisons import emulated
     from carico_twin.schedulers import slots
 
     kinds = [job.kind(index) for index in range(job.pods)]

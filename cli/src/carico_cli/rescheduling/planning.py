@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from carico_core.numerics.rescheduling import affinity, compiled, order, search
+from carico_core.numerics.rescheduling import compiled
+from carico_core.numerics.rescheduling.services import affinity, order, search
 from carico_core.runtime.process import clock
 
 # Of the time, for what comes after the search: the order of the moves, and writing. And what Python takes to start, in

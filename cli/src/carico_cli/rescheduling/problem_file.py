@@ -16,7 +16,7 @@ import msgspec.structs
 import numpy as np
 
 from carico_core.domain import errors
-from carico_core.numerics.rescheduling import affinity
+from carico_core.numerics.rescheduling.services import affinity
 
 _Name = Annotated[str, msgspec.Meta(min_length=1)]
 _Share = Annotated[float, msgspec.Meta(ge=0.0)]

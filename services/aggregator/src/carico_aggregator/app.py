@@ -15,8 +15,8 @@ import orjson
 from carico_aggregator import instruments, members, model, recommendations, replicas, usage
 from carico_aggregator import settings as setting
 from carico_core.domain import errors, messages
-from carico_core.runtime.bus import kept
 from carico_core.runtime.bus import port as buses
+from carico_core.runtime.bus.streams import kept
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import codec, streams, subjects

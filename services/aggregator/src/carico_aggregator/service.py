@@ -5,8 +5,9 @@ import asyncio
 from carico_aggregator import app, instruments
 from carico_aggregator import settings as setting
 from carico_core.domain import errors
-from carico_core.runtime.bus import kept, nats_bus
+from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
+from carico_core.runtime.bus.streams import kept
 from carico_core.runtime.observe import client_metrics, health, logs, metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from carico_core.domain import errors
-from carico_core.numerics.rescheduling import carico
+from carico_core.numerics.rescheduling.containers import carico
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from carico_core.numerics.rescheduling import annealing
+from carico_core.numerics.rescheduling.containers import annealing
 from carico_twin.rescheduling import study
 from tests.tools import carico_cli
 

@@ -13,8 +13,9 @@ from carico_cli.clusters import which
 from carico_cli.live import connection
 from carico_cli.live import picture as pictures
 from carico_cli.live import reader as readers
-from carico_core.runtime.bus import kept, nats_bus
+from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
+from carico_core.runtime.bus.streams import kept
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks

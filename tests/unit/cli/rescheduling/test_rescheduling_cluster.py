@@ -11,7 +11,7 @@ import pytest
 from carico_cli.clusters import which
 from carico_cli.rescheduling import cluster, cluster_text
 from carico_core.domain import errors
-from carico_core.numerics.rescheduling import carico as search
+from carico_core.numerics.rescheduling.containers import carico as search
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client
 from carico_rescheduler import answers

@@ -12,7 +12,7 @@ import pytest
 
 from carico_cli.rescheduling import problem_file
 from carico_core.domain import errors
-from carico_core.numerics.rescheduling import search
+from carico_core.numerics.rescheduling.services import search
 from tests.tools import carico_cli
 from tests.unit.cli.rescheduling import problem_files
 

@@ -7,7 +7,7 @@ import pytest
 
 from carico_core.domain import cluster as kubernetes
 from carico_core.domain import constraints, selectors
-from carico_core.numerics.rescheduling import model
+from carico_core.numerics.rescheduling.containers import model
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import movable, objects
 from carico_rescheduler.context import problem as contexts

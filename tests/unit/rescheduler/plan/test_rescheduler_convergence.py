@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from carico_core.numerics.rescheduling import carico, model
+from carico_core.numerics.rescheduling.containers import carico, model
 from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.plan import decision, gains, generator, planning
 from tests.unit.rescheduler import cluster_objects as world

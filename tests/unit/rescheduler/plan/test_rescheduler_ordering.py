@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carico_core.domain import constraints, selectors
-from carico_core.numerics.rescheduling import carico, model
+from carico_core.numerics.rescheduling.containers import carico, model
 from carico_rescheduler.context import movable
 from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.plan import decision, gains, generator, ordering, planning

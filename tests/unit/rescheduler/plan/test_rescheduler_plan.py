@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from carico_core.numerics.rescheduling import carico, model
+from carico_core.numerics.rescheduling.containers import carico, model
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.plan import decision, gains, generator, ordering, planning, refinement

@@ -13,19 +13,8 @@ from carico_cli.output import charts
 from carico_core.domain import errors
 from carico_twin import catalogue, scenario, world
 from carico_twin import work as works
-from carico_twin.evaluate import (
-    ablation,
-    calibration,
-    contenders,
-    pool,
-    published,
-    results,
-    runs,
-    shapes,
-    study,
-    tables,
-    targets,
-)
+from carico_twin.evaluate import ablation, contenders, pool, results, runs, study, tables, targets
+from carico_twin.evaluate.comparisons import calibration, published, shapes
 
 SMALL = scenario.Scenario(
     name="small", hardware=world.uniform(2),

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from carico_core.numerics.rescheduling import annealing, generator
+from carico_core.numerics.rescheduling.containers import annealing, generator
 from carico_twin.rescheduling import published, results, study
 
 TINY = study.Selection(

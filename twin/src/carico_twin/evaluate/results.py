@@ -6,18 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from carico_twin import catalogue, scenario
-from carico_twin.evaluate import (
-    ablation,
-    calibration,
-    contenders,
-    emulated,
-    published,
-    runs,
-    shapes,
-    study,
-    tables,
-    targets,
-)
+from carico_twin.evaluate import ablation, contenders, runs, study, tables, targets
+from carico_twin.evaluate.comparisons import calibration, emulated, published, shapes
 
 VERSION = 1
 Json = dict[str, Any]

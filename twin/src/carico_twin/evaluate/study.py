@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from carico_core.domain import errors
 from carico_twin import catalogue, scenario, world
-from carico_twin.evaluate import ablation, calibration, contenders, emulated, recorded, runs
+from carico_twin.evaluate import ablation, contenders, runs
+from carico_twin.evaluate.comparisons import calibration, emulated, recorded
 from carico_twin.public import alibaba, openb
 
 MAIN = "main"

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from carico_core.numerics.rescheduling import generator
+from carico_core.numerics.rescheduling.containers import generator
 from carico_twin.rescheduling import published, study
 
 VERSION = 1

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from carico_core.numerics.rescheduling import annealing, carico, generator, model, threshold
+from carico_core.numerics.rescheduling.containers import annealing, carico, generator, model, threshold
 from carico_twin.rescheduling import published
 
 OURS, THRESHOLD = "carico", "threshold"

@@ -4,5 +4,5 @@
 - `cluster`: everything known now, kept in step by events.
 - `movable`: which Pods may move, and why the others may not.
 - `services`: Services and their endpoints, which resolve virtual addresses.
-- `problem`: machines, Pods, loads, traffic and constraints as `carico_core.numerics.rescheduling.model` takes them.
+- `problem`: machines, Pods, loads, traffic and constraints as `numerics.rescheduling.containers.model` takes them.
 """

@@ -14,7 +14,7 @@ import numpy as np
 from carico_core.domain import cluster as kubernetes
 from carico_core.domain import constraints, messages, names, selectors
 from carico_core.numerics import arrays
-from carico_core.numerics.rescheduling import model
+from carico_core.numerics.rescheduling.containers import model
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import movable, objects
 

@@ -3,7 +3,7 @@
 import dataclasses
 
 from carico_core.numerics import arrays
-from carico_core.numerics.rescheduling import model
+from carico_core.numerics.rescheduling.containers import model
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

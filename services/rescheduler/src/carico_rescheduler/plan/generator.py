@@ -1,14 +1,14 @@
 """From a problem to a curve over the number of moves: an algorithm names targets, the order takes the best move first.
 
-The search (`carico_core.numerics.rescheduling.carico`) knows no price of a move: it may move most Pods for a little.
-So its placement is not the plan: of the moves towards it, `ordering` takes those that gain most.
+The search (`carico_core.numerics.rescheduling.containers.carico`) knows no price of a move: it may move most Pods for a
+little. So its placement is not the plan: of the moves towards it, `ordering` takes those that gain most.
 """
 
 import dataclasses
 
 import numpy as np
 
-from carico_core.numerics.rescheduling import annealing, carico, model, threshold
+from carico_core.numerics.rescheduling.containers import annealing, carico, model, threshold
 from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.plan import gains, ordering, refinement
 

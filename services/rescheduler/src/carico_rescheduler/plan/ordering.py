@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from carico_core.numerics.rescheduling import model
+from carico_core.numerics.rescheduling.containers import model
 from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.plan import gains
 

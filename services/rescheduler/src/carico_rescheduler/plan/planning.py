@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from carico_core.numerics.rescheduling import carico, model
+from carico_core.numerics.rescheduling.containers import carico, model
 from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.plan import decision, gains, generator, ordering
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from carico_core.numerics import arrays
-from carico_core.numerics.rescheduling import model
+from carico_core.numerics.rescheduling.containers import model
 from carico_rescheduler.plan import gains
 
 # Each container is looked at so often at most; what one has gained may let another gain.

@@ -6,8 +6,6 @@
   - connecting: `connection_options`, `nats_client` (nats-py's client, with TLS and nkeys of ours), `nats_server`
     (joining a server, checking its version, translating errors), `upkeep` (what is done at each reconnect), `security`
     (TLS, nkeys, tokens and their renewal);
-  - streams: `jetstream` (every stream, consumer and bucket), `direct_get` (reading what streams hold), `pull_consumer`
-    (the work queue), `claims` (room on nodes that schedulers claim);
-  - messages: `responders` (answering requests), `services` (NATS's services framework), `kept` (what streams hold, for
-    readers, who have no JetStream).
+  - `streams`: what is kept on the bus;
+  - messages: `requests` (many in one write), `responders` (answering requests), `services` (NATS's services framework).
 """

@@ -26,19 +26,9 @@ with memory_use.hidden_from_nats():
     from nats.errors import Error as NatsError
     from nats.js import JetStreamContext
 
-    from carico_core.runtime.bus import (
-        claims,
-        direct_get,
-        jetstream,
-        kept,
-        nats_client,
-        nats_server,
-        pull_consumer,
-        responders,
-        services,
-        upkeep,
-    )
+    from carico_core.runtime.bus import nats_client, nats_server, responders, services, upkeep
     from carico_core.runtime.bus.security import renewal as bus_renewal
+    from carico_core.runtime.bus.streams import claims, direct_get, jetstream, kept, pull_consumer
 from carico_core.wire import roles, streams, subjects
 
 STORE_TIMEOUT_S = 2.0

@@ -1,0 +1,7 @@
+"""The paper's model, of traffic between containers and overload of servers.
+
+- `model`: containers, servers, constraints and both costs. `generator`: random problems of the paper's sizes.
+- `kernel`: proposals and their effect on both costs, the inner loop.
+- `annealing`: the paper's four variants. `carico`: ours, for any time budget.
+- `exact`: every placement of a small problem. `threshold`: from over-used servers to under-used ones.
+"""

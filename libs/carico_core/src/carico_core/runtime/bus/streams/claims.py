@@ -1,0 +1,112 @@
+"""The stream of claims on NATS: compare and set by `Nats-Expected-Last-Subject-Sequence`.
+
+https://docs.nats.io/nats-concepts/jetstream/headers
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+
+import orjson
+
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.process import memory_use
+from carico_core.wire import streams, subjects
+
+with memory_use.hidden_from_nats():
+    from nats.errors import Error as NatsError
+
+    from carico_core.runtime.bus import nats_client, nats_server, requests
+    from carico_core.runtime.bus.streams import direct_get, pull_consumer
+
+ANSWER_S = 2.0
+_EXPECTED = b"Nats-Expected-Stream: " + streams.CLAIMS.encode() + b"\r\nNats-Expected-Last-Subject-Sequence: %d\r\n"
+_LASTS = b"Nats-TTL: never\r\n"
+_NEWEST = f"$JS.API.DIRECT.GET.{streams.CLAIMS}"
+_NOT_FOUND = "404"
+# Of a stored message: the subject and the number under which it was stored.
+_SUBJECT = re.compile(rb"\r\nNats-Subject: ([^\r]*)\r\n")
+_SEQUENCE = re.compile(rb"\r\nNats-Sequence: (\d+)\r\n")
+# What JetStream answers if the newest message is another one (JSStreamWrongLastSequenceErrF).
+_WRONG_LAST_SEQUENCE = 10071
+# The same while another change of the subject is under way in a cluster (JSStreamWrongLastSequenceConstantErr).
+_WRONG_LAST_SEQUENCE_CONSTANT = 10164
+
+Subscribe = Callable[[str, Callable[[str, bytes, bytes], None]], Awaitable[buses.Subscription]]
+
+
+class NatsClaims:
+    """See `port.Claims`."""
+
+    def __init__(self, client: "nats_client.Client", *, subscribe: Subscribe) -> None:
+        """`subscribe` passes subject, headers and payload of each message on, and survives what is raised there."""
+        self._client = client
+        self._subscribe = subscribe
+        self._requests = requests.Requests(client)
+
+    async def change(self, changes: Sequence[buses.Change]) -> list[buses.Changed]:
+        """See `port.Claims`."""
+        asked = [requests.Request(each.subject, each.payload, _headers_of(each)) for each in changes]
+        try:
+            with nats_server.Cancellable():
+                answers = await self._requests.ask(asked, within_s=ANSWER_S)
+        except (NatsError, TimeoutError, OSError) as error:
+            return [buses.Changed(detail=str(error) or type(error).__name__)] * len(changes)
+        return [_changed(each) for each in answers]
+
+    async def newest(self, subject: str) -> buses.Kept | None:
+        """See `port.Claims`."""
+        asked = requests.Request(_NEWEST, orjson.dumps({"last_by_subj": subject}))
+        with nats_server.Translated(subject):
+            (answer,) = await self._requests.ask([asked], within_s=ANSWER_S)
+            if answer is None:
+                raise TimeoutError
+            if _SUBJECT.search(answer.headers) is not None:
+                return _kept(answer.headers, answer.payload)
+            status = pull_consumer.status_of(answer.headers)
+            if status is not None and status[0] == _NOT_FOUND:
+                return None
+            raise NatsError(f"{streams.CLAIMS} answers {' '.join(status or ('no message',))}")
+
+    async def all(self) -> list[buses.Kept]:
+        """See `port.Claims`."""
+        with nats_server.Translated(streams.CLAIMS):
+            found = [
+                buses.Kept(subject=message.subject, payload=message.payload, seq=message.seq)
+                async for message in direct_get.read(self._client, streams.CLAIMS, subjects.CLAIM_ALL)
+            ]
+        # One that was replaced while this was read has come twice: the later one is the newer.
+        return list({each.subject: each for each in found}.values())
+
+    async def follow(self, handler: Callable[[buses.Kept], None]) -> buses.Subscription:
+        """See `port.Claims`."""
+        return await self._subscribe(
+            subjects.CLAIMED_ALL, lambda _, headers, payload: handler(_kept(headers, payload))
+        )  # fmt: skip
+
+
+def _headers_of(change: buses.Change) -> bytes:
+    return (_EXPECTED % change.seq) + (_LASTS if change.lasts else b"")
+
+
+def _changed(answer: "requests.Answer | None") -> buses.Changed:
+    if answer is None:
+        return buses.Changed(detail="no answer")
+    try:
+        said = orjson.loads(answer.payload)
+        failure = said.get("error")
+        if failure is None:
+            return buses.Changed(seq=int(said["seq"]))
+        is_conflict = failure.get("err_code") in (_WRONG_LAST_SEQUENCE, _WRONG_LAST_SEQUENCE_CONSTANT)
+        return buses.Changed(is_conflict=is_conflict, detail=str(failure.get("description", "")))
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        # Nothing follows the subject, as while the stream is being made.
+        status = pull_consumer.status_of(answer.headers)
+        return buses.Changed(detail=" ".join(status) if status is not None else f"not an answer of JetStream: {error}")
+
+
+def _kept(headers: bytes, payload: bytes) -> buses.Kept:
+    """Return a stored message. Raises `NatsError` if the headers do not have its subject and number."""
+    subject, seq = _SUBJECT.search(headers), _SEQUENCE.search(headers)
+    if subject is None or seq is None:
+        raise NatsError("a message without its subject and number in the stream")
+    return buses.Kept(subject=subject[1].decode(), payload=payload, seq=int(seq[1]))
