@@ -136,7 +136,7 @@ def _of_problem(
         raise errors.SettingsError(f"--seconds: got {seconds:g}, expected a number above 0")
     # Imported here: numba takes half a second, which --seconds includes and --help does without.
     from carico_cli.rescheduling import planning, problem_file, report
-    from carico_core.numerics.rescheduling import search
+    from carico_core.numerics.rescheduling.services import search
 
     report.check("--out", out)
     report.check("--moves-out", moves_out)
