@@ -199,6 +199,17 @@ def threads_that_leak(found: history.History) -> None:
     found.samples = [dataclasses.replace(each, threads=4 + int(each.at_s)) for each in found.samples]
 
 
+def memory_near_the_limit_of_the_manifest(found: history.History) -> None:
+    near_bytes = round(0.8 * checker.MEMORY_LIMITS["agent"])
+    found.samples.append(
+        history.Sample(service="agent/node-1", instance="x", at_s=20.0, rss_bytes=near_bytes, descriptors=1, threads=1)
+    )
+
+
+def killed_at_the_limit_of_the_manifest(found: history.History) -> None:
+    found.out_of_memory = {"agent/node-1": 1}
+
+
 def more_memory_than_the_manifest_allows(found: history.History) -> None:
     sample = dataclasses.replace(found.samples[0], service="agent/node-1", rss_bytes=(256 << 20) + 1)
     found.samples.append(sample)
@@ -232,6 +243,8 @@ def more_memory_than_the_manifest_allows(found: history.History) -> None:
         (descriptors_that_leak, "plateau"),
         (threads_that_leak, "plateau"),
         (more_memory_than_the_manifest_allows, "within memory"),
+        (memory_near_the_limit_of_the_manifest, "within memory"),
+        (killed_at_the_limit_of_the_manifest, "within memory"),
     ],
 )
 def test_a_bad_history_is_named_by_its_rule(spoil: Callable[[history.History], None], rule: str) -> None:

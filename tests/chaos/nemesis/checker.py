@@ -18,6 +18,8 @@ CREATED = 201
 MEMORY_LIMITS = {
     "agent": 256 << 20, "aggregator": 512 << 20, "scheduler": 1 << 30, "nats": 512 << 20, "auth": 256 << 20,
 }  # fmt: skip
+# A service must stay below this share of its limit: more nodes and Pods need more memory than a run has.
+MEMORY_SHARE = 0.75
 MB = 1e6
 # A node whose newest sample is older gets no Pods (docs/high-availability.md, "The other parts").
 AGE_MOST_S = 5.0
@@ -301,13 +303,16 @@ def _settled(seen: _Seen, limits: Limits) -> Iterator[Violation]:
 
 
 def _within_memory(found: history.History) -> Iterator[Violation]:
-    """Find services that a kernel would have killed at the limit of their manifests."""
+    """Find services that the kernel has killed at the limit of their manifests, or that came near it."""
+    for service, count in found.out_of_memory.items():
+        detail = f"the kernel has killed it {count} times at the limit of its manifest"
+        yield Violation(rule="within memory", subject=service, detail=detail)
     most: dict[str, int] = collections.defaultdict(int)
     for sample in found.samples:
         most[sample.service] = max(most[sample.service], sample.rss_bytes)
     for service, rss_bytes in most.items():
         limit = next((limit for kind, limit in MEMORY_LIMITS.items() if service.startswith(kind)), None)
-        if limit is not None and rss_bytes > limit:
+        if limit is not None and rss_bytes > MEMORY_SHARE * limit:
             detail = f"it had {rss_bytes / MB:.0f} MB, and its manifest allows {limit / MB:.0f}"
             yield Violation(rule="within memory", subject=service, detail=detail)
 

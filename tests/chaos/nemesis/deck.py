@@ -13,14 +13,16 @@ LEADER, STANDBY, AGGREGATOR, AGENT, AUTH = "leader", "standby", "aggregator", "a
 NODE, NATS, API = "node", "nats", "api"
 # kill -9 and start again; SIGSTOP and SIGCONT; SIGTERM and start again.
 KILL, STOP, RESTART = "kill", "stop", "restart"
-# kill -9 again and again while it starts, as by a kernel at a limit that is too low; stopped most of each moment, as by
-# a disk that is slow; its wall clock is set, and set back.
+# Killed by the kernel at a limit that is too low (kill -9 without cgroups), again and again while it starts; stopped
+# most of each moment, as by a disk that is slow; its wall clock is set, and set back.
 MEMORY, SLOW, CLOCK = "out of memory", "slow disk", "clock jump"
 # Everything that it sends, receives, or both to and from the bus or the API waits. Of two API servers, the one that all
 # its connections go to stops.
 CUT_BUS, CUT_API, ONE_API = "cut from bus", "cut from API", "one of two API servers"
 # Its tokens for the bus and the API are refused, and its connections to the bus end; then it gets others.
 TOKEN = "token revoked"
+# Its static key is replaced: the servers accept both, then the new one alone.
+KEY = "key rotated"
 # Node and agent are killed and stay away; all streams and buckets are deleted; the Lease is deleted; no byte more fits
 # on the disk of the bus and the API; every Deployment and DaemonSet restarts its Pods one after the other.
 AWAY, STREAMS, LEASE, DISK, ROLL = "away", "streams", "lease", "full disk", "rolling restart"
@@ -40,6 +42,7 @@ CARDS: tuple[tuple[str, str], ...] = (
     *((CUT_API, part) for part in (LEADER, STANDBY, AUTH, NODE)),
     *((ONE_API, part) for part in (LEADER, STANDBY, AUTH, NODE)),
     *((TOKEN, part) for part in (LEADER, STANDBY, AGGREGATOR, AGENT)),
+    (KEY, AUTH),
     (AWAY, NODE),
     *((kind, CLUSTER) for kind in (STREAMS, LEASE, DISK, ROLL)),
 )  # fmt: skip

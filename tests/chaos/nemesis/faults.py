@@ -25,12 +25,15 @@ class Faults:
         self._site = site
         # Killed, stopped and restarted one after the other.
         self._busy = site.busy
+        # Held while a key is being replaced.
+        self._keys = asyncio.Lock()
         self._doing: Mapping[str, Callable[[deck.Step, str], Awaitable[None]]] = {
             deck.KILL: self._kill, deck.STOP: self._stop, deck.RESTART: self._restart,
             deck.CUT_BUS: self._cut_bus, deck.CUT_API: self._cut_api, deck.AWAY: self._away,
             deck.STREAMS: self._streams, deck.LEASE: self._lease, deck.DISK: self._disk,
             deck.MEMORY: self._memory, deck.SLOW: self._slow, deck.CLOCK: self._clock,
-            deck.ONE_API: self._one_api, deck.ROLL: self._roll, deck.TOKEN: self._token, deck.QUORUM: self._quorum,
+            deck.ONE_API: self._one_api, deck.ROLL: self._roll, deck.TOKEN: self._token, deck.KEY: self._key,
+            deck.QUORUM: self._quorum,
         }  # fmt: skip
 
     async def do_all(self, steps: Sequence[deck.Step]) -> None:
@@ -85,12 +88,14 @@ class Faults:
     async def _memory(self, step: deck.Step, target: str) -> None:
         async with self._busy[target]:
             until_s = time.monotonic() + step.lasts_s
+            within_s = KILLED_AFTER_S[0] + step.size * (KILLED_AFTER_S[1] - KILLED_AFTER_S[0])
             await self._site.end(target, signal.SIGKILL)
-            while time.monotonic() < until_s:
-                # At any moment of its start: while it imports, connects, lists or takes the Lease.
-                await self._site.spawn(target)
-                await asyncio.sleep(KILLED_AFTER_S[0] + step.size * (KILLED_AFTER_S[1] - KILLED_AFTER_S[0]))
-                await self._site.end(target, signal.SIGKILL)
+            with self._site.memory.short(target, step.size):
+                while time.monotonic() < until_s:
+                    # At any moment of its start: while it imports, connects, lists or takes the Lease.
+                    await self._site.spawn(target)
+                    await self._site.ended(target, within_s=within_s)
+                    await self._site.end(target, signal.SIGKILL)
             await self._start(target)
 
     async def _slow(self, step: deck.Step, target: str) -> None:
@@ -151,6 +156,10 @@ class Faults:
 
     async def _token(self, step: deck.Step, target: str) -> None:
         async with self._site.without_token(target):
+            await asyncio.sleep(step.lasts_s)
+
+    async def _key(self, step: deck.Step, target: str) -> None:
+        async with self._keys, self._site.with_two_keys():
             await asyncio.sleep(step.lasts_s)
 
     async def _quorum(self, step: deck.Step, target: str) -> None:

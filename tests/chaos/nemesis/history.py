@@ -129,3 +129,6 @@ class History:
     samples: list[Sample] = dataclasses.field(default_factory=list)
     faults: list[Fault] = dataclasses.field(default_factory=list)
     ends: list[End] = dataclasses.field(default_factory=list)
+    # How often the kernel has killed a service at the limit of its manifest, and any at one that was made too low.
+    out_of_memory: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    short_of_memory: int = 0

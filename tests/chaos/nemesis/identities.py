@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from carico_auth import server_config
+from carico_auth import key_folder, server_config
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.security import nkeys
 from carico_core.wire import roles
@@ -30,13 +30,26 @@ class Identities:
         self._folder = folder
         folder.mkdir()
         self.api = fake_token_api.TokenApi()
+        self._keys = key_folder.KeyFolder(folder)
         self._revoked: set[str] = set()
-        self.config: Mapping[str, Any] = server_config.callout(
-            issuer=security_site.write_seed(folder / "issuer.nk", nkeys.Kind.ACCOUNT),
-            auth_keys=[security_site.write_seed(folder / "auth.nk", nkeys.Kind.USER)],
-            xkey=security_site.write_seed(folder / "xkey.nk", nkeys.Kind.CURVE),
-            owner_keys=[security_site.write_seed(folder / "owner.nk", nkeys.Kind.USER)],
-        )
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The part of the servers' configuration by which they know the callout and the administrator."""
+        (issuer,) = self._keys.publics("issuer", nkeys.Kind.ACCOUNT)
+        (xkey,) = self._keys.publics("xkey", nkeys.Kind.CURVE)
+        return server_config.callout(
+            issuer=issuer, auth_keys=self._keys.publics("auth", nkeys.Kind.USER), xkey=xkey,
+            owner_keys=self._keys.publics("owner", nkeys.Kind.USER),
+        )  # fmt: skip
+
+    def rotate(self) -> None:
+        """Replace the key of the callout; the servers are to accept the old one as well."""
+        self._keys.rotate("auth")
+
+    def retire(self) -> None:
+        """Have the servers accept the new one alone."""
+        self._keys.retire("auth")
 
     def close(self) -> None:
         """Stop the API."""

@@ -31,7 +31,7 @@ from carico_local.cluster import plan as plans
 from carico_local.cluster.services import readiness, topology
 from carico_local.cluster.services import service as parts
 from carico_local.node.runtime import records
-from tests.chaos.nemesis import history, identities, nemesis_bus, scheduler_api, shifted_clock
+from tests.chaos.nemesis import checker, history, identities, memory_limits, nemesis_bus, scheduler_api, shifted_clock
 from tests.tools import tcp_proxy, waiting
 
 CLOCK = clocks.SystemClock()
@@ -91,6 +91,7 @@ class Site:
         self.auths = identities.AUTHS if with_identities else ()
         self._auth_ports = {name: free_ports.choose_one() for name in self.auths}
         self.bus = nemesis_bus.Bus(self.paths, self._environ, servers=servers, given=self._given)
+        self.memory = memory_limits.MemoryLimits(self.plan.name, checker.MEMORY_LIMITS)
         self.client: api_client.KubeClient
 
     @property
@@ -166,6 +167,13 @@ class Site:
         if child is not None:
             await child.process.wait()
 
+    async def ended(self, name: str, *, within_s: float) -> None:
+        """Return once a service has ended, at the latest after this time."""
+        child = self.parts[name].child
+        if child is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(child.process.wait(), within_s)
+
     def move_clock(self, name: str, seconds: float) -> None:
         """Move the wall clock of a service, from now on."""
         offset = self.parts[name].clock
@@ -180,6 +188,26 @@ class Site:
             for wire in self.parts[name].wires:
                 await wire.end_connections()
             yield
+
+    @contextlib.asynccontextmanager
+    async def with_two_keys(self) -> AsyncIterator[None]:
+        """Replace the key of the callout: both are accepted in the block, and the old one is refused after it."""
+        assert self._given is not None, "a run with keys"
+        self._given.rotate()
+        try:
+            await self._restart_servers()
+            yield
+        finally:
+            self._given.retire()
+            await self._restart_servers()
+
+    async def _restart_servers(self) -> None:
+        """Have the servers read their configuration: NATS reloads no keys of a callout."""
+        self.bus.write()
+        for name in self.bus.names:
+            async with self.busy[name]:
+                await self.end(name, signal.SIGTERM)
+                await self.start(name)
 
     async def supervise_forever(self) -> None:
         """Start again what has ended by itself, as a kubelet does, until cancelled."""
@@ -293,11 +321,13 @@ class Site:
     def _service(self, name: str) -> parts.Service:
         """The service as `carico up` would start it, by its own way to the bus and the API."""
         if name in self.bus.names:
-            return self.bus.service(name)
+            found = self.bus.service(name)
+            argv = self.memory.wrapped(name, found.command.argv)
+            return dataclasses.replace(found, command=dataclasses.replace(found.command, argv=tuple(argv)))
         part = self.parts[name]
         found = self._auth(part) if name in self.auths else self._of_cluster(part)
         assert part.clock is not None, "every Python program has one"
-        argv = shifted_clock.command(found.command.argv, part.clock)
+        argv = self.memory.wrapped(name, shifted_clock.command(found.command.argv, part.clock))
         environ = found.command.environ
         if part.wires and name not in self.auths:
             environ = {**environ, **self.bus.settings_of(name, [wire.port for wire in part.wires])}

@@ -80,6 +80,7 @@ async def record(root: pathlib.Path, run: Run) -> history.History:
             work.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await bus.close()
+        found.out_of_memory, found.short_of_memory = site.memory.killed(tuple(site.parts))
         found.runs = list(site.read_runs())
     found.binds.sort(key=lambda each: each.sent_s)
     return found
@@ -122,6 +123,7 @@ def figures(found: history.History) -> list[str]:
         f"{changes} changes of leader; {len(found.decisions)} decisions, {len(found.advertised)} advertisements seen",
         f"{len(found.faults)} faults: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))}",
         f"{len(found.ends)} services ended by themselves: {', '.join(each.service for each in found.ends) or 'none'}",
+        f"{found.short_of_memory} kills by the kernel at memory limits that were too low",
         f"{checker.judged(found)} binds judged by room; last bind {checker.placed_s(found):.1f} s after the last fault",
     ]
     by_service: dict[str, list[history.Sample]] = collections.defaultdict(list)

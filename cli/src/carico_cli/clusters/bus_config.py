@@ -47,7 +47,7 @@ def command(
     found = arrangements.callout(keys, tls=tls) if kind == CALLOUT else arrangements.static(keys, nodes=nodes, tls=tls)
     (out / CONFIG).write_text(server_config.render(found.config), encoding="utf-8")
     (out / PUBLICS).write_text("".join(f"{name}={key}\n" for name, key in found.publics.items()), encoding="utf-8")
-    _print_result(out, tls)
+    _print_result(out, kind, tls)
 
 
 def _tls(cert: str, key: str) -> server_config.Tls | None:
@@ -64,8 +64,10 @@ def _check_nodes(kind: str, nodes: tuple[str, ...]) -> None:
             raise errors.SettingsError(f"--node: got {node!r}, expected a name of a Node")
 
 
-def _print_result(out: pathlib.Path, tls: Any) -> None:
-    click.echo(f"{out / CONFIG}: include it in the server's configuration, then reload the server")
+def _print_result(out: pathlib.Path, kind: str, tls: Any) -> None:
+    # NATS 2.15 refuses a reload that changes a key of the callout: "config reload not supported for AuthCallout".
+    then = "restart the server, which does not reload it" if kind == CALLOUT else "reload the server"
+    click.echo(f"{out / CONFIG}: include it in the server's configuration, then {then}")
     click.echo(
         f"{out / 'keys'}: one seed in each file; give it to its owner alone, and keep the folder off the cluster"
     )
