@@ -8,16 +8,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from bench.cluster import _cluster, _objects, _volumes, _workloads
+from bench.cluster import _cluster, _objects, _volumes, _watched, _workloads
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
-from carico_core.runtime.kube import api_actions, api_client, list_watch
+from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import subjects
-from carico_core.wire.kubernetes import api_objects
 
-# Upstream's limit for each wait.
-WAIT_S = 600.0
 # An advertisement is fresh for 2.5 s; the player shares the machine with what it measures.
 REPEAT_S = 2.0
 # What a node can advertise; some workloads have one Node that takes 90,000 Pods.
@@ -32,84 +29,10 @@ _PATHS = {
 }  # fmt: skip
 
 
-class Pods:
-    """What the API's watches show: each Pod's labels and when it was bound, and which Pods each Node has."""
-
-    def __init__(self, api: api_client.KubeClient) -> None:
-        self._api = api
-        self._changed = asyncio.Event()
-        # By UID: when the watch first showed the Pod bound (monotonic).
-        self.bound_s: dict[str, float] = {}
-        # Pods about which a scheduler has stated something, and those that are gone.
-        self.attempted: set[str] = set()
-        self.gone: set[str] = set()
-        self.limits: dict[str, int] = {}
-        self.covers: dict[str, set[str]] = {}
-        # Nodes that the watch has just shown for the first time.
-        self.new: asyncio.Queue[str] = asyncio.Queue()
-
-    async def follow_pods(self) -> None:
-        """Follow all Pods until cancelled."""
-        async with contextlib.aclosing(self._api.mirror("/api/v1/pods")) as mirror:
-            async for event in mirror:
-                match event:
-                    case list_watch.Listed():
-                        for pod in event.objects:
-                            self._take(pod)
-                    case list_watch.Changed(type="DELETED"):
-                        self._end(event.object)
-                    case list_watch.Changed():
-                        self._take(event.object)
-                self._changed.set()
-
-    async def follow_nodes(self) -> None:
-        """Follow all Nodes until cancelled."""
-        async with contextlib.aclosing(self._api.mirror("/api/v1/nodes")) as mirror:
-            async for event in mirror:
-                match event:
-                    case list_watch.Listed():
-                        for node in event.objects:
-                            self._take_node(node)
-                    case list_watch.Changed(type="DELETED"):
-                        self.limits.pop(event.object["metadata"]["name"], None)
-                    case list_watch.Changed():
-                        self._take_node(event.object)
-
-    async def until(self, condition: Callable[[], bool], check: Callable[[], None]) -> None:
-        """Return once the condition holds; `check` raises if it never will. Raises `TimeoutError`."""
-        async with asyncio.timeout(WAIT_S):
-            while not condition():
-                check()
-                self._changed.clear()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), 1.0)
-
-    def _take(self, pod: Mapping[str, Any]) -> None:
-        uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName")
-        if node is not None and uid not in self.bound_s:
-            self.bound_s[uid] = time.monotonic()
-            self.covers.setdefault(node, set()).add(uid)
-        if node is not None or any(
-            each["type"] == "PodScheduled" for each in pod.get("status", {}).get("conditions", ())
-        ):
-            self.attempted.add(uid)
-
-    def _end(self, pod: Mapping[str, Any]) -> None:
-        uid = pod["metadata"]["uid"]
-        self.gone.add(uid)
-        self.covers.get(pod["spec"].get("nodeName"), set()).discard(uid)
-
-    def _take_node(self, node: Mapping[str, Any]) -> None:
-        found = api_objects.parse_node(node)
-        if found.name not in self.limits:
-            self.new.put_nowait(found.name)
-        self.limits[found.name] = found.pod_limit
-
-
 class Player:
     """Plays the operations of one workload."""
 
-    def __init__(self, cluster: _cluster.Cluster, pods: Pods, *, check: Callable[[], None]) -> None:
+    def __init__(self, cluster: _cluster.Cluster, pods: _watched.Pods, *, check: Callable[[], None]) -> None:
         self._api = cluster.api
         self._bus: buses.Bus = cluster.bus
         self._pods = pods
@@ -174,17 +97,16 @@ class Player:
         works: Mapping[str, Callable[[_workloads.Op, str], Awaitable[None]]] = {
             "createNodes": self._create_nodes, "createNamespaces": self._create_namespaces,
             "createPods": self._create_pods, "createPodSets": self._create_pod_sets, "createAny": self._create_any,
-            "deletePods": self._delete_pods, "churn": self._begin_churn, "barrier": self._barrier,
-            "sleep": self._sleep, "startCollectingMetrics": self._start_collecting,
+            "updateAny": self._update_any, "deletePods": self._delete_pods, "churn": self._begin_churn,
+            "barrier": self._barrier, "sleep": self._sleep, "startCollectingMetrics": self._start_collecting,
             "stopCollectingMetrics": self._stop_collecting,
         }  # fmt: skip
         await works[op["opcode"]](op, op.get("namespace", f"namespace-{index}"))
 
     async def _create_nodes(self, op: _workloads.Op, _: str) -> None:
-        plain = _workloads.template(op["nodeTemplatePath"]) if "nodeTemplatePath" in op else _DEFAULT_NODE
         bodies = []
         for index in range(op["count"]):
-            node = copy.deepcopy(plain)
+            node = copy.deepcopy(_of_template(op, "nodeTemplatePath", index, _DEFAULT_NODE))
             metadata = node["metadata"]
             name = metadata.setdefault("name", f"{metadata.pop('generateName', '')}{next(self._number)}")
             labels = metadata.setdefault("labels", {})
@@ -214,10 +136,10 @@ class Player:
 
     async def _create_pods(self, op: _workloads.Op, namespace: str) -> None:
         await self._namespace(namespace)
-        body = _workloads.template(op["podTemplatePath"]) if "podTemplatePath" in op else _DEFAULT_POD
         uids: list[str] = []
 
         async def create(index: int) -> None:
+            body = _of_template(op, "podTemplatePath", index, _DEFAULT_POD)
             volume = _volumes.bound_volume(op, namespace, index)
             if volume is None:
                 uid = await self._create(body, namespace)
@@ -249,6 +171,18 @@ class Player:
     async def _create_any(self, op: _workloads.Op, namespace: str) -> None:
         await self._namespace(namespace)
         await self._create(_workloads.template(op["templatePath"]), namespace)
+
+    async def _update_any(self, op: _workloads.Op, _: str) -> None:
+        """Replace objects at a rate, and then their status, as upstream does."""
+        count, rate, namespace = op.get("count", 1), op.get("updatePerSecond", 0), op.get("namespace", "")
+        began_s = time.monotonic()
+        for index in range(count):
+            if rate:
+                await asyncio.sleep(max(0.0, began_s + (index + 1) / rate - time.monotonic()))
+            body = _workloads.template(op["templatePath"], index, count)
+            path = f"{_path(body['kind'], namespace)}/{body['metadata']['name']}"
+            for part in (op.get("subresources", [""])[0], "status"):
+                await self._api.request("PUT", f"{path}/{part}" if part else path, body=body)
 
     async def _create(self, body: Mapping[str, Any], namespace: str) -> str:
         made = await self._api.request("POST", _path(body["kind"], namespace), body=body)
@@ -361,7 +295,7 @@ _DEFAULT_POD: dict[str, Any] = {
 @contextlib.asynccontextmanager
 async def on(cluster: _cluster.Cluster, check: Callable[[], None]) -> AsyncIterator[Player]:
     """Follow the cluster's Pods and Nodes, and advertise for these, for as long as the block."""
-    pods = Pods(cluster.api)
+    pods = _watched.Pods(cluster.api)
     player = Player(cluster, pods, check=check)
     works = (pods.follow_pods(), pods.follow_nodes(), player.advertise(), player.advertise_new())
     player.tasks = [asyncio.create_task(each) for each in works]
@@ -371,6 +305,11 @@ async def on(cluster: _cluster.Cluster, check: Callable[[], None]) -> AsyncItera
         for task in player.tasks:
             task.cancel()
         await asyncio.gather(*player.tasks, return_exceptions=True)
+
+
+def _of_template(op: _workloads.Op, key: str, index: int, default: dict[str, Any]) -> dict[str, Any]:
+    """Return the object with this number of an operation; `default` if the operation names no template."""
+    return _workloads.template(op[key], index, op["count"]) if key in op else default
 
 
 def _path(kind: str, namespace: str) -> str:

@@ -9,6 +9,7 @@ import functools
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,18 +21,18 @@ from carico_core.domain import errors
 from carico_local.binaries import catalog, toolchain
 
 FOLDER = "test/integration/scheduler_perf"
-# Not played: devices (DRA), and updates of objects.
+# Not played: devices (DRA).
 PLAYED = frozenset(
     {
-        "createNodes", "createNamespaces", "createPods", "createPodSets", "createAny", "deletePods", "churn", "barrier",
-        "sleep", "startCollectingMetrics", "stopCollectingMetrics",
+        "createNodes", "createNamespaces", "createPods", "createPodSets", "createAny", "updateAny", "deletePods",
+        "churn", "barrier", "sleep", "startCollectingMetrics", "stopCollectingMetrics",
     }
 )  # fmt: skip
 # Gates that only change how kube-scheduler works, and those that are always on.
 _KNOWN_GATES = frozenset(
     {
         "SchedulerQueueingHints", "SchedulerAsyncAPICalls", "SchedulerAsyncPreemption", "OpportunisticBatching",
-        "NodeInclusionPolicyInPodTopologySpread", "DynamicResourceAllocation",
+        "NodeInclusionPolicyInPodTopologySpread", "DynamicResourceAllocation", "InPlacePodVerticalScaling",
     }
 )  # fmt: skip
 _NOT_PLAYED = ("steadyState",)
@@ -43,6 +44,9 @@ _PATHS = (
 SHORT_NODES, SHORT_PODS = 1000, 3000
 
 Op = Mapping[str, Any]
+# An expression of a Go template: a value, or a function of two of them.
+_EXPRESSION = re.compile(r"{{ *(?:(Mod|DivideInt) +)?(\.Index|\.Count|\d+)(?: +(\.Index|\.Count|\d+))? *}}")
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,10 +123,40 @@ def largest(workloads: list[Workload]) -> Workload:
     return ([each for each in workloads if each.floor is not None] or workloads)[-1]
 
 
+def template(path: pathlib.Path, index: int = 0, count: int = 1) -> dict[str, Any]:
+    """Return the object of a template, by its number of so many; the caller copies it."""
+    text = _text(path)
+    return _parsed(filled(text, index, count)) if "{{" in text else _plain(path)
+
+
+def filled(text: str, index: int, count: int) -> str:
+    """Return a template's text with the values of its expressions.
+
+    >>> filled("port: 8{{ Mod .Index 12 }}", 13, 20)
+    'port: 81'
+    """
+    names = {".Index": index, ".Count": count}
+
+    def value(found: re.Match[str]) -> str:
+        function, *words = found.groups()
+        first, second = (names[each] if each in names else int(each) for each in (words[0], words[1] or "1"))
+        return str(first % second if function == "Mod" else first // second)
+
+    return _EXPRESSION.sub(value, text)
+
+
 @functools.cache
-def template(path: pathlib.Path) -> dict[str, Any]:
-    """Return the object of a template; the caller copies it."""
-    found: dict[str, Any] = yaml.safe_load(path.read_text())
+def _text(path: pathlib.Path) -> str:
+    return path.read_text()
+
+
+@functools.cache
+def _plain(path: pathlib.Path) -> dict[str, Any]:
+    return _parsed(_text(path))
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.load(text, Loader=_LOADER)
     return found
 
 
@@ -166,7 +200,7 @@ def _is_played(base: pathlib.Path, case: Mapping[str, Any], found: Mapping[str, 
     if any(op["opcode"] == "createAny" and template(op["templatePath"])["kind"] != "Service" for op in resolved):
         return False
     return not any(op.get(key) for op in resolved for key in _NOT_PLAYED) and not any(
-        "{{" in path.read_text() for path in _templates(resolved)
+        "{{" in filled(_text(path), 0, 1) for path in _templates(resolved)
     )
 
 

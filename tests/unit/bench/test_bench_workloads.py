@@ -33,9 +33,15 @@ CASES = """
   workloads: [{name: small, params: {}}]
 - name: Numbered
   defaultPodTemplatePath: ../templates/numbered.yaml
+  workloadTemplate: [{opcode: createPods, count: 1}, {opcode: updateAny, templatePath: ../templates/numbered.yaml}]
+  workloads: [{name: small, params: {}}]
+- name: Unknown
+  defaultPodTemplatePath: ../templates/unknown.yaml
   workloadTemplate: [{opcode: createPods, count: 1}]
   workloads: [{name: small, params: {}}]
 """
+
+NUMBERED = "{name: pod-{{.Index}}, port: 8{{ Mod .Index 12 }}, node: {{ DivideInt .Index 5 }}, of: {{ .Count }}}"
 
 
 @pytest.fixture
@@ -43,19 +49,26 @@ def cases(tmp_path: pathlib.Path) -> dict[str, list[_workloads.Workload]]:
     (tmp_path / "misc").mkdir()
     (tmp_path / "misc/performance-config.yaml").write_text(CASES)
     (tmp_path / "templates").mkdir()
-    for name, text in {"pod": "kind: Pod", "other": "kind: Pod", "numbered": 'kind: "Pod-{{.Index}}"'}.items():
+    texts = {"pod": "kind: Pod", "other": "kind: Pod", "numbered": NUMBERED, "unknown": "kind: {{ Upper .Index }}"}
+    for name, text in texts.items():
         (tmp_path / f"templates/{name}.yaml").write_text(text)
     return _workloads.read(tmp_path)
 
 
 def test_what_can_be_played_is_listed_by_size(cases: dict[str, list[_workloads.Workload]]) -> None:
     assert {name: [each.name for each in workloads] for name, workloads in cases.items()} == {
-        "Basic": ["small", "middle", "large", "huge"], "Volumes": ["small"],
+        "Basic": ["small", "middle", "large", "huge"], "Volumes": ["small"], "Numbered": ["small"],
     }  # fmt: skip
     assert cases["Volumes"][0].ops[0]["persistentVolumeTemplatePath"].is_file()
     choices = (_workloads.smallest, _workloads.short, _workloads.largest)
     assert [choose(cases["Basic"]).name for choose in choices] == ["small", "middle", "large"]
     assert [each.floor for each in cases["Basic"]] == [None, None, 270, None]
+
+
+def test_templates_are_filled_with_the_number_of_their_object(cases: dict[str, list[_workloads.Workload]]) -> None:
+    (pods, update) = cases["Numbered"][0].ops
+    assert _workloads.template(pods["podTemplatePath"], 13, 20) == {"name": "pod-13", "port": 81, "node": 2, "of": 20}
+    assert _workloads.template(update["templatePath"]) == {"name": "pod-0", "port": 80, "node": 0, "of": 1}
 
 
 def test_parameters_and_paths_are_set(cases: dict[str, list[_workloads.Workload]]) -> None:
