@@ -139,7 +139,7 @@ def test_a_budget_is_kept_where_another_pod_can_go() -> None:
     assert site.best(1.0, 9) == ("a", ["free"]), "although it is of higher priority"
     site.add("b", 1.0, [Placed("guarded-too", 0, 1.0, labels=guarded)], CLASSES)
     assert site.best(1.0, 9) == ("a", ["free"])
-    assert site.best(2.0, 9) == ("a", ["guarded", "free"]), "where there is no other way, a budget is violated"
+    assert site.best(2.0, 9) == ("a", ["free", "guarded"]), "where there is no other way, a budget is violated"
     site.budgets.put_all([cluster.DisruptionBudget(namespace="default", name="b", selector=selector, allowed=1)])
     assert site.best(1.0, 9) == ("a", ["guarded"]), "one of them may go, and this one started last"
 
@@ -156,23 +156,35 @@ def test_no_victim_is_a_pod_that_the_new_one_must_be_near() -> None:
     assert [pod.name for pod in only.victims] == ["other"]
 
 
-def reference(nodes: list[tuple[float, list[Placed]]], cores: float, priority: int) -> tuple[int, list[str]] | None:
-    """Return kube-scheduler's choice by requests: written from its documentation, without our code."""
-    best: tuple[tuple[int, int, int, float], int, list[str]] | None = None
+def reference(
+    nodes: list[tuple[float, list[Placed]]], cores: float, priority: int, allowed: dict[frozenset[str], int]
+) -> tuple[int, list[str]] | None:  # fmt: skip
+    """Return kube-scheduler's choice by requests: written from its documentation, without our code.
+
+    `allowed`: budgets by the values of the label that they select.
+    """
+    best: tuple[tuple[int, int, int, int, float], int, list[str]] | None = None
     for index, (size, pods) in enumerate(nodes):
         lower = sorted((each for each in pods if each.priority < priority), key=lambda p: (-p.priority, p.created_at_s))
         used = sum(each.cores for each in pods if each.priority >= priority)
         if not lower or used + cores > size:
             continue
-        gone = []
+        left, violating = dict(allowed), []
         for each in lower:
+            mine = [values for values in left if each.labels.get("app") in values]
+            for values in mine:
+                left[values] -= 1
+            violating += [each] if any(left[values] < 0 for values in mine) else []
+        gone = []
+        for each in (*violating, *(each for each in lower if each not in violating)):
             if used + each.cores + cores <= size:
                 used += each.cores
             else:
                 gone.append(each)
-        highest = max(each.priority for each in gone)
-        first = min(each.created_at_s for each in gone if each.priority == highest)
-        cost = (highest, sum(each.priority + 2**31 for each in gone), len(gone), -first)
+        gone.sort(key=lambda p: (-p.priority, p.created_at_s))
+        first = min(each.created_at_s for each in gone if each.priority == gone[0].priority)
+        broken = sum(each in violating for each in gone)
+        cost = (broken, gone[0].priority, sum(each.priority + 2**31 for each in gone), len(gone), -first)
         if best is None or cost < best[0]:
             best = (cost, index, [each.name for each in gone])
     return None if best is None else best[1:]
@@ -180,24 +192,37 @@ def reference(nodes: list[tuple[float, list[Placed]]], cores: float, priority: i
 
 @hypothesis.given(
     nodes=st.lists(
-        st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0.5, 1.0, 2.0])), max_size=6), min_size=1, max_size=4
+        st.lists(
+            st.tuples(st.integers(-2, 3), st.sampled_from([0.5, 1.0, 2.0]), st.sampled_from(["", "x", "y"])), max_size=6
+        ),
+        min_size=1,
+        max_size=4,
     ),
     cores=st.sampled_from([0.5, 1.0, 2.0, 4.0]),
-    priority=st.integers(1, 4),
+    priority=st.integers(-1, 4),
+    allowed=st.dictionaries(st.sampled_from([frozenset("x"), frozenset("y"), frozenset("xy")]), st.integers(0, 2)),
     by_requests=st.booleans(),
 )
 @hypothesis.settings(max_examples=150, deadline=None)
 def test_the_choice_is_kube_schedulers_where_cost_equals_request(
-    nodes: list[list[tuple[int, float]]], cores: float, priority: int, by_requests: bool
-) -> None:
+    nodes: list[list[tuple[int, float, str]]], cores: float, priority: int, allowed: dict[frozenset[str], int],
+    by_requests: bool,
+) -> None:  # fmt: skip
     number = itertools.count()
     site, plain = Site(by_requests=by_requests), []
+    for values, count in allowed.items():
+        selector = (selectors.Requirement(key="app", operator=selectors.IN, values=tuple(values)),)
+        name = "-".join(sorted(values))
+        site.budgets.put(cluster.DisruptionBudget(namespace="default", name=name, selector=selector, allowed=count))
     for index, drawn in enumerate(nodes):
-        pods = [Placed(f"p{(n := next(number)):03}", level, size, float(n)) for level, size in drawn]
+        pods = [
+            Placed(f"p{(n := next(number)):03}", level, size, float(n), {"app": app} if app else {})
+            for level, size, app in drawn
+        ]
         # Full, but for less than the smallest Pod.
         size = sum(each.cores for each in pods) + 0.25
         plain.append((size, pods))
         site.add(f"node-{index}", size, pods, CLASSES)
-    wanted = reference(plain, cores, priority)
+    wanted = reference(plain, cores, priority, allowed)
     found = site.best(cores, priority)
     assert found == (None if wanted is None else (f"node-{wanted[0]}", wanted[1]))

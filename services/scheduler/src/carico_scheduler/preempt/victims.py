@@ -92,7 +92,7 @@ def on_node(
     if not lower or not _fits(stages.by_room, row, wanted, peers):
         return None
     violating = budgets.violated_by([each.pod for each in lower], spent)
-    victims: list[cluster.Pod] = []
+    victims: list[Resident] = []
     for each in sorted(lower, key=lambda found: found.pod.uid not in violating):
         back = row.counting((each.counted,), 1)
         _count(peers, each.pod, row.slot, 1)
@@ -101,9 +101,9 @@ def on_node(
             row = back
         else:
             _count(peers, each.pod, row.slot, -1)
-            victims.append(each.pod)
-    violations = sum(pod.uid in violating for pod in victims)
-    return Choice(row.node.name, tuple(victims), violations)
+            victims.append(each)
+    pods = tuple(each.pod for each in sorted(victims, key=_importance))
+    return Choice(row.node.name, pods, sum(pod.uid in violating for pod in pods))
 
 
 def best_of(choices: Sequence[Choice]) -> Choice | None:
