@@ -132,8 +132,8 @@ def test_services_change_nothing_unless_it_is_on() -> None:
     assert kept.constraints_of(objects.make_pod(labels=LABELS)) is None
 
 
-def services_on(recovered: float, rules: policy.Policy) -> list[int]:
-    """How many of three replicas of three services a node with so much room gets, next to two with room for 5."""
+def services_on(recovered: float, rules: policy.Policy, *, replicas: int = 3) -> list[int]:
+    """How many replicas of each of three services a node with so much room gets, next to two with room for 5."""
     made = state.State(rules, random.Random(0))
     for name, room in (("a", 5.0), ("b", 5.0), ("recovered", recovered)):
         made.put_node(objects.make_node(name, labels={"kubernetes.io/hostname": name}))
@@ -141,10 +141,10 @@ def services_on(recovered: float, rules: policy.Policy) -> list[int]:
         made.put_advertisement(heard, NOW_S)
     for service in "xyz":
         owner = cluster.Owner(kind="ReplicaSet", name=service, uid=service)
-        for index in range(3):
+        for index in range(replicas):
             made.put_pod(objects.make_pod(f"{service}-{index}", owner=owner, labels={"app": service}), NOW_S)
     outcome = cycle.Cycle(made.fleet.policy).run(made.fleet.snapshot(NOW_S), made.queue, most=100)
-    assert len(outcome.placed) == 9
+    assert len(outcome.placed) == 3 * replicas
     here = [each.waiting.pod.name[0] for each in outcome.placed if each.row.node.name == "recovered"]
     return [here.count(service) for service in "xyz"]
 
@@ -153,6 +153,8 @@ def test_a_node_that_has_recovered_is_not_filled_with_the_replicas_of_one_servic
     by_default = policy.Policy()
     assert max(services_on(10.0, by_default)) == 2
     assert services_on(8.0, by_default) == [1, 1, 1]
-    # A preference counts up to a factor of two in room.
-    assert max(services_on(20.0, by_default)) == 3
+    # Each further replica needs twice the room again: the third more than four times that of the others.
+    assert max(services_on(20.0, by_default)) == 2
+    assert services_on(60.0, by_default) == [3, 3, 3]
+    assert services_on(60.0, by_default, replicas=6) == [4, 4, 5]
     assert max(services_on(10.0, policy.Policy(default_spread=False))) == 3

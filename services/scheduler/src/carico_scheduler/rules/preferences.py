@@ -6,6 +6,7 @@ nodes have already. docs/scheduling.md has the rule, and an example.
 """
 
 import dataclasses
+import math
 from typing import Protocol
 
 import numpy as np
@@ -38,7 +39,10 @@ class Preference(Protocol):
         """Its weight relative to other kinds."""
 
     def met(self, feasible: snapshot.Bools) -> snapshot.Floats:
-        """Return per slot, from 0 to 1 relative to the feasible nodes, how far the preference is met."""
+        """Return per slot, from 0 to 1 relative to the feasible nodes, how far the preference is met.
+
+        A spread goes below 0 where it is missed by more than one Pod.
+        """
 
     def add(self, pod: cluster.Pod, slot: int) -> bool:
         """Count a Pod that this cycle has placed; return True if that may change how far nodes meet the preference."""
@@ -53,7 +57,7 @@ class Preferences:
     def __init__(self, preferences: list[Preference], lean: float = LEAN) -> None:
         self._preferences = preferences
         self._lean = lean
-        # lean (1 - met) by slot, as of the last `lean`.
+        # The share by which scores are lowered, by slot, as of the last `lean`.
         self._unmet: snapshot.Floats = np.zeros(0)
 
     def lean(self, scores: snapshot.Floats, feasible: snapshot.Bools) -> snapshot.Floats:
@@ -63,8 +67,12 @@ class Preferences:
         # What is missing of the least total counts as met.
         begin = np.full(len(scores), total - own)
         met = sum((each.weight * each.met(feasible) for each in self._preferences), begin) / total
-        self._unmet = self._lean * (1.0 - met)
-        # score - lean (1 - met) |score|: the negative score of an overdrawn node falls as well.
+        unmet = 1.0 - met
+        self._unmet = self._lean * unmet
+        # lean (1 - met) up to met = 0, and then 1 - (1 - lean)^(1 - met): by the same factor for each Pod more.
+        is_beyond = unmet > 1.0
+        self._unmet[is_beyond] = 1.0 - (1.0 - self._lean) ** unmet[is_beyond]
+        # score - unmet |score|: the negative score of an overdrawn node falls as well.
         leaned: snapshot.Floats = scores - self._unmet * np.abs(scores)
         return leaned
 
@@ -74,7 +82,7 @@ class Preferences:
 
     def parts(self, feasible: snapshot.Bools) -> dict[str, snapshot.Floats]:
         """Return by kind how far it is met per slot, from 0 to 1 relative to the feasible nodes."""
-        return {preference.kind: preference.met(feasible) for preference in self._preferences}
+        return {each.kind: np.maximum(each.met(feasible), 0.0) for each in self._preferences}
 
     def add(self, pod: cluster.Pod, slot: int) -> bool:
         """Count a Pod that this cycle has placed; return True if that may change other nodes' scores."""
@@ -246,13 +254,22 @@ class _SoftSpread:
 
     def met(self, feasible: snapshot.Bools) -> snapshot.Floats:
         crowd, has_all = np.zeros(len(feasible)), np.ones(len(feasible), dtype=np.bool_)
+        one_pod = 0.0
         for group in self._groups:
             # The more domains a label has, the more significant one Pod more or less in a domain is.
-            crowd += group.pods[group.domains.of] * np.log(int(group.is_domain.sum()) + 2)
+            weight = math.log(int(group.is_domain.sum()) + 2)
+            crowd += group.pods[group.domains.of] * weight
+            one_pod += weight
             if self._needs_all:
                 has_all &= group.domains.known
+        met = _scaled(-crowd, feasible & has_all)
+        # By how much the fullest domain exceeds the emptiest, relative to that one with one Pod more: each time counts,
+        # or the node with most room would get all Pods of a group as soon as it has twice the room of the others.
+        least, most = _ends(crowd, feasible & has_all)
+        if most - least > least + one_pod:
+            met = 1.0 - (most - least) / (least + one_pod) * (1.0 - met)
         # A node without the labels meets nothing, as in kube-scheduler, unless the constraints are the default ones.
-        return np.where(has_all, _scaled(-crowd, feasible & has_all), 0.0)
+        return np.where(has_all, met, 0.0)
 
     def add(self, pod: cluster.Pod, slot: int) -> bool:
         for group in self._groups:
