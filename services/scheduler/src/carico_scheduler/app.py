@@ -228,7 +228,10 @@ class Scheduler:
                 replica=f"scheduler-{self._boot}", boot=self._boot, state=one.state, api=self._api, clock=self._clock,
                 lease=self.leadership, metrics=self._counted, bind_within_s=self._settings.bind_timeout_s / 2.0,
                 lease_read_s=self._settings.leader.renew_s,
-                why_not_fit=lambda: "; ".join(one.away.values()) or self._why_not_reached(),
+                # Asked several times a Pod: the reasons are only put together if there are any.
+                why_not_fit=lambda: (
+                    self._why_not_reached() if one.informers.is_current else "; ".join(one.away.values())
+                ),
                 view_age_s=lambda: one.informers.age_s, wake=one.wake, on_idle=one.turn,
                 new_epoch=lambda: clocks.boot_id(self._clock), takes_share=self._settings.own_pods,
             )

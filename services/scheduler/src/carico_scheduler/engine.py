@@ -31,6 +31,7 @@ from carico_scheduler.report import conditions, decisions, events, explain, inst
 from carico_scheduler.report import traces as pod_traces
 from carico_scheduler.rules import policy as policies
 from carico_scheduler.sharing import member, shares
+from carico_scheduler.sharing.claims import claiming
 from carico_scheduler.state import state
 
 REPORT_EVERY_S = 0.5
@@ -136,7 +137,7 @@ class Engine:
         self._volumes = volume_binding.VolumeBinding(parts.kube, self.state.fleet)
         self.state.on_volumes = self._volumes.notify
         self.informers = informers.Informers(
-            parts.kube, into=self.state, clock=parts.clock, metrics=parts.metrics, wake=self._wake.set
+            parts.kube, into=self.state, clock=parts.clock, metrics=parts.metrics, wake=self._on_event
         )
         self.beat_s = self._decoded_s = parts.clock.monotonic_s()
         # When the bus last delivered an advertisement of any node; None before the first.
@@ -164,9 +165,10 @@ class Engine:
         if self.member is not None:
             self.member.announce()
 
-    @property
-    def _is_claiming(self) -> bool:
-        return self.member is not None and self.member.is_busy
+    def _term_to_decide(self) -> int | None:
+        """Return the term of a cycle now; None if it could place nothing: no bind may start, or claims are sent."""
+        is_claiming = self.member is not None and self.member.is_busy
+        return None if is_claiming or self.binder.room <= 0 else self.term()
 
     @property
     def silent_s(self) -> float | None:
@@ -186,6 +188,12 @@ class Engine:
         self.intake.store(subject, payload, now_s)
         if self._wake_due is None:
             self._wake_due = asyncio.get_running_loop().call_later(ARRIVED_S, self._wake.set)
+
+    def _on_event(self) -> None:
+        """Let the decision loop turn if an event of the API may let it place a Pod."""
+        # The end of a bind or a commit lets it turn as well, and each turn costs as much as reading an event.
+        if self.state.queue.may_take(self._clock.monotonic_s()) and self._term_to_decide() is not None:
+            self._wake.set()
 
     def turn(self) -> None:
         """Let the decision loop turn once more."""
@@ -227,12 +235,12 @@ class Engine:
         """Take in new advertisements, run one cycle, and return how many Pods it placed."""
         now_s = self._clock.monotonic_s()
         self._decode(now_s)
-        term, room = self.term(), self.binder.room
-        if term is None or room <= 0 or not len(self.state.queue) or self._is_claiming:
+        term = self._term_to_decide() if len(self.state.queue) else None
+        if term is None:
             return 0
         view = self.state.fleet.snapshot(now_s)
         outcome = self._cycle.run(
-            view, self.state.queue, most=room, held=self._held_slots(), nominees=self._nominees(),
+            view, self.state.queue, most=self.binder.room, held=self._held_slots(), nominees=self._nominees(),
             gangs=self.state.waiting_gangs,
         )  # fmt: skip
         if outcome.is_cut:
@@ -305,16 +313,16 @@ class Engine:
             if slot is not None:
                 yield slot, demand
 
-    def _sets_of(self, placed: Iterable[cycles.Placement]) -> dict[gangs.Key | None, asyncio.Barrier]:
+    def _sets_of(self, placed: Iterable[cycles.Placement]) -> dict[gangs.Key | None, claiming.Together]:
         """Return where the Pods of each gang wait for each other's claims; nothing unless nodes are claimed."""
         if self.member is None:
             return {}
         sizes = collections.Counter(each.waiting.demand.gang for each in placed)
-        return {key: asyncio.Barrier(size) for key, size in sizes.items() if key is not None}
+        return {key: claiming.Together(size) for key, size in sizes.items() if key is not None}
 
     def _begin(
         self, placement: cycles.Placement, facts: decisions.Facts, term: int, now_s: float,
-        together: asyncio.Barrier | None = None,
+        together: claiming.Together | None = None,
     ) -> None:  # fmt: skip
         """Reserve the node and start the bind; `together`: see `member.claiming`."""
         waiting, pod = placement.waiting, placement.waiting.pod
@@ -361,8 +369,7 @@ class Engine:
         """Wait until something has happened, a Pod's backoff is over, or a heartbeat is due."""
         if not len(self.intake):
             # Without room for a bind a Pod that is due cannot be placed, and the loop would spin.
-            may_decide = self.binder.room > 0 and self.term() is not None and not self._is_claiming
-            due_s = self.state.queue.next_due_s() if may_decide else None
+            due_s = self.state.queue.next_due_s() if self._term_to_decide() is not None else None
             rest_s = BEAT_S if due_s is None else min(max(due_s - self._clock.monotonic_s(), 0.0), BEAT_S)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(rest_s):

@@ -8,7 +8,7 @@ import pytest
 from carico_core.runtime.bus import port as buses
 from carico_core.wire import subjects
 from carico_core.wire.kubernetes import pod_groups
-from carico_scheduler.gangs import gang
+from carico_scheduler.gangs import gang, keeper
 from carico_scheduler.sharing.claims import stream
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.sharing import shared_world
@@ -77,6 +77,44 @@ def test_no_pod_of_a_gang_is_bound_unless_all_of_it_is_claimed(monkeypatch: pyte
         stored = made.hub.claims[subjects.claim("node-1")].seq
         await change([made.claims_on("node-1", seq=stored)])
         await made.until_ended(60.0)
+        assert made.kube.binds == dict.fromkeys(uids, 1)
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("conflicts", [1, 2])
+def test_a_gang_that_lost_a_claim_is_decided_on_again_at_once(conflicts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "SETTLE_S", 3.0)
+    # What else lets a gang be tried again: the keeper, twice a second.
+    monkeypatch.setattr(keeper.Keeper, "_try_again", lambda *_: None)
+
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=1, room=2.0)
+        made.pod_s = (1.0, 1.0)
+        await made.start(nodes=4)
+        await asyncio.sleep(4.0)
+        claims = made.connections[0].claims
+        change = claims.change
+        left = conflicts
+        lost: list[str] = []
+
+        async def come_first(changes: Sequence[buses.Change]) -> list[buses.Changed]:
+            nonlocal left
+            node = changes[-1].subject.rpartition(".")[2]
+            if left and node not in lost:
+                left -= 1
+                lost.append(node)
+                rivals = [f"{left:08x}-{index:04d}-4000-8000-000000000000" for index in range(2)]
+                stored = made.hub.claims.get(subjects.claim(node))
+                rival = made.claims_on(node, *rivals, seq=0 if stored is None else stored.seq)
+                assert (await change([rival]))[0].seq is not None
+            return await change(changes)
+
+        claims.change = come_first  # type: ignore[method-assign]
+        uids = [create(made, f"a-{index}", size=4) for index in range(4)]
+        await made.until_ended(10.0)
+        assert len(lost) == conflicts
         assert made.kube.binds == dict.fromkeys(uids, 1)
         await made.stop()
 

@@ -15,6 +15,7 @@ from carico_scheduler.bind import binder
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.sharing import corrections, heartbeats, membership, own_claims, shares, tally
 from carico_scheduler.sharing import parts as member_parts
+from carico_scheduler.sharing.claims import claiming as claimings
 from carico_scheduler.sharing.claims import commits, fits, janitor, rechecks, stream
 from carico_scheduler.sharing.claims import ledger as ledgers
 
@@ -143,7 +144,7 @@ class Member:
 
     def claiming(
         self, bind: binder.Bind, *, decided_s: float, is_open: Callable[[], bool],
-        together: asyncio.Barrier | None = None,
+        together: claimings.Together | None = None,
     ) -> binder.Bind:  # fmt: skip
         """See `own_claims.OwnClaims.bind_of`."""
         return self._own.bind_of(bind, decided_s=decided_s, is_open=is_open, together=together)

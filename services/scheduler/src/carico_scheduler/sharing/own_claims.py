@@ -1,6 +1,5 @@
 """The claims of one member: made before a bind, looked at again right before it is sent, withdrawn after a failure."""
 
-import asyncio
 import dataclasses
 import functools
 from collections.abc import Callable
@@ -46,7 +45,7 @@ class OwnClaims:
 
     def bind_of(
         self, bind: binder.Bind, *, decided_s: float, is_open: Callable[[], bool],
-        together: asyncio.Barrier | None = None,
+        together: claiming.Together | None = None,
     ) -> binder.Bind:  # fmt: skip
         """Return the bind of a decision that was just made, to be sent once its node is claimed.
 
@@ -67,8 +66,9 @@ class OwnClaims:
                 raise binder.Settled("not sent: the watch showed that the Pod is bound or gone")
 
         claim = claiming.Claiming(
-            ready=ready, store=store, check=lambda sent_s: self._check(sent_s, lease_term), together=together
-        )
+            ready=ready, store=store, check=lambda sent_s: self._check(sent_s, lease_term), waiting=bind.waiting,
+            together=together,
+        )  # fmt: skip
         return dataclasses.replace(
             bind, prepare=claim.prepare, permit=claim.permit, resource_version=bind.pod.resource_version,
             is_shared=True,

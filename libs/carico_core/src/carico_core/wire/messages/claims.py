@@ -162,7 +162,7 @@ def _read_corrections(found: _Corrections) -> messages.Corrections:
 
 
 def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else "?" for char in text)
+    return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)
 
 
 def _read_report(found: _Report) -> messages.MemberReport:

@@ -8,8 +8,40 @@ after each conflict, and no two members claim for gangs at the same time.
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from carico_scheduler.bind import binder
+from carico_scheduler.pods import queue as queues
+
+_T = TypeVar("_T")
+
+
+class Together:
+    """Where the decisions on the Pods of a gang wait for each other, also for those that have failed.
+
+    So a gang is decided on again only once all of its Pods are back in the queue.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._waiting: list[asyncio.Future[None]] = []
+        # True once one of them cannot go on.
+        self.is_broken = False
+        # Whether all Pods go back to the queue without a backoff then: all that lost a claim may.
+        self.goes_at_once = True
+
+    async def meet(self) -> None:
+        """Wait until all have come."""
+        if len(self._waiting) < self._size - 1:
+            met: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(met)
+            await met
+            return
+        others, self._waiting = self._waiting, []
+        for each in others:
+            # One that was cancelled: this scheduler stops.
+            if not each.done():
+                each.set_result(None)
 
 
 class Claiming:
@@ -17,7 +49,7 @@ class Claiming:
 
     def __init__(
         self, *, ready: Callable[[], Awaitable[None]], store: Callable[[], Awaitable[float]],
-        check: Callable[[float], None], together: asyncio.Barrier | None,
+        check: Callable[[float], None], waiting: queues.Waiting, together: Together | None,
     ) -> None:  # fmt: skip
         """`ready` prepares the Pod's volumes, `store` returns when the claim was sent, which `check` is called with.
 
@@ -26,6 +58,7 @@ class Claiming:
         self._ready = ready
         self._store = store
         self._check = check
+        self._waiting = waiting
         self._together = together
         self._sent_s = -math.inf
 
@@ -34,20 +67,28 @@ class Claiming:
         if self._together is None:
             await self._ready()
             self._sent_s = await self._store()
-            return
-        try:
-            await self._ready()
+        else:
             # Volumes may take minutes, and a claim must not be so old when it is bound.
-            await self._together.wait()
-            self._sent_s = await self._store()
-            await self._together.wait()
-        except asyncio.BrokenBarrierError as error:
-            raise binder.Withheld("not sent: another Pod of its gang lost its claim") from error
-        except BaseException:
-            # The others of the gang wait for this one.
-            await self._together.abort()
-            raise
+            await _met(self._ready(), self._together, self._waiting)
+            self._sent_s = await _met(self._store(), self._together, self._waiting)
 
     def permit(self) -> None:
         """Raise `binder.Withheld` if the bind must not be sent."""
         self._check(self._sent_s)
+
+
+async def _met(step: Awaitable[_T], together: Together, waiting: queues.Waiting) -> _T:
+    """Return the result of a step once all of a gang have done it. Raises `binder.Withheld` if one of them failed."""
+    try:
+        found = await step
+    except Exception:
+        together.is_broken = True
+        together.goes_at_once &= waiting.goes_at_once
+        await together.meet()
+        waiting.goes_at_once = together.goes_at_once
+        raise
+    await together.meet()
+    if together.is_broken:
+        waiting.goes_at_once = together.goes_at_once
+        raise binder.Withheld("not sent: another Pod of its gang lost its claim")
+    return found

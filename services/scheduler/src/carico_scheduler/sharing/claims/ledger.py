@@ -97,9 +97,11 @@ class Ledger:
         for claim in claims:
             held = before.pop(claim.uid, None)
             if held is None or _identity(held.claim) != _identity(claim):
-                held = Held(claim=claim, seen_s=now_s, is_void=_identity(claim) in self._ended)
+                # Only a new one: most are of Pods that are bound, and stay for a lease.
+                held = self._open[node, claim.uid] = Held(
+                    claim=claim, seen_s=now_s, is_void=_identity(claim) in self._ended
+                )
             known.held[claim.uid] = held
-            self._open[node, claim.uid] = held
         left = [self._open.pop((node, uid), None) for uid in before]
         return any(held is not None for held in left)
 
