@@ -31,6 +31,7 @@ class GangWorld(world.World):
         annotations = {} if least is None else {pod_groups.MIN_MEMBER: str(least)}
         made["metadata"]["annotations"] = annotations | more.pop("annotations", {})
         made["status"] |= more.pop("status", {})
+        made["metadata"] |= more.pop("metadata", {})
         return str(self.kube.objects.create("pods", made, "test")["metadata"]["uid"])
 
     def gang(self, gang: str, pods: int, **more: Any) -> None:

@@ -191,14 +191,16 @@ def test_a_pod_that_is_replaced_after_the_gang_was_complete_is_placed_by_itself(
     run(body)
 
 
-def found(made: gang_world.GangWorld, name: str, *, pods: int, at_s: float, node: str = "node-0") -> None:
+def found(
+    made: gang_world.GangWorld, name: str, *, pods: int, at_s: float, node: str = "node-0", **metadata: Any
+) -> None:  # fmt: skip
     """Half of a gang of four is on a node, bound at this time; the other half waits."""
     at = instants.format_time(round(at_s * 1e9))
     bound = {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at}]}
     for index in range(4):
         is_bound = index < pods
         spec, status = ({"nodeName": node}, bound) if is_bound else ({}, {})
-        made.member(name, f"{name}-{index}", least=4, spec=spec, status=status)
+        made.member(name, f"{name}-{index}", least=4, spec=spec, status=status, metadata=metadata)
 
 
 def test_of_two_gangs_found_with_half_of_the_room_each_one_is_given_back_and_the_other_completed() -> None:
@@ -214,6 +216,22 @@ def test_of_two_gangs_found_with_half_of_the_room_each_one_is_given_back_and_the
         (first,) = {name.split("-")[0] for name in made.running()}
         assert made.running() == [f"{first}-{index}" for index in range(4)]
         assert made.deleted() == 2
+
+    run(body, is_started=False, room=4.0)
+
+
+def test_a_tenant_with_ever_new_gangs_does_not_keep_another_tenants_gang_from_being_given_back() -> None:
+    """Whoever creates Pods may name their node: such a gang is incomplete from the first moment on."""
+
+    async def body(made: gang_world.GangWorld) -> None:
+        found(made, "victim", pods=2, at_s=made.clock.wall_ns() / 1e9)
+        await made.start(nodes=1)
+        for number in range(60):
+            # The newest are the least important.
+            young = {"namespace": "crowd", "creationTimestamp": f"2025-02-01T00:{number:02}:00Z"}
+            found(made, f"crowd-{number}", pods=1, at_s=made.clock.wall_ns() / 1e9, **young)
+            await asyncio.sleep(5.0)
+        assert made.notes("GangIncomplete", "victim-0") or made.notes("GangIncomplete", "victim-1")
 
     run(body, is_started=False, room=4.0)
 

@@ -2,10 +2,12 @@
 
 A gang is decided on in one step, so that it holds room for too few of its Pods only if a bind failed, a Pod went, or
 the leader changed in the middle. If the rest does not find room in time, all its Pods are evicted: one gang at a time,
-the least important first, so that of two gangs that each hold half of the room one gets the other half.
+the least important first, so that of two gangs that each hold half of the room one gets the other half. One that has
+been due for long comes before them: a tenant may have ever new gangs that are less important.
 """
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Protocol
 
@@ -25,6 +27,8 @@ TRIED_A_ROUND = 32
 # After the Pods of a gang have left, the next is given back after so long at the earliest: the first may have freed
 # enough, which its nodes must measure first.
 SETTLE_S = 10.0
+# What has been due for so long goes first, of the namespace that had its last turn longest ago.
+PATIENCE_S = 120.0
 # How long the Pods of one gang are waited for: a Pod with a finalizer may stay for ever.
 LEAVING_MOST_S = 90.0
 # How long a gang that was given back is not tried; that time doubles each time up to the longest.
@@ -69,6 +73,8 @@ class Keeper:
         # When gangs that were given back may be tried again, and how often they were.
         self._rests: dict[gangs.Key, tuple[float, int]] = {}
         self._asked_s: dict[str, float] = {}
+        # By namespace, when a gang of it was given back last.
+        self._served_s: dict[str, float] = {}
         # The gang whose Pods are waited for, and since when; when the next may be given back.
         self._leaving: tuple[gangs.Key, float] | None = None
         self._next_s = 0.0
@@ -147,15 +153,27 @@ class Keeper:
             self._leaving, self._next_s = None, now_s + SETTLE_S
         if not overdue or now_s < self._next_s:
             return
-        least = max(overdue, key=self._importance)
+        least = self._next(overdue, now_s)
         asked = least.asks
         self._line.warning("gang given back", gang=str(least.key), placed=least.held, needed=asked and asked.min_member)
         self._leaving = (least.key, now_s)
         self._since_s.pop(least.key, None)
+        self._served_s[least.key.namespace] = now_s
         _, times = self._rests.get(least.key, (0.0, 0))
         self._rests[least.key] = (now_s + min(REST_S * 2.0 ** min(times, 16), REST_MOST_S), times + 1)
         self._state.gangs.resting.add(least.key)
         self._state.gangs.give_back(least)
+
+    def _next(self, overdue: list[gang_records.Gang], now_s: float) -> gang_records.Gang:
+        """Return which of these gangs is given back first."""
+        patient = [
+            each for each in overdue if now_s - self._since_s[each.key] >= self._timeout_of(each) + PATIENCE_S
+        ]  # fmt: skip
+        if not patient:
+            return max(overdue, key=self._importance)
+        return min(
+            patient, key=lambda each: (self._served_s.get(each.key.namespace, -math.inf), self._since_s[each.key])
+        )
 
     def _importance(self, gang: gang_records.Gang) -> queues.Key:
         """Sorts the least important gang last: by its most important Pod on a node."""
