@@ -143,6 +143,31 @@ async def test_the_page_reads_what_aggregators_answer_of_streams() -> None:
     assert found["summaries"] == [f"{records.BOOT}-0", f"{records.BOOT}-1"]
 
 
+def test_what_is_kept_is_asked_for_again_where_an_answer_is_late() -> None:
+    found = run(
+        """
+        const answer = { kept: [] };
+        const failing = (times, error) => {
+          const bus = { asked: 0, request: async () => {
+            bus.asked += 1;
+            if (bus.asked <= times) throw error;
+            return JSON.stringify(answer);
+          } };
+          return bus;
+        };
+        const outcomes = [];
+        const late = new bus.LateAnswer("no answer in time");
+        for (const each of [failing(2, late), failing(100, late), failing(1, new bus.NoAnswer("no service answers"))]) {
+          const said = await ask.summaries(each).then((all) => all.length, (error) => error.message);
+          outcomes.push([said, each.asked]);
+        }
+        show(outcomes);
+        """,
+        "ask", "bus",
+    )  # fmt: skip
+    assert found == [[0, 3], ["no answer in time", 6], ["no service answers", 1]]
+
+
 def test_a_summary_is_read_as_it_was_written() -> None:
     said = records.SUMMARY
     read = run(

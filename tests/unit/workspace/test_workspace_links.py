@@ -64,3 +64,13 @@ def test_log_lines_in_the_runbook_are_those_of_the_code(line: str) -> None:
     assert f"`{line}`" in " ".join((ROOT / "docs/runbook.md").read_text(encoding="utf-8").split())
     sources = (path.read_text(encoding="utf-8") for path in (ROOT / "services").rglob("src/**/*.py"))
     assert any(f'"{line}' in source for source in sources)
+
+
+def test_objects_of_ours_in_commands_are_those_that_are_installed() -> None:
+    pages = " ".join(page.read_text(encoding="utf-8") for page in PAGES)
+    commands = re.findall(r"kubectl(?: -n carico| --namespace carico)[^`|\n]*(?:\n[^`|\n]*)?", pages)
+    named = {name for command in commands for name in re.findall(r"\b(carico-[a-z-]+[a-z])(?:-0)?(?= |$)", command)}
+    manifests = [*(ROOT / "deploy/k8s").rglob("*.yaml"), *(ROOT / "deploy/observe").rglob("*.yaml")]
+    installed = set(re.findall(r"name: ([a-z-]+)", " ".join(each.read_text(encoding="utf-8") for each in manifests)))
+    assert len(named) > 4
+    assert named - installed == set()

@@ -1,8 +1,10 @@
 """The health server: verdicts, metrics, and malformed requests."""
 
 import asyncio
+import functools
 
 import pytest
+import structlog
 
 from carico_core.domain import errors
 from carico_core.runtime.observe import health
@@ -43,6 +45,18 @@ async def test_ready_follows_the_checks_and_health_its_own() -> None:
         assert 'carico_check_failing{check="bus"} 1.0' in (await ask(server.port, get("/metrics")))[1]
     finally:
         await server.close()
+
+
+def test_why_a_service_is_not_ready_is_logged_once_for_each_change() -> None:
+    why: dict[str, str | None] = {"bus": "no bus yet", "samples": None}
+    made = health.Health({name: functools.partial(why.__getitem__, name) for name in why})
+    with structlog.testing.capture_logs() as said:
+        for bus, samples in (("away", None), ("away for 2 s", None), ("away", "none"), (None, None), (None, None)):
+            why |= {"bus": bus, "samples": samples}
+            made.probed()
+    assert [(each["event"], each.get("why")) for each in said] == [
+        ("not ready", {"bus": "away"}), ("not ready", {"bus": "away", "samples": "none"}), ("ready again", None),
+    ]  # fmt: skip
 
 
 async def test_a_failing_check_is_reported_and_leaves_no_connection_open() -> None:

@@ -1,11 +1,23 @@
-// Queries to the services, sent when a user opens something, and not repeated.
+// Queries to the services: sent when a user opens something, and for what is kept once a connection is there.
 
+import { LateAnswer } from "./bus.js";
 import * as signals from "./signals.js";
 
 const NEWEST = 200;
 
 // Schedulers share the queries, and a standby says so: a retry reaches the leader.
 const TIMES = 6;
+
+// The page asks for it only when it connects: a busy machine's late answer would be missing until it is loaded again.
+async function kept(question) {
+  for (let time = 1; ; time += 1) {
+    try {
+      return await question();
+    } catch (error) {
+      if (time === TIMES || !(error instanceof LateAnswer)) throw error;
+    }
+  }
+}
 
 async function scheduler(bus, verb, fields) {
   for (let time = 1; ; time += 1) {
@@ -37,18 +49,18 @@ export async function waiting(bus) {
 
 // The newest decision of each Pod that the stream keeps, oldest first.
 export async function recentDecisions(bus) {
-  const answer = signals.parse(await bus.request(signals.query("aggregator", "kept.decisions"), { limit: NEWEST }));
+  const answer = signals.parse(await kept(() => bus.request(signals.query("aggregator", "kept.decisions"), { limit: NEWEST })));
   return answer.kept.map(([, text]) => signals.decodeDecision(text));
 }
 
 // The summaries of the last quarter of an hour, oldest first.
 export async function summaries(bus) {
-  const answer = signals.parse(await bus.request(signals.query("aggregator", "kept.summaries"), {}));
+  const answer = signals.parse(await kept(() => bus.request(signals.query("aggregator", "kept.summaries"), {})));
   return answer.kept.map(([, text]) => signals.decodeSummary(text));
 }
 
 // The latest model; null if there is none.
 export async function model(bus) {
-  const [found] = await bus.requestAll(signals.query("aggregator", "kept.model"), {}, () => true);
+  const [found] = await kept(() => bus.requestAll(signals.query("aggregator", "kept.model"), {}, () => true));
   return found.payload.length === 0 ? null : signals.decodeModel(found.payload);
 }

@@ -13,6 +13,7 @@ const INBOX = "_INBOX.reader";
 const NO_RESPONDERS = 503;
 
 export class NoAnswer extends Error {}
+export class LateAnswer extends NoAnswer {}
 
 export class Bus {
   // `identify(nonce)` returns the identity for CONNECT; `notify(state)` receives {kind: connecting|live|away, why, retryMs}.
@@ -43,7 +44,7 @@ export class Bus {
     if (this.isLive) this.socket.send(protocol.formatSubscribe(subject, sid));
   }
 
-  // What one service answers, as text. Rejects with NoAnswer: no service, a timeout, or the service's own refusal.
+  // What one service answers, as text. Rejects with NoAnswer: no service, a timeout (LateAnswer), or the service's refusal.
   async request(subject, fields) {
     const [answer] = await this.requestAll(subject, fields, () => true);
     return new TextDecoder().decode(answer.payload);
@@ -54,7 +55,7 @@ export class Bus {
     if (!this.isLive) return Promise.reject(new NoAnswer("the bus is not available"));
     const key = token();
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => this.settle(key, new NoAnswer("no answer in time")), ANSWER_WITHIN_MS);
+      const timer = setTimeout(() => this.settle(key, new LateAnswer("no answer in time")), ANSWER_WITHIN_MS);
       this.answers.set(key, { found: [], isLast, resolve, reject, timer });
       this.socket.send(protocol.formatPublish(subject, `${this.inbox}.${key}`, JSON.stringify(fields)));
     });

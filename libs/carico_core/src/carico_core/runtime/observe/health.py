@@ -39,10 +39,22 @@ class Health:
         self._checks = dict(checks)
         self._alive = dict(alive or {})
         self._notes = dict(notes or {})
+        self._last: Mapping[str, str] = {}
 
     def not_ready(self) -> dict[str, str]:
         """Return the failing readiness checks: check -> reason."""
         return _failing(self._checks)
+
+    def probed(self) -> dict[str, str]:
+        """Return `not_ready`, and log what has changed since the probe before: probes discard the reasons."""
+        failing = self.not_ready()
+        if failing.keys() != self._last.keys():
+            if failing:
+                logs.get("health").warning("not ready", why=failing)
+            else:
+                logs.get("health").info("ready again")
+        self._last = failing
+        return failing
 
     def notes(self) -> dict[str, str]:
         """Return facts for people: name -> text."""
@@ -179,7 +191,7 @@ def _answer(head: bytes, health: Health, metrics: metric.Metrics) -> tuple[int, 
     if path == b"/healthz":
         return _verdict(health.not_alive())
     if path == b"/readyz":
-        return _verdict(health.not_ready(), health.notes())
+        return _verdict(health.probed(), health.notes())
     return 404, "text/plain", b"expected /healthz, /readyz or /metrics\n"
 
 
