@@ -122,6 +122,7 @@ class _Drawer(storage.Drawer):
             for key in TAINTS
             if self.chance(0.15)
         ]
+        status: Object = {"declaredFeatures": ["RestartAllContainersOnContainerExits"]} if self.chance(0.5) else {}
         spec: Object = {"taints": taints}
         if self.chance(0.1):
             spec["unschedulable"] = True
@@ -130,7 +131,7 @@ class _Drawer(storage.Drawer):
             "status": {
                 "capacity": allocatable, "allocatable": allocatable,
                 "conditions": [{"type": "Ready", "status": "True"}],
-            },
+            } | status,
         }  # fmt: skip
 
     def _placed(self, index: int) -> Object:
@@ -165,6 +166,16 @@ class _Drawer(storage.Drawer):
             add()
         if self.chance(0.5):
             self._add_tolerations(spec)
+        if self.chance(0.05):
+            exits = {"operator": "In", "values": [1]}
+            spec["containers"][0]["restartPolicy"] = "Never"
+            spec["containers"][0]["restartPolicyRules"] = [{"action": "RestartAllContainers", "exitCodes": exits}]
+        if self.chance(0.1):
+            # Then each port of a container is one of the node.
+            spec["hostNetwork"] = True
+            for container in spec["containers"]:
+                for port in container.get("ports", []):
+                    port["containerPort"] = port["hostPort"]
         return pod
 
     def _pod(self, name: str) -> Object:

@@ -131,7 +131,7 @@ def test_the_cases_said_something() -> None:
     """Every reason was met, and no kind of answer is rare: it runs after the comparison."""
     expected = {
         "unschedulable", "taint", "node_selector", "node_affinity", "requests", "pod_limit", "pod_affinity",
-        "pod_anti_affinity", "topology_spread", "host_ports", "disk", "volume", "volume_limit",
+        "pod_anti_affinity", "topology_spread", "host_ports", "disk", "volume", "volume_limit", "unsupported",
     }  # fmt: skip
     assert set(_reasons) == expected, _reasons
     total = sum(_answers.values())

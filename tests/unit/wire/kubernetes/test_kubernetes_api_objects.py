@@ -194,12 +194,16 @@ def test_requests(name: str) -> None:
 
 def test_what_is_not_evaluated_is_named() -> None:
     assert api_objects.parse_pod(pod(resourceClaims=[{"name": "gpu"}])).unsupported == ("resourceClaims",)
+    assert api_objects.parse_pod(pod(hostNetwork=True)).unsupported == ()
+
+
+def test_what_a_node_must_declare_is_named() -> None:
     inside = api_objects.parse_pod(pod(hostNetwork=True, hostUsers=False))
-    assert inside.unsupported == ("hostUsers with hostNetwork",)
+    assert inside.required_features == ("UserNamespacesHostNetworkSupport",)
     rules = [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}]
     restarting = api_objects.parse_pod(pod(containers=[container() | {"restartPolicyRules": rules}]))
-    assert restarting.unsupported == ("restartPolicyRules.RestartAllContainers",)
-    assert api_objects.parse_pod(pod(hostNetwork=True)).unsupported == ()
+    assert restarting.required_features == ("RestartAllContainersOnContainerExits",)
+    assert api_objects.parse_pod(pod(hostNetwork=True)).required_features == ()
 
 
 def test_other_resources_are_kept_by_name() -> None:

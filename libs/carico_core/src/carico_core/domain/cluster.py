@@ -143,6 +143,8 @@ class Pod(NamedTuple):
     priority_class: str = ""
     # Counts changes of its spec, without that of its node; 0: not known.
     generation: int = 0
+    # Features of a kubelet that its node must declare.
+    required_features: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -184,6 +186,8 @@ class Node:
     allocatable_others: Mapping[str, float] = dataclasses.field(default_factory=dict)
     # The largest images that it has, as its kubelet reports them: 50 by default.
     images: tuple[NodeImage, ...] = ()
+    # What its kubelet can do, of what a Pod may require (status.declaredFeatures).
+    declared_features: frozenset[str] = frozenset()
 
 
 def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:

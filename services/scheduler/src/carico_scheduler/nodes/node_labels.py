@@ -1,4 +1,4 @@
-"""Which nodes match terms over names, labels and taints; cached, and updated slot by slot."""
+"""Which nodes match terms over names, labels, taints and features; cached, and updated slot by slot."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
@@ -90,6 +90,10 @@ class NodeLabels:
         return self._answer(
             ("tolerated", tolerations), False, lambda node: cluster.refusing_taint(node, tolerations) is None
         )
+
+    def declaring(self, features: tuple[str, ...]) -> npt.NDArray[np.bool_]:
+        """Return a mask, True for the nodes that declare all these features."""
+        return self._answer(("declaring", features), False, lambda node: node.declared_features.issuperset(features))
 
     def disliked(self, tolerations: tuple[cluster.Toleration, ...]) -> npt.NDArray[np.float64]:
         """Return per slot how many PreferNoSchedule taints are not tolerated."""

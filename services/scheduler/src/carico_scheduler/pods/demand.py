@@ -20,6 +20,7 @@ class Demand:
     # Other resources by name.
     request_others: tuple[tuple[str, float], ...] = ()
     unsupported: tuple[str, ...] = ()
+    required_features: tuple[str, ...] = ()
     pod_class: str = ""
     constraints: limits.Constraints | None = None
     # Required anti-affinity terms of known Pods that select this Pod.
@@ -104,6 +105,7 @@ def demand_of(
         request_bytes=pod.request_bytes,
         request_others=pod.request_others,
         unsupported=pod.unsupported,
+        required_features=pod.required_features,
         pod_class=names.class_of(pod),
         constraints=pod.constraints,
         repelled_by=repelled_by,

@@ -131,6 +131,7 @@ def parse_node(obj: Object) -> cluster.Node:
         pod_limit=int(amounts.pop("pods", 0.0)),
         allocatable_others=amounts,
         images=images.parse_node_images(status),
+        declared_features=frozenset(fields.words(status, "declaredFeatures", "status.")),
     )
 
 

@@ -1,4 +1,8 @@
-"""Refuses every node for a Pod with constraints that this version does not evaluate: ignoring them would be wrong."""
+"""Refuses nodes that cannot run a Pod as it asks.
+
+That is every node if the Pod has constraints that this version does not evaluate, since ignoring them would be wrong;
+else those whose kubelet does not declare what the Pod requires, as kube-scheduler's NodeDeclaredFeatures does.
+"""
 
 from carico_core.domain import decision
 from carico_scheduler.nodes import snapshot
@@ -7,14 +11,18 @@ from carico_scheduler.rules import protocol
 
 
 class Unsupported:
-    """The Pod has no unsupported constraints."""
+    """The Pod has no unsupported constraints, and the node declares all features that it requires."""
 
     reason = decision.Reason.UNSUPPORTED
 
     def passes(self, view: snapshot.Snapshot, demand: demands.Demand) -> protocol.Passes:
         """See `protocol.NodeFilter`."""
-        return not demand.unsupported
+        if demand.unsupported or not demand.required_features:
+            return not demand.unsupported
+        return view.labels.declaring(demand.required_features)
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
-        """Name the constraints."""
-        return f"constraints not supported: {', '.join(demand.unsupported)}"
+        """Name the constraints, or the features."""
+        if demand.unsupported:
+            return f"constraints not supported: {', '.join(demand.unsupported)}"
+        return f"features not declared: {', '.join(demand.required_features)}"

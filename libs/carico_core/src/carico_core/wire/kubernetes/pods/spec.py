@@ -45,7 +45,8 @@ def parse_stated(obj: Object, labels: Mapping[str, str]) -> dict[str, Any]:
         "node_selector": fields.texts(spec, "nodeSelector", "spec."),
         "tolerations": _tolerations(spec),
         "scheduling_gates": tuple([fields.optional(each, "name") for each in gates]),
-        "unsupported": unsupported(spec),
+        "unsupported": ("resourceClaims",) if spec.get("resourceClaims") else (),
+        "required_features": required_features(spec),
         "image": fields.optional(containers[0], "image", "spec.containers[0].") if containers else "",
         "is_mirror": mirror,
         "static_uid": fields.optional(metadata["annotations"], STATIC_UID_ANNOTATION) if mirror else "",
@@ -69,18 +70,18 @@ def share_stated(stated: dict[str, Any]) -> None:
     stated["tolerations"] = shared_values.tolerations(stated["tolerations"])
 
 
-def unsupported(spec: Object) -> tuple[str, ...]:
-    """Return the names of hard constraints of a Pod that the scheduler does not evaluate.
+def required_features(spec: Object) -> tuple[str, ...]:
+    """Return the features that a node must declare for the Pod.
 
-    Besides device claims, these are features that a node must declare (status.declaredFeatures) for such a Pod.
+    Source: InferForScheduling in k8s.io/component-helpers/nodedeclaredfeatures/features.
     """
-    found = ["resourceClaims"] if spec.get("resourceClaims") else []
+    found = []
     if spec.get("hostNetwork") is True and spec.get("hostUsers") is False:
-        found.append("hostUsers with hostNetwork")
+        found.append("UserNamespacesHostNetworkSupport")
     containers = fields.objects(spec, "containers", "spec.") + fields.objects(spec, "initContainers", "spec.")
     rules = [rule for container in containers for rule in fields.objects(container, "restartPolicyRules")]
     if any(rule.get("action") == "RestartAllContainers" for rule in rules):
-        found.append("restartPolicyRules.RestartAllContainers")
+        found.append("RestartAllContainersOnContainerExits")
     return tuple(found)
 
 
