@@ -41,6 +41,8 @@ class Case:
     # (namespace, name) of Pods that end, or begin to end, once they are there.
     ended: list[tuple[str, str]]
     ending: list[tuple[str, str]]
+    # Statuses of Pods that are being resized in place, by (namespace, name).
+    resized: dict[tuple[str, str], Object]
     pods: list[Object]
 
     @property
@@ -83,6 +85,9 @@ class _Drawer(storage.Drawer):
             objects=objects,
             ended=[key for key in keys if self.chance(0.1)],
             ending=[key for key in keys if self.chance(0.1)],
+            resized={
+                key: self._resized(pod["spec"]) for key, pod in zip(keys, placed, strict=True) if self.chance(0.2)
+            },
             pods=[self._asked(index) for index in range(pods)],
         )
 
@@ -152,6 +157,26 @@ class _Drawer(storage.Drawer):
         if self.chance(0.25):
             self.add_claims(pod)
         return pod
+
+    def _resized(self, spec: Object) -> Object:
+        """What a kubelet reports of a Pod whose containers have, and are given, other amounts than it requests."""
+        status: Object = {}
+        for containers, key in (("containers", "containerStatuses"), ("initContainers", "initContainerStatuses")):
+            status[key] = [
+                {"name": each["name"], "image": "pi", "imageID": "", "ready": False, "restartCount": 0} | self._actual()
+                for each in spec.get(containers, [])
+                if self.chance(0.7)
+            ]
+        if "resources" in spec:
+            status |= self._actual()
+        if self.chance(0.5):
+            reason = self.rng.choice(["Infeasible", "Deferred"])
+            status["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": reason}]
+        return status
+
+    def _actual(self) -> Object:
+        amounts = [{"cpu": self.rng.choice(["100m", "1", "2"])} for _ in range(2)]
+        return {"resources": {"requests": amounts[0]}, "allocatedResources": amounts[1]}
 
     def _asked(self, index: int) -> Object:
         """A Pod with one to three kinds of constraints."""

@@ -119,6 +119,7 @@ class Oracle:
         # One kind after another, and all of a kind at once.
         for _, alike in itertools.groupby(case.objects, key=lambda each: each[0].rpartition("/")[2]):
             list(self._pool.map(self._make_object, alike))
+        list(self._pool.map(self._report, case.resized.items()))
         list(self._pool.map(self._end_pod, case.ended))
         list(self._pool.map(self._begin_to_end_pod, case.ending))
 
@@ -154,6 +155,9 @@ class Oracle:
     def _make_object(self, told: tuple[str, cases.Object]) -> None:
         path, obj = told
         self._complete(path, obj, self.api.request("POST", path, obj))
+
+    def _report(self, told: tuple[tuple[str, str], cases.Object]) -> None:
+        self._patch("/api/v1/namespaces/{}/pods/{}/status".format(*told[0]), {"status": told[1]})
 
     def _end_pod(self, key: tuple[str, str]) -> None:
         self._patch("/api/v1/namespaces/{}/pods/{}/status".format(*key), {"status": {"phase": "Succeeded"}})
