@@ -67,6 +67,8 @@ async def _measure(folder: pathlib.Path, command: pathlib.Path, *, seconds: floa
         began_s = time.monotonic()
         await page.goto(f"{stage.url}/#node/node-500")
         await browsers.expect(page.locator("#sum-nodes")).to_have_text(f"{NODES:,}", timeout=60_000)
+        # The history is the last that arrives: the aggregator is asked for it.
+        await browsers.expect(page.locator("#history-card")).to_contain_text("Pods wait for a node", timeout=60_000)
         shown_s = time.monotonic() - began_s
         await asyncio.sleep(WARM_S)
         await page.evaluate("benchFrames.length = 0")
@@ -83,7 +85,7 @@ async def _measure(folder: pathlib.Path, command: pathlib.Path, *, seconds: floa
         (f"script time a frame at {NODES} nodes, p99", float(np.percentile(frames, 99)), "ms", ""),
         ("script's CPU time a frame of 1/60 s, mean", 1e3 * script_s / seconds / 60, "ms", "at most 8"),
         ("frames of the screen a second", len(frames) / seconds, "1/s", ""),
-        ("page opened to all nodes shown", shown_s, "s", ""),
+        ("page opened to all nodes and the history shown", shown_s, "s", "at most 2"),
         (f"NATS server without a viewer, {NODES} nodes", 100 * alone, "% of a core", ""),
         ("NATS server's cost of a viewer", 100 * max(0.0, watched - alone), "% of a core", "at most 2"),
     ]

@@ -133,9 +133,19 @@ def _hint(error: click.ClickException) -> str:
             else []
         )
         return f" Did you mean {near[0]!r}?" if near else ""
+    if (
+        isinstance(error, click.UsageError)
+        and "unexpected extra argument" in error.message
+        and _names_cluster(error.ctx)
+    ):
+        return " A cluster is named by --name."
     if not isinstance(error, click.NoSuchOption) or error.ctx is None or error.ctx.parent is not None:
         return ""
     return f" Options come after the command: `{PROGRAM} COMMAND {error.option_name} ...`"
+
+
+def _names_cluster(context: click.Context | None) -> bool:
+    return context is not None and any(each.name == "name" for each in context.command.params)
 
 
 def run() -> int:

@@ -10,7 +10,7 @@ import orjson
 
 from carico_cli.doctor import findings, places
 from carico_cli.live import node_answers
-from carico_core.domain import errors, messages
+from carico_core.domain import amounts, errors, messages
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 
@@ -99,7 +99,7 @@ def report(agents: Agents, *, lease_s: float, place: places.Place) -> list[findi
         return [findings.skip("agents", f"{agents.fresh} advertise; the cluster's nodes are not known")]
     speak = agents.nodes - len(agents.silent)
     return [
-        *([findings.ok("agents", f"{speak} nodes of {agents.nodes} advertise")] if speak else []),
+        *([findings.ok("agents", f"{speak} of {amounts.plural(agents.nodes, 'node')} advertise")] if speak else []),
         *_silent(agents, lease_s, place),
         *_clocks("ahead of", agents.ahead),
         *_clocks("behind", agents.behind),

@@ -108,6 +108,15 @@ class Asker:
         found = await self._asked(lambda api: object_events.newest(api, namespace, f"involvedObject.uid={uid}"))
         return found or "the namespace is gone"
 
+    async def pod_names(self, namespace: str) -> list[str]:
+        """Return the names of the first Pods of a namespace; empty where the API does not answer."""
+        found = await self._get(f"/api/v1/namespaces/{namespace}/pods", {"limit": str(LIMIT_MOST)})
+        return [each["metadata"]["name"] for each in found["items"]] if isinstance(found, Mapping) else []
+
+    async def has_namespace(self, namespace: str) -> bool:
+        """Return False where the API knows no such namespace."""
+        return await self._get(f"/api/v1/namespaces/{namespace}") is not None
+
     async def other_kind(self, namespace: str, name: str) -> str | None:
         """Return "job" or "node" where one has the name of a Pod that was asked for; None where neither has."""
         path = f"/api/v1/namespaces/{namespace}/pods"

@@ -3,7 +3,7 @@
 import asyncio
 import difflib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import orjson
@@ -105,6 +105,10 @@ async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int
         if silence is not None:
             raise silence
         other = await asker.other_kind(namespace, name)
+        if not (answer.get("nearest") or answer.get("namespaces") or other):
+            # The scheduler has forgotten Pods that have ended.
+            answer["nearest"] = difflib.get_close_matches(name, await asker.pod_names(namespace), n=3)
+            answer["has_namespace"] = bool(answer["nearest"]) or await asker.has_namespace(namespace)
         raise errors.SettingsError(_unknown(answer, other, await asker.refusal(namespace, name)))
     if answer["state"] == "bound" and answer.get("phase") in containers.EXPLAINED and "containers" not in answer:
         await _add_containers(asker, answer)
@@ -124,21 +128,40 @@ async def _explain_job(
 ) -> dict[str, Any]:  # fmt: skip
     """Return where a job's time went. Raises `SettingsError` where no Pod belongs to it, `ApiUnavailable`."""
     clock = clocks.SystemClock()
-    async with connection.api_of(at, clock, context.environ, name=asking.USER_AGENT) as api:
-        path = f"/api/v1/namespaces/{namespace}/pods"
-        # A longer name is no value of a label: the API would refuse the question.
-        for label in job_counts.JOB_LABELS if len(name) <= _LABEL_MOST else ():
-            pods = await paged_lists.list_all(api, path, params={"labelSelector": f"{label}={name}"})
-            own = [pod for pod in pods.objects if job_counts.job_of(pod["metadata"]) == name]
-            if own:
-                return job_text.answer(name, own, now_s=clock.wall_ns() / 1e9)
-        others = await paged_lists.list_all(api, path, params={}, read=lambda pod: job_counts.job_of(pod["metadata"]))
-        why = await refusals.of_job(api, namespace, name)
-    known = sorted(set(others.objects) - {jobs.OTHERS})
+    try:
+        async with connection.api_of(at, clock, context.environ, name=asking.USER_AGENT) as api:
+            found = await _pods_of_job(api, namespace, name)
+            if found.own:
+                return job_text.answer(name, found.own, now_s=clock.wall_ns() / 1e9)
+            why = await refusals.of_job(api, namespace, name)
+    except errors.ApiUnavailable as error:
+        raise errors.ApiUnavailable(f"job {name}: {error}; {at.look}") from None
+    known = sorted(found.others - {jobs.OTHERS})
     near = difflib.get_close_matches(name, known, n=3) or known[:3]
     hint = f" (nearest: {', '.join(near)})" if near else ""
     refused = "" if why is None else f"; the API refuses its Pods: {why}"
     raise errors.SettingsError(f"job {name!r}{hint}: no Pod in namespace {namespace!r} belongs to it{refused}")
+
+
+class _Pods(NamedTuple):
+    """A job's Pods; where there are none, the namespace's other jobs."""
+
+    own: list[Mapping[str, Any]]
+    others: set[str]
+
+
+async def _pods_of_job(api: paged_lists.Api, namespace: str, name: str) -> _Pods:
+    async def listed(read: paged_lists.Read | None = None, **params: str) -> list[Any]:
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        return (await paged_lists.list_all(api, path, params=params, read=read, timeout_s=asking.ANSWER_MOST_S)).objects
+
+    # A longer name is no value of a label: the API would refuse the question.
+    for label in job_counts.JOB_LABELS if len(name) <= _LABEL_MOST else ():
+        found = await listed(labelSelector=f"{label}={name}")
+        own = [pod for pod in found if job_counts.job_of(pod["metadata"]) == name]
+        if own:
+            return _Pods(own, set())
+    return _Pods([], set(await listed(lambda pod: job_counts.job_of(pod["metadata"]))))
 
 
 async def _add_judgement(asker: asking.Asker, answer: dict[str, Any]) -> None:
@@ -196,6 +219,8 @@ async def _add_containers(asker: asking.Asker, answer: dict[str, Any]) -> None:
 
 def _unknown(answer: Mapping[str, Any], other: str | None, refusal: str | None) -> str:
     hint = f"nearest: {', '.join(answer['nearest'])}" if answer.get("nearest") else ""
+    if not answer.get("has_namespace", True):
+        hint = f"there is no namespace {answer['namespace']!r}"
     if answer.get("namespaces"):
         hint = f"there is one in namespace {', '.join(answer['namespaces'])}: -n"
     elif other is not None:
@@ -221,8 +246,8 @@ def _meant(what: tuple[str, ...]) -> tuple[str, str]:
             return kind.removesuffix("s"), name
         case (kind, name) if kind in _OTHER_KINDS:
             raise errors.SettingsError(_OF_CONTROLLER.format(got=f"{kind} {name}"))
-    got = " ".join(what) or "nothing"
-    raise errors.SettingsError(f"got {got!r}, expected POD, or: node NODE, or: job JOB")
+    got = repr(" ".join(what)) if what else "nothing"
+    raise errors.SettingsError(f"got {got}, expected POD, or: node NODE, or: job JOB")
 
 
 def _key(namespace: str | None, name: str) -> tuple[str | None, str]:

@@ -120,7 +120,7 @@ class _Demo:
         if not keep:
             return [opened, "carico up"]
         of = which.naming(self._context, self.wanted.name)
-        return [opened, f"carico explain {self._job.name}-0{of}", f"carico top{of}", f"carico down{of}"]
+        return [opened, f"carico explain job {self._job.name}{of}", f"carico top{of}", f"carico down{of}"]
 
     async def _end(self, launched: client.Launched) -> None:
         await launched.stop()

@@ -33,7 +33,7 @@ WhyGone = Callable[[float], str | None]
 
 
 @click.command("submit")
-@click.argument("workload", type=click.Choice([workload.value for workload in jobs.Workload]))
+@click.argument("workload", type=click.Choice([workload.value for workload in jobs.Workload]), metavar="WORKLOAD")
 @which.flags
 @click.option("--pods", type=int, default=12, show_default=True, help="How many Pods.")
 @click.option(
@@ -49,7 +49,10 @@ def command(
     context: settings.Context, /, workload: str, pods: int, seconds: float | None, job_name: str | None,
     restart: bool, wait: bool, **place: Any,
 ) -> int:  # fmt: skip
-    """Submit a job of Pods to a cluster."""
+    """Submit a job of Pods to a cluster.
+
+    WORKLOAD: pi, train, mixed (both), mlp, server, waiting, io, stages, boot or cache.
+    """
     generated = generated_name(workload, clocks.SystemClock().wall_ns())
     job = jobs.Job(
         name=job_name or generated, workload=jobs.Workload(workload), pods=pods, seconds=seconds, restarts=restart
@@ -64,9 +67,10 @@ def command(
 
     code = asyncio.run(_submit(address, job, wait=wait, why_gone=why_gone, shortage=shortage, environ=context.environ))
     # Flags that name a cluster elsewhere would have to be given again.
-    if not wait and (address.is_local or context.environ.get(which.NATS_URL)):
+    if address.is_local or context.environ.get(which.NATS_URL):
         of = which.naming(context, address.name) if address.is_local else ""
-        click.echo(formats.next_steps((f"carico top{of}", f"carico explain job {job.name}{of}")))
+        live = [] if wait else [f"carico top{of}"]
+        click.echo(formats.next_steps([*live, f"carico explain job {job.name}{of}"]))
     return code
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import difflib
 import enum
 import fcntl
 import os
@@ -154,9 +155,12 @@ def find(home_path: pathlib.Path, name: str) -> Paths:
     """Return the paths of an existing cluster. Raises `SettingsError` that lists the existing ones."""
     if name in cluster_names(home_path):
         return Paths(home_path / name)
-    existing = ", ".join(cluster_names(home_path))
-    hint = f"there is {existing}" if existing else "there is none: start one with `carico up`"
-    raise errors.SettingsError(f"no cluster named {name!r}: {hint}")
+    existing = cluster_names(home_path)
+    if not existing:
+        raise errors.SettingsError(f"no cluster named {name!r}: there is none: start one with `carico up`")
+    near = "".join(f"; did you mean {each!r}?" for each in difflib.get_close_matches(name, existing, n=1))
+    there = f"there {'is' if len(existing) == 1 else 'are'} {', '.join(existing)}"
+    raise errors.SettingsError(f"no cluster named {name!r}: {there}{near}")
 
 
 def find_logs(home_path: pathlib.Path, name: str) -> Paths:

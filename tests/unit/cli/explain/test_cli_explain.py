@@ -2,7 +2,7 @@
 
 import contextlib
 import pathlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
 import pytest
@@ -286,6 +286,49 @@ async def test_an_unknown_pod_is_a_mistake_with_the_nearest_names() -> None:
         await command.explain_node(asker(bus), "node-5")
 
 
+async def test_a_name_that_is_near_that_of_a_pod_that_has_ended_is_found_at_the_api() -> None:
+    class Ended(Api):
+        async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> Any:
+            if path.endswith("/pods") and "labelSelector" not in (params or {}):
+                return {"items": [{"metadata": {"name": name}} for name in ("first-0", "other")]}
+            return await super().request(method, path, params=params)
+
+    ended = Ended({})
+    with pytest.raises(errors.SettingsError, match=r"Pod default/fist-0 not found \(nearest: first-0\)$"):
+        await command.explain_pod(asker(answering.DeskBus(desk_with_pods()), ended), "default", "fist-0", 20)
+
+
+async def test_a_namespace_that_does_not_exist_is_said() -> None:
+    bus = answering.DeskBus(desk_with_pods())
+    with pytest.raises(errors.SettingsError, match=r"Pod nosuch/x not found \(there is no namespace 'nosuch'\)$"):
+        await command.explain_pod(asker(bus, {"default": {}}), "nosuch", "x", 20)
+    with pytest.raises(errors.SettingsError, match=r"Pod default/x not found$"):
+        await command.explain_pod(asker(bus, {"default": {}}), "default", "x", 20)
+
+
+class Jobs:
+    """An API with two jobs, which checks what it is asked."""
+
+    async def request(
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, timeout_s: float = 10.0
+    ) -> Any:
+        assert (method, path, timeout_s) == ("GET", "/api/v1/namespaces/default/pods", asking.ANSWER_MOST_S)
+        assert params is not None
+        label, _, name = params.get("labelSelector", "").partition("=")
+        labels = {"batch.kubernetes.io/job-name": "night"}
+        own = [{"metadata": {"labels": labels}}] if not label or labels.get(label) == name else []
+        return {"metadata": {"resourceVersion": "1"}, "items": own}
+
+    def stream(self, *_: object, **__: object) -> AsyncGenerator[bytes, None]:
+        raise AssertionError
+
+
+async def test_only_the_pods_of_a_job_are_read_and_others_to_name_them() -> None:
+    assert len((await command._pods_of_job(Jobs(), "default", "night")).own) == 1
+    assert await command._pods_of_job(Jobs(), "default", "nigth") == ([], {"night"})
+    assert await command._pods_of_job(Jobs(), "default", "x" * 64) == ([], {"night"})
+
+
 @pytest.mark.parametrize(
     ("found", "hint"),
     [
@@ -387,7 +430,9 @@ def test_what_makes_no_pods_is_none() -> None:
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        (["explain"], "expected POD, or: node NODE, or: job JOB"),
+        (["explain"], "got nothing, expected POD, or: node NODE, or: job JOB"),
+        (["status", "demo"], "unexpected extra argument (demo) A cluster is named by --name."),
+        (["submit"], "Missing argument 'WORKLOAD'."),
         (["explain", "a", "b"], "expected POD, or: node NODE, or: job JOB"),
         (["explain", "node"], "expected POD, or: node NODE, or: job JOB"),
         (["explain", "UPPER"], "not a valid Kubernetes name"),

@@ -305,8 +305,10 @@ def test_the_commands_to_run_next_mean_the_same_cluster(
 
     monkeypatch.setattr(submit, "_submit", submitted)
     monkeypatch.setattr(submit, "_address", lambda *_: dataclasses.replace(REMOTE, name="shop", is_local=is_local))
-    for words in (("--job", "j"), ("--job", "j", "--wait")):
-        ended = click.testing.CliRunner().invoke(submit.command, ["pi", *words], obj=context(tmp_path, **environ))
+    of = " --name shop" if is_local else ""
+    for flags, commands in (((), [f"  carico top{of}"]), (("--wait",), [])):
+        words = ["pi", "--job", "j", *flags]
+        ended = click.testing.CliRunner().invoke(submit.command, words, obj=context(tmp_path, **environ))
         assert ended.exit_code == 0
-        assert ("carico explain job j" in ended.output) is (shown and "--wait" not in words)
-        assert (" --name shop" in ended.output) is (shown and is_local and "--wait" not in words)
+        expected = ["next:", *commands, f"  carico explain job j{of}"]
+        assert ended.output.splitlines() == (expected if shown else [])
