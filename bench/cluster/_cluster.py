@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+from bench import _process
 from bench.cluster import _objects
 from carico_core.domain import errors
 from carico_core.runtime.bus import nats_bus
@@ -27,6 +28,8 @@ from carico_local.control_plane import commands, standalone
 CLOCK = clocks.SystemClock()
 IN_FLIGHT = 32
 CARICO, KUBE = "carico", "kube-scheduler"
+# The process that is measured, in `Cluster.cpu_s`.
+SCHEDULER = "the scheduler"
 # Advertisements in a row. Agents are processes of their own: fifty in a row would stop this one, which times Pods, and
 # keep the scheduler busy, for milliseconds.
 AT_ONCE = 5
@@ -125,6 +128,16 @@ class Cluster:
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), 1.0)
+
+    def cpu_s(self) -> dict[str, float]:
+        """Return the CPU seconds of every process of the cluster so far, this one (Nodes and the watch) included."""
+        found = {
+            "the API server": self._plane.pid(commands.API), "etcd": self._plane.pid(commands.ETCD),
+            "NATS": self._nats.pid, "the benchmark": os.getpid(),
+        }  # fmt: skip
+        if self._process is not None:
+            found[SCHEDULER] = self._process.pid
+        return {name: _process.cpu_s(pid) for name, pid in found.items()}
 
     def check(self) -> None:
         """Raise `EnvironmentUnfit` if the scheduler has ended."""
