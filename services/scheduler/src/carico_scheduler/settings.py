@@ -92,8 +92,9 @@ class SchedulerSettings:
         why="Pods that the cluster and CARICO need must not wait for CARICO; users of these namespaces are trusted",
     )
     binds_in_flight: int = settings.setting(
-        32, help="maximum binds at a time", minimum=1, maximum=1024,
-        why="enough to hide the API's latency; with more, decisions only get older before they are sent",
+        128, help="maximum binds at a time", minimum=1, maximum=1024,
+        why="the more at a time, the less CPU time each takes, also of the API server (ADR 72), and the older "
+        "decisions get before they are sent",
     )  # fmt: skip
     bind_timeout_s: float = settings.setting(
         5.0, help="how long a bind may take before the API is asked for its outcome", unit="s",

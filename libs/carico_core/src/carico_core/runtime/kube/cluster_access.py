@@ -37,9 +37,9 @@ class KubeSettings:
     )
     context: str = settings.setting("", help="context of the kubeconfig; empty: its current one")
     in_flight: int = settings.setting(
-        64,
+        160,
         help="maximum number of concurrent requests, not counting watches",
-        why="the API server's own priority levels give one client fewer seats than that",
+        why="the binds of a scheduler and some others; the API server's priority level for workloads has 245 seats",
         minimum=1,
         maximum=1024,
     )
