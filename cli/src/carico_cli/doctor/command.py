@@ -48,8 +48,13 @@ def command(
         found = asyncio.run(_examine(context, wanted, at, namespace))
     except errors.KubeconfigError as error:
         by_flag = meant.by.startswith("--")
-        here = [] if by_flag or at is not None else which.cluster_names(context.home, which.Need.RUNNING)
-        hint = "".join(f"; for a cluster of this machine: `carico doctor --name {name}`" for name in here)
+        here = [] if by_flag or at is not None else which.cluster_names(context.home, which.Need.STATE)
+        running = which.cluster_names(context.home, which.Need.RUNNING)
+        hint = "".join(
+            f"; for a cluster of this machine: `carico doctor --name {name}`" if name in running
+            else f"; {name} on this machine does not run: `carico status --name {name}`"
+            for name in here
+        )  # fmt: skip
         raise errors.SettingsError(f"{error}{hint}") from None
     if output is formats.Output.JSON:
         click.echo(formats.json_text([dataclasses.asdict(one) for one in found]))

@@ -77,6 +77,8 @@ class Bus:
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
         if subject not in self.answers:
             raise errors.BusUnavailable(f"{subject}: no responders")
+        if isinstance(self.answers[subject], Exception):
+            raise self.answers[subject]
         return orjson.dumps(self.answers[subject])
 
     async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]:
@@ -398,3 +400,25 @@ def test_the_rights_that_are_asked_for_are_those_that_deploy_gives() -> None:
     for right in rights.SCHEDULES:
         resource = f"{right.resource}/{right.subresource}" if right.subresource else right.resource
         assert (right.verb, right.group, resource) in given, right
+
+
+async def test_an_aggregator_that_answers_without_a_model_is_not_called_silent() -> None:
+    subject = subjects.query("aggregator", bus_checks.QUESTIONS["aggregator"])
+    answers = {subject: errors.BusError(f"{subject}: no model yet: no agent has reported")}
+    found = {each.what: each for each in await listen(Bus([advertised("n1")], answers), "n1")}
+    assert found["aggregator"].level is Level.WARN
+    assert found["aggregator"].detail == "answers: no model yet: no agent has reported"
+    assert found["scheduler"].level is Level.FAIL
+
+
+def test_a_cluster_that_ended_is_named_where_there_is_no_kubeconfig(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("XDG_STATE_HOME", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    for name in ("KUBECONFIG", "CARICO_CLUSTER", "NATS_URL"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "carico" / "demo").mkdir(parents=True)
+    (tmp_path / "carico" / "demo" / "plan.json").touch()
+    assert carico_cli.run(monkeypatch, "doctor") == 2
+    assert "demo on this machine does not run: `carico status --name demo`" in capsys.readouterr().err
