@@ -219,6 +219,13 @@ def test_a_pod_that_fits_nowhere_is_told_why_in_one_line() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("room", "chosen"), [(1.0, "named"), (0.9, "roomy")])
+def test_the_node_that_a_pods_status_names_is_tried_first(room: float, chosen: str) -> None:
+    nodes = make_fleet({"roomy": 9.0, "named": room})
+    assert [each.row.node.name for each in run(nodes, make_queue(1, nominated_node="named")).placed] == [chosen]
+    assert [each.row.node.name for each in run(nodes, make_queue(1, nominated_node="gone")).placed] == ["roomy"]
+
+
 def test_room_that_is_held_for_a_nominee_goes_to_no_pod_that_comes_after_it() -> None:
     def placed(*pods: tuple[str, int], nominee: int, created_at_s: float = 0.0) -> list[str]:
         nodes, source = make_fleet({"a": 1.0}), queue.Queue(random.Random(0))

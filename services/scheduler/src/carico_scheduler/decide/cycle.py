@@ -117,7 +117,7 @@ class Cycle:
                 tried += 1
                 outcome.is_cut = tried >= PARTIES_MOST
                 continue
-            slot = scorer.scores(waiting.demand).best(waiting.pod.uid)
+            slot = peer_scores.slot_for(scorer.scores(waiting.demand), waiting.pod)
             if slot == snapshot.NO_NODE:
                 outcome.unplaced.append(waiting)
                 source.park(waiting)

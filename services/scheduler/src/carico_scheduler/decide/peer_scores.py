@@ -147,3 +147,14 @@ class PeerScores:
             demand=plain.demand, view=plain.view, stages=plain.stages, mask=plain.mask, values=values, refused=refused,
             draft=plain.draft,
         )  # fmt: skip
+
+
+def slot_for(scores: scoring.Scores | PeerScores, pod: cluster.Pod) -> int:
+    """Return the node of the Pod's status.nominatedNodeName if that is feasible, else the best one, or NO_NODE.
+
+    As in kube-scheduler: room was made for the Pod there, or something else than a scheduler wants it there.
+    """
+    nominated = scores.view.slot_of(pod.nominated_node) if pod.nominated_node else None
+    if nominated is not None and scores.values[nominated] > scoring.REFUSED:
+        return nominated
+    return scores.best(pod.uid)

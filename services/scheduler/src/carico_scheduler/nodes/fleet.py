@@ -70,6 +70,7 @@ class Fleet:
             policy=self.policy,
             nodes_version=self._nodes_version,
             nodes=self._nodes,
+            slot_of=self.slot_of,
             room=self.room,
             free=self.free,
             left=self.left,

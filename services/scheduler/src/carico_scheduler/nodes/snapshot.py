@@ -39,7 +39,7 @@ class Free(Protocol):
         """
 
 
-# Not frozen: each cycle creates one, and 33 fields of a frozen dataclass take 5 us.
+# Not frozen: each cycle creates one, and 34 fields of a frozen dataclass take 5 us.
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class Snapshot:
     """Columns with one entry per slot, never changed; comments state where NaN and infinities occur."""
@@ -49,6 +49,8 @@ class Snapshot:
     # Number of changes of Nodes (labels, taints, conditions) so far.
     nodes_version: int
     nodes: Sequence[cluster.Node | None]
+    # Returns the slot of a node by its name, or None.
+    slot_of: Callable[[str], int | None]
     present: Bools
     ready: Bools
     # Neither cordoned nor being deleted.

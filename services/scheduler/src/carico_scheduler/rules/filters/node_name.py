@@ -17,8 +17,10 @@ class NodeName:
         """See `protocol.NodeFilter`."""
         if demand.node_name is None:
             return True
-        named = (node is not None and node.name == demand.node_name for node in view.nodes)
-        return np.fromiter(named, dtype=np.bool_, count=len(view.present))
+        mask, slot = np.zeros(len(view.present), dtype=np.bool_), view.slot_of(demand.node_name)
+        if slot is not None:
+            mask[slot] = True
+        return mask
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
         """State which node the Pod names."""
