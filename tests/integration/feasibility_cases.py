@@ -107,16 +107,17 @@ class _Drawer(storage.Drawer):
             "disk": rng.choice(["ssd", "hdd"]),
             "cores": rng.choice(["2", "4", "8", "many", "0"]),
         }
-        if self.chance(0.85):
+        # One node has room for the Pod that shows whether kube-scheduler knows the nodes, which placed Pods may repel.
+        is_first = name == self.nodes[0]
+        if self.chance(0.85) and not is_first:
             labels[ZONE] = rng.choice(ZONES)
-        if self.chance(0.3):
+        if self.chance(0.3) and not is_first:
             labels["rack"] = rng.choice(["r1", "r2"])
         allocatable = {
             "cpu": rng.choice(["1", "2", "4", "3900m"]), "memory": rng.choice(["1Gi", "4Gi", "8Gi"]),
             "pods": rng.choice(["2", "4", "8", "110", "110"]), "ephemeral-storage": rng.choice(["1Gi", "10Gi"]),
         }  # fmt: skip
-        if name == self.nodes[0]:
-            # One node has room for the Pod that shows whether kube-scheduler knows the nodes.
+        if is_first:
             allocatable["pods"] = "110"
         if self.chance(0.4):
             allocatable["example.com/gpu"] = rng.choice(["1", "2"])
@@ -143,7 +144,7 @@ class _Drawer(storage.Drawer):
         pod = self._pod(f"placed-{index}")
         spec = pod["spec"]
         spec["nodeName"] = self.rng.choice(self.nodes)
-        if self.chance(0.3):
+        if self.chance(0.3) and spec["nodeName"] != self.nodes[0]:
             spec["affinity"] = {"podAntiAffinity": {REQUIRED: [self._term()]}}
         if self.chance(0.5):
             self._add_requests(spec)
