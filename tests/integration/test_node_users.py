@@ -92,6 +92,28 @@ async def test_a_probe_does_not_follow_a_link_to_where_its_user_may_not_go(tmp_p
     assert "secret" not in refused
 
 
+async def test_no_container_and_no_probe_reads_what_is_closed(tmp_path: pathlib.Path) -> None:
+    """As where a node's Pods run as the user that its keys belong to: permissions do not tell them apart."""
+    token = tmp_path / "closed" / "token"
+    for name in ("closed", "open", "site"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "token").write_text(f"{name}\n")
+    for each in (tmp_path, *(path for path in tmp_path.parents if str(path).startswith("/tmp/"))):
+        each.chmod(0o755)
+    flags = ("--latency", "0.1", "--cgroups", "none", "--closed", str(token.parent))
+    with node_site.running(tmp_path / "site", *flags) as site:
+        site.run("thief", "sh", "-c", f"cat {token}; cat {tmp_path}/open/token")
+        site.until_phase("thief", "Succeeded")
+        if "no Landlock" in (site.root / "node" / "runtime.log").read_text():
+            pytest.skip("the kernel has no Landlock")
+        refused, read = log(site, "thief").lower().splitlines()
+        assert "permission denied" in refused
+        assert read == "open"
+    asked = handlers.Exec(command=("cat", str(token)))
+    where = handlers.Inside(address="", env={}, cwd="/", procs=(), closed=(str(token.parent),))
+    assert "Permission denied" in str(await handlers.perform(asked, where, timeout_s=waiting.WAIT_S))
+
+
 def is_ready(site: node_site.NodeSite, pod: str) -> bool:
     """Whether the only container of a Pod is ready."""
     return bool(site.status(pod).get("containerStatuses", [{}])[0].get("ready", False))

@@ -60,7 +60,7 @@ def _run(node: settings.ContainedNode) -> int:
 def containers(zygote: Any, node: settings.ContainedNode) -> int:
     """Run the zygote that the kubelet finds in its directory; if it ends, the kubelet starts another."""
     gc.enable()
-    zygote.serve(node.chosen.root)
+    zygote.serve(node.chosen.root, node.chosen.closed)
     return tasks.EXIT_OK
 
 

@@ -32,6 +32,10 @@ class ContainerSettings:
         "", help="directory with the key of each node's agent, agent-NODE.nk; empty: the agent's own settings say",
         why="containers of a service that is scaled have the same settings",
     )  # fmt: skip
+    closed: tuple[str, ...] = settings.setting(
+        (), help="folders whose files no Pod may read, by Landlock",
+        why="Pods run as the user of the container, to which its keys and the API's token belong",
+    )  # fmt: skip
     cores: float = settings.setting(
         4.0,
         help="emulated cores, whatever the container's quota is",
@@ -102,6 +106,7 @@ def kubelet_flags(node: ContainedNode) -> list[str]:
         "log_port": node.chosen.log_port,
         "drain_s": node.chosen.drain_s,
         "leave": True,
+        "closed": node.chosen.closed,
     }
     return setting_values.flags(options)
 

@@ -59,7 +59,7 @@ async def serve(chosen: settings.NodeSettings, clock: clocks.Clock, stop: tasks.
     runtime_group = None if opened.group is None else node_group.runtime_group(found, chosen.cluster, chosen.name)
     pod_users = users.of_node(allow_root=chosen.allow_root)
     kept = _open_records(chosen.root, pod_users)
-    containers = runtime.Runtime(kept.root, runtime_group=runtime_group)
+    containers = runtime.Runtime(kept.root, runtime_group=runtime_group, closed=chosen.closed)
     # Connects while the Node is registered: Pods can only arrive after that.
     connected = asyncio.create_task(containers.connect(), name="runtime")
     has_ended_pods = False

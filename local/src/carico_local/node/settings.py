@@ -62,6 +62,10 @@ class NodeSettings:
         False, help="let Pods with runAsUser 0 run as root, where the node itself does",
         why="such a Pod can read the tokens, kubeconfigs and state of all clusters of this machine",
     )  # fmt: skip
+    closed: tuple[str, ...] = settings.setting(
+        (), help="folders whose files no container may read, by Landlock",
+        why="a node that cannot change users runs its Pods as the user that keys and tokens belong to",
+    )  # fmt: skip
     stop_grace_s: float = settings.setting(
         2.0, help="time that Pods have to end when the node is stopped", unit="s", minimum=0.0
     )

@@ -134,7 +134,7 @@ class Commands:
             handler = handlers.Exec(command=tuple(sources.moved(word, places) for word in handler.command))
         inside = handlers.Inside(
             address=self._place.pod_ip, env=command.env, cwd=command.cwd, procs=tuple(map(str, procs)),
-            user=command.user,
+            user=command.user, closed=self._node.chosen.closed,
         )  # fmt: skip
         return await handlers.perform(handler, inside, timeout_s=timeout_s)
 

@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from carico_local.node.runtime import users
+from carico_local.node.runtime import landlock, users
 
 # A kubelet keeps this much output of a probe's command.
 OUTPUT_BYTES = 10_240
@@ -66,6 +66,8 @@ class Inside:
     cwd: str
     procs: tuple[str, ...]
     user: users.Ids | None = None
+    # Folders whose files a container may not read.
+    closed: tuple[str, ...] = ()
 
     def enter(self) -> None:
         """Move this process, a new child, into the context. Raises OSError."""
@@ -73,6 +75,9 @@ class Inside:
             pathlib.Path(name).write_text("0", encoding="ascii")
         if self.user is not None:
             users.become(self.user)
+        with contextlib.suppress(OSError):
+            # Without Landlock: as of the container itself, whose parent has logged it.
+            landlock.close(self.closed)
 
 
 def parse(entry: Mapping[str, Any] | None, ports: Mapping[str, int]) -> Handler | None:

@@ -63,8 +63,12 @@ class StartFailed(Exception):
 class Runtime:
     """The zygote's client. If the zygote is killed, its containers end with an unknown exit code."""
 
-    def __init__(self, root: pathlib.Path, *, runtime_group: groups.Group | None) -> None:
+    def __init__(
+        self, root: pathlib.Path, *, runtime_group: groups.Group | None, closed: Sequence[str] = ()
+    ) -> None:  # fmt: skip
+        """`closed`: folders whose files no container may read."""
         self._root = root
+        self._closed = list(closed)
         self._group = runtime_group
         self._writer: asyncio.StreamWriter | None = None
         self._starting: dict[str, asyncio.Future[int]] = {}
@@ -100,7 +104,8 @@ class Runtime:
         if self._group is not None:
             self._group.create()
             procs = self._group.procs_files
-        arguments = [sys.executable, "-m", "carico_local.node.runtime.zygote", str(self._root), *procs]
+        arguments = [sys.executable, "-m", "carico_local.node.runtime.zygote", str(self._root)]
+        arguments += [json.dumps(self._closed), *procs]
         with (self._root / "runtime.log").open("ab") as log:
             self._process = subprocess.Popen(
                 arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,

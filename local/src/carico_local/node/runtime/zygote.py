@@ -18,12 +18,13 @@ import selectors
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from carico_core.runtime.process import clock as clocks
 from carico_local.cgroups import sweep
 from carico_local.node.runtime import child as container_child
+from carico_local.node.runtime import landlock
 from carico_local.node.runtime import logs as container_logs
 from carico_local.node.runtime import records as files
 
@@ -264,19 +265,28 @@ class Zygote:
         self._send(event="exited", id=container.id, **exited)
 
 
-def serve(root: pathlib.Path) -> None:
-    """Run the zygote of a node's directory until asked to quit or idle for too long."""
+def serve(root: pathlib.Path, closed: Sequence[str] = ()) -> None:
+    """Run the zygote of a node's directory until asked to quit or idle for too long; see `close`."""
+    close(closed)
     # The supervisor handles Ctrl-C, and containers end in the node's order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Zygote(root, clocks.SystemClock()).run()
 
 
+def close(folders: Sequence[str]) -> None:
+    """Keep all containers from reading files in these folders, where the kernel and the engine permit that."""
+    try:
+        landlock.close(folders)
+    except OSError as error:
+        print(f"containers may read {', '.join(folders)}: no Landlock ({error.strerror})", file=sys.stderr)
+
+
 def main() -> NoReturn:
-    """Run `python -m carico_local.node.runtime.zygote ROOT [CGROUP_PROCS_FILE...]`."""
-    root, procs = pathlib.Path(sys.argv[1]), sys.argv[2:]
+    """Run `python -m carico_local.node.runtime.zygote ROOT CLOSED [CGROUP_PROCS_FILE...]`; CLOSED: JSON."""
+    root, closed, procs = pathlib.Path(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3:]
     for name in procs:
         pathlib.Path(name).write_text("0", encoding="ascii")
-    serve(root)
+    serve(root, closed)
     sys.exit(0)
 
 

@@ -1,0 +1,62 @@
+"""A process that has closed folders reads no file below them, however it gets there, and everything else."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from carico_local.node.runtime import landlock
+
+
+def is_supported() -> bool:
+    """Whether the kernel has Landlock."""
+    program = "from carico_local.node.runtime import landlock; landlock.close(['/nowhere'])"
+    return subprocess.run([sys.executable, "-c", program], check=False, capture_output=True).returncode == 0
+
+
+pytestmark = pytest.mark.skipif(not is_supported(), reason="the kernel has no Landlock")
+CLOSED = """
+import os, subprocess, sys
+from carico_local.node.runtime import landlock
+landlock.close([sys.argv[1]])
+os.execvp("sh", ["sh", "-c", sys.argv[2]])
+"""
+
+
+def run(folder: pathlib.Path, script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in a process that has closed the folder."""
+    command = [sys.executable, "-c", CLOSED, str(folder), script]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60.0)
+
+
+@pytest.fixture
+def secret(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A file in a folder that is closed; another one next to it is not."""
+    for name in ("closed", "open"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(f"{name}\n")
+    return tmp_path / "closed" / "file"
+
+
+def test_files_below_are_not_read_and_all_others_are(secret: pathlib.Path) -> None:
+    found = run(secret.parent, f"cat {secret}; cat {secret.parents[1]}/open/file; cat /etc/passwd | wc -l")
+    assert "Permission denied" in found.stderr
+    words = found.stdout.split()
+    assert words[0] == "open"
+    assert int(words[1]) > 0
+
+
+def test_no_link_and_no_other_process_leads_to_them(secret: pathlib.Path) -> None:
+    link = secret.parents[1] / "open" / "link"
+    link.symlink_to(secret)
+    for way in (str(link), f"/proc/self/root{secret}", f"/proc/{os.getpid()}/root{secret}"):
+        found = run(secret.parent, f"cat {way}")
+        assert (found.returncode, found.stdout) == (1, ""), way
+        assert "Permission denied" in found.stderr
+
+
+def test_without_folders_nothing_is_given_up(secret: pathlib.Path) -> None:
+    landlock.close(())
+    assert secret.read_text() == "closed\n"
