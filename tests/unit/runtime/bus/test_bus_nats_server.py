@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from carico_core.runtime.bus import connection_options, nats_server
+from carico_core.runtime.bus import connection_options, nats_server, services
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
@@ -49,3 +49,26 @@ async def test_a_cancellation_that_nats_py_loses_while_it_tries_again_ends_the_a
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(joining, 10.0)
     assert client.is_closed
+
+
+async def test_a_cancellation_that_nats_py_loses_while_a_service_stops_is_raised_again() -> None:
+    """A scheduler that stopped leading and was asked to end at the same moment answered questions for ever."""
+
+    class Draining:
+        """Loses a cancellation as `wait_for` does."""
+
+        async def stop(self) -> None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60.0)
+
+    async def answer_forever() -> None:
+        await services.Handle(Draining()).close()  # type: ignore[arg-type]
+        await asyncio.Event().wait()
+
+    answering = asyncio.ensure_future(answer_forever())
+    await asyncio.sleep(0.01)
+    answering.cancel()
+    done, _ = await asyncio.wait([answering], timeout=10.0)
+    answering.cancel()
+    assert done == {answering}
+    assert answering.cancelled()

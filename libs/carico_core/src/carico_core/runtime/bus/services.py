@@ -12,6 +12,7 @@ from nats.micro.request import Request, ServiceError
 from nats.micro.service import EndpointConfig, Service, ServiceConfig
 
 from carico_core.domain import errors
+from carico_core.runtime.bus import nats_server
 from carico_core.runtime.bus import port as buses
 from carico_core.wire import subjects
 
@@ -54,7 +55,9 @@ class Handle:
     async def close(self) -> None:
         """Stop answering. Without a connection only drop the subscriptions, so that a reconnect does not renew them."""
         try:
-            await self._service.stop()
+            # Draining waits with `wait_for`.
+            with nats_server.Cancellable():
+                await self._service.stop()
         except NatsError:
             client = self._service._client
             ended = [each._subscription for each in self._service._endpoints]
