@@ -107,7 +107,10 @@ async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int
         other = await asker.other_kind(namespace, name)
         if not (answer.get("nearest") or answer.get("namespaces") or other):
             # The scheduler has forgotten Pods that have ended.
-            answer["nearest"] = difflib.get_close_matches(name, await asker.pod_names(namespace), n=3)
+            names_there = await asker.pod_names(namespace)
+            # Controllers add letters to the name that a person remembers.
+            longer = [each for each in names_there if each.startswith(f"{name}-")]
+            answer["nearest"] = longer[:3] or difflib.get_close_matches(name, names_there, n=3)
             answer["has_namespace"] = bool(answer["nearest"]) or await asker.has_namespace(namespace)
         raise errors.SettingsError(_unknown(answer, other, await asker.refusal(namespace, name)))
     if answer["state"] == "bound" and answer.get("phase") in containers.EXPLAINED and "containers" not in answer:

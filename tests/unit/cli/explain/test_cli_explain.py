@@ -290,12 +290,13 @@ async def test_a_name_that_is_near_that_of_a_pod_that_has_ended_is_found_at_the_
     class Ended(Api):
         async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> Any:
             if path.endswith("/pods") and "labelSelector" not in (params or {}):
-                return {"items": [{"metadata": {"name": name}} for name in ("first-0", "other")]}
+                return {"items": [{"metadata": {"name": name}} for name in ("first-0", "other", "w-0-7l42t")]}
             return await super().request(method, path, params=params)
 
     ended = Ended({})
-    with pytest.raises(errors.SettingsError, match=r"Pod default/fist-0 not found \(nearest: first-0\)$"):
-        await command.explain_pod(asker(answering.DeskBus(desk_with_pods()), ended), "default", "fist-0", 20)
+    for name, near in (("fist-0", "first-0"), ("w-0", "w-0-7l42t")):
+        with pytest.raises(errors.SettingsError, match=rf"Pod default/{name} not found \(nearest: {near}\)$"):
+            await command.explain_pod(asker(answering.DeskBus(desk_with_pods()), ended), "default", name, 20)
 
 
 async def test_a_namespace_that_does_not_exist_is_said() -> None:
