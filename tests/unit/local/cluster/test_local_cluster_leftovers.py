@@ -81,14 +81,3 @@ def test_logs_of_a_cluster_that_is_gone_are_found_by_the_names_of_its_services(t
     ]  # fmt: skip
     with pytest.raises(errors.SettingsError, match="no cluster named"):
         state.find_logs(tmp_path, "../demo")
-
-
-def test_a_mistyped_cluster_gets_the_nearest_name_suggested(tmp_path: pathlib.Path) -> None:
-    for name in ("demo", "shop"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "plan.json").touch()
-    with pytest.raises(errors.SettingsError, match=r"'dmeo': there are demo, shop; did you mean 'demo'\?$"):
-        state.find(tmp_path, "dmeo")
-    (tmp_path / "shop" / "plan.json").unlink()
-    with pytest.raises(errors.SettingsError, match=r"'other': there is demo$"):
-        state.find(tmp_path, "other")

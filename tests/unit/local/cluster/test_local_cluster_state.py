@@ -190,9 +190,20 @@ def test_an_unknown_name_is_answered_with_the_names_there_are(tmp_path: pathlib.
         (tmp_path / name).mkdir()
         (tmp_path / name / "plan.json").write_text("{}")
     (tmp_path / "no-cluster").mkdir()
-    with pytest.raises(errors.SettingsError, match=r"there is one, two$"):
+    with pytest.raises(errors.SettingsError, match=r"there are one, two$"):
         state.find(tmp_path, "three")
     assert state.find(tmp_path, "two").root == tmp_path / "two"
+
+
+def test_a_mistyped_cluster_gets_the_nearest_name_suggested(tmp_path: pathlib.Path) -> None:
+    for name in ("demo", "shop"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "plan.json").touch()
+    with pytest.raises(errors.SettingsError, match=r"'dmeo': there are demo, shop; did you mean 'demo'\?$"):
+        state.find(tmp_path, "dmeo")
+    (tmp_path / "shop" / "plan.json").unlink()
+    with pytest.raises(errors.SettingsError, match=r"'other': there is demo$"):
+        state.find(tmp_path, "other")
 
 
 def test_removal_keeps_the_logs_where_asked_and_nothing_otherwise(tmp_path: pathlib.Path) -> None:
