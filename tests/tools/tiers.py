@@ -32,7 +32,7 @@ from carico_local.cluster import processes
 
 # Files that assert what they measure of this machine, or that fill it.
 SERIAL = (
-    "tests/integration/test_agent_cgroups.py", "tests/integration/test_node_restarts.py",
+    "tests/integration/test_agent_cgroups.py", "tests/integration/test_node_load.py",
     "tests/security/test_security_bus_load.py",
 )  # fmt: skip
 COMPUTING = ("tests/unit", "tests/golden", "tests/conformance", "tests/closed_loop")

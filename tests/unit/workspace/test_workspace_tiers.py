@@ -48,8 +48,7 @@ class Project:
         self.folder = folder
         markers = "".join(f"    {name}: of a tier\n" for name in ("system", "upstream"))
         (folder / "pytest.ini").write_text(
-            "[pytest]\naddopts = -ra --import-mode=importlib\ntestpaths = tests\n"
-            f"asyncio_default_fixture_loop_scope = function\nmarkers =\n{markers}"
+            f"[pytest]\naddopts = -ra --import-mode=importlib -p xdist.plugin\ntestpaths = tests\nmarkers =\n{markers}"
         )
         (folder / "conftest.py").write_text(CONFTEST)
         for path in (*tiers.SERIAL, *{*tiers.SYSTEM, *tiers.COMPUTING}):
@@ -67,6 +66,8 @@ class Project:
         # This test may run in a worker itself, whose variables would make the run below one, too.
         ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
         environ = {**ours, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "", "PY_COLORS": "0"}
+        # Up to seven processes, which need no other plugin than xdist: importing the others takes most of their time.
+        environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
         return subprocess.Popen(
             [sys.executable, "-m", "tests.tools.tiers", *words], cwd=self.folder, env=environ, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, process_group=0,
