@@ -22,8 +22,10 @@ from tests.tools import chromium, web_site
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 PICTURES = DOCS / "pictures"
 PAGE = DOCS / "getting-started.md"
+# Its transcript is of the same cluster, once the jobs of the other page have been measured.
+RECOMMENDATIONS = DOCS / "recommendations.md"
 # Seconds before a command, for the cluster to be where the page says it is.
-PAUSES_S = {"carico explain node": 2.0, "carico explain first-119": 20.0}
+PAUSES_S = {"carico explain node": 2.0, "carico explain first-119": 20.0, "carico recommend": 20.0}
 # What changes the cluster; of other commands only those with output on the page are run.
 CHANGES = ("carico up", "carico submit")
 # Runnable tasks per CPU above which a node's telemetry would show this machine's other work.
@@ -46,7 +48,9 @@ def main() -> int:
         shell = _Shell(folder)
         shell.run(f"carico demo --out {folder}/report --snapshot {PICTURES / 'demo.svg'}")
         try:
-            PAGE.write_text(rewritten(PAGE.read_text(encoding="utf-8"), _outputs(shell)), encoding="utf-8")
+            for page in (PAGE, RECOMMENDATIONS):
+                text = page.read_text(encoding="utf-8")
+                page.write_text(rewritten(text, _outputs(shell, text)), encoding="utf-8")
             _web_of_cluster(shell)
         finally:
             shell.run("carico down")
@@ -107,9 +111,9 @@ class _Shell:
                 process.terminate()
 
 
-def _outputs(shell: _Shell) -> list[str]:
+def _outputs(shell: _Shell, text: str) -> list[str]:
     found = []
-    for command, shown in blocks(PAGE.read_text(encoding="utf-8")):
+    for command, shown in blocks(text):
         if not shown and not command.startswith(CHANGES):
             found.append("")
             continue

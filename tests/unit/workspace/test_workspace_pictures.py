@@ -26,8 +26,10 @@ def test_outputs_replace_those_of_their_commands_alone() -> None:
 
 
 def test_the_page_has_what_pictures_are_taken_of() -> None:
-    text = pictures.PAGE.read_text(encoding="utf-8")
-    found = list(pictures.blocks(text))
-    assert all(any(command.startswith(part) for command, _ in found) for part in pictures.PAUSES_S)
-    assert sum(bool(output) for _, output in found) >= 4
-    assert pictures.rewritten(text, [output for _, output in found]) == text
+    texts = [page.read_text(encoding="utf-8") for page in (pictures.PAGE, pictures.RECOMMENDATIONS)]
+    found = [list(pictures.blocks(text)) for text in texts]
+    commands = [command for each in found for command, _ in each]
+    assert all(any(command.startswith(part) for command in commands) for part in pictures.PAUSES_S)
+    assert all(sum(bool(output) for _, output in each) >= least for each, least in zip(found, (4, 1), strict=True))
+    for text, each in zip(texts, found, strict=True):
+        assert pictures.rewritten(text, [output for _, output in each]) == text
