@@ -376,7 +376,8 @@ class Machine(stateful.RuleBasedStateMachine):
     def _answer(self, call: Call, how: str) -> None:
         away = errors.ApiUnavailable("no answer")
         try:
-            if how == "forbidden":
+            # What was carried out is not refused: rights are checked before.
+            if how == "forbidden" and not call.is_done:
                 raise errors.Forbidden(status=403, reason="Forbidden", message="no rights", request=call.method)
             if how == "unavailable":
                 raise away
