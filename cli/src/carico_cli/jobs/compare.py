@@ -69,6 +69,10 @@ _PROGRAMS = tuple(each.value for each in jobs.Workload if each is not jobs.Workl
     "kube-scheduler, descheduler, the paper's algorithms ws-sa..., carico).",
 )  # fmt: skip
 @click.option("--quick", is_flag=True, help="--applications: low load, short spans, three contenders.")
+@click.option(
+    "--load", type=click.Choice(["low", "high", "both"]),
+    help="--applications: how many users there are (default: both, with --quick low).",
+)  # fmt: skip
 @click.option("--delay-ms", type=float, help="--applications: delay between nodes, one way (default: 0.5).")
 @click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder of the report (default: var/NAME).")
 @formats.flag(formats.Output.JSON)
@@ -76,8 +80,8 @@ _PROGRAMS = tuple(each.value for each in jobs.Workload if each is not jobs.Workl
 def command(context: settings.Context, /, name: str, **given: Any) -> int:
     """Run a job under each scheduler in turn on one real control plane, and compare job and Pod times.
 
-    The default takes two hours, --repeats 1 --pods 60 some minutes. Exit code 1 if a Pod failed or was bound twice; a
-    missed target is only reported.
+    The default takes two hours, --repeats 1 --pods 60 some minutes. Exit code 1 if a Pod failed or was bound twice, or
+    a run of --applications has no result; a missed target is only reported.
     """
     given["control_plane"] = given["control_plane"] or plans.ControlPlane.REAL.value
     if given["control_plane"] != plans.ControlPlane.REAL.value:
@@ -85,8 +89,12 @@ def command(context: settings.Context, /, name: str, **given: Any) -> int:
     request = options.request(name, given)
     if given["applications"]:
         return _applications(context, request, given)
-    for flag, is_given in (("--quick", given["quick"]), ("--delay-ms", given["delay_ms"] is not None)):
-        if is_given:
+    for flag, value in (
+        ("--quick", given["quick"] or None),
+        ("--load", given["load"]),
+        ("--delay-ms", given["delay_ms"]),
+    ):
+        if value is not None:
             raise errors.SettingsError(f"{flag}: is for --applications, which is not given")
     wanted = [contenders.parse(each, cores=request.cores) for each in given["chosen"] or contenders.DEFAULT]
     millicores = max((each.request_millicores or 0 for each in wanted), default=0)

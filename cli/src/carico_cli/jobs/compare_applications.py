@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import dataclasses
+import functools
+import itertools
 import pathlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -27,6 +29,8 @@ from carico_local.compare.applications import contender as contenders
 from carico_local.compare.applications import descheduler, experiment, pods, result
 
 CONNECT_MOST_S = 10.0
+# --load: all of `contenders.LOADS`, one after the other.
+BOTH = "both"
 # Plans that are carried out one after another at most; one ends at the first move that fails.
 ROUNDS = 3
 # Between nodes, as the paper's evaluation is repeated here.
@@ -62,10 +66,16 @@ def asked(given: Mapping[str, Any]) -> Asked:
         raise errors.SettingsError(f"--delay-ms: got {delay_ms:g}, expected 0 to 1000")
     return Asked(
         contenders=[contenders.parse(each) for each in names],
-        loads=("low",) if is_quick else tuple(contenders.LOADS),
+        loads=_loads(given["load"], is_quick=is_quick),
         spans=experiment.QUICK if is_quick else experiment.Spans(),
         delay_ms=delay_ms,
     )
+
+
+def _loads(asked: str | None, *, is_quick: bool) -> tuple[str, ...]:
+    if asked is None:
+        return ("low",) if is_quick else tuple(contenders.LOADS)
+    return tuple(contenders.LOADS) if asked == BOTH else (asked,)
 
 
 def request(chosen: plans.Options) -> plans.Options:
@@ -83,7 +93,10 @@ def request(chosen: plans.Options) -> plans.Options:
 
 
 def compare(context: settings.Context, chosen: plans.Options, wanted: Asked, given: Mapping[str, Any]) -> int:
-    """Run all contenders, and write the report; return the exit code: 1 if a request failed where none may."""
+    """Run all contenders, and write the report.
+
+    Return the exit code: 1 if a request failed where none may, or a run has no result.
+    """
     prints_json = given["output"] is formats.Output.JSON
     out: pathlib.Path = given["out"] or pathlib.Path("var") / chosen.name
     report_folder.check(out)
@@ -96,7 +109,8 @@ def compare(context: settings.Context, chosen: plans.Options, wanted: Asked, giv
     finally:
         report_folder.write(out, {"applications.json": as_json, "applications.html": page})
     click.echo(f"report: {out / 'applications.json'} and {out / 'applications.html'}", err=prints_json)
-    return int(any(each["failed"] for each in found["runs"] if each["contender"] == contenders.CARICO))
+    failed = any(each["failed"] for each in found["runs"] if each["contender"] == contenders.CARICO)
+    return int(failed or bool(found["missing"]))
 
 
 async def _compare(context: settings.Context, chosen: plans.Options, wanted: Asked) -> dict[str, Any]:
@@ -114,9 +128,9 @@ async def _compare(context: settings.Context, chosen: plans.Options, wanted: Ask
         notes = [*([] if busy is None else [busy]), *await starting.show(launched, context)]
         found = state.read(launched.paths)
         assert found is not None, "a cluster that is up has written its state"
-        runs = await _runs(launched.paths, found, wanted, program)
+        runs, missing = await _runs(launched.paths, found, wanted, program)
         stamp = report_folder.stamp(clocks.SystemClock().wall_ns())
-        return {**result.report(runs, _setting(found.plan, wanted, notes)), **stamp}
+        return {**result.report(runs, missing, _setting(found.plan, wanted, notes)), **stamp}
     finally:
         await exits.finished(_end(launched), hurry=launched.kill)
 
@@ -136,7 +150,7 @@ def _descheduler(context: settings.Context, wanted: Asked) -> pathlib.Path | Non
 
 async def _runs(
     paths: state.Paths, found: state.ClusterState, wanted: Asked, program: pathlib.Path | None
-) -> list[result.Run]:
+) -> tuple[list[result.Run], list[result.Missing]]:
     at = connection.local_address(paths, found)
     plan, clock = found.plan, clocks.SystemClock()
     async with contextlib.AsyncExitStack() as stack:
@@ -171,15 +185,25 @@ async def _runs(
             node_memory_bytes=plans.NODE_MEMORY_BYTES, pods=known, server=server, move=move,
             delay_ms=wanted.delay_ms, rate_mbit=RATE_MBIT,
         )  # fmt: skip
-        return [
-            await _one(ground, contender, load, wanted.spans)
-            for load in wanted.loads
-            for contender in wanted.contenders
-        ]
+        return await all_of(wanted, functools.partial(_one, ground, wanted.spans))
+
+
+async def all_of(
+    wanted: Asked, one: Callable[[contenders.Contender, str], Awaitable[result.Run]]
+) -> tuple[list[result.Run], list[result.Missing]]:
+    """Make every run, and return those with a result and the others: one that fails does not cost the rest."""
+    runs, missing = list[result.Run](), list[result.Missing]()
+    for load, contender in itertools.product(wanted.loads, wanted.contenders):
+        try:
+            runs.append(await one(contender, load))
+        except errors.CaricoError as error:
+            missing.append(result.Missing(contender=contender.name, load=load, why=str(error)))
+            click.echo(f"{load} load, {contender.name}: no result: {error}")
+    return runs, missing
 
 
 async def _one(
-    ground: experiment.Ground, contender: contenders.Contender, load: str, spans: experiment.Spans
+    ground: experiment.Ground, spans: experiment.Spans, contender: contenders.Contender, load: str
 ) -> result.Run:
     run = await experiment.run(ground, contender, contenders.LOADS[load], spans)
     times = ", ".join(

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from carico_cli.output import charts, formats, report
+from carico_core.domain import amounts
+from carico_local.applications import users as people
 from carico_local.compare.applications import contender as contenders
 
 Report = Mapping[str, Any]
@@ -22,6 +24,7 @@ def text(found: Report) -> str:
     parts = [*textwrap.wrap(_result(found), _WIDTH), "", *textwrap.wrap(_sentence(found), _WIDTH), ""]
     parts += [*formats.aligned(_HEAD, _times(found), left=3), ""]
     parts += [*formats.aligned(_TRAFFIC_HEAD, _traffic(found), left=2), ""]
+    parts += [line for each in _missing(found) for line in textwrap.wrap(each, _WIDTH)]
     return "\n".join([*parts, *(f"{each['verdict']:<7} {_target(each)}" for each in found["targets"])])
 
 
@@ -40,7 +43,7 @@ def page(found: Report) -> str:
             title="Service times before and after Pods were moved",
             result=_result(found),
             origin=report.origin(found),
-            notes=found["setting"]["notes"],
+            notes=[*_missing(found), *found["setting"]["notes"]],
             picture=report.figure(_picture(found), "Mean service times after Pods were moved. Less is better."),
             details=[
                 ("Figures", figures),
@@ -68,6 +71,11 @@ def _result(found: Report) -> str:
     )
 
 
+def _missing(found: Report) -> list[str]:
+    """Return what runs have no result, and why."""
+    return [f"No result of {each['contender']} under {each['load']} load: {each['why']}." for each in found["missing"]]
+
+
 def _picture(found: Report) -> str:
     """Return by how much service times and traffic fell, of each run, as small multiples."""
     runs = found["runs"]
@@ -81,7 +89,7 @@ def _picture(found: Report) -> str:
     ]  # fmt: skip
     names = [f"{run['contender']}, {run['load']}" for run in runs]
     ours = f"{contenders.CARICO}, {runs[-1]['load']}" if runs else ""
-    return charts.panels(names, shown, ours=ours, name="service-times")
+    return charts.panels(names, shown, ours=ours, name="service-times") if shown else ""
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, texts: int) -> str:
@@ -100,8 +108,23 @@ def _sentence(found: Report) -> str:
     return (
         f"{setting['nodes']} nodes of {setting['cores']} emulated cores at scale {setting['scale']:g}; {network}, "
         f"emulated by the applications' clients, since emulated nodes share one machine's loopback. Means of "
-        f"{spans['before_s']:g} s before and {spans['after_s']:g} s after Pods were moved; one run each. All but "
+        f"{spans['before_s']:g} s before and {spans['after_s']:g} s after Pods were moved; one run each. "
+        f"{_loads(setting['loads'])} All but "
         "kube-scheduler begin with the paper's placement (table 10). Published: tables 10 and 12, on nodes of 24 cores."
+    )
+
+
+def _loads(loads: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return what load means: how many users there are, and when they send requests."""
+    users = "; ".join(
+        f"{name} load: {amounts.plural(each['browsers'], 'browser')} of boutique, "
+        f"{amounts.plural(each['planners'], 'planner')} of vrp, {amounts.plural(each['devices'], 'device')} of hub"
+        for name, each in loads.items()
+    )
+    pauses = " or ".join(dict.fromkeys(f"{each['pause_s']:g} s" for each in loads.values()))
+    return (
+        f"Load is the number of users ({users}). Browsers and planners send the next request {pauses} after an answer, "
+        f"devices an event each {people.DEVICE_S:g} s."
     )
 
 

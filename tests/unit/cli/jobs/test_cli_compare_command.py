@@ -49,6 +49,8 @@ def test_a_file_that_cannot_run_as_asked_is_one_line(
         (("--applications", "--delay-ms", "-1"), "--delay-ms: got -1, expected 0 to 1000"),
         (("--applications", "--nodes", "kwok=5"), "--nodes: got kwok, expected process nodes with --applications"),
         (("--quick",), "--quick: is for --applications"),
+        (("--load", "low"), "--load: is for --applications"),
+        (("--applications", "--load", "middle"), "'middle' is not one of 'low', 'high', 'both'"),
     ],
 )
 def test_flags_that_do_not_go_with_applications_are_one_line(

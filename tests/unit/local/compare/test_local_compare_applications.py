@@ -1,11 +1,12 @@
 """The comparison of service times: contenders, Pods as clients see them, the descheduler's policy, and the report."""
 
 import asyncio
+import dataclasses
 from typing import Any, Literal
 
 import pytest
 
-from carico_cli.jobs import compare_applications_page
+from carico_cli.jobs import compare_applications, compare_applications_page
 from carico_core.domain import errors
 from carico_core.runtime.kube import list_watch
 from carico_local.applications import catalog, directory, manifests, users
@@ -144,22 +145,23 @@ def test_a_request_counts_in_the_span_in_which_it_began_however_long_it_takes(mo
 SETTING = {
     "nodes": 6, "cores": 4, "scale": 0.125, "delay_ms": 0.5, "rate_mbit": 1000.0, "notes": ["busy <machine>"],
     "spans_s": {"before_s": 60.0, "after_s": 60.0},
+    "loads": {name: dataclasses.asdict(each) for name, each in contender.LOADS.items()},
 }  # fmt: skip
 
 
 def test_targets_are_of_ours_alone_and_a_failed_request_misses_one() -> None:
-    found = result.report([run("none"), run("carico", failed=2)], SETTING)
+    found = result.report([run("none"), run("carico", failed=2)], [], SETTING)
     verdicts = {each["what"]: each["verdict"] for each in found["targets"]}
     assert verdicts == {
         "boutique": "met", "vrp": "met", "hub": "met", "traffic": "met", "failed requests": "missed",
     }  # fmt: skip
     assert found["runs"][0]["applications"]["hub"]["improvement"] == pytest.approx(0.3)
-    high = result.report([run("carico", load="high", after_ms=None)], SETTING)
+    high = result.report([run("carico", load="high", after_ms=None)], [], SETTING)
     assert {each["verdict"] for each in high["targets"]} == {"unknown", "met"}
 
 
 def test_the_report_shows_every_run_next_to_the_published() -> None:
-    found = {**result.report([run("carico"), run("descheduler", load="high")], SETTING), "ended_at_ns": 10**18}
+    found = {**result.report([run("carico"), run("descheduler", load="high")], [], SETTING), "ended_at_ns": 10**18}
     text = compare_applications_page.text(found)
     assert "emulated by the applications' clients" in text.replace("\n", " ")
     assert text.startswith("Under low load, 3 moves of our rescheduler changed the traffic between nodes")
@@ -170,5 +172,51 @@ def test_the_report_shows_every_run_next_to_the_published() -> None:
     assert "+21.0 %" in text and "-93.0 % to +1.2 %" in text and "+87.5 %" in text
     page = compare_applications_page.page(found)
     assert "busy &lt;machine&gt;" in page and "node-1" in page and page.count("<table>") == 4 and "<svg" in page
-    none_answered = compare_applications_page.page({**result.report([run("carico", after_ms=None)], SETTING)})
+    none_answered = compare_applications_page.page(result.report([run("carico", after_ms=None)], [], SETTING))
     assert "not known" in none_answered and "not ended" not in none_answered
+
+
+def test_the_report_says_how_many_users_a_load_has() -> None:
+    text = compare_applications_page.text(result.report([run("carico")], [], SETTING)).replace("\n", " ")
+    assert "low load: 2 browsers of boutique, 1 planner of vrp, 6 devices of hub; high load: 6 browsers" in text
+    assert "the next request 0.1 s after an answer, devices an event each 1 s" in text
+
+
+def test_a_run_that_fails_is_named_with_its_reason_and_the_others_are_kept() -> None:
+    wanted = compare_applications.Asked(
+        contenders=[contender.parse(name) for name in ("none", "descheduler", "carico")], loads=("low", "high"),
+        spans=experiment.QUICK, delay_ms=0.5,
+    )  # fmt: skip
+
+    async def one(chosen: contender.Contender, load: str) -> result.Run:
+        if chosen.name == "descheduler":
+            raise errors.EnvironmentUnfit("the descheduler has <not> ended after 120 s")
+        return run(chosen.name, load=load)
+
+    runs, missing = asyncio.run(compare_applications.all_of(wanted, one))
+    assert [(each.contender, each.load) for each in runs] == [
+        ("none", "low"), ("carico", "low"), ("none", "high"), ("carico", "high"),
+    ]  # fmt: skip
+    found = result.report(runs, missing, SETTING)
+    assert [(each["contender"], each["load"]) for each in found["missing"]] == [
+        ("descheduler", "low"), ("descheduler", "high"),
+    ]  # fmt: skip
+    said = "No result of descheduler under high load: the descheduler has {} ended after 120 s."
+    assert said.format("<not>") in compare_applications_page.text(found).replace("\n", " ")
+    assert said.format("&lt;not&gt;") in compare_applications_page.page({**found, "ended_at_ns": 10**18})
+    assert compare_applications_page.text(result.report([], missing, SETTING)).startswith("0 runs")
+    assert "<html" in compare_applications_page.page(result.report([], missing, SETTING))
+
+
+@pytest.mark.parametrize(
+    ("load", "quick", "expected"),
+    [
+        (None, False, ("low", "high")),
+        (None, True, ("low",)),
+        ("both", True, ("low", "high")),
+        ("high", True, ("high",)),
+    ],
+)
+def test_a_load_may_be_chosen(load: str | None, quick: bool, expected: tuple[str, ...]) -> None:
+    given = {"quick": quick, "load": load, "chosen": (), "delay_ms": None}
+    assert compare_applications.asked(given).loads == expected

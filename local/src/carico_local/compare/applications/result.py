@@ -37,6 +37,15 @@ class Run:
     failures: Sequence[str]
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """A run that has no result, and why."""
+
+    contender: str
+    load: str
+    why: str
+
+
 # Table 10 (ms before and after), and figure 13's traffic between nodes, in percent less.
 PUBLISHED = {
     "low": {"boutique": (447.0, 378.0), "vrp": (1847.0, 1740.0), "hub": (7.56, 5.97)},
@@ -63,12 +72,13 @@ def improvement(before: float | None, after: float | None) -> float | None:
     return 1.0 - after / before
 
 
-def report(found: Sequence[Run], setting: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all runs, and whether ours met the targets, as JSON types."""
+def report(found: Sequence[Run], missing: Sequence[Missing], setting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all runs, those without a result, and whether ours met the targets, as JSON types."""
     return {
         "version": VERSION,
         "setting": dict(setting),
         "runs": [_row(each) for each in found],
+        "missing": [dataclasses.asdict(each) for each in missing],
         "targets": [target for each in found if each.contender == contenders.CARICO for target in _targets(each)],
         "published": {
             "service_times_ms": PUBLISHED, "traffic": PUBLISHED_TRAFFIC, "descheduler": PUBLISHED_DESCHEDULER
