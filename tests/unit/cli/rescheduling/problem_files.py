@@ -4,6 +4,8 @@ import json
 import pathlib
 from typing import Any
 
+import numpy as np
+
 # Two machines with room for three containers; the parts of each service's traffic are divided between them.
 SMALL: dict[str, Any] = {
     "ServiceList": [
@@ -45,5 +47,46 @@ def pairs(count: int) -> dict[str, Any]:
         ],
         "TrafficList": [
             {"Service1": f"a{number}", "Service2": f"b{number}", "Traffic": 1.0} for number in range(count)
+        ],
+    }  # fmt: skip
+
+
+def random(seed: int, *, containers_most: int = 60) -> dict[str, Any]:
+    """Return a feasible problem: machines from nearly empty to exactly full, services that may be on some alone.
+
+    Some have no traffic, one machine, services without partners, requests of 0, and names with any characters.
+    """
+    rng = np.random.default_rng(seed)
+    machines = [f"m{number} \N{SNOWMAN}" for number in range(int(rng.choice([1, 2, 3, 8])))]
+    services, placed = [], {machine: list[str]() for machine in machines}
+    used = {machine: [0.0, 0.0] for machine in machines}
+    left, number = int(rng.integers(1, containers_most + 1)), 0
+    while left > 0:
+        size = int(min(left, rng.integers(1, 9)))
+        left, number = left - size, number + 1
+        request = [float(rng.choice([0.0, 0.1, 0.25, rng.uniform(0.01, 2.0)])) for _ in "cm"]
+        few = [machine for machine in machines if rng.random() < 0.5] or [machines[0]]
+        allowed = few if rng.random() < 0.3 else machines
+        names = [f"s{number}/\N{LATIN SMALL LETTER U WITH DIAERESIS} {each}" for each in range(size)]
+        for name in names:
+            machine = str(rng.choice(allowed))
+            placed[machine].append(name)
+            used[machine] = [one + other for one, other in zip(used[machine], request, strict=True)]
+        service = {"Service": f"s{number}", "RequestCPU": request[0], "RequestMem": request[1], "ContainerList": names}
+        services.append(service if allowed is machines else {**service, "CompatibleMachines": allowed})
+    slack, more = float(rng.choice([1.0, 1.02, 1.2, 3.0])), float(rng.choice([0.0, 0.0, 4.0]))
+    count = int(rng.integers(0, 3 * number)) if number > 1 else 0
+    pairs = [rng.choice(number, 2, replace=False) + 1 for _ in range(count)]
+    silent = rng.random() < 0.1
+    return {
+        "ServiceList": services,
+        "MachineList": [
+            {"MachineIP": machine, "TotalCPU": used[machine][0] * slack + more,
+             "TotalMem": used[machine][1] * slack + more, "InitialDeployingContainers": placed[machine]}
+            for machine in machines
+        ],
+        "TrafficList": [
+            {"Service1": f"s{one}", "Service2": f"s{other}", "Traffic": 0.0 if silent else float(rng.uniform(0.0, 9.0))}
+            for one, other in pairs
         ],
     }  # fmt: skip

@@ -14,7 +14,7 @@ from carico_cli.rescheduling import problem_file
 from carico_core.domain import errors
 from carico_core.numerics.rescheduling.services import search
 from tests.tools import carico_cli
-from tests.unit.cli.rescheduling import problem_files
+from tests.unit.cli.rescheduling import plan_checker, problem_files
 
 Carico = Callable[..., int]
 
@@ -41,6 +41,38 @@ def test_placement_and_moves_are_written(
     assert placed == {"a": ["cache-0", "web-0", "web-1"], "b": ["batch-0"]}
     assert found["local_before"] == pytest.approx(0.25) and found["local_after"] == pytest.approx(0.75)
     assert (found["moved"], found["steps"], found["parked"], found["blocked"]) == (1, 1, 0, 0)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_random_problem_is_solved_as_an_independent_checker_wants_it(
+    carico: Carico, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], seed: int
+) -> None:
+    made = problem_files.random(seed)
+    problem, out, moves = problem_files.write(tmp_path / "p.json", made), tmp_path / "out.json", tmp_path / "moves.json"
+    checker = plan_checker.Checker(made)
+    for limit in (None, 0, 3):
+        flags = () if limit is None else ("--max-moves", limit)
+        assert (
+            carico("--problem", problem, "--proposals", 1500, "--out", out, "--moves-out", moves, "-o", "json", *flags)
+            == 0
+        )
+        found = json.loads(capsys.readouterr().out)
+        assert list(checker.wrong(json.loads(out.read_text()), json.loads(moves.read_text()), found, limit)) == []
+
+
+def test_the_checker_finds_what_is_wrong() -> None:
+    checker = plan_checker.Checker(problem_files.SMALL)
+    found = {"local_before": 0.25, "local_after": 0.75, "steps": 1, "moved": 1, "containers": 4}
+    placed = {"a": ["web-0", "web-1", "cache-0"], "b": ["batch-0"]}
+    assert list(checker.wrong(placed, [["cache-0", "b", "a"]], found, 1)) == []
+    assert len(list(checker.wrong(placed, [["cache-0", "b", "a"]], {**found, "local_after": 0.8}, 0))) == 2
+    assert list(checker.wrong({**placed, "b": []}, [], found, None)) == [
+        "the placement does not have each container once"
+    ]
+    full = {"a": ["web-0", "web-1", "cache-0", "batch-0"], "b": []}
+    steps = [["cache-0", "b", "a"], ["batch-0", "b", "a"]]
+    wrong = list(checker.wrong(full, steps, {**found, "local_after": 1.0, "steps": 2, "moved": 2}, None))
+    assert wrong[0] == "move 1: batch-0 may not be on a" and "old and new present: a has 0.4" in wrong[1]
 
 
 def test_the_figures_are_printed(
