@@ -153,7 +153,7 @@ def test_what_takes_long_is_calculated_aside(monkeypatch: pytest.MonkeyPatch) ->
 
         return call
 
-    for module, name in ((traffic, "joined"), (traffic, "flows"), (contexts, "build"), (generator, "curve")):
+    for module, name in ((traffic, "joined"), (traffic, "flows"), (contexts, "build"), (generator, "curves")):
         monkeypatch.setattr(module, name, noted(name, getattr(module, name)))
 
     async def main() -> None:
@@ -169,7 +169,7 @@ def test_what_takes_long_is_calculated_aside(monkeypatch: pytest.MonkeyPatch) ->
 
             rescheduler.planner.aside = aside
             await asyncio.sleep(30.0)
-            assert places == dict.fromkeys(("joined", "flows", "build", "curve"), True)
+            assert places == dict.fromkeys(("joined", "flows", "build", "curves"), True)
 
     objects.run_fast(main())
 

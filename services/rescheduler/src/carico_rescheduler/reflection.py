@@ -8,7 +8,8 @@ changes faster than Pods move: then the rescheduler rests.
 import collections
 import dataclasses
 
-from carico_rescheduler.plan import decision, gains
+from carico_core.numerics.rescheduling.containers import gains
+from carico_rescheduler.plan import decision
 
 # Traffic is a mean of two minutes (`adapter.traffic.WINDOW_S`), and agents report every 10 s. Before, the new Pods' own
 # traffic counts for a part, and a move seems to gain more than it does.

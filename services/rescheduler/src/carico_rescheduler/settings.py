@@ -4,6 +4,7 @@ import dataclasses
 
 from carico_core.domain import cluster, names
 from carico_core.numerics.estimators import base
+from carico_core.numerics.rescheduling.containers import gains
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client as kubes
 from carico_core.runtime.leadership import leader_settings
@@ -11,7 +12,7 @@ from carico_core.runtime.process import settings
 from carico_rescheduler.context import movable
 from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.moves import surge
-from carico_rescheduler.plan import decision, gains
+from carico_rescheduler.plan import decision
 
 PREFIX = "rescheduler"
 PROGRAM = "carico-rescheduler"
@@ -45,7 +46,7 @@ class ReschedulerSettings:
     )  # fmt: skip
     search_s: float = settings.setting(
         1.0, help="time of a search, on one core", unit="s", minimum=0.01, maximum=60.0,
-        why="each plan costs as much of a core; with numba installed, it searches much further in that time",
+        why="each plan costs as much of a core at most; some hundred Pods need less",
     )  # fmt: skip
     least_age_s: float = settings.setting(
         600.0, help="least age of a Pod that may move, and least mean lifetime of its class if agents have learnt it",

@@ -12,12 +12,13 @@ from carico_cli.clusters import which
 from carico_cli.rescheduling import cluster, cluster_text
 from carico_core.domain import errors
 from carico_core.numerics.rescheduling.containers import carico as search
+from carico_core.numerics.rescheduling.containers import gains
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client
 from carico_rescheduler import answers
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import problem as contexts
-from carico_rescheduler.plan import decision, gains, planning
+from carico_rescheduler.plan import decision, planning
 from tests.tools import carico_cli
 from tests.unit.rescheduler import cluster_objects as world
 from tests.unit.scheduler import objects as parts

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carico_core.domain import constraints, selectors
-from carico_core.numerics.rescheduling.containers import carico, model
+from carico_core.numerics.rescheduling.containers import carico, gains, model
 from carico_rescheduler.context import movable
 from carico_rescheduler.context import problem as contexts
-from carico_rescheduler.plan import decision, gains, generator, ordering, planning
+from carico_rescheduler.plan import decision, ordering, planning
 from tests.unit.rescheduler import cluster_objects as world
 
 WEIGHTS = gains.Weights(task_bytes=1e7)
@@ -147,8 +147,7 @@ def test_every_step_keeps_every_constraint_with_the_old_and_the_new_pod_present(
     # What was on its way has arrived, and all together has gained.
     assert not goals
     costs = [
-        WEIGHTS.gain(model.cntc(problem, each), generator.excess_tasks(problem, each))
-        for each in (problem.present, placed)
+        WEIGHTS.gain(model.cntc(problem, each), gains.excess_tasks(problem, each)) for each in (problem.present, placed)
     ]
     assert sum(each.gain for each in curve.steps) == pytest.approx(costs[0] - costs[1])
     assert not curve.steps or costs[1] < costs[0]

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from carico_core.numerics.rescheduling.containers import carico, model
+from carico_core.numerics.rescheduling.containers import carico, gains, model
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import problem as contexts
-from carico_rescheduler.plan import decision, gains, generator, ordering, planning, refinement
+from carico_rescheduler.plan import decision, generator, ordering, planning
 from tests.unit.rescheduler import cluster_objects as world
 from tests.unit.scheduler import objects as parts
 
@@ -152,13 +152,13 @@ def test_no_step_exceeds_the_room_that_its_target_advertises() -> None:
 
 def test_each_step_gains_what_the_costs_say() -> None:
     context = random_context(seed=3, nodes=5, pods=20, pairs=30)
-    curve = generator.curve(context, EFFORT, seed=2, weights=WEIGHTS, most=50)
+    curve = next(generator.curves(context, EFFORT, seed=2, weights=WEIGHTS, most=50))
     placed = context.problem.present.copy()
     assert len(curve.steps) > 3
     for step in curve.steps:
-        before = model.cntc(context.problem, placed), generator.excess_tasks(context.problem, placed)
+        before = model.cntc(context.problem, placed), gains.excess_tasks(context.problem, placed)
         placed[step.container] = step.target
-        after = model.cntc(context.problem, placed), generator.excess_tasks(context.problem, placed)
+        after = model.cntc(context.problem, placed), gains.excess_tasks(context.problem, placed)
         assert step.bytes_per_s == pytest.approx(before[0] - after[0], abs=1e-3)
         assert step.tasks == pytest.approx(before[1] - after[1], abs=1e-9)
         assert list(model.violations(context.problem, placed)) == []
@@ -233,17 +233,3 @@ def test_a_pair_of_a_large_cluster_moves_together() -> None:
     strangers(known, 30)
     found = plan(known)
     assert len(found.moves) == 1 and {found.moves[0].pod.uid} <= {web.uid, db.uid}
-
-
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_refinement_only_gains_and_breaks_no_constraint(seed: int) -> None:
-    problem = random_context(seed=seed, nodes=6, pods=40, pairs=60).problem
-
-    def cost(placed: model.Ints) -> float:
-        return WEIGHTS.gain(model.cntc(problem, placed), generator.excess_tasks(problem, placed))
-
-    found = refinement.refined(problem, problem.present, WEIGHTS)
-    assert cost(found) < cost(problem.present)
-    assert list(model.violations(problem, found)) == []
-    again = refinement.refined(problem, found, WEIGHTS)
-    assert cost(again) <= cost(found)

@@ -1,8 +1,6 @@
 """Which moves pay, and in which order. Pure.
 
 - `planning`: from the context to a plan.
-- `gains`: traffic and overload in one unit.
-- `refinement`: single moves that improve what a search found.
 - `generator`: the best placement found, as a curve: what each further move gains. `ordering`: the moves towards it,
   each with room for the old and the new Pod.
 - `decision`: how much of the curve is worth it, and what of it the budget allows.

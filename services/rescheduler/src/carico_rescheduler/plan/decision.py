@@ -4,10 +4,11 @@ import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
 
+from carico_core.numerics.rescheduling.containers import gains
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import movable, objects
 from carico_rescheduler.context import problem as contexts
-from carico_rescheduler.plan import gains, ordering
+from carico_rescheduler.plan import ordering
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

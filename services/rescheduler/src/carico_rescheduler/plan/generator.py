@@ -1,16 +1,15 @@
-"""From a problem to a curve over the number of moves: an algorithm names targets, the order takes the best move first.
+"""From a problem to curves over the number of moves: an algorithm names targets, the order takes the best move first.
 
-The search (`carico_core.numerics.rescheduling.containers.carico`) knows no price of a move: it may move most Pods for a
-little. So its placement is not the plan: of the moves towards it, `ordering` takes those that gain most.
+An algorithm knows no price of a move: it may move most Pods for a little. So its placement is not the plan: of the
+moves towards it, `ordering` takes those that gain most.
 """
 
-import dataclasses
+from collections.abc import Iterator
 
-import numpy as np
-
-from carico_core.numerics.rescheduling.containers import annealing, carico, model, threshold
+from carico_core.numerics import arrays
+from carico_core.numerics.rescheduling.containers import annealing, carico, gains, model, series, threshold
 from carico_rescheduler.context import problem as contexts
-from carico_rescheduler.plan import gains, ordering, refinement
+from carico_rescheduler.plan import ordering
 
 # What finds the placement that is aimed at, by name (docs/rescheduling.md#the-papers-algorithms).
 CARICO, THRESHOLD = "carico", "threshold"
@@ -18,9 +17,11 @@ ALGORITHMS = (CARICO, *(each.value for each in annealing.Variant), THRESHOLD)
 # Of the paper's algorithms, within its range (alpha .8 to .99, 100 to 1000 moves): 36,000 moves, a few seconds also
 # without numba.
 _SCHEDULE = annealing.Schedule(alpha=0.95, moves=200)
+# To the best placement that is found, the first moves may not pay, but those to one of the next.
+_AIMS_MOST = 4
 
 
-def curve(
+def curves(
     context: contexts.Context,
     effort: carico.Effort,
     *,
@@ -29,29 +30,32 @@ def curve(
     most: int,
     algorithm: str = CARICO,
     detours: ordering.Detours = ordering.ANY,
-) -> ordering.Curve:
-    """Return the first `most` moves to the placement that an algorithm finds, the one with the largest gain first."""
-    target = _aim(context.problem, effort, weights, seed=seed, algorithm=algorithm)
-    return ordering.towards(context, target, weights, most=most, detours=detours)
+) -> Iterator[ordering.Curve]:
+    """Yield the first `most` moves to each placement that an algorithm finds, the one with the largest gain first."""
+    for target in _aims(context, effort, weights, seed=seed, algorithm=algorithm):
+        yield ordering.towards(context, target, weights, most=most, detours=detours)
 
 
-def _aim(
-    problem: model.Problem, effort: carico.Effort, weights: gains.Weights, *, seed: int, algorithm: str
-) -> model.Ints:
-    """Return the placement that an algorithm of `ALGORITHMS` finds."""
+def _aims(
+    context: contexts.Context, effort: carico.Effort, weights: gains.Weights, *, seed: int, algorithm: str
+) -> list[model.Ints]:
+    """Return the placements that an algorithm of `ALGORITHMS` finds, of each kind the best first."""
+    problem = context.problem
     if algorithm == CARICO:
-        # The search begins where single moves lead: what gains as much with more moves is no better to it.
-        begin = dataclasses.replace(problem, present=refinement.refined(problem, problem.present, weights))
-        return refinement.refined(problem, carico.solve(begin, effort, seed=seed).placement, weights)
+        began_s = effort.now_s()
+
+        def solve(room: arrays.Array | None, share: float) -> list[model.Ints]:
+            def is_over() -> bool:
+                return effort.budget_s is not None and effort.now_s() >= began_s + share * effort.budget_s
+
+            return series.solve(problem, seed=seed, weights=weights, room=room, is_over=is_over)
+
+        # Some have room only once others have made a detour, and what has none at all is to be reported.
+        return [*solve(None, 0.5)[:1], *solve(context.room, 1.0)[:_AIMS_MOST]] or [problem.present]
     if algorithm == THRESHOLD:
-        return threshold.rebalanced(problem)
-    return annealing.solve(
+        return [threshold.rebalanced(problem)]
+    answer = annealing.solve(
         problem, annealing.Variant(algorithm), seed=seed, schedule=_SCHEDULE, budget_s=effort.budget_s,
         now_s=effort.now_s,
-    ).placement  # fmt: skip
-
-
-def excess_tasks(problem: model.Problem, placement: model.Ints) -> float:
-    """Return the tasks above saturation, of all servers. Unlike `coc` it is not 0 if all are equally overloaded."""
-    limits = problem.saturation * problem.capacity[:, 0]
-    return float(np.maximum(model.totals(placement, problem.tasks, problem.servers) - limits, 0.0).sum())
+    )  # fmt: skip
+    return [answer.placement]

@@ -2,8 +2,9 @@
 
 Of the moves towards the target, each step takes the one with the largest gain that fits with the old and the new Pod
 present. Two Pods that talk to each other and both go to one node are also tried together, since the first of them alone
-may gain nothing. Where what would gain has no room, as in a cycle of full nodes, a Pod in its way makes a detour: to a
-third node first, and on to its own target once that has room. What no detour helps is blocked.
+may gain nothing. Where no move gains, some that lose are made if those after them gain more. Where what would gain has
+no room, as in a cycle of full nodes, a Pod in its way makes a detour: to a third node first, and on to its own target
+once that has room. What no detour helps is blocked.
 """
 
 import copy
@@ -14,16 +15,15 @@ from typing import TypeAlias
 
 import numpy as np
 
-from carico_core.numerics.rescheduling.containers import model
+from carico_core.numerics.rescheduling.containers import gains, model
 from carico_rescheduler.context import problem as contexts
-from carico_rescheduler.plan import gains
 
 # A Pod must have room as the scheduler sees it: one whole Pod.
 _ROOM_LEAST = 1.0
 # Below this, the gain of a move is rounding.
 _GAIN_LEAST = 1e-9
-# Steps of a detour, and Pods that are tried for one: each is simulated.
-_DETOUR_MOST = 8
+# Steps of a way that first loses, and Pods that are tried for a detour: each is simulated.
+_WAY_MOST = 10
 _TRIED_MOST = 16
 # Which detours are possible: (container, node) of each, or all.
 Detours: TypeAlias = Set[tuple[int, int]] | None
@@ -70,7 +70,7 @@ def towards(
         if found is not None:
             steps += [ordering.make(container) for container in found]
             continue
-        way = _detour(ordering, detours, most=min(most - len(steps), _DETOUR_MOST))
+        way = _way(ordering, detours, most=min(most - len(steps), _WAY_MOST))
         if way is None:
             break
         ordering = way.after
@@ -92,27 +92,33 @@ def _going_on(steps: Sequence[Step]) -> list[Step]:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Way:
-    """A detour and the moves that it lets through, what they gain together, and the placement after them."""
+    """Steps of which some lose, what they gain together, and the placement after them."""
 
     steps: list[Step]
     gain: float
     after: "_Ordering"
 
 
-def _detour(ordering: "_Ordering", detours: Detours, *, most: int) -> _Way | None:
-    """Return the detour that gains most with what it lets through in at most `most` steps; None if none gains."""
-    best: _Way | None = None
+def _way(ordering: "_Ordering", detours: Detours, *, most: int) -> _Way | None:
+    """Return the at most `most` steps that gain most, with a detour or without; None if none gain together."""
+    ways = [_onward(ordering.copied(), [], most=most)]
     for container in ordering.in_the_way()[:_TRIED_MOST]:
         after = ordering.copied()
         place = after.place(container, detours)
-        if place is None:
-            continue
-        steps = [after.park(container, place)]
-        while len(steps) < most and (found := after.best()) is not None:
-            steps += [after.make(each) for each in found]
+        if place is not None:
+            ways.append(_onward(after, [after.park(container, place)], most=most))
+    found = [each for each in ways if each is not None]
+    return max(found, key=lambda each: each.gain, default=None)
+
+
+def _onward(after: "_Ordering", steps: list[Step], *, most: int) -> _Way | None:
+    """Go on with the best moves, also if they lose, up to where all together gain most; None if they never gain."""
+    best: _Way | None = None
+    while len(steps) < most and (group := after.best(least=-math.inf)) is not None:
+        steps += [after.make(each) for each in group]
         gain = sum(each.gain for each in steps)
         if gain > (_GAIN_LEAST if best is None else best.gain):
-            best = _Way(steps=steps, gain=gain, after=after)
+            best = _Way(steps=[*steps], gain=gain, after=after.copied())
     return best
 
 
@@ -143,10 +149,10 @@ class _Ordering:
             setattr(other, name, getattr(self, name).copy())
         return other
 
-    def best(self) -> tuple[int, ...] | None:
-        """Return the container, or the two, whose move gains most for each; None if no move that fits gains."""
+    def best(self, *, least: float = _GAIN_LEAST) -> tuple[int, ...] | None:
+        """Return the container, or the two, whose move gains most for each; None if none that fits gains more."""
         found: tuple[int, ...] | None = None
-        most = _GAIN_LEAST
+        most = least
         for group, gain in self._gains.items():
             if gain / len(group) > most and self._fit(group):
                 most, found = gain / len(group), group

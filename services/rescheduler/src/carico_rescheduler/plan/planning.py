@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from carico_core.numerics.rescheduling.containers import carico, model
+from carico_core.numerics.rescheduling.containers import carico, gains, model
 from carico_rescheduler.context import problem as contexts
-from carico_rescheduler.plan import decision, gains, generator, ordering
+from carico_rescheduler.plan import decision, generator, ordering
 
 # Moves that are left out by the budget alone, and are shown.
 _SHOWN = 10
@@ -39,19 +39,23 @@ class Request:
 
 
 def make(context: contexts.Context, asked: Request) -> decision.Plan:
-    """Return the plan for a context."""
-    rule = asked.rule
-    weights = rule.weights
+    """Return the plan for a context, of those to several placements the one that gains most."""
     # Some more than may be made, so that a plan shows what the budget leaves out.
-    most = rule.most_moves + _SHOWN
-    curve = generator.curve(
-        context, asked.effort, seed=asked.seed, weights=weights, most=most, algorithm=asked.algorithm,
+    most = asked.rule.most_moves + _SHOWN
+    curves = generator.curves(
+        context, asked.effort, seed=asked.seed, weights=asked.rule.weights, most=most, algorithm=asked.algorithm,
         detours=ordering.ANY if asked.has_detours else frozenset(),
     )  # fmt: skip
+    return max((_along(context, curve, asked) for curve in curves), key=lambda plan: plan.gain)
+
+
+def _along(context: contexts.Context, curve: ordering.Curve, asked: Request) -> decision.Plan:
+    """Return the plan that carries out what pays of a curve."""
+    rule = asked.rule
     moves, small = decision.worth(decision.moves_of(context, curve), rule)
     moves, late, verdict = decision.within(moves, min(rule.most_moves, asked.budget), rule)
     left = [*small, *late, *_blocked(context, curve)]
-    return describe(context, moves, left=left, weights=weights, verdict=verdict, at_ns=asked.at_ns)
+    return describe(context, moves, left=left, weights=rule.weights, verdict=verdict, at_ns=asked.at_ns)
 
 
 def without_others(
@@ -85,7 +89,7 @@ def describe(
         skipped_names={pod.uid: pod.pod.key for pod in context.pods if pod.uid in context.skipped},
         nodes=_nodes(context, after),
         traffic_bytes=(model.cntc(problem, problem.present), model.cntc(problem, after)),
-        excess_tasks=(generator.excess_tasks(problem, problem.present), generator.excess_tasks(problem, after)),
+        excess_tasks=(gains.excess_tasks(problem, problem.present), gains.excess_tasks(problem, after)),
         saturation=problem.saturation,
         weights=weights,
         verdict=verdict,

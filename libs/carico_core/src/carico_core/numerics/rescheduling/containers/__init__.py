@@ -3,5 +3,6 @@
 - `model`: containers, servers, constraints and both costs. `generator`: random problems of the paper's sizes.
 - `kernel`: proposals and their effect on both costs, the inner loop.
 - `annealing`: the paper's four variants. `carico`: ours, for any time budget.
+- `gains`: both costs in one absolute unit. `series`: placements that cost less in it, also by way of moves that lose.
 - `exact`: every placement of a small problem. `threshold`: from over-used servers to under-used ones.
 """

@@ -1,6 +1,8 @@
-"""What moves gain, in one unit, and which containers exchange traffic."""
+"""What moves gain, in one absolute unit, and which containers exchange traffic."""
 
 import dataclasses
+
+import numpy as np
 
 from carico_core.numerics import arrays
 from carico_core.numerics.rescheduling.containers import model
@@ -18,6 +20,17 @@ class Weights:
     def gain(self, bytes_per_s: float, tasks: float) -> float:
         """Return the gain of so many fewer bytes between nodes, and tasks above saturation."""
         return bytes_per_s / self.task_bytes + tasks
+
+
+def cost(problem: model.Problem, placement: model.Ints, weights: Weights) -> float:
+    """Return what a placement costs: its traffic between servers and its tasks above saturation."""
+    return weights.gain(model.cntc(problem, placement), excess_tasks(problem, placement))
+
+
+def excess_tasks(problem: model.Problem, placement: model.Ints) -> float:
+    """Return the tasks above saturation, of all servers. Unlike `coc` it is not 0 if all are equally overloaded."""
+    limits = problem.saturation * problem.capacity[:, 0]
+    return float(np.maximum(model.totals(placement, problem.tasks, problem.servers) - limits, 0.0).sum())
 
 
 def adjacent(pairs: model.Ints, weight: arrays.Array) -> dict[int, dict[int, float]]:
