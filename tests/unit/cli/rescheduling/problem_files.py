@@ -62,7 +62,7 @@ def random(seed: int, *, containers_most: int = 60) -> dict[str, Any]:
     used = {machine: [0.0, 0.0] for machine in machines}
     left, number = int(rng.integers(1, containers_most + 1)), 0
     while left > 0:
-        size = int(min(left, rng.integers(1, 9)))
+        size = min(left, int(rng.integers(1, 9)))
         left, number = left - size, number + 1
         request = [float(rng.choice([0.0, 0.1, 0.25, rng.uniform(0.01, 2.0)])) for _ in "cm"]
         few = [machine for machine in machines if rng.random() < 0.5] or [machines[0]]
