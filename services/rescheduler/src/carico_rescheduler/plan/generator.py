@@ -6,6 +6,8 @@ moves towards it, `ordering` takes those that gain most.
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from carico_core.numerics import arrays
 from carico_core.numerics.rescheduling.containers import annealing, carico, gains, model, series, threshold
 from carico_rescheduler.context import problem as contexts
@@ -50,8 +52,11 @@ def _aims(
 
             return series.solve(problem, seed=seed, weights=weights, room=room, is_over=is_over)
 
-        # Some have room only once others have made a detour, and what has none at all is to be reported.
-        return [*solve(None, 0.5)[:1], *solve(context.room, 1.0)[:_AIMS_MOST]] or [problem.present]
+        found = solve(None, 0.5)[:_AIMS_MOST]
+        if not found or _has_room(context, found[0]):
+            return found or [problem.present]
+        # Some of the first have room only once others have made a detour, and what has none at all is to be reported.
+        return [found[0], *solve(context.room, 1.0)[:_AIMS_MOST]]
     if algorithm == THRESHOLD:
         return [threshold.rebalanced(problem)]
     answer = annealing.solve(
@@ -59,3 +64,10 @@ def _aims(
         now_s=effort.now_s,
     )  # fmt: skip
     return [answer.placement]
+
+
+def _has_room(context: contexts.Context, target: model.Ints) -> bool:
+    """Return whether each node has room for the Pods that it gets."""
+    servers = context.problem.servers
+    before, after = (np.bincount(each, minlength=servers) for each in (context.problem.present, target))
+    return bool((after <= before + context.room).all())

@@ -76,7 +76,8 @@ def trio() -> model.Problem:
     """Three containers that talk, on a server with a task too many; there is room for them on an empty one."""
     return model.Problem(
         request=np.zeros((4, 2)), capacity=np.array([[4.0, 1.0], [4.0, 1.0]]), tasks=np.array([0.5, 0.5, 0.5, 4.0]),
-        allowed=np.ones((4, 2), dtype=bool), movable=np.array([True, True, True, False]), present=np.zeros(4, dtype=int),
+        allowed=np.ones((4, 2), dtype=bool), movable=np.array([True, True, True, False]),
+        present=np.zeros(4, dtype=int),
         pairs=np.array([[0, 1], [0, 2], [1, 2]]), traffic=np.full(3, 4.0), together=small_problems.NO_PAIRS,
         apart=small_problems.NO_PAIRS,
     )  # fmt: skip
