@@ -49,6 +49,9 @@ ARRIVED_S = 0.005
 # cycle for each bind that ends takes more CPU time (in all 700 us a Pod in place of 590).
 FEW_FREE = 0.25
 GATHERED_S = 0.004
+# A member gathers Pods for so long after each cycle that placed some: each batch of claims is a commit, a look at the
+# stream's epoch, and two answers to wake up for.
+COMMITTED_S = 0.01
 
 
 class Kube(api_actions.BindApi, informers.ListerWatcher, paged_lists.Api, Protocol):
@@ -221,9 +224,13 @@ class Engine:
                 # The record of that Pod may be wrong; a restart takes everything from the API's lists again.
                 raise self.binder.fault
             self.beat_s = self._clock.monotonic_s()
-            self.step()
-            is_busy = self.binder.room <= FEW_FREE * self._parts.binds_in_flight
-            await asyncio.sleep(GATHERED_S if is_busy else 0.0)
+            await asyncio.sleep(self._rest_s(self.step()))
+
+    def _rest_s(self, placed: int) -> float:
+        """Return for how long Pods are gathered for the next cycle, after one that has placed this many."""
+        if placed and self.member is not None:
+            return COMMITTED_S
+        return GATHERED_S if self.binder.room <= FEW_FREE * self._parts.binds_in_flight else 0.0
 
     async def report_forever(self) -> None:
         """Report waiting Pods and set the gauges, until cancelled."""
