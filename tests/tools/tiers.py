@@ -46,6 +46,7 @@ LONG = (
     "tests/integration/test_rescheduler_real.py", "tests/e2e/test_e2e_demo_cut_short.py",
     "tests/chaos/test_chaos_outage.py", "tests/integration/test_recommender_real.py",
     "tests/integration/test_scheduler_feasibility.py", "tests/e2e/test_e2e_compare.py",
+    "tests/e2e/test_e2e_real_control_plane.py", "tests/e2e/test_e2e_recommend.py",
 )  # fmt: skip
 # Where tests of system software may be: `refuse_misplaced` refuses them elsewhere.
 SYSTEM = ("tests/conformance", "tests/integration", "tests/e2e")
