@@ -52,6 +52,19 @@ def test_afterwards_it_saves_more_with_less_severity_and_no_more_violations() ->
     assert (learnt < peaks).mean() <= (published < peaks).mean()
 
 
+def test_where_usage_becomes_less_predictable_it_violates_no_more() -> None:
+    rng = np.random.default_rng(1)
+    series = usage(samples=160)
+    # Each fit promises more than it keeps: bursts become thirty times as frequent.
+    bursts = rng.uniform(size=series.shape) < 0.002 + 0.06 * np.arange(160) / 160
+    series = np.asarray(np.clip(series + 30.0 * bursts, 0.0, 100.0))
+    peaks = peaks_of(series)
+    learnt = predicted(margin.Margin(HORIZON), series)
+    published = predicted(baselines.BASELINES[baselines.PUBLISHED], series)
+    assert (learnt < peaks).mean() <= (published < peaks).mean()
+    assert learnt.mean() < 0.95 * published.mean()
+
+
 def test_the_unit_of_the_trace_changes_nothing() -> None:
     series = usage(samples=70)
     one = predicted(margin.Margin(HORIZON), series)

@@ -51,6 +51,7 @@ def test_harmless_variants_are_read(content: bytes) -> None:
         pytest.param(b"a,b\n1,inf\n", "a.csv, row 2, column 2 ('b'): got 'inf', expected a number", id="infinite"),
         pytest.param(b"a,b\n1,-2\n", "a.csv, row 2, column 2 ('b'): got '-2', expected a number", id="negative"),
         pytest.param(b"a,b\n1,1e999\n", "got '1e999', expected a number", id="too large"),
+        pytest.param(b"a,b\n1,1e101\n", "got '1e101', expected a number from 0 to 1e+100", id="squares overflow"),
         pytest.param(b"a,b\n1,x\n", "a.csv, row 2, column 2 ('b'): got 'x', expected a number", id="no number"),
         pytest.param(b'a,b\n1,"2\n3,4\n', "a.csv, row 2", id="a quote without end"),
     ],

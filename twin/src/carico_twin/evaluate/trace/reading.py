@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,11 +14,13 @@ _FORMAT = "CSV: a header with a name for each series, then a row for each sample
 _OTHER_SEPARATORS = {";": "';'", "\t": "a tab", "|": "'|'", " ": "a space"}
 # With one series a machine has nothing to share, and no sum to predict.
 _SERIES_LEAST = 2
+# Sums of squares stay finite.
+_VALUE_MOST = 1e100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trace:
-    """The samples (series, samples), each finite and at least 0; `names` of the series."""
+    """The samples (series, samples), each from 0 to `_VALUE_MOST`; `names` of the series."""
 
     names: tuple[str, ...]
     series: arrays.Array
@@ -83,11 +84,11 @@ def _sample(file: str, number: int, row: list[str], names: tuple[str, ...]) -> l
     values = []
     for place, text in enumerate(row):
         value = _number(text)
-        if value is None or not 0.0 <= value < math.inf:
+        if value is None or not 0.0 <= value <= _VALUE_MOST:
             raise file_mistake.FileMistake(
                 file, f"row {number}, column {place + 1} ({file_mistake.shown(names[place])})",
                 got=text.strip() or None,
-                expected="a number of at least 0 (a gap must be filled, or its series removed)",
+                expected=f"a number from 0 to {_VALUE_MOST:g} (a gap must be filled, or its series removed)",
             )  # fmt: skip
         values.append(value)
     return values

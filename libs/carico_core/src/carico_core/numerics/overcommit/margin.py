@@ -4,9 +4,9 @@ At each sample:
 
     1. resolve    a prediction of one horizon ago now has its outcome: the peak since then
     2. refit      once a period, for each weight of severity, on all resolved outcomes
-    3. choose     the lightest weight with at most .95 of the violations and severity of the published predictor on
-                  the same outcomes, and no less savings; if there is none, the published predictor. The fewer the
-                  outcomes, the more it must be better.
+    3. choose     the lightest weight with at most .95 of the violations and severity of the published predictor, and no
+                  less savings; if there is none, the published predictor. What counts is the record on the outcomes
+                  that it was fitted to, plus by how much earlier fits did worse than on theirs (`promises`).
     4. predict
 
 Until enough outcomes are resolved, it predicts what the published predictor does. No constant belongs to a trace:
@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from carico_core.numerics import arrays
-from carico_core.numerics.overcommit import features, regression
+from carico_core.numerics.overcommit import features, promises, regression
 from carico_core.numerics.overcommit import recent as recents
 
 # From what saves most (violating every other time) to what almost never violates.
@@ -34,15 +34,18 @@ _KEPT_PERIODS = 24
 _LEARN_HALF_LIFE = 12.0
 _CHOOSE_HALF_LIFE = 3.0
 _LARGEST_HALF_LIFE = 24.0
+# In periods: as many outcomes count as much as the doubt at the beginning. With one, an hour in which the published
+# predictor hardly violated decided for five.
+_MEASURED = 2.0
 # A lower prediction than a peak by this share of the limits is rounding.
 _TOLERANCE = 1e-12
 # The chosen weight has at most this share of the published predictor's violations and severity.
 _AT_MOST = 0.95
 # A fit of d coefficients passes through d of its outcomes, so others violate it more often: by this times d over the
-# number of outcomes. Chosen on the series of docs/evaluation.md: with 50 machines none is not enough, and half of d is
-# too cautious with 300.
+# number of outcomes. Only the beginning of what is then learnt. Chosen on the series of docs/evaluation.md: with 50
+# machines none is not enough, and half of d is too cautious with 300.
 _DOUBT = 0.2
-_PRIOR = np.eye(len(features.NAMES))[features.PUBLISHED]
+_PRIOR: arrays.Array = np.eye(len(features.NAMES))[features.PUBLISHED]
 
 
 class _Resolved(NamedTuple):
@@ -52,26 +55,37 @@ class _Resolved(NamedTuple):
     peaks: arrays.Array
 
 
-class _Record(NamedTuple):
-    """Means over outcomes, each (k,) for k predictors."""
+class _Fit(NamedTuple):
+    """Coefficients (k, d), one row for each weight of severity.
 
-    violations: arrays.Array
-    severity: arrays.Array
-    level: arrays.Array
+    record: theirs, and the published predictor's as the last one, on the outcomes that they were fitted to. doubt: how
+    much more other outcomes will violate them, before this is measured.
+    """
+
+    coefficients: arrays.Array
+    record: promises.Record
+    doubt: float
+
+
+class _Pending(NamedTuple):
+    """What was known (machines, features) at a moment, and the fit of that moment; None before the first."""
+
+    known: arrays.Array
+    fit: _Fit | None
 
 
 class Margin:
     """Predicts the peak within `horizon` samples. It is called once a sample, always with the same machines."""
 
     __slots__ = (
-        "_chosen",
-        "_coefficients",
         "_features",
+        "_fit",
         "_horizon",
         "_new",
         "_newest",
         "_pending",
         "_period",
+        "_promises",
         "_resolved",
     )
 
@@ -83,11 +97,11 @@ class Margin:
         )
         # The samples of the last horizon, and what was known at each of its moments.
         self._newest: collections.deque[arrays.Array] = collections.deque(maxlen=horizon)
-        self._pending: collections.deque[arrays.Array] = collections.deque()
+        self._pending: collections.deque[_Pending] = collections.deque()
         self._resolved: collections.deque[_Resolved] = collections.deque(maxlen=_KEPT_PERIODS * self._period)
         self._new = 0
-        self._coefficients = np.tile(_PRIOR, (len(_SEVERITY_WEIGHTS), 1))
-        self._chosen = _PRIOR
+        self._fit: _Fit | None = None
+        self._promises = promises.Promises(_CHOOSE_HALF_LIFE * self._period)
 
     def predict(self, recent: recents.Recent) -> arrays.Array:
         """Return the peak (m,), at least 0, and at most the limits or what the published predictor states."""
@@ -95,12 +109,19 @@ class Margin:
         if len(self._pending) == self._horizon:
             self._resolve()
         known = self._features.of(recent)
-        self._pending.append(known)
-        return _within(known, self._chosen) * recent.limits
+        self._pending.append(_Pending(known, self._fit))
+        return _within(known, self._chosen(machines=len(known))) * recent.limits
 
     def _resolve(self) -> None:
         peaks = np.max(self._newest, axis=0)
-        self._resolved.append(_Resolved(self._pending.popleft(), peaks))
+        known, fit = self._pending.popleft()
+        self._resolved.append(_Resolved(known, peaks))
+        # An idle machine has no severity.
+        is_used = peaks > 0.0
+        if fit is not None and is_used.any():
+            outcomes = int(is_used.sum())
+            found = _record(known[is_used], peaks[is_used], np.full(outcomes, 1.0 / outcomes), fit.coefficients)
+            self._promises.settle(fit.record, found, outcomes=outcomes)
         self._new += 1
         if self._new >= self._period and len(self._resolved) * len(peaks) >= _OUTCOMES_LEAST:
             self._new = 0
@@ -110,37 +131,36 @@ class Margin:
         known = np.array([each.known for each in self._resolved])
         peaks = np.array([each.peaks for each in self._resolved])
         ages = np.arange(len(known))[::-1, np.newaxis] / self._period
-        # An idle machine has no severity.
         is_used = peaks > 0.0
         if not is_used.any():
             return
         learnt = np.broadcast_to(0.5 ** (ages / _LEARN_HALF_LIFE), peaks.shape)
         outcomes = regression.Outcomes(known=known[is_used], peaks=peaks[is_used], weights=learnt[is_used])
-        self._coefficients = np.array(
+        starts = np.tile(_PRIOR, (len(_SEVERITY_WEIGHTS), 1)) if self._fit is None else self._fit.coefficients
+        coefficients = np.array(
             [
                 regression.fit(outcomes, weight, prior=_PRIOR, start=start)
-                for weight, start in zip(_SEVERITY_WEIGHTS, self._coefficients, strict=True)
+                for weight, start in zip(_SEVERITY_WEIGHTS, starts, strict=True)
             ]
         )
-        # The outcomes of one period overlap: together they are worth one of each machine.
-        doubt = _DOUBT * len(_PRIOR) * self._period / float(outcomes.weights.sum())
         judged = np.broadcast_to(0.5 ** (ages / _CHOOSE_HALF_LIFE), peaks.shape)[is_used]
-        self._chosen = self._choose(outcomes.known, outcomes.peaks, judged, doubt=doubt)
-
-    def _choose(self, known: arrays.Array, peaks: arrays.Array, weights: arrays.Array, *, doubt: float) -> arrays.Array:
-        """Return the coefficients of the lightest weight that is better than the published predictor in all three.
-
-        doubt: violations to expect beyond those of the outcomes that it was fitted to; severity grows in proportion.
-        """
-        share = weights / weights.sum()
-        found = _record(np.array([_within(known, each) for each in self._coefficients]), peaks, share)
-        published = _record(_within(known, _PRIOR)[np.newaxis], peaks, share)
-        is_better = (
-            (found.violations + doubt <= _AT_MOST * published.violations)
-            & (found.severity * (published.violations + doubt) <= _AT_MOST * published.severity * published.violations)
-            & (found.level <= published.level)
+        self._fit = _Fit(
+            coefficients=coefficients,
+            record=_record(outcomes.known, outcomes.peaks, judged / judged.sum(), coefficients),
+            # The outcomes of one period overlap: together they are worth one of each machine.
+            doubt=_DOUBT * len(_PRIOR) * self._period / float(outcomes.weights.sum()),
         )
-        lightest: arrays.Array = self._coefficients[int(is_better.argmax())]
+
+    def _chosen(self, *, machines: int) -> arrays.Array:
+        """Return the coefficients of the lightest weight that is better than the published predictor in all three."""
+        fit = self._fit
+        if fit is None or not fit.record.is_comparable:
+            return _PRIOR
+        begins = _MEASURED * self._period * machines
+        excess = self._promises.excess(fit.record, doubt=fit.doubt, begins=begins)
+        is_better = (fit.record.shares + excess[:, np.newaxis] <= _AT_MOST).all(axis=0)
+        is_better &= fit.record.level[:-1] <= fit.record.level[-1]
+        lightest: arrays.Array = fit.coefficients[int(is_better.argmax())]
         return lightest if is_better.any() else _PRIOR
 
 
@@ -149,9 +169,15 @@ def _within(known: arrays.Array, coefficients: arrays.Array) -> arrays.Array:
     return np.asarray(np.clip(known @ coefficients, 0.0, most))
 
 
-def _record(predicted: arrays.Array, peaks: arrays.Array, share: arrays.Array) -> _Record:
-    """Return the weighted means of the predictions (k, n)."""
-    return _Record(
+def _record(
+    known: arrays.Array, peaks: arrays.Array, share: arrays.Array, coefficients: arrays.Array
+) -> promises.Record:
+    """Return the weighted means over outcomes (n,) of each row of coefficients (k, d), and of the published predictor.
+
+    share (n,): the weights, 1 in all.
+    """
+    predicted = np.array([_within(known, each) for each in (*coefficients, _PRIOR)])
+    return promises.Record(
         violations=(predicted < peaks - _TOLERANCE) @ share,
         severity=np.maximum(1.0 - predicted / peaks, 0.0) @ share,
         level=predicted @ share,
