@@ -73,7 +73,7 @@ def _totals(found: Row) -> list[str]:
     told = (
         f"traffic between nodes {rate(traffic['before'])} -> {rate(traffic['after'])}"
         if found["has_traffic"]
-        else "no agent reports traffic (docs/rescheduling.md)"
+        else "no traffic between Pods (docs/rescheduling.md)"
     )
     return words.paragraph(f"{told}; overload {overload['before']:.2f} -> {overload['after']:.2f} tasks", "")
 

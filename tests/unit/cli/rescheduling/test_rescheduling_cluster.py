@@ -82,7 +82,7 @@ def test_the_plan_lists_moves_in_order_nodes_and_what_stays() -> None:
     assert "1.00 fewer tasks above the ceiling" in lines[1] and "1.00" in lines[1].split()
     assert "xxx" in next(line for line in lines if line.startswith("node-a"))
     assert "9 -> 7" in found and "1 -> 3" in found
-    assert "no agent reports traffic" in found and "overload 3.00 -> 1.00 tasks" in found
+    assert "no traffic between Pods" in found and "overload 3.00 -> 1.00 tasks" in found
     assert "not moved: default/web-" in found and "the budget of moves is used up" in found
     assert "stay: 1 Pod (no_controller), such as default/alone: no controller would create" in found
     assert "moves by itself, by surge" in found

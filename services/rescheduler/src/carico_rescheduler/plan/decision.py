@@ -111,7 +111,7 @@ class Plan:
     saturation: float
     weights: gains.Weights
     verdict: str
-    # Whether agents report traffic.
+    # Whether traffic between Pods is known.
     has_traffic: bool
     at_ns: int
     gaps: clusters.Gaps = dataclasses.field(default_factory=clusters.Gaps)
