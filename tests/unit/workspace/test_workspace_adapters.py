@@ -9,7 +9,7 @@ import pytest
 CORE = pathlib.Path(__file__).parents[3] / "libs/carico_core/src/carico_core"
 # Package -> the modules that may import it, by their paths below carico_core.
 ADAPTERS = {
-    "nats": ("runtime/bus/*.py", "runtime/bus/security/*.py"),
+    "nats": ("runtime/bus/*.py", "runtime/bus/security/*.py", "runtime/bus/streams/*.py"),
     "nacl": ("runtime/bus/security/nkeys.py",),
     "kubernetes": ("runtime/kube/*.py",),
     "httptools": ("runtime/kube/http_*.py",),
