@@ -65,7 +65,7 @@ class Demand:
 
     @property
     def looks_at_peers(self) -> bool:
-        """True if the answer, or a node's score, depends on other Pods or on volumes."""
+        """False if neither other Pods nor volumes can refuse it a node; what is only preferred does not count."""
         return self.constraints is not None or bool(self.repelled_by)
 
     @property

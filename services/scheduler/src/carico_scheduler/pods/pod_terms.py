@@ -99,13 +99,16 @@ class TermIndex:
 
 def _marks(term: constraints.PodTerm) -> Iterable[_Mark]:
     """Return the marks of which each Pod that the term selects has exactly one."""
-    namespaces: Iterable[str | None] = term.namespaces if term.namespace_selector is None else (None,)
+    namespaces: Sequence[str | None] = term.namespaces if term.namespace_selector is None else (None,)
     named = [each for each in term.selector or () if each.operator == selectors.IN]
-    labels: Iterable[tuple[str, str] | None] = (None,)
+    labels: Sequence[tuple[str, str] | None] = (None,)
     if named:
         # Of several labels, that which differs most.
         first = min(named, key=lambda each: pod_counts.telling_rank(each.key))
-        labels = ((first.key, value) for value in first.values)
+        labels = [(first.key, value) for value in first.values]
+    if len(labels) > 1 and len(namespaces) > 1:
+        # A mark for each pair would take gigabytes for a Pod of some kilobytes.
+        namespaces = (None,)
     return set(itertools.product(namespaces, labels))
 
 

@@ -10,6 +10,10 @@ from carico_scheduler.pods import record as records
 from carico_scheduler.rules import admission, default_spread
 from carico_scheduler.state import node_state, placements
 
+# Of more preferred terms of others that select a Pod the oldest count: each is a count over all placed Pods, and a
+# single Pod may have thousands that select every Pod of the cluster.
+PREFERENCES_MOST = 64
+
 
 class PodDemands:
     """The demands of all Pods; a change of what they depend on renews those of the Pods that wait."""
@@ -36,7 +40,7 @@ class PodDemands:
         if self._default_spread.is_on:
             pod = pod._replace(constraints=self._default_spread.constraints_of(pod))
         return demands.demand_of(
-            pod, repelled_by=self._anti_affinity.of(pod), preferred_by=self._preferences.of(pod),
+            pod, repelled_by=self._anti_affinity.of(pod), preferred_by=self._preferences.of(pod)[:PREFERENCES_MOST],
             is_baseline=self._baseline.includes(pod), gang=self._gangs.key_of(pod),
             profile=self._policy.profiles.get(pod.scheduler_name),
         )  # fmt: skip
@@ -46,10 +50,9 @@ class PodDemands:
         repelling, preferring = self._anti_affinity.add(pod), self._preferences.add(pod)
         if repelling:
             self._on_change()
-        for waiting in self._nodes.queue if repelling or preferring else ():
-            if self._anti_affinity.selects(repelling, waiting.pod) or self._preferences.selects(
-                preferring, waiting.pod
-            ):
+        terms = [*repelling, *preferring]
+        for waiting in self._nodes.queue if terms else ():
+            if self._preferences.selects(terms, waiting.pod):
                 self._nodes.queue.offer(waiting.pod, now_s)
 
     def remove_pod(self, pod: cluster.Pod) -> None:
