@@ -3,7 +3,7 @@
 # or agent-node-3. Who has the old key is disconnected, reads the new one, and comes back within seconds; from then on
 # the old one is refused.
 set -eu
-if [ $# -ne 1 ]; then
+if [ $# -ne 1 ] || [ -z "$1" ]; then
   echo "usage: compose/rotate.sh NAME, such as scheduler or agent-node-3" >&2
   exit 2
 fi

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from carico_core.domain import amounts, decision, messages
-from tests.chaos.nemesis import checker, history
+from carico_local.cgroups import layout as layouts
+from tests.chaos.nemesis import checker, history, memory_limits
 
 ROOT = pathlib.Path(__file__).parents[2]
 LIMITS = checker.Limits()
@@ -347,3 +348,15 @@ def test_placed_s_counts_from_the_last_fault() -> None:
     assert checker.placed_s(found) == 0.0
     found.binds[-1] = dataclasses.replace(found.binds[-1], sent_s=OVER_S + 2.5)
     assert checker.placed_s(found) == 2.5
+
+
+@pytest.mark.parametrize(
+    ("trees", "used"),
+    [
+        (("cpu", "memory", "unified"), ["memory"]), (("unified",), ["unified"]), (("cpu", "unified"), ["unified"]),
+        (("cpu",), []), ((), []),
+    ],
+)  # fmt: skip
+def test_a_service_joins_only_the_group_that_limits_its_memory(trees: tuple[str, ...], used: list[str]) -> None:
+    found = layouts.Layout(version=layouts.Version.V1, trees={each: pathlib.Path("/", each) for each in trees})
+    assert list(memory_limits._memory_alone(found).trees) == used

@@ -54,8 +54,8 @@ def test_a_rotation_that_was_interrupted_is_finished_by_the_next(tmp_path: pathl
             """It is accepted."""
 
 
-@pytest.mark.parametrize("names", [(), ("nobody",)])
-def test_a_key_that_there_is_not_is_refused_with_the_reason(tmp_path: pathlib.Path, names: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("names", [(), ("",), ("absent",)])
+def test_a_key_that_does_not_exist_is_refused_with_the_reason(tmp_path: pathlib.Path, names: tuple[str, ...]) -> None:
     with compose_bus_site.running(tmp_path) as bus:
         done = bus.rotate(*names)
         assert done.returncode == 2

@@ -138,7 +138,7 @@ def _hint(error: click.ClickException) -> str:
         and "unexpected extra argument" in error.message
         and _names_cluster(error.ctx)
     ):
-        return " A cluster is named by --name."
+        return ": a cluster is named by --name"
     if not isinstance(error, click.NoSuchOption) or error.ctx is None or error.ctx.parent is not None:
         return ""
     return f" Options come after the command: `{PROGRAM} COMMAND {error.option_name} ...`"

@@ -74,5 +74,7 @@ class MemoryLimits:
 
 
 def _memory_alone(found: layouts.Layout) -> layouts.Layout:
-    trees = {"memory": found.trees["memory"]} if "memory" in found.trees else found.trees
+    """Return the one tree that limits memory: a service joins one group."""
+    tree = "memory" if "memory" in found.trees else layouts.UNIFIED
+    trees = {tree: found.trees[tree]} if tree in found.trees else {}
     return layouts.Layout(version=found.version, trees=trees)

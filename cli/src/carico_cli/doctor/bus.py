@@ -20,6 +20,7 @@ CONNECT_MOST_S = 5.0
 ANSWER_MOST_S = 2.0
 # A question to each service that it answers at once.
 QUESTIONS = {"aggregator": "model.get", "scheduler": "capacity.list"}
+_NO_MODEL = "; nodes that kwok plays report nothing to an aggregator"
 STATS_WITHIN_S = 0.3
 # Nodes that are asked at the same time.
 ASKED_AT_ONCE = 64
@@ -127,7 +128,7 @@ async def _service(bus: Bus, name: str, verb: str, *, place: places.Place) -> tu
         do = f"{place.log(name)}; `nats service ls` lists the services"
         return findings.fail(name, f"does not answer: {error}", do), b""
     except errors.BusError as error:
-        do = f"{place.log(name)}; nodes that kwok plays report nothing to an aggregator"
+        do = place.log(name) + (_NO_MODEL if name == "aggregator" else "")
         return findings.warn(name, f"answers: {str(error).removeprefix(f'{subject}: ')}", do), b""
     return findings.ok(name, "answers"), answer
 

@@ -408,7 +408,13 @@ async def test_an_aggregator_that_answers_without_a_model_is_not_called_silent()
     found = {each.what: each for each in await listen(Bus([advertised("n1")], answers), "n1")}
     assert found["aggregator"].level is Level.WARN
     assert found["aggregator"].detail == "answers: no model yet: no agent has reported"
+    assert "kwok" in found["aggregator"].do
     assert found["scheduler"].level is Level.FAIL
+    subject = subjects.query("scheduler", bus_checks.QUESTIONS["scheduler"])
+    answers = {subject: errors.BusError(f"{subject}: this scheduler is a standby")}
+    found = {each.what: each for each in await listen(Bus([advertised("n1")], answers), "n1")}
+    assert found["scheduler"].detail == "answers: this scheduler is a standby"
+    assert "kwok" not in found["scheduler"].do
 
 
 def test_a_cluster_that_ended_is_named_where_there_is_no_kubeconfig(

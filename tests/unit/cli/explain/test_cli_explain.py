@@ -432,7 +432,7 @@ def test_what_makes_no_pods_is_none() -> None:
     ("argv", "expected"),
     [
         (["explain"], "got nothing, expected POD, or: node NODE, or: job JOB"),
-        (["status", "demo"], "unexpected extra argument (demo) A cluster is named by --name."),
+        (["status", "demo"], "unexpected extra argument (demo): a cluster is named by --name"),
         (["submit"], "Missing argument 'WORKLOAD'."),
         (["explain", "a", "b"], "expected POD, or: node NODE, or: job JOB"),
         (["explain", "node"], "expected POD, or: node NODE, or: job JOB"),

@@ -10,13 +10,15 @@ import pytest
 from carico_local.node.runtime import landlock
 
 
-def is_supported() -> bool:
-    """Whether the kernel has Landlock."""
-    program = "from carico_local.node.runtime import landlock; landlock.close(['/nowhere'])"
-    return subprocess.run([sys.executable, "-c", program], check=False, capture_output=True).returncode == 0
+def version() -> int:
+    """Return that of the kernel's Landlock, 0 without it."""
+    try:
+        return landlock.version()
+    except OSError:
+        return 0
 
 
-pytestmark = pytest.mark.skipif(not is_supported(), reason="the kernel has no Landlock")
+pytestmark = pytest.mark.skipif(version() == 0, reason="the kernel has no Landlock")
 CLOSED = """
 import os, subprocess, sys
 from carico_local.node.runtime import landlock
@@ -55,6 +57,19 @@ def test_no_link_and_no_other_process_leads_to_them(secret: pathlib.Path) -> Non
         found = run(secret.parent, f"cat {way}")
         assert (found.returncode, found.stdout) == (1, ""), way
         assert "Permission denied" in found.stderr
+
+
+@pytest.mark.skipif(version() < landlock.REFER_SINCE, reason="the kernel's Landlock cannot allow moves")
+def test_files_are_moved_between_other_folders_and_not_out_of_a_closed_one(secret: pathlib.Path) -> None:
+    here, there = secret.parents[1] / "open", secret.parents[1] / "other"
+    there.mkdir()
+    program = "import os, sys; os.link(*sys.argv[1:3]); os.rename(*sys.argv[1::2])"
+    script = f'{sys.executable} -c "{program}"'
+    moved = run(secret.parent, f"{script} {here}/file {there}/link {there}/file && cat {there}/file {there}/link")
+    assert moved.stdout.split() == ["open", "open"], moved.stderr
+    refused = run(secret.parent, f"{script} {secret} {here}/link {here}/file")
+    assert "Invalid cross-device link" in refused.stderr
+    assert list(here.iterdir()) == []
 
 
 def test_without_folders_nothing_is_given_up(secret: pathlib.Path) -> None:

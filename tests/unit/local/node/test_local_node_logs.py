@@ -1,9 +1,11 @@
 """Log files in the CRI format: cut, rotated, read back."""
 
+import os
 import pathlib
 
 import pytest
 
+from carico_local.node.containers import lifecycle
 from carico_local.node.reporting import log_server
 from carico_local.node.runtime import logs as container_logs
 
@@ -53,6 +55,29 @@ def test_a_reader_returns_whole_lines_only(tmp_path: pathlib.Path) -> None:
         more.write(b"c\n")
     assert reader.read() == b"bc\n"
     reader.close()
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_what_a_pod_puts_in_the_place_of_its_message_or_log_is_not_followed(tmp_path: pathlib.Path, kind: str) -> None:
+    """A Pod that runs as its node's user could show what the node alone may read, or make the node wait for ever."""
+    secret = tmp_path / "token"
+    secret.write_text("2023-11-14T22:13:20.000000001Z stdout F secret\n")
+    message, log, absent = (tmp_path / name for name in ("message", "log", "absent"))
+    for path in (message, log):
+        path.symlink_to(secret) if kind == "link" else os.mkfifo(path)
+    assert lifecycle.message(message, absent, log_instead=False) == ""
+    assert lifecycle.message(absent, log, log_instead=True) == ""
+    reader = container_logs.Reader(log)
+    assert reader.read() == b""
+    reader.close()
+
+
+def test_a_message_is_read_and_without_one_the_end_of_the_log(tmp_path: pathlib.Path) -> None:
+    message, log = tmp_path / "message", tmp_path / "log"
+    log.write_text("2023-11-14T22:13:20.000000001Z stdout F last words\n")
+    assert lifecycle.message(message, log, log_instead=True) == "last words"
+    message.write_text("why")
+    assert lifecycle.message(message, log, log_instead=True) == "why"
 
 
 def test_queries_are_read_and_bad_ones_refused() -> None:

@@ -5,8 +5,10 @@ import pathlib
 
 import pytest
 
+from carico_local.node.containers import handlers
 from carico_local.node.runtime import client as runtime
 from carico_local.node.runtime import zygote
+from tests.tools import waiting
 
 LISTED = b'{"event": "running", "started_ns": {"a": 7}, "exits": {"b": {"code": 4, "signal": 0, "wall_ns": 9}}}\n'
 COMMAND = runtime.ContainerCommand(
@@ -58,3 +60,10 @@ async def test_a_start_is_not_waited_for_where_the_runtime_ends_as_it_is_reached
     monkeypatch.setattr(made, "connect", lost)
     with pytest.raises(runtime.StartFailed, match="ended right after connecting"):
         await asyncio.wait_for(made.start(COMMAND), 30.0)
+
+
+async def test_what_a_probe_writes_in_parts_is_reported_whole() -> None:
+    """As cat does: the name first, then the reason."""
+    asked = handlers.Exec(command=("sh", "-c", "printf one; sh -c :; printf two; exit 1"))
+    where = handlers.Inside(address="", env={"PATH": "/usr/bin:/bin"}, cwd="/", procs=())
+    assert await handlers.perform(asked, where, timeout_s=waiting.WAIT_S) == "onetwo"

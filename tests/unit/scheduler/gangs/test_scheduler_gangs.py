@@ -221,7 +221,7 @@ def test_of_two_gangs_found_with_half_of_the_room_each_one_is_given_back_and_the
 
 
 def test_a_tenant_with_ever_new_gangs_does_not_keep_another_tenants_gang_from_being_given_back() -> None:
-    """Whoever creates Pods may name their node: such a gang is incomplete from the first moment on."""
+    """Anyone who creates Pods may name their node: such a gang is incomplete from the first moment on."""
 
     async def body(made: gang_world.GangWorld) -> None:
         found(made, "victim", pods=2, at_s=made.clock.wall_ns() / 1e9)

@@ -98,5 +98,5 @@ def _class_of(pod: cluster.Pod) -> str:
     ending = f"-{template_hash}"
     is_replica_set = bool(template_hash) and owner.name.endswith(ending)
     name = owner.name.removesuffix(ending) if is_replica_set else template_of(owner.name)
-    # Whoever creates a Pod chooses its owner's kind: with a slash in it, the class could be one of another namespace.
+    # Who creates a Pod chooses its owner's kind: with a slash in it, the class could be one of another namespace.
     return f"{owner.kind.replace('/', _NOT_PRINTABLE)}/{pod.namespace}/{name}"

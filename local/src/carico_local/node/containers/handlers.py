@@ -174,9 +174,9 @@ async def _execute(handler: Exec, inside: Inside) -> str | None:
         return f"exec: {error}"
     assert process.stdout is not None
     try:
-        output = await process.stdout.read(OUTPUT_BYTES)
-        while await process.stdout.read(OUTPUT_BYTES):
-            """Discard the rest of a long output."""
+        output = b""
+        while more := await process.stdout.read(OUTPUT_BYTES):
+            output = (output + more)[:OUTPUT_BYTES]
         code = await process.wait()
     finally:
         if process.returncode is None:

@@ -55,10 +55,13 @@ def of(ended: runtime.Exit, *, container_id: str, started_ns: int, message: str)
 
 def message(file: pathlib.Path, log: pathlib.Path, *, log_instead: bool) -> str:
     """Return the termination message of a start; with `log_instead` and without a message, the end of its log."""
-    with contextlib.suppress(OSError), file.open("rb") as content:
+    with contextlib.suppress(OSError), container_logs.open_file(file) as content:
         if text := content.read(MESSAGE_BYTES).decode(errors="replace"):
             return text
-    return container_logs.tail(log, limit_bytes=MESSAGE_LOG_BYTES) if log_instead else ""
+    if log_instead:
+        with contextlib.suppress(OSError):
+            return container_logs.tail(log, limit_bytes=MESSAGE_LOG_BYTES)
+    return ""
 
 
 def reason_of(ended: runtime.Exit) -> str:

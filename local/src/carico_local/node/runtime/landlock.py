@@ -1,4 +1,4 @@
-"""Landlock: a process gives up the right to read the files of some folders, for good, and so for all that it starts.
+"""Landlock: a process gives up the right to read the files of some folders for ever, and so do all that it starts.
 
 Needs no rights, but Linux 5.13, and an engine whose seccomp profile permits it (Docker 23).
 Source: https://docs.kernel.org/userspace-api/landlock.html
@@ -7,6 +7,7 @@ Source: https://docs.kernel.org/userspace-api/landlock.html
 import ctypes
 import os
 import pathlib
+import stat
 from collections.abc import Iterator, Sequence
 
 # Numbers of the system calls, the same on every architecture.
@@ -14,6 +15,11 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _RULE_PATH_BENEATH = 1
 # Of files alone: a folder may still be listed, and nothing is said of writing, for which there are permissions.
 _READ_FILE = 1 << 2
+# Moves and links from one folder to another, which every ruleset refuses where it does not allow them.
+_REFER = 1 << 13
+_CREATE_RULESET_VERSION = 1
+# Linux 5.19. Before, nothing can allow them.
+REFER_SINCE = 2
 _PR_SET_NO_NEW_PRIVS = 38
 
 
@@ -26,6 +32,11 @@ class _PathBeneathAttr(ctypes.Structure):
     _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
 
 
+def version() -> int:
+    """Return the version of the kernel's Landlock. Raises OSError where there is none."""
+    return _checked(ctypes.CDLL(None, use_errno=True).syscall(_CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION))
+
+
 def close(folders: Sequence[str]) -> None:
     """Give up the right to read files below these folders; without any, do nothing. Raises OSError.
 
@@ -33,12 +44,13 @@ def close(folders: Sequence[str]) -> None:
     """
     if not folders:
         return
+    rights = _READ_FILE | (_REFER if version() >= REFER_SINCE else 0)
     libc = ctypes.CDLL(None, use_errno=True)
-    attr = _RulesetAttr(handled_access_fs=_READ_FILE)
+    attr = _RulesetAttr(handled_access_fs=rights)
     ruleset_fd = _checked(libc.syscall(_CREATE_RULESET, ctypes.byref(attr), ctypes.sizeof(attr), 0))
     try:
         for path in _others([pathlib.Path(each).resolve() for each in folders]):
-            _allow(libc, ruleset_fd, path)
+            _allow(libc, ruleset_fd, path, rights)
         _checked(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         _checked(libc.syscall(_RESTRICT_SELF, ruleset_fd, 0))
     finally:
@@ -57,14 +69,15 @@ def _others(closed: Sequence[pathlib.Path], folder: pathlib.Path = pathlib.Path(
             yield path
 
 
-def _allow(libc: ctypes.CDLL, ruleset_fd: int, path: pathlib.Path) -> None:
+def _allow(libc: ctypes.CDLL, ruleset_fd: int, path: pathlib.Path, rights: int) -> None:
     try:
         path_fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         # It has gone, or leads nowhere.
         return
     try:
-        rule = _PathBeneathAttr(allowed_access=_READ_FILE, parent_fd=path_fd)
+        is_folder = stat.S_ISDIR(os.fstat(path_fd).st_mode)
+        rule = _PathBeneathAttr(allowed_access=rights if is_folder else _READ_FILE, parent_fd=path_fd)
         _checked(libc.syscall(_ADD_RULE, ruleset_fd, _RULE_PATH_BENEATH, ctypes.byref(rule), 0))
     finally:
         os.close(path_fd)

@@ -2,9 +2,12 @@
 
 import dataclasses
 import datetime
+import errno
 import os
 import pathlib
+import stat
 from collections.abc import Iterator
+from typing import BinaryIO
 
 # kubelet's containerLogMaxSize; one older file is kept.
 ROTATE_BYTES = 10 * 2**20
@@ -70,9 +73,21 @@ def _cut(line: bytes) -> Iterator[tuple[bytes, bytes]]:
     yield line, b"F"
 
 
+def open_file(path: pathlib.Path) -> BinaryIO:
+    """Open a file of a container to read it. Raises OSError.
+
+    Where Pods run as the node's user, they can put a link in its place, to what the node alone may read, or a pipe.
+    """
+    file_fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(file_fd).st_mode):
+        os.close(file_fd)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return os.fdopen(file_fd, "rb")
+
+
 def tail(path: pathlib.Path, *, limit_bytes: int) -> str:
-    """Return the last text of a log without times, at most `limit_bytes`."""
-    with path.open("rb") as log:
+    """Return the last text of a log without times, at most `limit_bytes`. Raises OSError."""
+    with open_file(path) as log:
         log.seek(max(0, os.fstat(log.fileno()).st_size - 2 * limit_bytes))
         lines = log.read().splitlines()
     text = b"\n".join(line.split(b" ", 3)[-1] for line in lines)
@@ -123,7 +138,9 @@ class Reader:
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
-        self._file = path.open("rb") if path.exists() else None
+        # The runtime writes neither links nor pipes.
+        is_there = path.is_file() and not path.is_symlink()
+        self._file = open_file(path) if is_there else None
         self._rest = b""
 
     def read(self, limit_bytes: int = -1) -> bytes:

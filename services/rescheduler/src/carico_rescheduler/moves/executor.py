@@ -103,8 +103,8 @@ class Executor:
     async def recover(self) -> int:
         """Finish or undo what earlier processes have left; return how many moves these were.
 
-        Of each namespace one: an earlier process leaves one at most, and whoever creates Pods can write the same marks
-        on any number of them.
+        Of each namespace one: an earlier process leaves one at most, and anyone who creates Pods can write the same
+        marks on any number of them.
         """
         count = 0
         for found in _one_of_each_namespace(self._left_surges()):

@@ -130,10 +130,11 @@ _PLAIN: dict[Any, tuple[str, Callable[[str], Any]]] = {
 def flags(options: Mapping[str, object]) -> list[str]:
     """Return settings as the command-line flags that `settings.load` reads; True is a flag without a value.
 
-    >>> flags({"memory_bytes": 1000, "leave": True})
-    ['--memory-bytes', '1000', '--leave']
+    >>> flags({"memory_bytes": 1000, "leave": True, "closed": ("/a", "/b")})
+    ['--memory-bytes', '1000', '--leave', '--closed', '/a,/b']
     """
     found: list[str] = []
     for name, value in options.items():
-        found += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+        text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        found += [f"--{name.replace('_', '-')}", *([] if value is True else [text])]
     return found
