@@ -64,6 +64,6 @@ async def test_a_start_is_not_waited_for_where_the_runtime_ends_as_it_is_reached
 
 async def test_what_a_probe_writes_in_parts_is_reported_whole() -> None:
     """As cat does: the name first, then the reason."""
-    asked = handlers.Exec(command=("sh", "-c", "printf one; sh -c :; printf two; exit 1"))
+    asked = handlers.Exec(command=("sh", "-c", "printf one; sleep 0.3; printf two; exit 1"))
     where = handlers.Inside(address="", env={"PATH": "/usr/bin:/bin"}, cwd="/", procs=())
     assert await handlers.perform(asked, where, timeout_s=waiting.WAIT_S) == "onetwo"
