@@ -110,7 +110,7 @@ class Roster:
     templates: Mapping[str, usage.Template] = dataclasses.field(default_factory=dict)
     # UID of a Pod with several containers -> the beginning of each one's id in the runtime -> its name.
     containers: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
-    # Those of `pods` that have failed lately, or ran out of memory.
+    # Those of `pods` that have failed recently, or ran out of memory.
     failed: Set[str] = frozenset()
 
 

@@ -117,7 +117,7 @@ class Priors:
 
     @property
     def unknown_variance(self) -> float:
-        """Variance of the cost of a class that nobody has measured."""
+        """Variance of the cost of a class that no node has measured."""
         return self._unknown[1]
 
     def unknown_part(self) -> float:

@@ -105,7 +105,7 @@ class Commits:
     ) -> "asyncio.Future[float]":
         """Ask for a claim. The future gives when it was first sent, or raises `Lost`."""
         ended: asyncio.Future[float] = asyncio.get_running_loop().create_future()
-        # Whoever asked may be gone by the time it ends.
+        # The one who asked may be gone by the time it ends.
         ended.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._asked.append(Request(node=node, claim=claim, demand=demand, seq=seq, decided_s=decided_s, ended=ended))
         self._due.set()
