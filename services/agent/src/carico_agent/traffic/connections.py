@@ -144,7 +144,8 @@ class Connections:
         if known.pod is None and known.lookups < LOOKUPS_MOST:
             # Never in a dump, or its process had closed it by the time that its files were read.
             known.pod = self._pod_of_ended(ended, known.local)
-        # The FIN of each end counts as a byte, too.
+        # The FIN of each end counts as a byte, too. Where the other end closes some 40 ms later, its FIN has not come
+        # yet, and a byte too few is counted.
         sent, received = ended.sent_bytes - 1, ended.received_bytes - 1
         return self._flow(known, max(sent, known.sent_bytes), max(received, known.received_bytes))
 
