@@ -42,7 +42,7 @@ class Instruments:
         )  # fmt: skip
         self.reviews = metrics.counter("reviews", "new Pods that the webhook was asked about", ("result",))
         self.refused_connections = metrics.counter(
-            "refused_connections", "connections to the webhook that were closed at once, as there were too many"
+            "refused_connections", "connections to the webhook that were closed, as there were too many"
         )
         self.review_s = metrics.histogram(
             "review_seconds", "time to answer about a new Pod, without the transport",

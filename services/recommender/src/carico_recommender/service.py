@@ -117,7 +117,7 @@ class Replica:
         line = logs.RateLimited(logs.get("admission"), clock=self._clock)
         async with webhook.listening(handler, certificate, host=chosen.host, port=chosen.port) as port:
             logs.get("admission").info("listening", port=port)
-            yield webhook.look_forever(certificate, kept, line=line)
+            yield webhook.look_forever(certificate, kept, leads=self.leadership.leads, line=line)
 
     def _webhook_state(self) -> str:
         if self._registration is None or self._certificate is None:

@@ -158,6 +158,47 @@ async def test_connections_are_bounded_before_tls_is_set_up(
             writer.close()
 
 
+async def test_an_address_with_many_connections_keeps_no_other_out(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook, "CONNECTIONS_MOST", 4)
+    body = orjson.dumps({"request": {"uid": "u", "namespace": "shop", "object": reviews.pod()}})
+    async with listening(tmp_path) as (port, used, series):
+        context = ssl.create_default_context(cadata=used.authority.decode())
+        # All places, of connections that are set up.
+        idle = [
+            await asyncio.open_connection(
+                "127.0.0.1", port, ssl=context, server_hostname=NAME, local_addr=("127.0.0.2", 0)
+            )
+            for _ in range(4)
+        ]
+        for _ in range(3):
+            assert (await post(port, used.authority, body))[0] == 200
+        # The oldest of them had to go, and never one for another of the same address.
+        assert await idle[0][0].read() == b""
+        _, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
+        writer.close()
+        assert not idle[3][0].at_eof()
+        for _, writer in idle:
+            writer.close()
+        refused = series.value("refused_connections_total")
+        assert refused is not None and refused >= 1.0
+
+
+async def test_connections_that_are_being_set_up_give_way_to_another_address(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook, "CONNECTIONS_MOST", 3)
+    body = orjson.dumps({"request": {"uid": "u", "namespace": "shop", "object": reviews.pod()}})
+    async with listening(tmp_path) as (port, used, series):
+        silent = [await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0)) for _ in range(4)]
+        await waiting.until(lambda: series.value("refused_connections_total") == 1.0)
+        async with asyncio.timeout(webhook.HANDSHAKE_MOST_S):
+            assert (await post(port, used.authority, body))[0] == 200
+        for _, writer in silent:
+            writer.close()
+
+
 async def test_a_connection_that_asks_nothing_is_closed(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,6 +279,19 @@ async def test_the_authority_is_written_where_another_is(tmp_path: pathlib.Path)
     assert kept.trouble is None
 
 
+async def test_a_standby_leaves_the_authority_of_the_leader_and_says_so() -> None:
+    kube = memory_kube.MemoryKube()
+    hook = {"name": "requests.carico.dev", "clientConfig": {"caBundle": "bGVhZGVy"}}
+    kube.objects.create(CONFIGURATIONS, {"metadata": {"name": "carico-recommender"}, "webhooks": [hook]}, "test")
+    kept = registration.Registration(kube, name="carico-recommender")
+    assert not await kept.keep(b"standby", may_write=False)
+    assert kept.trouble is not None and "trusts another authority" in kept.trouble
+    found = kube.objects.get(CONFIGURATIONS, ("", "carico-recommender"), "test")
+    assert found["webhooks"][0]["clientConfig"]["caBundle"] == "bGVhZGVy"
+    assert not await kept.keep(b"leader", may_write=False)
+    assert kept.trouble is None
+
+
 async def test_a_certificate_that_breaks_later_leaves_the_one_in_use(tmp_path: pathlib.Path) -> None:
     folder = security_site.make_certificates(tmp_path, NAME)
     used = certificate(folder)
@@ -248,7 +302,7 @@ async def test_a_certificate_that_breaks_later_leaves_the_one_in_use(tmp_path: p
     looking = asyncio.create_task(
         webhook.look_forever(
             used, registration.Registration(kube, name="x"),
-            line=logs.RateLimited(logs.get("test"), clock=clocks.FakeClock()),
+            leads=lambda: True, line=logs.RateLimited(logs.get("test"), clock=clocks.FakeClock()),
         )
     )  # fmt: skip
     while not kube.requests:

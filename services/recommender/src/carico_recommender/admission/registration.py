@@ -7,6 +7,7 @@ from carico_core.domain import errors
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 
+_NOT_OURS = "the API server trusts another authority, which the replica that leads writes"
 PATH = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{name}"
 
 
@@ -19,25 +20,26 @@ class Registration:
         self._line = logs.get("admission")
         self.trouble: str | None = "not checked yet"
 
-    async def keep(self, authority: bytes) -> bool:
+    async def keep(self, authority: bytes, *, may_write: bool = True) -> bool:
         """Write the authority where another is, or none; return whether something was written."""
         try:
-            written = await self._keep(base64.b64encode(authority).decode())
+            others = await self._others(base64.b64encode(authority).decode(), may_write=may_write)
         except (errors.ApiError, errors.ApiUnavailable) as error:
             if self.trouble != str(error):
                 self._line.warning("the webhook's configuration cannot be kept up to date", error=str(error))
             self.trouble = str(error)
             return False
-        self.trouble = None
-        return written
+        self.trouble = _NOT_OURS if others and not may_write else None
+        return bool(others) and may_write
 
-    async def _keep(self, authority: str) -> bool:
+    async def _others(self, authority: str, *, may_write: bool) -> list[str]:
+        """Return the webhooks that had another authority; it is replaced if it may be."""
         found: Any = await self._api.request("GET", self._path)
         webhooks = found.get("webhooks") or []
         others = [each["name"] for each in webhooks if (each.get("clientConfig") or {}).get("caBundle") != authority]
-        if not others:
-            return False
+        if not others or not may_write:
+            return others
         patch = {"webhooks": [{"name": name, "clientConfig": {"caBundle": authority}} for name in others]}
         await self._api.request("PATCH", self._path, body=patch, content_type=api_actions.STRATEGIC_PATCH)
         self._line.info("wrote the authority into the webhook's configuration", webhooks=others)
-        return True
+        return others

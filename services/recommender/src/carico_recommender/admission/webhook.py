@@ -1,11 +1,15 @@
-"""The webhook's HTTPS server: it accepts connections from anywhere in the cluster, so that all it holds is bounded."""
+"""The webhook's HTTPS server: it accepts connections from anywhere in the cluster, so that all it holds is bounded.
+
+No address can take the places of another: with all of them taken, a new connection closes one of the address that has
+most, so that a Pod that opens connections without end does not keep the API server out.
+"""
 
 import asyncio
 import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from aiohttp import web
 
@@ -31,6 +35,8 @@ PATH = "/pods"
 STOP_TIMEOUT_S = 2.0
 # The kubelet replaces the files of a Secret within about a minute.
 LOOK_EVERY_S = 30.0
+# While the API server does not trust this replica.
+LOOK_AGAIN_S = 2.0
 # aiohttp logs a traceback for each malformed request, which anybody can send.
 _SILENT = logging.Logger("aiohttp", level=logging.CRITICAL + 1)
 
@@ -113,7 +119,8 @@ class _Connections:
         assert runner.server is not None
         self._server = runner.server
         self._counted = counted
-        self._setting_up: set[asyncio.Task[None]] = set()
+        # The address of the other side.
+        self._setting_up: dict[asyncio.Task[None], str] = {}
 
     async def accept(self, listener: socket.socket, context: ssl.SSLContext) -> None:
         """Accept until cancelled."""
@@ -121,22 +128,40 @@ class _Connections:
         try:
             while True:
                 try:
-                    accepted, _ = await loop.sock_accept(listener)
+                    accepted, (address, *_) = await loop.sock_accept(listener)
                 except OSError:
                     # Too many open files, or a client that has gone: not in a busy loop.
                     await asyncio.sleep(0.1)
                     continue
                 if len(self._server.connections) + len(self._setting_up) >= CONNECTIONS_MOST:
-                    accepted.close()
                     self._counted.refused_connections.inc()
-                    continue
+                    if not self._make_room(address):
+                        accepted.close()
+                        continue
+                    # The one that was closed goes.
+                    await asyncio.sleep(0)
                 task = loop.create_task(self._serve(accepted, context))
-                self._setting_up.add(task)
-                task.add_done_callback(self._setting_up.discard)
+                self._setting_up[task] = address
+                task.add_done_callback(self._setting_up.pop)
         finally:
             for task in list(self._setting_up):
                 task.cancel()
             await asyncio.gather(*self._setting_up, return_exceptions=True)
+
+    def _make_room(self, address: str) -> bool:
+        """Close the oldest connection of the address that has most; return False if that is no other's to give."""
+        held: dict[str, list[Callable[[], object]]] = {}
+        for each in self._server.connections:
+            if each.transport is not None and not each.transport.is_closing():
+                held.setdefault(each.transport.get_extra_info("peername")[0], []).append(each.transport.abort)
+        for task, other in self._setting_up.items():
+            held.setdefault(other, []).append(task.cancel)
+        crowd = max(held.values(), key=len, default=[])
+        # With one less than the new one's, that address would take its place back.
+        if len(crowd) <= len(held.get(address, ())) + 1:
+            return False
+        crowd[0]()
+        return True
 
     async def _serve(self, accepted: socket.socket, context: ssl.SSLContext) -> None:
         """Set up TLS, after which the server has the connection."""
@@ -162,9 +187,13 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 async def look_forever(
-    certificate: certificates.Certificate, kept: registration.Registration, *, line: logs.RateLimited
-) -> None:
-    """Read the certificate again when it changes, and keep the authority where the API server reads it."""
+    certificate: certificates.Certificate, kept: registration.Registration, *, leads: Callable[[], bool],
+    line: logs.RateLimited,
+) -> None:  # fmt: skip
+    """Read the certificate again when it changes; the replica that `leads` keeps the authority for the API server.
+
+    While a new Secret reaches one replica after the other, they would overwrite each other's.
+    """
     while True:
         try:
             certificate.read()
@@ -173,5 +202,5 @@ async def look_forever(
             line.warning("certificate", "the new certificate cannot be used", error=str(error))
         if certificate.trouble is not None:
             line.warning("expired", "Pods get no requests until there is a new certificate", error=certificate.trouble)
-        await kept.keep(certificate.authority)
-        await asyncio.sleep(LOOK_EVERY_S)
+        await kept.keep(certificate.authority, may_write=leads())
+        await asyncio.sleep(LOOK_EVERY_S if kept.trouble is None else LOOK_AGAIN_S)
