@@ -40,10 +40,11 @@ def _of_namespace(
 def _wanted(row: Row) -> namespace_rules.Wanted:
     # Of several containers, those that are measured; of some Pods, only the whole Pod is.
     holders = list((row.get("of_containers") or {}).values()) if len(row["containers"]) > 1 else [row]
-    # Aggregators of an earlier version do not know the last two.
+    # Aggregators of an earlier version do not know the last three.
     template = usage.Template(
         image="", containers=tuple(row["containers"]), requests=row["requested"],
         priority_class=row.get("priority_class", ""), has_deadline=row.get("has_deadline", False),
+        crosses_namespaces=row.get("crosses_namespaces", False),
     )  # fmt: skip
     return namespace_rules.Wanted(
         pod=_resources(row), containers=tuple(_resources(each) for each in holders), running=row["running"],

@@ -75,6 +75,7 @@ def row(
         "saves": {dim: (requested[dim] - found.requests[dim]) * running for dim in requested if dim in found.requests},
         "priority_class": template.priority_class,
         "has_deadline": template.has_deadline,
+        "crosses_namespaces": template.crosses_namespaces,
         "containers": list(template.containers),
         "of_containers": _containers(facts, rule, measured.pods),
         "pods": measured.pods,

@@ -202,8 +202,8 @@ def scoped(operator: str, *values: str, scope: str = "PriorityClass") -> dict[st
     return found
 
 
-URGENT: dict[str, Any] = {"priority_class": "urgent", "has_deadline": True}
-PLAIN: dict[str, Any] = {"priority_class": "", "has_deadline": False}
+URGENT: dict[str, Any] = {"priority_class": "urgent", "has_deadline": True, "crosses_namespaces": True}
+PLAIN: dict[str, Any] = {"priority_class": "", "has_deadline": False, "crosses_namespaces": False}
 
 
 # As podMatchesScopeFunc of pkg/quota/v1/evaluator/core/pods.go decides.
@@ -214,6 +214,7 @@ PLAIN: dict[str, Any] = {"priority_class": "", "has_deadline": False}
         (quota("NotTerminating", requests_cpu="500m"), False, True),
         (quota("NotBestEffort", "Terminating", requests_cpu="500m"), True, False),
         (quota("BestEffort", "Terminating", pods="0"), False, False),
+        (quota("CrossNamespacePodAffinity", requests_cpu="500m"), True, False),
         (quota("PriorityClass", requests_cpu="500m"), True, False),
         (scoped("Exists"), True, False),
         (scoped("DoesNotExist"), False, True),
@@ -222,7 +223,7 @@ PLAIN: dict[str, Any] = {"priority_class": "", "has_deadline": False}
         (scoped("NotIn", "urgent"), False, True),
         (scoped("NotIn", "high"), True, True),
         (scoped("Exists", scope="NotTerminating"), False, True),
-        (scoped("Exists", scope="CrossNamespacePodAffinity"), False, False),
+        (scoped("Exists", scope="CrossNamespacePodAffinity"), True, False),
         (scoped("What"), False, False),
     ],
 )  # fmt: skip

@@ -24,7 +24,8 @@ Buckets = Mapping[int, float]
 class Template:
     """What the Pods of a class are made of. `image`: a digest of all images; `requests`: of a whole Pod.
 
-    The last two are what scopes of quotas go by; `has_deadline`: whether the Pods state activeDeadlineSeconds.
+    The last three are what scopes of quotas go by; `has_deadline`: whether the Pods state activeDeadlineSeconds;
+    `crosses_namespaces`: whether a term of Pod affinity or anti-affinity names namespaces.
     """
 
     image: str
@@ -32,6 +33,7 @@ class Template:
     requests: Mapping[str, float]
     priority_class: str = ""
     has_deadline: bool = False
+    crosses_namespaces: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,7 @@ class Recommended:
     requested: Mapping[str, float] = dataclasses.field(default_factory=dict)
     priority_class: str = ""
     has_deadline: bool = False
+    crosses_namespaces: bool = False
     # By name, of Pods with several containers: amounts of each. Empty if they are not known of all.
     of_containers: Mapping[str, "RecommendedContainer"] = dataclasses.field(default_factory=dict)
     # Pod-seconds, and the time from the first to the last report.

@@ -116,7 +116,7 @@ def _wanted(containers: Sequence[Container], known: usage.Recommended) -> namesp
     total = {dim: sum(each.target.get(dim, 0.0) for each in containers) for dim in usage.DIMS}
     template = usage.Template(
         image="", containers=known.containers, requests=known.requested, priority_class=known.priority_class,
-        has_deadline=known.has_deadline,
+        has_deadline=known.has_deadline, crosses_namespaces=known.crosses_namespaces,
     )  # fmt: skip
     return namespace_rules.Wanted(
         pod=namespace_rules.Resources(requests={dim: amount for dim, amount in total.items() if amount > 0.0}),

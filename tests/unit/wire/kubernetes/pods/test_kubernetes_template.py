@@ -8,7 +8,7 @@ from carico_core.domain import messages, usage
 from carico_core.wire import fields, subjects
 from carico_core.wire import messages as wire
 from carico_core.wire.kubernetes import api_objects
-from carico_core.wire.kubernetes.pods import status, template
+from carico_core.wire.kubernetes.pods import constraints, status, template
 from tests.unit.scheduler import objects
 
 
@@ -31,15 +31,42 @@ def test_a_template_has_containers_images_and_requests() -> None:
 
 
 def test_a_template_has_what_scopes_of_quotas_go_by() -> None:
-    found = api_objects.parse_pod(pod(priorityClassName="urgent", activeDeadlineSeconds=0)).template
+    affinity = {"podAffinity": {constraints.REQUIRED: [{"topologyKey": "zone", "namespaces": ["other"]}]}}
+    made = pod(priorityClassName="urgent", activeDeadlineSeconds=0, affinity=affinity)
+    found = api_objects.parse_pod(made).template
     assert found is not None and (found.priority_class, found.has_deadline) == ("urgent", True)
+    assert found.crosses_namespaces
     plain = api_objects.parse_pod(pod()).template
     assert plain is not None and (plain.priority_class, plain.has_deadline) == ("", False)
+    assert not plain.crosses_namespaces
     sent = messages.Roster(
         node="n", boot="0" * 16, seq=1, ts_ns=1, pods={"u1": "c"}, templates={"u1": found}, failed=frozenset()
     )
     assert wire.decode_roster(wire.encode_roster(sent), subject=subjects.roster("n")) == sent
     assert template.template_of([], {}, priority_class="x" * 254) is None
+
+
+# As usesCrossNamespacePodAffinity of pkg/quota/v1/evaluator/core/pods.go decides.
+@pytest.mark.parametrize(
+    ("term", "expected"),
+    [
+        ({}, False),
+        ({"namespaces": []}, False),
+        ({"namespaces": ["default"]}, True),
+        ({"namespaceSelector": {}}, True),
+        ({"namespaceSelector": None}, False),
+    ],
+)
+@pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
+@pytest.mark.parametrize("way", [constraints.REQUIRED, constraints.PREFERRED])
+def test_a_pod_whose_affinity_names_namespaces_crosses_them(
+    term: dict[str, Any], expected: bool, kind: str, way: str
+) -> None:
+    term = {"topologyKey": "zone", "labelSelector": {}, **term}
+    item = term if way == constraints.REQUIRED else {"weight": 1, "podAffinityTerm": term}
+    other = {"topologyKey": "zone"} if way == constraints.REQUIRED else {"weight": 1, "podAffinityTerm": {}}
+    found = api_objects.parse_pod(pod(affinity={kind: {way: [other, item]}})).template
+    assert found is not None and found.crosses_namespaces is expected
 
 
 @pytest.mark.parametrize(("containers", "memory"), [(fields.CONTAINERS_MAX + 1, 0.0), (1, 2.0 * fields.QUANTITY_MAX)])

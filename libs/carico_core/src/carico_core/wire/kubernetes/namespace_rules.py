@@ -1,7 +1,7 @@
 """LimitRanges and ResourceQuotas of a namespace, and which of them refuse Pods with given requests. Pure.
 
 A rule is compared with requests alone as far as it can be: limits of CPU are never recommended, so that rules about
-them concern what the Pods' template states. Of the scopes of quotas CrossNamespacePodAffinity is not compared.
+them concern what the Pods' template states.
 
 Source: plugin/pkg/admission/limitranger/admission.go and pkg/quota/v1/evaluator/core/pods.go of kubernetes/kubernetes.
 """
@@ -204,6 +204,8 @@ def _includes(scope: Scope, template: usage.Template) -> bool:
             return template.has_deadline
         case ("NotTerminating", _):
             return not template.has_deadline
+        case ("CrossNamespacePodAffinity", _):
+            return template.crosses_namespaces
         case ("PriorityClass", "Exists" | "DoesNotExist"):
             return bool(template.priority_class) is (scope.operator == "Exists")
         case ("PriorityClass", "In" | "NotIn"):

@@ -83,6 +83,7 @@ class Template(msgspec.Struct, gc=False):
     requests: Amounts
     priority_class: PriorityClass = ""
     has_deadline: bool = False
+    crosses_namespaces: bool = False
 
 
 class Array(msgspec.Struct, gc=False):
@@ -139,6 +140,8 @@ def format_template(template: usage.Template) -> dict[str, object]:
         values["priority_class"] = template.priority_class
     if template.has_deadline:
         values["has_deadline"] = True
+    if template.crosses_namespaces:
+        values["crosses_namespaces"] = True
     return values
 
 
@@ -150,6 +153,7 @@ def read_template(path: str, found: Template | None) -> usage.Template | None:
     return usage.Template(
         image=found.image, containers=tuple(found.containers), requests=known_amounts(found.requests),
         priority_class=found.priority_class, has_deadline=found.has_deadline,
+        crosses_namespaces=found.crosses_namespaces,
     )  # fmt: skip
 
 

@@ -40,6 +40,7 @@ class _Row(msgspec.Struct, kw_only=True, gc=False):
     requested: elements.Amounts = msgspec.field(default_factory=dict)
     priority_class: elements.PriorityClass = ""
     has_deadline: bool = False
+    crosses_namespaces: bool = False
     of_containers: _Containers = msgspec.field(default_factory=dict)
 
 
@@ -65,7 +66,7 @@ def _read(row: _Row) -> usage.Recommended:
         cpu_bounds=row.cpu_bounds, confidence=row.confidence, flags=tuple(row.flags),
         containers=tuple(row.containers), running=row.running, measured_s=row.measured_s,
         requested=elements.known_amounts(row.requested), age_s=max(row.last_ns - row.since_ns, 0) / 1e9,
-        priority_class=row.priority_class, has_deadline=row.has_deadline,
+        priority_class=row.priority_class, has_deadline=row.has_deadline, crosses_namespaces=row.crosses_namespaces,
         of_containers={
             name: usage.RecommendedContainer(
                 requests=elements.known_amounts(each.requests), peaks=each.peaks, cpu_bounds=each.cpu_bounds

@@ -46,6 +46,21 @@ def parse_constraints(
     return None if found == constraints.NONE else _shared(found)
 
 
+def crosses_namespaces(spec: fields.Object) -> bool:
+    """Return whether a term of Pod affinity names namespaces, even if only its own. Raises `ValueError`.
+
+    Source: usesCrossNamespacePodAffinity in pkg/quota/v1/evaluator/core/pods.go of kubernetes/kubernetes.
+    """
+    affinity = fields.mapping(spec, "affinity", "spec.")
+    for kind in ("podAffinity", "podAntiAffinity"):
+        found, path = fields.mapping(affinity, kind, "spec.affinity."), f"spec.affinity.{kind}."
+        preferred = [fields.mapping(each, "podAffinityTerm", path) for each in fields.objects(found, PREFERRED, path)]
+        terms = (*fields.objects(found, REQUIRED, path), *preferred)
+        if any(each.get("namespaces") or each.get("namespaceSelector") is not None for each in terms):
+            return True
+    return False
+
+
 def _may_constrain(spec: fields.Object) -> bool:
     """Return False for the usual Pod, which has no constraints. Raises `ValueError`."""
     if not _STATED.isdisjoint(spec):

@@ -51,7 +51,11 @@ def parse_stated(obj: Object, labels: Mapping[str, str]) -> dict[str, Any]:
         "is_mirror": mirror,
         "static_uid": fields.optional(metadata["annotations"], STATIC_UID_ANNOTATION) if mirror else "",
         "template": template.template_of(
-            containers, requests, priority_class=priority_class, has_deadline=has_deadline
+            containers,
+            requests,
+            priority_class=priority_class,
+            has_deadline=has_deadline,
+            crosses_namespaces=constraints.crosses_namespaces(spec),
         ),
         "request_cores": requests.pop("cpu", 0.0),
         "request_bytes": requests.pop("memory", 0.0),

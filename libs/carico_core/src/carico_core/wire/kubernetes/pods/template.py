@@ -20,7 +20,7 @@ _CHARS = 2048
 
 def template_of(
     containers: Sequence[Mapping[str, object]], requests: Mapping[str, float], *,
-    priority_class: str = "", has_deadline: bool = False,
+    priority_class: str = "", has_deadline: bool = False, crosses_namespaces: bool = False,
 ) -> usage.Template | None:  # fmt: skip
     """Return the template of a Pod from its containers, and the requests of the whole Pod. Raises `ValueError`.
 
@@ -35,7 +35,7 @@ def template_of(
         return None
     is_shared = sum(map(len, images)) + sum(map(len, names)) <= _CHARS
     make = _template if is_shared else _template.__wrapped__
-    return make(images, names, wanted, priority_class, has_deadline)
+    return make(images, names, wanted, priority_class, has_deadline, crosses_namespaces)
 
 
 def container_ids(status: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
@@ -54,7 +54,7 @@ def container_ids(status: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
 @functools.lru_cache(maxsize=_MOST)
 def _template(
     images: tuple[str, ...], names: tuple[str, ...], requests: tuple[tuple[str, float], ...],
-    priority_class: str, has_deadline: bool,
+    priority_class: str, has_deadline: bool, crosses_namespaces: bool,
 ) -> usage.Template:  # fmt: skip
     return usage.Template(
         image=hashlib.sha256("\n".join(images).encode()).hexdigest()[:_DIGITS],
@@ -62,4 +62,5 @@ def _template(
         requests=dict(requests),
         priority_class=priority_class,
         has_deadline=has_deadline,
+        crosses_namespaces=crosses_namespaces,
     )
