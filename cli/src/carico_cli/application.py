@@ -22,6 +22,7 @@ _SECTIONS = {
         "up": ("clusters.lifecycle:up", "Start a cluster in the background."),
         "down": ("clusters.lifecycle:down", "End a cluster and remove everything it left."),
         "list": ("clusters.listing:command", "List the clusters of this machine."),
+        "use": ("clusters.integrations:use", "Start a shell, or run one command, that means a cluster."),
         "env": ("clusters.integrations:env", 'Print exports for a shell: eval "$(carico env)".'),
     },
     "Submit and watch": {
@@ -57,10 +58,6 @@ _ALIKE = 0.5
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Commands that need a package which a container image may leave out.
 NEEDS = {"evaluate": "carico_twin"}
-# Words that people bring from other tools, and what does the same here.
-_ELSEWHERE = {
-    "use": 'a cluster is chosen for each shell: eval "$(carico env --name NAME)"; `carico list` shows the clusters',
-}
 
 
 class Commands(click.Group):
@@ -99,8 +96,6 @@ class Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as error:
-            if error.command_name in _ELSEWHERE:
-                raise click.UsageError(f"{error.command_name!r}: {_ELSEWHERE[error.command_name]}") from None
             raise click.exceptions.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from None
 
 

@@ -1,17 +1,19 @@
 """Entry point of the `carico` command, and of `python -m carico_cli`.
 
 It is a module of its own because it imports next to nothing: the rest takes most of a second to import, and Ctrl-C is
-handled before that.
+handled before that. Only while Python itself starts, Ctrl-C is Python's, and it may print a traceback.
 """
 
 import signal
 import sys
 
-from carico_cli.shell import exits
-
 
 def main() -> None:
     """Run the command and exit: 0 done, 1 failed, 2 a user's mistake, 130 Ctrl-C."""
+    # Until there is a handler that prints a line: it is imported in a few milliseconds, in which Ctrl-C may come too.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from carico_cli.shell import exits
+
     exits.end_at_once()
     try:
         try:

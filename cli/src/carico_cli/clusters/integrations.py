@@ -5,9 +5,10 @@ import os
 import pathlib
 import pwd
 import shlex
+import signal
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
 import click
 import orjson
@@ -21,6 +22,8 @@ from carico_local import private_files
 from carico_local.cluster import state
 
 _DESCRIPTION = "CARICO cluster "
+# Services with metrics of CARICO.
+_SCRAPED = frozenset({"agent", "aggregator", "scheduler", "rescheduler", "fleet"})
 
 
 @click.command("env")
@@ -31,12 +34,45 @@ def env(context: settings.Context, name: str | None, saves: bool) -> None:
     """Print CARICO_CLUSTER, NATS_URL and KUBECONFIG as export lines: eval "$(carico env)"."""
     local = which.meant(context, which.Flags(name=name)).local_name("its address is in the environment already")
     paths, found = state.running(context.home, local)
-    click.echo(f"export {which.CLUSTER}={shlex.quote(local)}")
-    click.echo(f"export NATS_URL={shlex.quote(found.nats_url)}")
-    click.echo(f"export KUBECONFIG={shlex.quote(str(paths.kubeconfig))}")
+    for variable, value in _variables(paths, found).items():
+        click.echo(f"export {variable}={shlex.quote(value)}")
     if saves:
         saved = save_context(context.environ, local, found.nats_url)
         click.echo(f"# from any shell, until the cluster is down: nats context select {saved}")
+
+
+@click.command("use", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("name", required=False)
+@click.argument("argv", nargs=-1, metavar="[COMMAND...]", type=click.UNPROCESSED)
+@click.pass_obj
+def use(context: settings.Context, name: str | None, argv: tuple[str, ...]) -> None:
+    """Start a shell in which commands mean this cluster, or run one command: carico use NAME kubectl get pods.
+
+    Other shells mean the cluster that they meant before.
+    """
+    if name is None:
+        known = ", ".join(which.cluster_names(context.home, which.Need.RUNNING)) or "none that runs"
+        raise errors.SettingsError(f"which cluster? expected a name (there is {known}): `carico use NAME`")
+    paths, found = state.running(context.home, name)
+    shell = context.environ.get("SHELL") or "/bin/sh"
+    if not argv:
+        click.echo(f"commands in this shell mean cluster {name}; `exit` ends it", err=True)
+    _become(argv or (shell,), {**context.environ, **_variables(paths, found)})
+
+
+def _variables(paths: state.Paths, found: state.ClusterState) -> dict[str, str]:
+    """Return the variables by which a shell means this cluster."""
+    return {which.CLUSTER: paths.name, which.NATS_URL: found.nats_url, which.KUBECONFIG: str(paths.kubeconfig)}
+
+
+def _become(argv: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
+    """Replace this process by a command. Raises `SettingsError` where it cannot be run."""
+    # Python ignores it, and a command inherits that: `yes | head -1` would not end.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        os.execvpe(argv[0], list(argv), environ)
+    except OSError as error:
+        raise errors.SettingsError(f"{argv[0]}: {error.strerror}") from None
 
 
 @click.command("targets")
@@ -53,7 +89,7 @@ def targets(found: state.ClusterState) -> Iterator[dict[str, Any]]:
     """Yield each service that exports CARICO's metrics, as Prometheus reads it from a file (file_sd)."""
     for service in found.services:
         kind = service.name.partition("/")[0].partition("-")[0]
-        if service.http_port is not None and kind in ("agent", "aggregator", "scheduler", "fleet"):
+        if service.http_port is not None and kind in _SCRAPED:
             labels = {"job": f"carico-{kind}", "service": service.name}
             yield {"targets": [f"127.0.0.1:{service.http_port}"], "labels": labels}
 

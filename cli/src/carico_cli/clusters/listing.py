@@ -93,7 +93,7 @@ def text(rows: Sequence[dict[str, Any]], *, now_s: float, wide: bool = False) ->
     lines = formats.lines(shown, _WIDE if wide else _COLUMNS, "  NAME")
     running = [row for row in rows if row["state"] != _LEFT]
     if len(running) > 1 and not any(row["meant"] for row in rows):
-        lines += ["", f'choose one for this shell: eval "$(carico env --name {running[0]["name"]})"']
+        lines += ["", f"choose one: `carico use {running[0]['name']}` starts a shell that means it"]
     left = [row["name"] for row in rows if row["state"] == _LEFT]
     if left:
         lines += ["", f"{_LEFT}: ended without `carico down`: `carico down --name {left[0]}` removes it"]

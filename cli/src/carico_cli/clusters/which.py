@@ -1,14 +1,14 @@
 """Which cluster a command means: one rule for all of them.
 
 1. The flags: `--name` for a cluster of this machine; `--nats-url`, `--kubeconfig` and `--context` for any other.
-2. The environment, as `eval "$(carico env)"` sets it: CARICO_CLUSTER names a cluster of this machine, and NATS_URL and
-   KUBECONFIG must then be that cluster's; NATS_URL alone is an address. KUBECONFIG alone names no bus, so that only
-   `carico doctor` uses it.
+2. The environment, as `eval "$(carico env)"` and `carico use NAME` set it: CARICO_CLUSTER names a cluster of this
+   machine, and NATS_URL and KUBECONFIG must then be that cluster's; NATS_URL alone is an address. KUBECONFIG alone
+   names no bus, so that only `carico doctor` uses it.
 3. The only running cluster of this machine; if none runs and the command does not need it to, the only one there is.
 
 Anything else is refused in one line that names the clusters of this machine. `carico list` marks the one that is meant.
 
-There is no `carico use`, which would remember a choice for all shells (ADR 58).
+`carico use` starts a shell with that environment. It remembers no choice for other shells (ADR 58).
 """
 
 import dataclasses
@@ -261,7 +261,7 @@ def _by_presence(context: contexts.Context, given: Flags, need: Need) -> Meant:
         return Meant(home=context.home, name=possible[0])
     if possible:
         raise errors.SettingsError(
-            f"which cluster? {_names(possible)}: give --name, or set {CLUSTER} with `carico env`"
+            f"which cluster? {_names(possible)}: give --name, or choose one for a shell: `carico use {possible[0]}`"
         )
     if need is Need.API:
         return Meant(home=context.home, api=given.kube)

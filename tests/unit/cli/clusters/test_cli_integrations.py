@@ -23,7 +23,7 @@ def test_each_service_with_metrics_of_ours_is_a_target_of_its_kind() -> None:
     process = processes.ProcessId(pid=7, start_ticks=8)
     ports = {
         "nats": None, "api": 1, "kube-apiserver": 2, "kwok": 3, "scheduler": 4, "scheduler-2": 5, "aggregator": 6,
-        "agent/node-1": 7, "node/node-1": None, "fleet": 8,
+        "agent/node-1": 7, "node/node-1": None, "fleet": 8, "rescheduler": 9,
     }  # fmt: skip
     services = tuple(
         state.ServiceState(name=name, process=process, ready=True, restarts=0, http_port=port)
@@ -40,6 +40,7 @@ def test_each_service_with_metrics_of_ours_is_a_target_of_its_kind() -> None:
         ("carico-aggregator", "aggregator"): ["127.0.0.1:6"],
         ("carico-agent", "agent/node-1"): ["127.0.0.1:7"],
         ("carico-fleet", "fleet"): ["127.0.0.1:8"],
+        ("carico-rescheduler", "rescheduler"): ["127.0.0.1:9"],
     }
 
 

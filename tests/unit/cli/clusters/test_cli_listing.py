@@ -1,7 +1,10 @@
 """`carico list`: the clusters of this machine, which one a command means, and how to choose another."""
 
 import contextlib
+import os
 import pathlib
+import subprocess
+import sys
 
 import orjson
 import pytest
@@ -58,7 +61,7 @@ def test_the_list_shows_each_cluster_and_how_to_choose_one(
     ]  # fmt: skip
     assert rows[1]["kind"] == "process, embedded API" and rows[1]["nodes"] == 3 and rows[1]["pods"] is None
     assert rows[1]["folder"] == str(home / "shop-2")
-    assert 'choose one for this shell: eval "$(carico env --name shop-2)"' in shown and "*" not in shown
+    assert "choose one: `carico use shop-2` starts a shell that means it" in shown and "*" not in shown
     assert "`carico down --name old` removes it" in shown
     assert "* shop-10" in chosen and "choose one" not in chosen
 
@@ -78,8 +81,27 @@ def test_a_machine_without_a_cluster_says_what_starts_one() -> None:
     assert listing.text([], now_s=0.0) == "no cluster on this machine: `carico up` starts one"
 
 
-def test_use_is_refused_with_what_chooses_a_cluster(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert carico_cli.run(monkeypatch, "use", "shop") == 2
-    assert 'a cluster is chosen for each shell: eval "$(carico env --name NAME)"' in capsys.readouterr().err
+def test_use_becomes_a_command_or_a_shell_that_means_the_cluster_and_writes_nothing(home: pathlib.Path) -> None:
+    def use(*argv: str) -> subprocess.CompletedProcess[str]:
+        # In a process of its own: it becomes the command.
+        return subprocess.run(
+            [sys.executable, "-m", "carico_cli", "use", *argv], env={**os.environ, "SHELL": "pwd"}, cwd=home,
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    shown = "echo $CARICO_CLUSTER $NATS_URL $KUBECONFIG; grep SigIgn /proc/self/status; exit 7"
+    before = set(home.rglob("*"))
+    with state.acquire(state.Paths(home / "shop-2")), state.acquire(state.Paths(home / "shop-10")):
+        command, shell, unknown = use("shop-2", "sh", "-c", shown), use("shop-10"), use("shop-10", "no-such-command")
+        ended, mistyped, without = use("old"), use("shop-22"), use()
+    assert command.stdout.splitlines()[0] == f"shop-2 nats://x:1 {home}/shop-2/kubeconfig"
+    assert command.returncode == 7 and command.stderr == ""
+    # SIGPIPE, the 13th, is ignored by Python, but not by the command.
+    assert not int(command.stdout.split()[-1], 16) & 1 << 12
+    assert shell.stdout.strip() == str(home)
+    assert shell.stderr == "commands in this shell mean cluster shop-10; `exit` ends it\n"
+    assert unknown.stderr == "carico: no-such-command: No such file or directory\n" and unknown.returncode == 2
+    assert ended.stderr == "carico: cluster 'old' is not running: start it with `carico up --name old`\n"
+    assert "did you mean 'shop-2'?" in mistyped.stderr
+    assert "expected a name (there is shop-10, shop-2): `carico use NAME`" in without.stderr
+    assert {path for path in home.rglob("*") if path.name != "lock"} == before

@@ -31,8 +31,8 @@ ARGUMENTS = {
     "web": (), "env": (), "targets": (), "record": ("--node", "node-1", "--out", "/nowhere/r.rec"), "doctor": (),
     "down": (), "recommend": (), "reschedule": ("--dry-run",),
 }  # fmt: skip
-# They work on no cluster, on all of them, or on one that they start and end themselves.
-WITHOUT = {"demo", "list", "compare", "evaluate", "replay", "decode", "bus-config"}
+# They work on no cluster, on all of them, on one that they start and end themselves, or (use) always have a name.
+WITHOUT = {"demo", "list", "use", "compare", "evaluate", "replay", "decode", "bus-config"}
 # For a cluster of this machine alone; the other commands also take an address.
 LOCAL = {"status", "logs", "web", "env", "targets", "record", "down"}
 
