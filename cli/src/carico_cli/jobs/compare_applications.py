@@ -37,12 +37,14 @@ ROUNDS = 3
 DELAY_MS, RATE_MBIT = 0.5, 1000.0
 # Nodes of half a processor, as usual, but with twice the memory: a Pod of a class that is not measured yet counts much.
 CORES, SCALE = 2, 0.25
+# Why a run has no result after Ctrl-C.
+_CUT_SHORT = "interrupted"
 # The rescheduler of the comparison: it moves when it is asked to, everything that gains, and also young Pods. A node is
 # overloaded above .8 runnable tasks per core (the paper: 1): where the kernel reports no waiting, a node's tasks never
 # exceed its cores.
 _RESCHEDULER = {
     "AUTOMATIC": "false", "EVERY_S": "3600", "LEAST_AGE_S": "5", "LEAST_BYTES": "1000", "LEAST_TASKS": "0.2",
-    "LEAST_MOVE": "0.1", "MOST_MOVES": "100", "MOVES_PER_HOUR": "100000", "CEILING_CPU": "0.4",
+    "MOST_MOVES": "100", "MOVES_PER_HOUR": "100000", "CEILING_CPU": "0.4",
     "PLACE_S": "10",
 }  # fmt: skip
 
@@ -95,7 +97,7 @@ def request(chosen: plans.Options) -> plans.Options:
 def compare(context: settings.Context, chosen: plans.Options, wanted: Asked, given: Mapping[str, Any]) -> int:
     """Run all contenders, and write the report.
 
-    Return the exit code: 1 if a request failed where none may, or a run has no result.
+    Return the exit code: 1 if a request failed where none may, or a run has no result; 130 after Ctrl-C.
     """
     prints_json = given["output"] is formats.Output.JSON
     out: pathlib.Path = given["out"] or pathlib.Path("var") / chosen.name
@@ -109,6 +111,8 @@ def compare(context: settings.Context, chosen: plans.Options, wanted: Asked, giv
     finally:
         report_folder.write(out, {"applications.json": as_json, "applications.html": page})
     click.echo(f"report: {out / 'applications.json'} and {out / 'applications.html'}", err=prints_json)
+    if any(each["why"] == _CUT_SHORT for each in found["missing"]):
+        return exits.INTERRUPTED
     failed = any(each["failed"] for each in found["runs"] if each["contender"] == contenders.CARICO)
     return int(failed or bool(found["missing"]))
 
@@ -191,11 +195,20 @@ async def _runs(
 async def all_of(
     wanted: Asked, one: Callable[[contenders.Contender, str], Awaitable[result.Run]]
 ) -> tuple[list[result.Run], list[result.Missing]]:
-    """Make every run, and return those with a result and the others: one that fails does not cost the rest."""
+    """Make every run, and return those with a result and the others: one that fails does not cost the rest.
+
+    Nor does Ctrl-C cost those that have ended; without any, `asyncio.CancelledError` is raised.
+    """
     runs, missing = list[result.Run](), list[result.Missing]()
-    for load, contender in itertools.product(wanted.loads, wanted.contenders):
+    every = list(itertools.product(wanted.loads, wanted.contenders))
+    for number, (load, contender) in enumerate(every):
         try:
             runs.append(await one(contender, load))
+        except asyncio.CancelledError:
+            if not runs:
+                raise
+            missing += [result.Missing(contender=each.name, load=at, why=_CUT_SHORT) for at, each in every[number:]]
+            break
         except errors.CaricoError as error:
             missing.append(result.Missing(contender=contender.name, load=load, why=str(error)))
             click.echo(f"{load} load, {contender.name}: no result: {error}")

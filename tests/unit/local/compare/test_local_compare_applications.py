@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import itertools
 from typing import Any, Literal
 
 import pytest
@@ -206,6 +207,31 @@ def test_a_run_that_fails_is_named_with_its_reason_and_the_others_are_kept() -> 
     assert said.format("&lt;not&gt;") in compare_applications_page.page({**found, "ended_at_ns": 10**18})
     assert compare_applications_page.text(result.report([], missing, SETTING)).startswith("0 runs")
     assert "<html" in compare_applications_page.page(result.report([], missing, SETTING))
+
+
+def test_ctrl_c_keeps_the_runs_that_have_ended() -> None:
+    wanted = compare_applications.Asked(
+        contenders=[contender.parse(name) for name in ("none", "carico", "none")], loads=("low",),
+        spans=experiment.QUICK, delay_ms=0.5,
+    )  # fmt: skip
+
+    async def main(*, ended: int) -> tuple[list[str], list[tuple[str, str]]]:
+        made = itertools.count()
+
+        async def one(chosen: contender.Contender, load: str) -> result.Run:
+            if next(made) == ended:
+                await asyncio.Event().wait()
+            return run(chosen.name, load=load)
+
+        task = asyncio.ensure_future(compare_applications.all_of(wanted, one))
+        await asyncio.sleep(0)
+        task.cancel()
+        runs, missing = await task
+        return [each.contender for each in runs], [(each.contender, each.why) for each in missing]
+
+    assert asyncio.run(main(ended=1)) == (["none"], [("carico", "interrupted"), ("none", "interrupted")])
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(main(ended=0))
 
 
 @pytest.mark.parametrize(
