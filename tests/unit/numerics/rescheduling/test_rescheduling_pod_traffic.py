@@ -1,5 +1,6 @@
 """Traffic between Pods from what both ends of connections report."""
 
+import functools
 from typing import Any
 
 import hypothesis
@@ -48,6 +49,19 @@ def test_a_node_cannot_serve_at_the_address_of_another_nodes_pod() -> None:
     """It would draw the clients of that Pod to itself."""
     lie = report("n3", flow("d", (B, 8080), ("192.0.2.9", 0), 1))
     assert join(report("n1", CLIENT_END), lie).pairs == {("a", "b"): pytest.approx(100.0)}
+
+
+@hypothesis.given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50), st.integers(0, 2)), max_size=12))
+def test_reports_that_are_added_up_are_joined_as_one_after_another(made: list[tuple[int, int, int]]) -> None:
+    ends = (CLIENT_END, flow("a", (A, 0), (C, 53), 5), flow("a", (A, 9000), (B, 0), 20), flow(None, (A, 0), (D, 1), 3))
+    reports = [
+        report("n1", ends[end]._replace(sent_bytes=10 * count), CLIENT_END, interval_s=10.0 * seconds)
+        for end, count, seconds in made
+    ]
+    other = report("n2", SERVER_END)
+    found = join(*([functools.reduce(pod_traffic.added, reports)] if reports else []), other)
+    expected = join(*reports, other)
+    assert found.pairs == pytest.approx(expected.pairs) and found.unresolved == pytest.approx(expected.unresolved)
 
 
 def test_both_directions_and_all_ports_of_two_pods_are_added_up() -> None:

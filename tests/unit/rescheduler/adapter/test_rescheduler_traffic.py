@@ -72,6 +72,18 @@ def test_traffic_between_two_pods_is_known_until_it_is_too_old() -> None:
     assert site.flows() == ()
 
 
+def test_reports_of_a_minute_are_kept_as_one() -> None:
+    site = Site()
+    for _ in range(12):
+        site.report(to("10.0.2.1", uid=site.one.uid), skipped={"decreased": site.seq})
+        site.clock.advance(10.0)
+    snapshot = site.telemetry.snapshot()
+    assert [len(each.flows) for each in snapshot.reports] == [1, 1]
+    assert snapshot.resolve().gaps.skipped == {("n1", "decreased"): 11}
+    (found,) = site.flows()
+    assert found.bytes_per_s == pytest.approx(100.0)
+
+
 def test_a_virtual_address_is_resolved_and_the_rest_is_counted() -> None:
     site = Site()
     site.known.services.put(

@@ -1,6 +1,7 @@
 """Traffic between Pods from the reports of the last minutes, resolved to Pods of the API."""
 
 import collections
+import dataclasses
 import ipaddress
 from collections.abc import Iterable, Sequence
 
@@ -9,35 +10,54 @@ from carico_core.numerics.rescheduling import pod_traffic
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import services
 
-# The time over which traffic is a mean. Reports come every 10 s.
+# Nothing is older. Reports come every 10 s.
 WINDOW_S = 120.0
-# Reports that are kept of a node: more than agents send in that time.
-REPORTS_MOST = 24
+# Reports of a node within this time are added up, at most so many of them: a minute later than the first of them has
+# ended, they leave the window together. Added up, a plan joins a sixth of what agents have sent.
+PART_S, PART_MOST = 60.0, 12
+PARTS_MOST = 2
+
+
+@dataclasses.dataclass(slots=True)
+class _Part:
+    """Reports of a node, added up. `began_s`: when the first of them arrived, on the monotonic clock."""
+
+    began_s: float
+    report: pod_telemetry.PodTraffic
+    count: int = 1
+
+    def takes(self, later: pod_telemetry.PodTraffic, now_s: float) -> bool:
+        is_soon = now_s - self.began_s < PART_S and self.count < PART_MOST
+        return is_soon and later.network == self.report.network
 
 
 class TrafficWindow:
-    """The reports of each node within the window."""
+    """The traffic that each node has reported within the last one to two minutes."""
 
     def __init__(self) -> None:
-        # (When it arrived on the monotonic clock, the report), oldest first.
-        self._reports: dict[str, collections.deque[tuple[float, pod_telemetry.PodTraffic]]] = {}
+        # By node, the oldest first.
+        self._parts: dict[str, collections.deque[_Part]] = {}
 
     def add(self, report: pod_telemetry.PodTraffic, now_s: float) -> None:
         """Take in a report that has just arrived."""
-        kept = self._reports.setdefault(report.node, collections.deque(maxlen=REPORTS_MOST))
-        kept.append((now_s, report))
+        kept = self._parts.setdefault(report.node, collections.deque(maxlen=PARTS_MOST))
+        if kept and kept[-1].takes(report, now_s):
+            kept[-1].report = pod_traffic.added(kept[-1].report, report)
+            kept[-1].count += 1
+        else:
+            kept.append(_Part(now_s, report))
 
     def forget(self, now_s: float) -> None:
-        """Forget reports that are older than the window."""
-        for node, kept in list(self._reports.items()):
-            while kept and now_s - kept[0][0] > WINDOW_S:
+        """Forget what is older than the window."""
+        for node, kept in list(self._parts.items()):
+            while kept and now_s - kept[0].began_s > WINDOW_S:
                 kept.popleft()
             if not kept:
-                del self._reports[node]
+                del self._parts[node]
 
     def reports(self) -> list[pod_telemetry.PodTraffic]:
-        """Return the reports of the window, those of a node oldest first."""
-        return [report for kept in self._reports.values() for _, report in kept]
+        """Return the reports of the window, added up, those of a node oldest first."""
+        return [part.report for kept in self._parts.values() for part in kept]
 
 
 def skipped(reports: Iterable[pod_telemetry.PodTraffic]) -> dict[tuple[str, str], int]:

@@ -14,6 +14,7 @@ Pure: reports of one window of time in, bytes per second out.
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -70,6 +71,26 @@ def join(reports: Iterable[PodTraffic], addresses: Addresses) -> Joined:
         for flow in report.flows:
             joining.add(report, flow, (flow.sent_bytes + flow.received_bytes) / seconds[report.node])
     return joining.joined()
+
+
+def added(one: PodTraffic, later: PodTraffic) -> PodTraffic:
+    """Return two reports of a node as one over the time of both; flows of the later one come last.
+
+    Flows of a report over no time count for nothing, as in `join`.
+    """
+    flows: dict[tuple[str | None, Endpoint, Endpoint], PodFlow] = {}
+    for flow in itertools.chain.from_iterable(each.flows for each in (one, later) if each.interval_s > 0.0):
+        before = flows.pop(flow[:3], None)
+        if before is not None:
+            flow = flow._replace(
+                sent_bytes=before.sent_bytes + flow.sent_bytes,
+                received_bytes=before.received_bytes + flow.received_bytes,
+            )
+        flows[flow[:3]] = flow
+    return dataclasses.replace(
+        later, interval_s=one.interval_s + later.interval_s, flows=tuple(flows.values()),
+        left_out_bytes=one.left_out_bytes + later.left_out_bytes,
+    )  # fmt: skip
 
 
 class _Joining:
