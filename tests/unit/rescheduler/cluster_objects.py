@@ -74,7 +74,9 @@ def deploy(
 
 def put(known: clusters.Cluster, pod: kubernetes.Pod, **changes: Any) -> objects.KnownPod:
     """Add a Pod that has been ready for long."""
-    values: dict[str, Any] = {"annotations": {}, "ready_at_s": 0.0, "addresses": (), "local_volume": ""}
+    values: dict[str, Any] = {
+        "annotations": {}, "ready_at_s": 2.0, "started_at_s": 0.0, "addresses": (), "local_volume": "",
+    }  # fmt: skip
     found = objects.KnownPod(pod=pod, **(values | changes))
     known.pods.put((pod.namespace, pod.name), found)
     return found

@@ -28,15 +28,21 @@ def _moves(found: Row) -> list[str]:
     rows = [
         (
             str(number), each["pod"], each["from"], each["to"], f"{each['gain']:.2f}",
-            f"{each['cost_tasks']:.2f}", each["why"],
+            f"{each['cost_task_s']:.1f}", _pays_back(each), each["why"],
         )
         for number, each in enumerate(found["moves"], 1)
     ]  # fmt: skip
-    head = ("#", "POD", "FROM", "TO", "GAIN", "COST", "WHY")
+    head = ("#", "POD", "FROM", "TO", "GAIN", "COST", "PAYS BACK", "WHY")
     note = (
-        "GAIN: tasks above the ceiling that end, and traffic between nodes in such tasks. COST: tasks that run twice."
+        "GAIN: tasks above the ceiling that end, and traffic between nodes in such tasks. COST: of the new Pod's "
+        "start, in seconds of a task."
     )
     return [*formats.aligned(head, rows, left=None), *words.paragraph(note, "")]
+
+
+def _pays_back(move: Row) -> str:
+    # What makes room for another move gains nothing by itself.
+    return "-" if move["pays_back_s"] is None else words.ago(move["pays_back_s"])
 
 
 def _nodes(found: Row, is_wide: bool) -> list[str]:

@@ -9,6 +9,7 @@ A loop of five steps, each a package or module of its own:
 - `reflection`: what became of each move; stops where moves do not pay.
 
 At the top: `app` puts these together; `rounds` runs the loop while this replica leads, `planner` makes its plans.
-`answers` replies to queries, `asked_plans` has the plans that these ask for, `pausing` keeps whether moves are paused;
+`answers` replies to queries, `asked_plans` has the plans that these ask for, `journal` has what outlives
+a process: pauses, moves of the hour, rests;
 `settings`, `instruments` (metrics); `main` connects to the API and the bus.
 """

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeAlias
 import orjson
 
 from carico_core.domain import errors
-from carico_rescheduler import pausing
+from carico_rescheduler import journal
 from carico_rescheduler.context import movable
 from carico_rescheduler.moves import executor
 from carico_rescheduler.moves import record as records
@@ -26,7 +26,7 @@ class Source(Protocol):
     rests: str
     ended: int
     executor: executor.Executor
-    pausing: pausing.Pausing
+    journal: journal.Journal
 
     @property
     def mode(self) -> movable.Mode: ...
@@ -83,28 +83,28 @@ class Answers:
     async def control_apply(self, payload: bytes) -> bytes:
         """Begin to carry out a plan made now, of at most "most" moves; it is done when "rounds" have ended."""
         asked = question_of(payload)
-        paused = await self.source.pausing.why()
+        paused = await self.source.journal.read()
         if paused:
             raise Refused(f"moves are {paused}: `carico reschedule resume` first")
         return orjson.dumps({"rounds": self.source.apply(asked)})
 
     async def control_pause(self, payload: bytes) -> bytes:
         """Begin no further move, until resumed; the move under way ends."""
-        await self.source.pausing.put(paused=True)
+        await self.source.journal.pause(paused=True)
         return orjson.dumps({"paused": True})
 
     async def control_resume(self, payload: bytes) -> bytes:
         """Move again."""
-        await self.source.pausing.put(paused=False)
+        await self.source.journal.pause(paused=False)
         return orjson.dumps({"paused": False})
 
     async def _standing(self) -> dict[str, Any]:
-        pausing = self.source.pausing
+        journal = self.source.journal
         return {
             "mode": self.source.mode.value,
             "automatic": self.source.is_automatic,
             # Each round looks: readers may ask often, and the API is not asked for each of them.
-            "paused": await pausing.why() if pausing.seen is None else pausing.seen,
+            "paused": await journal.read() if journal.paused is None else journal.paused,
             "rests": self.source.rests,
             "rounds": self.source.ended,
         }
@@ -154,7 +154,8 @@ def describe(plan: decision.Plan) -> dict[str, Any]:
         "moves": [
             {
                 "pod": each.pod.pod.key, "from": each.source, "to": each.target, "gain": round(each.gain, 6),
-                "bytes_per_s": each.bytes_per_s, "tasks": each.tasks, "cost_tasks": each.cost_tasks, "why": each.why,
+                "bytes_per_s": each.bytes_per_s, "tasks": each.tasks, "cost_task_s": each.cost_task_s,
+                "pays_back_s": each.pays_back_s, "why": each.why,
             }
             for each in plan.moves[:ROWS_MOST]
         ],

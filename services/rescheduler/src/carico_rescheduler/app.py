@@ -16,7 +16,7 @@ from carico_core.runtime.observe import client_metrics, health, logs, metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
 from carico_core.wire import subjects
-from carico_rescheduler import answers, instruments, pausing, planner, rounds
+from carico_rescheduler import answers, instruments, journal, planner, rounds
 from carico_rescheduler import settings as setting
 from carico_rescheduler.adapter import informers, scheduler, telemetry
 from carico_rescheduler.context import cluster as clusters
@@ -88,24 +88,24 @@ class Rescheduler:
         self.leadership = status.Leadership(
             settings.leader, boot=self._boot, api=lease_api or api, clock=clock, duties=duties, program=setting.PROGRAM
         )
+        namespace = settings.leader.namespace or cluster_access.own_namespace() or status.NAMESPACE
+        kept = journal.Journal(api=api, namespace=namespace, clock=clock, permit=self._permit)
         self.executor = executor.Executor(
             executor.Parts(
                 api=api, known=self.known, clock=clock, metrics=counted, permit=self._permit,
-                mode=settings.mode, limits=settings.limits(),
+                mode=settings.mode, limits=settings.limits(), journal=kept,
             )
         )  # fmt: skip
         self.planner = planner.Planner(
             planner.Parts(
                 settings=settings, api=api, known=self.known, informers=self.informers, telemetry=self.telemetry,
-                executor=self.executor, clock=clock, metrics=counted,
+                journal=kept, clock=clock, metrics=counted,
             ),
             aside=aside, make=make,
         )  # fmt: skip
-        namespace = settings.leader.namespace or cluster_access.own_namespace() or status.NAMESPACE
         self.rounds = rounds.Rounds(
             rounds.Parts(
-                settings=settings, planner=self.planner, executor=self.executor,
-                pausing=pausing.Pausing(api=api, namespace=namespace, clock=clock, permit=self._permit),
+                settings=settings, planner=self.planner, executor=self.executor, journal=kept,
                 leadership=self.leadership, clock=clock, metrics=counted,
             )
         )  # fmt: skip

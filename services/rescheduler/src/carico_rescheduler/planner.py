@@ -12,19 +12,15 @@ from carico_core.numerics.rescheduling.containers import carico
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_rescheduler import asked_plans, instruments
+from carico_rescheduler import asked_plans, instruments, journal
 from carico_rescheduler import settings as setting
 from carico_rescheduler.adapter import informers, lifetimes, scheduler, telemetry
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import movable, objects
 from carico_rescheduler.context import problem as contexts
-from carico_rescheduler.moves import executor
 from carico_rescheduler.moves import record as records
-from carico_rescheduler.plan import decision, planning
+from carico_rescheduler.plan import decision, generator, planning
 
-HOUR_S = 3600.0
-# How long Pods are left alone after a move of their controller's Pods failed.
-FAILED_REST_S = 600.0
 # How soon the Pod that a move has created is known to have its place, and how often that is looked at.
 SEEN_S = 10.0
 LOOK_EVERY_S = 1.0
@@ -63,7 +59,7 @@ class Parts:
     known: clusters.Cluster
     informers: informers.Informers
     telemetry: telemetry.Telemetry
-    executor: executor.Executor
+    journal: journal.Journal
     clock: clocks.Clock
     metrics: instruments.Instruments
 
@@ -89,7 +85,7 @@ class Planner:
         self.check_known()
         if not parts.known.advertisements:
             raise asked_plans.NotReady("no advertisement of any node has arrived")
-        too_large = contexts.too_large(parts.known)
+        too_large = contexts.too_large(parts.known, generator.PAIRS_MOST[asked.algorithm])
         if too_large:
             raise asked_plans.NotReady(too_large)
         context, gaps = await self.aside(self._building())
@@ -109,7 +105,7 @@ class Planner:
     def _building(self) -> Callable[[], tuple[contexts.Context, clusters.Gaps]]:
         """Return what calculates the problem as it is now, from a copy of what is known."""
         parts, snapshot = self._parts, self._parts.telemetry.snapshot()
-        failed, now_s = parts.executor.failed(FAILED_REST_S), parts.clock.wall_ns() / 1e9
+        failed, now_s = parts.journal.rests(), parts.clock.wall_ns() / 1e9
 
         def build() -> tuple[contexts.Context, clusters.Gaps]:
             known = snapshot.resolve()
@@ -209,21 +205,12 @@ class Planner:
         policy = parts.settings.policy()
         return movable.Judge(
             parts.known, dataclasses.replace(policy, least_age_s=0.0) if is_on_its_way else policy,
-            now_s=parts.clock.wall_ns() / 1e9, failed=parts.executor.failed(FAILED_REST_S),
+            now_s=parts.clock.wall_ns() / 1e9, failed=parts.journal.rests(),
         )  # fmt: skip
 
     def _budget(self, most: int | None) -> int:
         """Return how many of at most so many moves this hour has left; moves of earlier processes count as well."""
-        parts = self._parts
-        now_s, wall_s = parts.clock.monotonic_s(), parts.clock.wall_ns() / 1e9
-        mine = sum(
-            each.state is records.State.MOVED and now_s - each.began_s < HOUR_S for each in parts.executor.ended
-        )  # fmt: skip
-        shown = sum(
-            (moved_s := each.moved_at_s) is not None and wall_s - moved_s < HOUR_S
-            for each in parts.known.pods.found.values()
-        )
-        left = parts.settings.moves_per_hour - max(mine, shown)
+        left = self._parts.settings.moves_per_hour - self._parts.journal.moves_of_the_hour()
         return left if most is None else min(left, most)
 
     def _show(self, plan: decision.Plan, took_s: float) -> None:

@@ -11,7 +11,7 @@ from carico_core.domain import errors
 from carico_core.runtime.leadership import status
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_rescheduler import asked_plans, instruments, pausing, planner, reflection
+from carico_rescheduler import asked_plans, instruments, journal, planner, reflection
 from carico_rescheduler import settings as setting
 from carico_rescheduler.context import movable
 from carico_rescheduler.moves import executor
@@ -30,7 +30,7 @@ class Parts:
     settings: setting.ReschedulerSettings
     planner: planner.Planner
     executor: executor.Executor
-    pausing: pausing.Pausing
+    journal: journal.Journal
     leadership: status.Leadership
     clock: clocks.Clock
     metrics: instruments.Instruments
@@ -45,7 +45,7 @@ class Rounds:
         self._odd_line = logs.RateLimited(self._line, clock=parts.clock)
         self._asked_plans = asked_plans.AskedPlans(parts.planner.plan, now_s=parts.clock.monotonic_s)
         self.executor = parts.executor
-        self.pausing = parts.pausing
+        self.journal = parts.journal
         self.reflection = reflection.Reflection()
         self.last: decision.Plan | None = None
         # Why the last round moved nothing.
@@ -136,7 +136,7 @@ class Rounds:
         # Also while paused: nothing is left half done.
         await self.executor.recover()
         self._recovered = True
-        paused = await self.pausing.why()
+        paused = await self.journal.read()
         parts.metrics.paused.set(bool(paused))
         plan = self.last = await parts.planner.plan(asked or planning.Question())
         self._reflect(plan)
@@ -163,7 +163,7 @@ class Rounds:
                     why = move.detail
                     self._parts.metrics.withdrawn.labels(move.reason).inc()
                     break
-                why = await self.pausing.why()
+                why = await self.journal.read()
                 if why or self._is_stopping:
                     break
                 ended = await self.executor.run(move)

@@ -1,6 +1,8 @@
 """The settings of the rescheduler."""
 
 import dataclasses
+from collections.abc import Mapping
+from typing import ClassVar
 
 from carico_core.domain import cluster, names
 from carico_core.numerics.estimators import base
@@ -21,6 +23,10 @@ PROGRAM = "carico-rescheduler"
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReschedulerSettings:
     """Read once in `main`: environment CARICO_RESCHEDULER_..., flags --..."""
+
+    removed: ClassVar[Mapping[str, str]] = {
+        "least_move": "each move must gain what the start of its Pod costs (ADR 73)"
+    }
 
     automatic: bool = settings.setting(
         True, help="carry out each plan that pays; without it, plans are made, and carried out on request only",
@@ -49,9 +55,8 @@ class ReschedulerSettings:
         why="each plan costs as much of a core at most; some hundred Pods need less",
     )  # fmt: skip
     least_age_s: float = settings.setting(
-        600.0, help="least age of a Pod that may move, and least mean lifetime of its class if agents have learnt it",
-        unit="s", minimum=0.0, maximum=86400.0,
-        why="a moved Pod is new, so none moves twice in this time; and moving what lives shorter does not pay off",
+        600.0, help="least age of a Pod that may move", unit="s", minimum=0.0, maximum=86400.0,
+        why="a moved Pod is new, so none moves twice in this time",
     )  # fmt: skip
     least_bytes: float = settings.setting(
         100_000.0, help="traffic between nodes that a plan must end, unless it ends least-tasks", unit="B/s",
@@ -60,10 +65,6 @@ class ReschedulerSettings:
     least_tasks: float = settings.setting(
         1.0, help="tasks above the ceilings of nodes that a plan must end, unless it ends least-bytes", unit="tasks",
         minimum=0.01, maximum=1e6, why="the load of a node varies by less",
-    )  # fmt: skip
-    least_move: float = settings.setting(
-        0.1, help="share of least-bytes or least-tasks that each move must end", minimum=0.0, maximum=1.0,
-        why="each move costs a start of the Pod; ten of them are a plan",
     )  # fmt: skip
     task_bytes: float = settings.setting(
         10e6, help="traffic between nodes that weighs as much as one task above a ceiling", unit="B/s",
@@ -127,8 +128,8 @@ class ReschedulerSettings:
     def rule(self) -> decision.Rule:
         """Return when moves pay."""
         return decision.Rule(
-            least_bytes=self.least_bytes, least_tasks=self.least_tasks, least_move=self.least_move,
-            most_moves=self.most_moves, weights=gains.Weights(task_bytes=self.task_bytes),
+            least_bytes=self.least_bytes, least_tasks=self.least_tasks, most_moves=self.most_moves,
+            weights=gains.Weights(task_bytes=self.task_bytes),
         )  # fmt: skip
 
     def limits(self) -> surge.Limits:

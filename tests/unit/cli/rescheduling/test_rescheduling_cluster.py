@@ -39,7 +39,7 @@ def made_of(known: clusters.Cluster) -> decision.Plan:
     """The plan for a cluster, of at most two moves."""
     context = contexts.build(world.judge(known), world.CEILINGS)
     weights = gains.Weights(task_bytes=1e7)
-    rule = decision.Rule(least_bytes=1e5, least_tasks=1.0, least_move=0.1, most_moves=2, weights=weights)
+    rule = decision.Rule(least_bytes=1e5, least_tasks=1.0, most_moves=2, weights=weights)
     asked = planning.Request(effort=search.Effort(proposals=2000), seed=1, rule=rule, budget=9, at_ns=0)
     return planning.make(context, asked)
 
@@ -77,9 +77,11 @@ class FakeBus:
 def test_the_plan_lists_moves_in_order_nodes_and_what_stays() -> None:
     found = cluster_text.plan(planned(), is_wide=False)
     lines = found.splitlines()
-    assert lines[0].split() == ["#", "POD", "FROM", "TO", "GAIN", "COST", "WHY"]
+    assert lines[0].split() == ["#", "POD", "FROM", "TO", "GAIN", "COST", "PAYS", "BACK", "WHY"]
     assert lines[1].startswith("1  default/web-") and lines[1].split()[2:4] == ["node-a", "node-b"]
     assert "1.00 fewer tasks above the ceiling" in lines[1] and "1.00" in lines[1].split()
+    # A start of two seconds, with a task of its own and that of the old Pod.
+    assert lines[1].split()[5:8] == ["4.0", "4.0", "s"]
     assert "xxx" in next(line for line in lines if line.startswith("node-a"))
     assert "9 -> 7" in found and "1 -> 3" in found
     assert "no traffic between Pods" in found and "overload 3.00 -> 1.00 tasks" in found

@@ -65,12 +65,6 @@ def sibling(known: clusters.Cluster, found: objects.KnownPod) -> objects.KnownPo
     return found
 
 
-def short_lived(known: clusters.Cluster, found: objects.KnownPod) -> objects.KnownPod:
-    """Let Pods of the class live for ten minutes on average, less a second."""
-    known.lifetimes_s = {"ReplicaSet/default/web": 599.0, "ReplicaSet/default/db": 10.0}
-    return found
-
-
 NEAR = constraints.PodTerm(topology_key=movable.HOSTNAME, selector=ALL, namespaces=("default",))
 CASES: dict[str, tuple[Change, movable.Stays]] = {
     "system": (of_pod(namespace="kube-system"), movable.Stays.BASELINE),
@@ -86,7 +80,6 @@ CASES: dict[str, tuple[Change, movable.Stays]] = {
     "not-ready": (of_known(ready_at_s=None), movable.Stays.NOT_READY),
     "deleting": (of_pod(deleting=True), movable.Stays.NOT_READY),
     "young": (of_pod(created_at_s=world.NOW_S - 599.0), movable.Stays.YOUNG),
-    "short-lived": (short_lived, movable.Stays.SHORT_LIVED),
     "leaving": (of_known(annotations={objects.LEAVES_FOR: "x"}), movable.Stays.MOVING),
     "rollout": (deployment(unsettled="it is being rolled out"), movable.Stays.ROLLOUT),
     "sibling": (sibling, movable.Stays.ROLLOUT),
@@ -141,19 +134,6 @@ def test_a_pod_whose_move_has_failed_rests() -> None:
     assert judge.why_not(pod) == movable.Skipped(
         why=movable.Stays.FAILED, detail="a move of its controller's Pods failed: web-0: no room"
     )
-
-
-def test_a_class_that_lives_long_enough_moves_and_an_unknown_one_by_its_age() -> None:
-    known = world.make({"node-a": 4.0})
-    (pod,) = world.deploy(known, "web", ["node-a"])
-    known.lifetimes_s = {"ReplicaSet/default/web": 600.0}
-    assert world.judge(known).why_not(pod) is None
-    known.lifetimes_s = {"ReplicaSet/default/web": 40.0}
-    assert world.judge(known).why_not(pod) == movable.Skipped(
-        why=movable.Stays.SHORT_LIVED, detail="Pods like it live 40 s on average: a move pays off after 600 s"
-    )
-    known.lifetimes_s = {"ReplicaSet/default/other": 40.0}
-    assert world.judge(known).why_not(pod) is None
 
 
 def test_only_chosen_namespaces_move() -> None:

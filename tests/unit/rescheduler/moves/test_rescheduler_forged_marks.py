@@ -50,7 +50,7 @@ def test_what_a_forged_mark_says_is_neither_long_nor_a_sequence_of_a_terminal() 
             (ended,) = process.ended
             assert (ended.why, ended.source) == ("", "")
             # Nor does it keep the Pods of that controller, which are in another namespace, where they are.
-            assert set(process.failed(600.0)) == {"one/uid-of-a-victim"}
+            assert set(made.journal.rests()) == {"one/uid-of-a-victim"}
 
     objects.run_fast(main())
 

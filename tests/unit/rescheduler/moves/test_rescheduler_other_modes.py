@@ -49,7 +49,7 @@ def test_an_evicted_pod_that_returns_to_its_node_has_not_moved() -> None:
             ended = await process.run(made.move())
             assert (ended.state, ended.detail) == (records.State.KEPT, "the scheduler chose node-a")
             # Its controller's Pods rest.
-            assert list(process.failed(600.0)) == [f"default/{made.cluster.replica_set('web')['metadata']['uid']}"]
+            assert list(made.journal.rests()) == [f"default/{made.cluster.replica_set('web')['metadata']['uid']}"]
 
     objects.run_fast(main())
 
@@ -214,6 +214,6 @@ def test_a_deployment_that_is_gone_ends_the_move() -> None:
     objects.run_fast(main())
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"node": "a"}', '{"node": "a", "at_s": "x"}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"before": "a"}'])
 def test_a_mark_that_cannot_be_read_is_none(text: str) -> None:
     assert pin.parse_mark(text) is None

@@ -9,7 +9,8 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime.observe import metrics
-from carico_rescheduler import instruments
+from carico_core.runtime.process import clock as clocks
+from carico_rescheduler import instruments, journal
 from carico_rescheduler.adapter import informers
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import movable
@@ -47,6 +48,18 @@ class Cut:
         return answer
 
 
+class Ahead:
+    """A clock whose wall time is ahead of another one's."""
+
+    def __init__(self, clock: clocks.Clock, ahead_s: float) -> None:
+        self._ahead_ns = round(ahead_s * 1e9)
+        self.monotonic_s, self._wall_ns = clock.monotonic_s, clock.wall_ns
+
+    def wall_ns(self) -> int:
+        """The wall time of this machine."""
+        return self._wall_ns() + self._ahead_ns
+
+
 class Scene:
     """Two nodes, an application of three replicas on the first, and processes that move them."""
 
@@ -58,6 +71,11 @@ class Scene:
         self.cluster.add_deployment("web", ["node-a"] * 3, **spec)
         self.known = clusters.Cluster()
         self.counted = instruments.Instruments(metrics.Metrics("rescheduler"))
+        self.journal = journal.Journal(
+            api=self.cluster.api, namespace="carico", clock=self.clock, permit=lambda: None
+        )  # fmt: skip
+        # How far the wall clock of the rescheduler's machine is ahead of all others.
+        self.ahead_s = 0.0
 
     def process(
         self, *, at: int | None = None, is_sent: bool = False, leads: Callable[[], bool] = lambda: True,
@@ -71,8 +89,8 @@ class Scene:
 
         self.cut = Cut(self.cluster.api, at=at, is_sent=is_sent)
         parts = executor.Parts(
-            api=self.cut, known=self.known, clock=self.clock, metrics=self.counted, permit=permit, mode=mode,
-            limits=LIMITS,
+            api=self.cut, known=self.known, clock=Ahead(self.clock, self.ahead_s), metrics=self.counted, permit=permit,
+            mode=mode, limits=LIMITS, journal=self.journal,
         )  # fmt: skip
         return executor.Executor(parts)
 
@@ -80,7 +98,14 @@ class Scene:
         """The move of the application's first Pod."""
         pod = min((each for each in self.known.pods.found.values()), key=lambda each: each.pod.name)
         return decision.Move(
-            pod=pod, source="node-a", target=target, bytes_per_s=1e6, tasks=0.0, gain=0.5, cost_tasks=1.0
+            pod=pod,
+            source="node-a",
+            target=target,
+            bytes_per_s=1e6,
+            tasks=0.0,
+            gain=0.5,
+            cost_task_s=1.0,
+            horizon_s=3600.0,
         )
 
     def is_at_rest(self, replicas: int = 3) -> bool:
@@ -128,6 +153,38 @@ def test_the_replica_set_adopts_a_moved_pod_whose_class_has_not_changed() -> Non
             assert moved.pod.owner is not None and moved.pod.owner.kind == "ReplicaSet"
             assert moved.moved_at_s is not None and moved.replaces == move.pod.uid
             assert names_of_classes(made) == before
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("ahead_s", [3600.0, -3600.0])
+def test_a_clock_that_differs_from_the_apis_undoes_no_move(ahead_s: float) -> None:
+    async def main() -> None:
+        async with scene() as made:
+            replica_set = made.cluster.replica_set("web")
+            replica_set["spec"]["minReadySeconds"] = 5
+            key = (replica_set["metadata"]["namespace"], replica_set["metadata"]["name"])
+            made.cluster.api.objects.update("replicasets", key, replica_set, "test")
+            await asyncio.sleep(0.1)
+            made.ahead_s = ahead_s
+            moving = asyncio.create_task(made.process().run(made.move()))
+            await asyncio.sleep(4.0)
+            assert not moving.done() and len(made.cluster.pods("web")) == 4
+            assert (await moving).state is records.State.MOVED
+            await asyncio.sleep(1.0)
+            assert made.is_at_rest() and made.cluster.fewest_ready == 3
+
+    objects.run_fast(main())
+
+
+def test_a_move_lists_no_pods() -> None:
+    async def main() -> None:
+        async with scene() as made:
+            before = len(made.cluster.api.requests)
+            assert (await made.process().run(made.move())).state is records.State.MOVED
+            read = {each for each in made.cluster.api.requests[before:] if each.startswith("GET")}
+            # The two Pods, the template, and what is noted of moves.
+            assert len(read) == 3 and not [each for each in read if each.endswith("/pods")]
 
     objects.run_fast(main())
 
@@ -475,10 +532,9 @@ def test_pods_rest_after_a_failed_move_that_was_resumed() -> None:
             made.cluster.open.discard("node-b")
             with pytest.raises(Crash):
                 await made.process(at=2).run(made.move())
-            later = made.process()
-            await later.recover()
+            await made.process().recover()
             owner = made.cluster.replica_set("web")["metadata"]["uid"]
-            assert f"default/{owner}" in later.failed(600.0)
+            assert f"default/{owner}" in made.journal.rests()
 
     objects.run_fast(main())
 

@@ -13,7 +13,7 @@ from carico_rescheduler.plan import decision, ordering, planning
 from tests.unit.rescheduler import cluster_objects as world
 
 WEIGHTS = gains.Weights(task_bytes=1e7)
-RULE = decision.Rule(least_bytes=1e5, least_tasks=1.0, least_move=0.1, most_moves=10, weights=WEIGHTS)
+RULE = decision.Rule(least_bytes=1e5, least_tasks=1.0, most_moves=10, weights=WEIGHTS)
 # A node has 7.6 GiB for Pods: one of these, and no second one.
 GIANT = 5 * 2.0**30
 
@@ -46,7 +46,7 @@ def test_a_cycle_of_two_full_nodes_takes_a_detour_by_a_third() -> None:
         [(0, 2, 1), (1, 0, None), (2, 1, None)], [(1, 2, 0), (0, 1, None), (2, 0, None)],
     )  # fmt: skip
     assert curve.blocked == () and sum(each.gain for each in curve.steps) == pytest.approx(2.0)
-    moves, left = decision.worth(decision.moves_of(context, curve), RULE)
+    moves, left = decision.worth(decision.moves_of(context, curve.steps))
     assert len(moves) == 3 and not left and moves[0].why == f"makes room, on the way to {moves[2].target}"
 
 
@@ -66,9 +66,9 @@ def test_where_a_mode_allows_no_detour_the_cycle_is_blocked() -> None:
 def test_a_budget_that_is_too_small_for_a_detour_begins_none() -> None:
     context = swap(nodes=3)
     curve = ordering.towards(context, swapped(context), WEIGHTS, most=10)
-    moves, left, _ = decision.within(decision.moves_of(context, curve), 2, RULE)
+    moves, left, _ = decision.within(decision.moves_of(context, curve.steps), 2, RULE)
     assert moves == [] and len(left) == 3
-    moves, _, _ = decision.within(decision.moves_of(context, curve), 3, RULE)
+    moves, _, _ = decision.within(decision.moves_of(context, curve.steps), 3, RULE)
     assert len(moves) == 3
 
 
@@ -82,7 +82,7 @@ def test_a_whole_plan_resolves_the_cycle_and_says_what_comes_of_it() -> None:
 def test_a_detour_that_the_scheduler_refuses_is_left_out_with_what_it_was_for() -> None:
     context = swap(nodes=3)
     curve = ordering.towards(context, swapped(context), WEIGHTS, most=10)
-    moves, _ = decision.worth(decision.moves_of(context, curve), RULE)
+    moves, _ = decision.worth(decision.moves_of(context, curve.steps))
     plan = planning.describe(context, moves, left=[], weights=WEIGHTS, verdict="", at_ns=0)
     refused = [decision.left_out(moves[0], decision.Left.SCHEDULER, "taint: reserved")]
     found = planning.without_others(context, plan, moves[1:], rule=RULE, refused=refused)

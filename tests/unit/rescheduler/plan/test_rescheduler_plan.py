@@ -14,7 +14,7 @@ from tests.unit.scheduler import objects as parts
 
 EFFORT = carico.Effort(proposals=3000)
 WEIGHTS = gains.Weights(task_bytes=1e7)
-RULE = decision.Rule(least_bytes=1e5, least_tasks=1.0, least_move=0.1, most_moves=10, weights=WEIGHTS)
+RULE = decision.Rule(least_bytes=1e5, least_tasks=1.0, most_moves=10, weights=WEIGHTS)
 
 
 def plan(known: clusters.Cluster, *, budget: int = 100, rule: decision.Rule = RULE, **changes: Any) -> decision.Plan:
@@ -222,7 +222,7 @@ def decided(*, seed: int, others: int) -> tuple[list[tuple[str, str, str, float]
         if pod.pod.name in aims:
             target[number] = context.nodes.index(aims[pod.pod.name])
     curve = ordering.towards(context, target, WEIGHTS, most=50)
-    moves, _, verdict = decision.within(decision.moves_of(context, curve), 10, RULE)
+    moves, _, verdict = decision.within(decision.moves_of(context, curve.steps), 10, RULE)
     return [(each.pod.pod.name, each.source, each.target, each.gain) for each in moves], verdict
 
 

@@ -5,7 +5,7 @@ import enum
 from collections.abc import Mapping
 
 from carico_core.domain import cluster as kubernetes
-from carico_core.domain import names, selectors
+from carico_core.domain import selectors
 from carico_core.wire.kubernetes import pod_groups
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import objects
@@ -34,7 +34,6 @@ class Stays(enum.StrEnum):
     ANNOTATION = "annotation"
     NOT_READY = "not_ready"
     YOUNG = "young"
-    SHORT_LIVED = "short_lived"
     MOVING = "moving"
     FAILED = "failed"
     ROLLOUT = "rollout"
@@ -53,7 +52,7 @@ class Skipped:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What may move. `namespaces`: only these; empty: all. `least_age_s`: in this time, a move pays back its cost."""
+    """What may move. `namespaces`: only these; empty: all. `least_age_s`: in this time, none moves again."""
 
     mode: Mode
     schedulers: frozenset[str]
@@ -154,14 +153,7 @@ class Judge:
             since = "moved" if found.moved_at_s is not None else "created"
             detail = f"it was {since} {age_s:.0f} s ago: it may move after {self.policy.least_age_s:.0f} s"
             return Skipped(why=Stays.YOUNG, detail=detail)
-        return self._by_lifetime(found) or self._by_rollout(found)
-
-    def _by_lifetime(self, found: objects.KnownPod) -> Skipped | None:
-        life_s = self.known.lifetimes_s.get(names.class_of(found.pod))
-        if life_s is None or life_s >= self.policy.least_age_s:
-            return None
-        detail = f"Pods like it live {life_s:.0f} s on average: a move pays off after {self.policy.least_age_s:.0f} s"
-        return Skipped(why=Stays.SHORT_LIVED, detail=detail)
+        return self._by_rollout(found)
 
     def _by_rollout(self, found: objects.KnownPod) -> Skipped | None:
         owner = found.pod.owner

@@ -40,6 +40,8 @@ class KnownPod:
     annotations: Mapping[str, str]
     # Since when it is Ready; None while it is not.
     ready_at_s: float | None
+    # When its node took it on; None if that is not known.
+    started_at_s: float | None
     # Those that it has for itself: none in the network of its node.
     addresses: tuple[str, ...]
     # The first volume whose content is on the node; empty if there is none.
@@ -89,7 +91,10 @@ class KnownPod:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaSet:
-    """A ReplicaSet. `owner`: the kind of its controller; `deployment`: its name, if it is a Deployment."""
+    """A ReplicaSet. `owner`: the kind of its controller; `deployment`: its name, if it is a Deployment.
+
+    `least_ready_s`: how long a Pod must be ready before it counts as available.
+    """
 
     namespace: str
     name: str
@@ -98,6 +103,7 @@ class ReplicaSet:
     deployment_uid: str
     owner: str
     replicas: int
+    least_ready_s: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +134,7 @@ def parse_pod(obj: Object) -> KnownPod:
         pod=api_objects.parse_pod(obj),
         annotations=fields.texts(metadata, "annotations", "metadata."),
         ready_at_s=_ready_at_s(status),
+        started_at_s=instants.find_instant(status.get("startTime")),
         addresses=() if spec.get("hostNetwork") is True else _addresses(status),
         local_volume=_local_volume(spec),
     )
@@ -166,6 +173,7 @@ def parse_replica_set(obj: Object) -> ReplicaSet:
         deployment_uid=uid if is_deployed else "",
         owner=kind,
         replicas=_replicas(spec),
+        least_ready_s=float(fields.integer(spec, "minReadySeconds", "spec.")),
     )
 
 

@@ -16,14 +16,12 @@ from carico_core.domain import constraints, messages, names, selectors
 from carico_core.numerics import arrays
 from carico_core.numerics.rescheduling.containers import model
 from carico_rescheduler.context import cluster as clusters
-from carico_rescheduler.context import movable, objects
+from carico_rescheduler.context import movable, objects, payback
 
 # Usage 1 is two runnable tasks per core (docs/glossary.md).
 TASKS_PER_CORE = 2.0
 # A node without cores is no target; the model needs more than none.
 _CORES_LEAST = 1e-3
-# A search has a table of containers by servers: 70 bytes for each pair without numba, half a GiB for so many.
-PAIRS_MOST = 8_000_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -31,7 +29,8 @@ class Context:
     """A problem with the names of its parts.
 
     The first containers are `pods`, in their order; the others belong to the nodes. skipped: why Pods stay, by UID.
-    room (N,): how many more Pods each node takes now, as it advertises.
+    room (N,): how many more Pods each node takes now, as it advertises. costs (P,): what a move of each container
+    costs, in task seconds; horizons (P,): in how many seconds that must pay back (`payback`).
     """
 
     problem: model.Problem
@@ -39,6 +38,13 @@ class Context:
     nodes: tuple[str, ...]
     skipped: Mapping[str, movable.Skipped]
     room: arrays.Array
+    costs: arrays.Array
+    horizons: arrays.Array
+
+    @property
+    def prices(self) -> arrays.Array:
+        """What a move of each container (P,) must gain at least, in tasks."""
+        return self.costs / self.horizons
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +55,14 @@ class Ceilings:
     memory: float
 
 
-def too_large(known: clusters.Cluster) -> str:
-    """Return why the cluster is too large for a search; empty if it is not."""
+def too_large(known: clusters.Cluster, pairs_most: int) -> str:
+    """Return why the cluster is too large for a search with so many pairs of Pods and nodes; empty if it is not."""
     pods, nodes = len(known.pods.found), len(known.nodes.found)
-    if (pods + nodes) * nodes <= PAIRS_MOST:
+    if (pods + nodes) * nodes <= pairs_most:
         return ""
     return (
         f"the cluster is too large for a plan: got {pods:,} Pods and {nodes:,} nodes, expected at most "
-        f"{PAIRS_MOST:,} pairs of a Pod or node and a node"
+        f"{pairs_most:,} pairs of a Pod or node and a node"
     )
 
 
@@ -99,7 +105,13 @@ def build(judge: movable.Judge, ceilings: Ceilings) -> Context:
         saturation=TASKS_PER_CORE * ceilings.cpu,
     )
     room = np.array([_room(known, node) for node in nodes])
-    return Context(problem=problem, pods=tuple(pods), nodes=tuple(index), skipped=skipped, room=room)
+    # What belongs to a node never moves.
+    own_costs, own_horizons = np.zeros(len(nodes)), np.ones(len(nodes))
+    return Context(
+        problem=problem, pods=tuple(pods), nodes=tuple(index), skipped=skipped, room=room,
+        costs=np.concatenate([payback.costs(pods, tasks), own_costs]),
+        horizons=np.concatenate([payback.horizons(known, pods), own_horizons]),
+    )  # fmt: skip
 
 
 def _amounts(

@@ -9,14 +9,14 @@ from carico_core.domain import errors
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_rescheduler import instruments
+from carico_rescheduler import instruments, journal
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import movable, objects
 from carico_rescheduler.moves import evict, pin, surge
 from carico_rescheduler.moves import record as records
 from carico_rescheduler.plan import decision
 
-# Moves that have ended are remembered for queries, and for the budget of an hour.
+# Moves that have ended are remembered for queries.
 REMEMBERED = 200
 
 
@@ -31,6 +31,7 @@ class Parts:
     permit: Callable[[], None]
     mode: movable.Mode
     limits: surge.Limits
+    journal: journal.Journal
 
 
 class Executor:
@@ -38,7 +39,9 @@ class Executor:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._surge = surge.Surge(parts.api, limits=parts.limits, clock=parts.clock, permit=parts.permit)
+        self._surge = surge.Surge(
+            parts.api, known=parts.known, limits=parts.limits, clock=parts.clock, permit=parts.permit
+        )  # fmt: skip
         within_s = parts.limits.start_s
         self._evict = evict.Evict(
             api=parts.api, known=parts.known, clock=parts.clock, permit=parts.permit, within_s=within_s
@@ -66,6 +69,7 @@ class Executor:
         )  # fmt: skip
         replica_set = parts.known.replica_set_of(pod)
         node = parts.known.nodes.found.get(("", move.target))
+        await parts.journal.begin()
         self._begin(made)
         try:
             if parts.mode is movable.Mode.EVICT:
@@ -85,20 +89,8 @@ class Executor:
                 await self._pin.run(made, namespace=replica_set.namespace, deployment=name, host=host)
         finally:
             self._end(made)
+        await parts.journal.end(made)
         return made
-
-    def failed(self, within_s: float) -> dict[str, str]:
-        """Return why Pods have stayed where they were, by their controller, of moves within this time.
-
-        What stopped a move, such as an image that cannot be pulled or a quota, usually lasts, and stops the next
-        replica as well: without a rest, each plan would try one.
-        """
-        now_s = self._parts.clock.monotonic_s()
-        return {
-            each.owner: f"{each.pod}: {each.detail}"
-            for each in self.ended
-            if each.state is records.State.KEPT and each.ended_s is not None and now_s - each.ended_s < within_s
-        }
 
     async def recover(self) -> int:
         """Finish or undo what earlier processes have left; return how many moves these were.
@@ -155,6 +147,7 @@ class Executor:
             await self._surge.follow(move, namespace=found.pod.namespace, replica_set=name)
         finally:
             self._end(move)
+        await parts.journal.end(move)
         parts.metrics.recovered.labels(move.state.value).inc()
 
     async def _clear(self, pod: objects.KnownPod) -> None:

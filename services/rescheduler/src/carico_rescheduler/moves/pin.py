@@ -38,8 +38,7 @@ class Pin:
         try:
             found = await self.api.request("GET", path)
             before = _selector(found).get(movable.HOSTNAME)
-            at_s = round(self.clock.wall_ns() / 1e9)
-            mark = orjson.dumps({"node": move.target, "before": before, "at_s": at_s}).decode()
+            mark = orjson.dumps({"node": move.target, "before": before}).decode()
             await self._patch(path, found, selected=host, mark=mark)
         except (errors.ApiError, errors.ApiUnavailable) as error:
             # Without an answer it may be pinned nevertheless: the mark is found by `recover`.
@@ -75,7 +74,7 @@ class Pin:
         if not unsettled:
             await self._patch(path, found, selected=_selector(found).get(movable.HOSTNAME), mark=None)
             self._end(move, records.State.MOVED, "the Deployment is pinned")
-        elif self.clock.wall_ns() / 1e9 - float(mark["at_s"]) > self.within_s:
+        elif self.clock.monotonic_s() - move.began_s > self.within_s:
             await self._patch(path, found, selected=mark["before"], mark=None)
             self._end(move, records.State.KEPT, f"undone: {unsettled} after {self.within_s:.0f} s")
         else:
@@ -98,7 +97,7 @@ def parse_mark(text: str) -> dict[str, Any] | None:
     """Return what a Deployment's mark states; None without a mark that can be read."""
     try:
         found = orjson.loads(text)
-        return {"node": str(found["node"]), "before": found.get("before"), "at_s": float(found["at_s"])}
+        return {"node": str(found["node"]), "before": found.get("before")}
     except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError):
         return None
 

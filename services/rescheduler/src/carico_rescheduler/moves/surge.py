@@ -22,6 +22,7 @@ from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import instants
+from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import objects
 from carico_rescheduler.moves import record as records
 from carico_rescheduler.moves import surge_pod
@@ -59,8 +60,8 @@ class Action(enum.StrEnum):
 class View:
     """What the API shows of a move. None: it is gone.
 
-    `pods`: those with the ReplicaSet's label, the old one among them. `wanted`: replicas. `least_ready_s`: how long a
-    Pod must be ready before the Deployment counts it.
+    `pods`: the other active Pods of the ReplicaSet, the old one among them. `wanted`: replicas. `least_ready_s`: how
+    long a Pod must be ready before the Deployment counts it.
     """
 
     surge: objects.KnownPod | None
@@ -72,22 +73,52 @@ class View:
     target: str
 
 
-def next_action(view: View, limits: Limits, *, now_s: float, is_stopping: bool) -> tuple[Action, str]:
-    """Return what to do next, and why. `now_s`: Unix seconds."""
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Waited:
+    """For how many seconds this process has seen the new Pod, seen it ready, and seen it in its ReplicaSet."""
+
+    seen_s: float = 0.0
+    ready_s: float = 0.0
+    adopted_s: float = 0.0
+
+
+class Watch:
+    """Measures by this process' own clock how long a state lasts: times in objects are of other machines' clocks.
+
+    A process that continues a move of another one begins to count again.
+    """
+
+    def __init__(self) -> None:
+        # By state: since when it has been seen without a break, on the monotonic clock.
+        self._since_s: dict[str, float] = {}
+
+    def look(self, surge: objects.KnownPod | None, now_s: float) -> Waited:
+        """Take in what the new Pod is like now."""
+        holds = {
+            "seen_s": surge is not None,
+            "ready_s": surge is not None and surge.ready_at_s is not None,
+            "adopted_s": surge is not None and not surge.is_surge,
+        }
+        self._since_s = {name: self._since_s.get(name, now_s) for name, is_so in holds.items() if is_so}
+        return Waited(**{name: now_s - since_s for name, since_s in self._since_s.items()})
+
+
+def next_action(view: View, limits: Limits, waited: Waited, *, is_stopping: bool) -> tuple[Action, str]:
+    """Return what to do next, and why."""
     old = view.old if view.old is not None and view.old.is_active else None
     if view.surge is None or view.surge.pod.deleting:
         return _after_surge(old, "the new Pod is gone")
     if not view.surge.is_surge:
         if view.surge.pod.is_terminal:
             return _after_surge(old, "the new Pod has ended")
-        return _after_adoption(view.surge, old, limits, now_s)
-    gives_up = _why_not(view, old, limits, now_s)
+        return _after_adoption(old, limits, waited)
+    gives_up = _why_not(view, old, limits, waited)
     if is_stopping:
         gives_up = gives_up or "the rescheduler stops"
     if gives_up:
         # The mark first: without the new Pod, it would not be found any more.
         return (Action.UNMARK, gives_up) if old is not None and old.leaves_for else (Action.DELETE, gives_up)
-    waits_for = _waits_for(view, old, now_s)
+    waits_for = _waits_for(view, waited)
     if waits_for:
         return Action.WAIT, waits_for
     assert old is not None
@@ -100,23 +131,20 @@ def _after_surge(old: objects.KnownPod | None, why: str) -> tuple[Action, str]:
     return (Action.UNMARK, why) if old is not None and old.leaves_for else (Action.KEPT, why)
 
 
-def _after_adoption(
-    surge: objects.KnownPod, old: objects.KnownPod | None, limits: Limits, now_s: float
-) -> tuple[Action, str]:
+def _after_adoption(old: objects.KnownPod | None, limits: Limits, waited: Waited) -> tuple[Action, str]:
     if old is None:
         return Action.MOVED, "the new Pod has its place"
     if not old.leaves_for:
         return Action.KEPT, "another replica went in its place"
-    if now_s - (surge.moved_at_s or 0.0) > limits.choose_s:
+    if waited.adopted_s > limits.choose_s:
         return Action.UNMARK, "another replica went in its place"
     return Action.WAIT, "the ReplicaSet is to delete the old Pod"
 
 
-def _why_not(view: View, old: objects.KnownPod | None, limits: Limits, now_s: float) -> str:
+def _why_not(view: View, old: objects.KnownPod | None, limits: Limits, waited: Waited) -> str:
     """Return why the move is given up; empty if it continues."""
     surge = view.surge
     assert surge is not None
-    age_s = now_s - surge.pod.created_at_s
     if surge.pod.is_terminal:
         # Such as a node without room for it: no controller would ever delete it.
         return f"the new Pod has ended on {surge.pod.node_name}"
@@ -127,37 +155,43 @@ def _why_not(view: View, old: objects.KnownPod | None, limits: Limits, now_s: fl
     if surge.pod.owner is not None and surge.pod.owner.kind != "ReplicaSet":
         return f"a {surge.pod.owner.kind} controls the new Pod"
     if surge.pod.node_name is None:
-        return f"no room on {view.target} within {limits.place_s:.0f} s" if age_s > limits.place_s else ""
+        return f"no room on {view.target} within {limits.place_s:.0f} s" if waited.seen_s > limits.place_s else ""
     if surge.pod.node_name != view.target:
         return f"the new Pod is on {surge.pod.node_name}"
-    if surge.ready_at_s is None and age_s > limits.start_s:
+    if surge.ready_at_s is None and waited.seen_s > limits.start_s:
         return f"the new Pod was not ready within {limits.start_s:.0f} s"
     # The others of the ReplicaSet may take as long to become ready again.
-    return "other replicas were not ready" if age_s > 2.0 * limits.start_s else ""
+    return "other replicas were not ready" if waited.seen_s > 2.0 * limits.start_s else ""
 
 
-def _waits_for(view: View, old: objects.KnownPod | None, now_s: float) -> str:
+def _waits_for(view: View, waited: Waited) -> str:
     """Return what must happen before the old Pod may go; empty if it may go now."""
     surge = view.surge
     assert surge is not None
     if surge.pod.node_name is None:
         return f"the scheduler is to place it on {view.target}"
-    if surge.ready_at_s is None or now_s - surge.ready_at_s < view.least_ready_s:
+    if surge.ready_at_s is None or waited.ready_s < view.least_ready_s:
         return "the new Pod is to become ready"
     # A ReplicaSet deletes Pods that are not ready before all others, whatever their cost.
-    active = [each for each in view.pods if each.is_active]
-    if len(active) != view.wanted or any(each.ready_at_s is None for each in active):
+    if len(view.pods) != view.wanted or any(each.ready_at_s is None for each in view.pods):
         return "all other replicas must be ready"
     return ""
 
 
 class Surge:
-    """Carries out moves at the API. `permit` raises `NotLeading` unless this replica leads."""
+    """Carries out moves at the API. `permit` raises `NotLeading` unless this replica leads.
+
+    The two Pods of a move are read from the API, so that what this process has just written is seen. Their ReplicaSet
+    and its other Pods are `known`, by the informers: a move that relies on them some moments too long ends by another
+    replica's leaving.
+    """
 
     def __init__(
-        self, api: api_actions.BindApi, *, limits: Limits, clock: clocks.Clock, permit: Callable[[], None]
-    ) -> None:
+        self, api: api_actions.BindApi, *, known: clusters.Cluster, limits: Limits, clock: clocks.Clock,
+        permit: Callable[[], None],
+    ) -> None:  # fmt: skip
         self._api = api
+        self._known = known
         self._limits = limits
         self._clock = clock
         self._permit = permit
@@ -188,10 +222,10 @@ class Surge:
 
     async def follow(self, move: records.Record, *, namespace: str, replica_set: str) -> None:
         """Continue a move by what the API shows until it has ended. Raises `NotLeading`."""
-        refusals = 0
+        refusals, watch = 0, Watch()
         while move.state not in records.ENDED:
             try:
-                await self.step(move, namespace=namespace, replica_set=replica_set)
+                await self._step(move, watch, namespace=namespace, replica_set=replica_set)
                 refusals = 0
             except errors.Conflict as error:
                 _note(move, f"changed meanwhile: {error}")
@@ -206,13 +240,13 @@ class Surge:
             if move.state not in records.ENDED:
                 await asyncio.sleep(LOOK_EVERY_S)
 
-    async def step(self, move: records.Record, *, namespace: str, replica_set: str) -> None:
+    async def _step(self, move: records.Record, watch: Watch, *, namespace: str, replica_set: str) -> None:
         """Look once and do what is next."""
         view = await self._look(move, namespace, replica_set)
-        now_s = self._clock.wall_ns() / 1e9
+        waited = watch.look(view.surge, self._clock.monotonic_s())
         # What is being undone is not begun again, whatever the API shows next.
         is_undone = self._is_stopping or move.state is records.State.UNDOING
-        action, why = next_action(view, self._limits, now_s=now_s, is_stopping=is_undone)
+        action, why = next_action(view, self._limits, waited, is_stopping=is_undone)
         match action:
             case Action.WAIT:
                 move.detail = why
@@ -239,30 +273,31 @@ class Surge:
         await self._patch(pod, unmark(pod))
 
     async def _look(self, move: records.Record, namespace: str, replica_set: str) -> View:
-        surge = await self._get(api_actions.pod_path(namespace, move.successor))
-        # Without a name, the API would answer with all of them: the new Pod of a deleted ReplicaSet may have no owner.
-        owner: Any = await self._get(_path(namespace, "replicasets", replica_set)) if replica_set else None
-        template_hash = None if owner is None else surge_pod.template_hash(owner)
-        pods: list[objects.KnownPod] = []
-        if template_hash is not None:
-            params = {"labelSelector": f"{names.TEMPLATE_HASH}={template_hash}"}
-            listed = await self._api.request("GET", f"/api/v1/namespaces/{namespace}/pods", params=params)
-            every = [objects.parse_pod(each) for each in listed.get("items") or []]
-            uid = owner["metadata"]["uid"]
-            pods = [each for each in every if each.pod.owner is not None and each.pod.owner.uid == uid]
-        found = None if surge is None else objects.parse_pod(surge)
-        if found is not None and found.replaces != move.uid:
-            found = None
-        spec = {} if owner is None else owner["spec"]
+        surge, old = [
+            await self._find_pod(namespace, name) for name in (move.successor, move.pod.removeprefix(f"{namespace}/"))
+        ]
+        owner = self._known.replica_sets.found.get((namespace, replica_set))
+        # Of another ReplicaSet, or none, the old Pod is not this move's any more.
+        is_owned = old is not None and owner is not None and old.controller == f"{namespace}/{owner.uid}"
         return View(
-            surge=found,
-            old=next((each for each in pods if each.uid == move.uid), None),
-            pods=[each for each in pods if each.pod.name != move.successor],
-            wanted=int(spec.get("replicas", 1)),
+            surge=surge if surge is not None and surge.replaces == move.uid else None,
+            old=old if old is not None and is_owned and old.uid == move.uid else None,
+            pods=[] if owner is None else self._others(f"{namespace}/{owner.uid}", move.successor),
+            wanted=0 if owner is None else owner.replicas,
             has_replica_set=owner is not None,
-            least_ready_s=float(spec.get("minReadySeconds") or 0.0),
+            least_ready_s=0.0 if owner is None else owner.least_ready_s,
             target=move.target,
         )
+
+    def _others(self, controller: str, successor: str) -> list[objects.KnownPod]:
+        every = self._known.pods.found.values()
+        return [
+            each for each in every if each.controller == controller and each.is_active and each.pod.name != successor
+        ]
+
+    async def _find_pod(self, namespace: str, name: str) -> objects.KnownPod | None:
+        found = await self._get(api_actions.pod_path(namespace, name))
+        return None if found is None else objects.parse_pod(found)
 
     async def _get(self, path: str) -> Any:
         try:

@@ -16,23 +16,17 @@ class Rule:
     """When moves pay, in absolute amounts: what the rest of a cluster does changes no decision.
 
     least_bytes, least_tasks: traffic between nodes (bytes per second) and overload (tasks) of which a plan must end one
-    or the other. least_move: the share of it that each move must end. weights: how the two count against each other.
+    or the other: less is noise. weights: how the two count against each other.
     """
 
     least_bytes: float
     least_tasks: float
-    least_move: float
     most_moves: int
     weights: gains.Weights
 
-    def pays(self, move: "Move") -> bool:
-        """Return whether a move is worth its cost."""
-        is_enough = self.is_enough(move.bytes_per_s, move.tasks, share=self.least_move)
-        return move.gain > 0.0 and is_enough
-
-    def is_enough(self, bytes_per_s: float, tasks: float, *, share: float = 1.0) -> bool:
-        """Return whether so much that ends is more than this share of the least."""
-        return bytes_per_s >= share * self.least_bytes or tasks >= share * self.least_tasks
+    def is_enough(self, bytes_per_s: float, tasks: float) -> bool:
+        """Return whether so much that ends is more than noise."""
+        return bytes_per_s >= self.least_bytes or tasks >= self.least_tasks
 
 
 class Left(enum.StrEnum):
@@ -54,10 +48,21 @@ class Move:
     bytes_per_s: float
     tasks: float
     gain: float
-    # Tasks that the Pod has; while both are there, the cluster carries them twice.
-    cost_tasks: float
+    # What it costs, and the time in which that must pay back (`context.payback`).
+    cost_task_s: float
+    horizon_s: float
     # The node to which a later move takes the Pod; empty if it stays.
     goes_on: str = ""
+
+    @property
+    def net(self) -> float:
+        """What it gains beyond what it must gain to pay back in time."""
+        return self.gain - self.cost_task_s / self.horizon_s
+
+    @property
+    def pays_back_s(self) -> float | None:
+        """After how many seconds it has gained what it costs; None if it gains nothing by itself."""
+        return self.cost_task_s / self.gain if self.gain > 0.0 else None
 
     @property
     def why(self) -> str:
@@ -121,45 +126,54 @@ class Plan:
         """The gain of all moves together."""
         return sum(each.gain for each in self.moves)
 
+    @property
+    def net(self) -> float:
+        """What all moves together gain beyond what they cost."""
+        return sum(each.net for each in self.moves)
 
-def moves_of(context: contexts.Context, curve: ordering.Curve) -> list[Move]:
+
+def moves_of(context: contexts.Context, steps: Sequence[ordering.Step]) -> list[Move]:
     """Return the steps of a curve as moves."""
     return [
         Move(
             pod=context.pods[step.container], source=context.nodes[step.source], target=context.nodes[step.target],
             bytes_per_s=step.bytes_per_s, tasks=step.tasks, gain=step.gain,
-            cost_tasks=float(context.problem.tasks[step.container]),
+            cost_task_s=float(context.costs[step.container]), horizon_s=float(context.horizons[step.container]),
             goes_on="" if step.goes_on is None else context.nodes[step.goes_on],
         )
-        for step in curve.steps
+        for step in steps
     ]  # fmt: skip
 
 
-def worth(moves: Sequence[Move], rule: Rule) -> tuple[list[Move], list[LeftOut]]:
-    """Return the moves up to one that pays and with which they gain most, and the others.
+def worth(moves: Sequence[Move]) -> tuple[list[Move], list[LeftOut]]:
+    """Return the moves up to the one with which they gain most beyond what they cost, and the others.
 
     One with little gain, or none, may be what a later one needs. No Pod is left on the way to another node.
     """
     kept, most, total = 0, 0.0, 0.0
     on_the_way: set[str] = set()
     for number, each in enumerate(moves, 1):
-        total += each.gain
+        total += each.net
         on_the_way = on_the_way | {each.pod.uid} if each.goes_on else on_the_way - {each.pod.uid}
-        if rule.pays(each) and total > most and not on_the_way:
+        if total > most and not on_the_way:
             kept, most = number, total
-    small = [left_out(each, Left.SMALL, f"it ends {_amounts(each.bytes_per_s, each.tasks)}") for each in moves[kept:]]
-    return list(moves[:kept]), small
+    return list(moves[:kept]), small(moves[kept:])
+
+
+def small(moves: Sequence[Move]) -> list[LeftOut]:
+    """Return moves as ones that are not made since they gain too little."""
+    return [left_out(each, Left.SMALL, _why_small(each)) for each in moves]
 
 
 def within(moves: Sequence[Move], most: int, rule: Rule) -> tuple[list[Move], list[LeftOut], str]:
     """Return at most `most` moves, the others, and why nothing is moved if all together gain too little."""
     late = [left_out(each, Left.BUDGET, "the budget of moves is used up") for each in moves[max(most, 0) :]]
     # Of two that go together, the first may not pay without the second.
-    kept, alone = worth(moves[: max(most, 0)], rule)
+    kept, alone = worth(moves[: max(most, 0)])
     too_little = _too_little(kept, rule) if kept else ""
     if too_little:
-        small = [left_out(each, Left.SMALL, too_little) for each in kept]
-        return [], [*small, *alone, *late], too_little
+        little = [left_out(each, Left.SMALL, too_little) for each in kept]
+        return [], [*little, *alone, *late], too_little
     if not kept and late:
         return [], [*alone, *late], "the budget of moves is used up"
     return kept, [*alone, *late], "" if kept else "no move pays"
@@ -172,6 +186,13 @@ def _too_little(moves: Sequence[Move], rule: Rule) -> str:
         return ""
     least = f"{rate(rule.least_bytes)} and {rule.least_tasks:.2f} tasks"
     return f"all moves together end {_amounts(bytes_per_s, tasks)}, less than {least}"
+
+
+def _why_small(move: Move) -> str:
+    ends = f"it ends {_amounts(move.bytes_per_s, move.tasks)}"
+    if move.pays_back_s is None:
+        return ends
+    return f"{ends}, and pays back after {move.pays_back_s:.0f} s, not within {move.horizon_s:.0f}"
 
 
 def _amounts(bytes_per_s: float, tasks: float) -> str:

@@ -16,6 +16,9 @@ from carico_rescheduler.plan import ordering
 # What finds the placement that is aimed at, by name (docs/rescheduling.md#the-papers-algorithms).
 CARICO, THRESHOLD = "carico", "threshold"
 ALGORITHMS = (CARICO, *(each.value for each in annealing.Variant), THRESHOLD)
+# The paper's algorithms have tables of containers by servers: 70 bytes for each pair without numba, half a GiB for so
+# many. Ours has the constraints of each pair alone, a byte in four copies.
+PAIRS_MOST = dict.fromkeys(ALGORITHMS, 8000000) | {CARICO: 40_000_000}
 # Of the paper's algorithms, within its range (alpha .8 to .99, 100 to 1000 moves): 36,000 moves, a few seconds also
 # without numba.
 _SCHEDULE = annealing.Schedule(alpha=0.95, moves=200)
@@ -46,17 +49,23 @@ def _aims(
     if algorithm == CARICO:
         began_s = effort.now_s()
 
-        def solve(room: arrays.Array | None, share: float) -> list[model.Ints]:
+        def solve(share: float, room: arrays.Array | None = None, *, is_free: bool = False) -> list[model.Ints]:
             def is_over() -> bool:
                 return effort.budget_s is not None and effort.now_s() >= began_s + share * effort.budget_s
 
-            return series.solve(problem, seed=seed, weights=weights, room=room, is_over=is_over)
+            return series.solve(
+                problem, seed=seed, weights=weights, room=room, prices=None if is_free else context.prices,
+                is_over=is_over,
+            )  # fmt: skip
 
-        found = solve(None, 0.5)[:_AIMS_MOST]
-        if not found or _has_room(context, found[0]):
-            return found or [problem.present]
+        found = solve(0.5)[:_AIMS_MOST]
+        if not found:
+            # What would gain, but does not pay back, is to be reported.
+            return [*solve(1.0, is_free=True)[:1], problem.present]
+        if _has_room(context, found[0]):
+            return found
         # Some of the first have room only once others have made a detour, and what has none at all is to be reported.
-        return [found[0], *solve(context.room, 1.0)[:_AIMS_MOST]]
+        return [found[0], *solve(1.0, context.room)[:_AIMS_MOST]]
     if algorithm == THRESHOLD:
         return [threshold.rebalanced(problem)]
     answer = annealing.solve(

@@ -34,8 +34,8 @@ ANY: Detours = None
 class Step:
     """One move: container, servers, and what it gains once the moves before it are made.
 
-    bytes_per_s: traffic between nodes that ends (below 0: begins). tasks: fewer tasks above saturation. goes_on: where
-    a later step takes the container; None: this is its last step.
+    bytes_per_s: traffic between nodes that ends (below 0: begins). tasks: fewer tasks above saturation. price: what it
+    must gain at least. goes_on: where a later step takes the container; None: this is its last step.
     """
 
     container: int
@@ -44,15 +44,25 @@ class Step:
     bytes_per_s: float
     tasks: float
     gain: float
+    price: float
     goes_on: int | None = None
+
+    @property
+    def net(self) -> float:
+        """What it gains beyond its price."""
+        return self.gain - self.price
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Curve:
-    """steps in order. blocked: containers whose move would gain, but has no room at any time. Costs before it."""
+    """steps in order. blocked: containers whose move would gain, but has no room at any time.
+
+    unpaid: moves that are left out, since they gain less than their price.
+    """
 
     steps: tuple[Step, ...]
     blocked: tuple[int, ...]
+    unpaid: tuple[Step, ...]
     weights: gains.Weights
 
 
@@ -77,7 +87,8 @@ def towards(
         steps += way.steps
     # What is left after `most` steps is not blocked.
     blocked = ordering.blocked() if len(steps) < most else []
-    return Curve(steps=tuple(_going_on(steps)), blocked=tuple(blocked), weights=weights)
+    unpaid = ordering.unpaid()[:most]
+    return Curve(steps=tuple(_going_on(steps)), blocked=tuple(blocked), unpaid=tuple(unpaid), weights=weights)
 
 
 def _going_on(steps: Sequence[Step]) -> list[Step]:
@@ -116,7 +127,7 @@ def _onward(after: "_Ordering", steps: list[Step], *, most: int) -> _Way | None:
     best: _Way | None = None
     while len(steps) < most and (group := after.best(least=-math.inf)) is not None:
         steps += [after.make(each) for each in group]
-        gain = sum(each.gain for each in steps)
+        gain = sum(each.net for each in steps)
         if gain > (_GAIN_LEAST if best is None else best.gain):
             best = _Way(steps=[*steps], gain=gain, after=after.copied())
     return best
@@ -129,14 +140,18 @@ class _Ordering:
         problem = self._problem = context.problem
         self._target = target.copy()
         self._weights = weights
+        self._prices = context.prices
         self._placed = problem.present.copy()
         self._limit = problem.capacity * (1.0 + model.ROUNDING)
         self._used = np.column_stack([model.totals(self._placed, each, problem.servers) for each in problem.request.T])
         self._tasks = model.totals(self._placed, problem.tasks, problem.servers)
         self._room = context.room.copy()
         self._left = np.flatnonzero((target != problem.present) & problem.movable).tolist()
-        self._talks = gains.adjacent(problem.pairs, problem.traffic)
-        self._apart = gains.adjacent(problem.apart, np.ones(len(problem.apart)))
+        # Of a large problem, few containers are to move.
+        is_left = np.isin(np.arange(problem.containers), self._left)
+        talk, avoid = (is_left[each].any(axis=1) for each in (problem.pairs, problem.apart))
+        self._talks = gains.adjacent(problem.pairs[talk], problem.traffic[talk])
+        self._apart = gains.adjacent(problem.apart[avoid], np.ones(int(avoid.sum())))
         # The gain of each group that is left; a move changes those of few groups.
         self._gains = {group: self._gain(group) for group in self._groups()}
         # Each makes one detour at most: otherwise two could give way to each other for ever.
@@ -160,8 +175,8 @@ class _Ordering:
 
     def make(self, container: int) -> Step:
         """Make one move, and return it."""
-        source, target = int(self._placed[container]), int(self._target[container])
-        bytes_per_s, tasks = self._fewer_bytes((container,)), self._fewer_tasks((container,))
+        step = self._step(container)
+        source, target = step.source, step.target
         self._used[source] -= self._problem.request[container]
         self._used[target] += self._problem.request[container]
         self._tasks[source] -= self._problem.tasks[container]
@@ -171,10 +186,22 @@ class _Ordering:
         self._placed[container] = target
         self._left.remove(container)
         self._update(container, {source, target})
-        gain = self._weights.gain(bytes_per_s, tasks)
+        return step
+
+    def _step(self, container: int) -> Step:
+        """Return the move of a container as it would be now."""
+        bytes_per_s, tasks = self._fewer_bytes((container,)), self._fewer_tasks((container,))
         return Step(
-            container=container, source=source, target=target, bytes_per_s=bytes_per_s, tasks=tasks, gain=gain
+            container=container, source=int(self._placed[container]), target=int(self._target[container]),
+            bytes_per_s=bytes_per_s, tasks=tasks, gain=self._weights.gain(bytes_per_s, tasks),
+            price=float(self._prices[container]),
         )  # fmt: skip
+
+    def unpaid(self) -> list[Step]:
+        """Return the moves that are left which would gain, but not what they must, the one that gains most first."""
+        steps = [self._step(each) for each in self._left]
+        found = [each for each in steps if each.gain > _GAIN_LEAST and each.net <= _GAIN_LEAST]
+        return sorted(found, key=lambda each: -each.gain)
 
     def in_the_way(self) -> list[int]:
         """Return what is to leave the nodes that blocked containers would gain on, the one that loses least first."""
@@ -235,7 +262,9 @@ class _Ordering:
                     yield one, other
 
     def _gain(self, group: Sequence[int]) -> float:
-        return self._weights.gain(self._fewer_bytes(group), self._fewer_tasks(group))
+        """Return what the group's move gains beyond its price."""
+        price = sum(float(self._prices[each]) for each in group)
+        return self._weights.gain(self._fewer_bytes(group), self._fewer_tasks(group)) - price
 
     def _fewer_bytes(self, group: Sequence[int]) -> float:
         """Return the traffic that ends between servers if the group moves, minus that which begins."""

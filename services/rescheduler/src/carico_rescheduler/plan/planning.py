@@ -39,22 +39,23 @@ class Request:
 
 
 def make(context: contexts.Context, asked: Request) -> decision.Plan:
-    """Return the plan for a context, of those to several placements the one that gains most."""
+    """Return the plan for a context, of those to several placements the one that gains most beyond its cost."""
     # Some more than may be made, so that a plan shows what the budget leaves out.
     most = asked.rule.most_moves + _SHOWN
     curves = generator.curves(
         context, asked.effort, seed=asked.seed, weights=asked.rule.weights, most=most, algorithm=asked.algorithm,
         detours=ordering.ANY if asked.has_detours else frozenset(),
     )  # fmt: skip
-    return max((_along(context, curve, asked) for curve in curves), key=lambda plan: plan.gain)
+    return max((_along(context, curve, asked) for curve in curves), key=lambda plan: plan.net)
 
 
 def _along(context: contexts.Context, curve: ordering.Curve, asked: Request) -> decision.Plan:
     """Return the plan that carries out what pays of a curve."""
     rule = asked.rule
-    moves, small = decision.worth(decision.moves_of(context, curve), rule)
+    moves, small = decision.worth(decision.moves_of(context, curve.steps))
     moves, late, verdict = decision.within(moves, min(rule.most_moves, asked.budget), rule)
-    left = [*small, *late, *_blocked(context, curve)]
+    unpaid = decision.small(decision.moves_of(context, curve.unpaid[:_SHOWN]))
+    left = [*small, *late, *unpaid, *_blocked(context, curve)]
     return describe(context, moves, left=left, weights=rule.weights, verdict=verdict, at_ns=asked.at_ns)
 
 
@@ -68,7 +69,7 @@ def without_others(
     index, place = _numbers(context)
     detours = {(index[each.pod.uid], place[each.target]) for each in kept if each.goes_on}
     curve = ordering.towards(context, target, plan.weights, most=len(kept), detours=detours)
-    moves, small, verdict = decision.within(decision.moves_of(context, curve), len(kept), rule)
+    moves, small, verdict = decision.within(decision.moves_of(context, curve.steps), len(kept), rule)
     if not kept:
         verdict = "the scheduler would place none of the Pods where the plan wants them"
     left = [*plan.left_out, *refused, *small, *_blocked(context, curve)]

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from carico_core.numerics.rescheduling.containers import exact, gains, generator, model, series
@@ -72,6 +72,80 @@ def test_the_table_of_gains_is_that_of_the_placement(small: int, seed: int) -> N
         assert np.allclose(table.gains, series._Table(problem, WEIGHTS, np.full(3, np.inf)).gains, atol=1e-9)
 
 
+@pytest.fixture
+def few_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers may go to few of the servers, as in a large cluster."""
+    for name, value in (("_WHOLE", 0), ("_SMALL", 0), ("_COLUMNS", 6), ("_ROOMY", 2)):
+        monkeypatch.setattr(series, name, value)
+
+
+@pytest.mark.usefixtures("few_columns")
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 10_000))
+def test_each_entry_of_a_table_of_few_columns_is_the_gain_of_its_move(seed: int) -> None:
+    problem, _ = model.contracted(small_problems.small(seed, containers=24, servers=12))
+    table = series._Table(problem, WEIGHTS, np.full(12, np.inf))
+    random = np.random.default_rng(seed)
+    for turn in range(12):
+        assert table.columns.shape[1] == 6 and all(len(set(each) - {-1}) == (each >= 0).sum() for each in table.columns)
+        possible = np.argwhere(table.gains > -np.inf)
+        if not len(possible):
+            return
+        for row, column in random.permutation(possible)[:8]:
+            after = table.placed.copy()
+            after[table.units[row]] = table.columns[row, column]
+            assert list(model.violations(problem, after)) == []
+            gain = cost(problem, table.placed) - cost(problem, after)
+            assert table.gains[row, column] == pytest.approx(gain, abs=1e-5)
+        if turn == 8:
+            table.restore(problem.present)
+        else:
+            row, column = random.choice(possible)
+            table._move(int(row), int(column))
+
+
+@pytest.mark.usefixtures("few_columns")
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 10_000))
+def test_with_few_columns_placements_violate_no_constraint_either(seed: int) -> None:
+    problem = small_problems.small(seed, containers=24, servers=12)
+    found = series.solve(problem, seed=seed, weights=WEIGHTS)
+    costs = [cost(problem, each) for each in found]
+    assert costs == sorted(costs) and all(each < cost(problem, problem.present) for each in costs)
+    assert [each for placement in found for each in model.violations(problem, placement)] == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_few_columns_find_nearly_what_all_of_them_find(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = generator.generate(generator.SIZES["L"], seed=seed)
+    weights = gains.Weights(task_bytes=float(problem.traffic.sum()) / problem.servers)
+
+    def least() -> float:
+        left = 4000
+
+        def is_over() -> bool:
+            nonlocal left
+            left -= 1
+            return left < 0
+
+        found = series.solve(problem, seed=1, weights=weights, is_over=is_over)
+        return gains.cost(problem, found[0], weights)
+
+    whole = least()
+    monkeypatch.setattr(series, "_WHOLE", 0)
+    gained = gains.cost(problem, problem.present, weights) - whole
+    assert least() <= whole + 0.02 * gained
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10_000))
+def test_a_container_whose_price_is_more_than_its_moves_gain_stays(seed: int) -> None:
+    problem = small_problems.small(seed, containers=10, servers=3)
+    prices = np.where(np.arange(10) < 5, 1e6, 0.0)
+    for each in series.solve(problem, seed=seed, weights=WEIGHTS, prices=prices):
+        assert (each[:5] == problem.present[:5]).all()
+
+
 def trio() -> model.Problem:
     """Three containers that talk, on a server with a task too many; there is room for them on an empty one."""
     return model.Problem(
@@ -118,10 +192,10 @@ def test_the_time_is_asked_for_at_least_every_few_moves(size: str, monkeypatch: 
     moves = 0
     move = series._Table._move
 
-    def counted(table: series._Table, row: int, server: int) -> set[int]:
+    def counted(table: series._Table, row: int, column: int) -> set[int]:
         nonlocal moves
         moves += 1
-        return move(table, row, server)
+        return move(table, row, column)
 
     def is_over() -> bool:
         nonlocal left

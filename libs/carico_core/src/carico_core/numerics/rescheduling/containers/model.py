@@ -208,6 +208,11 @@ def contracted(problem: Problem) -> tuple[Problem, Ints]:
 
     A placement of the groups, indexed by the second value, is one of the containers with the same costs.
     """
+    if not len(problem.together):
+        each: Ints = np.arange(problem.containers, dtype=np.int32)
+        pairs, traffic = _merged(problem.pairs, problem.traffic, problem.containers)
+        apart, _ = _merged(problem.apart, np.ones(len(problem.apart)), problem.containers)
+        return dataclasses.replace(problem, pairs=pairs, traffic=traffic, apart=apart), each
     group = _groups(problem)
     first = np.unique(group, return_index=True)[1]
     count = len(first)

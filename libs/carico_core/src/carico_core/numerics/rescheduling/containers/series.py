@@ -11,7 +11,7 @@ Sources: Kernighan and Lin, "An efficient heuristic procedure for partitioning g
 Fiduccia and Mattheyses (1982); iterated local search as by Lourenco, Martin and Stuetzle (2003).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -26,27 +26,35 @@ SEARCHES, KICKED = 16, 10
 _LEAST = 1e-9
 # What it is worth not to move, in tasks: of two places that are as good, a container takes the one where it is.
 _HOME = 1e-6
-# A table of so many entries is calculated whole faster than in parts. Of a larger one, that many at a time at first.
-_SMALL, _BLOCK = 4_000, 1_000_000
-_ALL = slice(None)
+# A table of so many entries is calculated whole faster than in parts.
+_SMALL = 4_000
+# Up to so many entries, a container may go to any server. In a larger table it has so many: its own, those with most
+# room, and those of the partners with which it exchanges most.
+_WHOLE, _COLUMNS, _ROOMY = 2_000_000, 24, 8
+_NONE = -1
 IsOver = Callable[[], bool]
 
 
 def solve(
     problem: model.Problem, *, seed: int, weights: gains.Weights, room: arrays.Array | None = None,
-    is_over: IsOver = lambda: False,
+    prices: arrays.Array | None = None, is_over: IsOver = lambda: False,
 ) -> list[model.Ints]:  # fmt: skip
     """Return placements that cost less than the present one, the best first.
 
-    room (N,): how many more containers each server takes than now; None: any number. is_over: whether the time is up,
-    asked between moves: what has been found by then is returned. Raises `errors.SettingsError` if the present placement
-    violates a constraint.
+    room (N,): how many more containers each server takes than now; None: any number. prices (P,): what it costs to
+    move each container, in tasks. is_over: whether the time is up, asked between moves: what has been found by then is
+    returned. Raises `errors.SettingsError` if the present placement violates a constraint.
     """
     model.check_present(problem)
     groups, group = model.contracted(problem)
-    table = _Table(groups, weights, np.full(groups.servers, np.inf) if room is None else room)
+    price = np.zeros(groups.containers) if prices is None else model.totals(group, prices, groups.containers)
+    table = _Table(groups, weights, np.full(groups.servers, np.inf) if room is None else room, price)
     if not table.gains.size:
         return []
+
+    def cost(placement: model.Ints) -> float:
+        return gains.cost(groups, placement, weights) + float(price[placement != groups.present].sum())
+
     random = np.random.default_rng(seed)
     table.improve(is_over)
     best, found = table.placed.copy(), {table.placed.tobytes(): table.placed.copy()}
@@ -57,39 +65,43 @@ def solve(
         table.kick(random)
         table.improve(is_over)
         found[table.placed.tobytes()] = table.placed.copy()
-        best = min(best, table.placed.copy(), key=lambda each: gains.cost(groups, each, weights))
-    costs = sorted((gains.cost(groups, each, weights), key) for key, each in found.items())
-    now = gains.cost(groups, groups.present, weights)
-    return [found[key][group] for cost, key in costs if cost < now - _LEAST]
+        best = min(best, table.placed.copy(), key=cost)
+    costs = sorted((cost(each), key) for key, each in found.items())
+    now = cost(groups.present)
+    return [found[key][group] for each, key in costs if each < now - _LEAST]
 
 
 class _Table:
-    """A placement, and what each move from it would gain: by container that may move and server, -inf if impossible."""
+    """A placement, and what each move from it would gain: by container that may move and column, -inf if impossible.
 
-    def __init__(self, problem: model.Problem, weights: gains.Weights, room: arrays.Array) -> None:
+    columns (U, C): the servers to which each container may go; `_NONE` where it has fewer.
+    """
+
+    def __init__(
+        self, problem: model.Problem, weights: gains.Weights, room: arrays.Array, price: arrays.Array | None = None
+    ) -> None:
         self._problem = problem
         self.placed: model.Ints = problem.present.copy()
         self._places = room.copy()
         # Rows of all tables are `units`: containers that may move.
         self.units = units = np.flatnonzero(problem.movable)
-        self._rows = np.arange(len(units))
-        self._row_of = np.full(problem.containers, -1)
-        self._row_of[units] = self._rows
+        self._row_of = np.full(problem.containers, _NONE)
+        self._row_of[units] = np.arange(len(units))
         self._locked = np.zeros(len(units), dtype=bool)
-        self._home, self._allowed, self._need = problem.present[units], problem.allowed[units], problem.tasks[units]
-        self._request = problem.request[units]
+        self._home, self._need, self._request = problem.present[units], problem.tasks[units], problem.request[units]
+        self._price = _HOME + (np.zeros(len(units)) if price is None else price[units])
         self._free = problem.capacity * (1.0 + model.ROUNDING)
         self._free -= np.column_stack([model.totals(self.placed, each, problem.servers) for each in problem.request.T])
         # Tasks up to saturation; below 0 where a server is above it.
         self._spare = problem.saturation * problem.capacity[:, 0]
         self._spare -= model.totals(self.placed, problem.tasks, problem.servers)
-        self._talks = self._adjacent(problem.pairs, problem.traffic / weights.task_bytes)
-        self._apart = self._adjacent(problem.apart, np.ones(len(problem.apart)))
-        self._near = self._to_servers(self._talks)
-        self._clashes = self._to_servers(self._apart)
-        self.gains: arrays.Array = np.empty(self._allowed.shape)
-        for rows in np.array_split(self._rows, self.gains.size // _BLOCK + 1):
-            self._fill(rows, _ALL)
+        self._talks = _Pairs(self, problem.pairs, problem.traffic / weights.task_bytes)
+        self._apart = _Pairs(self, problem.apart, np.ones(len(problem.apart)))
+        self.is_whole = len(units) * problem.servers <= _WHOLE
+        self._alike = [] if self.is_whole else _alike(problem.allowed, units)
+        self.columns: model.Ints = np.empty((len(units), 0), dtype=np.int32)
+        self.gains: arrays.Array = np.empty((len(units), 0))
+        self._choose_columns()
 
     def improve(self, is_over: IsOver) -> None:
         """Make moves that gain, then series that gain, until none of both does."""
@@ -104,8 +116,8 @@ class _Table:
         for _ in range(int(random.integers(2, KICKED + 1))):
             possible = np.flatnonzero(self.gains.ravel() > -np.inf)
             if possible.size:
-                row, server = divmod(int(random.choice(possible)), self._problem.servers)
-                self._move(row, server)
+                row, column = divmod(int(random.choice(possible)), self.gains.shape[1])
+                self._move(row, column)
 
     def restore(self, placement: model.Ints) -> None:
         """Go back to a placement."""
@@ -113,7 +125,11 @@ class _Table:
         changed = {int(each) for placed in (self.placed, placement) for each in placed[self.units[rows]]}
         for row in rows:
             self._shift(int(row), int(placement[self.units[row]]))
-        self._refill(changed)
+        if self.is_whole:
+            self._refill(changed)
+        else:
+            # Where there is room has changed since they were chosen.
+            self._choose_columns()
 
     def _starts(self) -> list[tuple[int, int]]:
         """Return the best move of each container, the one that loses least first."""
@@ -121,18 +137,18 @@ class _Table:
         rows = np.argsort(-most, kind="stable")[:STARTS]
         return [(int(row), int(self.gains[row].argmax())) for row in rows if most[row] > -np.inf]
 
-    def _follow(self, row: int, server: int, is_over: IsOver) -> bool:
+    def _follow(self, row: int, column: int, is_over: IsOver) -> bool:
         """Make a series of moves that begins with this one, up to where it has gained most; False if it never gains."""
         made: list[tuple[int, int]] = []
         total, most, kept = 0.0, _LEAST, 0
         changed: set[int] = set()
-        best: tuple[int, int] | None = (row, server)
+        best: tuple[int, int] | None = (row, column)
         while best is not None and len(made) < LENGTH and not is_over():
-            row, server = best
+            row, column = best
             made.append((row, int(self.placed[self.units[row]])))
-            total += float(self.gains[row, server])
+            total += float(self.gains[row, column])
             self._locked[row] = True
-            changed |= self._move(row, server)
+            changed |= self._move(row, column)
             if total > most:
                 most, kept = total, len(made)
             best = self._best()
@@ -144,11 +160,12 @@ class _Table:
 
     def _best(self) -> tuple[int, int] | None:
         """Return the possible move that gains most; None if none is possible."""
-        row, server = divmod(int(self.gains.argmax()), self._problem.servers)
-        return (row, server) if self.gains[row, server] > -np.inf else None
+        row, column = divmod(int(self.gains.argmax()), self.gains.shape[1])
+        return (row, column) if self.gains[row, column] > -np.inf else None
 
-    def _move(self, row: int, server: int) -> set[int]:
+    def _move(self, row: int, column: int) -> set[int]:
         """Move a container; return the two servers."""
+        server = int(self.columns[row, column])
         changed = {int(self.placed[self.units[row]]), server}
         self._shift(row, server)
         self._refill(changed)
@@ -165,49 +182,154 @@ class _Table:
         self._places[source] += 1.0
         self._places[server] -= 1.0
         self.placed[unit] = server
-        for table, adjacent in ((self._near, self._talks), (self._clashes, self._apart)):
-            if unit in adjacent:
-                rows, weight = adjacent[unit]
-                table[rows, source] -= weight
-                table[rows, server] += weight
+        for pairs in (self._talks, self._apart):
+            pairs.shift(unit, source, server)
+        for each in self._talks.rows(unit) if not self.is_whole else ():
+            if server not in self.columns[each]:
+                self._open(int(each), server)
+
+    def _open(self, row: int, server: int) -> None:
+        """Let a container go to a server of a partner, in place of the one with which it exchanges least."""
+        # The first is where it was at first.
+        column = 1 + int(self._talks.weight[row, 1:].argmin())
+        self.columns[row, column] = server
+        for pairs in (self._talks, self._apart):
+            pairs.weight[row, column] = pairs.between(row, server)
+
+    def _choose_columns(self) -> None:
+        """Choose the servers to which containers may go, and calculate what that gains."""
+        servers = self._problem.servers
+        if self.is_whole:
+            self.columns = np.tile(np.arange(servers, dtype=np.int32), (len(self.units), 1))
+        else:
+            roomy = np.full((len(self.units), _ROOMY), _NONE, dtype=np.int32)
+            for rows in self._alike:
+                found = self._roomy(rows)
+                roomy[rows, : len(found)] = found
+            talking = self._talks.servers(_COLUMNS - _ROOMY - 1)
+            self.columns = _distinct(np.column_stack((self._home, talking, roomy)).astype(np.int32))
+        for pairs in (self._talks, self._apart):
+            pairs.fill()
+        self.gains = np.empty(self.columns.shape)
+        self._fill(np.arange(self.gains.size))
+
+    def _roomy(self, rows: model.Ints) -> model.Ints:
+        """Return the servers with most tasks up to saturation where most of these containers, all alike, fit."""
+        open_to = self._problem.allowed[self.units[rows[0]]] & (self._places >= 1.0)
+        fit = open_to & (self._free >= np.median(self._request[rows], axis=0)).all(axis=1)
+        servers = np.flatnonzero(fit)
+        return servers[np.argsort(-self._spare[servers], kind="stable")[:_ROOMY]]
 
     def _refill(self, changed: set[int]) -> None:
         """Calculate again what moves from and to these servers gain: a move changes no others."""
         if self.gains.size <= _SMALL:
-            self._fill(_ALL, _ALL)
+            self._fill(np.arange(self.gains.size))
             return
-        servers = np.array(sorted(changed), dtype=np.intp)
-        self._fill(np.flatnonzero(np.isin(self.placed[self.units], servers)), _ALL)
-        self._fill(_ALL, servers)
+        is_changed = np.zeros(self._problem.servers + 1, dtype=bool)
+        is_changed[list(changed)] = True
+        # The last one is that of `_NONE`.
+        entries = is_changed[self.columns]
+        entries[is_changed[self.placed[self.units]]] = True
+        self._fill(np.flatnonzero(entries))
 
-    def _fill(self, rows: model.Ints | slice, servers: model.Ints | slice) -> None:
-        """Calculate gains of these rows and servers; one of both is all."""
-        at, need, home = self.placed[self.units[rows]], self._need[rows], self._home[rows]
-        over, spare = np.maximum(-self._spare, 0.0), self._spare[servers]
-        stays = self._near[self._rows[rows], at] - (over[at] - np.maximum(-self._spare[at] - need, 0.0))
-        stays += _HOME * (home == at)
-        goes = self._near[rows][:, servers] - (np.maximum(need[:, None] - spare, 0.0) - over[servers])
-        every = np.arange(self._problem.servers)[servers]
-        goes += _HOME * (home[:, None] == every) - stays[:, None]
-        fits = self._allowed[rows][:, servers] & (at[:, None] != every) & ~self._locked[rows][:, None]
-        fits &= self._places[servers] >= 1.0
-        if self._apart:
-            fits &= self._clashes[rows][:, servers] < 0.5
-        for resource, request in enumerate(self._request[rows].T):
-            fits &= request[:, None] <= self._free[servers, resource]
-        self.gains[rows, servers] = np.where(fits, goes, -np.inf)
+    def _fill(self, entries: model.Ints) -> None:
+        """Calculate the gains of these entries of the flattened table."""
+        rows, server = entries // self.gains.shape[1], self.columns.ravel()[entries]
+        at, need, home, price = self.placed[self.units[rows]], self._need[rows], self._home[rows], self._price[rows]
+        spare = self._spare[server]
+        over = np.maximum(-self._spare, 0.0)
+        stays = self._talks.own[rows] - (over[at] - np.maximum(-self._spare[at] - need, 0.0)) + price * (home == at)
+        goes = self._talks.weight.ravel()[entries] - (np.maximum(need - spare, 0.0) - over[server])
+        goes += price * (home == server) - stays
+        fits = self._problem.allowed[self.units[rows], server] & (at != server) & (server != _NONE)
+        fits &= ~self._locked[rows] & (self._places[server] >= 1.0)
+        fits &= self._apart.weight.ravel()[entries] < 0.5
+        fits &= (self._request[rows] <= self._free[server]).all(axis=1)
+        self.gains.ravel()[entries] = np.where(fits, goes, -np.inf)
 
-    def _adjacent(self, pairs: model.Ints, weight: arrays.Array) -> dict[int, tuple[model.Ints, arrays.Array]]:
-        """Return for each container the rows of its partners that may move, and the weights."""
-        found = {}
-        for one, partners in gains.adjacent(pairs, weight).items():
-            rows = self._row_of[list(partners)]
-            found[one] = rows[rows >= 0], np.array(list(partners.values()))[rows >= 0]
+
+class _Pairs:
+    """Pairs of containers with weights: those of each row with all containers on its own server, and of each column."""
+
+    def __init__(self, table: _Table, pairs: model.Ints, weight: arrays.Array) -> None:
+        self._table = table
+        one, other = np.concatenate((pairs, pairs[:, ::-1])).reshape(-1, 2).T.astype(np.intp)
+        order = np.argsort(one, kind="stable")
+        self._one, self._other, self._weight = one[order], other[order], np.concatenate((weight, weight))[order]
+        self._first = np.searchsorted(self._one, np.arange(table.placed.size + 1))
+        self.own: arrays.Array = np.zeros(len(table.units))
+        self.weight: arrays.Array = np.zeros((len(table.units), 0))
+
+    def rows(self, unit: int) -> model.Ints:
+        """Return the rows of a container's partners."""
+        partners = self._other[self._first[unit] : self._first[unit + 1]]
+        found: model.Ints = self._table._row_of[partners]
+        return np.compress(found != _NONE, found)
+
+    def between(self, row: int, server: int) -> float:
+        """Return the weight of a row's pairs with containers on a server."""
+        unit = self._table.units[row]
+        part = slice(self._first[unit], self._first[unit + 1])
+        return float(self._weight[part][self._table.placed[self._other[part]] == server].sum())
+
+    def fill(self) -> None:
+        """Calculate the weights of all rows and columns."""
+        table, columns = self._table, self._table.columns
+        rows, server, weight = self._ends()
+        is_own = table.placed[table.units[rows]] == server
+        self.own = model.totals(rows[is_own], weight[is_own], len(table.units))
+        if table.is_whole:
+            place = server
+        else:
+            is_here = columns[rows] == server[:, None]
+            place, has_place = is_here.argmax(axis=1), is_here.any(axis=1)
+            rows, place, weight = rows[has_place], place[has_place], weight[has_place]
+        flat = rows * columns.shape[1] + place
+        self.weight = model.totals(flat, weight, columns.size).reshape(columns.shape)
+
+    def servers(self, most: int) -> model.Ints:
+        """Return the servers (U, most) of each row's partners, those of most weight first; `_NONE` for no more."""
+        rows, server, weight = self._ends()
+        keys, place = np.unique(rows * self._table._problem.servers + server, return_inverse=True)
+        row, server = np.divmod(keys, self._table._problem.servers)
+        order = np.lexsort((-model.totals(place, weight, len(keys)), row))
+        row, server = row[order], server[order]
+        rank = np.arange(len(row)) - np.searchsorted(row, row)
+        found = np.full((len(self._table.units), most), _NONE)
+        found[row[rank < most], rank[rank < most]] = server[rank < most]
         return found
 
-    def _to_servers(self, adjacent: dict[int, tuple[model.Ints, arrays.Array]]) -> arrays.Array:
-        """Return by row and server the weight of its pairs with containers on that server."""
-        found = np.zeros(self._allowed.shape)
-        for one, (rows, weight) in adjacent.items():
-            found[rows, self.placed[one]] += weight
-        return found
+    def shift(self, unit: int, source: int, server: int) -> None:
+        """Take in that a container has gone from one server to another."""
+        table, part = self._table, slice(self._first[unit], self._first[unit + 1])
+        self.own[table._row_of[unit]] = self.between(int(table._row_of[unit]), server)
+        rows = table._row_of[self._other[part]]
+        rows, weight = rows[rows != _NONE], self._weight[part][rows != _NONE]
+        at, columns = table.placed[table.units[rows]], table.columns[rows]
+        for place, change in ((source, -weight), (server, weight)):
+            self.own[rows[at == place]] += change[at == place]
+            each, column = np.nonzero(columns == place)
+            self.weight[rows[each], column] += change[each]
+
+    def _ends(self) -> tuple[model.Ints, model.Ints, arrays.Array]:
+        """Return the row, the partner's server and the weight of each end that may move."""
+        rows = self._table._row_of[self._one]
+        here = rows != _NONE
+        return rows[here], self._table.placed[self._other[here]], self._weight[here]
+
+
+def _alike(allowed: model.Bools, units: model.Ints) -> Sequence[model.Ints]:
+    """Return the rows of containers that may be on the same servers."""
+    found: dict[bytes, list[int]] = {}
+    for row, bits in enumerate(np.packbits(allowed, axis=1)[units]):
+        found.setdefault(bits.tobytes(), []).append(row)
+    return [np.array(rows) for rows in found.values()]
+
+
+def _distinct(servers: model.Ints) -> model.Ints:
+    """Return a table whose rows have no server twice; the first one of it stays."""
+    order = np.argsort(servers, axis=1, kind="stable")
+    ranked = np.take_along_axis(servers, order, axis=1)
+    again = np.zeros(servers.shape, dtype=bool)
+    np.put_along_axis(again, order[:, 1:], ranked[:, 1:] == ranked[:, :-1], axis=1)
+    return np.where(again, _NONE, servers)

@@ -1,0 +1,159 @@
+"""What outlives every process: whether moves are paused, how many began in the last hour, and which Pods rest.
+
+A ConfigMap, which is read before each plan and each move. A move is noted before it begins, so a process that dies in
+the middle of each of its moves makes no more of them than another one.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+
+from carico_core.domain import errors
+from carico_core.runtime.kube import api_actions
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import instants
+from carico_rescheduler.moves import record as records
+
+NAME = "carico-rescheduler"
+_PAUSED, _SINCE, _MOVES, _RESTS = "paused", "since", "moves", "rests"
+HOUR_S, _MINUTE_S = 3600.0, 60
+# How long Pods are left alone after a move of their controller's Pods failed.
+FAILED_REST_S = 600.0
+# What is kept of them: far below the size of an object.
+_RESTS_MOST, _WHY_MOST = 200, 200
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Journal:
+    """The ConfigMap in the namespace of the Lease. `paused`: what the last look has shown, None before it.
+
+    Times are Unix seconds of whichever replica led.
+    """
+
+    api: api_actions.BindApi
+    namespace: str
+    clock: clocks.Clock
+    permit: Callable[[], None]
+    paused: str | None = None
+    # Moves that began in each minute; and by controller until when its Pods rest, and why.
+    _began: dict[int, int] = dataclasses.field(default_factory=dict)
+    _rests: dict[str, tuple[float, str]] = dataclasses.field(default_factory=dict)
+    _is_saved: bool = True
+
+    async def read(self) -> str:
+        """Return since when moves are paused; empty if they are not. Raises `ApiError` and `ApiUnavailable`."""
+        try:
+            found = await self.api.request("GET", f"{self._path}/{NAME}")
+        except errors.NotFound:
+            found = {}
+        data = found.get("data") or {}
+        self._take_in(data)
+        self.paused = f"paused since {data.get(_SINCE, 'an unknown time')}" if data.get(_PAUSED) == "true" else ""
+        return self.paused
+
+    async def pause(self, *, paused: bool) -> None:
+        """Pause or resume. Raises `ApiError` and `ApiUnavailable`."""
+        await self._write({_PAUSED: str(paused).lower(), _SINCE: instants.format_time(self.clock.wall_ns())})
+        await self.read()
+
+    async def begin(self) -> None:
+        """Note that a move begins. Raises `ApiError`, `ApiUnavailable`, `NotLeading`: then it shall not."""
+        minute = int(self._now_s() // _MINUTE_S)
+        self._began[minute] = self._began.get(minute, 0) + 1
+        self._is_saved = False
+        await self._save()
+
+    async def end(self, move: records.Record) -> None:
+        """Note what became of a move. After one that failed, the Pods of its controller rest.
+
+        What stopped it, such as an image that cannot be pulled or a quota, usually lasts, and stops the next replica as
+        well: without a rest, each plan would try one.
+        """
+        if move.state is not records.State.KEPT or not move.owner:
+            return
+        why = f"{move.pod}: {move.detail}"[:_WHY_MOST]
+        self._rests[move.owner] = self._now_s() + FAILED_REST_S, why
+        self._is_saved = False
+        try:
+            await self._save()
+        except (errors.ApiError, errors.ApiUnavailable) as error:
+            # It is saved with the next one.
+            logs.get("rescheduler").warning("rest not noted", pod=move.pod, error=str(error))
+
+    def moves_of_the_hour(self) -> int:
+        """Return how many moves began within an hour."""
+        self._forget()
+        return sum(self._began.values())
+
+    def rests(self) -> Mapping[str, str]:
+        """Return by controller why its Pods rest."""
+        self._forget()
+        return {owner: why for owner, (_, why) in self._rests.items()}
+
+    def _take_in(self, data: Mapping[str, Any]) -> None:
+        for minute, count in _counts(data.get(_MOVES)).items():
+            self._began[minute] = max(count, self._began.get(minute, 0))
+        for owner, rest in _rests(data.get(_RESTS)).items():
+            self._rests[owner] = max(rest, self._rests.get(owner, rest))
+        self._forget()
+
+    def _forget(self) -> None:
+        now_s = self._now_s()
+        # A time of a clock that is ahead is not kept for longer than one of ours.
+        self._began = {each: count for each, count in self._began.items() if abs(now_s - each * _MINUTE_S) < HOUR_S}
+        kept = [(owner, rest) for owner, rest in self._rests.items() if 0.0 < rest[0] - now_s <= FAILED_REST_S]
+        self._rests = dict(kept[-_RESTS_MOST:])
+
+    async def _save(self) -> None:
+        self._forget()
+        if self._is_saved:
+            return
+        began = {str(minute): count for minute, count in self._began.items()}
+        await self._write({_MOVES: orjson.dumps(began).decode(), _RESTS: orjson.dumps(self._rests).decode()})
+        self._is_saved = True
+
+    async def _write(self, data: Mapping[str, str]) -> None:
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME}, "data": data}
+        try:
+            await self.api.request(
+                "PATCH", f"{self._path}/{NAME}", body={"data": data}, content_type=api_actions.MERGE_PATCH,
+                permit=self.permit,
+            )  # fmt: skip
+        except errors.NotFound:
+            await self.api.request("POST", self._path, body=body, permit=self.permit)
+
+    def _now_s(self) -> float:
+        return self.clock.wall_ns() / 1e9
+
+    @property
+    def _path(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/configmaps"
+
+
+def _counts(text: object) -> dict[int, int]:
+    """Return the moves of each minute; none of what people have written there."""
+    return {
+        int(minute): count
+        for minute, count in _object(text).items()
+        if minute.isdecimal() and isinstance(count, int) and not isinstance(count, bool)
+    }
+
+
+def _rests(text: object) -> dict[str, tuple[float, str]]:
+    found = {}
+    for owner, rest in _object(text).items():
+        match rest:
+            case [int() | float() as until_s, str() as why]:
+                found[owner] = float(until_s), why[:_WHY_MOST]
+    return found
+
+
+def _object(text: object) -> dict[str, Any]:
+    try:
+        found = orjson.loads(text) if isinstance(text, str) else {}
+    except orjson.JSONDecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
