@@ -16,6 +16,34 @@ from carico_scheduler.pods import queue as queues
 _T = TypeVar("_T")
 
 
+class Meeting:
+    """One step that all Pods of a gang take: it ends when each has taken it or has failed."""
+
+    def __init__(self, size: int) -> None:
+        self._missing = size
+        self._ended = asyncio.Event()
+        # True if one of them cannot go on.
+        self.is_broken = False
+        # Whether all Pods go back to the queue without a backoff then: all that lost a claim may.
+        self.goes_at_once = True
+
+    @property
+    def has_ended(self) -> bool:
+        """True once all have come."""
+        return not self._missing
+
+    async def join(self, lost: queues.Waiting | None = None) -> None:
+        """Wait until all have come. `lost`: the Pod that comes has failed."""
+        if lost is not None:
+            self.is_broken = True
+            self.goes_at_once &= lost.goes_at_once
+        self._missing -= 1
+        if self.has_ended:
+            self._ended.set()
+        else:
+            await self._ended.wait()
+
+
 class Together:
     """Where the decisions on the Pods of a gang wait for each other, also for those that have failed.
 
@@ -24,24 +52,19 @@ class Together:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._waiting: list[asyncio.Future[None]] = []
-        # True once one of them cannot go on.
-        self.is_broken = False
-        # Whether all Pods go back to the queue without a backoff then: all that lost a claim may.
-        self.goes_at_once = True
+        self._meeting = Meeting(size)
 
-    async def meet(self) -> None:
-        """Wait until all have come."""
-        if len(self._waiting) < self._size - 1:
-            met: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(met)
-            await met
-            return
-        others, self._waiting = self._waiting, []
-        for each in others:
-            # One that was cancelled: this scheduler stops.
-            if not each.done():
-                each.set_result(None)
+    async def meet(self, lost: queues.Waiting | None = None) -> Meeting:
+        """Wait until all have taken the present step, and return how it ended. `lost`: the Pod that comes has failed.
+
+        Each step has a meeting of its own: one that fails in the next step does not change how this one ended for those
+        that have not looked yet.
+        """
+        meeting = self._meeting
+        if meeting.has_ended:
+            meeting = self._meeting = Meeting(self._size)
+        await meeting.join(lost)
+        return meeting
 
 
 class Claiming:
@@ -82,13 +105,10 @@ async def _met(step: Awaitable[_T], together: Together, waiting: queues.Waiting)
     try:
         found = await step
     except Exception:
-        together.is_broken = True
-        together.goes_at_once &= waiting.goes_at_once
-        await together.meet()
-        waiting.goes_at_once = together.goes_at_once
+        waiting.goes_at_once = (await together.meet(waiting)).goes_at_once
         raise
-    await together.meet()
-    if together.is_broken:
-        waiting.goes_at_once = together.goes_at_once
+    meeting = await together.meet()
+    if meeting.is_broken:
+        waiting.goes_at_once = meeting.goes_at_once
         raise binder.Withheld("not sent: another Pod of its gang lost its claim")
     return found
