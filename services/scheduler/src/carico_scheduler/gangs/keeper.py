@@ -29,6 +29,8 @@ TRIED_A_ROUND = 32
 SETTLE_S = 10.0
 # What has been due for so long goes first, of the namespace that had its last turn longest ago.
 PATIENCE_S = 120.0
+# How long that turn is remembered. One that is forgotten counts as the longest ago, which it was.
+SERVED_KEPT_S = 3600.0
 # How long the Pods of one gang are waited for: a Pod with a finalizer may stay for ever.
 LEAVING_MOST_S = 90.0
 # How long a gang that was given back is not tried; that time doubles each time up to the longest.
@@ -158,6 +160,7 @@ class Keeper:
         self._line.warning("gang given back", gang=str(least.key), placed=least.held, needed=asked and asked.min_member)
         self._leaving = (least.key, now_s)
         self._since_s.pop(least.key, None)
+        self._served_s = {name: at_s for name, at_s in self._served_s.items() if now_s - at_s < SERVED_KEPT_S}
         self._served_s[least.key.namespace] = now_s
         _, times = self._rests.get(least.key, (0.0, 0))
         self._rests[least.key] = (now_s + min(REST_S * 2.0 ** min(times, 16), REST_MOST_S), times + 1)
