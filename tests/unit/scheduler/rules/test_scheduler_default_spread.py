@@ -153,8 +153,15 @@ def test_a_node_that_has_recovered_is_not_filled_with_the_replicas_of_one_servic
     by_default = policy.Policy()
     assert max(services_on(10.0, by_default)) == 2
     assert services_on(8.0, by_default) == [1, 1, 1]
-    # Each further replica needs twice the room again: the third more than four times that of the others.
+    # Whatever its room: no third replica there while another node has none.
     assert max(services_on(20.0, by_default)) == 2
-    assert services_on(60.0, by_default) == [3, 3, 3]
-    assert services_on(60.0, by_default, replicas=6) == [4, 4, 5]
+    assert services_on(60.0, by_default) == [2, 2, 2]
+    assert services_on(1000.0, by_default) == [2, 2, 2]
+    # A large service may use a large node: four there, next to one on each of the others.
+    assert services_on(60.0, by_default, replicas=6) == [4, 4, 4]
     assert max(services_on(10.0, policy.Policy(default_spread=False))) == 3
+
+
+def test_a_profile_that_ignores_preferences_ignores_spreads() -> None:
+    ignoring = policy.Policy(profiles={"carico": policy.Profile(lean=0.0)})
+    assert services_on(60.0, ignoring) == [3, 3, 3]

@@ -25,6 +25,8 @@ LEAN = 0.5
 _TAINTS, _NODES, _PODS, _SPREAD, _IMAGES = 3.0, 2.0, 2.0, 2.0, 1.0
 # What the weights are divided by at least, so that images alone count less than what the Pod's author has written.
 _LEAST_TOTAL = 2.0
+# How far a spread is met by a domain that has had its share: no other kind makes up for it.
+BEYOND = -math.inf
 
 
 class Preference(Protocol):
@@ -41,7 +43,7 @@ class Preference(Protocol):
     def met(self, feasible: snapshot.Bools) -> snapshot.Floats:
         """Return per slot, from 0 to 1 relative to the feasible nodes, how far the preference is met.
 
-        A spread goes below 0 where it is missed by more than one Pod.
+        A spread is BEYOND where other nodes come first, whatever their room.
         """
 
     def add(self, pod: cluster.Pod, slot: int) -> bool:
@@ -67,11 +69,9 @@ class Preferences:
         # What is missing of the least total counts as met.
         begin = np.full(len(scores), total - own)
         met = sum((each.weight * each.met(feasible) for each in self._preferences), begin) / total
-        unmet = 1.0 - met
-        self._unmet = self._lean * unmet
-        # lean (1 - met) up to met = 0, and then 1 - (1 - lean)^(1 - met): by the same factor for each Pod more.
-        is_beyond = unmet > 1.0
-        self._unmet[is_beyond] = 1.0 - (1.0 - self._lean) ** unmet[is_beyond]
+        self._unmet = self._lean * (1.0 - np.maximum(met, 0.0))
+        if self._lean:
+            self._unmet[met == BEYOND] = 1.0
         # score - unmet |score|: the negative score of an overdrawn node falls as well.
         leaned: snapshot.Floats = scores - self._unmet * np.abs(scores)
         return leaned
@@ -263,11 +263,10 @@ class _SoftSpread:
             if self._needs_all:
                 has_all &= group.domains.known
         met = _scaled(-crowd, feasible & has_all)
-        # By how much the fullest domain exceeds the emptiest, relative to that one with one Pod more: each time counts,
-        # or the node with most room would get all Pods of a group as soon as it has twice the room of the others.
-        least, most = _ends(crowd, feasible & has_all)
-        if most - least > least + one_pod:
-            met = 1.0 - (most - least) / (least + one_pod) * (1.0 - met)
+        # Whatever the room: a domain takes no more of the group while it has more than twice the Pods of the emptiest
+        # one and one, or the node with most room would get all Pods of a small group.
+        least, _ = _ends(crowd, feasible & has_all)
+        met = np.where(crowd - least > least + one_pod, BEYOND, met)
         # A node without the labels meets nothing, as in kube-scheduler, unless the constraints are the default ones.
         return np.where(has_all, met, 0.0)
 
