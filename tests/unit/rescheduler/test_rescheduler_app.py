@@ -101,6 +101,32 @@ def test_on_request_only_it_plans_and_moves_when_asked() -> None:
     objects.run_fast(main())
 
 
+def test_why_a_pod_was_moved_or_stays_is_answered_from_the_last_plan() -> None:
+    async def main() -> None:
+        async with rescheduler_site.site() as made:
+            made.start("a")
+            before = {each["metadata"]["name"] for each in made.cluster.pods()}
+            while made.on("node-a") > 6:
+                await asyncio.sleep(1.0)
+            await asyncio.sleep(60.0)
+            new = {each["metadata"]["name"] for each in made.cluster.pods()} - before
+            assert len(new) == 3
+            for name in new:
+                found = await made.ask("pod.explain", {"namespace": "default", "pod": name})
+                assert found["known"] and found["moved"]["from"] == "node-a"
+                assert "fewer tasks above the ceiling" in found["moved"]["why"]
+                assert found["stays"]["why"] == "young"
+            stays = next(iter(before & {each["metadata"]["name"] for each in made.cluster.pods()}))
+            found = await made.ask("pod.explain", {"namespace": "default", "pod": stays})
+            assert found["moved"] is found["stays"] is found["move"] is found["left_out"] is None
+            assert not (await made.ask("pod.explain", {"namespace": "default", "pod": "no-such"}))["known"]
+            for wrong in ({}, {"namespace": "default"}, {"namespace": 1, "pod": 2}):
+                with pytest.raises(errors.BusError, match="expected"):
+                    await made.ask("pod.explain", wrong)
+
+    objects.run_fast(main())
+
+
 def test_a_plan_that_takes_long_is_answered_when_asked_again() -> None:
     async def main() -> None:
         async with rescheduler_site.site() as made:

@@ -21,6 +21,8 @@ ANSWER_MOST_S = 5.0
 # A change of leader takes about this long if the old one released its Lease. If it died, the answer is `NoAnswer`.
 LEADER_MOST_S = 4.0
 LEADER_EVERY_S = 0.5
+# What it says of a Pod is a detail, for which nobody should wait.
+RESCHEDULER_MOST_S = 1.0
 # Most rows of an answer, by the scheduler's limit.
 LIMIT_MOST = 1000
 T = TypeVar("T")
@@ -85,6 +87,16 @@ class Asker:
                 raise Refused(str(error).removeprefix(f"{subject}: ")) from None
             answer: dict[str, Any] = orjson.loads(payload)
             return answer
+
+    async def rescheduling(self, namespace: str, pod: str) -> dict[str, Any] | None:
+        """Return what the rescheduler says of a Pod; None where none answers, or it does not know the Pod."""
+        subject, question = subjects.query("rescheduler", "pod.explain"), {"namespace": namespace, "pod": pod}
+        try:
+            payload = await self._bus.request(subject, orjson.dumps(question), timeout_s=RESCHEDULER_MOST_S)
+        except errors.BusError:
+            return None
+        answer: dict[str, Any] = orjson.loads(payload)
+        return answer if answer["known"] else None
 
     async def record(self, namespace: str, pod: str) -> decision.Decision | None:
         """Return the newest decision about a Pod in the stream, or None."""

@@ -115,6 +115,9 @@ async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int
         raise errors.SettingsError(_unknown(answer, other, await asker.refusal(namespace, name)))
     if answer["state"] == "bound" and answer.get("phase") in containers.EXPLAINED and "containers" not in answer:
         await _add_containers(asker, answer)
+    if answer["state"] == "bound":
+        told = await asker.rescheduling(namespace, name)
+        answer["rescheduler"] = told if told is not None and told["uid"] == answer.get("uid") else None
     if answer.get("containers") and answer.get("phase") == "Pending":
         found = await asker.events(namespace, answer["uid"])
         if isinstance(found, str):

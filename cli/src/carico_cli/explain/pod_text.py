@@ -71,6 +71,7 @@ def text(answer: Row, *, now_ns: int, wide: bool = False, is_local: bool = False
         lines += words.paragraph(f"class {answer['class']}, priority {answer['priority']}{own}")
     lines += _of_record(answer, now_ns)
     lines += _of_wait(answer)
+    lines += _of_rescheduler(answer.get("rescheduler"), now_ns)
     if answer["state"] in ("waiting", "binding", "bound", "elsewhere") and "candidates" in answer:
         lines += _of_nodes(answer, shown=None if wide else SHOWN, is_local=is_local)
     lines += words.behind(answer)
@@ -176,6 +177,28 @@ def _of_lost(lost: Mapping[str, int] | None) -> list[str]:
     return words.paragraph(
         f"it lost {amounts.plural(sum(lost.values()), 'claim')} before, to other schedulers: {shown}"
     )
+
+
+def _of_rescheduler(said: Row | None, now_ns: int) -> list[str]:
+    """Return why the Pod was moved, and why it is moved next or not; without a rescheduler nothing."""
+    if said is None:
+        return []
+    lines, moved = [], said["moved"]
+    if moved is not None:
+        ago_s = max(now_ns / 1e9 - moved["at_s"], 0.0)
+        source, why = moved["from"] or "another node", f": {moved['why']}" if moved["why"] else ""
+        lines += words.paragraph(f"the rescheduler moved it here from {source} {words.ago(ago_s)} ago{why}")
+    if said["plan_at_ns"] is None:
+        next_move = f"has made no plan yet: {said['rests']}"
+    elif said["stays"] is not None:
+        next_move = f"does not move it: {said['stays']['detail']}"
+    elif said["move"] is not None:
+        next_move = f"plans to move it to {said['move']['to']}: {said['move']['why']}"
+    elif said["left_out"] is not None:
+        next_move = f"does not move it to {said['left_out']['to']}: {said['left_out']['detail']}"
+    else:
+        next_move = "may move it, and knows no better node for it"
+    return lines + words.paragraph(f"the rescheduler {next_move}")
 
 
 def _of_wait(answer: Row) -> list[str]:

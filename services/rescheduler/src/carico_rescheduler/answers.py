@@ -8,7 +8,7 @@ import orjson
 
 from carico_core.domain import errors
 from carico_rescheduler import journal
-from carico_rescheduler.context import movable
+from carico_rescheduler.context import movable, objects
 from carico_rescheduler.moves import executor
 from carico_rescheduler.moves import record as records
 from carico_rescheduler.plan import decision, generator, planning
@@ -25,6 +25,7 @@ class Source(Protocol):
 
     rests: str
     ended: int
+    last: decision.Plan | None
     executor: executor.Executor
     journal: journal.Journal
 
@@ -37,6 +38,8 @@ class Source(Protocol):
     async def plan_within(self, asked: planning.Question, within_s: float) -> decision.Plan | None: ...
 
     def apply(self, asked: planning.Question) -> int: ...
+
+    def pod(self, namespace: str, name: str) -> objects.KnownPod | None: ...
 
     def age_s(self, at_s: float) -> float: ...
 
@@ -56,6 +59,7 @@ class Answers:
         return {
             "plan.get": self.plan_get,
             "moves.list": self.moves_list,
+            "pod.explain": self.pod_explain,
             "control.apply": self.control_apply,
             "control.pause": self.control_pause,
             "control.resume": self.control_resume,
@@ -79,6 +83,22 @@ class Answers:
                 **await self._standing(),
             }
         )
+
+    async def pod_explain(self, payload: bytes) -> bytes:
+        """Return how a Pod came to its node, if by a move, and what the last plan says of it; no plan is made."""
+        asked = _object(payload)
+        namespace, name = asked.get("namespace"), asked.get("pod")
+        if not (isinstance(namespace, str) and isinstance(name, str)):
+            raise Refused(f'expected {{"namespace": ..., "pod": ...}}, got {payload[:80]!r}')
+        pod = self.source.pod(namespace, name)
+        if pod is None:
+            return orjson.dumps({"known": False})
+        return orjson.dumps(
+            {
+                "known": True, "uid": pod.uid, "moved": moved(pod), **said_of(pod, self.source.last),
+                "rests": self.source.rests,
+            }
+        )  # fmt: skip
 
     async def control_apply(self, payload: bytes) -> bytes:
         """Begin to carry out a plan made now, of at most "most" moves; it is done when "rounds" have ended."""
@@ -120,17 +140,47 @@ class Answers:
 
 def question_of(payload: bytes) -> planning.Question:
     """Return which plan a question asks for. Raises `Refused`."""
-    try:
-        asked = orjson.loads(payload or b"{}")
-    except orjson.JSONDecodeError as error:
-        raise Refused(f"expected a JSON object: {error}") from error
-    most = asked.get("most") if isinstance(asked, dict) else False
+    asked = _object(payload)
+    most = asked.get("most")
     if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 0):
         raise Refused(f'expected {{"most": N}} with a number of moves, got {payload[:80]!r}')
     algorithm = asked.get("algorithm", generator.CARICO)
     if algorithm not in generator.ALGORITHMS:
         raise Refused(f"algorithm: got {str(algorithm)[:80]!r}, expected one of {', '.join(generator.ALGORITHMS)}")
     return planning.Question(most=most, algorithm=algorithm)
+
+
+def _object(payload: bytes) -> dict[str, Any]:
+    """Return what a question states. Raises `Refused`."""
+    try:
+        asked = orjson.loads(payload or b"{}")
+    except orjson.JSONDecodeError as error:
+        raise Refused(f"expected a JSON object: {error}") from error
+    if not isinstance(asked, dict):
+        raise Refused(f"expected a JSON object, got {payload[:80]!r}")
+    return asked
+
+
+def moved(pod: objects.KnownPod) -> dict[str, Any] | None:
+    """Return where a Pod came from, when (Unix seconds) and why, by its own marks; None if no move created it."""
+    if pod.moved_at_s is None:
+        return None
+    return {"from": pod.mark(objects.CAME_FROM), "at_s": pod.moved_at_s, "why": pod.mark(objects.REASON)}
+
+
+def said_of(pod: objects.KnownPod, plan: decision.Plan | None) -> dict[str, Any]:
+    """Return what a plan says of a Pod: why it stays, where it goes, or where it does not go and why."""
+    if plan is None:
+        return {"plan_at_ns": None, "stays": None, "move": None, "left_out": None}
+    stays = plan.skipped.get(pod.uid)
+    move = next((each for each in plan.moves if each.pod.uid == pod.uid), None)
+    left_out = next((each for each in plan.left_out if each.pod == pod.pod.key), None)
+    return {
+        "plan_at_ns": plan.at_ns,
+        "stays": None if stays is None else {"why": stays.why.value, "detail": stays.detail},
+        "move": None if move is None else {"to": move.target, "why": move.why},
+        "left_out": None if left_out is None else {"to": left_out.target, "detail": left_out.detail},
+    }
 
 
 def describe(plan: decision.Plan) -> dict[str, Any]:

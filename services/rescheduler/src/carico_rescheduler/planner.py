@@ -121,6 +121,10 @@ class Planner:
             self._line.warning("no aggregator says how long Pods live", why=why_not)
         self._no_lifetimes = why_not
 
+    def pod(self, namespace: str, name: str) -> objects.KnownPod | None:
+        """Return a Pod of the cluster as it is now; None if there is no such Pod."""
+        return self._parts.known.pods.found.get((namespace, name))
+
     def check_known(self) -> None:
         """Raise `NotReady` unless the cluster is known as it is now."""
         away = self._parts.informers.away()

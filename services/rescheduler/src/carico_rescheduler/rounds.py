@@ -13,7 +13,7 @@ from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_rescheduler import asked_plans, instruments, journal, planner, reflection
 from carico_rescheduler import settings as setting
-from carico_rescheduler.context import movable
+from carico_rescheduler.context import movable, objects
 from carico_rescheduler.moves import executor
 from carico_rescheduler.moves import record as records
 from carico_rescheduler.plan import decision, planning
@@ -94,6 +94,10 @@ class Rounds:
         self._asked = asked
         self._wake.set()
         return self.ended + (2 if self._is_turning else 1)
+
+    def pod(self, namespace: str, name: str) -> objects.KnownPod | None:
+        """Return a Pod of the cluster; None if there is no such Pod."""
+        return self._parts.planner.pod(namespace, name)
 
     @property
     def mode(self) -> movable.Mode:

@@ -5,6 +5,7 @@ import pathlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
+import orjson
 import pytest
 
 from carico_cli.clusters import which
@@ -13,6 +14,7 @@ from carico_core.domain import cluster, decision, errors, names
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client, cluster_access
 from carico_core.runtime.process import clock as clocks
+from carico_core.wire import subjects
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.answers import questions
 from tests.tools import carico_cli
@@ -46,6 +48,20 @@ def asker(bus: answering.DeskBus, pods: Mapping[str, Any] | Exception | Api | No
 
     at = which.Address(name="here", bus=buses.BusSettings(), kube=api_client.KubeSettings())
     return asking.Asker(bus, at, api, Hasty())
+
+
+class ReschedulingBus(answering.DeskBus):
+    """A bus on which a rescheduler answers too, if it says anything."""
+
+    said: dict[str, Any] | None = None
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+        if subject != subjects.query("rescheduler", "pod.explain"):
+            return await super().request(subject, payload, timeout_s=timeout_s)
+        if self.said is None:
+            raise errors.BusUnavailable(f"{subject}: no responders")
+        assert orjson.loads(payload) == {"namespace": "default", "pod": "placed"}
+        return orjson.dumps(self.said)
 
 
 class Hasty(clocks.FakeClock):
@@ -108,6 +124,45 @@ async def test_lost_claims_are_shown_for_a_placed_pod_and_for_one_that_waits() -
     assert waiting is not None
     waiting.note_lost("scheduler-b")
     assert "it lost 1 claim before, to other schedulers: scheduler-b 1" in " ".join((await told(desk, "waits")).split())
+
+
+MOVED = {"from": "node-1", "at_s": 100.0, "why": "2 MB/s less between nodes"}
+NO_PLAN: dict[str, Any] = {"plan_at_ns": None, "stays": None, "move": None, "left_out": None}
+PLANNED = {**NO_PLAN, "plan_at_ns": 1}
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"moved": MOVED, **PLANNED}, "the rescheduler moved it here from node-1 3 min ago: 2 MB/s less between nodes"),
+        ({"moved": {**MOVED, "from": ""}, **PLANNED}, "the rescheduler moved it here from another node 3 min ago"),
+        ({**PLANNED, "stays": {"why": "young", "detail": "it is new"}}, "the rescheduler does not move it: it is new"),
+        ({**PLANNED, "move": {"to": "b", "why": "room"}}, "the rescheduler plans to move it to b: room"),
+        ({**PLANNED, "left_out": {"to": "b", "detail": "full"}}, "the rescheduler does not move it to b: full"),
+        (PLANNED, "the rescheduler may move it, and knows no better node for it"),
+        (NO_PLAN, "the rescheduler has made no plan yet: no advertisement of any node has arrived"),
+    ],
+)
+async def test_what_the_rescheduler_says_of_a_pod_is_shown(answer: Mapping[str, Any], said: str) -> None:
+    desk = desk_with_pods()
+    bus = ReschedulingBus(desk)
+    bus.said = {"known": True, "uid": "uid-placed", "moved": None, "rests": "no advertisement of any node has arrived"}
+    bus.said |= answer
+    explained = await command.explain_pod(asker(bus), "default", "placed", 20)
+    text = pod_text.text(explained, now_ns=280 * 10**9)
+    assert said in " ".join(text.split())
+    assert_fits_a_terminal(text)
+
+
+@pytest.mark.parametrize(
+    "answer", [{"known": False}, {"known": True, "uid": "of-a-namesake", "moved": MOVED, **PLANNED}, None]
+)
+async def test_a_pod_that_no_rescheduler_knows_is_explained_without_it(answer: dict[str, Any] | None) -> None:
+    bus = ReschedulingBus(desk_with_pods())
+    bus.said = answer
+    explained = await command.explain_pod(asker(bus), "default", "placed", 20)
+    assert explained["rescheduler"] is None
+    assert "rescheduler" not in pod_text.text(explained, now_ns=280 * 10**9)
 
 
 async def test_a_pod_on_a_node_that_is_not_ready_or_has_gone_is_told_so() -> None:

@@ -81,9 +81,10 @@ class DeskBus:
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
         """The answer, or the error that NATS's services framework carries."""
-        if not self.is_answered:
+        asked = subjects.query("scheduler", "x").removesuffix("x")
+        if not self.is_answered or not subject.startswith(asked):
             raise errors.BusUnavailable(f"{subject}: no responders")
-        verb = subject.removeprefix(subjects.query("scheduler", "x").removesuffix("x"))
+        verb = subject.removeprefix(asked)
         try:
             return await self.desk.answers.endpoints()[verb](payload)
         except errors.CaricoError as error:
