@@ -155,7 +155,11 @@ def _of_problem(
     report.write("--out", out, report.placement(named, plans[-1]))
     report.write("--moves-out", moves_out, report.moves(named, plans[-1]))
     report.write("--curve-out", curve_out, report.curve(plans))
-    found = report.summary(named, plans[-1], seconds=machine_clock.monotonic_s() - began_s)
+    took_s = machine_clock.monotonic_s() - began_s
+    if seconds is not None and not any(each.proposals for each in plans) and max_moves != 0:
+        why = "to start and to read the problem takes longer than --seconds, so nothing was searched"
+        click.echo(f"took {took_s:.1f} s, not {seconds:g}: {why}", err=True)
+    found = report.summary(named, plans[-1], seconds=took_s)
     click.echo(formats.json_text(found) if output is formats.Output.JSON else report.text(found))
     if curve_out is not None and output is not formats.Output.JSON:
         click.echo(report.curve_text(plans, len(named.containers)))

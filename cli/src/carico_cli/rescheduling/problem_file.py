@@ -19,7 +19,9 @@ from carico_core.domain import errors
 from carico_core.numerics.rescheduling.services import affinity
 
 _Name = Annotated[str, msgspec.Meta(min_length=1)]
-_Share = Annotated[float, msgspec.Meta(ge=0.0)]
+# Sums of as many as a file may have are finite.
+_AMOUNT_MOST = 1e100
+_Share = Annotated[float, msgspec.Meta(ge=0.0, le=_AMOUNT_MOST)]
 # Larger than any of the dataset's problems by a factor of ten; a device has no end.
 _FILE_MAX_BYTES = 2**28
 _EXPECTED = "expected a problem as docs/rescheduling.md describes it"

@@ -111,6 +111,18 @@ def test_a_time_is_kept(carico: Carico, problem: pathlib.Path) -> None:
     assert time.monotonic() - began_s < 4 * 0.5
 
 
+def test_a_time_that_is_too_short_is_exceeded_with_a_line(
+    carico: Carico, problem: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    search.prepare()
+    placement = tmp_path / "placement.json"
+    assert carico("--problem", problem, "--seconds", 1e-6, "--out", placement, "-o", "json") == 0
+    seen = capsys.readouterr()
+    assert "s, not 1e-06: to start and to read the problem takes longer than --seconds" in seen.err
+    assert json.loads(seen.out)["moved"] == 0
+    assert json.loads(placement.read_text()).keys() == {"a", "b"}
+
+
 def changed(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
     """Return the small problem after a change in place."""
     problem = copy.deepcopy(problem_files.SMALL)
@@ -124,6 +136,7 @@ WRONG: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda p: p["ServiceList"][0].update(RequestMem="much"), "Expected `float`, got `str` - at `$.ServiceList[0]"),
     (lambda p: p["ServiceList"][0].update(ContainerList=[]), "length >= 1 - at `$.ServiceList[0].ContainerList`"),
     (lambda p: p["TrafficList"][1].update(Traffic=-1.0), "`float` >= 0.0 - at `$.TrafficList[1].Traffic`"),
+    (lambda p: p["TrafficList"][1].update(Traffic=1e308), "`float` <= 1e+100 - at `$.TrafficList[1].Traffic`"),
     (lambda p: p["TrafficList"][1].update(Traffic=float("nan")), "got NaN at byte"),
     (lambda p: p["MachineList"][0].update(TotalCPU=float("inf")), "got Infinity at byte"),
     (lambda p: p["TrafficList"][0].update(Service2="db"), "TrafficList: unknown service 'db'"),
