@@ -136,7 +136,8 @@ def test_values_reach_the_pods(helm: str) -> None:
             "--set=imagePullSecrets[0].name=mine", "--set=scheduler.replicas=2", "--set=components.web=true",
             "--set=agent.settings.CARICO_AGENT_CEILING_CPU=0.7",
             "--set=agent.settings.CARICO_AGENT_POD_EVENTS=kubernetes",
-            "--set=aggregator.settings.CARICO_AGGREGATOR_X=1000000", "--set-string=web.settings.CARICO_WEB_HOSTS=a\\,b",
+            "--set=aggregator.settings.CARICO_AGGREGATOR_HORIZON_S=1000000",
+            "--set-string=web.settings.CARICO_WEB_HOSTS=a\\,b",
             "--set=agent.resources.limits.memory=1Gi",
         )
     )  # fmt: skip
@@ -145,7 +146,7 @@ def test_values_reach_the_pods(helm: str) -> None:
     assert agent["resources"] == {"limits": {"memory": "1Gi"}}
     assert variables(agent)["CARICO_AGENT_CEILING_CPU"] == "0.7"
     assert variables(agent)["CARICO_AGENT_POD_EVENTS"] == "kubernetes"
-    assert variables(container(rendered, "Deployment", "carico-aggregator"))["CARICO_AGGREGATOR_X"] == "1000000"
+    assert variables(container(rendered, "Deployment", "carico-aggregator"))["CARICO_AGGREGATOR_HORIZON_S"] == "1000000"
     assert variables(container(rendered, "Deployment", "carico-web"))["CARICO_WEB_HOSTS"] == "a,b"
     assert container(rendered, "StatefulSet", "carico-nats")["image"] == "other:1"
     assert rendered["Deployment", "carico-scheduler"]["spec"]["replicas"] == 2
@@ -190,6 +191,11 @@ def test_a_service_knows_every_setting_that_it_gets(helm: str) -> None:
         ("--set=components.wbe=true", "wbe"),
         ("--set=scheduler.replicas=0", "replicas"),
         ("--set=agent.settings.CEILING_CPU=.7", "CEILING_CPU"),
+        ("--set=agent.settings.CARICO_AGENT_CEILNG_CPU=.7", "CARICO_AGENT_CEILNG_CPU"),
+        # Of another service: this one would not start with it.
+        ("--set=scheduler.settings.CARICO_AGENT_CEILING_CPU=.7", "CARICO_AGENT_CEILING_CPU"),
+        ("--set=agent.settings.CARICO_AGENT_DIMS[0]=cpu", "CARICO_AGENT_DIMS"),
+        ("--set=agent.resources.limit.memory=1Gi", "limit"),
     ],
 )
 def test_a_value_that_has_no_effect_is_refused(helm: str, argument: str, named: str) -> None:

@@ -1,14 +1,19 @@
 """values.yaml and its schema: profiles, components and services come from deploy/k8s."""
 
+import importlib
 import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from carico_cli.reference import setting_catalogue
+from carico_core.runtime.process import settings
 from tests.tools.helm_chart import combinations, writing
 
 # Kubernetes' own: https://kubernetes.io/docs/concepts/containers/images/#image-pull-policy
 _PULL_POLICIES = ("IfNotPresent", "Always", "Never")
+# Of a container: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#resources
+_RESOURCES = {"limits": {"type": "object"}, "requests": {"type": "object"}, "claims": {"type": "array"}}
 _WIDTH = 110
 _PROFILES = {
     "small": "one of each service, for up to a few hundred nodes",
@@ -88,20 +93,26 @@ def schema(found: Sequence[writing.Object]) -> str:
         "global": {"type": "object"},
     }
     for name in services(found):
-        section: dict[str, Any] = {"resources": {"type": "object"}}
+        section: dict[str, Any] = {"resources": {"$ref": "#/definitions/resources"}}
         if name == "nats":
             section["image"] = _name()
         else:
-            section["settings"] = {
-                "type": "object",
-                "propertyNames": {"pattern": "^CARICO_[A-Z0-9_]+$"},
-                "additionalProperties": {"type": ["string", "number", "boolean"]},
-            }
+            section["settings"] = _closed({each: {"$ref": "#/definitions/setting"} for each in variables(name)})
         if name not in fixed_in_number(found):
             section["replicas"] = {"type": ["integer", "null"], "minimum": 1}
         properties[name] = _closed(section)
-    whole = {"$schema": "http://json-schema.org/draft-07/schema#", "title": "Values", **_closed(properties)}
+    whole = {
+        "$schema": "http://json-schema.org/draft-07/schema#", "title": "Values", **_closed(properties),
+        "definitions": {"setting": {"type": ["string", "number", "boolean"]}, "resources": _closed(_RESOURCES)},
+    }  # fmt: skip
     return json.dumps(whole, indent=2) + "\n"
+
+
+def variables(service: str) -> list[str]:
+    """Return the settings that a service knows: with any other it would not start."""
+    (found,) = (each for each in setting_catalogue.PROGRAMS if each.name == f"carico-{service}")
+    declared = getattr(importlib.import_module(found.module), found.cls)
+    return sorted(each.variable for each in settings.describe(declared, prefix=found.prefix))
 
 
 def _comment(text: str) -> list[str]:
