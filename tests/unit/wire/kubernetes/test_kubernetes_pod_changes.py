@@ -10,8 +10,9 @@ import pytest
 from hypothesis import strategies as st
 
 from carico_core.domain import cluster, names
+from carico_core.domain import constraints as limits
 from carico_core.wire.kubernetes import api_objects
-from carico_core.wire.kubernetes.pods import pod_requests
+from carico_core.wire.kubernetes.pods import constraints, pod_requests
 
 Object = dict[str, Any]
 OWNER = {"kind": "ReplicaSet", "name": "web-1", "uid": "rs"}
@@ -89,19 +90,49 @@ def test_a_pod_that_has_changed_equals_the_same_pod_parsed_whole(seed: int, edit
         assert known == whole, name
 
 
-def test_what_a_bind_leaves_as_it_is_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names what is parsed of a spec, each time."""
+    seen: list[str] = []
+    parse_requests, parse_constraints = pod_requests.pod_requests, constraints.parse_constraints
+
+    def requests_of(obj: Object) -> pod_requests.Amounts:
+        seen.append("requests")
+        return parse_requests(obj)
+
+    def constraints_of(spec: Object, **pod: Any) -> limits.Constraints | None:
+        seen.append("constraints")
+        return parse_constraints(spec, **pod)
+
+    monkeypatch.setattr(pod_requests, "pod_requests", requests_of)
+    monkeypatch.setattr(constraints, "parse_constraints", constraints_of)
+    return seen
+
+
+def test_what_a_bind_leaves_as_it_is_is_not_parsed_again(parsed: list[str]) -> None:
     obj = pod(random.Random(1))
     obj["metadata"]["generation"] = 1
     known = api_objects.parse_pod(obj)
-
-    def fail(obj: object) -> pod_requests.Amounts:
-        raise AssertionError("parsed again")
-
-    monkeypatch.setattr(pod_requests, "pod_requests", fail)
+    parsed.clear()
     EDITS["bound"](obj)
     assert api_objects.parse_pod(obj, known).node_name == "node-1"
-    with pytest.raises(AssertionError):
-        api_objects.parse_pod(obj, known._replace(uid="u-2"))
+    assert parsed == []
+    api_objects.parse_pod(obj, known._replace(uid="u-2"))
+    assert parsed == ["constraints"]
+
+
+def test_what_pods_of_one_template_state_is_parsed_once(parsed: list[str]) -> None:
+    obj = pod(random.Random(1))
+    obj["spec"]["containers"] = [container("17") | {"volumeMounts": [{"name": "token-a"}]}]
+    obj["spec"]["volumes"] = [{"name": "token-a"}]
+    first = api_objects.parse_pod(obj)
+    other = copy.deepcopy(obj)
+    other["metadata"].update(name="web-1-b", uid="u-2")
+    other["spec"]["containers"][0]["volumeMounts"] = other["spec"]["volumes"] = [{"name": "token-b"}]
+    assert api_objects.parse_pod(other) == first._replace(name="web-1-b", uid="u-2")
+    assert parsed.count("requests") == 1
+    other["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "18"
+    assert api_objects.parse_pod(other).request_cores == 18.0
 
 
 def test_another_pod_of_the_name_takes_nothing_over() -> None:

@@ -35,7 +35,6 @@ def parse_pod(obj: Object, before: cluster.Pod | None = None) -> cluster.Pod:
     _share_progress(found)
     if before is not None and is_known:
         return before._replace(**found)
-    specs.share_stated(stated)
     return cluster.Pod(**found, **stated)
 
 

@@ -1,8 +1,11 @@
 """What a Pod and its spec state, as far as CARICO uses it: what stays when the Pod is bound and runs."""
 
+import functools
 import sys
 from collections.abc import Mapping
 from typing import Any
+
+import orjson
 
 from carico_core.domain import names
 from carico_core.wire.kubernetes import instants
@@ -25,53 +28,108 @@ def parse_stated(obj: Object, labels: Mapping[str, str]) -> dict[str, Any]:
     )
     uid = fields.required(metadata, "uid", "metadata.")
     created_at = fields.required(metadata, "creationTimestamp", "metadata.")
+    created_at_s = instants.parse_at(created_at, "metadata.creationTimestamp")
+    generation = fields.integer(metadata, "generation", "metadata.")
+    # First, since it is refused most: caches keep nothing of what is refused there.
+    template_fields = _of_template(spec, status)
     containers = fields.objects(spec, "containers", "spec.")
-    requests = pod_requests.rounded(pod_requests.pod_requests(obj))
-    gates, mirror = fields.objects(spec, "schedulingGates", "spec."), ownership.is_mirror(metadata, spec)
-    priority_class = fields.optional(spec, "priorityClassName", "spec.")
-    has_deadline = spec.get("activeDeadlineSeconds") is not None
-    # Room that a move would have to make is no gain; the API refuses another policy than that of the PriorityClass.
-    preempts = fields.optional(spec, "preemptionPolicy", "spec.") != "Never" and names.SURGE_LABEL not in labels
-    return {
-        "namespace": namespace,
+    mirror = ownership.is_mirror(metadata, spec)
+    stated = {
+        **template_fields,
         "name": name,
         "uid": uid,
-        "created_at_s": instants.parse_at(created_at, "metadata.creationTimestamp"),
-        "generation": fields.integer(metadata, "generation", "metadata."),
-        "scheduler_name": fields.optional(spec, "schedulerName", "spec.") or DEFAULT_SCHEDULER,
+        "created_at_s": created_at_s,
+        "generation": generation,
+        "is_mirror": mirror,
+        "static_uid": fields.optional(metadata["annotations"], STATIC_UID_ANNOTATION) if mirror else "",
+        "constraints": constraints.parse_constraints(spec, namespace=namespace, name=name, uid=uid, labels=labels),
+        "images": images.parse_images(spec, containers),
+        "containers": template.container_ids(status) if len(containers) > 1 else (),
+        "namespace": sys.intern(namespace),
+    }
+    if names.SURGE_LABEL in labels:
+        # Room that a move would have to make is no gain.
+        stated["preempts"] = False
+    return stated
+
+
+# What is read of a spec and of each container, apart from what Pods of one template may differ in: volumes, whose names
+# they take from the name of the Pod or of a token, are read by `constraints` and `images`.
+_READ = (
+    "schedulerName", "priority", "priorityClassName", "preemptionPolicy", "nodeSelector", "tolerations",
+    "schedulingGates", "resourceClaims", "activeDeadlineSeconds", "resources", "overhead", "hostNetwork", "hostUsers",
+    "affinity",
+)  # fmt: skip
+_READ_OF_CONTAINERS = ("name", "image", "resources", "restartPolicy", "restartPolicyRules")
+
+
+def _of_template(spec: Object, status: Object) -> Mapping[str, Any]:
+    """Return the fields of a Pod that all Pods of its template have.
+
+    Thousands of Pods come from one template, and are told apart from others by what is read of them: to parse that
+    takes six times as long.
+    """
+    initial, containers = fields.objects(spec, "initContainers", "spec."), fields.objects(spec, "containers", "spec.")
+    if status.get("containerStatuses") or status.get("initContainerStatuses") or status.get("resources"):
+        # Requests of a Pod that is resized depend on its status.
+        return _parse_template(spec, status)
+    read = orjson.dumps(
+        [
+            [*map(spec.get, _READ)],
+            [[*map(each.get, _READ_OF_CONTAINERS)] for each in initial],
+            [[*map(each.get, _READ_OF_CONTAINERS)] for each in containers],
+        ]
+    )
+    return _parse_read(read) if len(read) <= shared_values.SHARED_CHARS else _parse_template(spec, status)
+
+
+@functools.lru_cache(maxsize=shared_values.SHARED_MOST)
+def _parse_read(read: bytes) -> Mapping[str, Any]:
+    """Return the same of what was read."""
+    values, initial, containers = orjson.loads(read)
+    spec = dict(zip(_READ, values, strict=True))
+    spec["initContainers"] = [dict(zip(_READ_OF_CONTAINERS, each, strict=True)) for each in initial]
+    spec["containers"] = [dict(zip(_READ_OF_CONTAINERS, each, strict=True)) for each in containers]
+    return _parse_template(spec, {})
+
+
+def _parse_template(spec: Object, status: Object) -> Mapping[str, Any]:
+    containers = fields.objects(spec, "containers", "spec.")
+    requests = pod_requests.rounded(pod_requests.pod_requests({"spec": spec, "status": status}))
+    gates, priority_class = (
+        fields.objects(spec, "schedulingGates", "spec."),
+        fields.optional(spec, "priorityClassName", "spec."),
+    )
+    image = fields.optional(containers[0], "image", "spec.containers[0].") if containers else ""
+    scheduler = fields.optional(spec, "schedulerName", "spec.") or DEFAULT_SCHEDULER
+    found: dict[str, Any] = {
         "priority": fields.integer(spec, "priority", "spec."),
-        "priority_class": priority_class,
-        "preempts": preempts,
+        # The API refuses another policy than that of the PriorityClass.
+        "preempts": fields.optional(spec, "preemptionPolicy", "spec.") != "Never",
         "node_selector": fields.texts(spec, "nodeSelector", "spec."),
         "tolerations": _tolerations(spec),
         "scheduling_gates": tuple([fields.optional(each, "name") for each in gates]),
         "unsupported": ("resourceClaims",) if spec.get("resourceClaims") else (),
         "required_features": required_features(spec),
-        "image": fields.optional(containers[0], "image", "spec.containers[0].") if containers else "",
-        "is_mirror": mirror,
-        "static_uid": fields.optional(metadata["annotations"], STATIC_UID_ANNOTATION) if mirror else "",
         "template": template.template_of(
             containers,
             requests,
             priority_class=priority_class,
-            has_deadline=has_deadline,
+            has_deadline=spec.get("activeDeadlineSeconds") is not None,
             crosses_namespaces=constraints.crosses_namespaces(spec),
         ),
         "request_cores": requests.pop("cpu", 0.0),
         "request_bytes": requests.pop("memory", 0.0),
         "request_others": _others(requests),
-        "constraints": constraints.parse_constraints(spec, namespace=namespace, name=name, uid=uid, labels=labels),
-        "images": images.parse_images(spec, containers),
-        "containers": template.container_ids(status) if len(containers) > 1 else (),
     }
-
-
-def share_stated(stated: dict[str, Any]) -> None:
-    """Put values that other Pods have, too, in place of equal ones."""
-    for name in ("namespace", "scheduler_name", "image", "priority_class"):
-        stated[name] = sys.intern(stated[name])
-    stated["node_selector"] = shared_values.mapping(stated["node_selector"])
-    stated["tolerations"] = shared_values.tolerations(stated["tolerations"])
+    # Values that other templates have, too.
+    return found | {
+        "scheduler_name": sys.intern(scheduler),
+        "image": sys.intern(image),
+        "priority_class": sys.intern(priority_class),
+        "node_selector": shared_values.mapping(found["node_selector"]),
+        "tolerations": shared_values.tolerations(found["tolerations"]),
+    }
 
 
 def required_features(spec: Object) -> tuple[str, ...]:
