@@ -64,13 +64,15 @@ class Outcomes:
         self._metrics.decisions.labels(outcome.value).inc()
         if self._traces is not None:
             self._traces.bound(result, outcome)
-        self._report(result, dataclasses.replace(facts, outcome=outcome, message=message))
+        is_bound = outcome is decision.Outcome.BOUND
+        node = facts.node if is_bound else None
+        self._report(result, facts._replace(outcome=outcome, node=node, message=message))
 
     def _report(self, result: binders.Result, facts: decisions.Facts) -> None:
         """Record the outcome of a bind; write an Event if the Pod is bound, or waits although there is room."""
         waiting = result.bind.waiting
         is_bound = facts.outcome is decision.Outcome.BOUND
-        self._log.record(waiting, dataclasses.replace(facts, node=facts.node if is_bound else None))
+        self._log.record(waiting, facts)
         now_s = self._clock.monotonic_s()
         if is_bound:
             waited_s = max(now_s - waiting.since_s, 0.0)

@@ -1,9 +1,9 @@
 """The scores of all nodes for one demand in one cycle, and why some nodes are refused."""
 
-import dataclasses
 import math
 import zlib
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,7 @@ _SAMPLED_EACH = 64
 _SAMPLED_RANK = 5
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Seen:
+class Seen(NamedTuple):
     """The best nodes as they were when a decision was made, and their scores (-inf: refused), best first.
 
     A row is None if it is the same as in the snapshot.

@@ -76,7 +76,7 @@ class Binds:
         if fate is not binders.Fate.WITHHELD:
             outcome = outcomes.outcome_of(fate, is_conflict=result.is_conflict)
             node = result.node if fate is binders.Fate.BOUND else None
-            facts = dataclasses.replace(facts, outcome=outcome, node=node, message=error or facts.message)
+            facts = facts._replace(outcome=outcome, node=node, message=error or facts.message)
             self._log.record(result.bind.waiting, facts)
         if self._member is not None:
             self._member.take_result(result)

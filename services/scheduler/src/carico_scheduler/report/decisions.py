@@ -2,9 +2,8 @@
 
 import asyncio
 import collections
-import dataclasses
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from carico_core.domain import decision, errors
 from carico_core.runtime.process import clock as clocks
@@ -28,8 +27,7 @@ class Publisher(Protocol):
         """Publish a message. Raises `BusUnavailable`."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(NamedTuple):
     """The content of a record about one attempt, apart from the Pod and the time."""
 
     outcome: decision.Outcome

@@ -4,7 +4,6 @@ A record is written only when the set of reasons for a Pod changes: the stream o
 would displace placements. Events are repeated (`notices`).
 """
 
-import dataclasses
 import math
 import operator
 from typing import NamedTuple, Protocol
@@ -105,7 +104,7 @@ class Reporter:
         if waiting.in_vain:
             # Another reason, so that it is reported soon.
             reasons |= {"preemption"}
-            facts = dataclasses.replace(facts, message=f"{facts.message}; {waiting.in_vain}")
+            facts = facts._replace(message=f"{facts.message}; {waiting.in_vain}")
         is_new = notices.is_due(waiting, "record", now_s, reasons=reasons, again_s=math.inf)
         if is_new:
             self._log.record(waiting, facts)

@@ -1,6 +1,7 @@
 """What a Pod and its spec state, as far as CARICO uses it: what stays when the Pod is bound and runs."""
 
 import functools
+import json
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -86,7 +87,8 @@ def _of_template(spec: Object, status: Object) -> Mapping[str, Any]:
 @functools.lru_cache(maxsize=shared_values.SHARED_MOST)
 def _parse_read(read: bytes) -> Mapping[str, Any]:
     """Return the same of what was read."""
-    values, initial, containers = orjson.loads(read)
+    # orjson would keep the names in it, of what is refused, too.
+    values, initial, containers = json.loads(read)
     spec = dict(zip(_READ, values, strict=True))
     spec["initContainers"] = [dict(zip(_READ_OF_CONTAINERS, each, strict=True)) for each in initial]
     spec["containers"] = [dict(zip(_READ_OF_CONTAINERS, each, strict=True)) for each in containers]
