@@ -150,14 +150,65 @@ def test_deleted_or_replaced_meanwhile() -> None:
     objects.run_fast(main())
 
 
-def test_no_answer_and_not_bound() -> None:
+def test_a_bind_without_an_answer_is_sent_again_to_the_same_node() -> None:
     async def main() -> None:
         bench = Bench()
         for _ in range(4):
             bench.kube.fail_next(errors.ApiUnavailable("503"), path=POD)
         found = await bench.result()
-        assert (found.fate, found.is_conflict) == (binder.Fate.UNBOUND, False)
-        assert bench.node_of() is None
+        assert (found.fate, found.is_conflict) == (binder.Fate.BOUND, False)
+        assert bench.node_of() == "node-0"
+
+    objects.run_fast(main())
+
+
+def test_while_a_bind_may_still_arrive_its_pod_is_not_given_back() -> None:
+    async def main() -> None:
+        bench = Bench()
+        for _ in range(3):
+            bench.kube.fail_next(errors.ApiUnavailable("no answer in time"), path="/binding")
+        bench.start()
+        # The API shows the Pod without a node all this time.
+        while (bench.kube.requests.count(f"POST {POD}/binding")) < 3:
+            assert bench.results == []
+            await asyncio.sleep(0.01)
+        # The first bind arrives.
+        await memory_kube_bind(_Quiet(bench.kube), bench.pod.uid, "node-0")
+        await bench.binder.drain(60.0)
+        assert [each.fate for each in bench.results] == [binder.Fate.BOUND]
+
+    objects.run_fast(main())
+
+
+def test_a_bind_without_an_answer_is_given_up_after_a_while_and_not_sent_in_a_later_term() -> None:
+    async def main() -> None:
+        for ends in (False, True):
+            bench = Bench()
+            for _ in range(1000):
+                bench.kube.fail_next(errors.ApiUnavailable("no answer in time"), path="/binding")
+            bench.start()
+            await asyncio.sleep(10.0)
+            assert (bench.results, bench.binder.doubtful_count, bench.binder.room) == ([], 1, 1)
+            if ends:
+                bench.term = None
+                await asyncio.sleep(2 * binder.ASK_MOST_S)
+            else:
+                await asyncio.sleep(binder.ASK_WITHIN_S)
+            (found,) = bench.results
+            assert (found.fate, found.is_doubtful, found.is_sent) == (binder.Fate.UNBOUND, True, True)
+            assert bench.binder.doubtful_count == 0
+
+    objects.run_fast(main())
+
+
+def test_who_shares_the_work_keeps_its_claim_and_sends_no_second_bind() -> None:
+    async def main() -> None:
+        bench = Bench()
+        bench.kube.fail_next(errors.ApiUnavailable("no answer in time"), path="/binding")
+        bench.start(is_shared=True)
+        await bench.binder.drain(60.0)
+        (found,) = bench.results
+        assert (found.fate, found.is_doubtful, bench.node_of()) == (binder.Fate.UNBOUND, True, None)
 
     objects.run_fast(main())
 
@@ -214,7 +265,6 @@ def test_a_refusal_and_an_unexpected_error_lose_no_pod() -> None:
     async def main() -> None:
         for error, is_doubtful in (
             (errors.Forbidden(status=403, reason="", message="no", request=""), False),
-            (errors.ApiUnavailable("no answer in time"), True),
             (errors.BusUnavailable("not an error that an API raises"), True),
         ):
             bench = Bench()

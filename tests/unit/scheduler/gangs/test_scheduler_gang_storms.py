@@ -28,7 +28,7 @@ def end_and_create(made: gang_world.GangWorld) -> None:
                 made.member(name, f"{name}-{index}", least=size)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [*range(3), 83])
 def test_no_half_of_a_gang_stays_and_nothing_is_left(seed: int) -> None:
     async def main() -> None:
         rng = random.Random(seed)

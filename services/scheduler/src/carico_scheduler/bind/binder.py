@@ -2,7 +2,9 @@
 
 The API decides: a bind names the Pod's UID, and a second one is refused. If an answer is missing or reports a conflict,
 the API is asked for the Pod until it answers or the watch shows the outcome; meanwhile the reservation stays and no
-other node is tried. A bind in doubt occupies one of the places for binds under way and stops no other bind.
+other node is tried. That the Pod has no node yet does not end the doubt: a server that was suspended, or a network that
+was cut, may deliver the bind later. So it is sent again, to the same node, until the API answers it. A bind in doubt
+occupies one of the places for binds under way and stops no other bind.
 
 A bind belongs to the term of leadership in which it was decided: it is not sent in another term.
 """
@@ -26,7 +28,8 @@ from carico_scheduler.report import decisions
 Step: TypeAlias = Callable[[], Awaitable[None]]
 ASK_FIRST_S = 0.1
 ASK_MOST_S = 2.0
-# Longer than a watch can be silent unnoticed (45 s): if the bind had succeeded, the watch would have shown it.
+# Longer than a watch can be silent unnoticed (45 s): if the bind had succeeded, the watch would have shown it. And the
+# longest that kube-apiserver works on a request, by default (--request-timeout).
 ASK_WITHIN_S = 60.0
 
 
@@ -89,7 +92,7 @@ class Result:
     pod: cluster.Pod | None = None
     # False: the API never received it.
     is_sent: bool = True
-    # True: no answer to it has arrived, so the API may carry it out later.
+    # True: no answer to one that was sent has arrived, so the API may carry it out later.
     is_doubtful: bool = False
 
     @property
@@ -247,6 +250,22 @@ class Binder:
         bind.on_result(result)
 
     async def _attempt(self, bind: Bind) -> Result:
+        """Send the bind, and again while an earlier one may still be carried out."""
+        backoff = list_watch.Backoff(first_s=ASK_FIRST_S, most_s=ASK_MOST_S, rng=self._rng)
+        until_s = self._clock.monotonic_s() + ASK_WITHIN_S
+        result = last = await self._send(bind)
+        # Who shares the work keeps its claim on the node instead, and may try another one meanwhile. A refusal ends the
+        # doubt: it would be the answer to the earlier one, too.
+        while last.fate is Fate.UNBOUND and last.is_doubtful and not bind.is_shared:
+            if self._clock.monotonic_s() >= until_s:
+                break
+            await asyncio.sleep(backoff.next_s())
+            last = await self._send(bind)
+            if last.fate is not Fate.WITHHELD:
+                result = last
+        return result
+
+    async def _send(self, bind: Bind) -> Result:
         pod = bind.pod
         try:
             await api_actions.bind(
