@@ -19,8 +19,7 @@ from tests.unit.scheduler import objects
 
 Row = tuple[str, float, str, str]
 PODS, PODS_QUICK = 1_000_000, 30_000
-# From here on the leader remembers as many decisions as it ever does (8192, `decisions.REMEMBERED_MAX`). Its cache of
-# Events (4096, `api_actions.SERIES_KEPT`) is full after some 80,000 Pods.
+# From here on the leader remembers as many decisions as it ever does (8192, `decisions.REMEMBERED_MAX`).
 FIRST = 10_000
 
 

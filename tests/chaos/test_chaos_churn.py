@@ -6,7 +6,6 @@ import gc
 
 import pytest
 
-from carico_core.runtime.kube import api_actions
 from carico_scheduler.pods import record
 from carico_scheduler.report import decisions
 from carico_scheduler.state.state import State
@@ -14,7 +13,7 @@ from tests.chaos import churn
 from tests.unit.scheduler import objects
 
 PODS = 10_000
-# Few, so that every cache is full at the first count. Events are written at a bounded rate: 300 by then.
+# Few, so that every cache is full at the first count.
 KEPT = 250
 
 
@@ -36,7 +35,6 @@ def test_after_ten_thousand_pods_a_leader_and_a_standby_keep_what_they_kept_afte
 ) -> None:
     monkeypatch.setattr(record, "GONE_KEPT", KEPT)
     monkeypatch.setattr(decisions, "REMEMBERED_MAX", KEPT)
-    monkeypatch.setattr(api_actions, "SERIES_KEPT", KEPT)
 
     async def main() -> None:
         made = churn.Churn()

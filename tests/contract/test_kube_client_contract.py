@@ -156,17 +156,17 @@ async def test_an_event_again_is_counted_up(site: kube_site.Site) -> None:
         site.client, clock=clocks.SystemClock(), controller="carico.dev/scheduler", instance="test"
     )
     for _ in range(3):
-        await recorder.record(pod, reason="Scheduled", action="Binding", note="placed")
-    await recorder.record(pod, reason="FailedScheduling", action="Scheduling", note="full", warning=True)
+        await recorder.record(pod, reason="FailedScheduling", action="Scheduling", note="full", warning=True)
+    await recorder.record(pod, reason="Scheduled", action="Binding", note="placed")
     path = f"/apis/events.k8s.io/v1/namespaces/{site.namespace}/events"
     found = (await site.client.request("GET", path))["items"]
     counts = {item["reason"]: (item.get("series") or {}).get("count", 1) for item in found}
-    assert counts == {"Scheduled": 3, "FailedScheduling": 1}
+    assert counts == {"FailedScheduling": 3, "Scheduled": 1}
     assert all(item["regarding"]["uid"] == pod.uid for item in found)
     # An Event that expired meanwhile is created again.
     for item in found:
         await site.client.request("DELETE", f"{path}/{item['metadata']['name']}")
-    await recorder.record(pod, reason="Scheduled", action="Binding", note="placed")
+    await recorder.record(pod, reason="FailedScheduling", action="Scheduling", note="full", warning=True)
     assert len((await site.client.request("GET", path))["items"]) == 1
 
 

@@ -16,7 +16,11 @@ EVENTS_PATH = "/apis/events.k8s.io/v1/namespaces/{namespace}/events"
 LEASES_PATH = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
 # As in client-go's tools/events: an Event that repeats within 6 minutes increments the count of the first one.
 SERIES_NS = 360 * 10**9
+# More than half of what the scheduler writes in that time at most (`CARICO_SCHEDULER_EVENTS_PER_S`): all of it may be
+# about Pods that wait.
 SERIES_KEPT = 4096
+# A Pod is bound once, so that this Event never repeats.
+_NEVER_REPEATED = frozenset({"Scheduled"})
 
 
 class Api(Protocol):
@@ -183,9 +187,18 @@ class EventRecorder:
             warning=warning,
         )
         await self._api.request("POST", EVENTS_PATH.format(namespace=pod.namespace), body=body)
-        self._series[key] = _Series(name=name, count=1, last_ns=now_ns)
-        while len(self._series) > SERIES_KEPT:
-            self._series.popitem(last=False)
+        if reason not in _NEVER_REPEATED:
+            self._series[key] = _Series(name=name, count=1, last_ns=now_ns)
+            self._series.move_to_end(key)
+        self._forget_old(now_ns)
+
+    def _forget_old(self, now_ns: int) -> None:
+        """Drop what can no longer be counted up, and what is too much."""
+        while self._series:
+            oldest = next(iter(self._series))
+            if len(self._series) <= SERIES_KEPT and now_ns - self._series[oldest].last_ns < SERIES_NS:
+                return
+            del self._series[oldest]
 
     async def _count_up(self, pod: cluster.Pod, series: "_Series", now_ns: int) -> bool:
         """Return False if the Event has expired."""
