@@ -41,7 +41,7 @@ def assemble(kept: store.Store, clock: clocks.Clock, *, scheduler_names: tuple[s
         writer=writer,
         remover=deletion.Remover(kept, clock),
         lister=listing.Lister(kept),
-        hub=watch.Hub(kept),
+        hub=watch.Hub(kept, clock),
         scheduler_names=scheduler_names,
     )
     for name in (home.data["metadata"]["name"] for home in kept.select("namespaces")):

@@ -73,7 +73,7 @@ def test_a_batch_is_announced_after_its_commit(kept: store.Store) -> None:
 
 
 def test_a_bounded_history_makes_old_versions_gone(kept: store.Store) -> None:
-    hub = watch.Hub(kept, history_events=2)
+    hub = watch.Hub(kept, clocks.FakeClock(), history_events=2)
     versions = [put(kept, name).version for name in "abcd"]
     with pytest.raises(statuses.RequestFailed) as caught:
         hub.watch("nodes", view(), versions[0])
@@ -81,9 +81,26 @@ def test_a_bounded_history_makes_old_versions_gone(kept: store.Store) -> None:
     hub.watch("nodes", view(), versions[1])
 
 
+def test_the_history_of_every_kind_is_as_long_as_watches_need_it(kept: store.Store) -> None:
+    clock = clocks.FakeClock()
+    hub = watch.Hub(kept, clock)
+    versions = [put(kept, f"a-{index}").version for index in range(100)]
+    clock.advance(watch.HISTORY_S / 2)
+    recent = put(kept, "b").version
+    # What was seen before the first of them may be resumed for as long as it may be a minute old.
+    hub.watch("nodes", view(), versions[0])
+    clock.advance(watch.HISTORY_S * 0.75)
+    # A change of another kind.
+    lease(kept, "n", "2025-01-01T00:00:00.000000Z")
+    assert [each.change.current.version for each in hub._histories["nodes"]] == [recent]
+    with pytest.raises(statuses.RequestFailed, match="too old"):
+        hub.watch("nodes", view(), versions[-2])
+    hub.watch("nodes", view(), versions[-1])
+
+
 async def test_a_reader_too_far_behind_is_ended(kept: store.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "PENDING_EVENTS", 2)
-    hub = watch.Hub(kept)
+    hub = watch.Hub(kept, clocks.FakeClock())
     watcher = hub.watch("nodes", view(), kept.revision)
     for name in "abc":
         put(kept, name)
@@ -98,7 +115,7 @@ async def test_each_change_is_encoded_once_for_all_watches(kept: store.Store) ->
         rendered.append(stored.version)
         return stored.body
 
-    hub = watch.Hub(kept)
+    hub = watch.Hub(kept, clocks.FakeClock())
     seen = watch.View(namespace="", selector=selectors.Selector(), representation="plain", render=render)
     watchers = [hub.watch("nodes", seen, kept.revision) for _ in range(5)]
     put(kept, "a")

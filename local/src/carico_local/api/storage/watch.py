@@ -1,7 +1,7 @@
 """Changes since a resourceVersion, for any number of watches; each change is encoded once.
 
-The history of a kind is bounded: a watch from before its start gets a 410, as from kube-apiserver, and lists again. A
-watch whose client does not read its events is ended, since its buffer is bounded.
+The history of a kind is bounded, by age and by number: a watch from before its start gets a 410, as from
+kube-apiserver, and lists again. A watch whose client does not read its events is ended, since its buffer is bounded.
 """
 
 import asyncio
@@ -11,10 +11,14 @@ from collections.abc import Callable
 
 import orjson
 
+from carico_core.runtime.process import clock as clocks
 from carico_local.api.model import objects, resources, statuses
 from carico_local.api.storage import selectors, store
 
-# kube-apiserver's watch cache keeps between 100 and 102,400 events of a kind (cacher/watch_cache.go).
+# A client whose watch was cut resumes at the last version that it has seen, which a bookmark renews every minute.
+# kube-apiserver keeps events for as long (cacher/watch_cache.go, DefaultEventFreshDuration), between 100 and 102,400 of
+# a kind.
+HISTORY_S = 75.0
 HISTORY_EVENTS = 10_000
 # How many events a slow client may be behind before its watch is ended.
 PENDING_EVENTS = 10_000
@@ -25,9 +29,10 @@ Render = Callable[[objects.Stored], bytes]
 
 @dataclasses.dataclass(slots=True, eq=False)
 class EncodedChange:
-    """A change with its encodings so far, by event type and representation."""
+    """A change, when it was made (monotonic), and its encodings so far, by event type and representation."""
 
     change: store.Change
+    at_s: float
     encoded: dict[tuple[str, str], bytes] = dataclasses.field(default_factory=dict)
 
 
@@ -116,8 +121,9 @@ class Watcher:
 class Hub:
     """The recent history of every kind, and all watches."""
 
-    def __init__(self, kept: store.Store, *, history_events: int = HISTORY_EVENTS) -> None:
+    def __init__(self, kept: store.Store, clock: clocks.Clock, *, history_events: int = HISTORY_EVENTS) -> None:
         self._store = kept
+        self._clock = clock
         self._histories: dict[str, collections.deque[EncodedChange]] = {
             storage: collections.deque() for storage in resources.STORAGES
         }
@@ -150,13 +156,18 @@ class Hub:
                 watcher.close()
 
     def _take(self, change: store.Change) -> None:
-        event = EncodedChange(change)
-        history = self._histories[change.storage]
-        history.append(event)
-        if len(history) > self._history_events:
-            self._floors[change.storage] = history.popleft().change.current.version
+        now_s = self._clock.monotonic_s()
+        event = EncodedChange(change, now_s)
+        self._histories[change.storage].append(event)
+        self._forget_old(now_s)
         for watcher in self._watchers[change.storage]:
             watcher.offer(event)
+
+    def _forget_old(self, now_s: float) -> None:
+        """Drop what is too old or too much, of every kind: one may not change for hours after many changes."""
+        for storage, history in self._histories.items():
+            while history and (len(history) > self._history_events or now_s - history[0].at_s > HISTORY_S):
+                self._floors[storage] = history.popleft().change.current.version
 
 
 def error_line(failure: statuses.RequestFailed) -> bytes:
