@@ -158,7 +158,9 @@ class Site:
         """Send a signal to a service, if it runs."""
         child = self.parts[name].child
         if child is not None and child.process.returncode is None:
-            os.kill(child.process.pid, number)
+            # One that has just ended by itself is not known to have.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.process.pid, number)
 
     async def end(self, name: str, number: signal.Signals) -> None:
         """Send a signal that ends a service, and wait until it has ended."""
