@@ -8,8 +8,8 @@ from carico_agent import ports
 from carico_agent.learning import pod_usage
 from carico_core.domain import messages, usage
 from carico_core.numerics import distribution
+from carico_core.wire import codec, subjects
 from carico_core.wire import messages as wire
-from carico_core.wire import subjects
 
 MIB = 2.0**20
 PI = "Job/default/pi"
@@ -100,6 +100,22 @@ def test_a_report_that_was_not_sent_is_part_of_the_next() -> None:
 
 def made_of(*containers: str, image: str = "a" * 16) -> usage.Template:
     return usage.Template(image=image, containers=containers, requests={})
+
+
+def test_a_report_with_the_names_of_many_containers_can_be_sent() -> None:
+    """Otherwise nothing would be reported of the node, as long as such Pods run there."""
+    found, parts = pod_usage.PodUsage(), [f"c{number}".ljust(63, "x") for number in range(32)]
+    classes = {f"uid-{number}": f"Job/mean/{number}" for number in range(110)}
+    several = made_of(*parts)
+    for second in range(30):
+        found.follow(classes, float(second), lambda uid: several)
+        for uid in found.due(float(second)):
+            read = ports.ContainerAmounts(0.1 * second, 10 * MIB / 3.0)
+            whole = ports.PodAmounts(0.1 * second, 10 * MIB / 3.0, containers=dict.fromkeys(parts, read))
+            found.take(uid, whole, float(second), container=lambda uid, folder: folder)
+    report = found.report()
+    payload = wire.encode_usage(usage.UsageReport(node="n", boot="0" * 16, seq=1, ts_ns=1, classes=report))
+    assert codec.PAYLOAD_MAX_BYTES // 3 < len(payload) <= codec.PAYLOAD_MAX_BYTES
 
 
 def test_each_container_of_a_pod_with_several_is_measured() -> None:

@@ -51,6 +51,14 @@ def test_a_class_has_a_bounded_name() -> None:
     assert names.CLASS_MAX <= fields.CLASS_NAME_MAX, "else every reader of the bus would refuse it"
 
 
+@pytest.mark.parametrize("text", ["\N{SLIGHTLY SMILING FACE}", "\x01", "\u4e2d", "a\u0301"])
+def test_the_name_of_a_class_is_bounded_in_bytes(text: str) -> None:
+    """An advertisement names 48 classes that others run: with longer names no node could advertise any more."""
+    found = names.class_of(owned("Job", text * 5000))
+    assert names.CLASS_MAX - 4 <= len(found.encode()) <= names.CLASS_MAX
+    assert found.isprintable()
+
+
 @pytest.mark.parametrize("text", ["a\tb", "a\u200bb", "a\x1b[2J"])
 def test_a_class_has_a_printable_name(text: str) -> None:
     for pod in (objects.make_pod(image=text), owned(text, "pi"), owned("Job", text)):

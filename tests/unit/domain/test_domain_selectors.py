@@ -38,6 +38,11 @@ def requirement(key: str, operator: str, *values: str) -> selectors.Requirement:
         ("cores", "Gt", (str(-(2**63) - 1),), False),
         ("absent", "Lt", ("9",), False),
         ("cores", "Gt", (), False),
+        # More digits than Python reads: the API does not check the values of a preferred term.
+        ("cores", "Gt", ("9" * 5000,), False),
+        ("cores", "Gt", ("-" + "9" * 5000,), False),
+        ("cores", "Gt", ("0" * 5000 + "7",), True),
+        ("cores", "Lt", ("-" + "0" * 5000,), False),
         ("zone", "Near", ("a",), False),
     ],
 )

@@ -71,3 +71,27 @@ def test_containers_are_left_out_before_templates() -> None:
     assert len(payload) <= codec.PAYLOAD_MAX_BYTES
     found = wire.decode_roster(payload, subject=SUBJECT)
     assert (found.pods, found.templates, found.containers) == (pods, dict.fromkeys(pods, made), {})
+
+
+def test_long_names_of_one_tenant_take_nothing_from_the_pods_of_others() -> None:
+    large = usage.Template(image="0" * 16, containers=tuple("c" * 63 for _ in range(32)), requests={})
+    small = usage.Template(image="1" * 16, containers=("main", "proxy"), requests={})
+    # Failed Pods come first in a roster.
+    theirs: dict[str, str | None] = {f"{number:036d}": f"Job/mean/{number}".ljust(512, "x") for number in range(174)}
+    ours: dict[str, str | None] = {f"{1000 + number:036d}": "ReplicaSet/shop/web" for number in range(30)}
+    ids = {f"{number:012x}": "c" * 63 for number in range(16)}
+    sent = dataclasses.replace(
+        roster_of(theirs | ours), templates=dict.fromkeys(theirs, large) | dict.fromkeys(ours, small),
+        containers=dict.fromkeys(theirs, ids),
+    )  # fmt: skip
+    payload = wire.encode_roster(sent)
+    assert len(payload) <= codec.PAYLOAD_MAX_BYTES
+    assert ours.items() <= wire.decode_roster(payload, subject=SUBJECT).pods.items()
+
+    few = dict(list(theirs.items())[:50])
+    sent = dataclasses.replace(
+        roster_of(few | ours), templates=dict.fromkeys(few, large) | dict.fromkeys(ours, small)
+    )
+    found = wire.decode_roster(wire.encode_roster(sent), subject=SUBJECT)
+    assert found.pods == few | ours
+    assert found.templates == dict.fromkeys(ours, small)

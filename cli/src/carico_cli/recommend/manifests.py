@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_cli.recommend import choosing
-from carico_core.domain import amounts, errors
+from carico_core.domain import amounts, errors, names
 
 Row = Mapping[str, Any]
 # What each flag means, and what to do about it.
@@ -55,8 +55,8 @@ def yaml_text(row: Row) -> str:
             lines += [f"- name: {name}", "  resources:", *_block_lines(block, indent=4)]
         return "\n".join(lines)
     if len(row["containers"]) > 1:
-        names = ", ".join(row["containers"])
-        lines.append(f"# of the whole Pod (containers {names}): Pod-level resources, Kubernetes 1.34 or later")
+        listed = ", ".join(row["containers"])
+        lines.append(f"# of the whole Pod (containers {listed}): Pod-level resources, Kubernetes 1.34 or later")
     lines += ["resources:", *_block_lines(resources(row), indent=2)]
     return "\n".join(lines)
 
@@ -82,7 +82,9 @@ def patch_text(row: Row, *, forced: bool, is_cron_job: bool) -> str:
         raise errors.SettingsError(
             f"{row['class']}: the Pod template of a Job cannot be changed: put `-o yaml` into what creates the Job"
         )
-    if one.kind not in _TEMPLATES or not row["containers"]:
+    # Who creates a Pod chooses its owner's name, which becomes a word of this command.
+    is_owner = one.kind in _TEMPLATES and names.is_subdomain(one.name) and names.is_label(one.namespace)
+    if not is_owner or not row["containers"]:
         raise errors.SettingsError(
             f"{row['class']}: no known owner with a Pod template: put `-o yaml` into what creates the Pods"
         )

@@ -148,6 +148,14 @@ def test_what_must_not_or_cannot_be_patched_is_refused(found: Mapping[str, Any],
         manifests.patch_text(found, forced=False, is_cron_job=False)
 
 
+@pytest.mark.parametrize("name", ["x; touch y", "$(id)", "`id`", "x --all", "--all", "a\u00a0b", "x'y", "x\u202ey", ""])
+def test_a_name_that_no_owner_can_have_is_no_word_of_a_command(name: str) -> None:
+    """Who creates a Pod chooses the name of its owner, and an administrator runs the patch in a shell."""
+    for found in (row(f"StatefulSet/shop/{name}"), row(f"ReplicaSet/{name}/web")):
+        with pytest.raises(errors.SettingsError, match="no known owner"):
+            manifests.patch_text(found, forced=True, is_cron_job=False)
+
+
 def test_force_patches_what_is_flagged() -> None:
     assert patch_of(row(flags=["one_pod"]), forced=True)[0].startswith("kubectl patch deployment")
 

@@ -319,6 +319,13 @@ def test_a_node_that_has_not_reported() -> None:
     assert not api_objects.parse_node(unknown).ready
 
 
+@pytest.mark.parametrize("amount", ["1e308", "-1e308", "9223372036854775808", "9" * 64, "1" + "0" * 60 + "Ei"])
+def test_a_quantity_that_no_node_has_is_capped_as_in_kubernetes(amount: str) -> None:
+    found = api_objects.parse_pod(pod(containers=[container(amount, amount), container(amount, amount)]))
+    most = -2.0**64 if amount.startswith("-") else 2.0**64
+    assert (found.request_cores, found.request_bytes) == (most, most)
+
+
 BROKEN: dict[str, tuple[list[Any], Any, str]] = {
     "no name": (["metadata", "name"], "", "metadata.name"),
     "uid of another type": (["metadata", "uid"], 5, "metadata.uid"),

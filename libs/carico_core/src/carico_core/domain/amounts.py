@@ -4,6 +4,7 @@ The web page's format.js follows the same rules.
 """
 
 import functools
+import math
 import re
 from collections.abc import Mapping
 
@@ -18,6 +19,8 @@ _STEP_AT, _WHOLE_FROM, _TWO_DIGITS_FROM = 999.5, 99.95, 9.95
 # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 # Kubernetes keeps at most 18 digits of precision; a longer text is no amount of anything.
 QUANTITY_MAX = 64
+# Kubernetes caps what is larger, so that sums and products of quantities stay finite.
+_LARGEST = 2.0**63
 _SUFFIX = {
     "": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
     "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60,
@@ -87,8 +90,8 @@ def number(value: float, digits: int) -> str:
 def parse_quantity(text: str | int | float) -> float:
     """Return the value of a quantity in its base unit (cores, bytes, pieces).
 
-    >>> parse_quantity("250m"), parse_quantity("1Ki"), parse_quantity(2)
-    (0.25, 1024.0, 2.0)
+    >>> parse_quantity("250m"), parse_quantity("1Ki"), parse_quantity(2), parse_quantity("1e300")
+    (0.25, 1024.0, 2.0, 9.223372036854776e+18)
 
     Raises `ValueError` if it is not a quantity.
     """
@@ -103,9 +106,9 @@ def parse_quantity(text: str | int | float) -> float:
 @functools.lru_cache(maxsize=4096)
 def _parse_quantity(text: str) -> float:
     match = _QUANTITY.fullmatch(text)
-    if match is None:
+    if match is None or not math.isfinite(value := float(match[1]) * _SUFFIX[match[2] or ""]):
         raise ValueError(f"got {text!r}, expected a Kubernetes quantity such as 250m or 1Gi")
-    return float(match[1]) * _SUFFIX[match[2] or ""]
+    return min(max(value, -_LARGEST), _LARGEST)
 
 
 def quantity(dimension: str, value: float) -> str:

@@ -20,7 +20,7 @@ SURGE_LABEL = "carico.dev/surge-template-hash"
 _APP = "app.kubernetes.io/name"
 # A CronJob adds to its Jobs' names the minute when they are due; generateName adds five characters.
 _GENERATED = re.compile(r"-(?:\d{8,10}|[bcdfghjklmnpqrstvwxz2456789]{5})$")
-# Below the limit for a class's name on the bus (`wire.fields.CLASS_NAME_MAX`); longer names are cut.
+# In bytes, since a message is bounded in bytes: an advertisement names 48 classes of other nodes. Longer names are cut.
 CLASS_MAX = 512
 _NOT_PRINTABLE = "\N{REPLACEMENT CHARACTER}"
 
@@ -77,7 +77,9 @@ def class_of(pod: cluster.Pod) -> str:
     """
     name = _class_of(pod)[:CLASS_MAX]
     # The API accepts any character in images and owners' names; on the bus, one such name would refuse a whole message.
-    return name if name.isprintable() else "".join(each if each.isprintable() else _NOT_PRINTABLE for each in name)
+    if not name.isprintable():
+        name = "".join(each if each.isprintable() else _NOT_PRINTABLE for each in name)
+    return name if name.isascii() else name.encode()[:CLASS_MAX].decode(errors="ignore")
 
 
 def namespace_of(pod_class: str) -> str:

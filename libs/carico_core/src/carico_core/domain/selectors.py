@@ -13,6 +13,8 @@ NOT_IN = "NotIn"
 GREATER = "Gt"
 # The only field of a node that a term may name.
 NAME_FIELD = "metadata.name"
+# Of the smallest and the largest 64-bit integer.
+_INTEGER_DIGITS = 19
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,5 +107,9 @@ def _integer(text: str) -> int | None:
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdecimal()):
         return None
-    value = int(text)
+    # The API checks no value of a preferred term, and Python refuses to read thousands of digits.
+    digits = digits.lstrip("0") or "0"
+    if len(digits) > _INTEGER_DIGITS:
+        return None
+    value = -int(digits) if text[0] == "-" else int(digits)
     return value if -(2**63) <= value < 2**63 else None

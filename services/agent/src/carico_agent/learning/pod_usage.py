@@ -33,7 +33,7 @@ UNNAMED_S = 60.0
 UNNAMED_MOST = 256
 # Of a report in JSON; readers accept 64 KiB. What does not fit is in the next one.
 REPORT_BYTES = 48 << 10
-_CLASS_BYTES, _CONTAINER_BYTES, _PAIR_BYTES = 300, 150, 16
+_CLASS_BYTES, _CONTAINER_BYTES, _NAME_BYTES, _PAIR_BYTES = 300, 150, 3, 16
 
 
 _Weights = collections.defaultdict[int, float]
@@ -101,7 +101,9 @@ class _Tally:
     def size_bytes(self) -> int:
         pairs = sum(map(len, self.seconds.values())) + len(self.pod_means)
         pairs += sum(len(each.cpu) for each in self.containers.values())
-        return _CLASS_BYTES + _CONTAINER_BYTES * len(self.containers) + _PAIR_BYTES * pairs
+        names = () if self.template is None else (*self.template.containers, self.template.priority_class)
+        template = sum(map(len, names)) + _NAME_BYTES * len(names)
+        return _CLASS_BYTES + _CONTAINER_BYTES * len(self.containers) + template + _PAIR_BYTES * pairs
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)

@@ -56,8 +56,18 @@ _DECODER = codec.Decoder(_Advertisement, is_json=True)
 
 
 def encode_advertisement(advertisement: messages.Advertisement) -> bytes:
-    """Return the bytes of an advertisement."""
-    a = advertisement
+    """Return the bytes of an advertisement; classes with the longest names are left out where it would be too large."""
+    payload = _format(advertisement)
+    over_bytes = len(payload) - codec.PAYLOAD_MAX_BYTES
+    if over_bytes <= 0 or advertisement.classes is None:
+        return payload
+    kept = elements.fitting(
+        advertisement.classes, over_bytes, lambda name, item: len(codec.format_json({name: _format_class(item)})) - 1
+    )
+    return _format(advertisement._replace(classes=kept))
+
+
+def _format(a: messages.Advertisement) -> bytes:
     values: dict[str, object] = {
         "node": a.node,
         **elements.format_header(boot=a.boot, seq=a.seq, ts_ns=a.ts_ns),
@@ -79,10 +89,12 @@ def encode_advertisement(advertisement: messages.Advertisement) -> bytes:
     if a.headroom is not None:
         values["headroom"] = dict(a.headroom)
     if a.classes is not None:
-        values["classes"] = {
-            name: {"cost_plus": dict(item.cost_plus), "pods": item.pods} for name, item in a.classes.items()
-        }
+        values["classes"] = {name: _format_class(item) for name, item in a.classes.items()}
     return codec.format_json(values)
+
+
+def _format_class(item: messages.ClassCapacity) -> dict[str, object]:
+    return {"cost_plus": dict(item.cost_plus), "pods": item.pods}
 
 
 def decode_advertisement(payload: bytes, *, subject: str) -> messages.Advertisement:

@@ -6,7 +6,7 @@ cannot say. Lengths are bounded while bytes are decoded, so that nothing uncheck
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -14,6 +14,7 @@ from msgspec import Meta
 from carico_core.domain import errors, messages, names, usage
 from carico_core.wire import codec, fields, subjects
 
+T = TypeVar("T")
 Int64 = Annotated[int, Meta(ge=0, le=fields.INT64_MAX)]
 Pods = Annotated[int, Meta(ge=0, le=int(fields.PODS_MAX))]
 PodsPerCore = Annotated[float, Meta(ge=0.0, le=fields.PODS_MAX)]
@@ -129,6 +130,20 @@ def check_printable(path: str, texts: Iterable[str]) -> None:
     text = next(text for text in texts if not text.isprintable())
     detail = f"got {fields.shown(text)}, expected printable characters"
     raise errors.MessageError(errors.Drop.OUT_OF_RANGE, path, detail)
+
+
+def fitting(classes: Mapping[str, T], over_bytes: int, size: Callable[[str, T], int]) -> dict[str, T]:
+    """Return the classes without those whose names are longest, so that a message has `over_bytes` less.
+
+    Who creates a Pod chooses the name of its class: long names must not keep a message from being sent. `size` returns
+    the bytes that a class takes.
+    """
+    kept = dict(classes)
+    for name in sorted(kept, key=lambda each: len(each.encode()), reverse=True):
+        if over_bytes <= 0:
+            break
+        over_bytes -= size(name, kept.pop(name))
+    return kept
 
 
 def format_template(template: usage.Template) -> dict[str, object]:

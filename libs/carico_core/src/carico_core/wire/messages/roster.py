@@ -40,24 +40,41 @@ class _Roster(elements.Message, kw_only=True, gc=False):
 
 
 _DECODER = codec.Decoder(_Roster, is_json=True)
+# The most characters of a Pod's containers, and of its template, that a roster has: of the first that fits.
+_ALL, _NONE = 1 << 20, -1
+_STEPS = (
+    (_ALL, _ALL), (1024, _ALL), (256, _ALL), (_NONE, _ALL), (_NONE, 1024), (_NONE, 256), (_NONE, _NONE)
+)  # fmt: skip
 
 
 def encode_roster(roster: messages.Roster) -> bytes:
     """Return the bytes of a roster.
 
-    What would exceed a payload is left out: first all containers, then all templates, then the last Pods, which have no
-    known class.
+    What would exceed a payload is left out: first containers, then templates, of each the longest first, then Pods with
+    long names of classes, which have no known class. Who creates a Pod chooses all of these: others must not lose
+    theirs to it.
     """
     pods = dict(itertools.islice(roster.pods.items(), PODS_MAX))
-    if len(payload := _format(roster, pods)) <= codec.PAYLOAD_MAX_BYTES:
-        return payload
-    roster = dataclasses.replace(roster, containers={})
-    if len(payload := _format(roster, pods)) <= codec.PAYLOAD_MAX_BYTES:
-        return payload
-    roster = dataclasses.replace(roster, templates={})
-    while len(payload := _format(roster, pods)) > codec.PAYLOAD_MAX_BYTES:
+    for containers_most, templates_most in _STEPS:
+        cut = dataclasses.replace(
+            roster,
+            containers={uid: each for uid, each in roster.containers.items() if _ids_chars(each) <= containers_most},
+            templates={uid: each for uid, each in roster.templates.items() if _template_chars(each) <= templates_most},
+        )
+        if len(payload := _format(cut, pods)) <= codec.PAYLOAD_MAX_BYTES:
+            return payload
+    pods = dict(sorted(pods.items(), key=lambda each: len((each[1] or "").encode())))
+    while len(payload := _format(cut, pods)) > codec.PAYLOAD_MAX_BYTES:
         pods = dict(itertools.islice(pods.items(), len(pods) // 2))
     return payload
+
+
+def _ids_chars(found: Mapping[str, str]) -> int:
+    return sum(map(len, found)) + sum(map(len, found.values()))
+
+
+def _template_chars(found: usage.Template) -> int:
+    return len(found.image) + sum(map(len, found.containers)) + len(found.priority_class)
 
 
 def decode_roster(payload: bytes, *, subject: str) -> messages.Roster:

@@ -1,6 +1,6 @@
 """Local subspaces on `carico.v1.subspace.<node>`: msgpack, arrays as raw little-endian float64."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from msgspec import Meta
@@ -35,8 +35,20 @@ _DECODER = codec.Decoder(_LocalSubspace)
 
 
 def encode_subspace(subspace: messages.LocalSubspace) -> bytes:
-    """Return the bytes of a local subspace."""
-    s = subspace
+    """Return the bytes of a local subspace; classes with the longest names are left out where it would be too large."""
+    payload = _format(subspace, subspace.evidence)
+    over_bytes = len(payload) - codec.PAYLOAD_MAX_BYTES
+    if over_bytes <= 0:
+        return payload
+
+    def size(name: str, found: messages.ClassEvidence) -> int:
+        # The map's own first byte counts once.
+        return len(codec.format_msgpack(elements.format_evidence({name: found}))) - 1
+
+    return _format(subspace, elements.fitting(subspace.evidence, over_bytes, size))
+
+
+def _format(s: messages.LocalSubspace, evidence: Mapping[str, messages.ClassEvidence]) -> bytes:
     return codec.format_msgpack(
         {
             "node": s.node,
@@ -49,7 +61,7 @@ def encode_subspace(subspace: messages.LocalSubspace) -> bytes:
             "weight": float(s.weight),
             "scale": codec.pack_array(s.scale),
             "peak_pods_per_core": float(s.peak_pods_per_core),
-            "evidence": elements.format_evidence(s.evidence),
+            "evidence": elements.format_evidence(evidence),
         }
     )
 

@@ -123,10 +123,7 @@ def _raise_to(total: Amounts, least: Mapping[str, float]) -> None:
 def _amount(value: object, path: str) -> float:
     if not isinstance(value, str | int | float) or isinstance(value, bool):
         raise ValueError(f"{path}: got {value!r}, expected a Kubernetes quantity such as 250m or 1Gi")
-    amount = _at(path, quantities.parse_quantity, value)
-    if not math.isfinite(amount):
-        raise ValueError(f"{path}: got {value!r}, expected a finite quantity")
-    return amount
+    return _at(path, quantities.parse_quantity, value)
 
 
 def _at(path: str, parse: Callable[[Any], float], value: object) -> float:
