@@ -1,7 +1,9 @@
 """The health server: verdicts, metrics, and malformed requests."""
 
 import asyncio
+import contextlib
 import functools
+import socket
 
 import pytest
 import structlog
@@ -9,6 +11,7 @@ import structlog
 from carico_core.domain import errors
 from carico_core.runtime.observe import health
 from carico_core.runtime.observe import metrics as metric
+from tests.tools import waiting
 
 
 async def ask(port: int, request: bytes) -> tuple[int, str]:
@@ -86,6 +89,51 @@ async def test_its_end_does_not_wait_for_silent_connections(
         assert await reader.read(-1) == b""
         writer.close()
     assert not caplog.records
+
+
+async def test_connections_are_bounded_and_probes_are_answered() -> None:
+    """Who opens connections without end would otherwise use up the files of the service."""
+    server = await health.serve(health.Health({}), metric.Metrics("agent"), host="127.0.0.1", port=0)
+    most = health.CONNECTIONS_MOST
+    try:
+        async with asyncio.timeout(60):
+            held = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(most)]
+            for _ in range(most):
+                assert (await ask(server.port, get("/healthz")))[0] == 200
+                held.append(await asyncio.open_connection("127.0.0.1", server.port))
+            for reader, _ in held[:most]:
+                with contextlib.suppress(ConnectionResetError):
+                    assert await reader.read() == b""
+            for _, writer in held:
+                writer.close()
+    finally:
+        await server.close()
+
+
+async def test_who_does_not_read_the_answer_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "REQUEST_TIMEOUT_S", 0.2)
+    counted = metric.Metrics("agent")
+    gauge = counted.gauge("long", "many series", ["name"])
+    for number in range(20_000):
+        gauge.labels("x" * 400 + str(number)).set(1.0)
+    server = await health.serve(health.Health({}), counted, host="127.0.0.1", port=0)
+    loop, before = asyncio.get_running_loop(), asyncio.all_tasks()
+    try:
+        async with asyncio.timeout(60):
+            with socket.socket() as silent:
+                silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                silent.setblocking(False)
+                await loop.sock_connect(silent, ("127.0.0.1", server.port))
+                await loop.sock_sendall(silent, get("/metrics"))
+                await waiting.until(lambda: asyncio.all_tasks() - before)
+                await waiting.until(lambda: not asyncio.all_tasks() - before)
+                found = b""
+                while chunk := await loop.sock_recv(silent, 1 << 20):
+                    found += chunk
+            head, _, body = found.partition(b"\r\n\r\n")
+            assert b"200 OK" in head and len(body) < int(head.split(b"Content-Length: ")[1].split()[0])
+    finally:
+        await server.close()
 
 
 async def test_what_should_not_be_asked() -> None:

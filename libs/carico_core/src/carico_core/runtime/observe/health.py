@@ -14,6 +14,8 @@ from carico_core.runtime.observe import metrics as metric
 # A probe sends one short GET. A client that sends more, or nothing, is disconnected.
 REQUEST_LIMIT_BYTES = 8192
 REQUEST_TIMEOUT_S = 5.0
+# A kubelet and a Prometheus have a few. Anyone who reaches the port could otherwise use up the files of the service.
+CONNECTIONS_MOST = 64
 OFF = -1
 
 Check = Callable[[], str | None]
@@ -81,16 +83,21 @@ class Connections:
 
     @contextlib.contextmanager
     def kept(self, writer: asyncio.StreamWriter) -> Iterator[None]:
-        """Register the connection of the current task (made by `asyncio.start_server`) in the block, then close it."""
+        """Register the connection of the current task (made by `asyncio.start_server`) in the block, then close it.
+
+        With too many, the oldest one is closed: a probe sends its request at once, and is answered before that.
+        """
         task: asyncio.Task[None] | None = asyncio.current_task()
         assert task is not None
+        if len(self._open) >= CONNECTIONS_MOST:
+            self._open.pop(next(iter(self._open))).transport.abort()
         self._open[task] = writer
         try:
             yield
         finally:
-            del self._open[task]
-            with contextlib.suppress(OSError):
-                writer.close()
+            self._open.pop(task, None)
+            # Who does not read the answer would keep a connection open that is only closed.
+            writer.transport.abort()
 
     async def end(self) -> None:
         """Close all connections: browsers and probes open some without sending a request.
@@ -176,7 +183,8 @@ async def _exchange(
                 f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
             )
             writer.write(body)
-            await writer.drain()
+            writer.close()
+            await writer.wait_closed()
 
 
 def _answer(head: bytes, health: Health, metrics: metric.Metrics) -> tuple[int, str, bytes]:
