@@ -143,6 +143,14 @@ def _names_cluster(context: click.Context | None) -> bool:
     return context is not None and any(each.name == "name" for each in context.command.params)
 
 
+def _complain(why: str) -> None:
+    """Print the line with which a command fails. It may quote an answer of the API, or a file."""
+    # Imported here: the help does not need it.
+    from carico_cli.output import formats
+
+    print(f"{PROGRAM}: {formats.printable(why)}", file=sys.stderr)
+
+
 def run() -> int:
     """Run the command; return 0 done, 1 failed, 2 a user's mistake. Raises `KeyboardInterrupt` for Ctrl-C."""
     log_setup.setup(service=PROGRAM, json=False, level="error")
@@ -153,12 +161,12 @@ def run() -> int:
         return exits.USER_ERROR
     except click.ClickException as error:
         # click puts each choice on a line of its own.
-        print(f"{PROGRAM}: {' '.join(error.format_message().split())}{_hint(error)}", file=sys.stderr)
+        _complain(" ".join(error.format_message().split()) + _hint(error))
         return exits.USER_ERROR
     except (click.Abort, asyncio.CancelledError):
         raise KeyboardInterrupt from None
     except errors.CaricoError as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        _complain(str(error))
         return exits.USER_ERROR if isinstance(error, errors.UserError) else exits.FAILED
     except BrokenPipeError:
         # `carico status | head`: the reader has closed the pipe.

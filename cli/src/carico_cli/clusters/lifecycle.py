@@ -40,11 +40,11 @@ async def _up(context: settings.Context, wanted: plans.Options, binaries: Mappin
         failed = not isinstance(error, asyncio.CancelledError)
         await exits.finished(_give_up(launched, keep_logs=failed), hurry=launched.kill)
         if failed and launched.paths.logs.exists():
-            click.echo(f"the services' logs are kept in {launched.paths.logs}", err=True)
+            formats.say(f"the services' logs are kept in {launched.paths.logs}", err=True)
         raise
     of = which.naming(context, name)
     commands = (f'eval "$(carico env{of})"', f"carico submit pi --pods 50{of}", f"carico top{of}", f"carico down{of}")
-    click.echo(formats.next_steps(commands))
+    formats.say(formats.next_steps(commands))
 
 
 async def _give_up(launched: client.Launched, *, keep_logs: bool) -> None:
@@ -63,14 +63,14 @@ def down(context: settings.Context, name: str | None, keep_logs: bool) -> None:
     paths = state.find(context.home, meant.local_name(instead))
     asyncio.run(_down(paths, keep_logs=keep_logs))
     integrations.remove_context(context.environ, paths.name)
-    click.echo(f"cluster {paths.name} is down" + (f"; logs are in {paths.logs}" if keep_logs else ""))
+    formats.say(f"cluster {paths.name} is down" + (f"; logs are in {paths.logs}" if keep_logs else ""))
 
 
 async def _down(paths: state.Paths, *, keep_logs: bool) -> None:
     ending = asyncio.ensure_future(client.down(paths, keep_logs=keep_logs))
     done, _ = await asyncio.wait([ending], timeout=SILENT_S)
     if not done:
-        click.echo(
+        formats.say(
             f"{paths.name} has not ended after {SILENT_S:g} s; it is killed after {client.DOWN_TIMEOUT_S:g} s", err=True
         )
     await ending

@@ -31,9 +31,9 @@ def command(context: settings.Context, output: formats.Output) -> None:
     """List the clusters of this machine. A star marks the one that a command without --name means here."""
     rows = asyncio.run(rows_of(context))
     if output is formats.Output.JSON:
-        click.echo(formats.json_text(rows))
+        formats.say(formats.json_text(rows))
         return
-    click.echo(text(rows, now_s=clocks.SystemClock().wall_ns() / 1e9, wide=output is formats.Output.WIDE))
+    formats.say(text(rows, now_s=clocks.SystemClock().wall_ns() / 1e9, wide=output is formats.Output.WIDE))
 
 
 async def rows_of(context: settings.Context) -> list[dict[str, Any]]:

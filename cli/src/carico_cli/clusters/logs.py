@@ -12,6 +12,7 @@ import click
 import orjson
 
 from carico_cli.clusters import which
+from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_core.domain import errors
 from carico_local.cluster import state
@@ -56,7 +57,7 @@ def command(
 
     def show(line: str) -> None:
         text = line.rstrip("\n")
-        click.echo(readable(text, coloured=not context.plain) if is_readable else text)
+        click.echo(readable(text, coloured=not context.plain) if is_readable else formats.printable(text))
 
     with log.open("r", encoding="utf-8", errors="replace") as file:
         for line in file.readlines()[-tail:] if tail else []:
@@ -89,15 +90,15 @@ def readable(line: str, *, coloured: bool) -> str:
     try:
         found = orjson.loads(line)
     except orjson.JSONDecodeError:
-        return line
+        return formats.printable(line)
     if not isinstance(found, dict) or "event" not in found:
-        return line
+        return formats.printable(line)
     level = str(found.get("level", "info"))
     fields = "".join(f" {name}={_shown(value)}" for name, value in found.items() if name not in _FRONT)
     text = f"{_time(str(found.get('timestamp', '')))} {level} {found.get('logger', '-')}: {found['event']}"
     text += f" {fields}" if fields else ""
     # Text that others caused to be logged must not move the cursor.
-    text = "".join(each if each.isprintable() else "?" for each in text)
+    text = formats.printable(text, kept="")
     return click.style(text, fg=_COLOURS[level]) if coloured and level in _COLOURS else text
 
 

@@ -6,6 +6,7 @@ import shutil
 
 import click
 
+from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_core.runtime.process import clock as clocks
 from carico_local.binaries import cache
@@ -92,9 +93,9 @@ def note(text: str, context: settings.Context) -> None:
 
 def say_crash(event: events.Event) -> None:
     """Print on stderr which service ended unexpectedly, and its last lines."""
-    click.echo(f"{event.service} ended unexpectedly ({event.text}); its last lines:", err=True)
+    formats.say(f"{event.service} ended unexpectedly ({event.text}); its last lines:", err=True)
     for line in event.crash.last_lines if event.crash else ():
-        click.echo(f"  {line}", err=True)
+        formats.say(f"  {line}", err=True)
 
 
 def _line(context: settings.Context, plain: str, drawn: str) -> None:

@@ -50,9 +50,9 @@ def command(context: settings.Context, name: str | None, output: formats.Output)
     if running and found.phase is state.Phase.READY:
         asyncio.run(_ask(context, paths, found, view))
     if output is formats.Output.JSON:
-        click.echo(formats.json_text(view))
+        formats.say(formats.json_text(view))
     else:
-        click.echo(_text(view, now_ns=clocks.SystemClock().wall_ns(), wide=output is formats.Output.WIDE))
+        formats.say(_text(view, now_ns=clocks.SystemClock().wall_ns(), wide=output is formats.Output.WIDE))
     return 0 if running and not _unready_lines(view) else 1
 
 

@@ -57,9 +57,9 @@ def command(
         )  # fmt: skip
         raise errors.SettingsError(f"{error}{hint}") from None
     if output is formats.Output.JSON:
-        click.echo(formats.json_text([dataclasses.asdict(one) for one in found]))
+        formats.say(formats.json_text([dataclasses.asdict(one) for one in found]))
     else:
-        click.echo(findings.text(found))
+        formats.say(findings.text(found))
     levels = {one.level for one in found}
     return exits.FAILED if findings.Level.FAIL in levels else WARNED if findings.Level.WARN in levels else 0
 

@@ -95,11 +95,11 @@ def _shown_as(output: formats.Output, as_json: bytes, text: Callable[[], str]) -
 
 def _report(out: pathlib.Path, files: Mapping[str, bytes], printed: Callable[[], str]) -> int:
     try:
-        click.echo(printed())
+        formats.say(printed())
     finally:
         # Even if standard output was closed (`--json | head`): it is the work of an hour.
         report_folder.write(out, files)
-    click.echo(f"report: {' and '.join(str(out / name) for name in sorted(files))}", err=True)
+    formats.say(f"report: {' and '.join(str(out / name) for name in sorted(files))}", err=True)
     return 0
 
 
@@ -196,7 +196,7 @@ class _Plain:
         self._printed_s = now_s
         spent_s = now_s - self._began_s
         left_s = spent_s * (self._effort / self._made - 1.0)
-        click.echo(
+        formats.say(
             f"{spent_s:6.0f} s  runs {self._done}/{self._runs}  about {left_s:.0f} s left  "
             f"({outcome.plan}, {outcome.contender}, seed {outcome.seed})",
             err=True,

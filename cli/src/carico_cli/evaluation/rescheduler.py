@@ -8,8 +8,6 @@ import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import click
-
 from carico_cli.evaluation import page as evaluation_page
 from carico_cli.output import charts, formats, report
 from carico_core.numerics.rescheduling import compiled
@@ -31,7 +29,7 @@ def selection(*, quick: bool, runs: int | None) -> study.Selection:
 def run(chosen: study.Selection, *, now_s: Callable[[], float]) -> dict[str, Any]:
     """Make every run, with progress on stderr, and return the evaluation as JSON types."""
     if not compiled.IS_COMPILED:
-        click.echo(
+        formats.say(
             "numba is not installed: the searches run in Python, some twenty times slower "
             "(pip install 'carico-core[fast]')",
             err=True,
@@ -42,7 +40,7 @@ def run(chosen: study.Selection, *, now_s: Callable[[], float]) -> dict[str, Any
         found.append(each)
         if len(found) % _SHOWN_EVERY == 0 or len(found) == total:
             where = f"size {each.size}, {each.algorithm}"
-            click.echo(f"{now_s() - began_s:6.0f} s  runs {len(found)}/{total}  ({where})", err=True)
+            formats.say(f"{now_s() - began_s:6.0f} s  runs {len(found)}/{total}  ({where})", err=True)
     front = [point for overload in generator.Overload for point in study.front(chosen, overload)]
     return results.document(chosen, found, front, is_compiled=compiled.IS_COMPILED)
 

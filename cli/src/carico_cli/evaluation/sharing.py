@@ -4,8 +4,6 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import click
-
 from carico_cli.evaluation import page as evaluation_page
 from carico_cli.output import charts, formats, report
 from carico_twin.evaluate.sharing import results, study
@@ -57,7 +55,7 @@ def run(chosen: study.Selection, *, now_s: Callable[[], float]) -> dict[str, Any
         found.append(each)
         if now_s() - shown_s >= PLAIN_LINE_EVERY_S or len(found) == total:
             shown_s = now_s()
-            click.echo(f"{shown_s - began_s:6.0f} s  setups {len(found)}/{total}", err=True)
+            formats.say(f"{shown_s - began_s:6.0f} s  setups {len(found)}/{total}", err=True)
     return results.document(chosen, found)
 
 

@@ -76,10 +76,10 @@ def run(given: Mapping[str, Any], content: bytes) -> int:
         unit = 1.0 if given["unit"] is None else given["unit"]
         rules = requests.evaluate(file, reading.read(file, content), setup, dimension=given["requests"], unit=unit)
         is_json = given["output"] is formats.Output.JSON
-        click.echo(formats.json_text(rules) if is_json else "\n".join(_requests_text(rules)))
+        formats.say(formats.json_text(rules) if is_json else "\n".join(_requests_text(rules)))
         return 0
     found = scoring.evaluate(file, reading.read(file, content), setup)
-    click.echo(formats.json_text(found) if given["output"] is formats.Output.JSON else "\n".join(_text(found)))
+    formats.say(formats.json_text(found) if given["output"] is formats.Output.JSON else "\n".join(_text(found)))
     return 0
 
 

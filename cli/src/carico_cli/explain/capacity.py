@@ -52,9 +52,9 @@ def command(
         said = re.sub(r'"(class|like)"', r"--\1", str(error))
         raise errors.SettingsError(said.replace('"pod"', f"--file {file}" if file else "--like")) from None
     if output is formats.Output.JSON:
-        click.echo(formats.json_text(answer))
+        formats.say(formats.json_text(answer))
     else:
-        click.echo(fit_text.text(answer, wide=output is formats.Output.WIDE))
+        formats.say(fit_text.text(answer, wide=output is formats.Output.WIDE))
 
 
 async def _fit(asker: asking.Asker, question: Mapping[str, object]) -> dict[str, Any]:

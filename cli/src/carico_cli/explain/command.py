@@ -62,7 +62,7 @@ def command(
     is_json, wide = output is formats.Output.JSON, output is formats.Output.WIDE
     if kind == JOB:
         found = asyncio.run(_explain_job(at, context, in_namespace, name))
-        click.echo(formats.json_text(found) if is_json else job_text.text(found, wide=wide))
+        formats.say(formats.json_text(found) if is_json else job_text.text(found, wide=wide))
         return
 
     async def ask(asker: asking.Asker) -> str:
@@ -74,7 +74,7 @@ def command(
             return formats.json_text(answer)
         return pod_text.text(answer, now_ns=asker.clock.wall_ns(), wide=wide, is_local=at.is_local)
 
-    click.echo(asking.run(ask, at, context.environ))
+    formats.say(asking.run(ask, at, context.environ))
 
 
 async def explain_node(asker: asking.Asker, name: str) -> dict[str, Any]:

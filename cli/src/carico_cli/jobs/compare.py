@@ -108,11 +108,11 @@ def command(context: settings.Context, /, name: str, **given: Any) -> int:
         found = asyncio.run(_compare(context, request, wanted, chosen, given))
     as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
     try:
-        click.echo(as_json.decode() if prints_json else compare_page.text(found))
+        formats.say(as_json.decode() if prints_json else compare_page.text(found))
     finally:
         # Even if standard output was closed (`--json | head`): it is the work of hours.
         report_folder.write(out, {"compare.json": as_json, "compare.html": compare_page.page(found).encode()})
-    click.echo(f"report: {out / 'compare.json'} and {out / 'compare.html'}", err=prints_json)
+    formats.say(f"report: {out / 'compare.json'} and {out / 'compare.html'}", err=prints_json)
     return int(any(row["failed"] or row["bound_twice"] for row in found["contenders"].values()))
 
 
@@ -208,7 +208,7 @@ async def _compare(
         runs = f"{len(wanted)} contenders x {repeats} runs of {load.pods} Pods"
         trials_s = bound_s * len(wanted) * repeats
         # How long the Pods of a file take is not known.
-        click.echo(runs if chosen.pod_s is None else f"{runs}: about {trials_s / 60 + 1:.0f} min")
+        formats.say(runs if chosen.pod_s is None else f"{runs}: about {trials_s / 60 + 1:.0f} min")
         servers_millicores: int | None = given["servers_millicores"]
         with_servers = given["with_servers"] or servers_millicores is not None
         async with _ground(launched.paths, found, bound_s, servers_millicores) as ground:
@@ -255,14 +255,14 @@ async def _trials(
     for repeat in range(1, repeats + 1):
         if with_servers and (alone := await servers.idle_ms(ground)) is not None:
             idle_ms.append(alone)
-            click.echo(f"run {repeat} of {repeats}, servers alone: p99 {alone['p99']:.1f} ms")
+            formats.say(f"run {repeat} of {repeats}, servers alone: p99 {alone['p99']:.1f} ms")
         begin = (repeat - 1) % len(wanted)
         for contender in (*wanted[begin:], *wanted[:begin]):
             one = await trial.run(ground, contender, load, repeat, with_servers=with_servers)
             done.append(one)
             mean = formats.number(one.pod_s["mean"])
             latency = "" if one.server_ms is None else f", servers' p99 {one.server_ms['p99']:.1f} ms"
-            click.echo(f"run {repeat} of {repeats}, {one.contender}: job {one.job_s:.1f} s, Pods {mean} s{latency}")
+            formats.say(f"run {repeat} of {repeats}, {one.contender}: job {one.job_s:.1f} s, Pods {mean} s{latency}")
     return done, idle_ms
 
 

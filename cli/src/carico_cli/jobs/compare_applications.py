@@ -10,7 +10,6 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-import click
 import orjson
 
 from carico_cli.clusters import starting
@@ -107,10 +106,10 @@ def compare(context: settings.Context, chosen: plans.Options, wanted: Asked, giv
     as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
     page = compare_applications_page.page(found).encode()
     try:
-        click.echo(as_json.decode() if prints_json else compare_applications_page.text(found))
+        formats.say(as_json.decode() if prints_json else compare_applications_page.text(found))
     finally:
         report_folder.write(out, {"applications.json": as_json, "applications.html": page})
-    click.echo(f"report: {out / 'applications.json'} and {out / 'applications.html'}", err=prints_json)
+    formats.say(f"report: {out / 'applications.json'} and {out / 'applications.html'}", err=prints_json)
     if any(each["why"] == _CUT_SHORT for each in found["missing"]):
         return exits.INTERRUPTED
     failed = any(each["failed"] for each in found["runs"] if each["contender"] == contenders.CARICO)
@@ -147,7 +146,7 @@ def _descheduler(context: settings.Context, wanted: Asked) -> pathlib.Path | Non
     name = contenders.DESCHEDULER
     found = tools.obtain(
         [name], environ=context.environ, clock=clocks.SystemClock(),
-        report=lambda step: None if step.passing else click.echo(step.text),
+        report=lambda step: None if step.passing else formats.say(step.text),
     )  # fmt: skip
     return found[name].path
 
@@ -211,7 +210,7 @@ async def all_of(
             break
         except errors.CaricoError as error:
             missing.append(result.Missing(contender=contender.name, load=load, why=str(error)))
-            click.echo(f"{load} load, {contender.name}: no result: {error}")
+            formats.say(f"{load} load, {contender.name}: no result: {error}")
     return runs, missing
 
 
@@ -223,9 +222,9 @@ async def _one(
         f"{name} {formats.number(run.before.times[name].mean_ms)} -> {formats.number(run.after.times[name].mean_ms)} ms"
         for name in catalog.APPLICATIONS
     )
-    click.echo(f"{load} load, {contender.name}: {times}; {run.moves} moves, {run.failed} of {run.requests} failed")
+    formats.say(f"{load} load, {contender.name}: {times}; {run.moves} moves, {run.failed} of {run.requests} failed")
     if run.rests:
-        click.echo(f"  no more was moved: {run.rests}")
+        formats.say(f"  no more was moved: {run.rests}")
     return run
 
 

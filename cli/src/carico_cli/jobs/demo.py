@@ -104,11 +104,11 @@ class _Demo:
                 **figures.report(found), **report_folder.stamp(round(found.ended_s * 1e9)),
                 "kube_scheduler": await asyncio.to_thread(simulated.kube_scheduler, *self._ran),
             }  # fmt: skip
-            click.echo(demo_page.text(report))
+            formats.say(demo_page.text(report))
             files = {"report.json": orjson.dumps(report, option=orjson.OPT_INDENT_2)}
             report_folder.write(self._out, files | {"report.html": demo_page.page(report).encode()})
-            click.echo(f"report: {self._out / 'report.json'} and {self._out / 'report.html'}")
-            click.echo(formats.next_steps(self._next_steps(keep=keep)))
+            formats.say(f"report: {self._out / 'report.json'} and {self._out / 'report.html'}")
+            formats.say(formats.next_steps(self._next_steps(keep=keep)))
             finished = True
             return _exit_code(report)
         finally:
@@ -126,7 +126,7 @@ class _Demo:
         await launched.stop()
         await client.down(launched.paths, keep_logs=bool(self._crashes))
         if self._crashes:
-            click.echo(f"the services' logs are kept in {launched.paths.logs}", err=True)
+            formats.say(f"the services' logs are kept in {launched.paths.logs}", err=True)
 
     async def _run_job(self, launched: client.Launched, notes: list[str]) -> facts.Facts:
         found = state.read(launched.paths)
@@ -180,7 +180,7 @@ class _Demo:
         if not self._crashes:
             self._crashes.append("supervisor")
             self._crashed.set()
-            click.echo(f"the supervisor ended; its log: {launched.paths.log('supervisor')}", err=True)
+            formats.say(f"the supervisor ended; its log: {launched.paths.log('supervisor')}", err=True)
 
     def _facts(
         self, live: connection.ApiSession, plan: plans.Plan, job: jobs.Job, submitted_s: float, notes: list[str]

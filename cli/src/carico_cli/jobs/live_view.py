@@ -5,10 +5,10 @@ import io
 import re
 from collections.abc import Callable, Iterator
 
-import click
 from rich import console, live, text
 
 from carico_cli.live import picture as pictures
+from carico_cli.output import formats
 from carico_cli.top import columns, panels, spans
 from carico_core.runtime.process import clock as clocks
 from carico_local import job as jobs
@@ -111,7 +111,7 @@ def drawing(screen: Screen, *, plain: bool) -> Iterator[Callable[[], None]]:
             nonlocal said_s
             if screen.elapsed_s - said_s >= PLAIN_LINE_EVERY_S or screen.is_done:
                 said_s = screen.elapsed_s
-                click.echo(screen.line())
+                formats.say(screen.line())
 
         yield say
         return

@@ -70,7 +70,7 @@ def command(
     if address.is_local or context.environ.get(which.NATS_URL):
         of = which.naming(context, address.name) if address.is_local else ""
         live = [] if wait else [f"carico top{of}"]
-        click.echo(formats.next_steps([*live, f"carico explain job {job.name}{of}"]))
+        formats.say(formats.next_steps([*live, f"carico explain job {job.name}{of}"]))
     return code
 
 
@@ -115,7 +115,7 @@ async def _submit(
             raise errors.SettingsError(f"--job: a job named {job.name!r} exists already") from None
         except errors.ApiUnavailable as error:
             raise errors.ApiUnavailable(f"job {job.name}: {error}; {shortage() or address.look}") from None
-        click.echo(f"job {job.name} on cluster {address.name}: {_created(job, created, batch=batch)}")
+        formats.say(f"job {job.name} on cluster {address.name}: {_created(job, created, batch=batch)}")
         return await _wait(live, job, why_gone=why_gone, batch=batch) if wait else 0
 
 
@@ -125,7 +125,7 @@ async def _announced(line: Callable[[], str]) -> AsyncIterator[None]:
 
     async def announce() -> None:
         await asyncio.sleep(_SILENT_S)
-        click.echo(line(), err=True)
+        formats.say(line(), err=True)
 
     task = asyncio.ensure_future(announce())
     try:
@@ -156,7 +156,7 @@ async def _wait(live: connection.ApiSession, job: jobs.Job, *, why_gone: WhyGone
             done = sum(pod.is_terminal for pod in pods)
             if done != said:
                 said = done
-                click.echo(f"job {job.name}: {done} of {job.pods} done")
+                formats.say(f"job {job.name}: {done} of {job.pods} done")
             if done >= job.pods:
                 return _result(job, pods)
             away_s = outage.lasted_s()
@@ -188,7 +188,7 @@ async def _report_refusals(live: connection.ApiSession, job: jobs.Job) -> None:
             if kind and kind not in said:
                 said.add(kind)
                 refused = f"{missing} of {job.pods} Pods do not exist, because the API refuses them"
-                click.echo(f"job {job.name}: {refused}: {why}; still waiting", err=True)
+                formats.say(f"job {job.name}: {refused}: {why}; still waiting", err=True)
 
 
 def generated_name(workload: str, now_ns: int) -> str:
@@ -210,10 +210,10 @@ async def _refusal(live: connection.ApiSession, job: jobs.Job, name: str) -> str
 
 def _result(job: jobs.Job, pods: Sequence[facts.PodFacts]) -> int:
     """Print what became of the job, and which Pods did not succeed; return the exit code."""
-    click.echo("\n".join(job_summary.lines(job.name, pods)))
+    formats.say("\n".join(job_summary.lines(job.name, pods)))
     bad = [pod for pod in pods if pod.phase != "Succeeded"]
     for line in unsuccessful(job.name, bad):
-        click.echo(line, err=True)
+        formats.say(line, err=True)
     return int(bool(bad))
 
 
@@ -231,7 +231,7 @@ class _Outage:
         if (away is None) is not (self._since_s is None):
             self._since_s = None if away is None else now_s
             said = "the API is back" if away is None else f"{away}; still waiting"
-            click.echo(f"job {self._job.name}: {said}", err=True)
+            formats.say(f"job {self._job.name}: {said}", err=True)
         return None if self._since_s is None else now_s - self._since_s
 
 
@@ -257,7 +257,7 @@ class _Stillness:
         bound = [pod for pod in pending if pod.node]
         what = [f"{len(pending) - len(bound)} without a node"] if len(bound) < len(pending) else []
         what += [f"{len(bound)} bound and not started"] if bound else []
-        click.echo(
+        formats.say(
             f"job {self._job.name}: no progress for {_STILL_S:.0f} s: {', '.join(what)}; "
             f"`carico explain {pending[0].name}` says why, `carico doctor` checks the cluster; still waiting",
             err=True,

@@ -20,6 +20,8 @@ _STYLE: Any = {
     "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9.0, "figure.facecolor": "none",
     "axes.facecolor": "none", "savefig.facecolor": "none", "text.color": _INK, "axes.labelcolor": _INK,
     "axes.edgecolor": _INK, "axes.titlecolor": _INK, "xtick.color": _INK, "ytick.color": _INK, "axes.grid": True,
+    # Names may have dollar signs, which would begin a formula.
+    "text.parse_math": False,
     "grid.alpha": 0.25, "grid.color": _INK, "axes.spines.top": False, "axes.spines.right": False,
 }  # fmt: skip
 

@@ -42,6 +42,24 @@ def flag(*kinds: Output) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return decorate
 
 
+def printable(text: str, *, kept: str = "\n\t") -> str:
+    """Return the text with escapes in place of all that may move a cursor, set a title or turn the direction around.
+
+    Names of images, words of Events and lines of logs may contain anything. In JSON the escapes mean the same.
+
+    >>> print(printable("a\\x1b[2J\\u202eb\\U000e0001"))
+    a\\u001b[2J\\u202eb\\udb40\\udc01
+    """
+    if text.translate(dict.fromkeys(map(ord, kept))).isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in kept else _escaped(each) for each in text)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print what a command has to say: whatever others have written, the terminal only shows it."""
+    click.echo(printable(text), err=err)  # noqa: TID251
+
+
 def json_text(answer: Mapping[str, Any] | Sequence[Any]) -> str:
     """Return indented JSON."""
     return orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode()
@@ -133,6 +151,11 @@ def natural(name: str) -> tuple[object, ...]:
     head = name.rstrip("0123456789")
     tail = name[len(head) :]
     return (head, int(tail) if tail else -1, name)
+
+
+def _escaped(char: str) -> str:
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def _line(row: Sequence[str], widths: Sequence[int], left: int) -> str:

@@ -92,23 +92,23 @@ def command(
 
     match Form.JSON if as_json else Form(output):
         case Form.JSON:
-            click.echo(formats.json_text({"rule": rule, "classes": rows}))
+            formats.say(formats.json_text({"rule": rule, "classes": rows}))
         case Form.YAML:
-            click.echo("\n---\n".join(manifests.yaml_text(row) for row in rows))
+            formats.say("\n---\n".join(manifests.yaml_text(row) for row in rows))
         case Form.PATCH:
             # All or none: nothing is written if one class cannot be patched.
             patches = [manifests.patch_text(row, forced=force, is_cron_job=is_cron_job(row)) for row in rows]
-            click.echo("\n".join(patches))
+            formats.say("\n".join(patches))
         case Form.TABLE:
             now_ns = clocks.SystemClock().wall_ns()
             is_one = len(rows) == 1 and (workload or pod_class)
-            click.echo(text.detail(rows[0], now_ns=now_ns) if is_one else text.table(rows, now_ns=now_ns))
+            formats.say(text.detail(rows[0], now_ns=now_ns) if is_one else text.table(rows, now_ns=now_ns))
 
 
 def _checked(rows: Sequence[Row], rules: asking.Rules) -> list[Row]:
     """Return the rows with what the rules of their namespaces refuse."""
     if rules.unchecked is not None:
-        click.echo(f"carico: LimitRanges and quotas are not all checked: {rules.unchecked}", err=True)
+        formats.say(f"carico: LimitRanges and quotas are not all checked: {rules.unchecked}", err=True)
     return [{**row, "contradicts": contradictions.of_row(row, rules.limit_ranges, rules.quotas)} for row in rows]
 
 

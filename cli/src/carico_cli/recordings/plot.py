@@ -47,7 +47,12 @@ def picture(fill: Callable[[Any], None], path: pathlib.Path, *, title: str, heig
     matplotlib.use("svg" if path.suffix.lower() == ".svg" else "agg")
     from matplotlib import pyplot
 
-    with pyplot.rc_context({"svg.fonttype": "none", "font.family": "sans-serif", "axes.grid": True, "grid.alpha": 0.3}):
+    # Names may have dollar signs, which would begin a formula.
+    style: Any = {
+        "svg.fonttype": "none", "font.family": "sans-serif", "axes.grid": True, "grid.alpha": 0.3,
+        "text.parse_math": False,
+    }  # fmt: skip
+    with pyplot.rc_context(style):
         figure = pyplot.figure(figsize=(9, height_in), layout="constrained")
         fill(figure)
         figure.suptitle(title, fontsize=10)

@@ -67,7 +67,7 @@ def command(
         return
     run = engine.run(over, engine.Setup(**chosen))
     found = fit.summary(run)
-    click.echo(formats.json_text(found) if output is formats.Output.JSON else text(found))
+    formats.say(formats.json_text(found) if output is formats.Output.JSON else text(found))
     if plot_file is not None:
         plot.draw(run, plot_file)
 
@@ -75,7 +75,7 @@ def command(
 def _redraw(over: trace.Trace, number: str, output: formats.Output, plot_file: pathlib.Path | None) -> None:
     found = figures.FIGURES[number](over)
     named = {"file": over.name, "figure": number, **found.numbers}
-    click.echo(formats.json_text(named) if output is formats.Output.JSON else _as_text(named))
+    formats.say(formats.json_text(named) if output is formats.Output.JSON else _as_text(named))
     if plot_file is not None:
         plot.picture(
             lambda drawn: charts.draw(drawn, found.charts),

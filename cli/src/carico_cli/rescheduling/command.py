@@ -103,24 +103,24 @@ def _of_cluster(
     question = {name: each for name, each in given.items() if each is not None}
 
     def say(move: cluster.Answer) -> None:
-        click.echo(formats.json_text(move) if is_json else cluster_text.move(move))
+        formats.say(formats.json_text(move) if is_json else cluster_text.move(move))
 
     def stand(answer: cluster.Answer) -> None:
         for line in () if is_json else (*cluster_text.standing(answer), *cluster_text.rests(answer)):
-            click.echo(line)
+            formats.say(line)
 
     if what == "--watch":
         cluster.run(at, lambda asker: asker.watch(say, stand))
     elif what == "--dry-run":
         answer = cluster.run(at, lambda asker: asker.plan(question))
         is_wide = output is formats.Output.WIDE
-        click.echo(formats.json_text(answer) if is_json else cluster_text.plan(answer, is_wide=is_wide))
+        formats.say(formats.json_text(answer) if is_json else cluster_text.plan(answer, is_wide=is_wide))
     elif what == "--apply":
         stand(cluster.run(at, lambda asker: asker.apply(question, say)))
     else:
         answer = cluster.run(at, lambda asker: asker.ask(f"control.{what}"))
         said = "paused: no further move begins" if answer["paused"] else "resumed: Pods may move"
-        click.echo(formats.json_text(answer) if is_json else said)
+        formats.say(formats.json_text(answer) if is_json else said)
 
 
 def _of_problem(
@@ -143,7 +143,7 @@ def _of_problem(
     report.check("--curve-out", curve_out)
     named = problem_file.read(problem)
     if search.prepare():
-        click.echo("compiled the search, once; the time begins now", err=True)
+        formats.say("compiled the search, once; the time begins now", err=True)
         began_s = machine_clock.monotonic_s()
     if seconds is None and proposals is None:
         seconds = _DEFAULT_SECONDS
@@ -158,8 +158,8 @@ def _of_problem(
     took_s = machine_clock.monotonic_s() - began_s
     if seconds is not None and not any(each.proposals for each in plans) and max_moves != 0:
         why = "to start and to read the problem takes longer than --seconds, so nothing was searched"
-        click.echo(f"took {took_s:.1f} s, not {seconds:g}: {why}", err=True)
+        formats.say(f"took {took_s:.1f} s, not {seconds:g}: {why}", err=True)
     found = report.summary(named, plans[-1], seconds=took_s)
-    click.echo(formats.json_text(found) if output is formats.Output.JSON else report.text(found))
+    formats.say(formats.json_text(found) if output is formats.Output.JSON else report.text(found))
     if curve_out is not None and output is not formats.Output.JSON:
-        click.echo(report.curve_text(plans, len(named.containers)))
+        formats.say(report.curve_text(plans, len(named.containers)))

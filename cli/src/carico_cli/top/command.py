@@ -65,9 +65,9 @@ def command(
     why_not = None if is_once else undrawable(context.environ.get("TERM", ""))
     if is_once or why_not is not None:
         if why_not:
-            click.echo(f"carico: {why_not}: printing tables once", err=True)
+            formats.say(f"carico: {why_not}: printing tables once", err=True)
         seen = asyncio.run(_once(found, address, chosen, clock))
-        click.echo(seen) if chosen.svg is None else _write(seen, pathlib.Path(chosen.svg))
+        formats.say(seen) if chosen.svg is None else _write(seen, pathlib.Path(chosen.svg))
         return 0
     code = asyncio.run(_watch(found, address.name, chosen, clock))
     if code:
@@ -135,7 +135,7 @@ def _write(svg: str, path: pathlib.Path) -> None:
         path.write_text(svg, encoding="utf-8")
     except OSError as error:
         raise errors.SettingsError(f"--svg: {path} cannot be written: {error.strerror}") from error
-    click.echo(f"wrote {path}")
+    formats.say(f"wrote {path}")
 
 
 async def _listen(found: reader.Reader, task: "asyncio.Task[None]") -> picture.Picture | None:

@@ -1,8 +1,12 @@
 """`-o json|wide` of every command that has it, and its short form --json."""
 
+import json
+
 import click
 import click.testing
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from carico_cli import application
 from carico_cli.output import formats
@@ -49,3 +53,16 @@ def test_every_command_with_json_has_the_flag() -> None:
         "reschedule",
     }  # fmt: skip
     assert all(flags in (set(), {"-o", "--json"}) for flags in found.values())
+
+
+@given(text=st.text(), more=st.sampled_from(["\x1b]0;x\x07", "\x9b2J", "\u202e", "\r", "\U000e0001", "\ud800", "\x00"]))
+def test_others_words_move_no_cursor_and_json_stays_the_same(text: str, more: str) -> None:
+    said = formats.printable(text + more)
+    assert said.replace("\n", "").replace("\t", "").isprintable()
+    assert formats.printable(text + more, kept="").isprintable()
+    as_json = json.dumps({text: more}, indent=2, ensure_ascii=False)
+    assert json.loads(formats.printable(as_json)) == json.loads(as_json)
+
+
+def test_what_is_printable_stays_as_it_is() -> None:
+    assert formats.printable("node-1\t7\n\N{LATIN SMALL LETTER E WITH ACUTE} ± \n") == "node-1\t7\né ± \n"

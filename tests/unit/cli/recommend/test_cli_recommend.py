@@ -455,6 +455,29 @@ def test_a_picture_is_of_one_class(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert "--plot: got 2 classes, expected one: name it with --class" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("output", ["table", "yaml", "json"])
+def test_names_that_others_chose_do_not_command_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output: str
+) -> None:
+    found = row("image/x/\x1b[2J\x9b2J\u202e")
+    monkeypatch.setattr(asking, "ask", lambda at, rule: [found])
+    monkeypatch.setattr(asking, "rules", lambda at, environ: asking.Rules([], [], "\x1b[2J"))
+    assert carico_cli.run(monkeypatch, "recommend", "--nats-url", "nats://127.0.0.1:1", "-o", output) == 0
+    said = capsys.readouterr()
+    assert "image/x/" in said.out
+    assert (said.out + said.err).replace("\n", "").isprintable()
+    monkeypatch.setattr(asking, "ask", lambda at, rule: [])
+    monkeypatch.setattr(command, "NOTHING_YET", "\x1b[2J")
+    assert carico_cli.run(monkeypatch, "recommend", "--nats-url", "nats://127.0.0.1:1") == 2
+    assert capsys.readouterr().err == "carico: \\u001b[2J\n"
+
+
+def test_the_name_of_a_class_is_no_formula(tmp_path: pathlib.Path) -> None:
+    known = {"cpu": [(0.5, 1.0)], "memory": []}
+    picture.draw(row("image/x/$\\frac$", distribution=known), tmp_path / "x.svg")
+    assert "image/x/$\\frac$: 9 Pods" in (tmp_path / "x.svg").read_text(encoding="utf-8")
+
+
 def test_a_picture_of_a_class_without_measurements_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
 ) -> None:
