@@ -89,9 +89,7 @@ def test_long_names_of_one_tenant_take_nothing_from_the_pods_of_others() -> None
     assert ours.items() <= wire.decode_roster(payload, subject=SUBJECT).pods.items()
 
     few = dict(list(theirs.items())[:50])
-    sent = dataclasses.replace(
-        roster_of(few | ours), templates=dict.fromkeys(few, large) | dict.fromkeys(ours, small)
-    )
+    sent = dataclasses.replace(roster_of(few | ours), templates=dict.fromkeys(few, large) | dict.fromkeys(ours, small))
     found = wire.decode_roster(wire.encode_roster(sent), subject=SUBJECT)
     assert found.pods == few | ours
     assert found.templates == dict.fromkeys(ours, small)

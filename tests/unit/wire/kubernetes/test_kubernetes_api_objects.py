@@ -320,7 +320,7 @@ def test_a_node_that_has_not_reported() -> None:
 
 
 def test_init_containers_are_summed_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Pod of 1.5 MB has thousands of them, each with a resource of its own: looking at all again for each took 30 s."""
+    """A Pod of 1.5 MB has thousands of them, each with a resource: looking at all again for each took 30 s."""
     looked: list[int] = []
     raise_to = pod_requests._raise_to
 
@@ -338,7 +338,7 @@ def test_init_containers_are_summed_in_one_pass(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("amount", ["1e308", "-1e308", "9223372036854775808", "9" * 64, "1" + "0" * 60 + "Ei"])
 def test_a_quantity_that_no_node_has_is_capped_as_in_kubernetes(amount: str) -> None:
     found = api_objects.parse_pod(pod(containers=[container(amount, amount), container(amount, amount)]))
-    most = -2.0**64 if amount.startswith("-") else 2.0**64
+    most = -(2.0**64) if amount.startswith("-") else 2.0**64
     assert (found.request_cores, found.request_bytes) == (most, most)
 
 

@@ -37,7 +37,7 @@ def pod_requests(obj: Object) -> Amounts:
             requests = resized.of(container, requests)
             _add(running, requests)
             _add(sidecars, requests)
-            requests = {name: 0.0 for name in requests}
+            requests = dict.fromkeys(requests, 0.0)
         # Of what this one does not request, `starting` has what the sidecars before it do: with a name of its own in
         # each of 10,000 containers, looking at all of them again would take half a minute.
         _raise_to(starting, {name: amount + sidecars.get(name, 0.0) for name, amount in requests.items()})
