@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import click
 
 from carico_cli.clusters import which
+from carico_cli.doctor import findings
 from carico_cli.explain import words
 from carico_cli.live import connection, members, reader
 from carico_cli.live import picture as pictures
@@ -17,7 +18,7 @@ from carico_cli.top import once
 from carico_core.domain import amounts, errors, messages
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
-from carico_local.cluster import machine, state
+from carico_local.cluster import machine, processes, state
 from carico_local.cluster.services import probes
 
 # A busy machine takes a second; a frozen API is not waited for.
@@ -87,6 +88,7 @@ async def _ask(
     """Add what services, bus and API answer now."""
     _, live = await asyncio.gather(_ask_services(view, found), _live(context, paths, found))
     _mark(view["services"], live.unready, bus_trouble=live.bus_trouble)
+    _mark_stopped(view["services"])
     if live.bus_trouble is None:
         view["schedulers"] = members.rows(live.heard)
         view |= {"nodes": _nodes(live.seen, found), "jobs": _jobs(live.seen), "waiting": _waiting(live.seen)}
@@ -104,13 +106,21 @@ async def _ask_services(view: dict[str, Any], found: state.ClusterState) -> None
 
 
 def _unready_lines(view: dict[str, Any]) -> list[str]:
-    """Return a line for each service that is not ready, with what to do."""
+    """Return a line for each reason for which services are not ready, with what to do."""
+    by_reason: dict[str, list[dict[str, Any]]] = {}
+    for row in view["services"]:
+        if not row["ready"]:
+            by_reason.setdefault(row.get("why_not") or "it is starting, or has ended", []).append(row)
     return [
-        f"not ready: {row['name']} ({row.get('why_not') or 'it is starting, or has ended'}): "
-        f"`carico logs {row['name']} --name {view['name']}`"
-        for row in view["services"]
-        if not row["ready"]
+        f"not ready: {findings.names([row['name'] for row in rows])} ({why}): {_remedy(rows[0], view['name'])}"
+        for why, rows in by_reason.items()
     ]
+
+
+def _remedy(row: dict[str, Any], name: str) -> str:
+    if row.get("stopped"):
+        return f"`kill -CONT {row['pid']}` continues it"
+    return f"`carico logs {row['name']} --name {name}`"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +187,13 @@ def _mark(services: list[dict[str, Any]], unready: set[str], *, bus_trouble: str
         elif row["ready"] and row["name"] == probes.NATS and bus_trouble is not None:
             # Its process exists and does not answer: it is frozen, or lacks CPU.
             row["ready"], row["why_not"] = False, "it does not answer"
+
+
+def _mark_stopped(services: list[dict[str, Any]]) -> None:
+    """Mark processes that a signal has stopped: they answer nothing, and their logs do not say why."""
+    for row in services:
+        if row["pid"] is not None and processes.is_stopped(row["pid"]):
+            row |= {"ready": False, "why_not": f"a signal has stopped its process {row['pid']}", "stopped": True}
 
 
 def _nodes(seen: pictures.Picture, found: state.ClusterState) -> list[dict[str, Any]]:

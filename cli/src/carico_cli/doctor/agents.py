@@ -120,7 +120,9 @@ def _silent(agents: Agents, lease_s: float, place: places.Place) -> list[finding
     if not agents.silent:
         return []
     names = agents.silent
-    do = f"{DAEMON_SET}; {place.log('agent')}" if place.kind is places.Kind.KUBERNETES else place.log("agent", names[0])
+    do = place.of_service("agent", names[0])
+    if place.kind is places.Kind.KUBERNETES:
+        do = f"{DAEMON_SET}; {place.log('agent')}"
     if len(names) == agents.nodes:
         return [findings.fail("agents", f"none of {agents.nodes} nodes advertises: no Pod can be placed", do)]
     return [findings.warn("agents", f"no advertisement for {lease_s:.0f} s from {findings.names(names)}", do)]

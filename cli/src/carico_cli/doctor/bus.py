@@ -125,8 +125,7 @@ async def _service(bus: Bus, name: str, verb: str, *, place: places.Place) -> tu
     try:
         answer = await bus.request(subject, b"", timeout_s=ANSWER_MOST_S)
     except errors.BusUnavailable as error:
-        do = f"{place.log(name)}; `nats service ls` lists the services"
-        return findings.fail(name, f"does not answer: {error}", do), b""
+        return findings.fail(name, f"does not answer: {error}", place.of_service(name)), b""
     except errors.BusError as error:
         do = place.log(name) + (_NO_MODEL if name == "aggregator" else "")
         return findings.warn(name, f"answers: {str(error).removeprefix(f'{subject}: ')}", do), b""

@@ -47,8 +47,8 @@ async def check(
         of_pods = await pods.check(api, now_s, scheduler_names, where)
         return Seen(findings=[*found, findings.fail("nodes", str(error), do), *of_pods], nodes=[])
     pressure = dict(await asyncio.gather(*(_pressure(api, item) for item in objects)))
-    found += _nodes(objects, pressure)
-    found += await pods.check(api, now_s, scheduler_names, where)
+    found += _nodes(objects, pressure, where)
+    found += await pods.check(api, now_s, scheduler_names, where, objects)
     nodes = [node for item in objects if (node := _parsed(item)) is not None]
     return Seen(findings=found, nodes=nodes)
 
@@ -81,7 +81,9 @@ async def _pressure(api: rights.Api, node: Mapping[str, Any]) -> tuple[str, bool
     return name, True if cpu.get("psi") else None
 
 
-def _nodes(objects: list[dict[str, Any]], pressure: Mapping[str, bool | None]) -> list[findings.Finding]:
+def _nodes(
+    objects: list[dict[str, Any]], pressure: Mapping[str, bool | None], place: places.Place
+) -> list[findings.Finding]:  # fmt: skip
     if not objects:
         return [findings.fail("nodes", "the cluster has none", "add nodes to the cluster first")]
     unready, foreign, old, seen = [], [], [], []
@@ -102,7 +104,7 @@ def _nodes(objects: list[dict[str, Any]], pressure: Mapping[str, bool | None]) -
             findings.warn(
                 "nodes",
                 f"not ready: {findings.names(unready)}",
-                "they get no Pods until they are ready: `kubectl describe node NODE` says why",
+                f"they get no Pods until they are ready: {place.of_node(unready[0])} says why",
             )
         )
     if foreign:

@@ -38,6 +38,11 @@ class Place:
         host = urllib.parse.urlsplit(url if "://" in url else f"nats://{url}").hostname
         return cls(kind=Kind.COMPOSE if host == _COMPOSE_HOST else Kind.KUBERNETES, namespace=namespace)
 
+    @property
+    def flag(self) -> str:
+        """What to add to a command of `carico`, so that it means this cluster."""
+        return f" --name {self.name}" if self.kind is Kind.LOCAL else ""
+
     def log(self, service: str, node: str = "") -> str:
         """Return the command that shows the log of nats, aggregator, scheduler or agent; `node`: of that agent."""
         match self.kind:
@@ -47,6 +52,14 @@ class Place:
                 # A node's container runs kubelet and agent.
                 return f"`docker compose logs {({'agent': 'node', 'nats': 'nats-server'}).get(service, service)}`"
         return f"`kubectl -n {self.namespace} logs {_KINDS.get(service, 'deployment')}/carico-{service}`"
+
+    def of_service(self, service: str, node: str = "") -> str:
+        """Return the command that shows why a service does not answer; `node`: of that agent."""
+        return f"`carico status{self.flag}` says why" if self.kind is Kind.LOCAL else self.log(service, node)
+
+    def of_node(self, node: str) -> str:
+        """Return the command that shows why a node is not ready."""
+        return f"`carico status{self.flag}`" if self.kind is Kind.LOCAL else f"`kubectl describe node {node}`"
 
     @property
     def reach_bus(self) -> str:

@@ -1,4 +1,4 @@
-"""Checks the Pods: those that wait for a node, that are passed over, or that their node does not start or end."""
+"""Checks the Pods: those that wait for a node, are passed over, fail again and again, or do not start or end."""
 
 import contextlib
 import difflib
@@ -6,16 +6,17 @@ import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
-from carico_cli.doctor import findings, places, rights
+from carico_cli.doctor import findings, places, rights, waiting
 from carico_cli.explain import containers, words
-from carico_core.domain import cluster, errors, names
+from carico_core.domain import amounts, cluster, errors, names
 from carico_core.wire.kubernetes import api_objects, instants
 
-WAITING_LONG_S = 60.0
 # Why a container waits that is about to start: its image is pulled, its volumes are mounted. A missing volume has the
 # same reason, so that after as long as the alerts wait (deploy/observe/rules) the container is reported.
 _STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
 STARTS_WITHIN_S = 600.0
+# A kubelet reports that it knows of a Pod within seconds of its bind.
+TAKEN_UP_WITHIN_S = 60.0
 # A scheduler looks at a new Pod within seconds, and writes the condition PodScheduled if it cannot place it.
 NOTICED_WITHIN_S = 30.0
 # A kubelet ends a Pod within its grace period; this long after it, the Pod is reported.
@@ -26,26 +27,30 @@ _PATH = "/api/v1/pods"
 
 
 async def check(
-    api: rights.Api, now_s: float, scheduler_names: Set[str], place: places.Place
+    api: rights.Api, now_s: float, scheduler_names: Set[str], place: places.Place,
+    nodes: Sequence[Mapping[str, Any]] = (),
 ) -> list[findings.Finding]:  # fmt: skip
-    """Return the findings about Pods."""
+    """Return the findings about Pods. `nodes`: all Nodes; empty where they are not known."""
     try:
         listed, running = await _listed(api, "Pending"), await _listed(api, "Running")
     except errors.Forbidden as error:
         return [findings.skip("waiting Pods", str(error))]
     pending = list(_parsed(listed))
     own = [(pod, item) for pod, item in pending if pod.scheduler_name in scheduler_names]
-    waiting = [pod for pod, _ in own if _waits(pod) and now_s - pod.created_at_s > WAITING_LONG_S]
+    waits = [(pod, item) for pod, item in own if _waits(pod)]
+    long = [pod for pod, _ in waits if now_s - pod.created_at_s > waiting.LONG_S]
     stuck = [
         f"{pod.key} on {pod.node_name} ({why})"
         for pod, item in own
         if pod.node_name is not None
         for why in _why_not_started(item, now_s)
     ]
+    runs = list(_parsed(running))
     return [
-        _waiting([pod.key for pod in waiting]),
-        *_passed_over(waiting, [pod for pod, _ in _parsed(running)], now_s),
+        *waiting.report(waits, nodes, now_s, place),
+        *_passed_over(long, [pod for pod, _ in runs], now_s),
         *_not_started(stuck),
+        *_crashing((pod, item) for pod, item in runs if pod.scheduler_name in scheduler_names),
         *_not_ended([*listed, *running], now_s),
         *_unnoticed(pending, scheduler_names, now_s, place),
     ]
@@ -130,27 +135,32 @@ def _unnoticed(
     return found
 
 
-def _waiting(pods: list[str]) -> findings.Finding:
-    what = "waiting Pods"
-    if not pods:
-        return findings.ok(what, f"no Pod has waited for CARICO for more than {WAITING_LONG_S:.0f} s")
-    return findings.warn(
-        what,
-        f"waiting for more than {WAITING_LONG_S:.0f} s: {findings.names(pods)}",
-        "`carico explain NAMESPACE/POD` says why, for each node, and what could help; `kubectl describe pod` shows the "
-        "Event; if there is none, no scheduler of CARICO is running",
-    )
-
-
 def _why_not_started(pod: Mapping[str, Any], now_s: float) -> list[str]:
     """Return the first reason for which a container has not started, unless it may still be about to start."""
     status = pod.get("status") or {}
     waits = [fact["reason"] for fact in containers.of_status(status) if fact["state"] == "waits"]
     stuck = [reason for reason in waits if reason not in _STARTING]
     placed_s = _placed_s(status)
+    if not (waits or status.get("startTime") or status.get("containerStatuses")):
+        since_s = now_s - placed_s
+        return [f"its node has not taken it up for {words.ago(since_s)}"] if since_s > TAKEN_UP_WITHIN_S else []
     if stuck or not waits or _has_begun(status) or now_s - placed_s <= STARTS_WITHIN_S:
         return stuck[:1]
     return [f"{waits[0] or 'waiting'} for {words.ago(now_s - placed_s)}"]
+
+
+def _crashing(running: Iterable[tuple[cluster.Pod, Mapping[str, Any]]]) -> list[findings.Finding]:
+    """Return a finding about Pods whose containers end again and again."""
+    found = [
+        f"{pod.key} on {pod.node_name} (exit code {fact['exit_code']}, {amounts.plural(fact['restarts'], 'restart')})"
+        for pod, item in running
+        for fact in containers.of_status(item.get("status") or {})
+        if fact["reason"] == containers.CRASHING
+    ]
+    if not found:
+        return []
+    do = "`kubectl logs POD --previous` shows the output before it ended"
+    return [findings.warn("Pods crashing", f"their containers end again and again: {findings.names(found)}", do)]
 
 
 def _has_begun(status: Mapping[str, Any]) -> bool:

@@ -25,6 +25,8 @@ LEADER_EVERY_S = 0.5
 RESCHEDULER_MOST_S = 1.0
 # Most rows of an answer, by the scheduler's limit.
 LIMIT_MOST = 1000
+# How a text begins that says that the Kubernetes API cannot be reached.
+SILENT = "the Kubernetes API does not answer"
 T = TypeVar("T")
 
 
@@ -155,7 +157,9 @@ class Asker:
         except errors.NotFound:
             return None
         except TimeoutError:
-            return "the Kubernetes API does not answer"
+            return SILENT
+        except errors.ApiUnavailable as error:
+            return f"{SILENT}: {error}"
         except errors.CaricoError as error:
             return f"the Kubernetes API cannot be asked: {error}"
 

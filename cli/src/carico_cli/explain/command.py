@@ -112,8 +112,13 @@ async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int
             longer = [each for each in names_there if each.startswith(f"{name}-")]
             answer["nearest"] = longer[:3] or difflib.get_close_matches(name, names_there, n=3)
             answer["has_namespace"] = bool(answer["nearest"]) or await asker.has_namespace(namespace)
-        raise errors.SettingsError(_unknown(answer, other, await asker.refusal(namespace, name)))
-    if answer["state"] == "bound" and answer.get("phase") in containers.EXPLAINED and "containers" not in answer:
+        text = _unknown(answer, other, await asker.refusal(namespace, name))
+        # While the API does not answer, the Pod may exist: the name need not be wrong.
+        is_silent = asking.SILENT in (answer["note"] or "")
+        raise errors.ApiUnavailable(text) if is_silent else errors.SettingsError(text)
+    # An API that does not answer the scheduler would keep this command waiting, too.
+    is_asked = answer.get("phase") in containers.EXPLAINED and answer.get("api_silent_s") is None
+    if answer["state"] == "bound" and is_asked and "containers" not in answer:
         await _add_containers(asker, answer)
     if answer["state"] == "bound":
         told = await asker.rescheduling(namespace, name)
@@ -252,6 +257,8 @@ def _meant(what: tuple[str, ...]) -> tuple[str, str]:
             return kind.removesuffix("s"), name
         case (kind, name) if kind in _OTHER_KINDS:
             raise errors.SettingsError(_OF_CONTROLLER.format(got=f"{kind} {name}"))
+        case (kind, name) if near := difflib.get_close_matches(kind, (NODE, POD, JOB), n=1):
+            raise errors.SettingsError(f"got {kind!r}, expected node, pod or job: did you mean {near[0]} {name}?")
     got = repr(" ".join(what)) if what else "nothing"
     raise errors.SettingsError(f"got {got}, expected POD, or: node NODE, or: job JOB")
 

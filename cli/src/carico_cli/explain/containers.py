@@ -3,15 +3,24 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-# Phases that the containers' states explain.
-EXPLAINED = ("Pending", "Failed")
+from carico_core.domain import amounts
+
+# Phases that the containers' states explain: of a running Pod, a container may end again and again.
+EXPLAINED = ("Pending", "Running", "Failed")
+# A kubelet pauses before it starts a container again that has ended
+# (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy).
+CRASHING = "CrashLoopBackOff"
+# Why containers fail before their program runs, so that there is no output to show.
+_NOT_BEGUN = frozenset({"StartError", "ContainerCannotRun"})
 
 
 def of_status(status: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return each container that waits or has failed, and the Pod's own reason, if any, under the name None.
 
+    For one that has failed before and was started again, `restarts` and `exit_code` say how often and how it ended.
+
     >>> of_status({"containerStatuses": [{"name": "a", "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}]})
-    [{'name': 'a', 'state': 'ended', 'exit_code': 3, 'reason': 'Error', 'message': ''}]
+    [{'name': 'a', 'state': 'ended', 'exit_code': 3, 'reason': 'Error', 'message': '', 'restarts': 0}]
     """
     return [*_of_pod(status), *_of_containers(status)]
 
@@ -23,18 +32,20 @@ def _of_pod(status: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _of_containers(status: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for each in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        state = each.get("state") or {}
-        ended, waits = state.get("terminated"), state.get("waiting")
+        state, before = each.get("state") or {}, (each.get("lastState") or {}).get("terminated") or {}
+        ended, waits, restarts = state.get("terminated"), state.get("waiting"), int(each.get("restartCount") or 0)
         if ended and ended.get("exitCode"):
-            yield _fact(each["name"], "ended", ended)
+            yield _fact(each["name"], "ended", ended, restarts)
         elif waits:
-            yield _fact(each["name"], "waits", waits)
+            yield {**_fact(each["name"], "waits", waits, restarts), "exit_code": before.get("exitCode")}
+        elif restarts and before.get("exitCode"):
+            yield _fact(each["name"], "restarted", before, restarts)
 
 
-def _fact(name: str | None, state: str, status: Mapping[str, Any]) -> dict[str, Any]:
+def _fact(name: str | None, state: str, status: Mapping[str, Any], restarts: int = 0) -> dict[str, Any]:
     return {
         "name": name, "state": state, "exit_code": status.get("exitCode"), "reason": str(status.get("reason") or ""),
-        "message": " ".join(str(status.get("message") or "").split()),
+        "message": " ".join(str(status.get("message") or "").split()), "restarts": restarts,
     }  # fmt: skip
 
 
@@ -44,17 +55,30 @@ def sentences(answer: Mapping[str, Any]) -> list[str]:
     if not found:
         return []
     key = answer["pod"] if answer["namespace"] == "default" else f"{answer['pod']} -n {answer['namespace']}"
+    lines = [*map(_sentence, found)]
+    if any(fact["reason"] in _NOT_BEGUN for fact in found):
+        return lines
+    if any(fact.get("restarts") and fact["state"] != "ended" for fact in found):
+        return [*lines, f"`kubectl logs {key} --previous` shows its output before it ended"]
     if answer.get("phase") == "Failed":
-        more = f"`kubectl logs {key}` shows its output"
-    else:
-        more = f"its node has not started it yet: `kubectl describe pod {key}`"
-    return [*map(_sentence, found), more]
+        return [*lines, f"`kubectl logs {key}` shows its output"]
+    return [*lines, f"its node has not started it yet: `kubectl describe pod {key}`"] if _waits(found) else lines
+
+
+def _waits(found: Sequence[Mapping[str, Any]]) -> bool:
+    return any(fact["state"] == "waits" for fact in found)
 
 
 def _sentence(fact: Mapping[str, Any]) -> str:
     because = ": ".join(filter(None, (fact["reason"], fact["message"])))
     if fact["name"] is None:
         return because
+    who, ended = f"container {fact['name']}", f"ended with exit code {fact['exit_code']}"
+    times = amounts.plural(fact.get("restarts") or 0, "time")
+    if fact["state"] == "restarted":
+        return f"{who} was started again {times}, because it {ended}" + (f": {because}" if because else "")
     if fact["state"] == "waits":
-        return f"container {fact['name']} waits" + (f": {because}" if because else "")
-    return f"container {fact['name']} ended with exit code {fact['exit_code']}" + (f": {because}" if because else "")
+        if fact.get("restarts") and fact["exit_code"] is not None:
+            return f"{who} {ended}, and was started again {times}; {because}"
+        return f"{who} waits" + (f": {because}" if because else "")
+    return f"{who} {ended}" + (f": {because}" if because else "")

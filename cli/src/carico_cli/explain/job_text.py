@@ -99,12 +99,12 @@ def _verdict(found: Mapping[str, Any]) -> str:
     ran = "" if slow is None else f"; a Pod took {slow:.1f} times its work alone"
     if most == "waiting":
         waits = found["phases"].get("Pending", 0)
-        now = f"; {waits} of its Pods still wait or start (`carico top`, P)" if waits else ""
-        return f"its Pods mostly waited for a node{ran}: more nodes or a higher ceiling shorten that{now}"
+        now = f"; not yet started: {amounts.plural(waits, 'Pod')} (`carico top`, P)" if waits else ""
+        return f"its Pods mostly waited for a node: more nodes or a higher ceiling shorten that{ran}{now}"
     if most == "starting":
-        return f"its Pods mostly waited to be started by their nodes{ran}: `kubectl describe pod` shows why"
+        return f"its Pods mostly waited to be started by their nodes: `kubectl describe pod` shows why{ran}"
     if slow is not None and slow > _SLOW:
-        return f"its Pods mostly ran, slowly{ran}: fewer on a node (a lower ceiling) makes each faster"
+        return f"its Pods mostly ran, slowly: fewer on a node (a lower ceiling) make each faster{ran}"
     return f"its Pods mostly ran{ran}"
 
 

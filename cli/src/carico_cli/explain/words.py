@@ -1,5 +1,6 @@
 """Numbers and paragraphs for a terminal of 80 columns."""
 
+import re
 import textwrap
 from collections.abc import Mapping
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 from carico_core.domain import amounts
 
 WIDTH = 80
+# How a scheduler begins to say why no node fits.
+_UNFIT = re.compile(r"^0/\d+ nodes (fit|are available): ")
 
 
 def amount(dimension: str, value: float | None) -> str:
@@ -27,6 +30,15 @@ def ago(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
+
+
+def counted(why: str) -> str:
+    """Return why a Pod waits without how many nodes there are, which leaves no room for the reason.
+
+    >>> counted("0/3 nodes fit: 3 at capacity")
+    '3 at capacity'
+    """
+    return _UNFIT.sub("", why)
 
 
 def paragraph(text: str, indent: str = "  ") -> list[str]:

@@ -110,13 +110,29 @@ async def _submit(
         try:
             async with _announced(lambda: slow + (shortage() or "the Kubernetes API has not accepted all Pods yet")):
                 batch = await jobs.has_controller(live.api)
+                await _check_name(live, job)
                 created = await jobs.submit(live.api, job, batch=batch)
         except errors.Conflict:
-            raise errors.SettingsError(f"--job: a job named {job.name!r} exists already") from None
+            raise _taken(job) from None
         except errors.ApiUnavailable as error:
             raise errors.ApiUnavailable(f"job {job.name}: {error}; {shortage() or address.look}") from None
         formats.say(f"job {job.name} on cluster {address.name}: {_created(job, created, batch=batch)}")
         return await _wait(live, job, why_gone=why_gone, batch=batch) if wait else 0
+
+
+async def _check_name(live: connection.ApiSession, job: jobs.Job) -> None:
+    """Raise `SettingsError` where a job of this name has Pods, whose own names need not collide."""
+    path, label = f"/api/v1/namespaces/{job.namespace}/pods", f"{jobs.JOB_LABEL}={job.name}"
+    found = await live.api.request("GET", path, params={"labelSelector": label, "limit": "1"})
+    if found.get("items"):
+        raise _taken(job)
+
+
+def _taken(job: jobs.Job) -> errors.SettingsError:
+    return errors.SettingsError(
+        f"--job: a job named {job.name!r} exists already: choose another name, or remove its Pods with "
+        f"`kubectl delete pods -l {jobs.JOB_LABEL}={job.name}`"
+    )
 
 
 @contextlib.asynccontextmanager

@@ -129,7 +129,9 @@ def _why(state: pictures.PodState, status: Mapping[str, Any]) -> str:
                 return _line(each.get("message") or each.get("reason"))
     if state is pictures.PodState.FAILED and status.get("reason"):
         return _line(f"{status['reason']}: {status.get('message') or ''}".removesuffix(": "))
-    kind = {pictures.PodState.STARTING: "waiting", pictures.PodState.FAILED: "terminated"}.get(state)
+    # A container of a running Pod waits where it has ended and is to start again.
+    waiting = (pictures.PodState.STARTING, pictures.PodState.RUNNING)
+    kind = "terminated" if state is pictures.PodState.FAILED else "waiting" if state in waiting else None
     if kind is None:
         return ""
     for each in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):

@@ -1,9 +1,9 @@
 """Pods as lines: the table of all of them, and those of one node. Nothing is formatted that is not drawn."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 
+from carico_cli.explain import words
 from carico_cli.live import picture as pictures
 from carico_cli.top import spans
 from carico_core.domain import amounts, messages
@@ -13,10 +13,6 @@ _STATE_CELLS, _FOR_CELLS, _NODE_CELLS = 9, 7, 12
 # From this width on names and nodes have more room.
 _WIDE = 110
 _NAME_SHARE = 0.36
-# How a scheduler begins to say why no node fits: it leaves no room for the reason.
-_UNFIT = re.compile(r"^0/\d+ nodes (fit|are available): ")
-# How a scheduler begins to say why no node fits: it leaves no room for the reason.
-_UNFIT = re.compile(r"^0/\d+ nodes (fit|are available): ")
 # Pods of one node that are listed; a node has 110 by default.
 OF_NODE_MOST = 250
 STYLE = {
@@ -47,7 +43,7 @@ class Table:
     def line(self, pod: pictures.Pod, width: int) -> spans.Line:
         """Return one Pod's line of at most `width` cells."""
         name, node, rest = _cells(width)
-        why = spans.clean(_UNFIT.sub("", self._last(pod)))
+        why = spans.clean(words.counted(self._last(pod)))
         return (
             (spans.fitted(spans.clean(pod.key), name) + " ", ""),
             (spans.fitted(pod.state.value, _STATE_CELLS) + " ", STYLE[pod.state]),

@@ -102,16 +102,24 @@ async def stop(children: Iterable[Child], *, grace_s: float) -> None:
 
 def identify(pid: int) -> ProcessId | None:
     """Return the identity of a running process; None where there is none or it is a zombie."""
+    fields = _stat(pid)
+    return None if fields is None or fields[0] in "ZX" else ProcessId(pid=pid, start_ticks=int(fields[19]))
+
+
+def is_stopped(pid: int) -> bool:
+    """Return whether a signal has stopped the process, as SIGSTOP does: it exists, and does nothing."""
+    fields = _stat(pid)
+    return fields is not None and fields[0] in "Tt"
+
+
+def _stat(pid: int) -> list[str] | None:
+    """Return the fields of proc_pid_stat(5) after the name: state, field 3, is the first, and starttime, 22, is 19."""
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    # The name in parentheses may contain blanks and parentheses: count fields from the last one. State is field 3,
-    # starttime field 22.
-    fields = stat.rpartition(")")[2].split()
-    if fields[0] in "ZX":
-        return None
-    return ProcessId(pid=pid, start_ticks=int(fields[19]))
+    # The name in parentheses may contain blanks and parentheses: what counts is after the last one.
+    return stat.rpartition(")")[2].split()
 
 
 def identify_self() -> ProcessId:

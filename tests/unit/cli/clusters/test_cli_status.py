@@ -2,6 +2,9 @@
 
 import asyncio
 import dataclasses
+import os
+import signal
+import subprocess
 from typing import Any
 
 import orjson
@@ -98,6 +101,35 @@ async def test_a_frozen_node_is_not_ready_although_its_process_is_there(monkeypa
     assert "not ready: node/node-2 (its Node is not ready" in said
     monkeypatch.setattr(status, "_ANSWER_S", 0.01)
     assert await status._unready_nodes(Api(frozen=True), found) == set()
+
+
+def test_services_with_one_cause_are_one_line() -> None:
+    found = dataclasses.replace(FOUND, services=tuple(map(service, ("nats", "scheduler", "agent/node-1"))))
+    view = status._services(found, running=True)
+    for row, why in zip(view["services"], ("it does not answer", "bus: away", "bus: away"), strict=True):
+        row |= {"ready": False, "why_not": why}
+    assert [line for line in status._text(view, now_ns=1).splitlines() if line.startswith("not ready")] == [
+        "not ready: nats (it does not answer): `carico logs nats --name x`",
+        "not ready: scheduler, agent/node-1 (bus: away): `carico logs scheduler --name x`",
+    ]
+
+
+def test_a_process_that_a_signal_has_stopped_is_named_with_what_continues_it() -> None:
+    with subprocess.Popen(["sleep", "60"]) as child:
+        try:
+            child.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+            found = dataclasses.replace(FOUND, services=(service("scheduler"),))
+            view = status._services(found, running=True)
+            view["services"][0]["pid"] = child.pid
+            status._mark_stopped(view["services"])
+            said = f"not ready: scheduler (a signal has stopped its process {child.pid}): `kill -CONT {child.pid}`"
+            assert said in status._text(view, now_ns=1)
+        finally:
+            child.kill()
+    view = status._services(found, running=True)
+    status._mark_stopped([{**view["services"][0], "pid": os.getpid()}])
+    assert status._unready_lines(view) == []
 
 
 async def test_each_service_that_listens_is_asked_itself() -> None:

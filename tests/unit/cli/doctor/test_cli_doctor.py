@@ -281,7 +281,7 @@ async def test_who_is_silent_and_what_the_agents_lack_is_named() -> None:
     assert "DaemonSet" in by_what["agents"].do
     here = dataclasses.replace(AT, name="shop", is_local=True)
     found = await listen(Bus(stored, answers), "n1", "n2", at=here)
-    assert [one.do for one in found if one.what == "agents"] == ["", "`carico logs agent/n2 --name shop`"]
+    assert [one.do for one in found if one.what == "agents"] == ["", "`carico status --name shop` says why"]
 
 
 async def test_a_clock_that_is_behind_and_a_store_that_is_are_not_taken_for_silence() -> None:

@@ -84,6 +84,56 @@ async def test_pods_whose_deletion_is_overdue_are_named() -> None:
     assert "Pods not ended" not in await found_of(soon)
 
 
+def condition(message: str, status: str = "False", ago_s: float = 0.0) -> dict[str, Any]:
+    return {"type": "PodScheduled", "status": status, "message": message, "lastTransitionTime": instant(ago_s)}
+
+
+async def test_pods_that_wait_are_told_apart_by_their_reason_oldest_first() -> None:
+    full = [pod(f"z-{number}", 300.0 - number) for number in range(7)]
+    for number, each in enumerate(full):
+        each["status"]["conditions"] = [condition(f"0/2 nodes fit: 2 at capacity (node-1: 0.{number} free)")]
+    misspelt = pod("a", 90.0, nodeSelector={"kubernetes.io/hostnam": "n1"})
+    misspelt["status"]["conditions"] = [condition("0/2 nodes fit: 2 without the required labels (n1: label)")]
+    api = doctor.Api({"/api/v1/pods": {"items": [misspelt, *reversed(full), pod("unseen", 80.0), pod("new", 5.0)]}})
+    nodes = [{"metadata": {"name": "n1", "labels": {"kubernetes.io/hostname": "n1"}}}]
+    found = await pods.check(api, NOW_S, frozenset({"carico"}), LOCAL, nodes)
+    first, second, third = [one for one in found if one.what == "waiting Pods"]
+    assert first.detail == (
+        "7 for up to 5 min: at capacity (default/z-0, default/z-1, default/z-2, default/z-3, default/z-4 and 2 more)"
+    )
+    assert first.do.endswith("`carico capacity --name shop` shows what limits it")
+    assert second.detail == (
+        "1 for up to 2 min: without the required labels (default/a); default/a can never fit as it is: no node has the "
+        "label kubernetes.io/hostnam; did you mean kubernetes.io/hostname?"
+    )
+    assert second.do.startswith("`carico explain default/a --name shop`")
+    assert third.detail == "1 for up to 1 min: no scheduler has looked at them (default/unseen)"
+    assert "`carico logs scheduler --name shop`" in third.do
+
+
+async def test_pods_that_end_again_and_again_are_named() -> None:
+    crashing = pod("crash", 300.0, phase="Running", nodeName="n1")
+    crashing["status"]["containerStatuses"] = [
+        {
+            "name": "m", "restartCount": 4, "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+            "lastState": {"terminated": {"exitCode": 7}},
+        }
+    ]  # fmt: skip
+    said = (await found_of(crashing, pod("well", 300.0, phase="Running", nodeName="n1")))["Pods crashing"]
+    assert said.detail == "their containers end again and again: default/crash on n1 (exit code 7, 4 restarts)"
+    assert said.level is findings.Level.WARN
+
+
+async def test_a_pod_that_its_node_does_not_take_up_is_named() -> None:
+    taken, left, new = (pod(name, 300.0, nodeName="n1") for name in ("taken", "left", "new"))
+    for each, ago_s in ((taken, 90.0), (left, 90.0), (new, 20.0)):
+        each["status"]["conditions"] = [condition("", "True", ago_s)]
+    taken["status"]["startTime"] = instant(89.0)
+    assert (await found_of(taken, left, new))["Pods not started"].detail == (
+        "their nodes cannot start them: default/left on n1 (its node has not taken it up for 2 min)"
+    )
+
+
 async def test_services_of_different_versions_are_named() -> None:
     def stats(name: str, version: str) -> dict[str, Any]:
         return {"name": name, "id": "A1", "version": version, "endpoints": []}

@@ -265,6 +265,40 @@ async def test_a_pod_that_its_node_does_not_start_is_told_with_what_it_waits_for
     assert "container" not in await told(desk, "placed", pods={"placed": found})
 
 
+async def test_a_pod_that_ends_again_and_again_is_told_with_its_exit_code() -> None:
+    desk = desk_with_pods()
+    desk.state.put_pod(objects.make_pod("placed", node_name="node-0", phase="Running"), NOW_S)
+    found = status_of("Running", waiting={"reason": "CrashLoopBackOff", "message": "back-off 40s"})
+    found["metadata"]["uid"] = objects.make_pod("placed").uid
+    (container,) = found["status"]["containerStatuses"]
+    container |= {"restartCount": 3, "lastState": {"terminated": {"exitCode": 7, "reason": "Error"}}}
+    text = await told(desk, "placed", pods={"placed": found})
+    assert text.startswith(
+        "Pod default/placed is on node-0 (Running)\n"
+        "  container main ended with exit code 7, and was started again 3 times;\n"
+        "    CrashLoopBackOff: back-off 40s\n"
+        "  `kubectl logs placed --previous` shows its output before it ended\n"
+    )
+    # It runs between two ends.
+    container["state"] = {"running": {}}
+    text = await told(desk, "placed", pods={"placed": found})
+    assert "main was started again 3 times, because it ended with exit code 7: Error" in " ".join(text.split())
+    container["lastState"] = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+    assert "container" not in await told(desk, "placed", pods={"placed": found})
+
+
+async def test_no_output_is_promised_of_a_program_that_never_ran() -> None:
+    failed = status_of("Failed", terminated={"exitCode": 128, "reason": "StartError", "message": "no such file"})
+    text = await told(desk_with_pods(), "bad", pods={"bad": failed})
+    assert "StartError: no such file" in text and "kubectl logs" not in text
+
+
+async def test_an_unknown_pod_is_no_mistake_while_the_api_does_not_answer() -> None:
+    silent = asker(answering.DeskBus(desk_with_pods()), errors.ApiUnavailable("refused"))
+    with pytest.raises(errors.ApiUnavailable, match="Pod default/x not found; the Kubernetes API does not answer"):
+        await command.explain_pod(silent, "default", "x", 20)
+
+
 async def test_a_pod_whose_record_has_gone_is_still_told_of() -> None:
     desk = desk_with_pods()
     desk.log._latest.clear()

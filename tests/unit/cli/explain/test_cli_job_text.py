@@ -46,8 +46,8 @@ def test_a_job_that_has_ended() -> None:
     assert found["spans"]["waiting"] == {"mean_s": 20.0, "most_s": 40.0, "total_s": 40.0}
     assert job_text.text(found).splitlines() == [
         "job first: 2 Pods (2 succeeded), in 51.0 s",
-        "  its Pods mostly waited for a node; a Pod took 2.0 times its work alone: more",
-        "    nodes or a higher ceiling shorten that",
+        "  its Pods mostly waited for a node: more nodes or a higher ceiling shorten",
+        "    that; a Pod took 2.0 times its work alone",
         "",
         "A POD WAS           ON AVERAGE  AT MOST  OF ALL",
         "waiting for a node      20.0 s   40.0 s     65%",
@@ -66,13 +66,16 @@ def test_what_still_waits_or_runs_counts_until_now() -> None:
     assert (found["ended"], found["slowness"]) == (False, None)
     text = job_text.text(found)
     assert "(1 pending, 1 running), so far 30.0 s" in text
-    assert "1 of its Pods still wait or start" in " ".join(text.split())
+    assert "not yet started: 1 Pod (`carico top`, P)" in " ".join(text.split())
 
 
 @pytest.mark.parametrize(
     ("pods", "verdict"),
     [
-        ([pod("n", started=0, ended=60)], "its Pods mostly ran, slowly; a Pod took 12.0 times its work alone: fewer"),
+        (
+            [pod("n", started=0, ended=60)],
+            "mostly ran, slowly: fewer on a node (a lower ceiling) make each faster; a Pod took 12.0 times",
+        ),
         ([pod("n", started=0, ended=6)], "its Pods mostly ran; a Pod took 1.2 times its work alone"),
         ([pod("n", started=50, ended=55)], "its Pods mostly waited to be started by their nodes"),
     ],

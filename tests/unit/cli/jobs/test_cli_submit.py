@@ -89,8 +89,8 @@ async def test_what_is_said_to_be_created_is_there(
     made: list[str] = []
 
     class Taker:
-        async def request(self, method: str, path: str, *, body: object = None) -> object:
-            if method == "GET" and not batch:
+        async def request(self, method: str, path: str, *, body: object = None, params: object = None) -> object:
+            if path == "/apis/batch/v1" and not batch:
                 raise errors.NotFound(status=404, reason="NotFound", message="no batch", request=path)
             if method == "POST":
                 made.append(path)
@@ -107,6 +107,22 @@ async def test_what_is_said_to_be_created_is_there(
     assert f"{len(made)} {'Job' if batch else 'Pod'}" in said
 
 
+async def test_a_job_is_not_added_to_one_of_the_same_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Taken:
+        async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> object:
+            # Its Pods have other names, such as j-07, since there were more of them.
+            assert method == "GET"
+            return {"items": [{}] if (params or {}).get("labelSelector") == f"{jobs.JOB_LABEL}=j" else []}
+
+    @contextlib.asynccontextmanager
+    async def connect_to(address: which.Address, environ: object) -> AsyncGenerator[object, None]:
+        yield types.SimpleNamespace(api=Taken())
+
+    monkeypatch.setattr(connection, "connect_to", connect_to)
+    with pytest.raises(errors.SettingsError, match="--job: a job named 'j' exists already: choose another name"):
+        await submit._submit(REMOTE, JOB, wait=False, why_gone=lambda _: None, shortage=str)
+
+
 async def test_a_job_that_the_api_does_not_take_is_announced_while_it_is_submitted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,7 +130,7 @@ async def test_a_job_that_the_api_does_not_take_is_announced_while_it_is_submitt
     said: list[str] = []
 
     class Full:
-        async def request(self, method: str, path: str, *, body: object = None) -> object:
+        async def request(self, method: str, path: str, *, body: object = None, params: object = None) -> object:
             # As on a full disk: nothing is accepted before there is room again.
             while method == "POST" and not said:
                 await asyncio.sleep(0)

@@ -76,6 +76,11 @@ def test_those_that_wait_come_first_as_they_are_queued() -> None:
             "Running", "node-1", {"containerStatuses": [{"state": {"running": {"startedAt": "2026-11-21T10:00:07Z"}}}]},
             "running", CREATED_S + 7, "",
         ),
+        (
+            "Running", "node-1",
+            {"containerStatuses": [{"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}}}]},
+            "running", CREATED_S, "CrashLoopBackOff: back-off 40s",
+        ),
         ("Running", "node-1", {"startTime": "later"}, "running", CREATED_S, ""),
         ("Failed", "node-1", {"reason": "Evicted"}, "failed", CREATED_S, "Evicted"),
         (

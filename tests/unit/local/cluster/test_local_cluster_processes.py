@@ -107,3 +107,4 @@ def test_a_process_that_is_gone_has_no_identity() -> None:
     done = subprocess.Popen(["true"])
     done.wait()
     assert processes.identify(done.pid) is None
+    assert not processes.is_stopped(done.pid)

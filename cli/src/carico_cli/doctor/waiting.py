@@ -1,0 +1,69 @@
+"""What the Pods wait for that have waited long: one finding for each reason, the oldest first. Pure."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from carico_cli.doctor import findings, places
+from carico_cli.explain import judgement, words
+from carico_core.domain import cluster
+
+Object = Mapping[str, Any]
+LONG_S = 60.0
+WHAT = "waiting Pods"
+# As the scheduler writes it into the Pod's condition.
+_FULL = "at capacity"
+# Reasons that are listed; a cluster has rarely more.
+_REASONS_MOST = 8
+
+
+def report(
+    waiting: Sequence[tuple[cluster.Pod, Object]], nodes: Sequence[Object], now_s: float, place: places.Place
+) -> list[findings.Finding]:  # fmt: skip
+    """Return the findings about Pods that wait for a node. `nodes`: all Nodes; empty where they are not known."""
+    groups: dict[str, list[tuple[cluster.Pod, Object]]] = {}
+    for pod, item in sorted(waiting, key=lambda each: each[0].created_at_s):
+        if now_s - pod.created_at_s > LONG_S:
+            groups.setdefault(reason(item), []).append((pod, item))
+    if not groups:
+        return [findings.ok(WHAT, f"no Pod has waited for CARICO for more than {LONG_S:.0f} s")]
+    found = [_finding(why, group, nodes, now_s, place) for why, group in list(groups.items())[:_REASONS_MOST]]
+    left = sum(len(group) for group in list(groups.values())[_REASONS_MOST:])
+    more = findings.warn(WHAT, f"{left} more, for {len(groups) - _REASONS_MOST} other reasons", "`carico top`, P")
+    return [*found, *([more] if left else [])]
+
+
+def reason(pod: Object) -> str:
+    """Return why a Pod waits, as its condition says, without numbers and examples; empty where it has no condition.
+
+    >>> reason({"status": {"conditions": [{"type": "PodScheduled", "status": "False",
+    ...     "message": "0/3 nodes fit: 1 cordoned, 2 at capacity (node-1: 0.7 free of threshold 1)"}]}})
+    'cordoned, at capacity'
+    """
+    for each in (pod.get("status") or {}).get("conditions") or ():
+        if each.get("type") == "PodScheduled" and each.get("status") == "False":
+            said = str(each.get("message") or each.get("reason") or "")
+            if words.counted(said) == said:
+                return said
+            return re.sub(r"(^|, )\d+ ", r"\1", words.counted(said).partition(" (")[0])
+    return ""
+
+
+def _finding(
+    why: str, group: Sequence[tuple[cluster.Pod, Object]], nodes: Sequence[Object], now_s: float, place: places.Place
+) -> findings.Finding:  # fmt: skip
+    oldest, item = group[0]
+    keys = findings.names([pod.key for pod, _ in group])
+    waited = words.ago(now_s - oldest.created_at_s)
+    detail = f"{len(group)} for up to {waited}: {why or 'no scheduler has looked at them'} ({keys})"
+    explain = f"`carico explain {oldest.key}{place.flag}`"
+    if not why:
+        return findings.warn(WHAT, detail, f"is a scheduler running? {place.log('scheduler')}")
+    if why == _FULL:
+        do = f"the cluster is full, and they start as others end; `carico capacity{place.flag}` shows what limits it"
+        return findings.warn(WHAT, detail, do)
+    judged = judgement.judge(item, nodes)
+    if judged.never:
+        detail += f"; {oldest.key} can never fit as it is: no node has {', nor '.join(judged.never)}"
+        detail += "".join(f"; {hint}" for hint in judged.hints)
+    return findings.warn(WHAT, detail, f"{explain} shows what each node lacks, and what could help")
