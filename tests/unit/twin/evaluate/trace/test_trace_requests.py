@@ -63,6 +63,32 @@ def test_a_rule_gets_only_what_was_before() -> None:
     assert seen == [12, 24]
 
 
+def test_amounts_in_hindsight_by_hand() -> None:
+    # Judged: two horizons of 12. In the first, one sample of 4; in the second, six of 2.
+    series = np.array([[9.0] * 12 + [1.0] * 11 + [4.0] + [2.0] * 6 + [1.0] * 6])
+    # Without overruns 4 and 2 are reserved for 12 samples each, or 4 for all: used are 15 and 18.
+    found = requests.in_hindsight(series, SETUP, overruns=0.0)
+    assert (found.slack, found.overruns) == (pytest.approx(1 - 33 / 72), 0.0)
+    one = requests.in_hindsight(series, SETUP, overruns=0.0, is_constant=True)
+    assert (one.slack, one.overruns) == (pytest.approx(1 - 33 / 96), 0.0)
+    # One of 24 samples may exceed its amount: the one of 4.
+    found = requests.in_hindsight(series, SETUP, overruns=1.5 / 24)
+    assert (found.slack, found.overruns) == (pytest.approx(1 - 33 / 36), 1 / 24)
+    one = requests.in_hindsight(series, SETUP, overruns=1.5 / 24, is_constant=True)
+    assert (one.slack, one.overruns) == (pytest.approx(1 - 33 / 48), 1 / 24)
+    assert requests.in_hindsight(np.zeros((2, 36)), SETUP, overruns=0.0) == requests.Score(slack=0.0, overruns=0.0)
+
+
+def test_no_rule_has_less_slack_than_amounts_in_hindsight() -> None:
+    series = np.random.default_rng(1).lognormal(0.0, 0.5, (20, 96)).cumsum(axis=1) % 3.0 + 0.1
+    for rule in requests.RULES["cpu"].values():
+        found = requests.score(series, rule, SETUP)
+        best = requests.in_hindsight(series, SETUP, overruns=found.overruns)
+        one = requests.in_hindsight(series, SETUP, overruns=found.overruns, is_constant=True)
+        assert best.overruns <= found.overruns and one.overruns <= found.overruns
+        assert best.slack <= one.slack and best.slack <= found.slack
+
+
 @pytest.mark.parametrize(("samples", "unit", "match"), [(48, 0.0, "--unit"), (20, 1.0, "at least 24")])
 def test_what_cannot_be_scored_is_refused(samples: int, unit: float, match: str) -> None:
     trace = reading.Trace(names=("a", "b"), series=np.ones((2, samples)))
@@ -78,9 +104,10 @@ def test_the_command_compares_the_rules(
     words = ("evaluate", "--trace", file, "--requests", "cpu", "--unit", "0.01")
     assert carico_cli.run(monkeypatch, *words, "-o", "json") == 0
     found = json.loads(capsys.readouterr().out)["rules"]
-    assert set(found) == {"carico", "vpa", "vpa-without-floor", "krr"}
+    assert set(found) == {"carico", "vpa", "vpa-without-floor", "krr", "oracle", "oracle-constant"}
     # .075 of 1.075, up to a millicore.
     assert found["carico"]["slack"] == pytest.approx(0.07, abs=0.003) and found["carico"]["overruns"] == 0.0
+    assert found["oracle"] == {"slack": pytest.approx(0.0), "overruns": 0.0} == found["oracle-constant"]
     assert carico_cli.run(monkeypatch, *words) == 0
     assert "rule" in capsys.readouterr().out
     assert carico_cli.run(monkeypatch, "evaluate", "--trace", file, "--unit", "2") == 2

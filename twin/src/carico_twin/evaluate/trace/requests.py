@@ -2,7 +2,7 @@
 
 Each series is a class of Pods. Each rule sees the samples so far, and its recommendation holds for the next horizon.
 Slack is 1 - usage / recommendation, both summed over all series and samples that followed; overruns are the share of
-those samples that are above the recommendation.
+those samples that are above the recommendation. No rule can have less slack than amounts that are chosen in hindsight.
 """
 
 import math
@@ -19,6 +19,8 @@ from carico_twin.evaluate.trace import reading, scoring
 HALF_LIFE_S = 24 * 3600.0
 _DAY_S = 86_400
 MIB = 2.0**20
+# Halvings of the price of an overrun.
+_PRICES = 60
 # Samples so far (s,) in cores or bytes and their interval in seconds -> request.
 Rule = Callable[[arrays.Array, int], float]
 
@@ -43,7 +45,11 @@ def evaluate(
             f"{file}: got {samples} samples, expected at least {setup.history + setup.horizon}: those of --history and "
             "--horizon"
         )
-    scores = {name: score(unit * trace.series, rule, setup) for name, rule in RULES[dimension].items()}
+    used = unit * trace.series
+    scores = {name: score(used, rule, setup) for name, rule in RULES[dimension].items()}
+    most = scores["vpa"].overruns
+    scores["oracle"] = in_hindsight(used, setup, overruns=most)
+    scores["oracle-constant"] = in_hindsight(used, setup, overruns=most, is_constant=True)
     return {
         "trace": file, "series": series, "samples": samples, "setup": asdict(setup), "dimension": dimension,
         "unit": unit, "rules": {name: asdict(each) for name, each in scores.items()},
@@ -63,6 +69,38 @@ def score(series: arrays.Array, rule: Rule, setup: scoring.Setup) -> Score:
             above += int((followed > request).sum())
             judged += followed.size
     return Score(slack=1.0 - used / reserved, overruns=above / judged)
+
+
+def in_hindsight(
+    series: arrays.Array, setup: scoring.Setup, *, overruns: float, is_constant: bool = False
+) -> Score:  # fmt: skip
+    """Return the least slack that amounts for each horizon can have, with at most this share of overruns.
+
+    With `is_constant` each series has one amount for all that is judged. If an overrun has a price, the best amount is
+    one of the samples; what is reserved at the lowest price with few enough overruns is the least there is, but for the
+    overruns that are then left (Lagrange).
+    """
+    horizons = (series.shape[1] - setup.history) // setup.horizon
+    judged = series[:, setup.history : setup.history + horizons * setup.horizon]
+    held = judged.shape[1] if is_constant else setup.horizon
+    # An amount equal to the n-th largest sample (from 0) is exceeded by n samples.
+    amounts = -np.sort(-judged.reshape(-1, held), axis=1)
+    exceeded, rows = np.arange(held), np.arange(len(amounts))
+
+    def chosen(price: float) -> arrays.Array:
+        places: arrays.Array = (amounts * held + price * exceeded).argmin(axis=1)
+        return places
+
+    low, high = 0.0, float(judged.max()) * held + 1.0
+    for _ in range(_PRICES):
+        middle = 0.5 * (low + high)
+        is_few = chosen(middle).sum() <= overruns * judged.size
+        low, high = (low, middle) if is_few else (middle, high)
+    places = chosen(high)
+    reserved = float(amounts[rows, places].sum()) * held
+    # Without any usage nothing is reserved.
+    slack = 1.0 - float(judged.sum()) / reserved if reserved > 0.0 else 0.0
+    return Score(slack=slack, overruns=float(places.sum()) / judged.size)
 
 
 def carico_cpu(seen: arrays.Array, interval_s: int) -> float:
