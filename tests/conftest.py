@@ -88,6 +88,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (item.path in files, not tiers.is_long(item)))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Build real programs before the test that needs them, so that no deadline of its own includes the build."""
+    if item.get_closest_marker("real_programs"):
+        kubernetes.control_plane_programs()
+
+
 def _needs_real_programs(item: pytest.Item) -> bool:
     if REAL in getattr(item, "fixturenames", ()) or item.get_closest_marker("real_programs"):
         return True

@@ -7,6 +7,8 @@ import signal
 import time
 from typing import Any
 
+import pytest
+
 from carico_local.cluster import state
 from tests.e2e import carico_command
 from tests.tools import kubernetes, waiting
@@ -17,6 +19,7 @@ FIRST_MOST_S = 240.0
 MIB = 2.0**20
 
 
+@pytest.mark.real_programs
 async def test_pods_of_five_seconds_are_recommended_requests(tmp_path: pathlib.Path) -> None:
     shell = carico_command.Shell(tmp_path)
     async with carico_command.cluster(shell, NAME, "--nodes", "2"):

@@ -26,9 +26,12 @@ from carico_local.api.storage import store
 
 CLOCK = clocks.SystemClock()
 NODES = 40
-# Pods that a node takes, and that wait at most: schedulers always have work, and nodes are often full.
+# Pods that a node takes, and that wait at most: schedulers always have work.
 ROOM = 5
 WAITING_MOST = 80
+# As long as Pods are created, so many stay: one more than nodes could hold without any of them being full, however
+# slowly the machine binds.
+STAY = NODES * (ROOM - 1) + 1
 # From a Pod's bind until its agent sees it, and from then until it ends.
 STARTS_S, LASTS_S = (0.05, 0.3), (0.1, 0.6)
 TURN_S = 0.05
@@ -170,6 +173,8 @@ class Model:
     def _end(self, node: str, now_s: float) -> None:
         """End the Pods of a node that have run for long enough."""
         for uid, pod in list(self._on[node].items()):
+            if self.creates and self.running <= STAY:
+                return
             found = self._store.get("pods", ("default", pod.name))
             if pod.ends_s <= now_s and found is not None:
                 del self._on[node][uid]
