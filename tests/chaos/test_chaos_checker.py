@@ -323,6 +323,32 @@ def test_a_service_that_is_restarted_is_judged_over_all_of_its_processes() -> No
     assert checker.check(found, LIMITS) == []
 
 
+def test_a_process_that_has_less_while_it_is_young_is_compared_with_others_of_its_age() -> None:
+    """It is killed every 20 s, and from 60 s on no more: old ones have more than any of those."""
+    found = good()
+    born_s = [min(each.at_s // 20 * 20, 60.0) for each in found.samples]
+    found.samples = [
+        dataclasses.replace(
+            each, instance=str(at_s), rss_bytes=round(50e6 + min(each.at_s - at_s, 40.0) * 1e6),
+            descriptors=20 + round(min(each.at_s - at_s, 40.0)),
+        )
+        for each, at_s in zip(found.samples, born_s, strict=True)
+    ]  # fmt: skip
+    assert checker.check(found, LIMITS) == []
+    level = found.samples
+    # A leak in the last process.
+    found.samples = [
+        dataclasses.replace(each, descriptors=each.descriptors + max(round(each.at_s) - 60, 0)) for each in level
+    ]
+    assert rules(found) == {"plateau"}
+    # Something that is kept from one process to the next.
+    found.samples = [
+        dataclasses.replace(each, rss_bytes=each.rss_bytes + round(at_s * 1e6))
+        for each, at_s in zip(level, born_s, strict=True)
+    ]
+    assert rules(found) == {"plateau"}
+
+
 def test_a_cordon_that_was_removed_forbids_nothing() -> None:
     found = good()
     onto_a_cordoned_node(found)

@@ -318,20 +318,66 @@ def _within_memory(found: history.History) -> Iterator[Violation]:
 
 
 def _plateau(found: history.History, limits: Limits) -> Iterator[Violation]:
-    """Compare the first third of a service's samples with the last one; a process that has just started is not warm."""
+    """Find services that grow, comparing like with like: a process has less when it is young.
+
+    Within each process, the first third of its samples is compared with the last. Processes of the first third of the
+    run are compared with those of its last, by the samples of ages that both had. One that has just started is not
+    warm.
+    """
     began_s: dict[str, float] = {}
     by_service: dict[str, list[history.Sample]] = collections.defaultdict(list)
     for sample in found.samples:
         if sample.at_s >= began_s.setdefault(sample.instance, sample.at_s) + limits.warm_s:
             by_service[sample.service].append(sample)
     for service, judged in by_service.items():
-        if len(judged) < 3 or judged[-1].at_s - judged[0].at_s < limits.judged_s:
+        if not _is_long(judged, limits):
             continue
-        third = len(judged) // 3
-        for what, most in (("rss_bytes", 0.0), ("descriptors", limits.growth_count), ("threads", limits.growth_count)):
-            before = statistics.median(getattr(each, what) for each in judged[:third])
-            after = statistics.median(getattr(each, what) for each in judged[-third:])
-            bound = most or max(limits.growth_bytes, limits.growth_share * before)
-            if after - before > bound:
-                detail = f"{what} grew from {before:g} to {after:g}, by more than {bound:g}"
-                yield Violation(rule="plateau", subject=service, detail=detail)
+        processes: dict[str, list[history.Sample]] = collections.defaultdict(list)
+        for sample in judged:
+            processes[sample.instance].append(sample)
+        pairs = [_thirds(one) for one in processes.values() if _is_long(one, limits)]
+        first, last = ({each.instance for each in third} for third in _thirds(judged))
+        earlier = [each for each in judged if each.instance in first - last]
+        later = [each for each in judged if each.instance in last]
+        pairs.append(_of_one_age(earlier, later, began_s))
+        for before, after in pairs:
+            if before and after:
+                yield from _growth(service, before, after, limits)
+
+
+def _is_long(samples: Sequence[history.Sample], limits: Limits) -> bool:
+    """Return True if samples span so long a time that they can be judged."""
+    return len(samples) >= 3 and samples[-1].at_s - samples[0].at_s >= limits.judged_s
+
+
+def _thirds(samples: Sequence[history.Sample]) -> tuple[Sequence[history.Sample], Sequence[history.Sample]]:
+    """Return the first and the last third."""
+    third = len(samples) // 3
+    return samples[:third], samples[-third:]
+
+
+def _of_one_age(
+    earlier: Sequence[history.Sample], later: Sequence[history.Sample], began_s: Mapping[str, float]
+) -> tuple[Sequence[history.Sample], Sequence[history.Sample]]:
+    """Return those of both whose processes were of an age that both had."""
+    ages = [{id(each): each.at_s - began_s[each.instance] for each in samples} for samples in (earlier, later)]
+    if not all(ages):
+        return (), ()
+    least_s, most_s = max(min(each.values()) for each in ages), min(max(each.values()) for each in ages)
+    before, after = (
+        [each for each in samples if least_s <= known[id(each)] <= most_s]
+        for samples, known in zip((earlier, later), ages, strict=True)
+    )
+    return before, after
+
+
+def _growth(
+    service: str, earlier: Sequence[history.Sample], later: Sequence[history.Sample], limits: Limits
+) -> Iterator[Violation]:
+    for what, most in (("rss_bytes", 0.0), ("descriptors", limits.growth_count), ("threads", limits.growth_count)):
+        before = statistics.median(getattr(each, what) for each in earlier)
+        after = statistics.median(getattr(each, what) for each in later)
+        bound = most or max(limits.growth_bytes, limits.growth_share * before)
+        if after - before > bound:
+            detail = f"{what} grew from {before:g} to {after:g}, by more than {bound:g}"
+            yield Violation(rule="plateau", subject=service, detail=detail)
