@@ -1,7 +1,10 @@
 """The checker of the nemesis accepts a good history, and names what is wrong in each bad one."""
 
+import contextlib
 import dataclasses
+import os
 import pathlib
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +12,7 @@ import yaml
 
 from carico_core.domain import amounts, decision, messages
 from carico_local.cgroups import layout as layouts
-from tests.chaos.nemesis import checker, history, memory_limits
+from tests.chaos.nemesis import checker, history, memory_limits, nemesis_site
 
 ROOT = pathlib.Path(__file__).parents[2]
 LIMITS = checker.Limits()
@@ -347,6 +350,21 @@ def test_a_process_that_has_less_while_it_is_young_is_compared_with_others_of_it
         for each, at_s in zip(level, born_s, strict=True)
     ]
     assert rules(found) == {"plateau"}
+
+
+def test_a_connection_counts_at_its_client_and_at_a_server_that_does_not_close_it() -> None:
+    before = nemesis_site.descriptors(os.getpid())
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        clients = [socket.create_connection(server.getsockname()) for _ in range(5)]
+        accepted = [stack.enter_context(server.accept()[0]) for _ in clients]
+        assert nemesis_site.descriptors(os.getpid()) == before + 1 + len(clients)
+        for each in clients:
+            each.close()
+        for each in accepted:
+            # Returns once the client's end has arrived.
+            assert each.recv(1) == b""
+        assert nemesis_site.descriptors(os.getpid()) == before + 1 + len(accepted)
 
 
 def test_a_cordon_that_was_removed_forbids_nothing() -> None:

@@ -82,7 +82,10 @@ class Advertised:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What a service used at one moment. `instance` is its process, another one after each restart."""
+    """What a service used at one moment. `instance` is its process, another one after each restart.
+
+    `descriptors`: without its clients' connections.
+    """
 
     service: str
     instance: str
