@@ -33,8 +33,8 @@ async def test_pods_of_five_seconds_are_recommended_requests(tmp_path: pathlib.P
         found = await shell.until("recommend", "pi", "--name", NAME, "-o", "json", holds=_is_measured)
         row = found["classes"][0]
         assert row["requests"]["memory"] >= row["usage"]["memory"]["peak"] > 0.0
-        # A Pod computes on one core of its node, as far as the other Pods let it.
-        assert 0.1 < row["requests"]["cpu"] < 2.0
+        # A Pod computes on one core of its node, as far as the other Pods and the machine let it.
+        assert 0.0 < row["usage"]["cpu"]["p95"] <= row["requests"]["cpu"] < 2.0
         assert row["requests"]["memory"] < 200 * MIB, "no floor of 250 MB"
         await _stop_aggregator(shell)
         again = await shell.until("recommend", "pi", "--name", NAME, "-o", "json", holds=_is_measured)
