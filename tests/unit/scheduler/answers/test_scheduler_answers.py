@@ -1,5 +1,6 @@
 """What the scheduler says when it is asked why, and what would fit: the same as it would do."""
 
+import asyncio
 import dataclasses
 import random
 from typing import Any
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from carico_core.domain import cluster, decision, errors, gangs, messages
 from carico_core.wire.kubernetes import api_objects
-from carico_scheduler.answers import questions
+from carico_scheduler.answers import kinds, queries, questions
 from carico_scheduler.decide import turns
 from carico_scheduler.nodes import headroom
 from carico_scheduler.pods import demand as demands
@@ -462,3 +463,49 @@ async def test_a_pod_for_which_a_node_is_held_names_it_and_others_learn_why_room
     desk.state.put_pod(objects.make_pod("later", image="other"), NOW_S)
     said = await desk.ask("pod.explain", pod="later")
     assert said["why"] == "what room there is may be held for Pods that have waited longer, one node for each"
+
+
+@pytest.mark.parametrize("how", ["pod", "like"])
+async def test_a_question_about_a_pod_with_many_terms_is_refused(how: str) -> None:
+    """For each of them all Pods are looked at: a reader could keep the leader from deciding."""
+    terms = [
+        {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": str(number)}}}
+        for number in range(kinds.TERMS_MOST + 1)
+    ]
+
+    def spec(count: int) -> dict[str, Any]:
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": terms[:count]}
+        return {"containers": [{"name": "main", "image": "pi"}], "affinity": {"podAntiAffinity": required}}
+
+    desk = answering.Desk()
+    desk.hear()
+
+    def question(count: int) -> dict[str, Any]:
+        if how == "pod":
+            return {"pod": spec(count)}
+        obj = objects.pod_object("a", **spec(count))
+        obj["metadata"] |= {"uid": f"a-{count}", "name": f"a-{count}"}
+        desk.state.put_pod(api_objects.parse_pod(obj), answering.NOW_S)
+        return {"like": f"a-{count}"}
+
+    assert (await desk.ask("capacity.fit", **question(kinds.TERMS_MOST)))["nodes"] == 1
+    with pytest.raises(questions.BadQuestion, match=r"has 9 terms about other Pods.*at most 8"):
+        await desk.ask("capacity.fit", **question(kinds.TERMS_MOST + 1))
+
+
+def test_who_asks_without_end_gets_a_tenth_of_the_time() -> None:
+    async def main() -> list[float]:
+        clock, turns = objects.LoopClock(asyncio.get_running_loop()), queries.Turns()
+        began_s, at_s = clock.monotonic_s(), list[float]()
+
+        async def answer() -> dict[str, Any]:
+            at_s.append(round(clock.monotonic_s() - began_s, 2))
+            await asyncio.sleep(1.0)
+            if len(at_s) == 2:
+                raise questions.BadQuestion("no")
+            return {}
+
+        await asyncio.gather(*(turns.take(answer, clock) for _ in range(4)), return_exceptions=True)
+        return at_s
+
+    assert objects.run_fast(main()) == [0.0, 10.0, 20.0, 30.0]

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import re
+from collections.abc import Callable
 from typing import Any
 
 import hypothesis
@@ -13,6 +14,7 @@ from carico_core.domain import cluster, names, selectors, usage
 from carico_core.wire.kubernetes import api_objects, bodies, instants
 from carico_core.wire.kubernetes import lease as kubernetes_lease
 from carico_core.wire.kubernetes.pods import ownership, pod_requests
+from carico_core.wire.kubernetes.pods import spec as kubernetes_spec
 from carico_core.wire.kubernetes.pods import status as kubernetes_status
 
 
@@ -317,6 +319,48 @@ def test_a_node_that_has_not_reported() -> None:
     assert api_objects.parse_node(node(status={"capacity": {"cpu": "4"}})).allocatable_cores == 4.0
     unknown = node(status={"conditions": [{"type": "Ready", "status": "Unknown"}]})
     assert not api_objects.parse_node(unknown).ready
+
+
+def term(number: int) -> dict[str, Any]:
+    return {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": str(number)}}}
+
+
+def affinity(kind: str, *, terms: int = 0, preferred: int = 0) -> dict[str, Any]:
+    soft = [{"weight": 1, "podAffinityTerm": term(each)} for each in range(preferred)]
+    return {
+        kind: {
+            "requiredDuringSchedulingIgnoredDuringExecution": [term(each) for each in range(terms)],
+            "preferredDuringSchedulingIgnoredDuringExecution": soft,
+        }
+    }
+
+
+def spreads(count: int) -> list[dict[str, Any]]:
+    return [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"} for _ in range(count)]
+
+
+def named(*names: str) -> dict[str, Any]:
+    one = {"matchExpressions": [{"key": "name", "operator": "In", "values": list(names)}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [one]}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "most"),
+    [
+        (lambda count: {"affinity": affinity("podAffinity", terms=count)}, 64),
+        (lambda count: {"affinity": affinity("podAntiAffinity", terms=count - 3, preferred=3)}, 64),
+        (lambda count: {"affinity": affinity("podAffinity", terms=4), "topologySpreadConstraints": spreads(count)}, 60),
+        (lambda count: {"affinity": named(*map(str, range(count)))}, 2046),
+        (lambda count: {"tolerations": [{"key": str(each), "operator": "Exists"} for each in range(count)]}, 1024),
+    ],
+)
+def test_a_pod_whose_constraints_would_take_minutes_waits(spec: Callable[[int], dict[str, Any]], most: int) -> None:
+    """The API sets no limit but 1.5 MB, and everybody else's Pods would wait."""
+    usual = api_objects.parse_pod(pod(**spec(most)))
+    assert usual.unsupported == () and (usual.constraints is not None or usual.tolerations)
+    large = api_objects.parse_pod(pod(**spec(most + 1), resourceClaims=[{"name": "gpu"}]))
+    assert large.unsupported == ("resourceClaims", kubernetes_spec.EXCESSIVE)
+    assert large.constraints is None and large.tolerations == ()
 
 
 def test_init_containers_are_summed_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:

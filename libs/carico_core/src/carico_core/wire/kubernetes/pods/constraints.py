@@ -11,6 +11,11 @@ from carico_core.wire.kubernetes import selectors as parse
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 Labels: TypeAlias = Mapping[str, str]
+# Each term about other Pods is compared with all of them once, and with each that comes: 15 ms with 3,000 Pods. The API
+# sets no limit but 1.5 MB for the whole Pod, which 10,000 terms fit into; for minutes nothing else would be decided.
+TERMS_MOST = 64
+# Keys, operators, values and names in all that a Pod asks of its node and of other Pods.
+WORDS_MOST = 2048
 # Fields of a spec, and kinds of volumes, that may hold constraints; ports of containers may, too.
 _STATED = frozenset({"affinity", "topologySpreadConstraints"})
 _VOLUMES = frozenset(
@@ -44,6 +49,37 @@ def parse_constraints(
         pod_preferences=_pod_preferences(affinity, namespace, labels),
     )
     return None if found == constraints.NONE else _shared(found)
+
+
+def is_excessive(spec: fields.Object) -> bool:
+    """Return whether a Pod states more constraints than can be evaluated next to other work. Raises `ValueError`."""
+    tolerations = fields.objects(spec, "tolerations", "spec.")
+    if _STATED.isdisjoint(spec) and len(tolerations) <= TERMS_MOST:
+        return False
+    stated = [tolerations, spec.get("affinity"), spec.get("topologySpreadConstraints")]
+    return _words(stated) > WORDS_MOST or count_terms(spec) > TERMS_MOST
+
+
+def count_terms(spec: fields.Object) -> int:
+    """Return how many terms of a Pod are about other Pods. Raises `ValueError`."""
+    affinity = fields.mapping(spec, "affinity", "spec.")
+    kinds = [fields.mapping(affinity, kind, "spec.affinity.") for kind in ("podAffinity", "podAntiAffinity")]
+    terms = [fields.objects(kind, name, "spec.affinity.") for kind in kinds for name in (REQUIRED, PREFERRED)]
+    return sum(map(len, terms)) + len(fields.objects(spec, "topologySpreadConstraints", "spec."))
+
+
+def _words(stated: object) -> int:
+    """Return how many texts and numbers a part of an object has."""
+    count, left = 0, [stated]
+    while left:
+        each = left.pop()
+        if isinstance(each, Mapping):
+            left.extend(each.values())
+        elif isinstance(each, list):
+            left.extend(each)
+        elif each is not None:
+            count += 1
+    return count
 
 
 def crosses_namespaces(spec: fields.Object) -> bool:

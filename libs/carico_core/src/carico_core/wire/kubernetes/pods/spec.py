@@ -18,6 +18,11 @@ from carico_core.wire.kubernetes.pods import constraints, images, ownership, pod
 # https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-hash
 STATIC_UID_ANNOTATION = "kubernetes.io/config.hash"
 DEFAULT_SCHEDULER = "default-scheduler"
+# Of what a Pod asks for: it waits, and its Event says so.
+EXCESSIVE = (
+    f"more than {constraints.TERMS_MOST} terms about other Pods, or {constraints.WORDS_MOST} words in affinity, spread "
+    "and tolerations"
+)
 
 
 def parse_stated(obj: Object, labels: Mapping[str, str]) -> dict[str, Any]:
@@ -34,7 +39,7 @@ def parse_stated(obj: Object, labels: Mapping[str, str]) -> dict[str, Any]:
     # First, since it is refused most: caches keep nothing of what is refused there.
     template_fields = _of_template(spec, status)
     containers = fields.objects(spec, "containers", "spec.")
-    mirror = ownership.is_mirror(metadata, spec)
+    mirror, is_excessive = ownership.is_mirror(metadata, spec), constraints.is_excessive(spec)
     stated = {
         **template_fields,
         "name": name,
@@ -43,7 +48,9 @@ def parse_stated(obj: Object, labels: Mapping[str, str]) -> dict[str, Any]:
         "generation": generation,
         "is_mirror": mirror,
         "static_uid": fields.optional(metadata["annotations"], STATIC_UID_ANNOTATION) if mirror else "",
-        "constraints": constraints.parse_constraints(spec, namespace=namespace, name=name, uid=uid, labels=labels),
+        "constraints": None
+        if is_excessive
+        else constraints.parse_constraints(spec, namespace=namespace, name=name, uid=uid, labels=labels),
         "images": images.parse_images(spec, containers),
         "containers": template.container_ids(status) if len(containers) > 1 else (),
         "namespace": sys.intern(namespace),
@@ -51,6 +58,8 @@ def parse_stated(obj: Object, labels: Mapping[str, str]) -> dict[str, Any]:
     if names.SURGE_LABEL in labels:
         # Room that a move would have to make is no gain.
         stated["preempts"] = False
+    if is_excessive:
+        stated |= {"unsupported": (*stated["unsupported"], EXCESSIVE), "tolerations": ()}
     return stated
 
 
