@@ -1,4 +1,4 @@
-"""Every overlay of deploy/k8s but `small` and `callout`, and deploy/extender, applied on real kubelets under a job."""
+"""Overlays `containerd`, `web`, `monitoring` and `ha`, and deploy/extender, applied on real kubelets under a job."""
 
 import collections
 import dataclasses

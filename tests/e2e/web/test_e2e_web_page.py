@@ -5,6 +5,7 @@ import json
 import re
 
 import nats
+import nats.aio.msg
 import playwright.async_api as browsers
 import pytest
 
@@ -203,6 +204,45 @@ async def test_schedulers_that_share_the_work_are_listed_while_they_do(
         await client.close()
     # It has fallen silent.
     await expect(listed).to_be_hidden()
+
+
+async def test_traffic_and_moves_are_shown_where_a_rescheduler_answers(
+    page: browsers.Page, stage: web_site.Stage
+) -> None:
+    await opened(page, stage)
+    shown = page.locator("#panel .traffic")
+    await expect(shown).to_be_hidden()
+    links = [{"one": f"node-{number}", "other": f"node-{number + 1}", "bytes_per_s": 1e6 * number} for number in (9, 5)]
+    move = {"pod": "default/<b>web", "from": "node-5", "to": "node-6", "state": "waiting", "why": "", "age_s": 3.0}
+    answers = {
+        "traffic.list": {"has_traffic": True, "between_bytes": 14e6, "within_bytes": 14e6, "links": links},
+        "moves.list": {"current": {**move, "took_s": None}, "ended": [{**move, "took_s": 1.0, "state": "moved"}]},
+    }
+    address = stage.server.url.removeprefix("nats://")
+    client = await nats.connect(web_access.url(address, arrangements.LOCAL, web_site.PASSWORD))
+    try:
+        for verb, answer in answers.items():
+
+            async def reply(message: nats.aio.msg.Msg, answer: object = answer) -> None:
+                await message.respond(json.dumps(answer).encode())
+
+            await client.subscribe(subjects.query("rescheduler", verb), cb=reply)
+        # It was asked before, without an answer: again when the page is loaded.
+        await page.reload()
+        await expect(shown).to_contain_text("14.0 MB/s between nodes, 50 % of all traffic stays on a node")
+        await expect(shown).to_contain_text("node-9 ↔ node-10")
+        await expect(shown).to_contain_text("default/<b>web: node-5 → node-6")
+        await expect(shown).to_contain_text("under way, for 3 s")
+        await expect(shown).to_contain_text("moved, 2 s ago")
+        drawn = await shown.locator("canvas").evaluate(
+            "(it) => it.getContext('2d').getImageData(0, 0, it.width, it.height).data.some((x) => x > 0)"
+        )
+        assert drawn
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    finally:
+        await client.close()
+    # It has gone.
+    await expect(shown).to_be_hidden()
 
 
 async def test_an_invalid_page_address_opens_nothing(page: browsers.Page, stage: web_site.Stage) -> None:

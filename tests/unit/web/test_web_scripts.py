@@ -517,3 +517,57 @@ def test_members_are_read_as_they_were_written_and_forgotten_when_they_are_silen
         "1 claim without a Pod",
     ]  # fmt: skip
     assert later == ["scheduler-3"]
+
+
+LINKS = [{"one": "n10", "other": "n2", "bytes_per_s": 3e6}, {"one": "n2", "other": "n1", "bytes_per_s": 1e6}]
+TRAFFIC = {"has_traffic": True, "between_bytes": 4e6, "within_bytes": 12e6, "links": LINKS}
+MOVE = {
+    "pod": "default/web", "from": "n1", "to": "n2", "state": "moved", "why": "1 MB/s less between nodes", "age_s": 30.0,
+    "took_s": 10.0,
+}  # fmt: skip
+
+
+def test_traffic_between_nodes_is_told_in_words_and_places() -> None:
+    read = run(
+        f"const found = traffic.toTraffic({json.dumps(TRAFFIC)});"
+        "show([traffic.together(found), [...traffic.places(found.links, null)], found.links[0]])",
+        "traffic",
+    )
+    assert read[0] == "4.0 MB/s between nodes, 75 % of all traffic stays on a node"
+    # By name, as people count, from the top around the circle.
+    assert [name for name, _ in read[1]] == ["n1", "n2", "n10"]
+    assert [angle for _, angle in read[1]] == pytest.approx([-np.pi / 2 + 2 * np.pi * part / 3 for part in range(3)])
+    assert read[2] == {"one": "n10", "other": "n2", "rate": 3e6}
+
+
+def test_the_nodes_of_a_move_are_in_the_picture_of_a_large_cluster() -> None:
+    links = [{"one": f"a{number}", "other": f"b{number}", "rate": 1.0} for number in range(40)]
+    read = run(f"show([...traffic.places({json.dumps(links)}, {{from: 'x', to: 'y'}}).keys()])", "traffic")
+    assert len(read) == 24 and {"x", "y"} <= set(read)
+
+
+def test_moves_are_told_as_they_happen() -> None:
+    answer = {"current": {**MOVE, "took_s": None, "state": "waiting"}, "ended": [MOVE] * 9, "paused": "", "rests": ""}
+    read = run(
+        f"const found = traffic.toMoves({json.dumps(answer)});"
+        "show([traffic.moveWords(found.current, true), found.ended.map((each) => traffic.moveWords(each, false))])",
+        "traffic",
+    )
+    assert read[0] == "under way, for 30 s, 1 MB/s less between nodes"
+    assert read[1] == ["moved, 20 s ago, 1 MB/s less between nodes"] * 6
+
+
+@pytest.mark.parametrize("links", [None, 1, [None, 1, {}], [{"one": "a", "other": 2, "bytes_per_s": 1}],
+                                   [{"one": "a", "other": "b", "bytes_per_s": "9"}]])  # fmt: skip
+def test_what_is_no_traffic_or_move_is_left_out(links: object) -> None:
+    answer = {"has_traffic": True, "between_bytes": None, "within_bytes": "x", "links": links}
+    moves = {"current": 3, "ended": [None, {"pod": 1, "age_s": -1, "took_s": "x"}], "paused": None}
+    read = run(
+        f"show([traffic.toTraffic({json.dumps(answer)}), traffic.toMoves({json.dumps(moves)}),"
+        "traffic.together(traffic.toTraffic({})), [...traffic.places([], null)]])",
+        "traffic",
+    )
+    assert read[0] == {"isKnown": True, "between": 0, "within": 0, "links": []}
+    empty = {"pod": "", "from": "", "to": "", "state": "", "why": "", "age": 0, "took": 0}
+    assert read[1] == {"current": None, "ended": [empty], "paused": ""}
+    assert read[2:] == ["no agent reports traffic between Pods", []]

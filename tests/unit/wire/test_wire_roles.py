@@ -102,4 +102,5 @@ def test_a_pattern_covers_what_nats_lets_it_cover(pattern: str, subject: str, co
 
 def test_readers_see_plans_and_moves_and_cannot_apply_or_pause() -> None:
     asked = {flow.subject for flow in roles.FLOWS if "query.rescheduler" in flow.subject}
-    assert asked == {"carico.v1.query.rescheduler.plan.get", "carico.v1.query.rescheduler.moves.list"}
+    verbs = ("plan.get", "moves.list", "pod.explain", "traffic.list")
+    assert asked == {f"carico.v1.query.rescheduler.{verb}" for verb in verbs}

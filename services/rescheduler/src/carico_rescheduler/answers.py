@@ -59,6 +59,7 @@ class Answers:
         return {
             "plan.get": self.plan_get,
             "moves.list": self.moves_list,
+            "traffic.list": self.traffic_list,
             "pod.explain": self.pod_explain,
             "control.apply": self.control_apply,
             "control.pause": self.control_pause,
@@ -83,6 +84,21 @@ class Answers:
                 **await self._standing(),
             }
         )
+
+    async def traffic_list(self, payload: bytes) -> bytes:
+        """Return the traffic between nodes as the last plan saw it, by pairs of nodes; no plan is made."""
+        plan = self.source.last
+        if plan is None or not plan.has_traffic:
+            return orjson.dumps({"plan_at_ns": None if plan is None else plan.at_ns, "has_traffic": False, "links": []})
+        return orjson.dumps(
+            {
+                "plan_at_ns": plan.at_ns, "has_traffic": True, "between_bytes": plan.traffic_bytes[0],
+                "within_bytes": plan.within_bytes,
+                "links": [
+                    {"one": each.one, "other": each.other, "bytes_per_s": each.bytes_per_s} for each in plan.links
+                ],
+            }
+        )  # fmt: skip
 
     async def pod_explain(self, payload: bytes) -> bytes:
         """Return how a Pod came to its node, if by a move, and what the last plan says of it; no plan is made."""

@@ -1,11 +1,15 @@
 """Plans: moves that pay, the one with the largest gain first, and nothing where nothing pays."""
 
+import asyncio
+import types
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 
 from carico_core.numerics.rescheduling.containers import carico, gains, model
+from carico_rescheduler import answers
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.plan import decision, generator, ordering, planning
@@ -45,10 +49,45 @@ def test_a_pod_moves_to_where_it_talks() -> None:
     (db,) = world.deploy(known, "db", ["node-b"])
     world.talk(known, web, db)
     found = plan(known)
+    assert found.links == (decision.Link(one="node-a", other="node-b", bytes_per_s=pytest.approx(1e7)),)
     (move,) = found.moves
     assert {move.source, move.target} == {"node-a", "node-b"} and move.bytes_per_s == pytest.approx(1e7)
     assert found.traffic_bytes == pytest.approx((1e7, 0.0))
     assert move.gain == pytest.approx(1.0) and move.why == "10 MB/s less between nodes"
+
+
+def test_the_traffic_between_nodes_is_stated_by_pairs_of_nodes() -> None:
+    context = random_context(seed=3, nodes=5, pods=40, pairs=120)
+    problem = context.problem
+    expected: dict[tuple[str, str], float] = {}
+    within = 0.0
+    for (one, other), amount in zip(problem.pairs, problem.traffic, strict=True):
+        first, second = sorted(context.nodes[int(problem.present[each])] for each in (one, other))
+        if first == second:
+            within += amount
+        else:
+            expected[first, second] = expected.get((first, second), 0.0) + amount
+    found = planning.describe(context, [], left=[], weights=WEIGHTS, verdict="", at_ns=0)
+    assert {(each.one, each.other): each.bytes_per_s for each in found.links} == pytest.approx(expected)
+    amounts = [each.bytes_per_s for each in found.links]
+    assert amounts == sorted(amounts, reverse=True)
+    assert found.within_bytes == pytest.approx(within)
+    assert found.traffic_bytes[0] == pytest.approx(sum(amounts))
+
+
+def test_of_many_pairs_of_nodes_those_with_most_traffic_are_stated() -> None:
+    context = random_context(seed=4, nodes=30, pods=120, pairs=300)
+    found = planning.describe(context, [], left=[], weights=WEIGHTS, verdict="", at_ns=0)
+    assert len(found.links) == planning.LINKS_MOST
+    assert found.traffic_bytes[0] > sum(each.bytes_per_s for each in found.links)
+    source: Any = types.SimpleNamespace(last=found)
+    said = orjson.loads(asyncio.run(answers.Answers(source=source).traffic_list(b"")))
+    assert said["has_traffic"] and said["between_bytes"] == found.traffic_bytes[0]
+    first = found.links[0]
+    assert said["links"][0] == {"one": first.one, "other": first.other, "bytes_per_s": first.bytes_per_s}
+    source.last = None
+    said = orjson.loads(asyncio.run(answers.Answers(source=source).traffic_list(b"")))
+    assert said == {"plan_at_ns": None, "has_traffic": False, "links": []}
 
 
 def test_an_overloaded_node_gives_pods_away() -> None:

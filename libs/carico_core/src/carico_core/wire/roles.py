@@ -307,7 +307,7 @@ def _flows() -> Iterator[Flow]:
     for service in ("scheduler", "aggregator"):
         yield Flow(subject=f"{subjects.PREFIX}.query.{service}.>", source=core, to=(readers,), is_service=True)
     # Readers see plans and moves; to apply a plan, or to pause, is for administrators.
-    for verb in ("plan.get", "moves.list"):
+    for verb in ("plan.get", "moves.list", "pod.explain", "traffic.list"):
         yield Flow(subject=subjects.query("rescheduler", verb), source=core, to=(readers,), is_service=True)
     named = (each for service in _ANSWERING for each in _named("*", service))
     for subject in ("$SRV.*", *named):

@@ -99,11 +99,21 @@ class NodeLoad:
     pods_after: int
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """Bytes per second between the Pods of two nodes, in both directions."""
+
+    one: str
+    other: str
+    bytes_per_s: float
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:
     """The moves, what is left out, and the cluster before and after.
 
-    traffic_bytes, excess_tasks: (before, after). verdict: why there are no moves; empty if there are.
+    traffic_bytes, excess_tasks: (before, after). within_bytes, links: the traffic before that stays on a node, and that
+    between nodes, the most first. verdict: why there are no moves; empty if there are.
     """
 
     moves: tuple[Move, ...]
@@ -112,6 +122,8 @@ class Plan:
     skipped_names: Mapping[str, str]
     nodes: tuple[NodeLoad, ...]
     traffic_bytes: tuple[float, float]
+    within_bytes: float
+    links: tuple[Link, ...]
     excess_tasks: tuple[float, float]
     saturation: float
     weights: gains.Weights

@@ -12,6 +12,8 @@ from carico_rescheduler.plan import decision, generator, ordering
 
 # Moves that are left out by the budget alone, and are shown.
 _SHOWN = 10
+# Pairs of nodes whose traffic a plan keeps: for a picture.
+LINKS_MOST = 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,13 +85,16 @@ def describe(
     """Return the plan of these moves, with the cluster before and after them."""
     problem = context.problem
     after = _placement(context, moves)
+    between = model.cntc(problem, problem.present)
     return decision.Plan(
         moves=tuple(moves),
         left_out=tuple(left),
         skipped=context.skipped,
         skipped_names={pod.uid: pod.pod.key for pod in context.pods if pod.uid in context.skipped},
         nodes=_nodes(context, after),
-        traffic_bytes=(model.cntc(problem, problem.present), model.cntc(problem, after)),
+        traffic_bytes=(between, model.cntc(problem, after)),
+        within_bytes=max(float(problem.traffic.sum()) - between, 0.0),
+        links=_links(context),
         excess_tasks=(gains.excess_tasks(problem, problem.present), gains.excess_tasks(problem, after)),
         saturation=problem.saturation,
         weights=weights,
@@ -128,6 +133,25 @@ def _nodes(context: contexts.Context, after: model.Ints) -> tuple[decision.NodeL
             pods_before=int(pods[0][number]), pods_after=int(pods[1][number]),
         )
         for number, name in enumerate(context.nodes)
+    )  # fmt: skip
+
+
+def _links(context: contexts.Context) -> tuple[decision.Link, ...]:
+    """Return the traffic between nodes now, of the pairs of nodes with the most of it."""
+    problem = context.problem
+    ends = np.sort(problem.present[problem.pairs].astype(np.int64), axis=1)
+    apart = ends[:, 0] != ends[:, 1]
+    numbers, of_pair = np.unique(ends[apart, 0] * problem.servers + ends[apart, 1], return_inverse=True)
+    amounts = np.bincount(of_pair, weights=problem.traffic[apart], minlength=len(numbers))
+    most = np.argsort(-amounts, kind="stable")[:LINKS_MOST]
+    names = context.nodes
+    return tuple(
+        decision.Link(
+            one=names[numbers[each] // problem.servers], other=names[numbers[each] % problem.servers],
+            bytes_per_s=float(amounts[each]),
+        )
+        for each in most
+        if amounts[each] > 0.0
     )  # fmt: skip
 
 

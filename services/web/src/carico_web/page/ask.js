@@ -47,6 +47,15 @@ export async function waiting(bus) {
   return { pods: answer.pods, reasons: answer.reasons };
 }
 
+// The traffic between nodes, and the moves of Pods, where a rescheduler leads.
+export async function traffic(bus) {
+  return signals.parse(await bus.request(signals.query("rescheduler", "traffic.list"), {}));
+}
+
+export async function moves(bus) {
+  return signals.parse(await bus.request(signals.query("rescheduler", "moves.list"), {}));
+}
+
 // The newest decision of each Pod that the stream keeps, oldest first.
 export async function recentDecisions(bus) {
   const answer = signals.parse(await kept(() => bus.request(signals.query("aggregator", "kept.decisions"), { limit: NEWEST })));

@@ -5,13 +5,16 @@ import { el, set } from "./dom.js";
 import { fullest } from "./fleet.js";
 import * as format from "./format.js";
 import { MembersView } from "./members.js";
+import { TrafficView } from "./traffic.js";
 import { WaitingList } from "./waiting_list.js";
 
 const FULLEST_SHOWN = 6;
+const TRAFFIC_EVERY_MS = 2000;
 
 export class ClusterPanel {
   constructor(page) {
     this.page = page;
+    this.askedMs = -Infinity;
     this.truth = new Chart(page.theme, "Capacity against what runs, in Pods");
     this.usage = new Chart(page.theme, "Usage of the nodes");
     for (const chart of [this.truth, this.usage]) chart.onPick((ms) => page.goTo(ms));
@@ -19,6 +22,7 @@ export class ClusterPanel {
     this.fullest = el("ul", { class: "plain" });
     this.waiting = new WaitingList(page);
     this.members = new MembersView(page.members);
+    this.traffic = new TrafficView(page);
     this.root = el(
       "div", {},
       el("div", { class: "head" }, el("h2", {}, "The cluster")),
@@ -30,6 +34,7 @@ export class ClusterPanel {
       this.usage.canvas,
       this.waiting.root,
       this.members.root,
+      this.traffic.root,
       el("h3", {}, "Fullest nodes"),
       this.fullest,
     );
@@ -40,6 +45,14 @@ export class ClusterPanel {
   askWaiting() {
     const newest = this.page.history.summaries.at(-1);
     if (newest && !document.hidden) this.waiting.refresh(newest.waiting);
+  }
+
+  // While it is shown: moves are shown as they happen.
+  askTraffic() {
+    const nowMs = Date.now();
+    if (document.hidden || this.page.frames.isHeld || nowMs - this.askedMs < TRAFFIC_EVERY_MS) return;
+    this.askedMs = nowMs;
+    this.traffic.refresh(nowMs);
   }
 
   draw() {
@@ -60,6 +73,7 @@ export class ClusterPanel {
     keyline(this.usageLegend, fleet.dims, theme);
     this.list(fleet);
     this.members.draw(Date.now());
+    this.askTraffic();
   }
 
   list(fleet) {
