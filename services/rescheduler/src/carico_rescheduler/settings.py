@@ -13,7 +13,7 @@ from carico_core.runtime.leadership import leader_settings
 from carico_core.runtime.process import settings
 from carico_rescheduler.context import movable
 from carico_rescheduler.context import problem as contexts
-from carico_rescheduler.moves import surge
+from carico_rescheduler.moves import surge_steps
 from carico_rescheduler.plan import decision
 
 PREFIX = "rescheduler"
@@ -132,6 +132,6 @@ class ReschedulerSettings:
             weights=gains.Weights(task_bytes=self.task_bytes),
         )  # fmt: skip
 
-    def limits(self) -> surge.Limits:
+    def limits(self) -> surge_steps.Limits:
         """Return how long the steps of a move may take."""
-        return surge.Limits(place_s=self.place_s, start_s=self.start_s)
+        return surge_steps.Limits(place_s=self.place_s, start_s=self.start_s)

@@ -14,13 +14,13 @@ from carico_rescheduler import instruments, journal
 from carico_rescheduler.adapter import informers
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import movable
-from carico_rescheduler.moves import executor, surge
+from carico_rescheduler.moves import executor, surge, surge_steps
 from carico_rescheduler.moves import record as records
 from carico_rescheduler.plan import decision
 from tests.unit.rescheduler import fake_cluster
 from tests.unit.scheduler import objects
 
-LIMITS = surge.Limits(place_s=30.0, start_s=120.0, choose_s=20.0)
+LIMITS = surge_steps.Limits(place_s=30.0, start_s=120.0, choose_s=20.0)
 
 
 class Crash(errors.CaricoError):

@@ -12,7 +12,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_rescheduler import instruments, journal
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import movable, objects
-from carico_rescheduler.moves import evict, pin, surge
+from carico_rescheduler.moves import evict, pin, surge, surge_steps
 from carico_rescheduler.moves import record as records
 from carico_rescheduler.plan import decision
 
@@ -30,7 +30,7 @@ class Parts:
     metrics: instruments.Instruments
     permit: Callable[[], None]
     mode: movable.Mode
-    limits: surge.Limits
+    limits: surge_steps.Limits
     journal: journal.Journal
 
 

@@ -7,175 +7,27 @@
 3. The new Pod gets its label. The ReplicaSet adopts it, has one Pod too many, and deletes the one with the lowest cost.
 
 The number of replicas is the ReplicaSet's business at every moment, so an autoscaler or a user may change it meanwhile.
-`next_action` decides by what the API shows now, and each action is one write: the next to look, this process or a
-later one, continues where the last one stopped. Before step 3, undoing is to delete the new Pod.
+`surge_steps.next_action` decides by what the API shows now, and each action is one write: the next to look, this
+process or a later one, continues where the last one stopped. Before step 3, undoing is to delete the new Pod.
 """
 
 import asyncio
-import dataclasses
-import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from carico_core.domain import errors, names
+from carico_core.domain import errors
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire.kubernetes import instants
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import objects
 from carico_rescheduler.moves import record as records
-from carico_rescheduler.moves import surge_pod
+from carico_rescheduler.moves import surge_pod, surge_steps
 
 # How often the API is asked how far a move is.
 LOOK_EVERY_S = 1.0
 # A move is left as it is after so many refusals in a row.
 REFUSALS_MOST = 10
-
-Object = Mapping[str, Any]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How long a new Pod may wait for its node, how long it may take to be ready, and the old one to be chosen."""
-
-    place_s: float
-    start_s: float
-    choose_s: float = 60.0
-
-
-class Action(enum.StrEnum):
-    """What to do next."""
-
-    WAIT = "wait"
-    MARK = "mark"
-    ADOPT = "adopt"
-    UNMARK = "unmark"
-    DELETE = "delete"
-    MOVED = "moved"
-    KEPT = "kept"
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """What the API shows of a move. None: it is gone.
-
-    `pods`: the other active Pods of the ReplicaSet, the old one among them. `wanted`: replicas. `least_ready_s`: how
-    long a Pod must be ready before the Deployment counts it.
-    """
-
-    surge: objects.KnownPod | None
-    old: objects.KnownPod | None
-    pods: Sequence[objects.KnownPod]
-    wanted: int
-    has_replica_set: bool
-    least_ready_s: float
-    target: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Waited:
-    """For how many seconds this process has seen the new Pod, seen it ready, and seen it in its ReplicaSet."""
-
-    seen_s: float = 0.0
-    ready_s: float = 0.0
-    adopted_s: float = 0.0
-
-
-class Watch:
-    """Measures by this process' own clock how long a state lasts: times in objects are of other machines' clocks.
-
-    A process that continues a move of another one begins to count again.
-    """
-
-    def __init__(self) -> None:
-        # By state: since when it has been seen without a break, on the monotonic clock.
-        self._since_s: dict[str, float] = {}
-
-    def look(self, surge: objects.KnownPod | None, now_s: float) -> Waited:
-        """Take in what the new Pod is like now."""
-        holds = {
-            "seen_s": surge is not None,
-            "ready_s": surge is not None and surge.ready_at_s is not None,
-            "adopted_s": surge is not None and not surge.is_surge,
-        }
-        self._since_s = {name: self._since_s.get(name, now_s) for name, is_so in holds.items() if is_so}
-        return Waited(**{name: now_s - since_s for name, since_s in self._since_s.items()})
-
-
-def next_action(view: View, limits: Limits, waited: Waited, *, is_stopping: bool) -> tuple[Action, str]:
-    """Return what to do next, and why."""
-    old = view.old if view.old is not None and view.old.is_active else None
-    if view.surge is None or view.surge.pod.deleting:
-        return _after_surge(old, "the new Pod is gone")
-    if not view.surge.is_surge:
-        if view.surge.pod.is_terminal:
-            return _after_surge(old, "the new Pod has ended")
-        return _after_adoption(old, limits, waited)
-    gives_up = _why_not(view, old, limits, waited)
-    if is_stopping:
-        gives_up = gives_up or "the rescheduler stops"
-    if gives_up:
-        # The mark first: without the new Pod, it would not be found any more.
-        return (Action.UNMARK, gives_up) if old is not None and old.leaves_for else (Action.DELETE, gives_up)
-    waits_for = _waits_for(view, waited)
-    if waits_for:
-        return Action.WAIT, waits_for
-    assert old is not None
-    if old.leaves_for != view.surge.pod.name:
-        return Action.MARK, "the new Pod is ready"
-    return Action.ADOPT, "the old Pod is the one to go"
-
-
-def _after_surge(old: objects.KnownPod | None, why: str) -> tuple[Action, str]:
-    return (Action.UNMARK, why) if old is not None and old.leaves_for else (Action.KEPT, why)
-
-
-def _after_adoption(old: objects.KnownPod | None, limits: Limits, waited: Waited) -> tuple[Action, str]:
-    if old is None:
-        return Action.MOVED, "the new Pod has its place"
-    if not old.leaves_for:
-        return Action.KEPT, "another replica went in its place"
-    if waited.adopted_s > limits.choose_s:
-        return Action.UNMARK, "another replica went in its place"
-    return Action.WAIT, "the ReplicaSet is to delete the old Pod"
-
-
-def _why_not(view: View, old: objects.KnownPod | None, limits: Limits, waited: Waited) -> str:
-    """Return why the move is given up; empty if it continues."""
-    surge = view.surge
-    assert surge is not None
-    if surge.pod.is_terminal:
-        # Such as a node without room for it: no controller would ever delete it.
-        return f"the new Pod has ended on {surge.pod.node_name}"
-    if old is None:
-        return "the old Pod is gone"
-    if not view.has_replica_set or view.wanted == 0:
-        return "its ReplicaSet has no replicas any more"
-    if surge.pod.owner is not None and surge.pod.owner.kind != "ReplicaSet":
-        return f"a {surge.pod.owner.kind} controls the new Pod"
-    if surge.pod.node_name is None:
-        return f"no room on {view.target} within {limits.place_s:.0f} s" if waited.seen_s > limits.place_s else ""
-    if surge.pod.node_name != view.target:
-        return f"the new Pod is on {surge.pod.node_name}"
-    if surge.ready_at_s is None and waited.seen_s > limits.start_s:
-        return f"the new Pod was not ready within {limits.start_s:.0f} s"
-    # The others of the ReplicaSet may take as long to become ready again.
-    return "other replicas were not ready" if waited.seen_s > 2.0 * limits.start_s else ""
-
-
-def _waits_for(view: View, waited: Waited) -> str:
-    """Return what must happen before the old Pod may go; empty if it may go now."""
-    surge = view.surge
-    assert surge is not None
-    if surge.pod.node_name is None:
-        return f"the scheduler is to place it on {view.target}"
-    if surge.ready_at_s is None or waited.ready_s < view.least_ready_s:
-        return "the new Pod is to become ready"
-    # A ReplicaSet deletes Pods that are not ready before all others, whatever their cost.
-    if len(view.pods) != view.wanted or any(each.ready_at_s is None for each in view.pods):
-        return "all other replicas must be ready"
-    return ""
 
 
 class Surge:
@@ -187,7 +39,7 @@ class Surge:
     """
 
     def __init__(
-        self, api: api_actions.BindApi, *, known: clusters.Cluster, limits: Limits, clock: clocks.Clock,
+        self, api: api_actions.BindApi, *, known: clusters.Cluster, limits: surge_steps.Limits, clock: clocks.Clock,
         permit: Callable[[], None],
     ) -> None:  # fmt: skip
         self._api = api
@@ -222,7 +74,7 @@ class Surge:
 
     async def follow(self, move: records.Record, *, namespace: str, replica_set: str) -> None:
         """Continue a move by what the API shows until it has ended. Raises `NotLeading`."""
-        refusals, watch = 0, Watch()
+        refusals, watch = 0, surge_steps.Watch()
         while move.state not in records.ENDED:
             try:
                 await self._step(move, watch, namespace=namespace, replica_set=replica_set)
@@ -240,29 +92,29 @@ class Surge:
             if move.state not in records.ENDED:
                 await asyncio.sleep(LOOK_EVERY_S)
 
-    async def _step(self, move: records.Record, watch: Watch, *, namespace: str, replica_set: str) -> None:
+    async def _step(self, move: records.Record, watch: surge_steps.Watch, *, namespace: str, replica_set: str) -> None:
         """Look once and do what is next."""
         view = await self._look(move, namespace, replica_set)
         waited = watch.look(view.surge, self._clock.monotonic_s())
         # What is being undone is not begun again, whatever the API shows next.
         is_undone = self._is_stopping or move.state is records.State.UNDOING
-        action, why = next_action(view, self._limits, waited, is_stopping=is_undone)
+        action, why = surge_steps.next_action(view, self._limits, waited, is_stopping=is_undone)
         match action:
-            case Action.WAIT:
+            case surge_steps.Action.WAIT:
                 move.detail = why
-            case Action.MARK if view.old is not None:
-                await self._patch(view.old, _mark(view.old, move.successor))
+            case surge_steps.Action.MARK if view.old is not None:
+                await self._patch(view.old, surge_pod.mark(view.old, move.successor))
                 self._advance(move, records.State.RELEASING, why)
-            case Action.ADOPT if view.surge is not None:
-                await self._patch(view.surge, _adopt(view.surge, self._clock.wall_ns()))
+            case surge_steps.Action.ADOPT if view.surge is not None:
+                await self._patch(view.surge, surge_pod.adopt(view.surge, self._clock.wall_ns()))
                 self._advance(move, records.State.REPLACING, why)
-            case Action.UNMARK if view.old is not None:
+            case surge_steps.Action.UNMARK if view.old is not None:
                 self._undo(move, why)
-                await self._patch(view.old, unmark(view.old))
-            case Action.DELETE if view.surge is not None:
+                await self._patch(view.old, surge_pod.unmark(view.old))
+            case surge_steps.Action.DELETE if view.surge is not None:
                 self._undo(move, why)
                 await self._delete(view.surge)
-            case Action.MOVED:
+            case surge_steps.Action.MOVED:
                 self._advance(move, records.State.MOVED, why)
             case _:
                 # What was given up before keeps its reason.
@@ -270,16 +122,16 @@ class Surge:
 
     async def unmark(self, pod: objects.KnownPod) -> None:
         """Take the mark of a move that no longer exists off a Pod."""
-        await self._patch(pod, unmark(pod))
+        await self._patch(pod, surge_pod.unmark(pod))
 
-    async def _look(self, move: records.Record, namespace: str, replica_set: str) -> View:
+    async def _look(self, move: records.Record, namespace: str, replica_set: str) -> surge_steps.View:
         surge, old = [
             await self._find_pod(namespace, name) for name in (move.successor, move.pod.removeprefix(f"{namespace}/"))
         ]
         owner = self._known.replica_sets.found.get((namespace, replica_set))
         # Of another ReplicaSet, or none, the old Pod is not this move's any more.
         is_owned = old is not None and owner is not None and old.controller == f"{namespace}/{owner.uid}"
-        return View(
+        return surge_steps.View(
             surge=surge if surge is not None and surge.replaces == move.uid else None,
             old=old if old is not None and is_owned and old.uid == move.uid else None,
             pods=[] if owner is None else self._others(f"{namespace}/{owner.uid}", move.successor),
@@ -335,27 +187,6 @@ def _note(move: records.Record, detail: str) -> None:
     """Note what a move waits for; one that is undone keeps its reason."""
     if move.state is not records.State.UNDOING:
         move.detail = detail
-
-
-def _mark(old: objects.KnownPod, successor: str) -> dict[str, Any]:
-    before = old.annotations.get(objects.DELETION_COST)
-    saved = {} if before is None else {objects.COST_BEFORE: before}
-    return {
-        "annotations": {objects.LEAVES_FOR: successor, objects.DELETION_COST: objects.COST_LOWEST, **saved}
-    }  # fmt: skip
-
-
-def unmark(old: objects.KnownPod) -> dict[str, Any]:
-    """Return the metadata that takes the mark off a Pod, and gives it its own deletion cost back."""
-    before = old.annotations.get(objects.COST_BEFORE)
-    return {"annotations": {objects.LEAVES_FOR: None, objects.DELETION_COST: before, objects.COST_BEFORE: None}}
-
-
-def _adopt(surge: objects.KnownPod, at_ns: int) -> dict[str, Any]:
-    return {
-        "labels": {names.TEMPLATE_HASH: surge.pod.labels[names.SURGE_LABEL], names.SURGE_LABEL: None},
-        "annotations": {objects.MOVED_AT: instants.format_time(at_ns)},
-    }
 
 
 def _path(namespace: str, plural: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The new replica of a move as an object of the API."""
+"""The new replica of a move as an object of the API, and what is written into the metadata of both Pods."""
 
 import copy
 import hashlib
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_core.domain import names, selectors
+from carico_core.wire.kubernetes import instants
 from carico_rescheduler.context import objects
 
 # The characters of Kubernetes' generated names; a fixed name makes a repeated request harmless.
@@ -79,3 +80,26 @@ def on_node(affinity: Object, node: str) -> dict[str, Any]:
     ]
     node_affinity["requiredDuringSchedulingIgnoredDuringExecution"] = required
     return changed
+
+
+def mark(old: objects.KnownPod, successor: str) -> dict[str, Any]:
+    """Return the metadata by which the old Pod is the first that its ReplicaSet deletes."""
+    before = old.annotations.get(objects.DELETION_COST)
+    saved = {} if before is None else {objects.COST_BEFORE: before}
+    return {
+        "annotations": {objects.LEAVES_FOR: successor, objects.DELETION_COST: objects.COST_LOWEST, **saved}
+    }  # fmt: skip
+
+
+def unmark(old: objects.KnownPod) -> dict[str, Any]:
+    """Return the metadata that takes the mark off a Pod, and gives it its own deletion cost back."""
+    before = old.annotations.get(objects.COST_BEFORE)
+    return {"annotations": {objects.LEAVES_FOR: None, objects.DELETION_COST: before, objects.COST_BEFORE: None}}
+
+
+def adopt(surge: objects.KnownPod, at_ns: int) -> dict[str, Any]:
+    """Return the metadata by which its ReplicaSet adopts the new Pod."""
+    return {
+        "labels": {names.TEMPLATE_HASH: surge.pod.labels[names.SURGE_LABEL], names.SURGE_LABEL: None},
+        "annotations": {objects.MOVED_AT: instants.format_time(at_ns)},
+    }
