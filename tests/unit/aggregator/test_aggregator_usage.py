@@ -6,7 +6,7 @@ import itertools
 import orjson
 import pytest
 
-from carico_aggregator import app, recommendations
+from carico_aggregator import app, kept_usage, recommendations
 from carico_aggregator import usage as usages
 from carico_core.domain import errors, messages, usage
 from carico_core.numerics import distribution, recommendation
@@ -331,32 +331,32 @@ async def test_a_replica_that_starts_continues_from_what_was_kept() -> None:
     first = Replica()
     node = reports.report("node-1", 1)
     first.app.members.take([node], 0.0)
-    first.app.on_usage(subjects.usage("node-1"), wire.encode_usage(report(pi=used(pods=9))))
-    await first.app.keep_usage()
+    first.app.usage.on_report(subjects.usage("node-1"), wire.encode_usage(report(pi=used(pods=9))))
+    await first.app.usage.keep()
     assert len(first.hub.usage) == 1
     second = Replica()
     second.hub.usage.update(first.hub.usage)
     second.hub.usage[(next(iter(first.hub.usage)) + 1) % streams.USAGE_KEYS] = b"not JSON"
     await second.app.listen()
-    assert second.app.usages.facts(PI) == first.app.usages.facts(PI)
+    assert second.app.usage.known.facts(PI) == first.app.usage.known.facts(PI)
     assert second.drops("kept_usage") == {"undecodable": 1.0}
 
 
 async def test_what_cannot_be_written_is_written_later() -> None:
     replica = Replica()
     replica.app.members.take([reports.report("node-1", 1)], 0.0)
-    replica.app.on_usage(subjects.usage("node-1"), wire.encode_usage(report(pi=used())))
+    replica.app.usage.on_report(subjects.usage("node-1"), wire.encode_usage(report(pi=used())))
     replica.hub.set_away(True)
-    await replica.app.keep_usage()
+    await replica.app.usage.keep()
     replica.hub.set_away(False)
-    await replica.app.keep_usage()
+    await replica.app.usage.keep()
     assert len(replica.hub.usage) == 1
 
 
 async def test_a_report_that_is_refused_is_counted() -> None:
     replica = Replica()
-    replica.app.on_usage(subjects.usage("node-1"), b"{}")
-    replica.app.on_usage(subjects.usage("node-1"), wire.encode_usage(report(pi=used())))
+    replica.app.usage.on_report(subjects.usage("node-1"), b"{}")
+    replica.app.usage.on_report(subjects.usage("node-1"), wire.encode_usage(report(pi=used())))
     assert replica.drops("usage") == {"missing_field": 1.0, "foreign_node": 1.0}
     answer = app.answers(replica.app, clock=replica.clock)["recommend"]
     assert orjson.loads(await answer(b"{}")) == {"classes": [], "learnt": 0, "complete": True}
@@ -365,12 +365,12 @@ async def test_a_report_that_is_refused_is_counted() -> None:
 def test_the_metrics_show_what_is_recommended() -> None:
     replica = Replica()
     replica.app.members.take([reports.report("node-1", 1)], 0.0)
-    replica.app.on_usage(subjects.usage("node-1"), wire.encode_usage(report(pi=used(pods=9))))
-    assert dict(replica.app.recommended())[PI][recommendation.MEMORY] == 115 * MIB
-    first = replica.app.recommended()
-    assert replica.app.recommended() is first, "both metrics of a scrape are one calculation"
-    replica.clock.advance(app.RECOMMENDED_EVERY_S)
-    assert replica.app.recommended() is not first
+    replica.app.usage.on_report(subjects.usage("node-1"), wire.encode_usage(report(pi=used(pods=9))))
+    assert dict(replica.app.usage.recommended())[PI][recommendation.MEMORY] == 115 * MIB
+    first = replica.app.usage.recommended()
+    assert replica.app.usage.recommended() is first, "both metrics of a scrape are one calculation"
+    replica.clock.advance(kept_usage.RECOMMENDED_EVERY_S)
+    assert replica.app.usage.recommended() is not first
 
 
 def test_one_class_is_answered_with_its_distribution() -> None:

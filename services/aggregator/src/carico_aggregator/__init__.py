@@ -9,6 +9,7 @@ Several replicas share one work queue and compute the same model.
 - `recommendations`   requests and limits from it; pure
 - `model`     the model from the entries, by merge `round` or `sequential`; pure
 - `replicas`  following the models of another replica, which leads
-- `app`       one replica's tasks: intake, exchange, broadcast
+- `kept_usage`  usage at one replica: taken in, kept over restarts, answered
+- `app`       one replica's tasks: intake, exchange, broadcast; `bus`: the part of the bus that they use
 - `service`, `settings`, `instruments`   connecting and stopping, configuration, metrics
 """

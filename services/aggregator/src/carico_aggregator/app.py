@@ -1,81 +1,46 @@
 """Run one replica: receive local models, exchange entries with other replicas, broadcast the cluster's model.
 
 Independent tasks: `intake` pulls from the work queue, `exchange` sends changes to the other replicas, `broadcast`
-publishes the model, at most once a second and at least every five. `keep_usage` stores what Pods of each class use.
+publishes the model, at most once a second and at least every five. `kept_usage` is about what Pods use.
 """
 
 import asyncio
 import contextlib
-import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Iterable
 
 import orjson
 
-from carico_aggregator import instruments, members, model, recommendations, replicas, usage
+from carico_aggregator import bus as ports
+from carico_aggregator import instruments, kept_usage, members, model, replicas
 from carico_aggregator import settings as setting
 from carico_core.domain import errors, messages
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.streams import kept
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire import codec, streams, subjects
 from carico_core.wire import messages as wire
 from carico_core.wire import replicas as live_replicas
+from carico_core.wire import subjects
 
 BROADCAST_EVERY_S = 1.0
 REPEAT_EVERY_S = 5.0
 # Entries that change within this time share a message: another replica is at most this far behind.
 EXCHANGE_EVERY_S = 0.05
 COMPLETE_EVERY_S = 5.0
-RETRY_S = 0.5
 # Five requests to the server each time; scrapes are less frequent.
 LOOK_EVERY_S = 5.0
-# A crash of all replicas at once loses so much of what was measured.
-KEEP_EVERY_S = 20.0
-RECOMMENDED_EVERY_S = 5.0
-
-T = TypeVar("T")
-
-
-class Bus(Protocol):
-    """The part of the bus that a replica uses."""
-
-    @property
-    def connected(self) -> bool: ...
-
-    async def publish(self, subject: str, payload: bytes) -> None: ...
-
-    async def subscribe(self, subject: str, handler: buses.Handler) -> object: ...
-
-    def pull(self) -> AsyncGenerator[list[buses.QueueItem], None]: ...
-
-    async def acknowledge(self, items: Sequence[buses.QueueItem]) -> None: ...
-
-    async def backlog(self) -> buses.Backlog: ...
-
-    async def put_model(self, payload: bytes) -> None: ...
-
-    async def get_model(self) -> bytes | None: ...
-
-    async def put_usage(self, key: int, payload: bytes) -> None: ...
-
-    async def get_usage(self, key: int) -> bytes | None: ...
-
-    def on_reconnect(self, callback: Callable[[], None]) -> None: ...
 
 
 class Aggregator:
     """One replica over a bus, which it does not close."""
 
     def __init__(
-        self, chosen: setting.AggregatorSettings, bus: Bus, counted: instruments.Instruments, *,
+        self, chosen: setting.AggregatorSettings, bus: ports.Bus, counted: instruments.Instruments, *,
         replica: str, boot: str, clock: clocks.Clock,
     ) -> None:  # fmt: skip
         by_round = chosen.merge is setting.Merge.ROUND
         self.replica = replica
         self.members = members.Members(lease_s=chosen.bus.lease_s, horizon_s=chosen.horizon_s if by_round else None)
-        self.usages = usage.Usages(lease_s=chosen.bus.lease_s)
         self.replicas = live_replicas.Replicas(replica, lease_s=chosen.bus.lease_s)
         self.merger: model.Merger = model.RoundMerger() if by_round else model.SequentialMerger()
         self.last: messages.GlobalModel | None = None
@@ -90,22 +55,22 @@ class Aggregator:
         self._changed: set[str] = set()
         self._complete_due = asyncio.Event()
         self._seq = 0
-        # For metrics, and when it was made; monotonic seconds.
-        self._recommended: list[tuple[str, dict[str, float]]] = []
-        self._recommended_s = -math.inf
         # Nodes that a warning has named already, by its text.
         self._warned: dict[str, frozenset[str]] = {}
+        self.usage = kept_usage.KeptUsage(
+            bus, counted, clock=clock, lease_s=chosen.bus.lease_s, node_of=self.members.entry,
+            is_keeper=lambda: self.replicas.leader(clock.monotonic_s()) == replica, publish=self._try_publish,
+        )  # fmt: skip
         bus.on_reconnect(self._complete_due.set)
 
     async def listen(self) -> None:
         """Subscribe to the other replicas and request their entries; waits while the bus is not available."""
         # Step by step: a retry of the whole would subscribe again each time.
-        await until_taken(lambda: self._bus.subscribe(subjects.PARTIAL_ALL, self.on_partial))
-        await until_taken(lambda: self._bus.subscribe(subjects.MODEL, self.following.take))
-        await self._resume_usage()
-        await until_taken(lambda: self._bus.subscribe(subjects.USAGE_ALL, self.on_usage))
-        await until_taken(lambda: self._send_partial(complete=False, joining=True, entries=()))
-        stored = await until_taken(self._bus.get_model)
+        await ports.until_taken(lambda: self._bus.subscribe(subjects.PARTIAL_ALL, self.on_partial))
+        await ports.until_taken(lambda: self._bus.subscribe(subjects.MODEL, self.following.take))
+        await self.usage.listen()
+        await ports.until_taken(lambda: self._send_partial(complete=False, joining=True, entries=()))
+        stored = await ports.until_taken(self._bus.get_model)
         if stored is not None:
             self.following.resume(stored)
 
@@ -154,26 +119,6 @@ class Aggregator:
             if due and self._may_broadcast(now_s) and await self._try_publish("model", self._broadcast()):
                 version, repeated_s = current, now_s
 
-    async def keep_usage_forever(self) -> None:
-        """Write what has changed to the bucket, on the first live replica by name, until cancelled."""
-        while True:
-            await asyncio.sleep(KEEP_EVERY_S)
-            self.usages.expire(now_ns=self._clock.wall_ns(), now_s=self._clock.monotonic_s())
-            await self.keep_usage()
-
-    async def keep_usage(self) -> None:
-        """Write the keys of the bucket that have changed; those that cannot be written are due the next time."""
-        if self.replicas.leader(self._clock.monotonic_s()) != self.replica:
-            return
-        for key, classes in self.usages.take_changed().items():
-            payload = wire.encode_kept(classes)
-            while len(payload) > codec.MODEL_MAX_BYTES:
-                # Those seen last come first.
-                classes = classes[: len(classes) // 2]
-                payload = wire.encode_kept(classes)
-            if not await self._try_publish("kept_usage", self._bus.put_usage(key, payload)):
-                self.usages.keep_changed(key)
-
     async def look_forever(self) -> None:
         """Measure the queue's backlog and the streams' contents until cancelled."""
         while True:
@@ -199,43 +144,6 @@ class Aggregator:
         adopted = [entry for entry in partial.entries if self.members.adopt(entry, now_s)]
         self.merger.arrived(adopted, len(self.members))
         self._counted.adopted.inc(len(adopted))
-
-    def on_usage(self, subject: str, payload: bytes) -> None:
-        """Take in what a node's Pods have used."""
-        try:
-            report = wire.decode_usage(payload, subject=subject)
-            self.usages.take(
-                report, self.members.entry(report.node),
-                now_ns=self._clock.wall_ns(), now_s=self._clock.monotonic_s(),
-            )  # fmt: skip
-        except errors.MessageError as error:
-            self._counted.dropped("usage", subject, error)
-        else:
-            self._counted.usages.inc()
-
-    def recommend(self, question: bytes) -> bytes:
-        """Return recommended requests. Raises `CaricoError`."""
-        evidence = {} if self.last is None else self.last.evidence
-        return recommendations.answer(self.usages, evidence, question, self._clock.wall_ns())
-
-    def recommended(self) -> list[tuple[str, dict[str, float]]]:
-        """Return the recommended requests of the classes with most Pods, for metrics."""
-        now_s = self._clock.monotonic_s()
-        # Two metrics of a scrape read it, and nodes report every 5 s.
-        if now_s - self._recommended_s >= RECOMMENDED_EVERY_S:
-            self._recommended = list(recommendations.series(self.usages, now_ns=self._clock.wall_ns()))
-            self._recommended_s = now_s
-        return self._recommended
-
-    async def _resume_usage(self) -> None:
-        for key in range(streams.USAGE_KEYS):
-            stored = await until_taken(lambda key=key: self._bus.get_usage(key))  # type: ignore[misc]  # a default binds the key
-            if stored is None:
-                continue
-            try:
-                self.usages.resume(wire.decode_kept(stored))
-            except errors.MessageError as error:
-                self._counted.dropped("kept_usage", streams.usage_subject(key), error)
 
     async def _take(self, batch: list[buses.QueueItem]) -> None:
         begun_s = self._clock.monotonic_s()
@@ -314,15 +222,6 @@ class Aggregator:
         return self._seq
 
 
-async def until_taken(ask: Callable[[], Awaitable[T]]) -> T:
-    """Call until the bus is available, and return its answer."""
-    while True:
-        try:
-            return await ask()
-        except errors.BusUnavailable:
-            await asyncio.sleep(RETRY_S)
-
-
 def answers(aggregator: Aggregator, *, clock: clocks.Clock) -> dict[str, buses.Endpoint]:
     """Return the queries that this service answers: verb -> endpoint."""
 
@@ -345,7 +244,7 @@ def answers(aggregator: Aggregator, *, clock: clocks.Clock) -> dict[str, buses.E
 
     async def recommend(question: bytes) -> bytes:
         async def work() -> bytes:
-            return aggregator.recommend(question)
+            return aggregator.usage.recommend(question, {} if aggregator.last is None else aggregator.last.evidence)
 
         return await pace.read(work)
 

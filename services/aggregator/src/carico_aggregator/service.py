@@ -3,6 +3,7 @@
 import asyncio
 
 from carico_aggregator import app, instruments
+from carico_aggregator import bus as ports
 from carico_aggregator import settings as setting
 from carico_core.domain import errors
 from carico_core.runtime.bus import nats_bus
@@ -41,7 +42,7 @@ async def _run(
     bus_series.watch(bus)
     counted = instruments.Instruments(series, clock=clock)
     aggregator = app.Aggregator(chosen, bus, counted, replica=replica, boot=boot, clock=clock)
-    counted.read_recommended(aggregator.recommended)
+    counted.read_recommended(aggregator.usage.recommended)
     try:
         await aggregator.listen()
         spec = buses.ServiceSpec(
@@ -49,19 +50,19 @@ async def _run(
             description="the model of the cluster",
             endpoints={**app.answers(aggregator, clock=clock), **kept.endpoints(bus)},
         )
-        await app.until_taken(lambda: bus.serve(spec))
+        await ports.until_taken(lambda: bus.serve(spec))
         async with asyncio.TaskGroup() as group:
             for name, work in {
                 "intake": aggregator.intake_forever(),
                 "exchange": aggregator.exchange_forever(),
                 "broadcast": aggregator.broadcast_forever(),
                 "look": aggregator.look_forever(),
-                "keep": aggregator.keep_usage_forever(),
+                "keep": aggregator.usage.keep_forever(),
             }.items():
                 group.create_task(tasks.forever(name, work), name=name)
             await bus.wait_closed()
             raise errors.BusUnavailable("the connection to NATS is closed for good")
     finally:
         # So that an update of the only replica loses nothing.
-        await aggregator.keep_usage()
+        await aggregator.usage.keep()
         await bus.close()

@@ -1,0 +1,98 @@
+"""What Pods use, at one replica: taken in from nodes, kept over restarts, answered as recommendations."""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Mapping
+
+from carico_aggregator import bus as ports
+from carico_aggregator import instruments, recommendations, usage
+from carico_core.domain import errors, messages
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire import codec, streams, subjects
+from carico_core.wire import messages as wire
+
+# A crash of all replicas at once loses so much of what was measured.
+KEEP_EVERY_S = 20.0
+RECOMMENDED_EVERY_S = 5.0
+
+
+class KeptUsage:
+    """The usage that one replica knows. One of all replicas, the keeper, writes it to a bucket."""
+
+    def __init__(
+        self, bus: ports.Bus, counted: instruments.Instruments, *, clock: clocks.Clock, lease_s: float,
+        node_of: Callable[[str], messages.Entry | None], is_keeper: Callable[[], bool],
+        publish: Callable[[str, Awaitable[None]], Awaitable[bool]],
+    ) -> None:  # fmt: skip
+        """`node_of`: a node's newest entry. `publish(kind, awaitable)` returns whether the bus accepted it."""
+        self.known = usage.Usages(lease_s=lease_s)
+        self._bus = bus
+        self._counted = counted
+        self._clock = clock
+        self._node_of = node_of
+        self._is_keeper = is_keeper
+        self._publish = publish
+        # For metrics, and when it was made; monotonic seconds.
+        self._recommended: list[tuple[str, dict[str, float]]] = []
+        self._recommended_s = -math.inf
+
+    async def listen(self) -> None:
+        """Continue from what is kept, and subscribe to the nodes; waits while the bus is not available."""
+        await self._resume()
+        await ports.until_taken(lambda: self._bus.subscribe(subjects.USAGE_ALL, self.on_report))
+
+    async def keep_forever(self) -> None:
+        """Write what has changed to the bucket if this replica is the keeper, until cancelled."""
+        while True:
+            await asyncio.sleep(KEEP_EVERY_S)
+            self.known.expire(now_ns=self._clock.wall_ns(), now_s=self._clock.monotonic_s())
+            await self.keep()
+
+    async def keep(self) -> None:
+        """Write the keys of the bucket that have changed; those that cannot be written are due the next time."""
+        if not self._is_keeper():
+            return
+        for key, classes in self.known.take_changed().items():
+            payload = wire.encode_kept(classes)
+            while len(payload) > codec.MODEL_MAX_BYTES:
+                # Those seen last come first.
+                classes = classes[: len(classes) // 2]
+                payload = wire.encode_kept(classes)
+            if not await self._publish("kept_usage", self._bus.put_usage(key, payload)):
+                self.known.keep_changed(key)
+
+    def on_report(self, subject: str, payload: bytes) -> None:
+        """Take in what a node's Pods have used."""
+        try:
+            report = wire.decode_usage(payload, subject=subject)
+            self.known.take(
+                report, self._node_of(report.node),
+                now_ns=self._clock.wall_ns(), now_s=self._clock.monotonic_s(),
+            )  # fmt: skip
+        except errors.MessageError as error:
+            self._counted.dropped("usage", subject, error)
+        else:
+            self._counted.usages.inc()
+
+    def recommend(self, question: bytes, evidence: Mapping[str, messages.ClassEvidence]) -> bytes:
+        """Return recommended requests; `evidence`: costs by class, of the model. Raises `CaricoError`."""
+        return recommendations.answer(self.known, evidence, question, self._clock.wall_ns())
+
+    def recommended(self) -> list[tuple[str, dict[str, float]]]:
+        """Return the recommended requests of the classes with most Pods, for metrics."""
+        now_s = self._clock.monotonic_s()
+        # Two metrics of a scrape read it, and nodes report every 5 s.
+        if now_s - self._recommended_s >= RECOMMENDED_EVERY_S:
+            self._recommended = list(recommendations.series(self.known, now_ns=self._clock.wall_ns()))
+            self._recommended_s = now_s
+        return self._recommended
+
+    async def _resume(self) -> None:
+        for key in range(streams.USAGE_KEYS):
+            stored = await ports.until_taken(lambda key=key: self._bus.get_usage(key))  # type: ignore[misc]  # a default binds the key
+            if stored is None:
+                continue
+            try:
+                self.known.resume(wire.decode_kept(stored))
+            except errors.MessageError as error:
+                self._counted.dropped("kept_usage", streams.usage_subject(key), error)
