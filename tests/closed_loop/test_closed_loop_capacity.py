@@ -89,7 +89,7 @@ def holder() -> work.Work:
 
 @pytest.mark.parametrize(("light", "heavy"), [(1.0, 5.0), (2.0, 7.0)])
 @pytest.mark.parametrize("estimator", sorted(estimators.ESTIMATORS))
-def test_the_signal_falls_beside_cpu_work_and_rises_where_memory_is_held(
+def test_the_signal_falls_next_to_cpu_work_and_rises_where_memory_is_held(
     estimator: str, light: float, heavy: float
 ) -> None:
     (lost_from, lost_to), (gained_from, gained_to) = signals(estimator, light=light, heavy=heavy, holders=2)
@@ -97,7 +97,7 @@ def test_the_signal_falls_beside_cpu_work_and_rises_where_memory_is_held(
     assert gained_to > 1.03 * gained_from
 
 
-def test_the_signal_of_an_almost_idle_node_falls_beside_cpu_work() -> None:
+def test_the_signal_of_an_almost_idle_node_falls_next_to_cpu_work() -> None:
     (lost_from, lost_to), _ = signals("dual", light=0.5, heavy=5.0, holders=2)
     assert lost_to < lost_from
 

@@ -38,7 +38,7 @@ def plans(draw: st.DrawFn) -> scenario.Scenario:
 @hypothesis.given(
     plan=plans(), standing=st.integers(1, 3), threads=st.sampled_from((0.02, 0.1, 0.2)), seed=clusters.SEEDS
 )
-def test_beside_standing_pods_every_pod_gets_in(
+def test_next_to_standing_pods_every_pod_gets_in(
     plan: scenario.Scenario, standing: int, threads: float, seed: int
 ) -> None:
     watched = clusters.Watched(plan, clusters.options(), seed)

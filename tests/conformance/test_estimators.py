@@ -321,7 +321,7 @@ RUNNING = st.dictionaries(st.sampled_from([f"uid-{index}" for index in range(8)]
 @pytest.mark.parametrize("name", BY_CLASS)
 @settings(max_examples=60, deadline=None)
 @given(sequence=SEQUENCE, draw=st.data())
-def test_whatever_it_is_told_of_classes_capacity_stays_finite(
+def test_whatever_is_reported_of_classes_capacity_stays_finite(
     name: str, sequence: list[Raw], draw: st.DataObject
 ) -> None:
     estimator = make(name, config())

@@ -102,7 +102,7 @@ async def test_what_a_look_does_not_find_is_watched_no_more(node: groups.Group) 
         assert watches(pods) == before
 
 
-async def test_a_nodes_group_that_is_made_anew_is_noticed_at_once(node: groups.Group) -> None:
+async def test_a_nodes_group_that_is_made_again_is_noticed_at_once(node: groups.Group) -> None:
     async with running(node) as pods:
         assert node.destroy()
         node.create()

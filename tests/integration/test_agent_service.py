@@ -215,7 +215,7 @@ def start_in(pod: groups.Group) -> "subprocess.Popen[bytes]":
     return process
 
 
-async def test_a_pod_of_an_emulated_node_is_told_of_at_once_when_it_starts_and_when_it_ends(
+async def test_a_pod_of_an_emulated_node_is_reported_at_once_when_it_starts_and_when_it_ends(
     tmp_path: pathlib.Path, server: nats_server.NatsServer, node: groups.Group
 ) -> None:
     server.start()

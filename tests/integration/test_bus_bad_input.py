@@ -115,21 +115,21 @@ def with_tokens(name: str, site: security_site.Site, folder: pathlib.Path) -> Ca
 
 
 @pytest.mark.parametrize("name", STATIC)
-async def test_who_shows_no_good_key_is_told_which_and_what_to_do(
+async def test_a_client_without_a_valid_key_reports_which_and_what_to_do(
     name: str, static: tuple[nats_server.NatsServer, key_folder.KeyFolder], tmp_path: pathlib.Path, said: io.StringIO
 ) -> None:
     await check(with_keys(name, *static, tmp_path), said)
 
 
 @pytest.mark.parametrize("name", CALLOUT)
-async def test_who_shows_no_good_token_or_trusts_another_authority_is_told_which_and_what_to_do(
+async def test_a_client_without_a_valid_token_or_authority_reports_which_and_what_to_do(
     name: str, callout: security_site.Site, tmp_path: pathlib.Path, said: io.StringIO
 ) -> None:
     await check(with_tokens(name, callout, tmp_path), said)
 
 
 @pytest.mark.parametrize("key", ["xkey", "issuer"])
-async def test_a_callout_with_a_key_of_another_cluster_lets_nobody_in_and_ends_no_connection(
+async def test_a_callout_with_a_key_of_another_cluster_lets_no_client_in_and_ends_no_connection(
     key: str, tmp_path: pathlib.Path
 ) -> None:
     series = client_metrics.BusMetrics(metrics.Metrics("test"))

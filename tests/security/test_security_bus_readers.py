@@ -7,7 +7,7 @@ INBOX = roles.inbox(roles.Role.READER)
 REPORTS = 200
 
 
-def test_one_reader_hides_nothing_from_another_and_answers_for_nobody(
+def test_one_reader_hides_nothing_from_another_and_answers_for_no_one(
     bus: bus_site.Bus, honest: bus_site.Honest
 ) -> None:
     own = (*attackers.own_subjects(roles.Role.READER, None), *attackers.own_subjects(*attackers.IDENTITIES[0]))

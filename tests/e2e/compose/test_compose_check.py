@@ -85,7 +85,7 @@ def test_with_words_it_goes_on_where_all_is_well(tmp_path: pathlib.Path) -> None
         ({"memory": str(1 << 30)}, "got 1024 MiB of memory, expected 2048: give the engine more"),
     ],
 )
-def test_what_stands_in_the_way_is_told_in_one_line(
+def test_what_stands_in_the_way_is_reported_in_one_line(
     tmp_path: pathlib.Path, answers: dict[str, str], expected: str
 ) -> None:
     code, out, err = check(tmp_path, answers)

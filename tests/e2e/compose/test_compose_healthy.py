@@ -40,7 +40,7 @@ def service() -> Iterator[Service]:
     found.close()
 
 
-def test_what_becomes_well_or_unwell_is_told_at_once(service: Service, tmp_path: pathlib.Path) -> None:
+def test_a_change_of_health_is_reported_at_once(service: Service, tmp_path: pathlib.Path) -> None:
     text = SCRIPT.read_text()
     assert ANSWERED in text
     # What it remembers stands elsewhere here.

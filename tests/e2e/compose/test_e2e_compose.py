@@ -171,7 +171,7 @@ def test_the_nats_shell_knows_the_cluster(stack: compose_site.Stack, words: list
     stack.says(expected.lower(), "run", "--rm", "-T", "nats", *words)
 
 
-def test_a_wrong_flag_is_told_in_one_line(stack: compose_site.Stack) -> None:
+def test_a_wrong_flag_is_reported_in_one_line(stack: compose_site.Stack) -> None:
     done = stack.attempt("run", "--rm", "-T", "submit", "pi", "--pods", "0")
     assert done.returncode == 2
     assert done.stderr.strip().splitlines()[-1] == "carico: --pods: got 0, expected 1 to 100000"

@@ -48,7 +48,7 @@ def make(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ca
 Make = Callable[..., recorders.Recorder]
 
 
-def test_what_was_told_can_be_read_back(make: Make) -> None:
+def test_what_was_recorded_can_be_read_back(make: Make) -> None:
     one = make()
     one.event(recording.EventKind.STARTED, "before-the-first-sample", 99.5)
     for index in range(123):
@@ -91,7 +91,7 @@ def test_an_agent_that_never_took_a_sample_leaves_an_empty_file(make: Make) -> N
 
 
 @pytest.mark.parametrize("name", ["no/such/folder/x.rec", "file/x.rec"])
-def test_a_path_where_no_file_can_be_is_a_setting_to_mend(make: Make, tmp_path: pathlib.Path, name: str) -> None:
+def test_a_path_where_no_file_can_be_is_an_error_of_the_setting(make: Make, tmp_path: pathlib.Path, name: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(errors.SettingsError, match=r"recording to '.*x\.rec': .*; expected a file in a directory"):
         make(tmp_path / name)
@@ -128,7 +128,7 @@ def test_a_disk_that_fills_up_leaves_whole_blocks(make: Make, capsys: pytest.Cap
     assert "".join(capsys.readouterr()).count("recording ended") == 1
 
 
-def test_a_disk_that_hangs_holds_nobody_up(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_hangs_blocks_no_caller(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     release, begun = threading.Event(), threading.Event()
 
     class Hanging(io.FileIO):

@@ -102,5 +102,5 @@ def test_pods_may_go_uncounted() -> None:
         (("--signal-mode", "trace"), "trace"),
     ],
 )
-def test_the_signal_goes_by_the_estimator_unless_told(flags: tuple[str, ...], mode: str) -> None:
+def test_the_estimator_chooses_the_signal_unless_a_flag_does(flags: tuple[str, ...], mode: str) -> None:
     assert configuration.signal_mode(load("--node", "n", *flags)) == mode

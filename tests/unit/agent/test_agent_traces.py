@@ -49,7 +49,7 @@ def test_from_its_container_to_the_first_message_that_covers_it() -> None:
     assert {span.context.trace_id for span in (first, second) if span.context} == {tracing.trace_id(UID)}
 
 
-def test_a_pod_that_nobody_saw_being_made_starts_in_an_instant() -> None:
+def test_a_pod_whose_creation_was_not_seen_starts_in_an_instant() -> None:
     rig = Rig()
     rig.happens(recording.EventKind.STARTED)
     assert rig.lengths_s() == {"start": 0.0}

@@ -106,7 +106,7 @@ def test_nodes_that_agree_are_fused_to_the_bit_as_without_any_bound(monkeypatch:
 
 
 @pytest.mark.parametrize(("said", "counts"), [(1.9, 1.9), (1e6, 2.25), (0.0, 1.5)])
-def test_the_largest_load_counts_as_far_as_another_node_bears_it_out(said: float, counts: float) -> None:
+def test_the_largest_load_counts_as_far_as_another_node_confirms_it(said: float, counts: float) -> None:
     content = made_of([*honest(), report("liar", 1.0, peak_pods_per_core=said)])
     assert content.peak_pods_per_core == counts
     assert content.doubted == (("liar",) if said > counts else ())

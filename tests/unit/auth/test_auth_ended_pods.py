@@ -218,7 +218,7 @@ async def test_a_pod_that_shows_up_during_a_sweep_keeps_its_connection() -> None
     assert await made.sweep() == [0, 1]
 
 
-async def test_while_pods_cannot_be_read_nobody_is_disconnected() -> None:
+async def test_while_pods_cannot_be_read_no_one_is_disconnected() -> None:
     made = Made()
     made.delete("u1")
     made.ended.take("carico", list_watch.Away(error=errors.ApiUnavailable("away")))

@@ -152,7 +152,7 @@ def test_an_interrupt_of_a_command_is_an_exception_again(
     assert capsys.readouterr().err.strip() == "carico: interrupted"
 
 
-def test_a_package_that_is_missing_is_told_with_what_installs_it(
+def test_a_package_that_is_missing_is_reported_with_what_installs_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(application.COMMANDS, "env", "there_is_no_such_module:command")
@@ -160,7 +160,7 @@ def test_a_package_that_is_missing_is_told_with_what_installs_it(
     assert "`make install`" in capsys.readouterr().err
 
 
-def test_a_choice_that_is_missing_is_told_in_one_line(
+def test_a_choice_that_is_missing_is_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert carico_cli.run(monkeypatch, "submit") == 2
@@ -187,7 +187,7 @@ def test_a_choice_that_is_mistyped_gets_the_nearest_one(
     assert ("Did you mean" in said) is (near is not None)
 
 
-def test_an_option_before_the_command_is_told_where_it_stands(
+def test_an_option_before_the_command_is_refused_with_its_place(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert carico_cli.run(monkeypatch, "--name", "x", "status") == exits.USER_ERROR

@@ -258,7 +258,7 @@ def test_a_question_is_answered_by_who_leads_before_and_after_a_change() -> None
     objects.run_fast(main())
 
 
-def test_nobody_answers_questions_while_nobody_leads() -> None:
+def test_no_one_answers_questions_while_no_one_leads() -> None:
     async def main() -> None:
         async with pair() as made:
             made.start("a")

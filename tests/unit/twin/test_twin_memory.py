@@ -24,7 +24,7 @@ def node_with(*pods: work.Work) -> machine.Machine:
     return made
 
 
-def test_an_overrun_is_foretold_to_the_instant() -> None:
+def test_an_overrun_is_predicted_to_the_instant() -> None:
     # 7 GiB are free: 4 within 2 s and 6 within 12 s reach them when 4 + 0.5 t = 7.
     assert node_with(holds(4.0, 2.0), holds(6.0, 12.0)).next_overrun(0.0) == pytest.approx(6.0)
     # What is asked for from the start on needs no ramp.
@@ -35,7 +35,7 @@ def test_memory_that_is_just_full_is_no_overrun() -> None:
     assert node_with(holds(4.0, 2.0), holds(3.0, 12.0)).next_overrun(0.0) is None
 
 
-def test_what_is_foretold_is_what_the_machine_then_reads() -> None:
+def test_what_is_predicted_is_what_the_machine_then_reads() -> None:
     made = node_with(holds(3.0, 7.0), holds(2.0, 3.0), holds(4.0, 11.0))
     when_s = made.next_overrun(1.0)
     assert when_s is not None

@@ -76,12 +76,12 @@ def _bar(load: float, top: float, saturation: float) -> str:
 
 def _totals(found: Row) -> list[str]:
     traffic, overload = found["traffic_bytes"], found["overload_tasks"]
-    told = (
+    change = (
         f"traffic between nodes {rate(traffic['before'])} -> {rate(traffic['after'])}"
         if found["has_traffic"]
         else "no traffic between Pods (docs/rescheduling.md)"
     )
-    return words.paragraph(f"{told}; overload {overload['before']:.2f} -> {overload['after']:.2f} tasks", "")
+    return words.paragraph(f"{change}; overload {overload['before']:.2f} -> {overload['after']:.2f} tasks", "")
 
 
 def _gaps(found: Row) -> list[str]:

@@ -54,9 +54,9 @@ def as_text(picture: pictures.Picture, *, name: str, wide: bool = False) -> str:
         counted = ("name", "pods", "pending", "starting", "running", "succeeded", "failed")
         lines += ["", *_lines(seen["jobs"], counted, "JOB")]
     if seen["schedulers"]:
-        told = [{**each, "share": f"{each['share']:.0%}", "view_s": each["view_age_s"]} for each in seen["schedulers"]]
+        rows = [{**each, "share": f"{each['share']:.0%}", "view_s": each["view_age_s"]} for each in seen["schedulers"]]
         shown = ("name", "share", "last_minute", "committed", "conflicts", "requeued", "view_s", "lease")
-        lines += ["", *_lines(told, shown, "SCHEDULER")]
+        lines += ["", *_lines(rows, shown, "SCHEDULER")]
     if seen["services"]:
         answered = [
             {**each, "ms": round(each["answered_s"] * 1e3, 1), "name": each["name"].removeprefix("carico-")}

@@ -180,7 +180,7 @@ class Aggregator:
         if content is None:
             return
         self._counted.doubted_nodes.set(len(content.doubted))
-        self._warn("nodes say what no other bears out: left out of the model", content.doubted)
+        self._warn("nodes report values that no other node confirms: left out of the model", content.doubted)
         self.last = messages.GlobalModel(
             replica=self.replica, boot=self._boot, seq=self._next_seq(), ts_ns=self._clock.wall_ns(),
             epoch=content.epoch, merge=content.merge, contributors=content.contributors, weight=content.weight,
@@ -201,10 +201,10 @@ class Aggregator:
             self._seq = max(self._seq, part.seq)
             await self._bus.publish(subjects.partial(self.replica), wire.encode_partial(part))
 
-    async def _try_publish(self, kind: str, saying: Awaitable[None]) -> bool:
+    async def _try_publish(self, kind: str, message: Awaitable[None]) -> bool:
         """Publish; return whether the bus accepted it. The next round repeats what it did not."""
         try:
-            await saying
+            await message
         except errors.BusError as error:
             self._counted.publish_errors.labels(kind).inc()
             self._log.debug("not published", kind=kind, error=str(error))

@@ -13,7 +13,7 @@ CONNECTIONS = {"nats": roles.STANDARD, "websocket": roles.WEBSOCKET}
 
 
 class Refused(enum.StrEnum):
-    """Why a client is refused: the label of the counter, and all that the server is told."""
+    """Why a client is refused: the label of the counter, and the only reason that the server gets."""
 
     NOT_A_REQUEST = "not_a_request"
     NO_TOKEN = "no_token"

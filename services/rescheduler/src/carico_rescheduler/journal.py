@@ -60,7 +60,7 @@ class Journal:
         await self.read()
 
     async def begin(self) -> None:
-        """Note that a move begins. Raises `ApiError`, `ApiUnavailable`, `NotLeading`: then it shall not."""
+        """Note that a move begins. Raises `ApiError`, `ApiUnavailable`, `NotLeading`: then it must not."""
         minute = int(self._now_s() // _MINUTE_S)
         self._began[minute] = self._began.get(minute, 0) + 1
         self._is_saved = False

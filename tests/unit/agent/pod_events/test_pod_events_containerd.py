@@ -177,7 +177,7 @@ class TestEvents:
             assert world.fake.asked.count("tool") == 1, "what is no Pod's is asked for once"
             assert not world.pods._containers, "and forgotten with its end"
 
-    async def test_a_task_whose_exit_is_not_told_has_ended(self) -> None:
+    async def test_a_task_whose_exit_is_not_reported_has_ended(self) -> None:
         life = fake_containerd.generated()
         async with running(World()) as world:
             await world.play(life.create + life.start)
@@ -298,7 +298,7 @@ class TestSocket:
             task.cancel()
             await asyncio.wait({task})
 
-    async def test_a_server_that_is_not_containerd_is_a_persons_to_mend(self) -> None:
+    async def test_a_server_that_is_not_containerd_needs_a_person(self) -> None:
         class Nothing(fake_containerd.FakeContainerd):
             async def _serve_containers(self, stream: object) -> None:
                 # As grpc-go answers for a service that it does not have.
@@ -311,7 +311,7 @@ class TestSocket:
                 with pytest.raises(errors.EnvironmentUnfit, match="CARICO_AGENT_CONTAINERD_SOCKET"):
                     await asyncio.wait_for(pods.run(), PATIENCE_S)
 
-    async def test_a_socket_nobody_listens_on_is_away(self) -> None:
+    async def test_a_socket_without_a_listener_is_away(self) -> None:
         with tempfile.TemporaryDirectory(prefix="carico-") as folder:
             path = pathlib.Path(folder) / "c.sock"
             with socket.socket(socket.AF_UNIX) as made:

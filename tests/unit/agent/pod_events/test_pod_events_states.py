@@ -77,7 +77,7 @@ VERBS = strategies.sampled_from(("created", "started", "ended", "removed"))
 @hypothesis.given(strategies.lists(strategies.tuples(VERBS, strategies.sampled_from("abc"), strategies.floats(0, 5))))
 # Removed once more a minute later.
 @hypothesis.example([("removed", "a", 5.0), *[("created", "a", 5.0)] * 11, ("removed", "a", 5.0)])
-def test_in_any_order_nothing_is_both_and_each_change_is_told(steps: list[tuple[str, str, float]]) -> None:
+def test_in_any_order_nothing_is_both_and_each_change_is_reported(steps: list[tuple[str, str, float]]) -> None:
     book, now_s = pod_states.PodStates(), 0.0
     told: list[frozenset[str]] = [frozenset()]
     book.on_change(lambda: told.append(book.current(now_s).running))
@@ -105,7 +105,7 @@ STEPS = strategies.lists(
 
 
 @hypothesis.given(STEPS)
-def test_a_ledger_told_of_the_same_events_stands_the_same(steps: list[tuple[str, str, float]]) -> None:
+def test_ledgers_of_the_same_events_are_equal(steps: list[tuple[str, str, float]]) -> None:
     book, copy, told = pod_states.PodStates(), pod_states.PodStates(), list[recording.PodEvent]()
     book.on_event(lambda kind, uid, now_s: told.append(recording.PodEvent(at_s=now_s, kind=kind, uid=uid)))
     now_s = 0.0
@@ -119,7 +119,7 @@ def test_a_ledger_told_of_the_same_events_stands_the_same(steps: list[tuple[str,
             assert copy.current(now_s + later_s) == book.current(now_s + later_s)
 
 
-def test_what_changes_nothing_is_not_told_of() -> None:
+def test_what_changes_nothing_is_not_reported() -> None:
     book, told = pod_states.PodStates(), list[recording.EventKind]()
     book.on_event(lambda kind, uid, now_s: told.append(kind))
     for now_s in (1.0, 2.0):

@@ -68,7 +68,7 @@ def test_a_node_in_a_container_is_its_root_group(tmp_path: pathlib.Path) -> None
     assert (found.scope, found.cgroup) == (sources.Scope.CGROUP, ".")
 
 
-def test_kubelets_that_share_a_host_are_told_apart(tmp_path: pathlib.Path) -> None:
+def test_kubelets_that_share_a_host_are_distinguished(tmp_path: pathlib.Path) -> None:
     cpu, cpuacct = tmp_path / "host" / "cpu", tmp_path / "host" / "cpuacct"
     pod(cpu / "carico" / "n1")
     (cpu / "carico" / "n2" / "kubepods" / "podbbbbbbbb-0000-0000-0000-000000000000").mkdir(parents=True)

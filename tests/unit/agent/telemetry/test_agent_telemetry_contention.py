@@ -48,7 +48,7 @@ def test_one_limited_pod_on_an_idle_node_reads_no_pressure(cpus: int, limit: flo
 
 
 @pytest.mark.parametrize("cpus", [2, 4, 8])
-def test_real_contention_beside_a_limited_pod_stays_visible(cpus: int) -> None:
+def test_real_contention_next_to_a_limited_pod_stays_visible(cpus: int) -> None:
     # cpus + 1 free spinners; the limited Pod shares one CPU. Alone the spinners would read 1 / cpus.
     limit = 0.2
     pressure = kernel_pressure([[1.0, 1.0], [1 - limit, 1.0], *[[0.0, 1.0]] * (cpus - 2)])

@@ -194,7 +194,7 @@ class TestNetwork:
         assert read == [None, pytest.approx(0.2), pytest.approx(0.5), 1.0, None]
 
     @pytest.mark.parametrize("speed", ["-1\n", "", "fast\n", None])
-    def test_a_speed_nobody_knows_names_the_setting(
+    def test_the_error_about_an_unknown_speed_names_the_setting(
         self, proc: pathlib.Path, tmp_path: pathlib.Path, speed: str | None
     ) -> None:
         if speed is not None:
@@ -277,7 +277,7 @@ class TestGpu:
         assert {name for name, _ in nvml.c_nvmlUtilization_t._fields_} >= {"gpu"}
         assert {name for name, _ in nvml.c_nvmlMemory_t._fields_} >= {"used", "total"}
 
-    def test_a_machine_without_a_driver_is_told_in_one_line(self, proc: pathlib.Path) -> None:
+    def test_a_machine_without_a_driver_is_reported_in_one_line(self, proc: pathlib.Path) -> None:
         if pathlib.Path("/proc/driver/nvidia").exists():
             pytest.skip("this machine has NVIDIA's driver")
         with pytest.raises(errors.EnvironmentUnfit) as failed:
@@ -308,7 +308,7 @@ class TestPanel:
         panel = sources.open_panel(wanted(proc, "cpu", "memory"), clock=clocks.FakeClock())
         assert panel.facts.dims == ("cpu", "memory")
 
-    def test_what_cannot_be_measured_is_a_persons_to_mend(self, proc: pathlib.Path) -> None:
+    def test_what_cannot_be_measured_needs_a_person(self, proc: pathlib.Path) -> None:
         (proc / "diskstats").unlink()
         (proc / "pressure" / "io").unlink()
         (proc / "net" / "route").unlink()

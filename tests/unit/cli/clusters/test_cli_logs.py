@@ -36,7 +36,7 @@ def test_nothing_of_a_line_moves_the_cursor() -> None:
     assert "\x1b" not in said
 
 
-def test_who_follows_a_log_is_told_that_the_cluster_was_ended(
+def test_following_a_log_ends_with_a_line_if_the_cluster_was_ended(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
@@ -49,7 +49,7 @@ def test_who_follows_a_log_is_told_that_the_cluster_was_ended(
     assert (said.out, said.err) == ("[1] started\n", "carico: cluster 'shop' was ended and its logs were removed\n")
 
 
-def test_who_follows_a_log_is_told_that_nobody_writes_to_it_any_more(
+def test_following_a_log_ends_with_a_line_if_its_cluster_has_stopped_writing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
@@ -77,7 +77,7 @@ def test_who_follows_a_log_is_told_that_nobody_writes_to_it_any_more(
 
 
 @pytest.mark.parametrize(("words", "instead"), [(("logs", "nats"), "docker compose logs"), (("status",), "top --once")])
-def test_who_has_the_address_of_a_cluster_elsewhere_is_told_what_shows_it(
+def test_the_error_names_what_shows_a_remote_cluster_to_who_has_its_address(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str],
     words: tuple[str, ...], instead: str,
 ) -> None:  # fmt: skip

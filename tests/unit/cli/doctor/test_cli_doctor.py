@@ -177,7 +177,7 @@ async def test_nodes_that_cannot_be_measured_are_named() -> None:
     assert (await look(Api({"/api/v1/nodes": {"items": []}})))["nodes"][0].level is Level.FAIL
 
 
-async def test_pods_that_nobody_schedules_are_named() -> None:
+async def test_pods_that_no_scheduler_serves_are_named() -> None:
     pod = objects.pod_object("lost")
     pod["metadata"] |= {"uid": "u", "creationTimestamp": "2001-01-01T00:00:00Z"}
     table = {"/api/v1/nodes": {"items": [node()]}, "/api/v1/pods": {"items": [pod, {"metadata": {}}]}}
@@ -306,7 +306,7 @@ async def test_a_clock_that_is_behind_and_a_store_that_is_are_not_taken_for_sile
     assert streams.do.startswith("`carico logs nats --name shop`")
 
 
-def test_a_full_disk_is_told_with_what_is_left_and_what_to_do(
+def test_a_full_disk_is_reported_with_what_is_left_and_what_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
     assert command._disk(state.Paths(tmp_path)) == []
@@ -315,12 +315,12 @@ def test_a_full_disk_is_told_with_what_is_left_and_what_to_do(
     assert said.level is Level.FAIL and "4.1 kB free" in said.detail and said.do.startswith("make room")
 
 
-async def test_streams_that_nobody_has_made_yet() -> None:
+async def test_streams_that_do_not_exist_yet() -> None:
     found = await listen(Bus(None, {}), "n1")
     assert [one.what for one in found] == ["NATS", "streams"]
 
 
-async def test_a_bus_that_does_not_answer_or_lets_nobody_in_is_one_line_with_what_to_do() -> None:
+async def test_a_bus_that_does_not_answer_or_refuses_every_client_is_one_line_with_what_to_do() -> None:
     async def away() -> Bus:
         raise errors.BusUnavailable("cannot connect within 5 s")
 

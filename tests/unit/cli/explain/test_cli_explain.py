@@ -98,7 +98,7 @@ def assert_fits_a_terminal(text: str) -> None:
     assert not too_long, too_long
 
 
-async def test_a_placed_pod_is_told_with_what_it_acted_on() -> None:
+async def test_a_placed_pod_is_explained_with_what_the_decision_used() -> None:
     text = await told(desk_with_pods(), "placed")
     assert text.startswith("Pod default/placed is on node-0 (Running)\n")
     assert "attempt 1" in text and "it used advertisement 1 of node-0" in text
@@ -165,7 +165,7 @@ async def test_a_pod_that_no_rescheduler_knows_is_explained_without_it(answer: d
     assert "rescheduler" not in pod_text.text(explained, now_ns=280 * 10**9)
 
 
-async def test_a_pod_on_a_node_that_is_not_ready_or_has_gone_is_told_so() -> None:
+async def test_a_pod_on_a_node_that_is_not_ready_or_has_gone_is_explained_so() -> None:
     desk = desk_with_pods()
     desk.state.put_node(objects.make_node("node-0", ready=False))
     text = await told(desk, "placed")
@@ -175,7 +175,7 @@ async def test_a_pod_on_a_node_that_is_not_ready_or_has_gone_is_told_so() -> Non
     assert (await told(desk, "placed")).splitlines()[1].startswith("  its node is gone from the API")
 
 
-async def test_a_waiting_pod_is_told_every_node_and_why() -> None:
+async def test_every_node_is_listed_for_a_waiting_pod_with_the_reason() -> None:
     text = await told(desk_with_pods(), "waits")
     assert text.startswith("Pod default/waits waits\n")
     assert "for 4.0 s; no Pod waits before it; 0 binds tried; next try when something changes" in " ".join(text.split())
@@ -237,7 +237,7 @@ def test_kinds_are_written_as_kubectl_takes_them() -> None:
     assert command._meant(("space/a",)) == (command.POD, "space/a")
 
 
-async def test_a_pod_that_failed_is_told_with_its_containers_end() -> None:
+async def test_a_pod_that_failed_is_reported_with_its_containers_end() -> None:
     failed = status_of("Failed", terminated={"exitCode": 3, "reason": "Error", "message": "no such\nfile"})
     text = await told(desk_with_pods(), "bad", pods={"bad": failed})
     assert text.startswith(
@@ -251,7 +251,7 @@ async def test_a_pod_that_failed_is_told_with_its_containers_end() -> None:
     assert "container" not in await told(desk_with_pods(), "well", pods={"well": well})
 
 
-async def test_a_pod_that_its_node_does_not_start_is_told_with_what_it_waits_for() -> None:
+async def test_a_pod_that_its_node_does_not_start_is_reported_with_what_it_waits_for() -> None:
     desk = desk_with_pods()
     desk.state.put_pod(objects.make_pod("placed", node_name="node-0", phase="Pending"), NOW_S)
     found = status_of("Pending", waiting={"reason": "ContainerCreating"})
@@ -299,7 +299,7 @@ async def test_an_unknown_pod_is_no_mistake_while_the_api_does_not_answer() -> N
         await command.explain_pod(silent, "default", "x", 20)
 
 
-async def test_a_pod_whose_record_has_gone_is_still_told_of() -> None:
+async def test_a_pod_without_a_decision_record_is_still_explained() -> None:
     desk = desk_with_pods()
     desk.log._latest.clear()
     text = await told(desk, "placed")
@@ -440,7 +440,7 @@ async def test_the_name_of_a_job_or_a_node_is_no_unknown_pod(found: Mapping[str,
         await command.explain_pod(asker(answering.DeskBus(desk_with_pods()), Named(found)), "default", "batch", 20)
 
 
-async def test_a_job_whose_pods_the_api_refuses_is_told_with_the_reason() -> None:
+async def test_a_job_whose_pods_the_api_refuses_is_reported_with_the_reason() -> None:
     class Refusing(Api):
         async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> Any:
             if "/pods/" in path:
@@ -453,7 +453,7 @@ async def test_a_job_whose_pods_the_api_refuses_is_told_with_the_reason() -> Non
         await command.explain_pod(asker(answering.DeskBus(desk_with_pods()), api), "default", "batch", 20)
 
 
-async def test_a_node_is_told_by_dimension_cap_and_class() -> None:
+async def test_a_node_is_explained_by_dimension_limit_and_class() -> None:
     bus = answering.DeskBus(desk_with_pods())
     text = node_text.text(await command.explain_node(asker(bus), "node-0"))
     assert text.startswith("node-0 takes 1.0 more typical Pods; limited by: cpu")
@@ -466,7 +466,7 @@ async def test_a_node_is_told_by_dimension_cap_and_class() -> None:
     assert "takes no Pod: tainted" in node_text.text(await command.explain_node(asker(bus), "node-1"))
 
 
-async def test_what_fits_is_told_with_what_stops_it() -> None:
+async def test_what_fits_is_reported_with_what_stops_it() -> None:
     desk = desk_with_pods()
     desk.hear_cost("node-0", {"cpu": 9.5, "memory": 8e9}, {"*": {"cpu": 1.0}}, capacity=9.5, pods=2, seq=2)
     ask = asker(answering.DeskBus(desk))
@@ -490,7 +490,7 @@ async def test_like_a_pod_that_has_ended_is_asked_by_what_the_api_has_of_it() ->
         await capacity._fit(ask, {"like": "nobody"})
 
 
-async def test_a_silent_node_is_told_to_be_so() -> None:
+async def test_a_silent_node_is_explained_as_such() -> None:
     bus = answering.DeskBus(answering.Desk(objects.make_node("node-0")))
     text = node_text.text(await command.explain_node(asker(bus), "node-0"))
     assert "its agent has advertised nothing" in text
@@ -540,7 +540,7 @@ def test_what_makes_no_pods_is_none() -> None:
         (["capacity", "--lik", "a"], "--like"),
     ],
 )
-def test_mistakes_are_told_in_one_line(
+def test_mistakes_are_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str],
     argv: list[str], expected: str,
 ) -> None:  # fmt: skip
@@ -564,7 +564,7 @@ def test_every_reason_has_what_could_help() -> None:
         (b"\x92\xff", "not UTF-8"),
     ],
 )
-def test_manifests_that_cannot_be_used_are_told_of(
+def test_manifests_that_cannot_be_used_are_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str],
     text: bytes, expected: str,
 ) -> None:  # fmt: skip

@@ -171,7 +171,7 @@ def test_the_words_say_plainly_what_was_missed(live: Live) -> None:
     assert max(map(len, words.splitlines())) <= 80
 
 
-def test_the_page_holds_its_pictures_and_escapes_what_it_was_told(live: Live) -> None:
+def test_the_page_contains_its_pictures_and_escapes_its_texts(live: Live) -> None:
     page = demo_page.page(some_report(live))
     assert page.count("<svg") == 5
     assert ">0.5<" not in page.partition("</svg>")[0], "there are no halves of Pods"

@@ -31,7 +31,7 @@ def event(message: str, second: int) -> dict[str, Any]:
     return {"metadata": {}, "lastTimestamp": f"2026-01-01T00:00:{second:02d}Z", "message": message}
 
 
-async def test_the_newest_refusal_is_told() -> None:
+async def test_the_newest_refusal_is_reported() -> None:
     api = Api(event("Error creating: b", 7), event("Error creating: c", 9), event("Error creating: a", 1))
     assert await refusals.of_job(api, "shop", "j") == "c"
 

@@ -105,7 +105,7 @@ async def test_a_cluster_that_was_taken_down_and_started_elsewhere_is_found() ->
         assert {node.freshness.value for node in cluster.reader.picture().nodes} == {"fresh"}
 
 
-async def test_an_api_that_takes_the_question_and_says_nothing_is_told() -> None:
+async def test_an_api_that_takes_the_question_and_says_nothing_is_reported() -> None:
     cluster = fake_cluster.Cluster()
     await cluster.serve()
     await cluster.advertise()

@@ -107,7 +107,7 @@ def test_decisions_come_newest_first_once_each_and_only_the_last_are_kept(heard:
     assert len({one.id for one in seen}) == len(seen)
 
 
-def test_the_model_is_told_by_what_typical_work_uses(heard: signals.Signals, clock: clocks.FakeClock) -> None:
+def test_the_model_is_shown_by_what_typical_work_uses(heard: signals.Signals, clock: clocks.FakeClock) -> None:
     heard.on_model(subjects.MODEL, wire.encode_model(fake_cluster.model(at_ns=clock.wall_ns())))
     clock.advance(2.0)
     found = heard.picture(jobs=(), links=()).model

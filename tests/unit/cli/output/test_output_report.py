@@ -19,7 +19,7 @@ def test_a_folder_is_made_and_nothing_is_left_in_it(tmp_path: pathlib.Path) -> N
     assert (tmp_path / "var" / "demo" / "report.json").read_bytes() == b"{}"
 
 
-def test_what_is_no_folder_is_told(tmp_path: pathlib.Path) -> None:
+def test_a_path_that_is_no_folder_is_reported(tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").write_text("")
     for act in (report_folder.check, lambda folder: report_folder.write(folder, {"x": b""})):
         with pytest.raises(errors.EnvironmentUnfit, match=r"^--out: cannot write to .*/file/x \(Not a dir"):

@@ -50,9 +50,7 @@ def test_the_estimates_that_the_table_compares_with_are_drawn(
     assert found.axes[1].get_ylim()[1] > 1.9
 
 
-def test_what_nobody_knows_does_not_squeeze_what_is_known(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_costs_do_not_squeeze_known_ones(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node never seen without Pods has a baseline of anything up to itself: 8 tasks, of which a Pod costs one."""
     run = engine.run(reading.parse(author_logs.log(), name="x"), engine.Setup(estimator="footprint"))
     step = run.steps[-1]

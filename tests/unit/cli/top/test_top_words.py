@@ -132,7 +132,7 @@ def test_every_dimension_has_its_cost_with_its_uncertainty() -> None:
     assert memory.split() == ["memory", "11%", "95%", "900", "MB", "9.8", "±1.5", "MB", "80", "Pods"]
 
 
-def test_a_node_that_nobody_has_heard_is_said_to_be_so() -> None:
+def test_a_node_that_has_never_advertised_is_shown_as_such() -> None:
     assert "no advertisement: does its agent run?" in words(SILENT)
     assert "its agent does not answer" in words(node())
 

@@ -403,7 +403,7 @@ def test_steady_pods_have_no_variance_of_their_own() -> None:
     assert [mean for mean, _ in known] == pytest.approx([mean for mean, _ in blind], rel=0.02)
 
 
-def test_classes_that_always_run_together_are_told_apart_once_they_do_not() -> None:
+def test_classes_that_always_run_together_are_distinguished_once_they_do_not() -> None:
     # For hours readings show only their sum, so that the difference becomes ever less known, as far as a prior.
     rng = np.random.default_rng(1)
     made = class_costs.ClassCosts(FACTS, class_costs.CostConstants(), grows=False)

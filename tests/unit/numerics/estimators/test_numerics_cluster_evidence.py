@@ -17,7 +17,7 @@ def fused(**classes: tuple[int, float, float]) -> dict[str, messages.ClassEviden
     }
 
 
-def test_the_largest_classes_are_told_and_all_that_run_are_counted() -> None:
+def test_the_largest_classes_are_reported_and_all_that_run_are_counted() -> None:
     evidence = cluster_evidence.ClusterEvidence(between_nodes=0.2, most_classes=2)
     evidence.take(fused(small=(1, 1.0, 0.1), b=(5, 1.0, 0.1), a=(5, 1.0, 0.1), gone=(0, 1.0, 0.1)))
     assert evidence.classes == ["a", "b"]
@@ -92,7 +92,7 @@ def test_what_a_node_was_surest_of_counts_until_no_model_has_it() -> None:
     assert said(SURE, *[None] * 8, SURE, *[None] * 11) == [1.0] * 20 + [None]
 
 
-def test_what_nobody_else_measured_is_no_evidence() -> None:
+def test_what_no_other_node_measured_is_no_evidence() -> None:
     evidence = cluster_evidence.ClusterEvidence(between_nodes=0.0, most_classes=2)
     evidence.contribute({"own": {"cpu": (1.0, 0.25)}}, 1.0)
     heard = fused(own=(5, 1.0, 0.5), other=(5, 1.0, 0.5))

@@ -111,7 +111,7 @@ def test_a_signal_of_another_scale_gives_the_same_pods() -> None:
         assert other.capacity_sd == pytest.approx(first.capacity_sd, rel=1e-9)
 
 
-def test_an_idle_node_remembers_unless_told_to_forget() -> None:
+def test_an_idle_node_remembers_unless_it_is_set_to_forget() -> None:
     keeps, forgets = (
         delta.Delta(scalar.config()),
         delta.Delta(scalar.config(), dataclasses.replace(delta.DEFAULT, decay_per_s=0.05)),

@@ -88,7 +88,7 @@ def kept(root: object) -> int:
     return len(seen)
 
 
-def test_what_a_running_pod_holds_is_told_once_it_has_stood_for_a_while() -> None:
+def test_what_a_running_pod_holds_is_reported_once_it_has_been_stable_for_a_while() -> None:
     node = Node(held=lambda age_s: GIB, a="server", b="server")
     assert set(node.evidence(12.0)["server"]) == {"cpu"}
     mean, variance = node.evidence(20.0)["server"]["memory"]
@@ -109,7 +109,9 @@ def test_a_lone_pod_tells_what_it_uses_before_a_short_job_ends() -> None:
 @hypothesis.given(
     at_once=st.floats(0.0, 1.0), slope=st.floats(0.0, 0.1), until_s=st.sampled_from((4.0, 20.0, 30.0, 1e9))
 )
-def test_memory_that_grows_is_never_told_as_less_than_it_comes_to(at_once: float, slope: float, until_s: float) -> None:
+def test_memory_that_grows_is_never_reported_as_less_than_it_reaches(
+    at_once: float, slope: float, until_s: float
+) -> None:
     def held(age_s: float) -> float:
         return GIB * (at_once + slope * min(age_s, until_s))
 
@@ -120,7 +122,7 @@ def test_memory_that_grows_is_never_told_as_less_than_it_comes_to(at_once: float
             assert told[0] + told[1] ** 0.5 >= 0.98 * held(max(age_s, LIFE_S))
 
 
-def test_memory_that_grew_is_told_once_it_stands() -> None:
+def test_memory_that_grew_is_reported_once_it_is_stable() -> None:
     node = Node(held=lambda age_s: 0.05 * GIB * min(age_s, 20.0), a="job", b="job")
     assert set(node.evidence(20.0)["job"]) == {"cpu"}
     assert node.evidence(100.0)["job"]["memory"][0] == pytest.approx(GIB, rel=0.02)
@@ -131,7 +133,7 @@ def test_a_node_that_was_never_empty_does_not_tell_what_it_holds_itself_for_its_
     assert "memory" not in node.evidence(30.0)["server"]
 
 
-def test_classes_that_cannot_be_told_apart_state_nothing() -> None:
+def test_classes_that_cannot_be_distinguished_state_nothing() -> None:
     node = Node(held=lambda age_s: GIB, a="one", b="one", c="other", d="other")
     assert not node.evidence(10.0)
 

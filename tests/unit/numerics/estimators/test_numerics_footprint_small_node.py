@@ -47,11 +47,11 @@ def fits(estimate: base.CapacityEstimate, name: str = messages.NEW_CLASS, *, pro
     return min((1.0 - promised) * estimate.headroom[dim] / costs[dim] for dim in DIMS)
 
 
-def test_one_unknown_pod_gets_in_beside_a_standing_one() -> None:
+def test_one_unknown_pod_gets_in_next_to_a_standing_one() -> None:
     assert 1.0 <= fits(Node(0.05, 0.2).estimate) < 2.0
 
 
-def test_so_it_does_beside_a_small_pod_that_waits_for_its_image() -> None:
+def test_one_unknown_pod_gets_in_next_to_a_small_one_that_waits_for_its_image() -> None:
     assert fits(Node(0.05, 0.2).estimate, promised=0.2) >= 1.0
 
 

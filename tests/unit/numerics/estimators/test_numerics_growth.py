@@ -37,14 +37,14 @@ def test_a_life_counts_where_it_held_most() -> None:
     assert math.isclose(found.whole(8.0)[0], 3.5)
 
 
-def test_growth_nobody_has_seen_goes_on_by_the_last_slope() -> None:
+def test_unseen_growth_continues_by_the_last_slope() -> None:
     found = fitted([0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0], measured=3)
     assert found.is_identified and not fitted([9.0] * 8, measured=1).is_identified
     # Two seconds are identified, six more follow at one a second.
     assert math.isclose(found.plus(8.0, 0.0), 8.0, rel_tol=0.01)
 
 
-def test_caution_adds_the_doubt_of_what_is_told_and_expectation_does_not() -> None:
+def test_caution_adds_the_doubt_of_what_is_reported_and_expectation_does_not() -> None:
     found = growth.Growth(np.array([1.0] + [0.0] * 7), np.diag([0.04] + [1e-12] * 7), unknown_part=1.0)
     assert math.isclose(found.variance, 0.04, rel_tol=1e-6)
     assert math.isclose(found.plus(4.0, 0.0), 1.0, rel_tol=1e-6)
@@ -52,7 +52,7 @@ def test_caution_adds_the_doubt_of_what_is_told_and_expectation_does_not() -> No
     assert found.expected([3.0] + [0.0] * 7) == 3.0
 
 
-def test_the_doubt_counts_beside_growth_that_nobody_has_seen() -> None:
+def test_the_doubt_counts_next_to_unseen_growth() -> None:
     found = growth.Growth(
         np.array([0.0, 1.0, 1.0] + [0.0] * 5), np.diag([0.04] + [1e-12] * 2 + [1.0] * 5), unknown_part=1.0
     )
@@ -60,7 +60,7 @@ def test_the_doubt_counts_beside_growth_that_nobody_has_seen() -> None:
     assert math.isclose(found.plus(8.0, 1.0), 8.2, rel_tol=0.01)
 
 
-def test_a_part_is_told_by_how_little_doubt_is_left_of_an_unknown_ones() -> None:
+def test_a_part_is_identified_by_how_little_doubt_is_left_of_an_unknown_ones() -> None:
     def is_identified(second: float, third: float, unknown_part: float) -> bool:
         variances = np.diag([1e-6, second, third] + [1e-6] * 5)
         return growth.Growth(np.zeros(8), variances, unknown_part=unknown_part).is_identified

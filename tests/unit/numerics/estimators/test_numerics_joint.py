@@ -83,7 +83,7 @@ def test_it_finds_baseline_and_cost_of_a_varying_load(constants: joint.JointCons
     assert cost == pytest.approx(0.15, abs=0.02)
 
 
-def test_a_load_that_changes_mends_what_a_constant_one_hid() -> None:
+def test_a_load_that_changes_shows_what_a_constant_one_hid() -> None:
     """Spec 7, 4: at a constant count, baseline and cost cannot be separated; `dual` then keeps a wrong cost."""
     errors = {}
     for name, estimator in (

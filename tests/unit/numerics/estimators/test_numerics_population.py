@@ -76,7 +76,7 @@ def test_usage_shows_pods_and_their_ages_as_its_filter_lets_them_through(
     }
 
 
-def test_until_classes_are_told_every_pod_is_of_one() -> None:
+def test_until_classes_are_known_every_pod_is_of_one() -> None:
     found = made()
     assert [found.count(pods) for pods in (-3, 4, 4, 99)] == [False, True, False, True]
     assert (found.running, found.counted(3), found.counted(99), found.counted(-1)) == (

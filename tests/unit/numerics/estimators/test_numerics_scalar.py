@@ -19,7 +19,7 @@ def beliefs(baseline: float, cost: float, variances: tuple[float, float, float])
     return scalar.Beliefs(kalman.Belief(baseline, p_baseline), kalman.Belief(cost, p_cost), covariance)
 
 
-def test_a_prediction_is_what_fits_beside_the_pods_that_run() -> None:
+def test_a_prediction_is_what_fits_next_to_the_pods_that_run() -> None:
     believed = beliefs(1.2, 0.15, (0.01, 0.0004, 0.0))
     assert scalar.predicted(believed, 3, most=100)[0] == pytest.approx(5.0)
     assert scalar.predicted(believed, 8, most=100)[0] == pytest.approx(0.0, abs=1e-12)

@@ -48,7 +48,7 @@ async def test_a_timeout_does_not_replace_a_refusal_before_it() -> None:
     assert watch.trouble == seen[3]
 
 
-async def test_who_cannot_connect_in_time_is_told_why() -> None:
+async def test_a_client_that_cannot_connect_in_time_reports_why() -> None:
     closed = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     port = closed.sockets[0].getsockname()[1]
     closed.close()

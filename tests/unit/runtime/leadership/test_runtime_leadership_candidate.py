@@ -108,7 +108,7 @@ def test_another_waits_out_the_lease_from_when_it_saw_the_last_renewal() -> None
         one.accept(store.write(dataclasses.replace(store.lease, holder="a", resource_version="1")), sent_s=0, now_s=0)
 
 
-def test_a_renewal_starts_the_wait_anew_and_another_version_alone_does_not() -> None:
+def test_a_renewal_starts_the_wait_again_and_another_version_alone_does_not() -> None:
     store, one, other = Store(), make("a"), make("b")
     elect(one, store, 0.0)
     elect(other, store, 0.0)

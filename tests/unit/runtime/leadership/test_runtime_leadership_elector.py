@@ -133,7 +133,7 @@ def test_a_lease_given_up_is_taken_over_within_a_second() -> None:
     objects.run_fast(main())
 
 
-def test_a_leader_cut_off_ceases_to_lead_in_time_and_leads_again_where_nobody_took_over() -> None:
+def test_a_leader_cut_off_stops_leading_in_time_and_leads_again_if_no_other_took_over() -> None:
     async def main() -> None:
         async with scene() as made:
             made.start("a")
@@ -173,7 +173,7 @@ def test_a_renewal_without_an_answer_is_read_up_on(taken: bool) -> None:
     objects.run_fast(main())
 
 
-def test_without_the_right_to_the_lease_nobody_leads_and_it_says_so() -> None:
+def test_without_the_right_to_the_lease_no_one_leads_and_it_says_so() -> None:
     async def main() -> None:
         async with scene() as made:
             one = made.start("a")
@@ -286,7 +286,7 @@ def test_a_release_without_an_answer_is_tried_again_with_the_next_offer() -> Non
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_never_two_and_mostly_one_whoever_is_killed(seed: int) -> None:
+def test_never_two_lead_and_mostly_one_does_whichever_is_killed(seed: int) -> None:
     async def main() -> None:
         rng = random.Random(seed)
         async with scene() as made:

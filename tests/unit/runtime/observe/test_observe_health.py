@@ -136,7 +136,7 @@ async def test_who_does_not_read_the_answer_is_disconnected(monkeypatch: pytest.
         await server.close()
 
 
-async def test_what_should_not_be_asked() -> None:
+async def test_bad_requests_get_an_error_status() -> None:
     server = await health.serve(
         health.Health({}, alive={"loop": lambda: "stuck"}), metric.Metrics("agent"), host="127.0.0.1", port=0
     )

@@ -232,7 +232,7 @@ async def test_a_full_node_says_which_dimension_is_full_of_what() -> None:
     assert (await desk.ask("capacity.fit"))["per_node"][0]["detail"] == "capacity 0.5 advertised"
 
 
-async def test_what_fits_of_a_class_that_nobody_has_measured_is_said_apart() -> None:
+async def test_what_fits_of_a_class_without_measurements_is_stated_separately() -> None:
     desk = answering.Desk()
     costs = {"Job/default/a": {"cpu": 0.5}, "?": {"cpu": 3.0}, "*": {"cpu": 0.5}}
     desk.hear_cost("node-0", {"cpu": 6.0}, costs, pods=1)
@@ -246,7 +246,7 @@ async def test_what_fits_of_a_class_that_nobody_has_measured_is_said_apart() -> 
     ]  # fmt: skip
 
 
-async def test_where_nobody_advertises_and_requests_decide_answers_go_by_requests() -> None:
+async def test_where_no_node_advertises_and_requests_decide_answers_go_by_requests() -> None:
     rules = policy.Policy(fallback=policy.Fallback.REQUESTS)
     desk = answering.Desk(objects.make_node("node-0", pod_limit=3), rules=rules)
     desk.state.put_pod(objects.make_pod("there", node_name="node-0", request_cores=1.0), NOW_S)
@@ -425,7 +425,7 @@ async def test_a_pod_for_which_others_were_evicted_in_vain_says_so() -> None:
     waiting.in_vain = nominations.in_vain(ended, nominations.End.EXPIRED)
     said = await desk.ask("pod.explain", pod="high")
     assert said["why"].startswith("0/1 nodes fit: 1 at capacity")
-    assert said["why"].endswith("; 1 Pod evicted for it on node-0 in vain: what went freed too little")
+    assert said["why"].endswith("; 1 Pod evicted for it on node-0 without success: what went freed too little")
 
 
 def test_why_an_eviction_was_in_vain() -> None:
@@ -433,12 +433,12 @@ def test_why_an_eviction_was_in_vain() -> None:
     ended = nominations.Nomination(
         pod=objects.make_pod(), demand=demands.Demand(), node="node-0", victims=tuple(pods), since_s=NOW_S
     )
-    evicted = "2 Pods evicted for it on node-0 in vain: "
+    evicted = "2 Pods evicted for it on node-0 without success: "
     assert nominations.in_vain(ended, nominations.End.EXPIRED) == f"{evicted}not all have left"
     assert nominations.in_vain(ended, nominations.End.GONE) == f"{evicted}the node is gone"
     assert nominations.in_vain(ended, nominations.End.FAILED) == f"{evicted}not all that had to go could be evicted"
     ended.victims = (pods[2],)
-    assert nominations.in_vain(ended, nominations.End.GONE) == "Pods awaited on node-0 in vain: the node is gone"
+    assert nominations.in_vain(ended, nominations.End.GONE) == "Pods awaited on node-0 without success: the node is gone"
 
 
 async def test_a_pod_for_which_a_node_is_held_names_it_and_others_learn_why_room_is_kept(

@@ -152,7 +152,7 @@ def test_kept_masks_follow_the_nodes() -> None:
 
 @hypothesis.settings(max_examples=60, deadline=None)
 @hypothesis.given(seed=st.integers(0, 2**32))
-def test_masks_mended_equal_masks_made_anew_after_any_changes(seed: int) -> None:
+def test_updated_masks_equal_new_masks_after_any_changes(seed: int) -> None:
     rng = random.Random(seed)
     nodes = make_fleet({f"node-{index}": rng.uniform(0.5, 3.0) for index in range(6)})
     kept = cycle.Cycle(nodes.policy)
@@ -206,7 +206,7 @@ def test_a_record_names_the_chosen_node_first_and_the_best_of_the_rest() -> None
         assert len(scores) == scoring.SEEN_MAX, "with so many nodes free, none that is refused is shown"
 
 
-def test_a_pod_that_fits_nowhere_is_told_why_in_one_line() -> None:
+def test_why_a_pod_fits_nowhere_is_one_line() -> None:
     nodes = make_fleet({"node-1": 0.4, "node-2": 0.2})
     nodes.put_node(objects.make_node("node-3", ready=False), reservations.Load())
     board = cycle.Cycle(nodes.policy).explain(nodes.snapshot(NOW_S), demands.Demand())

@@ -49,7 +49,7 @@ def make_queue(rng: random.Random, count: int) -> queue.Queue:
 
 @hypothesis.settings(max_examples=100, deadline=None)
 @hypothesis.given(seed=st.integers(0, 2**32))
-def test_each_pod_goes_where_scores_computed_anew_send_it(seed: int) -> None:
+def test_each_pod_goes_where_scores_computed_again_send_it(seed: int) -> None:
     rng = random.Random(seed)
     nodes = make_fleet(rng, rng.randint(1, 9))
     view, source, cycles = nodes.snapshot(NOW_S), make_queue(rng, 25), cycle.Cycle(nodes.policy)

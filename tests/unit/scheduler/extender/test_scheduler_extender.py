@@ -150,7 +150,7 @@ def test_what_a_tenant_writes_on_a_pod_frees_it_from_nothing(kind: str) -> None:
     objects.run_fast(main())
 
 
-def test_by_requests_alone_while_nobody_advertises_where_the_policy_says_so() -> None:
+def test_by_requests_alone_while_no_node_advertises_where_the_policy_says_so() -> None:
     async def main() -> None:
         desk = extender_desk.Desk(policy.Policy(fallback=policy.Fallback.REQUESTS))
         desk.node("n1", None)

@@ -57,7 +57,7 @@ def test_a_pod_has_waited_since_it_was_asked_for_first() -> None:
     objects.run_fast(main())
 
 
-def test_a_bind_that_comes_after_its_hold_is_looked_at_anew() -> None:
+def test_a_bind_that_comes_after_its_hold_is_looked_at_again() -> None:
     async def main() -> None:
         desk = extender_desk.Desk(hold_s=1.0, wait_s=0.0)
         desk.node("n1", 1.0)
@@ -145,7 +145,7 @@ def test_while_a_bind_is_in_doubt_nothing_else_is_done_with_the_pod() -> None:
     objects.run_fast(main())
 
 
-def test_a_pod_that_the_watch_has_not_shown_yet_is_bound_as_the_filter_or_the_api_told() -> None:
+def test_a_pod_that_the_watch_has_not_shown_yet_is_bound_as_the_filter_or_the_api_showed_it() -> None:
     async def main() -> None:
         desk = extender_desk.Desk()
         desk.node("n1", 4.0)

@@ -31,7 +31,7 @@ class Api:
     ("quiet_s", "outcome", "asked", "expected_s"),
     [(1.0, AWAY, 0, None), (60.0, None, 1, None), (60.0, FORBIDDEN, 1, None), (60.0, AWAY, 1, 61.0)],
 )
-async def test_silence_is_told_where_the_api_does_not_answer(
+async def test_silence_is_reported_where_the_api_does_not_answer(
     quiet_s: float, outcome: Exception | None, asked: int, expected_s: float | None
 ) -> None:
     clock = clocks.FakeClock(monotonic_s=100.0)

@@ -35,7 +35,7 @@ def web(name: str = "web", app: str = "web", **changes: object) -> cluster.Pod:
     return objects.make_pod(name, labels={"app": app}, **changes)
 
 
-def test_what_changes_an_answer_is_told_and_nothing_else() -> None:
+def test_only_what_changes_an_answer_is_reported() -> None:
     known = Site().known
     assert not known.is_asked
     assert known.put(web(), "a")

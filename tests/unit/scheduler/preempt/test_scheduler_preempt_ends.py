@@ -53,7 +53,7 @@ async def room_that_is_not_enough(made: world.World) -> None:
     assert ended(made, nominations.End.EXPIRED) == 1
     assert nominated(made, "high") == ""
     await asyncio.sleep(notices.CHANGE_EVERY_S)
-    why = "1 Pod evicted for it on node-0 in vain: what went freed too little"
+    why = "1 Pod evicted for it on node-0 without success: what went freed too little"
     assert any(each.endswith(f"; {why}") for each in notes(made, "high", "FailedScheduling"))
 
 

@@ -76,7 +76,7 @@ def test_the_oldest_reservation_is_that_of_the_pod_that_its_node_does_not_start(
     assert seen == [(2.0, 700.0), (1.0, 1.0), (0.0, 0.0)]
 
 
-def test_a_pod_that_runs_where_nobody_advertises_waits_for_nothing() -> None:
+def test_a_pod_that_runs_where_no_node_advertises_waits_for_nothing() -> None:
     metrics = metric.Metrics("scheduler")
     ledger = reservations.Reservations(policy.Release.COVERS)
     for name, phase in (("runs", "Running"), ("waits", "Pending")):
@@ -100,7 +100,7 @@ def test_the_longest_wait_is_that_of_the_oldest_in_the_queue() -> None:
     assert metrics.value("waiting_pods") == 2.0
 
 
-def test_each_pod_is_told_once_when_its_node_comes_to_account_for_it() -> None:
+def test_each_pod_is_reported_once_when_its_node_comes_to_account_for_it() -> None:
     told: list[tuple[str, float]] = []
     ledger = reservations.Reservations(policy.Release.COVERS)
     ledger.on_covered = lambda uid, since_s: told.append((uid, since_s))

@@ -27,7 +27,7 @@ def test_events_are_repeated_and_come_sooner_where_the_reasons_change() -> None:
     assert sink.texts == ["full", "full", "down", "down"]
 
 
-def test_binds_that_fail_are_told_of_beside_why_there_is_no_room() -> None:
+def test_binds_that_fail_are_reported_next_to_why_there_is_no_room() -> None:
     sink, waiting = Sink(), objects.make_waiting(objects.make_pod())
     told = notices.Notices(sink, after_s=0.0)
     assert told.notify(waiting, "room", "full", 1.0, FULL)

@@ -84,7 +84,7 @@ class Desk:
         return sum(self.log.latest("default", f"p{index}") is not None for index in range(pods))
 
 
-def test_everybody_is_told_in_turn_however_many_wait() -> None:
+def test_every_pod_is_reported_in_turn_however_many_wait() -> None:
     desk = Desk(2000)
     desk.rounds(2000 // reporter.PODS_A_ROUND + 1)
     assert desk.known(2000) == 2000
@@ -102,7 +102,7 @@ def test_a_record_is_written_again_only_where_the_reasons_have_changed() -> None
     assert [each.refused for each in desk.records[5:]] == [{"not_ready": 1}] * 5
 
 
-def test_reasons_that_go_to_and_fro_are_not_told_each_time() -> None:
+def test_reasons_that_go_to_and_fro_are_not_reported_each_time() -> None:
     desk = Desk(1)
     for turn in range(100):
         desk.fleet.put_node(objects.make_node(ready=bool(turn % 2)), reservations.Load())

@@ -187,7 +187,7 @@ def test_pods_that_repel_each_other_are_apart_within_one_cycle_and_the_rule_hold
     assert refused(known, pod("other", labels={"app": "db"})) == {}
 
 
-def test_pods_that_differ_in_labels_nobody_asks_about_are_decided_on_together() -> None:
+def test_pods_that_differ_in_labels_that_no_rule_reads_are_decided_on_together() -> None:
     known = make_state(node("a"))
     for index in range(3):
         known.put_pod(pod(f"index-{index}", labels={"job-index": str(index)}), NOW_S)

@@ -279,7 +279,7 @@ def test_a_node_attaches_no_more_volumes_than_its_driver_states() -> None:
     assert site.refuses(new) is None
 
 
-def test_volumes_that_are_attached_count_whoever_uses_them() -> None:
+def test_volumes_that_are_attached_count_whichever_pod_uses_them() -> None:
     site = Attaching()
     new = site.bound(volume("new"))
     site.attach(volume("v1"))

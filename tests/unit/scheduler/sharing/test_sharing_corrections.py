@@ -58,7 +58,7 @@ class NoRights:
         raise world.NO_RIGHTS
 
 
-def test_pods_that_nobody_has_placed_for_5_s_wait_at_the_holder_and_keep_their_age() -> None:
+def test_pods_that_were_not_placed_for_5_s_wait_at_the_holder_and_keep_their_age() -> None:
     async def main() -> None:
         made = shared_world.SharedWorld(engines=3, room=0.0)
         await ready(made)

@@ -31,7 +31,7 @@ def test_a_member_that_leaves_moves_only_its_own_share(members: set[str], uids: 
         assert after == before or before == gone
 
 
-def test_nobody_owns_anything_without_members() -> None:
+def test_without_members_there_is_no_owner() -> None:
     assert shares.owner("uid", []) is None
 
 

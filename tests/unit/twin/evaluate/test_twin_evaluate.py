@@ -259,7 +259,7 @@ def test_the_page_is_whole_without_numbers_and_with_them() -> None:
     assert "footprint" in page.page(results.document(study.Selection(plan=SMALL, seeds=1), []))
 
 
-def test_the_page_says_beside_its_name_who_did_not_finish_and_names_those_alone_that_ran() -> None:
+def test_the_page_shows_next_to_its_name_what_did_not_finish_and_names_only_what_ran() -> None:
     ended, given_up = (runs.run(task) for task in tasks("constant-0.75", contenders.DEFAULT, seeds=1))
     given_up = dataclasses.replace(given_up, measures=dataclasses.replace(given_up.measures, finished=False))
     document = results.document(study.Selection(plan=SMALL, seeds=1), [ended, given_up])
@@ -270,12 +270,12 @@ def test_the_page_says_beside_its_name_who_did_not_finish_and_names_those_alone_
     assert "koordinator" not in html
 
 
-def test_a_name_that_does_not_fit_beside_its_bars_is_shortened_there() -> None:
+def test_a_name_that_does_not_fit_next_to_its_bars_is_shortened_there() -> None:
     drawn = charts.bars(["n" * 63], [("ours", [1.0])], "1 = best", name="what")
     assert f">{'n' * 14}~{'n' * 13}<" in drawn
 
 
-def test_words_beside_points_do_not_cover_each_other() -> None:
+def test_words_next_to_points_do_not_cover_each_other() -> None:
     near = [charts.Line(label="a", x=[1.0, 1.01, 1.02], y=[1.0, 1.01, 1.0], colour="#000000", marks=True,
                         words=["one-name", "another-name", "a-third-name"])]  # fmt: skip
     drawn = charts.lines([charts.Chart(title="t", x_label="x", y_label="y", lines=near)])

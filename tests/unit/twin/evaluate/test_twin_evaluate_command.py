@@ -60,7 +60,7 @@ def test_json_on_stdout_is_nothing_but_json(
     assert json.loads(capsys.readouterr().out)["runs"] == 1
 
 
-def test_the_report_is_written_where_nobody_reads_what_is_printed(
+def test_the_report_is_written_also_if_what_is_printed_is_not_read(
     carico: Carico, plan: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`carico evaluate --json | head`, after an hour."""

@@ -52,7 +52,7 @@ class Rule:
     """Percentile of CPU usage and safety margin, as shares. Raises `ValueError` for what is no share.
 
     With the defaults, next to the Vertical Pod Autoscaler's recommender (90th percentile, 15 %, no bound by the peak),
-    less is reserved in vain, and fewer samples exceed the request (docs/recommendations.md).
+    less is reserved without use, and fewer samples exceed the request (docs/recommendations.md).
     """
 
     percentile: float = 0.95

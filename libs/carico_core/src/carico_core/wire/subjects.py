@@ -158,7 +158,7 @@ def query(service: str, verb: str, node: str | None = None) -> str:
     return f"{_QUERY}{service}{middle}.{verb}"
 
 
-# A cluster has few nodes and each speaks every second: what was taken apart once is remembered, within bounds.
+# A cluster has few nodes and each sends every second: subjects that were parsed once are cached, within bounds.
 @functools.lru_cache(maxsize=65_536)
 def node_of(subject: str) -> str:
     """Return the node or replica in a subject that ends with one. Raises `BadName`."""

@@ -86,7 +86,7 @@ class Cluster:
         self.slices: Table[services.Slice] = Table()
         # By node; old ones are removed.
         self.advertisements: dict[str, messages.Advertisement] = {}
-        # By node and the Pod's UID in its runtime, since a node speaks for its own Pods alone.
+        # By node and the Pod's UID in its runtime, since a node reports on its own Pods only.
         self.loads: dict[tuple[str, str], Load] = {}
         # In copies alone (`adapter.telemetry.Snapshot`). By UIDs of the API.
         self.flows: tuple[Flow, ...] = ()

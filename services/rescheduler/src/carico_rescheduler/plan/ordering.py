@@ -227,7 +227,7 @@ class _Ordering:
         return best
 
     def park(self, container: int, node: int) -> Step:
-        """Move a container to another node than its target, to which it still shall go."""
+        """Move a container to another node than its target, to which it has to go later."""
         goal = self._target[container]
         self._target[container] = node
         step = self.make(container)

@@ -162,7 +162,7 @@ class Cycle:
             return [], None
         best: list[Placement] = []
         view, is_by_capacity = scorer.view, scorer.stages is self._by_capacity
-        # Scores for a gang's own demands are of no use to others, and would be kept up to date in vain.
+        # Scores for a gang's own demands are of no use to others, and would be kept up to date for nothing.
         whole = scorer.fork(None)
         most = parties.room_for(party, whole.scores, view, by_capacity=is_by_capacity)
         if most < party.missing:

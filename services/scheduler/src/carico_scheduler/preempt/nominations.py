@@ -70,7 +70,7 @@ class Nomination:
 def in_vain(ended: Nomination, end: End) -> str:
     """Return in words what was done for a Pod that did not get the room, and why."""
     gone = [each for each in ended.victims if not each.deleting]
-    where = f"on {ended.node} in vain"
+    where = f"on {ended.node} without success"
     done = f"{amounts.plural(len(gone), 'Pod')} evicted for it {where}" if gone else f"Pods awaited {where}"
     match end:
         case End.GONE:

@@ -66,7 +66,7 @@ class MemoryBus:
 
     @property
     def traffic(self) -> buses.Traffic:
-        """What this member has published so far; what it hears is not counted."""
+        """What this member has published so far; what it receives is not counted."""
         return buses.Traffic(out_messages=self._sent[0], out_bytes=self._sent[1], reconnects=self._reconnects)
 
     @property
@@ -332,7 +332,7 @@ class _QueueItem:
 
 
 def _stats(identity: str, spec: buses.ServiceSpec) -> bytes:
-    """As NATS's services framework answers, as far as there is something to tell."""
+    """As NATS's services framework answers, with what a bus in memory knows."""
     metadata = {} if spec.node is None else {"node": spec.node}
     endpoints = [{"name": verb.replace(".", "-"), "num_requests": 0, "num_errors": 0} for verb in spec.endpoints]
     return orjson.dumps(

@@ -13,7 +13,7 @@ with memory_use.hidden_from_nats():
     from nats.aio.subscription import Subscription
     from nats.errors import Error as NatsError
 
-# (payload, headers) -> answer. None: no answer, the asker waits in vain.
+# (payload, headers) -> answer. None: no answer, and the request times out.
 Answer = Callable[[bytes, Mapping[str, str]], Awaitable[bytes | None]]
 # What comes above this is left without an answer: who asked has given up by the time its turn would come.
 AT_ONCE_MOST = 1024

@@ -1,7 +1,7 @@
 """The node that the agent's own Pod runs on: a whole host, or one cgroup of it.
 
 Several kubelets may share a host (kind, minikube, `cgroupRoot`). Each keeps its Pods below its own cgroup, and that
-cgroup is the node. The kubelet names a Pod's cgroup after its UID, so the agent finds its own cgroup, and thus the
+cgroup is the node. The kubelet names a Pod's cgroup after its UID, so the agent finds its own cgroup, and so the
 node's, in the host's tree. /proc/self/cgroup does not show it if cgroup namespaces are private (v2).
 """
 

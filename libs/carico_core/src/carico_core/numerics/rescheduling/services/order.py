@@ -63,7 +63,7 @@ class _Plan:
 
     @property
     def remaining(self) -> int:
-        """How many containers are not where they shall be."""
+        """How many containers are not on their target."""
         return len(self._demand)
 
     def move(self) -> bool:

@@ -46,7 +46,7 @@ class Signer:
 
 
 class Sealer:
-    """A curve pair, by which server and callout hide from everyone else what they tell each other."""
+    """A curve pair, by which server and callout encrypt what they send to each other."""
 
     def __init__(self, seed: str) -> None:
         """Raise `ValueError` where `seed` is none of a curve key."""

@@ -12,7 +12,7 @@ from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.security import tls, token_expiry
 from carico_core.wire import roles
 
-OPEN = "it asks nobody who they are: its configuration has no accounts"
+OPEN = "it does not identify its clients: its configuration has no accounts"
 
 
 class Kind(enum.StrEnum):
@@ -114,7 +114,7 @@ def _token(path: str, *, now_s: float) -> str:
     claims = token_expiry.claims(token_expiry.read(pathlib.Path(path)))
     if claims is None:
         return f"the token in {path}: it cannot be read, or is not one of Kubernetes"
-    about = f"the token of {claims.get('sub', 'nobody')} for {claims.get('aud')} in {path}"
+    about = f"the token of {claims.get('sub', 'an unnamed client')} for {claims.get('aud')} in {path}"
     expires_s = token_expiry.expiry_s(claims)
     if expires_s is not None and expires_s <= now_s:
         return f"{about}: it expired {now_s - expires_s:.0f} s ago, and the kubelet has not replaced it"
