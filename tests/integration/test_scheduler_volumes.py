@@ -15,7 +15,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks as paces
 from carico_core.wire.kubernetes import instants
 from carico_local.control_plane import standalone
-from carico_scheduler import engine
+from carico_scheduler import engine, parts
 from carico_scheduler.report import decisions, events, instruments
 from carico_scheduler.rules import policy
 from tests.tools import waiting
@@ -39,7 +39,7 @@ class Site:
         recorder = api_actions.EventRecorder(api, clock=clock, controller="carico-scheduler", instance="test")
         writer = events.Writer(recorder, pace=paces.Pace(100.0, clock=clock), on_drop=lambda why: None)
         self.engine = engine.Engine(
-            engine.EngineParts(
+            parts.EngineParts(
                 policy=policy.Policy(fallback=policy.Fallback.REQUESTS), kube=api, clock=clock,
                 rng=random.Random(0), log=log, events=writer,
                 metrics=instruments.Instruments(metrics.Metrics("scheduler")), binds_in_flight=8,

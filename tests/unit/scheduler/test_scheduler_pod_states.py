@@ -24,7 +24,7 @@ from carico_core.runtime.process import tasks as paces
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_core.wire.kubernetes import api_objects
-from carico_scheduler import engine
+from carico_scheduler import engine, parts
 from carico_scheduler.extender import extender_settings, server, service
 from carico_scheduler.pods import record
 from carico_scheduler.report import decisions, events, instruments
@@ -168,8 +168,8 @@ class Machine(stateful.RuleBasedStateMachine):
         recorder = api_actions.EventRecorder(self.api, clock=clock, controller="c", instance="i")
         writer = events.Writer(recorder, pace=paces.Pace(1000.0, clock=clock), on_drop=lambda _: None)
         self.engine = engine.Engine(
-            engine.EngineParts(
-                policy=policy.Policy(), kube=cast(engine.Kube, self.api), clock=clock, rng=random.Random(0),
+            parts.EngineParts(
+                policy=policy.Policy(), kube=cast(parts.Kube, self.api), clock=clock, rng=random.Random(0),
                 log=log, events=writer, metrics=counted, binds_in_flight=3, bind_timeout_s=1.0, event_after_s=1.0,
                 term=lambda: self.term,
             )
@@ -182,7 +182,7 @@ class Machine(stateful.RuleBasedStateMachine):
                 bind_timeout_s=1.0, term=self.engine.term, wake=self.engine.wake,
             ),
         )  # fmt: skip
-        self.engine.held = self.unit.extender.held
+        self.engine.held.for_others = self.unit.extender.held
 
     @stateful.initialize(early=st.booleans())
     def begin(self, early: bool) -> None:

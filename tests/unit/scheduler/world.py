@@ -13,7 +13,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks as paces
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_scheduler import engine
+from carico_scheduler import engine, parts
 from carico_scheduler.report import decisions, events, instruments
 from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
@@ -113,7 +113,7 @@ class World:
         writer = events.Writer(recorder, pace=pace, on_drop=lambda why: counted.lost_events.labels(why).inc())
         self.events = writer
         return engine.Engine(
-            engine.EngineParts(
+            parts.EngineParts(
                 policy=self._rules, kube=self.kube, clock=self.clock, rng=random.Random(index), log=log, events=writer,
                 metrics=counted, binds_in_flight=8, bind_timeout_s=1.0, event_after_s=1.0, **self.more(index, counted),
             )

@@ -15,6 +15,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
 from carico_core.wire import subjects
 from carico_scheduler import engine
+from carico_scheduler import parts as engine_parts
 from carico_scheduler import settings as setting
 from carico_scheduler.answers import history, known, queries
 from carico_scheduler.bind import binder as binders
@@ -69,7 +70,7 @@ class Scheduler:
     """One scheduler over an API (`lease_api`: a client of its own for the Lease) and, once connected, a bus."""
 
     def __init__(
-        self, settings: setting.SchedulerSettings, *, api: engine.Kube, clock: clocks.Clock,
+        self, settings: setting.SchedulerSettings, *, api: engine_parts.Kube, clock: clocks.Clock,
         lease_api: api_actions.Api | None = None, tracer: traces.Tracer | None = None,
         series: metrics.Metrics | None = None,
     ) -> None:  # fmt: skip
@@ -108,7 +109,7 @@ class Scheduler:
         self.leadership = status.Leadership(
             settings.leader, boot=boot, api=self._lease_api, clock=clock, duties=duties, program=setting.PROGRAM
         )
-        parts = engine.EngineParts(
+        parts = engine_parts.EngineParts(
             policy=settings.rules(), kube=api, clock=clock, rng=random.Random(seed), log=self._log,
             events=self._events, metrics=counted, binds_in_flight=settings.binds_in_flight,
             # A claim must be bound within the time of a bind: half of it until it is sent.
@@ -243,7 +244,7 @@ class Scheduler:
             return self.engine.member.term()
         return self.leadership.term() if self._settings.own_pods else None
 
-    def _make_extender(self, parts: engine.EngineParts) -> "server.ServedExtender":
+    def _make_extender(self, parts: engine_parts.EngineParts) -> "server.ServedExtender":
         """Return the extender for kube-scheduler; our own decisions respect its holds."""
         # Imports aiohttp's server, 2.3 MB that a scheduler without an extender saves.
         from carico_scheduler.extender import server
@@ -256,8 +257,8 @@ class Scheduler:
                 term=self._extender_term, wake=self.engine.wake, member=self.engine.member,
             ),
         )  # fmt: skip
-        held = self.engine.held
-        self.engine.held = lambda: itertools.chain(held(), made.extender.held())
+        held = self.engine.held.for_others
+        self.engine.held.for_others = lambda: itertools.chain(held(), made.extender.held())
         return made
 
     def _extender_term(self) -> int | None:

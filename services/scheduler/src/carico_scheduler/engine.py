@@ -5,33 +5,23 @@ event loop, between two awaits, so that a cycle sees it whole.
 """
 
 import asyncio
-import collections
 import contextlib
-import dataclasses
 import math
-import random
-from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
 
-from carico_core.domain import gangs
-from carico_core.runtime.kube import api_actions, paged_lists
 from carico_core.runtime.observe import logs
-from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
-from carico_scheduler.bind import binder as binders
-from carico_scheduler.bind import outcomes, volume_binding
+from carico_scheduler import held
+from carico_scheduler import parts as engine_parts
+from carico_scheduler.bind import starter
 from carico_scheduler.decide import cycle as cycles
 from carico_scheduler.decide import turns
 from carico_scheduler.gangs import keeper
 from carico_scheduler.intake import advertisements, informers
 from carico_scheduler.nodes import snapshot
-from carico_scheduler.pods import demand as demands
 from carico_scheduler.preempt import opportunistic, preemptor
-from carico_scheduler.report import conditions, decisions, events, explain, instruments, notices, reporter
-from carico_scheduler.report import traces as pod_traces
+from carico_scheduler.report import conditions, explain, notices, reporter
 from carico_scheduler.rules import policy as policies
 from carico_scheduler.sharing import member, shares
-from carico_scheduler.sharing.claims import claiming
 from carico_scheduler.state import state
 
 REPORT_EVERY_S = 0.5
@@ -54,41 +44,10 @@ GATHERED_S = 0.004
 COMMITTED_S = 0.01
 
 
-class Kube(api_actions.BindApi, informers.ListerWatcher, paged_lists.Api, Protocol):
-    """The part of the Kubernetes API that an engine uses."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class EngineParts:
-    """The parts of an engine."""
-
-    policy: policies.Policy
-    kube: Kube
-    clock: clocks.Clock
-    rng: random.Random
-    log: decisions.Log
-    events: events.Writer
-    metrics: instruments.Instruments
-    binds_in_flight: int
-    bind_timeout_s: float
-    event_after_s: float
-    conditions_per_s: float = 50.0
-    gang_timeout_s: float = 60.0
-    # The PriorityClass of the Pods that run on what is idle; empty: there are none.
-    opportunistic: str = ""
-    # Returns the term in which this scheduler leads, None while it does not. Asked before each cycle and each report of
-    # waiting Pods, and at the last moment before each bind, which is sent only in the term of its decision.
-    term: Callable[[], int | None] = lambda: 0
-    # None: nothing is traced.
-    traces: pod_traces.PodTraces | None = None
-    # Makes this scheduler one of several that decide at the same time; None: it decides alone, in its terms.
-    share: Callable[["Engine"], member.Member] | None = None
-
-
 class Engine:
     """One scheduler: the informers, `decide_forever` and `report_forever` run at the same time."""
 
-    def __init__(self, parts: EngineParts) -> None:
+    def __init__(self, parts: engine_parts.EngineParts) -> None:
         self._parts = parts
         self._clock = parts.clock
         self._metrics = parts.metrics
@@ -97,18 +56,14 @@ class Engine:
         self.state = state.State(parts.policy, parts.rng)
         self.intake = advertisements.Advertisements(lease_s=parts.policy.lease_s, on_drop=self._on_drop)
         notifier = notices.Notices(parts.events, after_s=parts.event_after_s)
-        self.outcomes = outcomes.Outcomes(
-            self.state, clock=parts.clock, log=parts.log, events=parts.events, metrics=parts.metrics,
-            notices=notifier, traces=parts.traces,
-        )  # fmt: skip
-        self.binder = binders.Binder(
-            parts.kube, pods=self.state, clock=parts.clock, rng=parts.rng, most=parts.binds_in_flight,
-            timeout_s=parts.bind_timeout_s, term=self.term,
-        )  # fmt: skip
         self._wake = asyncio.Event()
         # When the loop is to turn for advertisements that have arrived; None: none have since it last turned.
         self._wake_due: asyncio.TimerHandle | None = None
         self.member = None if parts.share is None else parts.share(self)
+        self.starter = starter.Starter(
+            parts, self.state, notices=notifier, member=self.member, term=self.term, wake=self._wake.set
+        )
+        self.binder = self.starter.binder
         self._cycle = cycles.Cycle(parts.policy) if self.member is None else _at_home(parts.policy, self.member)
         self.conditions = conditions.Conditions(
             parts.kube, clock=parts.clock, pace=tasks.Pace(parts.conditions_per_s, clock=parts.clock),
@@ -134,21 +89,13 @@ class Engine:
             self.state, kube=parts.kube, clock=parts.clock, events=parts.events, metrics=parts.metrics,
             timeout_s=parts.gang_timeout_s, term=self._duty_term, wake=self._wake.set,
         )  # fmt: skip
-        if self.member is not None:
-            self.member.corrections.own_nominees = self._own_nominees
-        self.state.on_covered = self._on_covered
-        self._volumes = volume_binding.VolumeBinding(parts.kube, self.state.fleet)
-        self.state.on_volumes = self._volumes.notify
+        self.held = held.HeldRoom(self.state.fleet, preemptor=self.preemptor, turns=self.turns, member=self.member)
         self.informers = informers.Informers(
             parts.kube, into=self.state, clock=parts.clock, metrics=parts.metrics, wake=self._on_event
         )
         self.beat_s = self._decoded_s = parts.clock.monotonic_s()
         # When the bus last delivered an advertisement of any node; None before the first.
         self._advertised_s: float | None = None
-        # Returns (node, demand) of room that is held for Pods of kube-scheduler or of other members.
-        self.held: Callable[[], Iterable[tuple[str, demands.Demand]]] = (
-            tuple if self.member is None else self.member.held
-        )
 
     @property
     def away(self) -> dict[str, str]:
@@ -247,7 +194,8 @@ class Engine:
             return 0
         view = self.state.fleet.snapshot(now_s)
         outcome = self._cycle.run(
-            view, self.state.queue, most=self.binder.room, held=self._held_slots(), nominees=self._nominees(),
+            view, self.state.queue, most=self.binder.room, held=self.held.slots_for_others(),
+            nominees=self.held.nominees(),
             gangs=self.state.waiting_gangs,
         )  # fmt: skip
         if outcome.is_cut:
@@ -260,9 +208,7 @@ class Engine:
         self._metrics.decision_s.observe(decided_us / 1e6)
         # All records first: they read the snapshot, which is valid until the state changes.
         facts = [explain.facts_of(placement, decided_us) for placement in outcome.placed]
-        sets = self._sets_of(outcome.placed)
-        for placement, each in zip(outcome.placed, facts, strict=True):
-            self._begin(placement, each, term, now_s, together=sets.get(placement.waiting.demand.gang))
+        self.starter.start(outcome.placed, facts, term=term, now_s=now_s)
         self._metrics.decisions.labels("unschedulable").inc(len(outcome.unplaced))
         self._log_cycle(view, outcome, took_s)
         return len(outcome.placed)
@@ -280,12 +226,15 @@ class Engine:
         if is_freed:
             self.wake()
         # What is held for a Pod of higher priority, or one that has waited longer, is no room for those that wait.
-        elif has_room and not len(self.state.nominations) and not len(self.turns) and not self._nominees():
+        elif has_room and not len(self.state.nominations) and not len(self.turns) and not self.held.nominees():
             # Nor is what is held for Pods of other schedulers, which the report does not count.
-            if next(iter(self.held()), None) is None:
+            if next(iter(self.held.for_others()), None) is None:
                 self._metrics.missed_wakes.inc()
             self.wake()
-        self._metrics.count_queue(queue, now_s)
+        self._set_gauges(now_s)
+
+    def _set_gauges(self, now_s: float) -> None:
+        self._metrics.count_queue(self.state.queue, now_s)
         self._metrics.binding.set(self.binder.in_flight)
         if self.member is not None:
             self._metrics.held_claims.set(sum(1 for _ in self.member.held()))
@@ -304,68 +253,6 @@ class Engine:
         for heard in arrived:
             self.state.put_advertisement(heard, now_s)
         self._metrics.advertisements.inc(len(arrived))
-
-    def _nominees(self) -> list[cycles.Nominee]:
-        """Return the Pods for which room is held on a node, in the order of the queue."""
-        return self._own_nominees() if self.member is None else self.member.corrections.nominees()
-
-    def _own_nominees(self) -> list[cycles.Nominee]:
-        """Return those for which this scheduler holds it."""
-        found = self.preemptor.nominees()
-        return sorted([*found, *self.turns.nominees()], key=lambda each: each.key) if len(self.turns) else found
-
-    def _held_slots(self) -> Iterator[tuple[int, demands.Demand]]:
-        for node, demand in self.held():
-            slot = self.state.fleet.slot_of(node)
-            if slot is not None:
-                yield slot, demand
-
-    def _sets_of(self, placed: Iterable[cycles.Placement]) -> dict[gangs.Key | None, claiming.Together]:
-        """Return where the Pods of each gang wait for each other's claims; nothing unless nodes are claimed."""
-        if self.member is None:
-            return {}
-        sizes = collections.Counter(each.waiting.demand.gang for each in placed)
-        return {key: claiming.Together(size) for key, size in sizes.items() if key is not None}
-
-    def _begin(
-        self, placement: cycles.Placement, facts: decisions.Facts, term: int, now_s: float,
-        together: claiming.Together | None = None,
-    ) -> None:  # fmt: skip
-        """Reserve the node and start the bind; `together`: see `member.claiming`."""
-        waiting, pod = placement.waiting, placement.waiting.pod
-        waiting.attempts += 1
-        node = placement.row.node.name
-        attempt = self.state.assume(waiting, node, now_s)
-        if self._parts.traces is not None:
-            self._parts.traces.decided(waiting, facts, now_s)
-
-        def may_write() -> bool:
-            return self.term() == term and self.state.is_open(pod.uid, attempt)
-
-        bind = binders.Bind(
-            pod=pod, node=node, attempt=attempt, term=term, waiting=waiting, facts=facts, on_result=self._on_result,
-            prepare=self._volumes.preparation(pod, placement.row, may_write=may_write),
-        )  # fmt: skip
-        if self.member is not None:
-            bind = self.member.claiming(
-                bind, decided_s=now_s, is_open=lambda: self.state.is_open(pod.uid, attempt), together=together
-            )  # fmt: skip
-        self.binder.start(bind)
-        if placement.row.is_advertised:
-            self._metrics.age_s.observe(max(now_s - placement.row.sampled_s, 0.0))
-
-    def _on_result(self, result: binders.Result) -> None:
-        try:
-            self.outcomes.take(result)
-            if self.member is not None:
-                self.member.take_result(result)
-        finally:
-            self._wake.set()
-
-    def _on_covered(self, uid: str, reserved_s: float) -> None:
-        self._metrics.covered_s.observe(max(self._clock.monotonic_s() - reserved_s, 0.0))
-        if self._parts.traces is not None:
-            self._parts.traces.covered(uid)
 
     def _on_drop(self, subject: str, reason: str, detail: str) -> None:
         self._metrics.drops.labels(reason).inc()

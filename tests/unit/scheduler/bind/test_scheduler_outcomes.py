@@ -52,14 +52,14 @@ def test_an_outcome_that_cannot_be_taken_in_is_counted_and_its_pod_is_not_lost(
     async def main() -> None:
         made = world.World()
         one = made.engines[0]
-        conclude, failures = one.outcomes._message, [LookupError("odd")]
+        conclude, failures = one.starter.outcomes._message, [LookupError("odd")]
 
         def fail_once(*args: Any) -> Any:
             if failures:
                 raise failures.pop()
             return conclude(*args)
 
-        monkeypatch.setattr(one.outcomes, "_message", fail_once)
+        monkeypatch.setattr(one.starter.outcomes, "_message", fail_once)
         if is_refused:
             made.refuse_binds(1)
         await made.start(nodes=1)

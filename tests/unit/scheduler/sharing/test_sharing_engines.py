@@ -317,7 +317,7 @@ def test_records_of_decisions_state_to_whom_a_pod_lost_claims() -> None:
         await made.until_ended(600.0)
         lost = 0
         for index, one in enumerate(made.engines):
-            records = [one.outcomes._log.latest("default", f"pod-{number}") for number in range(36)]
+            records = [one.starter.outcomes._log.latest("default", f"pod-{number}") for number in range(36)]
             rivals = collections.Counter[str]()
             for record in records:
                 rivals.update({} if record is None else record.lost)
