@@ -438,7 +438,9 @@ def test_why_an_eviction_was_in_vain() -> None:
     assert nominations.in_vain(ended, nominations.End.GONE) == f"{evicted}the node is gone"
     assert nominations.in_vain(ended, nominations.End.FAILED) == f"{evicted}not all that had to go could be evicted"
     ended.victims = (pods[2],)
-    assert nominations.in_vain(ended, nominations.End.GONE) == "Pods awaited on node-0 without success: the node is gone"
+    assert (
+        nominations.in_vain(ended, nominations.End.GONE) == "Pods awaited on node-0 without success: the node is gone"
+    )
 
 
 async def test_a_pod_for_which_a_node_is_held_names_it_and_others_learn_why_room_is_kept(

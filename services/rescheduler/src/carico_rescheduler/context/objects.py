@@ -20,7 +20,7 @@ CHOICE = "carico.dev/reschedule"
 REPLACES, CAME_FROM, MOVED_AT, REASON = (
     f"carico.dev/{name}" for name in ("replaces", "moved-from", "moved-at", "move-reason")
 )
-# On the Pod that is to be replaced: the name of the surge Pod that replaces it, and its own deletion cost before, if any.
+# On the Pod that is to be replaced: the name of the surge Pod, and its own deletion cost before, if any.
 LEAVES_FOR, COST_BEFORE = "carico.dev/leaves-for", "carico.dev/deletion-cost-before"
 # https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/#pod-deletion-cost
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"

@@ -1,4 +1,4 @@
-"""Rules that recommend requests, on a recorded trace: how much they reserve without use, and how often they do not suffice.
+"""Rules that recommend requests, on a recorded trace: how much they reserve without use, how often too little.
 
 Each series is a class of Pods. Each rule sees the samples so far, and its recommendation holds for the next horizon.
 Slack is 1 - usage / recommendation, both summed over all series and samples that followed; overruns are the share of

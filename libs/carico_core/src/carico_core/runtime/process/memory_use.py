@@ -9,7 +9,7 @@ import types
 from collections.abc import Iterator
 
 # By default the collector runs after 700 new objects. Our services' data has no cycles and is freed by reference
-# counts. With 100,000 Pods, searching it without a result took a fifth of a scheduler's intake time, and 10 to 20 % of a
+# counts. With 100,000 Pods, searching it for cycles took a fifth of a scheduler's intake time, and 10 to 20 % of a
 # saturated aggregator's (`python -m bench scheduler aggregator`).
 _THRESHOLDS = (50_000, 50, 100)
 
