@@ -107,10 +107,6 @@ class Observer:
         """Return the Pods of one job."""
         return [pod for uid, pod in self.pods.items() if self._jobs.get(uid) == name]
 
-    def job_names(self) -> list[str]:
-        """Return the jobs with Pods, oldest first."""
-        return list(dict.fromkeys(self._jobs.values()))
-
     def _take(self, pod: Mapping[str, Any]) -> str:
         """Record the state of a Pod; return its UID."""
         metadata, status = pod["metadata"], pod.get("status", {})

@@ -191,7 +191,6 @@ async def test_an_observer_keeps_each_node_a_pod_was_shown_on_and_the_processs_o
     (found,) = seen.of_job("j")
     assert found.nodes == ["node-1", "node-2"]
     assert (found.started_s, found.finished_s, found.terminal_s) == (1.0, 3.5, 5.0)
-    assert seen.job_names() == ["j"]
 
 
 async def test_a_pod_that_a_new_list_lacks_is_gone_and_damaged_last_words_are_none() -> None:

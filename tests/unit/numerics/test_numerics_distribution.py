@@ -26,12 +26,12 @@ def of_amounts(dimension: str, amounts: list[float]) -> "np.typing.NDArray[np.fl
 
 @given(AMOUNTS, SHARES)
 def test_a_percentile_is_numpys_within_the_stated_error(amounts: list[float], share: float) -> None:
-    found = distribution.percentile("cpu", of_amounts("cpu", amounts), share)
+    found = distribution.percentiles("cpu", of_amounts("cpu", amounts), [share])
     # Where share x count is a whole number up to rounding, either neighbour is a percentile.
     exact = [float(np.quantile(amounts, min(1.0, max(0.0, share + by)), method="inverted_cdf")) for by in (-1e-9, 1e-9)]
     assert found is not None
     error = distribution.RELATIVE_ERROR * 1.0001
-    assert exact[0] * (1.0 - error) <= found <= exact[1] * (1.0 + error)
+    assert exact[0] * (1.0 - error) <= found[0] <= exact[1] * (1.0 + error)
 
 
 @pytest.mark.parametrize(("dimension", "largest"), [("cpu", 20_000.0), ("memory", 20e12)])
@@ -66,7 +66,7 @@ def test_buckets_and_weights_are_inverse(found: usage.Buckets) -> None:
 
 def test_without_weight_there_is_no_percentile_mean_or_level() -> None:
     empty = np.zeros(usage.BUCKETS)
-    assert distribution.percentile("cpu", empty, 0.9) is None
+    assert distribution.percentiles("cpu", empty, [0.9]) is None
     assert distribution.mean("cpu", empty) is None
     assert distribution.levels("cpu", empty) is None
 

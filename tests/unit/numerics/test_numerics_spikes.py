@@ -137,10 +137,12 @@ def usages(seconds: int, busy: range, seed: int = 0) -> Matrix:
 
 
 def test_on_a_stream_it_rejects_when_a_node_fills_and_neither_before_nor_long_after_nor_when_it_empties() -> None:
-    stream, signal = fpca.Fpca(2), spikes.RejectJob(2)
+    signal, samples = spikes.RejectJob(2), usages(90, range(30, 60))
+    held: fpca.Centred | None = None
     rejected = []
-    for y in usages(90, range(30, 60)):
-        held = stream.take(y)
+    for index, y in enumerate(samples, start=1):
+        if index % 10 == 0:
+            held = fpca.merge_block(held, samples[index - 10 : index].T, rank=2, gamma=fpca.GAMMA)
         rejected.append(held is not None and signal.observe(y, held).rejected)
     per_second = np.array(rejected).reshape(-1, 10).max(axis=1)
     assert not per_second[10:29].any()

@@ -18,7 +18,6 @@ ANSWER_MOST_S = 30.0
 LOOK_EVERY_S = 1.0
 T = TypeVar("T")
 Answer = dict[str, Any]
-Say = Callable[[str], None]
 
 
 class NoAnswer(errors.CaricoError):

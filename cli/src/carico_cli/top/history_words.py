@@ -1,7 +1,7 @@
 """The panel of the last quarter of an hour: a line for each series, and below what happened, newest first."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from carico_cli.live import history
 from carico_cli.live import picture as pictures
@@ -11,7 +11,6 @@ from carico_core.domain import messages
 _NAME_CELLS, _SPARK_CELLS_MOST = 9, 90
 # The text after a line of sparks: what is true now.
 _TEXT_CELLS = 40
-_Value = Callable[[messages.ClusterSummary], float]
 
 
 def lines(picture: pictures.Picture, width: int = 80) -> list[spans.Line]:

@@ -1,7 +1,7 @@
 """The Deployments and Services of the applications."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from carico_core.domain import cluster
@@ -56,24 +56,6 @@ def deployment(service: catalog.Service, choice: Choice) -> dict[str, Any]:
             },
         },
     }  # fmt: skip
-
-
-def service(service: catalog.Service, choice: Choice) -> dict[str, Any]:
-    """Return the Service by which DNS finds the Pods, for nodes with a network for Pods."""
-    ports = [{"name": "app", "port": network.PORT, "targetPort": network.PORT}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": _metadata(service, choice),
-        "spec": {"selector": {jobs.APP_LABEL: service.name}, "ports": ports},
-    }
-
-
-def all_of(choice: Choice) -> Iterator[dict[str, Any]]:
-    """Yield the objects of all applications, for a cluster whose Pods find each other by DNS."""
-    for each in catalog.SERVICES.values():
-        yield service(each, choice)
-        yield deployment(each, choice)
 
 
 def _metadata(service: catalog.Service, choice: Choice) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 # share it.
 CLUSTER_RANGE = ipaddress.IPv4Network("10.244.0.0/16")
 _NODE_PREFIX = 24
-MOST_NODES = 2 ** (_NODE_PREFIX - CLUSTER_RANGE.prefixlen) - 1
 # The first addresses of a network are for the gateway and spare.
 _FIRST_NODE = 10
 SANDBOX_IMAGE = "docker.io/carico/busybox:1"

@@ -66,8 +66,7 @@ def test_pods_request_the_papers_share_of_a_node() -> None:
     choice = manifests.Choice(node_cores=6.0, node_memory_bytes=24e9)
     found = {
         each["metadata"]["name"]: each["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
-        for each in manifests.all_of(choice)
-        if each["kind"] == "Deployment"
+        for each in (manifests.deployment(service, choice) for service in catalog.SERVICES.values())
     }
     assert len(found) == 23
     assert (found["vrp-optimizer"]["cpu"], found["boutique-redis"]["cpu"]) == ("1000m", "125m")

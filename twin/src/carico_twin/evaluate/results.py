@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from carico_twin import catalogue, scenario
+from carico_twin import catalogue
 from carico_twin.evaluate import ablation, contenders, runs, study, tables, targets
 from carico_twin.evaluate.comparisons import calibration, emulated, published, shapes
 
@@ -152,9 +152,3 @@ def _pictured(found: runs.RunResult) -> Json:
         "pod_times_s": {job: list(values) for job, values in found.pod_times_s.items()},
         "series": dataclasses.asdict(found.series),
     }  # fmt: skip
-
-
-def describe(plan: scenario.Scenario) -> str:
-    """Return a scenario in one line."""
-    jobs = ", ".join(f"{job.pods} x {job.work.name}" for job in plan.jobs)
-    return f"{plan.name}: {jobs} on {len(plan.hardware)} nodes"

@@ -64,7 +64,5 @@ TABLE_7 = {
     },
 }  # fmt: skip
 
-# Figure 8: the share of the iterations after which progress begins again.
-PLATEAU = (0.4, 0.5)
 RUNS = 25
 FRONT_POINTS = 100

@@ -57,12 +57,6 @@ def buckets(array: arrays.Array) -> dict[int, float]:
     return dict(zip(places.tolist(), array[places].tolist(), strict=True))
 
 
-def percentile(dimension: str, array: arrays.Array, share: float) -> float | None:
-    """Return the amount that is not exceeded for this share of the weight; None without any weight."""
-    found = percentiles(dimension, array, (share,))
-    return None if found is None else found[0]
-
-
 def percentiles(dimension: str, array: arrays.Array, shares: Sequence[float]) -> list[float] | None:
     """Return the percentile of each share; None without any weight."""
     # Methods, not functions of numpy: an answer has thousands of distributions, and the functions take twice as long.

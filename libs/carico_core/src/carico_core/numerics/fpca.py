@@ -12,28 +12,9 @@ import numpy as np
 
 from carico_core.numerics import arrays, subspace
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FpcaConstants:
-    """rank: directions kept. block: samples per merge. gamma: share of U S that remains after each block.
-
-    PRONTO's values are not published. These are this project's: two directions, one block per second at 10 Hz (as in
-    CARICO's agent), and a memory of about ten blocks (gamma^2 = .9).
-    """
-
-    rank: int = 2
-    block: int = 10
-    gamma: float = math.sqrt(0.9)
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.rank <= self.block or not 0.0 < self.gamma <= 1.0:
-            raise ValueError(
-                f"fpca: expected 1 <= rank <= block and gamma in (0, 1], got {self.rank}, {self.block}, {self.gamma}"
-            )
-
-
-# Not PRONTO's values, which are unknown.
-OURS = FpcaConstants()
+# The share of U S that remains after each block: a memory of about ten blocks, each of a second. Not PRONTO's, which is
+# not published.
+GAMMA = math.sqrt(0.9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -97,35 +78,6 @@ def merged(held: Centred, cluster: arrays.Array | None, *, weight: float, rank: 
     return Centred(
         model=_left(whole.u * whole.sigma, rank, None if before is None else before.model), mean=held.mean, weight=1.0
     )
-
-
-class Fpca:
-    """The stream of one node: the current block of samples, and the model of all earlier blocks."""
-
-    __slots__ = ("_block", "_constants", "_filled", "_held")
-
-    def __init__(self, dimensions: int, constants: FpcaConstants = OURS) -> None:
-        self._constants = constants
-        self._block = np.zeros((dimensions, constants.block))
-        self._filled = 0
-        self._held: Centred | None = None
-
-    @property
-    def held(self) -> Centred | None:
-        """The latest model; None before the first whole block."""
-        return self._held
-
-    def take(self, y: arrays.Array) -> Centred | None:
-        """Return the latest model after one more usage (d,), clipped to [0, 1]; one that is not finite is skipped."""
-        sample = arrays.vector(y, name="fpca sample", size=self._block.shape[0])
-        if np.isfinite(sample).all():
-            self._block[:, self._filled] = np.clip(sample, 0.0, 1.0)
-            self._filled += 1
-        if self._filled == self._constants.block:
-            constants = self._constants
-            self._held = merge_block(self._held, self._block, rank=constants.rank, gamma=constants.gamma)
-            self._filled = 0
-        return self._held
 
 
 def _left(matrix: arrays.Array, rank: int, before: arrays.Subspace | None) -> arrays.Subspace:

@@ -81,12 +81,6 @@ def principal(matrix: arrays.Array) -> tuple[float, arrays.Array]:
     return math.sqrt(max(float(values[-1]), 0.0)), np.abs(vectors[:, -1])
 
 
-def principal_stack(matrices: arrays.Array) -> tuple[arrays.Array, arrays.Array]:
-    """Return sigma_1 (n,) and |u_1| (n, d) of n Gram matrices (n, d, d), in one call."""
-    values, vectors = np.linalg.eigh(arrays.square(matrices, name="principal_stack"))
-    return np.sqrt(np.maximum(values[..., -1], 0.0)), np.abs(vectors[..., -1])
-
-
 def _eigen(matrix: arrays.Array) -> tuple[arrays.Array, arrays.Array]:
     """Return the eigenvalues (d,), the smallest first, and eigenvectors (d, d) in columns, of a symmetric matrix."""
     if len(matrix) != 2:

@@ -4,7 +4,7 @@ This module raises only `MessageError`, with the path of the bad field.
 """
 
 import math
-from typing import Any, TypeVar
+from typing import Any
 
 from carico_core.domain import errors
 
@@ -23,7 +23,6 @@ CONTAINERS_MAX = 32
 FLOAT64 = "<f8"
 _MISSING = object()
 _TEXT_SHOWN = 60
-_T = TypeVar("_T")
 
 
 def shown(value: object) -> str:

@@ -62,12 +62,6 @@ def encode_end() -> bytes:
     return _frame(END, {})
 
 
-def encode(whole: recording.Recording) -> bytes:
-    """Return a recording as the bytes of a file, in one block."""
-    body = encode_header(whole.facts) + encode_block(whole.samples, whole.events)
-    return body + encode_end() if whole.ended else body
-
-
 def decode(data: bytes, *, name: str, partial: bool = False) -> recording.Recording:
     """Return the recording in these bytes; with `partial`, a truncated one up to its last whole block.
 

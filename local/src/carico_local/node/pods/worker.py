@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from carico_core.runtime.observe import logs
 from carico_local import qos
 from carico_local.cgroups import group as groups
 from carico_local.node.containers import command as container_command
@@ -17,7 +16,6 @@ from carico_local.node.reporting import status
 from carico_local.node.spec import container as container_spec
 from carico_local.node.spec import pod as podspec
 
-_log = logs.get("node.pod")
 _TERMINAL = ("Succeeded", "Failed")
 _INSTEAD = "Change the Pod, or run it on real kubelets: carico up --nodes kubelet=2"
 _OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")

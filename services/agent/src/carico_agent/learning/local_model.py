@@ -108,7 +108,7 @@ class Fpca:
 
         It forgets by gamma, not by weight.
         """
-        self._held = fpca.merge_block(self._held, batch, rank=self._rank, gamma=fpca.OURS.gamma)
+        self._held = fpca.merge_block(self._held, batch, rank=self._rank, gamma=fpca.GAMMA)
         self._raised, self._was_raised = False, self._raised
         return fpca.variation(self._held)
 

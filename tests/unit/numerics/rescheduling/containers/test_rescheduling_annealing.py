@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carico_core.domain import errors
-from carico_core.numerics.rescheduling.containers import annealing, carico, exact, generator, kernel, model
-from tests.unit.numerics.rescheduling.containers import small_problems
+from carico_core.numerics.rescheduling.containers import annealing, carico, generator, kernel, model
+from tests.unit.numerics.rescheduling.containers import exact_search, small_problems
 
 QUICK = annealing.Schedule(alpha=0.8, moves=20)
 Solve = Callable[[model.Problem, int], annealing.Answer]
@@ -59,7 +59,7 @@ def test_a_seed_repeats_a_run(name: str) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_small_problems_are_solved_as_by_exact_search(seed: int) -> None:
     problem = small_problems.small(seed, containers=7)
-    front = exact.pareto(problem)
+    front = exact_search.pareto(problem)
     found = ours(problem, 1).costs
     assert any(found.cntc == each.cntc and found.coc == pytest.approx(each.coc, abs=1e-9) for each in front)
     # With the exact extremes of both costs the weighted sum has an exact optimum.
@@ -68,7 +68,7 @@ def test_small_problems_are_solved_as_by_exact_search(seed: int) -> None:
     )
     present = model.costs(problem, problem.present)
     per_byte, per_load = (0.5 / each if each > 0.0 else 0.5 for each in (present.cntc, present.coc))
-    best = model.costs(problem, exact.best(problem, per_byte=per_byte, per_load=per_load))
+    best = model.costs(problem, exact_search.best(problem, per_byte=per_byte, per_load=per_load))
     expected = per_byte * best.cntc + per_load * best.coc
     assert per_byte * run.costs.cntc + per_load * run.costs.coc == pytest.approx(expected, abs=1e-9)
 
@@ -76,7 +76,7 @@ def test_small_problems_are_solved_as_by_exact_search(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_least_traffic_within_a_bound_is_that_of_exact_search(seed: int) -> None:
     problem = small_problems.small(seed, containers=7)
-    for point in exact.pareto(problem):
+    for point in exact_search.pareto(problem):
         bound = point.coc + 1e-6
         answer = carico.solve(problem, carico.Effort(proposals=4000, chains=4), seed=1, coc_bound=bound)
         if model.coc(model.loads(problem, problem.present), problem.saturation) <= bound:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_core.domain import errors
-from carico_core.numerics.rescheduling.containers import exact, model
-from tests.unit.numerics.rescheduling.containers import small_problems
+from carico_core.numerics.rescheduling.containers import model
+from tests.unit.numerics.rescheduling.containers import exact_search, small_problems
 
 # Figure 5: containers with a load of .25 on each of four servers; aso, coc, and the least coc of any placement.
 FIGURE_5 = {
@@ -118,17 +118,17 @@ def test_exact_search_knows_every_placement_and_its_limit() -> None:
         problem, allowed=np.ones((5, 3), dtype=bool), movable=np.ones(5, dtype=bool), capacity=np.full((3, 2), 9.0),
         together=small_problems.NO_PAIRS, apart=small_problems.NO_PAIRS,
     )  # fmt: skip
-    assert len(list(exact.placements(free))) == 3**5
-    together_all = exact.best(free, per_byte=1.0, per_load=0.0)
+    assert len(list(exact_search.placements(free))) == 3**5
+    together_all = exact_search.best(free, per_byte=1.0, per_load=0.0)
     assert model.cntc(free, together_all) == 0.0
     with pytest.raises(ValueError, match="at most 8 containers on 3 servers, got 9 on 3"):
-        next(exact.placements(small_problems.small(1, containers=9)))
+        next(exact_search.placements(small_problems.small(1, containers=9)))
 
 
 def test_the_front_has_only_costs_that_none_improves() -> None:
     problem = small_problems.small(5)
-    front = exact.pareto(problem)
-    every = [model.costs(problem, each) for each in exact.placements(problem)]
+    front = exact_search.pareto(problem)
+    every = [model.costs(problem, each) for each in exact_search.placements(problem)]
     assert front[0].cntc == min(each.cntc for each in every)
     assert front[-1].coc == min(each.coc for each in every)
     assert not any(

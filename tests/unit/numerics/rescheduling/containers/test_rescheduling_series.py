@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from carico_core.numerics.rescheduling.containers import exact, gains, generator, model, series
-from tests.unit.numerics.rescheduling.containers import small_problems
+from carico_core.numerics.rescheduling.containers import gains, generator, model, series
+from tests.unit.numerics.rescheduling.containers import exact_search, small_problems
 
 WEIGHTS = gains.Weights(task_bytes=4.0)
 
@@ -172,7 +172,7 @@ def test_when_the_time_is_up_nothing_more_is_moved() -> None:
 def test_small_problems_are_solved_as_by_exact_search(seed: int) -> None:
     problem = small_problems.small(seed, containers=7)
     found = [*series.solve(problem, seed=1, weights=WEIGHTS), problem.present]
-    least = min(cost(problem, each) for each in exact.placements(problem) if stays(problem, each))
+    least = min(cost(problem, each) for each in exact_search.placements(problem) if stays(problem, each))
     assert cost(problem, found[0]) == pytest.approx(least, abs=1e-4)
 
 

@@ -4,5 +4,5 @@
 - `kernel`: proposals and their effect on both costs, the inner loop.
 - `annealing`: the paper's four variants. `carico`: ours, for any time budget.
 - `gains`: both costs in one absolute unit. `series`: placements that cost less in it, also by way of moves that lose.
-- `exact`: every placement of a small problem. `threshold`: from over-used servers to under-used ones.
+- `threshold`: from over-used servers to under-used ones.
 """
