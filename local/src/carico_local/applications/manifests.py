@@ -1,4 +1,4 @@
-"""The Deployments and Services of the applications."""
+"""The Deployments of the applications."""
 
 import dataclasses
 from collections.abc import Mapping
