@@ -15,7 +15,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks as paces
 from carico_core.wire.kubernetes import instants
 from carico_local.control_plane import standalone
-from carico_scheduler import engine, parts
+from carico_scheduler.engine import engine, parts
 from carico_scheduler.report import decisions, events, instruments
 from carico_scheduler.rules import policy
 from tests.tools import waiting

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import structlog
 
-from carico_aggregator import app, bus, instruments, model
+from carico_aggregator import app, instruments, model
 from carico_aggregator import settings as setting
 from carico_core.domain import errors, messages
-from carico_core.runtime.bus import memory_bus
+from carico_core.runtime.bus import memory_bus, serving
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock
 from carico_core.wire import messages as wire
@@ -130,7 +130,7 @@ async def test_a_joining_replica_gets_all_entries(replica: Replica) -> None:
 async def test_a_store_that_is_not_ready_yet_does_not_subscribe_twice(
     replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bus, "RETRY_S", 0.0)
+    monkeypatch.setattr(serving, "RETRY_S", 0.0)
     asked: list[str] = []
 
     async def get_model() -> None:

@@ -9,8 +9,8 @@ import pytest
 from carico_core.domain import decision, messages
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_scheduler import engine
 from carico_scheduler.decide import turns
+from carico_scheduler.engine import engine
 from carico_scheduler.state import node_state
 from tests.unit.scheduler import objects, world
 

@@ -21,4 +21,4 @@ def test_every_module_is_on_its_packages_map(name: str) -> None:
 
 
 def test_rooms_were_found() -> None:
-    assert len(ROOMS) == 14
+    assert len(ROOMS) == 15

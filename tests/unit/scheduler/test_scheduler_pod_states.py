@@ -24,7 +24,7 @@ from carico_core.runtime.process import tasks as paces
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_core.wire.kubernetes import api_objects
-from carico_scheduler import engine, parts
+from carico_scheduler.engine import engine, parts
 from carico_scheduler.extender import extender_settings, server, service
 from carico_scheduler.pods import record
 from carico_scheduler.report import decisions, events, instruments

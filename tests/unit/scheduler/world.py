@@ -13,7 +13,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks as paces
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_scheduler import engine, parts
+from carico_scheduler.engine import engine, parts
 from carico_scheduler.report import decisions, events, instruments
 from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects

@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import importlib
 import pathlib
 import random
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import orjson
 
@@ -19,7 +20,7 @@ from carico_agent.telemetry import panel, port, sources
 from carico_agent.telemetry.cgroups import hierarchy, own_node
 from carico_agent.traffic import sources as traffic_sources
 from carico_core.domain import errors
-from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import nats_bus, serving
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.observe import client_metrics, health, logs
 from carico_core.runtime.observe import metrics as metric
@@ -36,8 +37,6 @@ RETRY_S = 1.0
 # The first sample waits for the bus, at most this long. It passes the filter unchanged and is advertised for a second,
 # and on a node of half a CPU, an agent that connects uses all of it.
 SETTLE_MOST_S = 1.0
-
-T = TypeVar("T")
 
 
 class Bus(ports.Publisher, Protocol):
@@ -195,18 +194,21 @@ async def use_bus(
     sender = publishers.Publishers(agent, bus, node=node)
     bus.on_reconnect(sender.refresh)
     sender.refresh()
+    until_taken = functools.partial(
+        serving.until_taken, every_s=RETRY_S, on_away=lambda error: agent.not_taken("listen", error)
+    )
     async with asyncio.TaskGroup() as group:
         group.create_task(sender.send_capacities(), name="capacity")
         group.create_task(sender.send_subspaces(), name="subspace")
         group.create_task(sender.send_usages(), name="usage")
         group.create_task(sender.send_loads(), name="pods")
-        group.create_task(_until_done(lambda: bus.subscribe(subjects.MODEL, agent.on_model), agent), name="model")
+        group.create_task(until_taken(lambda: bus.subscribe(subjects.MODEL, agent.on_model)), name="model")
         if traffic is not None:
             group.create_task(sender.send_traffic(traffic), name="traffic")
         if on_roster is not None:
             subject = subjects.roster(node)
-            group.create_task(_until_done(lambda: bus.subscribe(subject, on_roster), agent), name="roster")
-        group.create_task(_until_done(lambda: bus.serve(_queries(agent, node)), agent), name="queries")
+            group.create_task(until_taken(lambda: bus.subscribe(subject, on_roster)), name="roster")
+        group.create_task(until_taken(lambda: bus.serve(_queries(agent, node))), name="queries")
         await bus.wait_closed()
         raise errors.BusUnavailable("the connection to NATS is closed for good")
 
@@ -256,15 +258,6 @@ def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> ports.P
     module: Any = importlib.import_module(f"carico_agent.pod_events.{chosen.pod_events}")
     pods: ports.PodEvents = module.open_pods(chosen, clock=clock)
     return pods
-
-
-async def _until_done(request: Callable[[], Awaitable[T]], agent: app.Agent) -> T:
-    while True:
-        try:
-            return await request()
-        except errors.BusUnavailable as error:
-            agent.not_taken("listen", error)
-            await asyncio.sleep(RETRY_S)
 
 
 def _queries(agent: app.Agent, node: str) -> buses.ServiceSpec:

@@ -15,6 +15,7 @@ from carico_aggregator import instruments, kept_usage, members, model, replicas
 from carico_aggregator import settings as setting
 from carico_core.domain import errors, messages
 from carico_core.runtime.bus import port as buses
+from carico_core.runtime.bus import serving
 from carico_core.runtime.bus.streams import kept
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
@@ -66,11 +67,11 @@ class Aggregator:
     async def listen(self) -> None:
         """Subscribe to the other replicas and request their entries; waits while the bus is not available."""
         # Step by step: a retry of the whole would subscribe again each time.
-        await ports.until_taken(lambda: self._bus.subscribe(subjects.PARTIAL_ALL, self.on_partial))
-        await ports.until_taken(lambda: self._bus.subscribe(subjects.MODEL, self.following.take))
+        await serving.until_taken(lambda: self._bus.subscribe(subjects.PARTIAL_ALL, self.on_partial))
+        await serving.until_taken(lambda: self._bus.subscribe(subjects.MODEL, self.following.take))
         await self.usage.listen()
-        await ports.until_taken(lambda: self._send_partial(complete=False, joining=True, entries=()))
-        stored = await ports.until_taken(self._bus.get_model)
+        await serving.until_taken(lambda: self._send_partial(complete=False, joining=True, entries=()))
+        stored = await serving.until_taken(self._bus.get_model)
         if stored is not None:
             self.following.resume(stored)
 

@@ -1,15 +1,9 @@
 """The part of the bus that a replica uses."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Protocol
 
-from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
-
-RETRY_S = 0.5
-
-T = TypeVar("T")
 
 
 class Bus(Protocol):
@@ -37,12 +31,3 @@ class Bus(Protocol):
     async def get_usage(self, key: int) -> bytes | None: ...
 
     def on_reconnect(self, callback: Callable[[], None]) -> None: ...
-
-
-async def until_taken(ask: Callable[[], Awaitable[T]]) -> T:
-    """Call until the bus is available, and return its answer."""
-    while True:
-        try:
-            return await ask()
-        except errors.BusUnavailable:
-            await asyncio.sleep(RETRY_S)

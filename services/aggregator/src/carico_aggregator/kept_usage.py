@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from carico_aggregator import bus as ports
 from carico_aggregator import instruments, recommendations, usage
 from carico_core.domain import errors, messages
+from carico_core.runtime.bus import serving
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import codec, streams, subjects
 from carico_core.wire import messages as wire
@@ -39,7 +40,7 @@ class KeptUsage:
     async def listen(self) -> None:
         """Continue from what is kept, and subscribe to the nodes; waits while the bus is not available."""
         await self._resume()
-        await ports.until_taken(lambda: self._bus.subscribe(subjects.USAGE_ALL, self.on_report))
+        await serving.until_taken(lambda: self._bus.subscribe(subjects.USAGE_ALL, self.on_report))
 
     async def keep_forever(self) -> None:
         """Write what has changed to the bucket if this replica is the keeper, until cancelled."""
@@ -89,7 +90,7 @@ class KeptUsage:
 
     async def _resume(self) -> None:
         for key in range(streams.USAGE_KEYS):
-            stored = await ports.until_taken(lambda key=key: self._bus.get_usage(key))  # type: ignore[misc]  # a default binds the key
+            stored = await serving.until_taken(lambda key=key: self._bus.get_usage(key))  # type: ignore[misc]  # a default binds the key
             if stored is None:
                 continue
             try:

@@ -3,10 +3,9 @@
 import asyncio
 
 from carico_aggregator import app, instruments
-from carico_aggregator import bus as ports
 from carico_aggregator import settings as setting
 from carico_core.domain import errors
-from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import nats_bus, serving
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.streams import kept
 from carico_core.runtime.observe import client_metrics, health, logs, metrics
@@ -50,7 +49,7 @@ async def _run(
             description="the model of the cluster",
             endpoints={**app.answers(aggregator, clock=clock), **kept.endpoints(bus)},
         )
-        await ports.until_taken(lambda: bus.serve(spec))
+        await serving.until_taken(lambda: bus.serve(spec))
         async with asyncio.TaskGroup() as group:
             for name, work in {
                 "intake": aggregator.intake_forever(),

@@ -8,8 +8,8 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
+from carico_core.runtime.bus import serving
 from carico_core.runtime.kube import api_actions, cluster_access
 from carico_core.runtime.leadership import elector, status
 from carico_core.runtime.observe import client_metrics, health, logs, metrics
@@ -24,8 +24,6 @@ from carico_rescheduler.context import movable
 from carico_rescheduler.moves import executor
 from carico_rescheduler.moves import record as records
 from carico_rescheduler.plan import planning
-
-RETRY_S = 0.5
 
 _FORGET_EVERY_S = 1.0
 
@@ -132,7 +130,7 @@ class Rescheduler:
             **self.informers.works(),
             "advertisements": self._listen(bus),
             "forgetting": self._forget_forever(),
-            "queries": self._answer(bus),
+            "queries": serving.answer_while_leading(bus, self._service, self.leadership, log="rescheduler"),
             "work": self.rounds.run_forever(),
             "bus": bus.wait_closed(),
             **self.leadership.works(),
@@ -160,12 +158,13 @@ class Rescheduler:
         stopping.set()
 
     async def _listen(self, bus: Bus) -> None:
-        await self._retry(
-            "advertisements", lambda: bus.subscribe(subjects.CAPACITY_ALL, self.telemetry.on_advertisement)
-        )
-        await self._retry("loads", lambda: bus.subscribe(subjects.PODS_ALL, self.telemetry.on_loads))
-        await self._retry("traffic", lambda: bus.subscribe(subjects.TRAFFIC_ALL, self.telemetry.on_traffic))
-        await self._retry("stored advertisements", lambda: self._recall(bus))
+        for what, ask in (
+            ("advertisements", lambda: bus.subscribe(subjects.CAPACITY_ALL, self.telemetry.on_advertisement)),
+            ("loads", lambda: bus.subscribe(subjects.PODS_ALL, self.telemetry.on_loads)),
+            ("traffic", lambda: bus.subscribe(subjects.TRAFFIC_ALL, self.telemetry.on_traffic)),
+            ("stored advertisements", lambda: self._recall(bus)),
+        ):
+            await serving.until_taken_with_warnings(what, ask, log="rescheduler")
         await asyncio.Event().wait()
 
     async def _recall(self, bus: Bus) -> None:
@@ -176,19 +175,6 @@ class Rescheduler:
         while True:
             self.telemetry.forget()
             await asyncio.sleep(_FORGET_EVERY_S)
-
-    async def _answer(self, bus: Bus) -> None:
-        """Answer queries while this replica leads, until cancelled."""
-        while True:
-            await self.leadership.until(leads=True)
-            handles: list[buses.ServiceHandle] = []
-
-            async def serve(into: list[buses.ServiceHandle] = handles) -> None:
-                into.append(await bus.serve(self._service()))
-
-            await self._retry("queries", serve)
-            await self.leadership.until(leads=False)
-            await handles[0].close()
 
     def _service(self) -> buses.ServiceSpec:
         return buses.ServiceSpec(
@@ -204,17 +190,6 @@ class Rescheduler:
 
     def _on_change(self, leads: bool) -> None:
         self._counted.leading.set(leads)
-
-    async def _retry(self, what: str, attempt: Callable[[], Awaitable[object]]) -> None:
-        """Repeat `attempt` until it succeeds; the bus may become unavailable at any moment."""
-        while True:
-            try:
-                await attempt()
-            except errors.BusUnavailable as error:
-                self._line.warning("bus unavailable", wanted=what, error=str(error))
-                await asyncio.sleep(RETRY_S)
-            else:
-                return
 
 
 async def _nothing() -> None:

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import nats_bus, serving
 from carico_core.runtime.kube import api_client, list_watch
 from carico_core.runtime.observe import client_metrics, health, logs, metrics
 from carico_core.runtime.process import clock as clocks
@@ -42,22 +42,8 @@ async def serve(settings: setting.ReschedulerSettings, stop: tasks.Stop, clock: 
         )
         stack.push_async_callback(server.close)
         logs.get("rescheduler").info("started", http_port=server.port, mode=settings.mode.value)
-        await _run_on_bus(rescheduler, settings, stop, clock)
-
-
-async def _run_on_bus(
-    rescheduler: app.Rescheduler, settings: setting.ReschedulerSettings, stop: tasks.Stop, clock: clocks.Clock
-) -> None:
-    """Connect to the bus, unless `stop` comes first, and run the rescheduler on it."""
-    inbox = roles.inbox(roles.Role.RESCHEDULER)
-    connecting = nats_bus.connect(
-        settings.bus, name=setting.PROGRAM, clock=clock, owns_streams=False, inbox=inbox,
-        on_trouble=rescheduler.bus_metrics.trouble,
-    )  # fmt: skip
-    bus = await tasks.unless(stop, connecting)
-    if bus is None:
-        return
-    try:
-        await rescheduler.run(bus, stop)
-    finally:
-        await bus.close()
+        connecting = nats_bus.connect(
+            settings.bus, name=setting.PROGRAM, clock=clock, owns_streams=False,
+            inbox=roles.inbox(roles.Role.RESCHEDULER), on_trouble=rescheduler.bus_metrics.trouble,
+        )  # fmt: skip
+        await serving.run_on(connecting, stop, rescheduler.run)

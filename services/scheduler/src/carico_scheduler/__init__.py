@@ -14,7 +14,8 @@ Packages, each with a map of its own:
 - `answers`: queries over the bus.
 - `sharing`: several schedulers that decide at the same time.
 - `extender`: serves a stock kube-scheduler, which then places by CARICO's capacity.
+- `engine`: takes in, decides and starts binds.
 
-At the top: `engine` takes in, decides and binds, put together from its `parts`; `held` is the room that it leaves free;
-`app` puts everything together by `settings`, and stops it in order; `main` connects it to the API and the bus.
+At the top: `app` puts everything together by `settings`, and stops it in order; `main` connects it to the API and the
+bus.
 """

@@ -6,20 +6,21 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
-from carico_core.domain import amounts, errors
+from carico_core.domain import amounts
 from carico_core.runtime.bus import port as buses
+from carico_core.runtime.bus import serving
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.leadership import elector, status
 from carico_core.runtime.observe import client_metrics, health, logs, metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
 from carico_core.wire import subjects
-from carico_scheduler import engine
-from carico_scheduler import parts as engine_parts
 from carico_scheduler import settings as setting
 from carico_scheduler.answers import history, known, queries
 from carico_scheduler.bind import binder as binders
 from carico_scheduler.decide import cycle
+from carico_scheduler.engine import engine
+from carico_scheduler.engine import parts as engine_parts
 from carico_scheduler.extender import service
 from carico_scheduler.intake import handover, informers
 from carico_scheduler.report import decisions, events, instruments, rosters, summaries, traces
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 # The decision loop turns every second; if it has not turned for this long it is stuck, and the Pod is restarted.
 STUCK_AFTER_S = 30.0
-RETRY_S = 0.5
 
 
 class Bus(decisions.Publisher, Protocol):
@@ -178,8 +178,8 @@ class Scheduler:
         if self.engine.member is not None:
             works |= self.engine.member.works(bus)
         if self._settings.own_pods:
-            # Without Pods of its own it knows no queue and no decisions: another scheduler answers.
-            works["queries"] = self._answer(bus)
+            # Without Pods of its own, and on standby, it knows no decisions: another scheduler answers.
+            works["queries"] = serving.answer_while_leading(bus, self._service, self.leadership, log="scheduler")
         if self.extender is not None:
             works["extender"] = self.extender.serve_forever()
         try:
@@ -193,22 +193,12 @@ class Scheduler:
         """Subscribe to advertisements as soon as the bus allows it, and run until cancelled."""
         # Stored advertisements come last: JetStream may be down while messages flow, and nothing published meanwhile is
         # missed. A stored one is ignored if a newer one of its node has arrived.
-        await _retry("advertisements", lambda: bus.subscribe(subjects.CAPACITY_ALL, self.engine.on_advertisement))
-        await _retry("stored advertisements", lambda: self._recall(bus))
+        for what, ask in (
+            ("advertisements", lambda: bus.subscribe(subjects.CAPACITY_ALL, self.engine.on_advertisement)),
+            ("stored advertisements", lambda: self._recall(bus)),
+        ):
+            await serving.until_taken_with_warnings(what, ask, log="scheduler")
         await asyncio.Event().wait()
-
-    async def _answer(self, bus: Bus) -> None:
-        """Answer queries while this scheduler leads, until cancelled: a standby knows no decisions."""
-        while True:
-            await self.leadership.until(leads=True)
-            handles: list[buses.ServiceHandle] = []
-
-            async def serve(into: list[buses.ServiceHandle] = handles) -> None:
-                into.append(await bus.serve(self._service()))
-
-            await _retry("queries", serve)
-            await self.leadership.until(leads=False)
-            await handles[0].close()
 
     async def _hand_over(self) -> int:
         """Stop leading and finish the binds under way; release the Lease if none is in doubt. Return how many are."""
@@ -342,18 +332,6 @@ class Scheduler:
             return None
         silent_s = self._clock.monotonic_s() - self.engine.beat_s
         return f"the decision loop has not turned for {silent_s:.0f} s" if silent_s > STUCK_AFTER_S else None
-
-
-async def _retry(what: str, attempt: Callable[[], Awaitable[object]]) -> None:
-    """Repeat `attempt` until it succeeds; the bus may become unavailable at any moment."""
-    while True:
-        try:
-            await attempt()
-        except errors.BusUnavailable as error:
-            logs.get("scheduler").warning("bus unavailable", wanted=what, error=str(error))
-            await asyncio.sleep(RETRY_S)
-        else:
-            return
 
 
 def _stalled(binder: binders.Binder) -> str | None:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 
-from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import nats_bus, serving
 from carico_core.runtime.kube import api_client, list_watch
 from carico_core.runtime.observe import client_metrics, health, logs, metrics, tracing
 from carico_core.runtime.process import clock as clocks
@@ -48,21 +48,8 @@ async def serve(settings: setting.SchedulerSettings, stop: tasks.Stop, clock: cl
         )
         stack.push_async_callback(server.close)
         logs.get("scheduler").info("started", http_port=server.port, threshold=settings.threshold)
-        await _run_on_bus(scheduler, settings, stop, clock)
-
-
-async def _run_on_bus(
-    scheduler: app.Scheduler, settings: setting.SchedulerSettings, stop: tasks.Stop, clock: clocks.Clock
-) -> None:
-    """Connect to the bus, unless `stop` comes first, and run the scheduler on it."""
-    inbox = roles.inbox(roles.Role.SCHEDULER)
-    connecting = nats_bus.connect(
-        settings.bus, name=setting.PROGRAM, clock=clock, inbox=inbox, on_trouble=scheduler.bus_metrics.trouble
-    )  # fmt: skip
-    bus = await tasks.unless(stop, connecting)
-    if bus is None:
-        return
-    try:
-        await scheduler.run(bus, stop)
-    finally:
-        await bus.close()
+        connecting = nats_bus.connect(
+            settings.bus, name=setting.PROGRAM, clock=clock, inbox=roles.inbox(roles.Role.SCHEDULER),
+            on_trouble=scheduler.bus_metrics.trouble,
+        )  # fmt: skip
+        await serving.run_on(connecting, stop, scheduler.run)

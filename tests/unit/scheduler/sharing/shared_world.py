@@ -13,7 +13,7 @@ from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_scheduler import engine
+from carico_scheduler.engine import engine
 from carico_scheduler.report import instruments
 from carico_scheduler.sharing import member, parts
 from tests.unit.scheduler import world

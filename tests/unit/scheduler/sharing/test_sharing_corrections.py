@@ -10,8 +10,8 @@ import pytest
 from carico_core.runtime.bus import port as buses
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_scheduler import engine
 from carico_scheduler.decide import cycle, turns
+from carico_scheduler.engine import engine
 from carico_scheduler.pods import queue
 from carico_scheduler.sharing import corrections, heartbeats, membership
 from carico_scheduler.sharing.claims import stream

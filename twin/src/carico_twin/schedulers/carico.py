@@ -11,7 +11,7 @@ from carico_twin import records
 from carico_twin.schedulers import port
 
 BINDS_A_CYCLE = 32
-# As the service reports (`engine.REPORT_EVERY_S`).
+# As the service reports (`engine.engine.REPORT_EVERY_S`).
 TURNS_EVERY_S = 0.5
 
 

@@ -2,6 +2,7 @@
 
 - `port`: what the bus offers, as protocols, and its settings. Services know nothing else.
 - `memory_bus`: the port in one process's memory. The same contract tests run on both adapters.
+- `serving`: how a service lives on a bus: it connects, repeats what is not taken yet, and answers while it leads.
 - `nats_bus`: the port on NATS. `connect` is the way in; the rest of this package are its parts:
   - connecting: `connection_options`, `nats_client` (nats-py's client, with TLS and nkeys of ours), `nats_server`
     (joining a server, checking its version, translating errors), `upkeep` (what is done at each reconnect), `security`

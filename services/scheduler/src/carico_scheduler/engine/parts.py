@@ -14,7 +14,7 @@ from carico_scheduler.rules import policy as policies
 from carico_scheduler.sharing import member
 
 if TYPE_CHECKING:
-    from carico_scheduler import engine
+    from carico_scheduler.engine import engine
 
 
 class Kube(api_actions.BindApi, informers.ListerWatcher, paged_lists.Api, Protocol):

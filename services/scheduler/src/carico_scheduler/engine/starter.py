@@ -4,10 +4,10 @@ import collections
 from collections.abc import Callable, Iterable, Sequence
 
 from carico_core.domain import gangs
-from carico_scheduler import parts as engine_parts
 from carico_scheduler.bind import binder as binders
 from carico_scheduler.bind import outcomes, volume_binding
 from carico_scheduler.decide import cycle as cycles
+from carico_scheduler.engine import parts as engine_parts
 from carico_scheduler.report import decisions, notices
 from carico_scheduler.sharing import member
 from carico_scheduler.sharing.claims import claiming

@@ -10,11 +10,10 @@ import math
 
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import tasks
-from carico_scheduler import held
-from carico_scheduler import parts as engine_parts
-from carico_scheduler.bind import starter
 from carico_scheduler.decide import cycle as cycles
 from carico_scheduler.decide import turns
+from carico_scheduler.engine import held_room, starter
+from carico_scheduler.engine import parts as engine_parts
 from carico_scheduler.gangs import keeper
 from carico_scheduler.intake import advertisements, informers
 from carico_scheduler.nodes import snapshot
@@ -89,7 +88,7 @@ class Engine:
             self.state, kube=parts.kube, clock=parts.clock, events=parts.events, metrics=parts.metrics,
             timeout_s=parts.gang_timeout_s, term=self._duty_term, wake=self._wake.set,
         )  # fmt: skip
-        self.held = held.HeldRoom(self.state.fleet, preemptor=self.preemptor, turns=self.turns, member=self.member)
+        self.held = held_room.HeldRoom(self.state.fleet, preemptor=self.preemptor, turns=self.turns, member=self.member)
         self.informers = informers.Informers(
             parts.kube, into=self.state, clock=parts.clock, metrics=parts.metrics, wake=self._on_event
         )

@@ -1,0 +1,81 @@
+"""How a service lives on a bus: it connects, repeats what the bus does not take yet, and answers while it leads."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from carico_core.domain import errors
+from carico_core.runtime.bus import port
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import tasks
+
+RETRY_S = 0.5
+
+T = TypeVar("T")
+
+
+class Connection(Protocol):
+    """A bus that can be closed."""
+
+    async def close(self) -> None:
+        """Close it."""
+
+
+C = TypeVar("C", bound=Connection)
+
+
+class Answering(Protocol):
+    """A bus that takes a service's endpoints."""
+
+    async def serve(self, service: port.ServiceSpec) -> port.ServiceHandle:
+        """Answer queries."""
+
+
+class Leadership(Protocol):
+    """Whether this replica leads."""
+
+    async def until(self, *, leads: bool) -> None:
+        """Wait until this replica leads, or until it does not."""
+
+
+async def run_on(
+    connecting: Awaitable[C], stop: tasks.Stop, run: Callable[[C, tasks.Stop], Awaitable[None]]
+) -> None:  # fmt: skip
+    """Connect, unless `stop` comes first, run until `stop`, and close the bus."""
+    bus = await tasks.unless(stop, connecting)
+    if bus is None:
+        return
+    try:
+        await run(bus, stop)
+    finally:
+        await bus.close()
+
+
+async def until_taken(
+    ask: Callable[[], Awaitable[T]], *, every_s: float | None = None,
+    on_away: Callable[[errors.BusUnavailable], None] = lambda _: None,
+) -> T:  # fmt: skip
+    """Call until the bus takes it, and return the answer; the bus may become unavailable at any moment."""
+    while True:
+        try:
+            return await ask()
+        except errors.BusUnavailable as error:
+            on_away(error)
+            await asyncio.sleep(RETRY_S if every_s is None else every_s)
+
+
+async def until_taken_with_warnings(what: str, ask: Callable[[], Awaitable[T]], *, log: str) -> T:
+    """Call until the bus takes it; a warning in the log `log` names `what` each time that it does not."""
+    line = logs.get(log)
+    return await until_taken(ask, on_away=lambda error: line.warning("bus unavailable", wanted=what, error=str(error)))
+
+
+async def answer_while_leading(
+    bus: Answering, spec: Callable[[], port.ServiceSpec], leadership: Leadership, *, log: str
+) -> None:
+    """Answer queries while this replica leads, until cancelled."""
+    while True:
+        await leadership.until(leads=True)
+        handle = await until_taken_with_warnings("queries", lambda: bus.serve(spec()), log=log)
+        await leadership.until(leads=False)
+        await handle.close()
