@@ -15,8 +15,10 @@ from carico_core.runtime.process import settings
 from carico_local.control_plane import commands, standalone
 from tests.tools import kubernetes, tiers
 
-# Even if the environment disables it: compiling the tests takes 15 s, and each process would compile the project again.
+# Even if the environment disables it: compiling the tests takes 15 s, and each process would compile the project again,
+# also those that tests start.
 sys.dont_write_bytecode = False
+os.environ.pop(tiers.NO_BYTECODE, None)
 # Servers of tests listen on this machine, whatever proxy is used for others.
 os.environ["no_proxy"] = ",".join(filter(None, (os.environ.get("no_proxy"), "127.0.0.1,localhost")))
 # No deadlines: time depends on other work of the machine. The same examples in every run, so that a failure is

@@ -76,6 +76,8 @@ OUTCOMES = ("failed", "passed", "skipped", "xfailed", "xpassed", "warnings", "er
 INTERRUPTED = 130
 _WIDTH = 80
 CPUS = len(os.sched_getaffinity(0))
+# Where it is set, each worker would compile pytest's plugins, `conftest.py` and what that imports anew.
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -212,6 +214,7 @@ def _start(name: str, workers: int, totals: pathlib.Path, output: IO[bytes] | No
         argv += [f"--numprocesses={count}", "--dist=loadfile", "--no-loadscope-reorder", "--max-worker-restart=0"]
     print(f"\n{name} tests: {' '.join(argv[1:])}", flush=True)
     end_with_parent = processes.end_with_parent(signal.SIGINT)
+    environ = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
 
     def prepare() -> None:
         # In the background of a script it is ignored, and pytest would not end by it.
@@ -222,7 +225,7 @@ def _start(name: str, workers: int, totals: pathlib.Path, output: IO[bytes] | No
     # A group of its own, so that an interrupt reaches pytest and its workers once each, wherever it came from.
     return subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output and subprocess.STDOUT, process_group=0,
-        preexec_fn=prepare,
+        env=environ, preexec_fn=prepare,
     )  # fmt: skip
 
 

@@ -31,7 +31,11 @@ def test_known(): assert False
 @pytest.mark.upstream
 def test_long(): assert False
 """
-CONTRACT = "import os\ndef test_of_a_worker(): assert 'PYTEST_XDIST_WORKER' in os.environ\n"
+CONTRACT = """
+import os
+def test_of_a_worker_that_keeps_bytecode():
+    assert "PYTEST_XDIST_WORKER" in os.environ and "PYTHONDONTWRITEBYTECODE" not in os.environ
+"""
 E2E = """
 import os
 import pytest
@@ -65,7 +69,7 @@ class Project:
         """Start `python -m tests.tools.tiers WORDS` in a process group of its own, as a terminal does."""
         # This test may run in a worker itself, whose variables would make the run below one, too.
         ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
-        environ = {**ours, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "", "PY_COLORS": "0"}
+        environ = {**ours, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "", "PY_COLORS": "0", tiers.NO_BYTECODE: "1"}
         # Up to seven processes, which need no other plugin than xdist: importing the others takes most of their time.
         environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
         return subprocess.Popen(
