@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import pathlib
 import random
+import ssl
 import tomllib
 from typing import Any
 
 import pytest
 
-from carico_core.runtime.bus import connection_options, nats_server, services
+from carico_core.domain import errors
+from carico_core.runtime.bus import connection_options, nats_client, nats_server, services
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
@@ -72,3 +74,9 @@ async def test_a_cancellation_that_nats_py_loses_while_a_service_stops_is_raised
     answering.cancel()
     assert done == {answering}
     assert answering.cancelled()
+
+
+def test_a_server_that_has_just_gone_is_not_taken_for_an_old_one() -> None:
+    client = nats_client.Client(ssl.create_default_context, shows_certificate=False)
+    with pytest.raises(errors.BusUnavailable, match="not connected"):
+        nats_server.check(client)

@@ -51,7 +51,12 @@ async def join(
 
 
 def check(client: nats_client.Client) -> None:
-    """Raise `BusTooOld`, or `EnvironmentUnfit` where the server has no JetStream."""
+    """Raise `BusTooOld`, or `EnvironmentUnfit` where the server has no JetStream.
+
+    Raises `BusUnavailable` while there is no connection: nats-py shows the version 0.0.0 then.
+    """
+    if not client.is_connected:
+        raise errors.BusUnavailable("not connected to NATS")
     version = client.connected_server_version
     if (version.major, version.minor) < MINIMUM_VERSION:
         got = f"{version.major}.{version.minor}.{version.patch}"
