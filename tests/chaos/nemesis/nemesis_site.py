@@ -218,11 +218,13 @@ class Site:
         while True:
             await asyncio.sleep(STARTED_AGAIN_S)
             for name, part in self.parts.items():
-                if part.child is None or part.child.process.returncode is None or self.busy[name].locked():
+                if not _has_ended(part) or self.busy[name].locked():
                     continue
                 async with self.busy[name]:
-                    self.history.ends.append(history.End(service=name, at_s=time.time()))
-                    await self.spawn(name)
+                    # Who waited for this before may have started it meanwhile.
+                    if _has_ended(part):
+                        self.history.ends.append(history.End(service=name, at_s=time.time()))
+                        await self.spawn(name)
 
     async def request(self, method: str, path: str, body: object = None, **options: object) -> object:
         """One request, again until the API answers; what it refuses is raised."""
@@ -389,6 +391,10 @@ def disk(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     finally:
         if is_mounted:
             subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def _has_ended(part: Part) -> bool:
+    return part.child is not None and part.child.process.returncode is not None
 
 
 def _sample(service: str, process: processes.ProcessId) -> history.Sample:
