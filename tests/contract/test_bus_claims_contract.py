@@ -86,6 +86,14 @@ async def test_of_two_changes_of_one_version_one_is_refused(site: Site) -> None:
     assert (await one.claims.newest(SUBJECT)).payload == stored[0]
 
 
+async def test_a_version_that_does_not_exist_yet_is_refused(site: Site) -> None:
+    bus = await site.join()
+    (first,) = await bus.claims.change([change(0, b"1")])
+    ends = await bus.claims.change([change(first.seq + 1000, b"2"), change(1000, b"3", OTHER)])
+    assert [(end.seq is None, end.is_conflict) for end in ends] == [(True, True), (True, True)]
+    assert {each.subject: each.payload for each in await bus.claims.all()} == {SUBJECT: b"1"}
+
+
 async def test_changes_of_one_call_are_stored_or_refused_alone(site: Site) -> None:
     bus = await site.join()
     await bus.claims.change([change(0, b"1")])
