@@ -191,18 +191,23 @@ def test_backoff_doubles_to_ten_seconds() -> None:
 @hypothesis.settings(deadline=None)
 @hypothesis.given(
     steps=st.lists(
-        st.tuples(st.sampled_from(["offer", "take", "park", "retry", "forget", "unpark", "pass"]), st.integers(0, 7))
+        st.tuples(
+            st.sampled_from(["offer", "take", "park", "retry", "forget", "unpark", "pass", "ask"]), st.integers(0, 7)
+        )
     )
 )
 def test_any_history_keeps_each_pod_in_one_place_and_in_order(steps: list[tuple[str, int]]) -> None:
     source, now_s = make(), 0.0
     inside: set[str] = set()
     outside: dict[str, queue.Waiting] = {}
-    for verb, number in steps:
+    is_asked = False
+    for step, (verb, number) in enumerate(steps):
         uid = f"uid-p{number}"
         if verb == "offer" and uid not in outside:
             selector = {"a": "b"} if number % 2 else {}
-            source.offer(objects.make_pod(f"p{number}", priority=number % 3, node_selector=selector), now_s)
+            labels = {"app": str((number + step) % 3), "tier": str(number % 2)}
+            pod = objects.make_pod(f"p{number}", priority=number % 3, node_selector=selector, labels=labels)
+            source.offer(pod, now_s)
             inside.add(uid)
         elif verb == "take" and (waiting := source.take(now_s)) is not None:
             assert waiting.pod.uid in inside
@@ -221,6 +226,13 @@ def test_any_history_keeps_each_pod_in_one_place_and_in_order(steps: list[tuple[
         elif verb == "pass":
             now_s += 3.0
         assert {each.pod.uid for each in source} == inside
+        is_asked |= verb == "ask"
+        if is_asked:
+            found = [each.pod.uid for each in source.labelled([("app", "1"), ("tier", "0"), ("tier", "2")])]
+            assert len(found) == len(set(found))
+            assert set(found) == {
+                each.pod.uid for each in source if each.pod.labels["app"] == "1" or each.pod.labels["tier"] == "0"
+            }
     source.unpark()
     taken = []
     while (waiting := source.take(now_s + 20.0)) is not None:

@@ -205,6 +205,34 @@ def test_pods_are_compared_only_with_terms_of_their_namespace_and_label(monkeypa
     assert len(compared) == 1
 
 
+def test_a_new_term_is_compared_only_with_waiting_pods_that_have_its_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = make_state([objects.node_object("n0")])
+    for index in range(50):
+        known.put_pod(labelled(f"app-{index}", f"app-{index}"), NOW_S)
+    compared: list[str] = []
+    before = pod_terms.TermIndex.selects
+
+    def selects(index: pod_terms.TermIndex, terms: Any, pod: cluster.Pod) -> bool:
+        compared.append(pod.name)
+        return before(index, terms, pod)
+
+    monkeypatch.setattr(pod_terms.TermIndex, "selects", selects)
+    known.put_pod(labelled("cache", "cache", "n0", podAffinity=wish("app-7")), NOW_S)
+    assert set(compared) == {"app-7"}
+    assert [each.pod.name for each in known.queue if each.demand.preferred_by] == ["app-7"]
+
+
+def test_a_pod_is_alone_if_its_demand_is() -> None:
+    known = make_state([objects.node_object("n0")])
+    apart = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "web"}}}
+    known.put_pod(labelled("loner", "x", "n0", podAntiAffinity={oracle.REQUIRED: [apart]}), NOW_S)
+    known.put_pod(labelled("cache", "cache", "n0", podAffinity=wish("db")), NOW_S)
+    made = [labelled("a", "web"), labelled("b", "db"), labelled("c", "x", podAffinity={oracle.REQUIRED: [apart]})]
+    found = {pod.name: known.demands.is_alone(pod) for pod in made}
+    assert found == {"a": False, "b": True, "c": False}
+    assert found == {pod.name: known.demand_of(pod).is_alone for pod in made}
+
+
 def test_a_term_of_many_namespaces_and_values_takes_little_memory() -> None:
     known = make_state([objects.node_object("n0")])
     named = {"key": "app", "operator": "In", "values": [f"app-{index}" for index in range(300)]}

@@ -54,12 +54,12 @@ def test_shares_are_even(count: int) -> None:
     ],
 )
 def test_pods_whose_rules_look_beyond_one_node_are_decided_on_by_one_member(found: dict[str, Any]) -> None:
-    assert not shares.is_alone(demand.Demand(constraints=constraints.Constraints(**found)))
+    assert not demand.Demand(constraints=constraints.Constraints(**found)).is_alone
 
 
 def test_pods_with_preferences_and_rules_of_one_node_are_shared_out() -> None:
-    assert shares.is_alone(demand.Demand())
-    assert shares.is_alone(demand.Demand(constraints=constraints.Constraints(node_terms=())))
+    assert demand.Demand().is_alone
+    assert demand.Demand(constraints=constraints.Constraints(node_terms=())).is_alone
 
 
 def test_a_node_that_is_not_at_home_counts_as_fuller() -> None:

@@ -71,17 +71,17 @@ class Demand:
     @property
     def is_limited_by_peers(self) -> bool:
         """True if other Pods or volumes may refuse it a node: one that leaves or changes may open any node to it."""
-        if self.repelled_by:
-            return True
-        found = self.constraints
-        return found is not None and bool(
-            found.affinity
-            or found.anti_affinity
-            or found.hard_spreads
-            or found.host_ports
-            or found.disks
-            or found.volume_claims
-        )
+        return is_limited_by_peers(self.constraints, self.repelled_by)
+
+    @property
+    def is_alone(self) -> bool:
+        """True if one node decides whether the Pod may go there, so that claims of single nodes are enough.
+
+        Where several schedulers share the work, other Pods must be decided on by one of them: two could each place a
+        Pod that rules out the other, on two nodes of one zone, and no claim of a node would show it. A gang is decided
+        on in one step.
+        """
+        return self.gang is None and not self.is_limited_by_peers
 
     @property
     def follows_peers(self) -> bool:
@@ -90,6 +90,20 @@ class Demand:
 
 
 _COMPARED = operator.attrgetter(*(each.name for each in dataclasses.fields(Demand) if each.compare))
+
+
+def is_limited_by_peers(found: limits.Constraints | None, repelled_by: tuple[limits.PodTerm, ...]) -> bool:
+    """Return True if other Pods or volumes may refuse a Pod of these constraints a node."""
+    if repelled_by:
+        return True
+    return found is not None and bool(
+        found.affinity
+        or found.anti_affinity
+        or found.hard_spreads
+        or found.host_ports
+        or found.disks
+        or found.volume_claims
+    )
 
 
 def demand_of(

@@ -97,15 +97,21 @@ class TermIndex:
                 del self._by_mark[mark]
 
 
+def labels_of(term: constraints.PodTerm) -> Sequence[tuple[str, str]] | None:
+    """Return labels of which each Pod that the term selects has exactly one; None if there are no such labels."""
+    named = [each for each in term.selector or () if each.operator == selectors.IN]
+    if not named:
+        return None
+    # Of several labels, that which differs most.
+    first = min(named, key=lambda each: pod_counts.telling_rank(each.key))
+    return [(first.key, value) for value in first.values]
+
+
 def _marks(term: constraints.PodTerm) -> Iterable[_Mark]:
     """Return the marks of which each Pod that the term selects has exactly one."""
     namespaces: Sequence[str | None] = term.namespaces if term.namespace_selector is None else (None,)
-    named = [each for each in term.selector or () if each.operator == selectors.IN]
-    labels: Sequence[tuple[str, str] | None] = (None,)
-    if named:
-        # Of several labels, that which differs most.
-        first = min(named, key=lambda each: pod_counts.telling_rank(each.key))
-        labels = [(first.key, value) for value in first.values]
+    found = labels_of(term)
+    labels: Sequence[tuple[str, str] | None] = (None,) if found is None else found
     if len(labels) > 1 and len(namespaces) > 1:
         # A mark for each pair would take gigabytes for a Pod of some kilobytes.
         namespaces = (None,)

@@ -27,6 +27,7 @@ RIVALS_MOST = 8
 CHOICES_AT_ONCE = 2
 OTHER_RIVALS = "others"
 Key = tuple[int, float, str]
+Label = tuple[str, str]
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
@@ -89,6 +90,8 @@ class Queue:
         self._rng = rng
         self._demand_of = demand_of
         self._waiting: dict[str, Waiting] = {}
+        # Their UIDs by label; None: not asked for since the queue was empty.
+        self._by_label: dict[Label, dict[str, None]] | None = None
         self._lanes: dict[demands.Demand, _Lane] = {}
         # The same lanes by gang; None: of Pods without one, whose changes must not look at the lanes of every gang.
         self._by_gang: dict[gangs.Key | None, dict[demands.Demand, _Lane]] = {}
@@ -125,6 +128,15 @@ class Queue:
     def find(self, uid: str) -> Waiting | None:
         """Return the waiting Pod; None if it does not wait."""
         return self._waiting.get(uid)
+
+    def labelled(self, labels: Iterable[Label]) -> list[Waiting]:
+        """Return the waiting Pods that have any of these labels."""
+        if self._by_label is None:
+            self._by_label = {}
+            for each in self._waiting.values():
+                self._index(each.pod)
+        uids = {uid: None for label in labels for uid in self._by_label.get(label, ())}
+        return [self._waiting[uid] for uid in uids]
 
     def due_s(self, uid: str) -> float | None:
         """Return when the Pod's backoff after a failed bind ends (monotonic); None if it has none."""
@@ -166,7 +178,9 @@ class Queue:
             self._insert(Waiting(pod=pod, demand=demand, since_s=now_s))
             return True
         changed = waiting.demand != demand or waiting.pod.priority != pod.priority
+        self._unindex(waiting.pod)
         waiting.pod = pod
+        self._index(pod)
         if changed:
             left, waiting.demand = waiting.demand, demand
             self._unpark_lane(self._enter_lane(waiting))
@@ -176,7 +190,7 @@ class Queue:
     def forget(self, uid: str) -> bool:
         """Remove a Pod; return True if it was waiting."""
         self._due.pop(uid, None)
-        waiting = self._waiting.pop(uid, None)
+        waiting = self._leave(uid)
         if waiting is not None:
             self._count_dead(waiting.demand)
         return waiting is not None
@@ -198,7 +212,7 @@ class Queue:
             if waiting is None:
                 lane.dead = max(lane.dead - 1, 0)
             else:
-                del self._waiting[key[2]]
+                self._leave(key[2])
             if lane.heap or lane.demand.gang is None:
                 self._show(lane)
             else:
@@ -210,7 +224,7 @@ class Queue:
 
     def park(self, waiting: Waiting) -> None:
         """Return a Pod to the queue that found no node, and park its lane."""
-        self._waiting[waiting.pod.uid] = waiting
+        self._enter(waiting)
         self._enter_lane(waiting).is_parked = True
         self._parked = None
 
@@ -221,7 +235,7 @@ class Queue:
             self._insert(waiting)
             return 0.0
         rest_s = backoff_s(waiting.attempts, self._rng)
-        self._waiting[waiting.pod.uid] = waiting
+        self._enter(waiting)
         self._due[waiting.pod.uid] = now_s + rest_s
         heapq.heappush(self._backing_off, (now_s + rest_s, waiting.pod.uid))
         return rest_s
@@ -255,8 +269,35 @@ class Queue:
             heapq.heappop(self._backing_off)
         return self._backing_off[0][0] if self._backing_off else None
 
-    def _insert(self, waiting: Waiting) -> None:
+    def _enter(self, waiting: Waiting) -> None:
+        known = self._waiting.get(waiting.pod.uid)
+        if known is not None:
+            self._unindex(known.pod)
         self._waiting[waiting.pod.uid] = waiting
+        self._index(waiting.pod)
+
+    def _leave(self, uid: str) -> Waiting | None:
+        waiting = self._waiting.pop(uid, None)
+        if waiting is not None:
+            self._unindex(waiting.pod)
+        if not self._waiting:
+            self._by_label = None
+        return waiting
+
+    def _index(self, pod: cluster.Pod) -> None:
+        if self._by_label is not None:
+            for label in pod.labels.items():
+                self._by_label.setdefault(label, {})[pod.uid] = None
+
+    def _unindex(self, pod: cluster.Pod) -> None:
+        for label in pod.labels.items() if self._by_label is not None else ():
+            uids = self._by_label[label]
+            del uids[pod.uid]
+            if not uids:
+                del self._by_label[label]
+
+    def _insert(self, waiting: Waiting) -> None:
+        self._enter(waiting)
         lane = self._enter_lane(waiting)
         if not lane.is_parked and lane.heap[0] == waiting.key:
             self._show(lane)

@@ -1,7 +1,7 @@
 """One scheduler of several that decide and bind at the same time; puts its parts together for the engine.
 
 A member announces itself, and while it may commit it decides on the Pods of its share. Pods whose rules look at other
-Pods or at volumes are decided on by the holder of the Lease alone (`shares.is_alone`), and so are those that their
+Pods or at volumes are decided on by the holder of the Lease alone (`Demand.is_alone`), and so are those that their
 member has handed over (`corrections`).
 """
 

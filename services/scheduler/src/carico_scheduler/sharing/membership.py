@@ -94,9 +94,7 @@ class Membership:
     def _is_of_share(self, pod: cluster.Pod) -> bool:
         is_owner = shares.owner(pod.uid, self.members) == self._parts.replica
         # Most Pods are of others, and are not looked at further.
-        return (is_owner or self._has_lease) and (
-            is_owner if shares.is_alone(self._state.demand_of(pod)) else self._has_lease
-        )
+        return (is_owner or self._has_lease) and (is_owner if self._state.demands.is_alone(pod) else self._has_lease)
 
     def review(self) -> None:
         """Share Pods out again if the members, the holder of the Lease or the rules of other Pods have changed."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from carico_core.domain import messages
 from carico_core.domain import names as class_names
 from carico_scheduler.bind import binder
-from carico_scheduler.sharing import corrections, shares, tally
+from carico_scheduler.sharing import corrections, tally
 from carico_scheduler.sharing import parts as member_parts
 from carico_scheduler.sharing.claims import claiming, commits
 from carico_scheduler.sharing.claims import ledger as ledgers
@@ -53,7 +53,7 @@ class OwnClaims:
         """
         # What kube-scheduler has decided depends on no term of ours.
         is_ours = bind.pod.scheduler_name in self._state.fleet.policy.names
-        is_shared_out = is_ours and shares.is_alone(bind.waiting.demand)
+        is_shared_out = is_ours and bind.waiting.demand.is_alone
         lease_term = self._lease_term() if is_ours and not is_shared_out else None
         store = functools.partial(
             self._claim, bind, seq=self._ledger.seq(bind.node), decided_s=decided_s, is_shared_out=is_shared_out

@@ -29,16 +29,10 @@ def owner(key: str, members: Iterable[str]) -> str | None:
     >>> owner("pod", ["a", "b"]) == owner("pod", ["b", "a"])
     True
     """
-    return max(members, key=lambda member: (_weight(key, member), member), default=None)
-
-
-def is_alone(demand: demands.Demand) -> bool:
-    """Return True if one node decides whether the Pod may go there, so that claims of single nodes are enough.
-
-    Other Pods must be decided on by one member: two could each place a Pod that rules out the other, on two nodes of
-    one zone, and no claim of a node would show it. A gang is decided on in one step.
-    """
-    return demand.gang is None and not demand.is_limited_by_peers
+    found = tuple(members)
+    if len(found) == 1:
+        return found[0]
+    return max(found, key=lambda member: (_weight(key, member), member), default=None)
 
 
 class Homes:

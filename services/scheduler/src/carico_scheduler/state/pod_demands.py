@@ -1,11 +1,14 @@
 """What each Pod asks of a node, and the API's other objects that change it: DaemonSets, Services, namespaces. Pure."""
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 
 from carico_core.domain import cluster
+from carico_core.domain import constraints as limits
 from carico_scheduler.gangs import table as gang_table
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import pod_terms
+from carico_scheduler.pods import queue as queues
 from carico_scheduler.pods import record as records
 from carico_scheduler.rules import admission, default_spread
 from carico_scheduler.state import node_state, placements
@@ -37,13 +40,19 @@ class PodDemands:
 
     def of(self, pod: cluster.Pod) -> demands.Demand:
         """Return what the Pod asks of a node, and what other Pods' terms ask of it."""
-        if self._default_spread.is_on:
-            pod = pod._replace(constraints=self._default_spread.constraints_of(pod))
+        found = self._default_spread.constraints_of(pod)
+        if found is not pod.constraints:
+            pod = pod._replace(constraints=found)
         return demands.demand_of(
             pod, repelled_by=self._anti_affinity.of(pod), preferred_by=self._preferences.of(pod)[:PREFERENCES_MOST],
             is_baseline=self._baseline.includes(pod), gang=self._gangs.key_of(pod),
             profile=self._policy.profiles.get(pod.scheduler_name),
         )  # fmt: skip
+
+    def is_alone(self, pod: cluster.Pod) -> bool:
+        """Return what `Demand.is_alone` is of the Pod's demand, in an eighth of the time."""
+        is_limited = demands.is_limited_by_peers(pod.constraints, self._anti_affinity.of(pod))
+        return self._gangs.key_of(pod) is None and not is_limited
 
     def add_pod(self, pod: cluster.Pod, now_s: float) -> None:
         """Take in the terms of a Pod that is new."""
@@ -51,7 +60,7 @@ class PodDemands:
         if repelling:
             self._on_change()
         terms = [*repelling, *preferring]
-        for waiting in self._nodes.queue if terms else ():
+        for waiting in self._may_select(terms) if terms else ():
             if self._preferences.selects(terms, waiting.pod):
                 self._nodes.queue.offer(waiting.pod, now_s)
 
@@ -112,6 +121,14 @@ class PodDemands:
             self._nodes.fleet.pod_counts.lacking = lacking
             self._renew(now_s)
             self._nodes.queue.unpark_if(lambda demand: demand.is_limited_by_peers)
+
+    def _may_select(self, terms: Iterable[limits.PodTerm]) -> Iterable[queues.Waiting]:
+        """Return the waiting Pods that terms may select: with thousands of terms, not all of them for each."""
+        labels = [pod_terms.labels_of(each) for each in terms]
+        known = [each for each in labels if each is not None]
+        if len(known) < len(labels):
+            return self._nodes.queue
+        return self._nodes.queue.labelled(itertools.chain.from_iterable(known))
 
     def _renew_daemons(self, now_s: float) -> None:
         """Compute the claims and demands of DaemonSets' Pods again: the set of DaemonSets has changed."""
