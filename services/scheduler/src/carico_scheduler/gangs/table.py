@@ -143,7 +143,9 @@ class Gangs:
             self._note_asks(gang)
         if pod.uid not in gang.roles and member.asks is not None:
             gang.annotate(member.asks, 1)
-            self._note_asks(gang)
+            if gang.key not in self._groups:
+                # Not all of them again: each of its Pods may ask for something else.
+                gang.asks = max(filter(None, (gang.asks, member.asks)), key=_strictest)
         return gang
 
     def _leave(self, uid: str, member: gangs.Membership, *, is_done: bool) -> None:
@@ -155,7 +157,8 @@ class Gangs:
             gang.done += 1
         if member.asks is not None:
             gang.annotate(member.asks, -1)
-            self._note_asks(gang)
+            if member.asks == gang.asks:
+                self._note_asks(gang)
         if not gang.roles:
             del self._gangs[member.key]
         else:
