@@ -157,7 +157,8 @@ def test_what_is_kept_is_asked_for_again_where_an_answer_is_late() -> None:
         };
         const outcomes = [];
         const late = new bus.LateAnswer("no answer in time");
-        for (const each of [failing(2, late), failing(100, late), failing(1, new bus.NoAnswer("no service answers"))]) {
+        const [none, slow] = ["no service answers", "CARICO_HISTORY: TimeoutError"].map((why) => new bus.NoAnswer(why));
+        for (const each of [failing(2, late), failing(100, late), failing(1, none), failing(1, slow)]) {
           const said = await ask.summaries(each).then((all) => all.length, (error) => error.message);
           outcomes.push([said, each.asked]);
         }
@@ -165,7 +166,7 @@ def test_what_is_kept_is_asked_for_again_where_an_answer_is_late() -> None:
         """,
         "ask", "bus",
     )  # fmt: skip
-    assert found == [[0, 3], ["no answer in time", 6], ["no service answers", 1]]
+    assert found == [[0, 3], ["no answer in time", 6], ["no service answers", 1], [0, 2]]
 
 
 def test_a_summary_is_read_as_it_was_written() -> None:
@@ -222,6 +223,19 @@ def test_what_a_clock_that_was_ahead_wrote_ends_with_the_next_summary() -> None:
     show([right, kept.summaries.map((each) => each.atMs / 1000), kept.known.size]);
     """
     assert run(_SUMMARIES + script, "history") == [[100, 105], [20, 100, 105], 3]
+
+
+def test_pods_that_wait_are_counted_as_the_scheduler_counts_them() -> None:
+    # The page knows the decisions on two of the 45; a summary that is too old does not count, nor one by another clock.
+    script = """
+    const flow = { figures: () => ({ rate: 0, waiting: 2 }) };
+    const counted = (nowMs) => summary.waitingPods(kept, flow, nowMs);
+    const found = [counted(100_000)];
+    kept.take(at(100, { waiting: 45 }), 160_000);
+    found.push(counted(161_000), counted(190_000));
+    show(found);
+    """
+    assert run(_SUMMARIES + script, "history", "summary") == [2, 45, 2]
 
 
 def test_a_moment_is_in_the_address_and_comes_back_from_it() -> None:

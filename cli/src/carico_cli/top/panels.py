@@ -32,7 +32,7 @@ def summary(picture: pictures.Picture, *, name: str, paused_s: float | None, sho
     found: list[spans.Span] = [
         (f" {spans.fitted(name, min(len(name), 16))} ", "reverse"),
         (f" {fresh}/{len(picture.nodes)} nodes fresh", "" if all_fresh and fresh else "yellow"),
-        (f"  {sum(each.pods for each, _ in said)} Pods", ""),
+        (f"  {amounts.plural(sum(each.pods for each, _ in said), 'Pod')}", ""),
         *(((f"  {_waiting(picture)}", "yellow"),) if picture.waiting else ()),
         (f"  capacity {sum(each.capacity for each, is_open in said if is_open):.0f}", ""),
         (f"  reserved {sum(reserved) if reserved else '-'}", ""),

@@ -8,13 +8,15 @@ const NEWEST = 200;
 // Schedulers share the queries, and a standby says so: a retry reaches the leader.
 const TIMES = 6;
 
-// The page asks for it only when it connects: a busy machine's late answer would be missing until it is loaded again.
+// The page asks for it only when it connects: a busy machine's late answer would be missing until it is loaded again. An
+// aggregator that NATS answers too late says TimeoutError.
 async function kept(question) {
   for (let time = 1; ; time += 1) {
     try {
       return await question();
     } catch (error) {
-      if (time === TIMES || !(error instanceof LateAnswer)) throw error;
+      const isLate = error instanceof LateAnswer || /TimeoutError/.test(error.message);
+      if (time === TIMES || !isLate) throw error;
     }
   }
 }

@@ -3,7 +3,13 @@
 import { say } from "./dom.js";
 import * as format from "./format.js";
 
-export function drawSummary({ fleet, flow, bus, model, heardModelMs }) {
+// By the newest summary, which counts every Pod. Until one has come, by the decisions that this page knows.
+export function waitingPods(history, flow, nowMs) {
+  const newest = history.at(nowMs - (history.aheadMs ?? 0));
+  return newest ? newest.waiting : flow.figures(nowMs).waiting;
+}
+
+export function drawSummary({ fleet, flow, history, bus, model, heardModelMs }) {
   if (!fleet.now) return;
   const states = { fresh: 0, ageing: 0, stale: 0, absent: 0 };
   for (const node of fleet.nodes.values()) states[node.state] += 1;
@@ -17,8 +23,8 @@ export function drawSummary({ fleet, flow, bus, model, heardModelMs }) {
   const [room, about] = format.podsAbout(capacity, sd).split(" ± ");
   say("sum-room", present ? room : "–");
   say("sum-room-sub", present ? `± ${about} Pods` : "not known");
-  const { rate, waiting } = flow.figures(Date.now());
-  say("sum-placed", bus.isLive ? format.perSecond(rate) : "–");
+  const waiting = waitingPods(history, flow, Date.now());
+  say("sum-placed", bus.isLive ? format.perSecond(flow.figures(Date.now()).rate) : "–");
   say("sum-placed-sub", waiting ? `${format.whole(waiting)} waiting` : "none waiting");
   const newest = model.model;
   if (newest) say("model-note", `of ${format.count(newest.contributors, "node")}, ${newest.merge} merge, received ${ago(Date.now() - heardModelMs)}`);
