@@ -148,8 +148,9 @@ def test_what_is_kept_is_asked_for_again_where_an_answer_is_late() -> None:
         """
         const answer = { kept: [] };
         const failing = (times, error) => {
-          const bus = { asked: 0, request: async () => {
+          const bus = { asked: 0, waited: [], request: async (subject, fields, withinMs) => {
             bus.asked += 1;
+            bus.waited.push(withinMs / 1000);
             if (bus.asked <= times) throw error;
             return JSON.stringify(answer);
           } };
@@ -160,13 +161,17 @@ def test_what_is_kept_is_asked_for_again_where_an_answer_is_late() -> None:
         const [none, slow] = ["no service answers", "CARICO_HISTORY: TimeoutError"].map((why) => new bus.NoAnswer(why));
         for (const each of [failing(2, late), failing(100, late), failing(1, none), failing(1, slow)]) {
           const said = await ask.summaries(each).then((all) => all.length, (error) => error.message);
-          outcomes.push([said, each.asked]);
+          outcomes.push([said, each.asked, each.waited]);
         }
         show(outcomes);
         """,
         "ask", "bus",
     )  # fmt: skip
-    assert found == [[0, 3], ["no answer in time", 6], ["no service answers", 1], [0, 2]]
+    # Each waits longer than the one before: where an answer needs six seconds, it would always be late for four.
+    assert found == [
+        [0, 3, [4, 8, 16]], ["no answer in time", 6, [4, 8, 16, 16, 16, 16]], ["no service answers", 1, [4]],
+        [0, 2, [4, 8]],
+    ]  # fmt: skip
 
 
 def test_a_summary_is_read_as_it_was_written() -> None:

@@ -7,13 +7,17 @@ const NEWEST = 200;
 
 // Schedulers share the queries, and a standby says so: a retry reaches the leader.
 const TIMES = 6;
+// How long the first and the last question about what is kept wait for their answer.
+const FIRST_WITHIN_MS = 4000;
+const LAST_WITHIN_MS = 16000;
 
 // The page asks for it only when it connects: a busy machine's late answer would be missing until it is loaded again. An
 // aggregator that NATS answers too late says TimeoutError.
 async function kept(question) {
   for (let time = 1; ; time += 1) {
     try {
-      return await question();
+      // An answer that needs longer than the last question waited would be late again, and each question delays the next.
+      return await question(Math.min(FIRST_WITHIN_MS * 2 ** (time - 1), LAST_WITHIN_MS));
     } catch (error) {
       const isLate = error instanceof LateAnswer || /TimeoutError/.test(error.message);
       if (time === TIMES || !isLate) throw error;
@@ -60,18 +64,18 @@ export async function moves(bus) {
 
 // The newest decision of each Pod that the stream keeps, oldest first.
 export async function recentDecisions(bus) {
-  const answer = signals.parse(await kept(() => bus.request(signals.query("aggregator", "kept.decisions"), { limit: NEWEST })));
+  const answer = signals.parse(await kept((withinMs) => bus.request(signals.query("aggregator", "kept.decisions"), { limit: NEWEST }, withinMs)));
   return answer.kept.map(([, text]) => signals.decodeDecision(text));
 }
 
 // The summaries of the last quarter of an hour, oldest first.
 export async function summaries(bus) {
-  const answer = signals.parse(await kept(() => bus.request(signals.query("aggregator", "kept.summaries"), {})));
+  const answer = signals.parse(await kept((withinMs) => bus.request(signals.query("aggregator", "kept.summaries"), {}, withinMs)));
   return answer.kept.map(([, text]) => signals.decodeSummary(text));
 }
 
 // The latest model; null if there is none.
 export async function model(bus) {
-  const [found] = await kept(() => bus.requestAll(signals.query("aggregator", "kept.model"), {}, () => true));
+  const [found] = await kept((withinMs) => bus.requestAll(signals.query("aggregator", "kept.model"), {}, () => true, withinMs));
   return found.payload.length === 0 ? null : signals.decodeModel(found.payload);
 }

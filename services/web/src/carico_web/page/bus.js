@@ -45,17 +45,17 @@ export class Bus {
   }
 
   // What one service answers, as text. Rejects with NoAnswer: no service, a timeout (LateAnswer), or the service's refusal.
-  async request(subject, fields) {
-    const [answer] = await this.requestAll(subject, fields, () => true);
+  async request(subject, fields, withinMs) {
+    const [answer] = await this.requestAll(subject, fields, () => true, withinMs);
     return new TextDecoder().decode(answer.payload);
   }
 
   // Messages until `isLast(message)`, which is kept.
-  requestAll(subject, fields, isLast) {
+  requestAll(subject, fields, isLast, withinMs = ANSWER_WITHIN_MS) {
     if (!this.isLive) return Promise.reject(new NoAnswer("the bus is not available"));
     const key = token();
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => this.settle(key, new LateAnswer("no answer in time")), ANSWER_WITHIN_MS);
+      const timer = setTimeout(() => this.settle(key, new LateAnswer("no answer in time")), withinMs);
       this.answers.set(key, { found: [], isLast, resolve, reject, timer });
       this.socket.send(protocol.formatPublish(subject, `${this.inbox}.${key}`, JSON.stringify(fields)));
     });
