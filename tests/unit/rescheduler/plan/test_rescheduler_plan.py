@@ -49,7 +49,8 @@ def test_a_pod_moves_to_where_it_talks() -> None:
     (db,) = world.deploy(known, "db", ["node-b"])
     world.talk(known, web, db)
     found = plan(known)
-    assert found.links == (decision.Link(one="node-a", other="node-b", bytes_per_s=pytest.approx(1e7)),)
+    (link,) = found.links
+    assert (link.one, link.other) == ("node-a", "node-b") and link.bytes_per_s == pytest.approx(1e7)
     (move,) = found.moves
     assert {move.source, move.target} == {"node-a", "node-b"} and move.bytes_per_s == pytest.approx(1e7)
     assert found.traffic_bytes == pytest.approx((1e7, 0.0))
