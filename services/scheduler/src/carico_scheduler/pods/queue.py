@@ -290,11 +290,14 @@ class Queue:
                 self._by_label.setdefault(label, {})[pod.uid] = None
 
     def _unindex(self, pod: cluster.Pod) -> None:
-        for label in pod.labels.items() if self._by_label is not None else ():
-            uids = self._by_label[label]
+        by_label = self._by_label
+        if by_label is None:
+            return
+        for label in pod.labels.items():
+            uids = by_label[label]
             del uids[pod.uid]
             if not uids:
-                del self._by_label[label]
+                del by_label[label]
 
     def _insert(self, waiting: Waiting) -> None:
         self._enter(waiting)
