@@ -121,10 +121,13 @@ class Site:
     async def until_begun(self) -> dict[str, Any]:
         """Have a plan carried out, and wait until its new Pod has a node."""
         await self.until_planned()
-        await self.ask("control.apply")
 
         async def begun() -> list[dict[str, Any]]:
-            return [pod for pod in await self.site.pods() if SURGE in labels(pod) and pod["spec"].get("nodeName")]
+            surges = [pod for pod in await self.site.pods() if SURGE in labels(pod)]
+            if not surges:
+                # The plan is made now, and on a busy machine the loads that it needs may be too old at this moment.
+                await self.ask("control.apply")
+            return [pod for pod in surges if pod["spec"].get("nodeName")]
 
         return (await waiting.answered(begun))[0]
 

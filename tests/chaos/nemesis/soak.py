@@ -16,7 +16,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from carico_core.runtime.bus import nats_bus
@@ -35,6 +35,8 @@ class Run:
     every_s: float = 2.4
     # Of NATS: one or three.
     servers: int = 1
+    # Pods that start before the end, however slow the machine is.
+    least_starts: int = 0
 
     @property
     def cards(self) -> Sequence[tuple[str, str]]:
@@ -69,6 +71,7 @@ async def record(root: pathlib.Path, run: Run) -> history.History:
             await _until(lambda: len(found.binds) >= 5, tasks, within_s=120.0)
             await faults.Faults(site).do_all(run.steps())
             _raise_failed(tasks)
+            await _until(lambda: _starts(site.read_runs()) >= run.least_starts, tasks, within_s=run.limits.settled_s)
             await work.finish()
             try:
                 await _until(seen.all_ended, tasks, within_s=run.limits.settled_s + 10.0)
@@ -96,6 +99,11 @@ def judge(folder: pathlib.Path, run: Run) -> tuple[history.History, list[checker
     return found, violations
 
 
+def _starts(runs: Iterable[history.Run]) -> int:
+    """Count the Pods that started."""
+    return sum(run.is_start for run in runs)
+
+
 async def _until(condition: Callable[[], bool], tasks: Sequence[asyncio.Task[Any]], *, within_s: float) -> None:
     """Return once the condition holds; raise what a task raised, or TimeoutError."""
     async with asyncio.timeout(within_s):
@@ -119,7 +127,7 @@ def figures(found: history.History) -> list[str]:
     changes = sum(a != b for a, b in itertools.pairwise(holders))
     lines = [
         f"{len(found.pods)} Pods, {sum(pod.deleted_s is not None for pod in found.pods)} of them deleted; "
-        f"{sum(run.is_start for run in found.runs)} ran; {len(accepted)} binds accepted of {len(found.binds)} sent; "
+        f"{_starts(found.runs)} ran; {len(accepted)} binds accepted of {len(found.binds)} sent; "
         f"{changes} changes of leader; {len(found.decisions)} decisions, {len(found.advertised)} advertisements seen",
         f"{len(found.faults)} faults: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))}",
         f"{len(found.ends)} services ended by themselves: {', '.join(each.service for each in found.ends) or 'none'}",

@@ -28,10 +28,8 @@ EXCESSIVE = (
 def parse_stated(obj: Object, labels: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of a Pod that stay as long as its spec does. Raises `ValueError`."""
     metadata, spec, status = fields.mapping(obj, "metadata"), fields.mapping(obj, "spec"), fields.mapping(obj, "status")
-    namespace, name = (
-        fields.required(metadata, "namespace", "metadata."),
-        fields.required(metadata, "name", "metadata."),
-    )
+    namespace = fields.required(metadata, "namespace", "metadata.")
+    name = fields.required(metadata, "name", "metadata.")
     uid = fields.required(metadata, "uid", "metadata.")
     created_at = fields.required(metadata, "creationTimestamp", "metadata.")
     created_at_s = instants.parse_at(created_at, "metadata.creationTimestamp")
@@ -39,7 +37,11 @@ def parse_stated(obj: Object, labels: Mapping[str, str]) -> dict[str, Any]:
     # First, since it is refused most: caches keep nothing of what is refused there.
     template_fields = _of_template(spec, status)
     containers = fields.objects(spec, "containers", "spec.")
-    mirror, is_excessive = ownership.is_mirror(metadata, spec), constraints.is_excessive(spec)
+    mirror = ownership.is_mirror(metadata, spec)
+    is_excessive = constraints.is_excessive(spec)
+    asked = None
+    if not is_excessive:
+        asked = constraints.parse_constraints(spec, namespace=namespace, name=name, uid=uid, labels=labels)
     stated = {
         **template_fields,
         "name": name,
@@ -48,9 +50,7 @@ def parse_stated(obj: Object, labels: Mapping[str, str]) -> dict[str, Any]:
         "generation": generation,
         "is_mirror": mirror,
         "static_uid": fields.optional(metadata["annotations"], STATIC_UID_ANNOTATION) if mirror else "",
-        "constraints": None
-        if is_excessive
-        else constraints.parse_constraints(spec, namespace=namespace, name=name, uid=uid, labels=labels),
+        "constraints": asked,
         "images": images.parse_images(spec, containers),
         "containers": template.container_ids(status) if len(containers) > 1 else (),
         "namespace": sys.intern(namespace),
@@ -107,10 +107,8 @@ def _parse_read(read: bytes) -> Mapping[str, Any]:
 def _parse_template(spec: Object, status: Object) -> Mapping[str, Any]:
     containers = fields.objects(spec, "containers", "spec.")
     requests = pod_requests.rounded(pod_requests.pod_requests({"spec": spec, "status": status}))
-    gates, priority_class = (
-        fields.objects(spec, "schedulingGates", "spec."),
-        fields.optional(spec, "priorityClassName", "spec."),
-    )
+    gates = fields.objects(spec, "schedulingGates", "spec.")
+    priority_class = fields.optional(spec, "priorityClassName", "spec.")
     image = fields.optional(containers[0], "image", "spec.containers[0].") if containers else ""
     scheduler = fields.optional(spec, "schedulerName", "spec.") or DEFAULT_SCHEDULER
     found: dict[str, Any] = {
