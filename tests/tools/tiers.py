@@ -47,6 +47,8 @@ LONG = (
     "tests/chaos/test_chaos_outage.py", "tests/integration/test_recommender_real.py",
     "tests/integration/test_scheduler_feasibility.py", "tests/e2e/test_e2e_compare.py",
     "tests/e2e/test_e2e_real_control_plane.py", "tests/e2e/test_e2e_recommend.py",
+    "tests/unit/rescheduler/plan/test_rescheduler_convergence.py",
+    "tests/unit/cli/rescheduling/test_rescheduling_command.py",
 )  # fmt: skip
 # Where tests of system software may be: `refuse_misplaced` refuses them elsewhere.
 SYSTEM = ("tests/conformance", "tests/integration", "tests/e2e")

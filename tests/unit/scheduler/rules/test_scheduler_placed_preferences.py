@@ -260,6 +260,9 @@ def test_of_very_many_terms_that_select_a_pod_the_oldest_count() -> None:
     known, most = make_state([objects.node_object("n0")]), pod_demands.PREFERENCES_MOST
     wishes = [wish("web", key=f"key-{index}")[oracle.PREFERRED][0] for index in range(3 * most)]
     known.put_pod(labelled("web", "web"), NOW_S)
-    known.put_pod(labelled("wide", "x", "n0", podAffinity={oracle.PREFERRED: wishes}), NOW_S)
+    # As many as each of three Pods may have.
+    for first in range(0, len(wishes), most):
+        preferred = {oracle.PREFERRED: wishes[first : first + most]}
+        known.put_pod(labelled(f"wide-{first}", "x", "n0", podAffinity=preferred), NOW_S)
     (waiting,) = known.queue
     assert [each.topology_key for each in waiting.demand.preferred_by] == [f"key-{index}" for index in range(most)]
