@@ -21,7 +21,7 @@ ANSWER_MOST_S = 5.0
 # A change of leader takes about this long if the old one released its Lease. If it died, the answer is `NoAnswer`.
 LEADER_MOST_S = 4.0
 LEADER_EVERY_S = 0.5
-# What it says of a Pod is a detail, for which nobody should wait.
+# What it says of a Pod is a detail: the rest of the answer does not wait longer for it.
 RESCHEDULER_MOST_S = 1.0
 # Most rows of an answer, by the scheduler's limit.
 LIMIT_MOST = 1000

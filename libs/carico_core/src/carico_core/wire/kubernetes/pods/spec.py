@@ -76,7 +76,7 @@ _READ_OF_CONTAINERS = ("name", "image", "resources", "restartPolicy", "restartPo
 def _of_template(spec: Object, status: Object) -> Mapping[str, Any]:
     """Return the fields of a Pod that all Pods of its template have.
 
-    Thousands of Pods come from one template, and are told apart from others by what is read of them: to parse that
+    Thousands of Pods come from one template. What is read of them is the key of what was parsed: to parse it again
     takes six times as long.
     """
     initial, containers = fields.objects(spec, "initContainers", "spec."), fields.objects(spec, "containers", "spec.")
