@@ -5,15 +5,12 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
-import orjson
-
 from carico_cli.clusters import which
 from carico_cli.jobs import refusals
-from carico_cli.live import connection, job_counts, object_events
+from carico_cli.live import connection, job_counts, object_events, service_queries
 from carico_core.domain import decision, errors
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
-from carico_core.wire import subjects
 
 USER_AGENT = "carico-explain"
 CONNECT_MOST_S = 5.0
@@ -27,25 +24,12 @@ RESCHEDULER_MOST_S = 1.0
 LIMIT_MOST = 1000
 # How a text begins that says that the Kubernetes API cannot be reached.
 SILENT = "the Kubernetes API does not answer"
+_ELSEWHERE = "`nats service ls` lists the services, `carico doctor` shows what is wrong"
 T = TypeVar("T")
 
 
-class NoAnswer(errors.CaricoError):
-    """No scheduler answers on the bus."""
-
-    def __init__(self, at: which.Address) -> None:
-        look = at.look if at.is_local else "`nats service ls` lists the services, `carico doctor` shows what is wrong"
-        super().__init__(f"no scheduler answers at {at.name}: none is running, or none leads now; {look}")
-
-
-class Refused(errors.UserError):
-    """The scheduler refuses the question; the message says why."""
-
-
-class Bus(Protocol):
+class Bus(service_queries.Bus, Protocol):
     """The bus."""
-
-    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes: ...
 
     async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]: ...
 
@@ -75,29 +59,28 @@ class Asker:
 
     async def ask(self, verb: str, question: Mapping[str, object]) -> dict[str, Any]:
         """Return the leading scheduler's answer. Raises `NoAnswer`, `Refused`."""
-        subject = subjects.query("scheduler", verb)
         until_s = self.clock.monotonic_s() + LEADER_MOST_S
+        look = self._at.look if self._at.is_local else _ELSEWHERE
         while True:
             try:
-                payload = await self._bus.request(subject, orjson.dumps(question), timeout_s=ANSWER_MOST_S)
-            except errors.BusUnavailable:
+                return await service_queries.ask(
+                    self._bus, self._at, "scheduler", verb, question, within_s=ANSWER_MOST_S,
+                    hint=f"none is running, or none leads now; {look}",
+                )  # fmt: skip
+            except service_queries.NoAnswer:
                 if self.clock.monotonic_s() >= until_s:
-                    raise NoAnswer(self._at) from None
-                await asyncio.sleep(LEADER_EVERY_S)
-                continue
-            except errors.BusError as error:
-                raise Refused(str(error).removeprefix(f"{subject}: ")) from None
-            answer: dict[str, Any] = orjson.loads(payload)
-            return answer
+                    raise
+            await asyncio.sleep(LEADER_EVERY_S)
 
     async def rescheduling(self, namespace: str, pod: str) -> dict[str, Any] | None:
         """Return what the rescheduler says of a Pod; None where none answers, or it does not know the Pod."""
-        subject, question = subjects.query("rescheduler", "pod.explain"), {"namespace": namespace, "pod": pod}
+        question = {"namespace": namespace, "pod": pod}
         try:
-            payload = await self._bus.request(subject, orjson.dumps(question), timeout_s=RESCHEDULER_MOST_S)
-        except errors.BusError:
+            answer = await service_queries.ask(
+                self._bus, self._at, "rescheduler", "pod.explain", question, within_s=RESCHEDULER_MOST_S, hint=""
+            )
+        except (service_queries.NoAnswer, service_queries.Refused):
             return None
-        answer: dict[str, Any] = orjson.loads(payload)
         return answer if answer["known"] else None
 
     async def record(self, namespace: str, pod: str) -> decision.Decision | None:

@@ -9,6 +9,7 @@ import click
 
 from carico_cli.clusters import which
 from carico_cli.explain import asking, fit_text
+from carico_cli.live import service_queries
 from carico_cli.output import formats
 from carico_cli.shell import manifest_files, settings
 from carico_core.domain import errors
@@ -47,7 +48,7 @@ def command(
 
     try:
         answer = asking.run(ask, at, context.environ)
-    except asking.Refused as error:
+    except service_queries.Refused as error:
         # The scheduler names the fields of the question; the user gave flags.
         said = re.sub(r'"(class|like)"', r"--\1", str(error))
         raise errors.SettingsError(said.replace('"pod"', f"--file {file}" if file else "--like")) from None
@@ -61,7 +62,7 @@ async def _fit(asker: asking.Asker, question: Mapping[str, object]) -> dict[str,
     """Ask the scheduler; send it a Pod that has ended, which it no longer knows."""
     try:
         return await asker.ask("capacity.fit", question)
-    except asking.Refused:
+    except service_queries.Refused:
         like = question.get("like")
         if not isinstance(like, str):
             raise

@@ -11,7 +11,7 @@ import orjson
 from carico_cli.clusters import which
 from carico_cli.explain import asking, containers, job_text, judgement, node_text, pod_text
 from carico_cli.jobs import refusals
-from carico_cli.live import connection, job_counts
+from carico_cli.live import connection, job_counts, service_queries
 from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_core.domain import errors, names
@@ -90,10 +90,10 @@ async def explain_node(asker: asking.Asker, name: str) -> dict[str, Any]:
 async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int) -> dict[str, Any]:
     """Ask scheduler, decision stream and API about a Pod. Raises `SettingsError`."""
     question = {"namespace": namespace, "pod": name, "limit": limit}
-    silence: asking.NoAnswer | None = None
+    silence: service_queries.NoAnswer | None = None
     try:
         answer = await asker.ask("pod.explain", question)
-    except asking.NoAnswer as error:
+    except service_queries.NoAnswer as error:
         silence = error
         answer = {"namespace": namespace, "pod": name, "state": "unknown", "why": "", "decision": None}
     answer["note"] = None if silence is None else str(silence)

@@ -16,13 +16,12 @@ _WIDTH_IN = 9.0
 _NAME_MOST = 28
 # A placeholder for the page's text colour, which CSS knows and matplotlib does not.
 _INK = "#010203"
-_STYLE: Any = {
-    "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9.0, "figure.facecolor": "none",
-    "axes.facecolor": "none", "savefig.facecolor": "none", "text.color": _INK, "axes.labelcolor": _INK,
-    "axes.edgecolor": _INK, "axes.titlecolor": _INK, "xtick.color": _INK, "ytick.color": _INK, "axes.grid": True,
-    # Names may have dollar signs, which would begin a formula.
-    "text.parse_math": False,
-    "grid.alpha": 0.25, "grid.color": _INK, "axes.spines.top": False, "axes.spines.right": False,
+# Of every picture. Names may have dollar signs, which would begin a formula.
+STYLE: Any = {"svg.fonttype": "none", "font.family": "sans-serif", "axes.grid": True, "text.parse_math": False}
+_PAGE_STYLE: Any = {
+    **STYLE, "font.size": 9.0, "figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none",
+    "text.color": _INK, "axes.labelcolor": _INK, "axes.edgecolor": _INK, "axes.titlecolor": _INK, "xtick.color": _INK,
+    "ytick.color": _INK, "grid.alpha": 0.25, "grid.color": _INK, "axes.spines.top": False, "axes.spines.right": False,
 }  # fmt: skip
 
 
@@ -84,7 +83,7 @@ def figure(draw: Callable[[Any], None], *, name: str, height_in: float = 3.6) ->
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    with pyplot.rc_context(_STYLE):
+    with pyplot.rc_context(_PAGE_STYLE):
         drawn = pyplot.figure(figsize=(_WIDTH_IN, height_in), layout="constrained")
         draw(drawn)
         out = io.StringIO()

@@ -5,13 +5,10 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
-import orjson
-
 from carico_cli.clusters import which
-from carico_cli.live import connection
+from carico_cli.live import connection, service_queries
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire import subjects
 from carico_core.wire.kubernetes import namespace_rules
 
 USER_AGENT = "carico-recommend"
@@ -19,7 +16,6 @@ CONNECT_MOST_S = 5.0
 ANSWER_MOST_S = 5.0
 # Of the Kubernetes API, which is only asked for details.
 DETAIL_MOST_S = 2.0
-SUBJECT = subjects.query("aggregator", "recommend")
 
 Row = Mapping[str, Any]
 
@@ -30,12 +26,6 @@ class Rules(NamedTuple):
     limit_ranges: list[Row]
     quotas: list[Row]
     unchecked: str | None
-
-
-class Bus(Protocol):
-    """The bus."""
-
-    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes: ...
 
 
 class Api(Protocol):
@@ -72,17 +62,14 @@ def with_distribution(at: which.Address, rule: Mapping[str, float], pod_class: s
     return asyncio.run(main())
 
 
-async def rows(bus: Bus, rule: Mapping[str, float | str], at: which.Address) -> list[Row]:
-    """Return the row of every class, by as many questions as needed. Raises `SettingsError`, `BusUnavailable`."""
+async def rows(bus: service_queries.Bus, rule: Mapping[str, float | str], at: which.Address) -> list[Row]:
+    """Return the row of every class, by as many questions as needed. Raises `NoAnswer`, `Refused`."""
     found: list[Row] = []
     while True:
         question = {**rule, "after": found[-1]["class"]} if found else dict(rule)
-        try:
-            page = orjson.loads(await bus.request(SUBJECT, orjson.dumps(question), timeout_s=ANSWER_MOST_S))
-        except errors.BusUnavailable:
-            raise errors.BusUnavailable(f"no aggregator answers at {at.name}; {at.look}") from None
-        except errors.BusError as error:
-            raise errors.SettingsError(f"the aggregator refuses the question: {error}") from None
+        page = await service_queries.ask(
+            bus, at, "aggregator", "recommend", question, within_s=ANSWER_MOST_S, hint=at.look
+        )  # fmt: skip
         found += page["classes"]
         if page["complete"] or not page["classes"]:
             return found

@@ -47,12 +47,7 @@ def picture(fill: Callable[[Any], None], path: pathlib.Path, *, title: str, heig
     matplotlib.use("svg" if path.suffix.lower() == ".svg" else "agg")
     from matplotlib import pyplot
 
-    # Names may have dollar signs, which would begin a formula.
-    style: Any = {
-        "svg.fonttype": "none", "font.family": "sans-serif", "axes.grid": True, "grid.alpha": 0.3,
-        "text.parse_math": False,
-    }  # fmt: skip
-    with pyplot.rc_context(style):
+    with pyplot.rc_context({**charts.STYLE, "grid.alpha": 0.3}):
         figure = pyplot.figure(figsize=(9, height_in), layout="constrained")
         fill(figure)
         figure.suptitle(title, fontsize=10)

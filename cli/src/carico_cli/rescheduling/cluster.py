@@ -2,15 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol, TypeVar
-
-import orjson
+from typing import Any, TypeVar
 
 from carico_cli.clusters import which
-from carico_cli.live import connection
-from carico_core.domain import errors
+from carico_cli.live import connection, service_queries
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire import subjects
 
 USER_AGENT = "carico-reschedule"
 CONNECT_MOST_S = 5.0
@@ -20,44 +16,21 @@ T = TypeVar("T")
 Answer = dict[str, Any]
 
 
-class NoAnswer(errors.CaricoError):
-    """No rescheduler answers on the bus."""
-
-    def __init__(self, at: which.Address) -> None:
-        how = (
-            "start it with `carico up --rescheduler`" if at.is_local else "deploy its component (docs/rescheduling.md)"
-        )
-        super().__init__(f"no rescheduler answers at {at.name}: none is running, or none leads now; {how}; {at.look}")
-
-
-class Refused(errors.UserError):
-    """The rescheduler refuses a question; the message says why."""
-
-
-class Bus(Protocol):
-    """The bus."""
-
-    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes: ...
-
-
 class Asker:
     """Questions to one rescheduler."""
 
-    def __init__(self, bus: Bus, at: which.Address) -> None:
+    def __init__(self, bus: service_queries.Bus, at: which.Address) -> None:
         self._bus = bus
         self._at = at
 
     async def ask(self, verb: str, question: Mapping[str, object] | None = None) -> Answer:
         """Return the answer. Raises `NoAnswer`, `Refused`."""
-        subject = subjects.query("rescheduler", verb)
-        try:
-            payload = await self._bus.request(subject, orjson.dumps(question or {}), timeout_s=ANSWER_MOST_S)
-        except errors.BusUnavailable:
-            raise NoAnswer(self._at) from None
-        except errors.BusError as error:
-            raise Refused(str(error).removeprefix(f"{subject}: ")) from None
-        answer: Answer = orjson.loads(payload)
-        return answer
+        is_local = self._at.is_local
+        how = "start it with `carico up --rescheduler`" if is_local else "deploy its component (docs/rescheduling.md)"
+        return await service_queries.ask(
+            self._bus, self._at, "rescheduler", verb, question or {}, within_s=ANSWER_MOST_S,
+            hint=f"none is running, or none leads now; {how}; {self._at.look}",
+        )  # fmt: skip
 
     async def plan(self, question: Mapping[str, object]) -> Answer:
         """Return a plan. It takes its search, a second by default, and a question to the scheduler for each move."""
@@ -77,7 +50,7 @@ class Asker:
                 return found
             if found["rounds"] < before["rounds"]:
                 # Rounds are counted by each process: those of another one never arrive there.
-                raise Refused(
+                raise service_queries.Refused(
                     "another rescheduler leads since then; it finishes or undoes the move that was under way, and does "
                     "not know of the request: repeat it if Pods are still to move"
                 )

@@ -25,14 +25,10 @@ async def serve(
     async with contextlib.AsyncExitStack() as stack:
         series = metrics.Metrics("recommender")
         asked = client_metrics.KubeMetrics(series).asked
-        api = await api_client.connect(
-            chosen.kube, clock=clock, user_agent=setting.PROGRAM, environ=environ, observe=asked
-        )
-        stack.push_async_callback(api.close)
-        lease_api = await api_client.connect_for_lease(
+        connecting = api_client.connect_to_lead(
             chosen.kube, clock=clock, program=setting.PROGRAM, environ=environ, observe=asked
         )
-        stack.push_async_callback(lease_api.close)
+        api, lease_api = await stack.enter_async_context(connecting)
         replica = Replica(chosen, api, lease_api, series, clock=clock)
         server = await health.serve(replica.health, series, host=chosen.http.host, port=chosen.http.port)
         stack.push_async_callback(server.close)

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeAlias
 import orjson
 
 from carico_core.domain import errors
+from carico_core.runtime.bus import serving
 from carico_rescheduler import journal
 from carico_rescheduler.context import movable, objects
 from carico_rescheduler.moves import executor
@@ -102,10 +103,10 @@ class Answers:
 
     async def pod_explain(self, payload: bytes) -> bytes:
         """Return how a Pod came to its node, if by a move, and what the last plan says of it; no plan is made."""
-        asked = _object(payload)
+        asked = serving.read_question(payload)
         namespace, name = asked.get("namespace"), asked.get("pod")
         if not (isinstance(namespace, str) and isinstance(name, str)):
-            raise Refused(f'expected {{"namespace": ..., "pod": ...}}, got {payload[:80]!r}')
+            raise serving.BadQuestion(f'expected {{"namespace": ..., "pod": ...}}, got {payload[:80]!r}')
         pod = self.source.pod(namespace, name)
         if pod is None:
             return orjson.dumps({"known": False})
@@ -155,26 +156,17 @@ class Answers:
 
 
 def question_of(payload: bytes) -> planning.Question:
-    """Return which plan a question asks for. Raises `Refused`."""
-    asked = _object(payload)
+    """Return which plan a question asks for. Raises `BadQuestion`."""
+    asked = serving.read_question(payload)
     most = asked.get("most")
     if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 0):
-        raise Refused(f'expected {{"most": N}} with a number of moves, got {payload[:80]!r}')
+        raise serving.BadQuestion(f'expected {{"most": N}} with a number of moves, got {payload[:80]!r}')
     algorithm = asked.get("algorithm", generator.CARICO)
     if algorithm not in generator.ALGORITHMS:
-        raise Refused(f"algorithm: got {str(algorithm)[:80]!r}, expected one of {', '.join(generator.ALGORITHMS)}")
+        raise serving.BadQuestion(
+            f"algorithm: got {str(algorithm)[:80]!r}, expected one of {', '.join(generator.ALGORITHMS)}"
+        )
     return planning.Question(most=most, algorithm=algorithm)
-
-
-def _object(payload: bytes) -> dict[str, Any]:
-    """Return what a question states. Raises `Refused`."""
-    try:
-        asked = orjson.loads(payload or b"{}")
-    except orjson.JSONDecodeError as error:
-        raise Refused(f"expected a JSON object: {error}") from error
-    if not isinstance(asked, dict):
-        raise Refused(f"expected a JSON object, got {payload[:80]!r}")
-    return asked
 
 
 def moved(pod: objects.KnownPod) -> dict[str, Any] | None:

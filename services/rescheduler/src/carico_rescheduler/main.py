@@ -28,14 +28,10 @@ async def serve(settings: setting.ReschedulerSettings, stop: tasks.Stop, clock: 
     async with contextlib.AsyncExitStack() as stack:
         series = metrics.Metrics("rescheduler")
         asked = client_metrics.KubeMetrics(series).asked
-        api = await api_client.connect(
-            settings.kube, clock=clock, user_agent=setting.PROGRAM, observe=asked, watching=list_watch.FRESH_OPTIONS
+        connecting_api = api_client.connect_to_lead(
+            settings.kube, clock=clock, program=setting.PROGRAM, observe=asked, watching=list_watch.FRESH_OPTIONS
         )
-        stack.push_async_callback(api.close)
-        lease_api = await api_client.connect_for_lease(
-            settings.kube, clock=clock, program=setting.PROGRAM, observe=asked
-        )
-        stack.push_async_callback(lease_api.close)
+        api, lease_api = await stack.enter_async_context(connecting_api)
         rescheduler = app.Rescheduler(settings, api=api, lease_api=lease_api, clock=clock, series=series)
         server = await health.serve(
             rescheduler.health, rescheduler.metrics, host=settings.http.host, port=settings.http.port

@@ -29,14 +29,10 @@ async def serve(settings: setting.SchedulerSettings, stop: tasks.Stop, clock: cl
     async with contextlib.AsyncExitStack() as stack:
         series = metrics.Metrics("scheduler")
         asked = client_metrics.KubeMetrics(series).asked
-        api = await api_client.connect(
-            settings.kube, clock=clock, user_agent=setting.PROGRAM, observe=asked, watching=list_watch.FRESH_OPTIONS
+        connecting_api = api_client.connect_to_lead(
+            settings.kube, clock=clock, program=setting.PROGRAM, observe=asked, watching=list_watch.FRESH_OPTIONS
         )
-        stack.push_async_callback(api.close)
-        lease_api = await api_client.connect_for_lease(
-            settings.kube, clock=clock, program=setting.PROGRAM, observe=asked
-        )
-        stack.push_async_callback(lease_api.close)
+        api, lease_api = await stack.enter_async_context(connecting_api)
         tracer = tracing.open_tracer(
             settings.traces, service=setting.PROGRAM, attributes={}, clock=clock, share=settings.traces_share
         )

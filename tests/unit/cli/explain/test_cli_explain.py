@@ -10,6 +10,7 @@ import pytest
 
 from carico_cli.clusters import which
 from carico_cli.explain import asking, capacity, command, fit_text, node_text, pod_text, words
+from carico_cli.live import service_queries
 from carico_core.domain import cluster, decision, errors, names
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client, cluster_access
@@ -320,9 +321,9 @@ async def test_with_no_scheduler_the_stream_and_the_api_answer() -> None:
     assert text.startswith("Pod default/placed is on node-0 (Running)")
     assert "no scheduler answers at here" in " ".join(text.split())
     assert_fits_a_terminal(text)
-    with pytest.raises(asking.NoAnswer):
+    with pytest.raises(service_queries.NoAnswer):
         await command.explain_pod(asker(bus), "default", "nothing", 20)
-    with pytest.raises(asking.NoAnswer):
+    with pytest.raises(service_queries.NoAnswer):
         await command.explain_node(asker(bus), "node-0")
 
 
@@ -477,7 +478,7 @@ async def test_what_fits_is_reported_with_what_stops_it() -> None:
     assert_fits_a_terminal(text)
     unknown = fit_text.text(await ask.ask("capacity.fit", {"pod": {"containers": [{"image": "new"}]}}))
     assert "no node has measured its class yet" in unknown
-    with pytest.raises(asking.Refused, match="got default/nobody"):
+    with pytest.raises(service_queries.Refused, match="got default/nobody"):
         await ask.ask("capacity.fit", {"like": "nobody"})
 
 
@@ -486,7 +487,7 @@ async def test_like_a_pod_that_has_ended_is_asked_by_what_the_api_has_of_it() ->
     ask = asker(answering.DeskBus(desk_with_pods()), {"ended": ended})
     answer = await capacity._fit(ask, {"like": "ended", "limit": 10})
     assert (answer["class"], answer["is_measured"]) == ("image/default/pi", True)
-    with pytest.raises(asking.Refused, match="got default/nobody"):
+    with pytest.raises(service_queries.Refused, match="got default/nobody"):
         await capacity._fit(ask, {"like": "nobody"})
 
 

@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from carico_cli.clusters import which
+from carico_cli.live import service_queries
 from carico_cli.rescheduling import cluster, cluster_text
 from carico_core.domain import errors
 from carico_core.numerics.rescheduling.containers import carico as search
@@ -146,7 +147,7 @@ def test_applying_ends_when_another_rescheduler_leads(monkeypatch: pytest.Monkey
             return answer
 
     monkeypatch.setattr(cluster, "LOOK_EVERY_S", 0.0)
-    with pytest.raises(cluster.Refused, match="another rescheduler leads"):
+    with pytest.raises(service_queries.Refused, match="another rescheduler leads"):
         asyncio.run(asyncio.wait_for(cluster.Asker(Restarted(), AT).apply({}, lambda each: None), 5.0))
 
 
@@ -169,8 +170,8 @@ def test_watching_says_each_move_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("error", "expected", "part"),
     [
-        (errors.BusUnavailable("x"), cluster.NoAnswer, "carico up --rescheduler"),
-        (errors.BusError("carico.v1.query.rescheduler.plan.get: paused"), cluster.Refused, "paused"),
+        (errors.BusUnavailable("x"), service_queries.NoAnswer, "carico up --rescheduler"),
+        (errors.BusError("carico.v1.query.rescheduler.plan.get: paused"), service_queries.Refused, "paused"),
     ],
 )
 def test_what_fails_is_one_line(error: errors.BusError, expected: type[Exception], part: str) -> None:

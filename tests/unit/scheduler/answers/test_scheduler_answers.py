@@ -10,8 +10,9 @@ import pytest
 from hypothesis import strategies as st
 
 from carico_core.domain import cluster, decision, errors, gangs, messages
+from carico_core.runtime.bus import serving
 from carico_core.wire.kubernetes import api_objects
-from carico_scheduler.answers import kinds, queries, questions
+from carico_scheduler.answers import kinds, queries
 from carico_scheduler.decide import turns
 from carico_scheduler.nodes import headroom
 from carico_scheduler.pods import demand as demands
@@ -306,14 +307,14 @@ async def test_bad_questions_are_answered_with_what_is_wrong(
 ) -> None:  # fmt: skip
     desk = answering.Desk()
     desk.state.put_pod(objects.make_pod(), NOW_S)
-    with pytest.raises(questions.BadQuestion, match=expected.replace("(", r"\(")):
+    with pytest.raises(serving.BadQuestion, match=expected.replace("(", r"\(")):
         await desk.ask(verb, **question)
 
 
 @pytest.mark.parametrize("payload", [b"{", b"[]", b"3"])
 async def test_what_is_no_question_is_refused(payload: bytes) -> None:
     for handler in list(answering.Desk().answers.endpoints().values())[3:]:
-        with pytest.raises(questions.BadQuestion):
+        with pytest.raises(serving.BadQuestion):
             await handler(payload)
 
 
@@ -491,7 +492,7 @@ async def test_a_question_about_a_pod_with_many_terms_is_refused(how: str) -> No
         return {"like": f"a-{count}"}
 
     assert (await desk.ask("capacity.fit", **question(kinds.TERMS_MOST)))["nodes"] == 1
-    with pytest.raises(questions.BadQuestion, match=r"has 9 terms about other Pods.*at most 8"):
+    with pytest.raises(serving.BadQuestion, match=r"has 9 terms about other Pods.*at most 8"):
         await desk.ask("capacity.fit", **question(kinds.TERMS_MOST + 1))
 
 
@@ -504,7 +505,7 @@ def test_who_asks_without_end_gets_a_tenth_of_the_time() -> None:
             at_s.append(round(clock.monotonic_s() - began_s, 2))
             await asyncio.sleep(1.0)
             if len(at_s) == 2:
-                raise questions.BadQuestion("no")
+                raise serving.BadQuestion("no")
             return {}
 
         await asyncio.gather(*(turns.take(answer, clock) for _ in range(4)), return_exceptions=True)

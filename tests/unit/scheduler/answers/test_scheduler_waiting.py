@@ -3,7 +3,8 @@
 import pytest
 
 from carico_core.domain import decision
-from carico_scheduler.answers import questions, waiting
+from carico_core.runtime.bus import serving
+from carico_scheduler.answers import waiting
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.answers import answering
 
@@ -64,5 +65,5 @@ async def test_groups_and_named_pods_are_bounded() -> None:
     assert len(said["classes"]) == waiting.GROUPS_MAX
     assert said["classes"][0]["oldest_s"] == 2 * waiting.GROUPS_MAX - 1
     assert said["reasons"][0]["named"] == []
-    with pytest.raises(questions.BadQuestion, match="limit"):
+    with pytest.raises(serving.BadQuestion, match="limit"):
         await desk.ask("waiting.list", limit=10_000_000)

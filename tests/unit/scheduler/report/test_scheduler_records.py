@@ -8,11 +8,12 @@ import orjson
 import pytest
 
 from carico_core.domain import cluster, decision, errors
+from carico_core.runtime.bus import serving
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_scheduler.answers import known, queries, questions
+from carico_scheduler.answers import known, queries
 from carico_scheduler.decide import cycle
 from carico_scheduler.report import decisions, events
 from carico_scheduler.rules import policy as policies
@@ -150,7 +151,7 @@ async def test_decision_get() -> None:
     assert found["decision"]["node"] == "node-0"
     assert orjson.loads(await answers.decision_get(b'{"namespace": "x", "pod": "a"}'))["found"] is False
     for bad in (b"", b"[]", b"{", b'{"pod": 1}', b'{"pod": "a", "namespace": null}'):
-        with pytest.raises(questions.BadQuestion):
+        with pytest.raises(serving.BadQuestion):
             await answers.decision_get(bad)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_core.domain import cluster, messages, names
+from carico_core.runtime.bus import serving
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.answers import questions
@@ -34,7 +35,7 @@ def kind_of(known: knowns.Known, asked: Mapping[str, Any]) -> Kind:
     """Return the kind for {"pod": object}, {"like": "namespace/name"} or {"class": name}; the typical one for {}."""
     given = [name for name in ("pod", "like", "class") if asked.get(name) is not None]
     if len(given) > 1:
-        raise questions.BadQuestion(f"got {' and '.join(given)}, expected at most one of them")
+        raise serving.BadQuestion(f"got {' and '.join(given)}, expected at most one of them")
     if not given:
         found = kind(known, typical(messages.ANY_CLASS), "a typical Pod", messages.ANY_CLASS)
         return dataclasses.replace(found, is_typical=True)
@@ -62,7 +63,7 @@ def typical(named: str) -> cluster.Pod:
 def _parsed(described: object) -> cluster.Pod:
     """Return the Pod of an API object, or of a spec alone. Raises `BadQuestion`."""
     if not isinstance(described, dict):
-        raise questions.BadQuestion(f'"pod": got {type(described).__name__}, expected a Kubernetes Pod')
+        raise serving.BadQuestion(f'"pod": got {type(described).__name__}, expected a Kubernetes Pod')
     whole = described if "spec" in described else {"spec": described}
     metadata = whole.get("metadata")
     stamped = {
@@ -72,7 +73,7 @@ def _parsed(described: object) -> cluster.Pod:
     try:
         return api_objects.parse_pod({**whole, "metadata": stamped, "status": {}})
     except ValueError as error:
-        raise questions.BadQuestion(f'"pod": {error}') from error
+        raise serving.BadQuestion(f'"pod": {error}') from error
 
 
 def _check_terms(pod: cluster.Pod) -> None:
@@ -82,7 +83,7 @@ def _check_terms(pod: cluster.Pod) -> None:
         return
     count = sum(map(len, (found.affinity, found.anti_affinity, found.spreads, found.pod_preferences)))
     if count > TERMS_MOST:
-        raise questions.BadQuestion(
+        raise serving.BadQuestion(
             f"{pod.key} has {count} terms about other Pods (affinity, spread), expected at most {TERMS_MOST} to count "
             "what fits"
         )
@@ -95,7 +96,7 @@ def _like(known: knowns.Known, named: str) -> cluster.Pod:
     found = next((each for each in pods if each.key == key), None)
     if found is None:
         near = questions.nearest(key, (each.key for each in pods))
-        raise questions.BadQuestion(f'"like": got {key}, expected a waiting or running Pod{_hint(near)}')
+        raise serving.BadQuestion(f'"like": got {key}, expected a waiting or running Pod{_hint(near)}')
     return found
 
 
@@ -107,7 +108,7 @@ def _class(known: knowns.Known, named: str) -> str:
         return found[0]
     near = sorted(found) if found else questions.nearest(named, classes) or sorted(classes)[: questions.NEAREST_MOST]
     wanted = "the full name of one class" if found else "a class that a node has measured"
-    raise questions.BadQuestion(f'"class": got {named!r}, expected {wanted}{_hint(near)}')
+    raise serving.BadQuestion(f'"class": got {named!r}, expected {wanted}{_hint(near)}')
 
 
 def _hint(near: list[str]) -> str:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from carico_core.domain import errors
+from carico_core.runtime.bus import serving
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness
 from carico_core.wire import messages as wire
@@ -84,24 +85,24 @@ class Answers:
 
     async def pod_explain(self, payload: bytes) -> bytes:
         """Return why the Pod of {"namespace", "pod"} is where it is, or waits, with up to "limit" nodes."""
-        return await self._dump(pod.answer(self.known, questions.parse(payload), self.clock.monotonic_s()))
+        return await self._dump(pod.answer(self.known, serving.read_question(payload), self.clock.monotonic_s()))
 
     async def node_explain(self, payload: bytes) -> bytes:
         """Return why the capacity of the node of {"node"} is what it is."""
-        return await self._dump(node.answer(self.known, questions.parse(payload), self.clock.monotonic_s()))
+        return await self._dump(node.answer(self.known, serving.read_question(payload), self.clock.monotonic_s()))
 
     async def capacity_fit(self, payload: bytes) -> bytes:
         """Return how many more Pods of {"pod": object}, {"like": "namespace/name"} or {"class": name} fit, by node."""
-        asked = questions.parse(payload)
+        asked = serving.read_question(payload)
         return await self._dump(await self._turns.take(lambda: fit.answer(self.known, asked, self.clock), self.clock))
 
     async def waiting_list(self, payload: bytes) -> bytes:
         """Return the Pods that wait for a node, by reason and by class; "limit" Pods of each reason are named."""
-        return await self._dump(waiting.answer(self.known, questions.parse(payload), self.clock.monotonic_s()))
+        return await self._dump(waiting.answer(self.known, serving.read_question(payload), self.clock.monotonic_s()))
 
     async def decision_get(self, payload: bytes) -> bytes:
         """Return the newest decision about the Pod of {"namespace", "pod"}; {"found": false} if none is remembered."""
-        namespace, name = questions.pod_of(questions.parse(payload))
+        namespace, name = questions.pod_of(serving.read_question(payload))
         found = self.known.log.latest(namespace, name)
         if found is None:
             return orjson.dumps({"found": False, "namespace": namespace, "pod": name})

@@ -7,9 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import orjson
-
-from carico_core.domain import errors
+from carico_core.runtime.bus import serving
 
 # Rows of an answer: by default a page of text; the maximum is far below one bus message (1 MiB).
 LIMIT = 100
@@ -19,26 +17,11 @@ NEAREST_MOST = 5
 _COMPARED_MOST = 200
 
 
-class BadQuestion(errors.CaricoError):
-    """A query that is malformed; the message states what was expected."""
-
-
-def parse(payload: bytes) -> dict[str, Any]:
-    """Return the parsed query. Raises `BadQuestion`."""
-    try:
-        asked = orjson.loads(payload or b"{}")
-    except orjson.JSONDecodeError as error:
-        raise BadQuestion(f"expected a JSON object: {error}") from error
-    if not isinstance(asked, dict):
-        raise BadQuestion(f"got {type(asked).__name__}, expected a JSON object")
-    return asked
-
-
 def pod_of(asked: Mapping[str, Any]) -> tuple[str, str]:
     """Return namespace and name of the Pod in question. Raises `BadQuestion`."""
     namespace, pod = asked.get("namespace", "default"), asked.get("pod")
     if not isinstance(namespace, str) or not isinstance(pod, str):
-        raise BadQuestion('expected {"namespace": "default", "pod": "NAME"}')
+        raise serving.BadQuestion('expected {"namespace": "default", "pod": "NAME"}')
     return namespace, pod
 
 
@@ -46,7 +29,7 @@ def text_of(asked: Mapping[str, Any], name: str) -> str:
     """Return a required field. Raises `BadQuestion`."""
     found = asked.get(name)
     if not isinstance(found, str) or not found:
-        raise BadQuestion(f'expected {{"{name}": "NAME"}}')
+        raise serving.BadQuestion(f'expected {{"{name}": "NAME"}}')
     return found
 
 
@@ -54,7 +37,7 @@ def limit_of(asked: Mapping[str, Any]) -> int:
     """Return the maximum number of rows. Raises `BadQuestion`."""
     found = asked.get("limit", LIMIT)
     if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= LIMIT_MOST:
-        raise BadQuestion(f'"limit": got {found!r}, expected 0 to {LIMIT_MOST}')
+        raise serving.BadQuestion(f'"limit": got {found!r}, expected 0 to {LIMIT_MOST}')
     return found
 
 

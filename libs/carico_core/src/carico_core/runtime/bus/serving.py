@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
+
+import orjson
 
 from carico_core.domain import errors
 from carico_core.runtime.bus import port
@@ -22,6 +24,10 @@ class Connection(Protocol):
 
 
 C = TypeVar("C", bound=Connection)
+
+
+class BadQuestion(errors.CaricoError):
+    """A query that is malformed; the message states what was expected."""
 
 
 class Answering(Protocol):
@@ -79,3 +85,14 @@ async def answer_while_leading(
         handle = await until_taken_with_warnings("queries", lambda: bus.serve(spec()), log=log)
         await leadership.until(leads=False)
         await handle.close()
+
+
+def read_question(payload: bytes) -> dict[str, Any]:
+    """Return the parsed query; an empty one asks for everything. Raises `BadQuestion`."""
+    try:
+        asked = orjson.loads(payload or b"{}")
+    except orjson.JSONDecodeError as error:
+        raise BadQuestion(f"expected a JSON object: {error}") from error
+    if not isinstance(asked, dict):
+        raise BadQuestion(f"got {type(asked).__name__}, expected a JSON object")
+    return asked

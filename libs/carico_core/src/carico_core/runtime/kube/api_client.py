@@ -54,18 +54,27 @@ async def connect(
     return KubeClient(access, wanted=wanted, clock=clock, user_agent=user_agent, observe=observe, watching=watching)
 
 
-async def connect_for_lease(
+@contextlib.asynccontextmanager
+async def connect_to_lead(
     wanted: KubeSettings, *, clock: clocks.Clock, program: str, environ: Mapping[str, str] | None = None,
-    observe: Observe | None = None,
-) -> "KubeClient":  # fmt: skip
-    """Return a client for the Lease alone, without a limit on its rate, as `connect` does.
+    observe: Observe | None = None, watching: list_watch.Options = list_watch.DEFAULT_OPTIONS,
+) -> AsyncIterator[tuple["KubeClient", "KubeClient"]]:  # fmt: skip
+    """Connect until the block is left: a client as `connect` returns it, and one for the Lease, of unlimited rate.
 
-    Kubernetes' components have one too: a renewal must not queue behind other requests.
+    Kubernetes' components have two, too: a renewal must not queue behind other requests.
     """
     unpaced = dataclasses.replace(wanted, rate_per_s=0.0)
-    return await connect(
+    api = await connect(
+        wanted, clock=clock, user_agent=program, environ=environ, observe=observe, watching=watching
+    )  # fmt: skip
+    lease_api = await connect(
         unpaced, clock=clock, user_agent=f"{program}/leader-election", environ=environ, observe=observe
     )
+    try:
+        yield api, lease_api
+    finally:
+        await lease_api.close()
+        await api.close()
 
 
 class KubeClient:
