@@ -51,7 +51,7 @@ def run(quick: bool) -> list[Row]:
     return rows
 
 
-async def measure(pods: int, *, seconds: float, period_ms: float = settings.QUOTA_PERIOD_MS) -> Reading:
+async def measure(pods: int, *, seconds: float, period_ms: float = settings.QUOTA_PERIOD_US / 1000) -> Reading:
     """What a node's cgroup reads with that many `pi` Pods; nothing of it is left afterwards.
 
     Raises `RuntimeError` where this machine has no cgroups that may be written.

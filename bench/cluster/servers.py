@@ -72,7 +72,7 @@ def p99_ms(node: Node, request_cores: float, *, seconds: float) -> float:
     try:
         group.create()
         if node.has_quota:
-            group.set_cpu(cores=node.cores * node.scale, period_us=round(settings.QUOTA_PERIOD_MS * 1000))
+            group.set_cpu(cores=node.cores * node.scale, period_us=settings.QUOTA_PERIOD_US)
         others = _made(group.child("besteffort"), 0.0)
         with contextlib.ExitStack() as stack:
             for number in range(node.busy):

@@ -50,7 +50,7 @@ async def serve(chosen: settings.NodeSettings, clock: clocks.Clock, stop: tasks.
     found = layout.read_layout() if chosen.cgroups == "auto" else layout.Layout(version=layout.Version.NONE, trees={})
     opened = node_group.open_node(
         found, cluster=chosen.cluster, node=chosen.name, cores=chosen.real_cores, memory_bytes=chosen.memory_bytes,
-        period_us=round(chosen.quota_period_ms * 1000),
+        period_us=settings.QUOTA_PERIOD_US,
     )  # fmt: skip
     if chosen.cgroups == "none":
         opened = dataclasses.replace(opened, reason="as requested")
@@ -124,7 +124,7 @@ async def _run(
                 announcing=_announce(chosen, opened),
                 leaving=draining.run(stop, drained, node=registered, pods=pods, within_s=chosen.drain_s),
             )
-        await draining.end(pods, node.reporter, grace_s=chosen.stop_grace_s)
+        await draining.end(pods, node.reporter, grace_s=settings.STOP_GRACE_S)
         if chosen.leave and (pods.is_listed or not kept.pods()):
             await draining.leave(registered)
         return pods.is_listed

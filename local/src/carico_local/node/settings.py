@@ -2,18 +2,26 @@
 
 import dataclasses
 import pathlib
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from carico_core.runtime.process import settings
 
 # Long enough that pressure rises as on a real node, short enough that a server's latency on the node is meaningful
 # (ADR 13).
-QUOTA_PERIOD_MS = 20.0
+QUOTA_PERIOD_US = 20_000
+# Of Pods, when the node is stopped.
+STOP_GRACE_S = 2.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
     """Flags, or CARICO_NODE_... in the environment."""
+
+    removed: ClassVar[Mapping[str, str]] = {
+        "quota_period_ms": "the CPU quota's period is 20 ms",
+        "stop_grace_s": "Pods have 2 s to end when the node is stopped; --drain-s lets them finish before",
+    }
 
     name: str = settings.setting(help="name of the Node")
     cluster: str = settings.setting(help="name of the local cluster; names its cgroups")
@@ -30,14 +38,6 @@ class NodeSettings:
         2**30, help="memory limit that is enforced: the node's memory x scale", unit="bytes", minimum=2**24
     )
     pods: int = settings.setting(110, help="maximum number of Pods", minimum=1, why="Kubernetes' default")
-    quota_period_ms: float = settings.setting(
-        QUOTA_PERIOD_MS,
-        help="period of the CPU quota",
-        unit="ms",
-        minimum=1.0,
-        maximum=1000.0,
-        why="with the usual 100 ms, a server that has used up its quota answers no request for most of the period",
-    )
     latency: float = settings.setting(
         1.0,
         help="factor on the start and exit latencies of a container runtime",
@@ -66,9 +66,6 @@ class NodeSettings:
         (), help="folders whose files no container may read, by Landlock",
         why="a node that cannot change users runs its Pods as the user that keys and tokens belong to",
     )  # fmt: skip
-    stop_grace_s: float = settings.setting(
-        2.0, help="time that Pods have to end when the node is stopped", unit="s", minimum=0.0
-    )
     drain_s: float = settings.setting(
         0.0, help="time that Pods have to finish their work before that; meanwhile the node takes no new ones",
         unit="s", minimum=0.0, maximum=3600.0, why="0: stopping a whole cluster does not wait for its Pods",

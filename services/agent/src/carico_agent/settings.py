@@ -30,6 +30,7 @@ class AgentSettings:
     removed: ClassVar[Mapping[str, str]] = {
         "guard": "a node accepts nothing above its ceilings: --ceiling-cpu, --ceiling-memory",
         "capacity_cap": "capacity is bounded by --pod-limit",
+        "peak_half_life_s": "the largest Pod count per core so far counts half after 10 minutes",
         "sample_hz": "telemetry is read 10 times a second, because the filters' constants depend on it",
         "batch": "the model is updated once a second",
         "epsilon": "the node's model is published at each update",
@@ -175,13 +176,6 @@ class AgentSettings:
         minimum=0,
         maximum=1,
         why="as in the paper's logs",
-    )
-    peak_half_life_s: float = setting(
-        600.0,
-        help="time after which the largest Pod count per core so far counts half",
-        unit="s",
-        minimum=1,
-        why="a night without load is a cold start; a pause between two jobs is not",
     )
     kubeconfig: str = setting(
         "", help="path of a kubeconfig, for Pod events from Kubernetes; empty: this Pod's service account, else ~/.kube"

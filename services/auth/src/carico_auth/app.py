@@ -17,6 +17,8 @@ from carico_core.wire import roles
 XKEY_HEADER = "Nats-Server-Xkey"
 # Replicas of the callout share the requests.
 GROUP = "carico-auth"
+# Below `server_config.ANSWER_TIMEOUT_S`, after which the server has dropped the client.
+ANSWER_WITHIN_S = 3.0
 
 
 class Reviewer(Protocol):
@@ -38,7 +40,8 @@ class Callout:
 
     def __init__(
         self, reviewer: Reviewer, keys: Keys, counted: instruments.Instruments, *,
-        accounts: Mapping[policy.ServiceAccount, roles.Role], answer_within_s: float, clock: clocks.Clock,
+        accounts: Mapping[policy.ServiceAccount, roles.Role], clock: clocks.Clock,
+        answer_within_s: float = ANSWER_WITHIN_S,
     ) -> None:  # fmt: skip
         self._reviewer = reviewer
         self._keys = keys

@@ -12,7 +12,7 @@ from typing import Any
 
 from carico_core.wire import roles
 
-# How long the server waits for the callout: more than the callout's `answer_within_s`, less than clients wait.
+# How long the server waits for the callout: more than `app.ANSWER_WITHIN_S`, less than clients wait.
 ANSWER_TIMEOUT_S = 4
 # The TLS handshakes of a thousand clients that reconnect at once take longer than the server's default of 2 s.
 TLS_TIMEOUT_S = 5

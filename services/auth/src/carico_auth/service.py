@@ -49,7 +49,7 @@ async def serve(
             )  # fmt: skip
             callout = app.Callout(
                 reviewer, keys, counted,
-                accounts=accounts, answer_within_s=chosen.answer_within_s, clock=clock,
+                accounts=accounts, clock=clock,
             )  # fmt: skip
             answering = _run(chosen, callout, counted, watch, bus_series.trouble, clock=clock)
             await tasks.until(stop, callout=answering, pods=ended.run_forever())

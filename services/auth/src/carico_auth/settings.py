@@ -1,6 +1,8 @@
 """The settings of the auth callout."""
 
 import dataclasses
+from collections.abc import Mapping
+from typing import ClassVar
 
 from carico_auth import policy
 from carico_core.domain import errors
@@ -17,6 +19,10 @@ _ACCOUNTS = "ServiceAccounts (namespace/name, several with commas) that are "
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AuthSettings:
     """Read once in `main`: environment CARICO_AUTH_..., flags --..."""
+
+    removed: ClassVar[Mapping[str, str]] = {
+        "answer_within_s": "a request is refused after 3 s, before the server drops the client"
+    }
 
     issuer: str = settings.setting(help="path of the account seed (SA...) that signs the answers")
     xkey: str = settings.setting(
@@ -35,10 +41,6 @@ class AuthSettings:
     readers: str = settings.setting("carico/carico-reader", help=f"{_ACCOUNTS}readers")
     clis: str = settings.setting("carico/carico-cli", help=f"{_ACCOUNTS}users of the nats CLI")
     owners: str = settings.setting("", help=f"{_ACCOUNTS}owners of streams", why="none by default")
-    answer_within_s: float = settings.setting(
-        3.0, help="time limit of a request; it is refused after that", unit="s", minimum=0.1, maximum=60.0,
-        why="below `authorization.timeout` of the server, after which it has dropped the client",
-    )  # fmt: skip
     remember_s: float = settings.setting(
         10.0, help="how long a valid token is not reviewed again", unit="s",
         minimum=0.0, maximum=300.0,

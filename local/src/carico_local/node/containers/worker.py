@@ -293,6 +293,6 @@ def limit_group(
     """Set limits, given in emulated units, on a cgroup; never above the node's, which v1 would refuse."""
     if cores is not None:
         real = min(cores, chosen.cores) * chosen.scale
-        group.set_cpu(cores=real, period_us=max(1000, round(chosen.quota_period_ms * 1000)))
+        group.set_cpu(cores=real, period_us=settings.QUOTA_PERIOD_US)
     if memory_bytes is not None:
         group.set_memory(round(memory_bytes * chosen.scale))

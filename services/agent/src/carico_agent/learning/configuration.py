@@ -21,7 +21,6 @@ def node_config(chosen: settings.AgentSettings, facts: panel.Facts) -> base.Esti
         ceiling=np.array([ceilings.get(dim, base.OTHER_CEILING) for dim in facts.dims]),
         pod_limit=chosen.pod_limit,
         signal_mode=signal_mode(chosen),
-        peak_half_life_s=chosen.peak_half_life_s,
     )
 
 
