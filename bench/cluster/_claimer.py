@@ -27,9 +27,9 @@ EPOCH = "18eaaf27489d17a3"
 CLOCK = clocks.SystemClock()
 
 
-def _fate(uid: str, _: str) -> ledger.Fate:
+def _fate(uid: str, _: str) -> ledger.PodFate:
     """The time of a claim is the end of its Pod's UID, in milliseconds."""
-    return ledger.Fate.GONE if CLOCK.wall_ns() // 10**6 - int(uid[-12:]) % 10**12 > LASTS_MS else ledger.Fate.OPEN
+    return ledger.PodFate.GONE if CLOCK.wall_ns() // 10**6 - int(uid[-12:]) % 10**12 > LASTS_MS else ledger.PodFate.OPEN
 
 
 async def claim(url: str, name: str, seconds: float) -> dict[str, float]:

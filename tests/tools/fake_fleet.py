@@ -70,7 +70,7 @@ class FakeFleet:
             messages.ClusterSummary(
                 boot=BOOT, seq=self._summarised, ts_ns=now_ns, span_s=SUMMARY_EVERY_S, nodes={"fresh": len(self.nodes)},
                 pods=3 * len(self.nodes), capacity=2.0 * len(self.nodes), capacity_sd=0.2 * len(self.nodes),
-                usage={dim: messages.Spread(share - 0.1, share, share + 0.2) for dim in DIMS}, waiting=waiting,
+                usage={dim: messages.Percentiles(share - 0.1, share, share + 0.2) for dim in DIMS}, waiting=waiting,
                 oldest_s=42.0 if waiting else 0.0, placed=20, placed_waited_s=0.1, events=events,
             )
         )  # fmt: skip

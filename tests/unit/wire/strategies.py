@@ -58,8 +58,8 @@ SUMMARIES = st.builds(
     messages.ClusterSummary, boot=BOOTS, seq=COUNTS, ts_ns=COUNTS, span_s=_POSITIVE,
     nodes=st.dictionaries(_TEXTS, st.integers(0, 10**6), max_size=6), pods=st.integers(0, 10**6),
     capacity=st.floats(0, 1e6), capacity_sd=_POSITIVE,
-    usage=st.dictionaries(DIM_NAMES, st.builds(messages.Spread, _SHARE, _SHARE, _SHARE)), waiting=st.integers(0, 10**6),
-    oldest_s=_POSITIVE, placed=st.integers(0, 10**6), placed_waited_s=_POSITIVE,
+    usage=st.dictionaries(DIM_NAMES, st.builds(messages.Percentiles, _SHARE, _SHARE, _SHARE)),
+    waiting=st.integers(0, 10**6), oldest_s=_POSITIVE, placed=st.integers(0, 10**6), placed_waited_s=_POSITIVE,
     events=st.lists(EVENTS, max_size=5).map(tuple), left_off=st.integers(0, 10**6),
 )  # fmt: skip
 

@@ -42,7 +42,7 @@ class Api(Protocol):
 
     def mirror(
         self, path: str, *, options: list_watch.Options, read: paged_lists.Read | None = None,
-        freshness: list_watch.Freshness | None = None,
+        freshness: list_watch.CopyAge | None = None,
     ) -> AsyncGenerator[list_watch.MirrorEvent, None]: ...  # fmt: skip
 
 
@@ -78,7 +78,7 @@ class EndedPods:
         # UIDs by namespace; None while they are unknown.
         self._pods: dict[str, set[str] | None] = dict.fromkeys(namespaces)
         # When the API last showed that the watch of a namespace works.
-        self.freshness = {namespace: list_watch.Freshness(clock) for namespace in namespaces}
+        self.freshness = {namespace: list_watch.CopyAge(clock) for namespace in namespaces}
         # Until then a Pod may have ended whose clients are still connected.
         self._hurry_until_s = float("-inf")
         self._line = logs.get("pods")

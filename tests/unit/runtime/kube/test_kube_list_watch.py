@@ -371,7 +371,7 @@ def test_fresh_mirrors_notice_a_stopped_server_within_45_s() -> None:
 
 async def test_the_age_of_a_mirror_is_the_time_since_its_own_server_sent_anything(waits: list[float]) -> None:
     clock, ages = clocks.FakeClock(), []
-    fresh = list_watch.Freshness(clock)
+    fresh = list_watch.CopyAge(clock)
     assert fresh.age_s() is None
 
     class Slow(Script):

@@ -498,7 +498,7 @@ async def test_a_question_about_a_pod_with_many_terms_is_refused(how: str) -> No
 
 def test_who_asks_without_end_gets_a_tenth_of_the_time() -> None:
     async def main() -> list[float]:
-        clock, turns = objects.LoopClock(asyncio.get_running_loop()), queries.Turns()
+        clock, turns = objects.LoopClock(asyncio.get_running_loop()), queries.OneAtATime()
         began_s, at_s = clock.monotonic_s(), list[float]()
 
         async def answer() -> dict[str, Any]:

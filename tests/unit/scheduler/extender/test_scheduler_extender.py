@@ -203,7 +203,7 @@ def test_nodes_rank_as_shares_of_the_best_less_what_is_held() -> None:
 
 
 def test_since_when_a_pod_is_asked_for_is_kept_while_it_waits() -> None:
-    waits = holds.Waits()
+    waits = holds.AskedSince()
     for uid, at_s in (("old", 1.0), ("ended", 1.0), ("new", 5.0), ("old", 7.0)):
         waits.note(uid, at_s)
     waits.drop_ended(lambda uid: uid == "old", before_s=5.0)

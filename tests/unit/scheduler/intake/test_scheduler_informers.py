@@ -90,13 +90,13 @@ def test_what_the_api_forbids_is_said_and_keeps_only_those_who_need_it_waiting()
 
 def test_nothing_is_decided_on_a_mirror_whose_server_has_sent_nothing_for_45_s() -> None:
     clock = clocks.FakeClock()
-    fresh: dict[str, list_watch.Freshness] = {}
+    fresh: dict[str, list_watch.CopyAge] = {}
 
     class Stopped:
         """Every list is answered, and then nothing comes any more."""
 
         async def mirror(
-            self, path: str, *, freshness: list_watch.Freshness | None = None, **_: Any
+            self, path: str, *, freshness: list_watch.CopyAge | None = None, **_: Any
         ) -> AsyncGenerator[list_watch.MirrorEvent, None]:
             assert freshness is not None
             fresh[path] = freshness

@@ -65,7 +65,9 @@ class Site:
 
     def choices(self, cores: float, priority: int, **changes: Any) -> list[victims.Choice]:
         """Return what each node would lose for a Pod."""
-        wanted = victims.Preemptor(demand.demand_of(self.pod("wanted", priority, cores)._replace(**changes)), priority)
+        wanted = victims.PreemptingPod(
+            demand.demand_of(self.pod("wanted", priority, cores)._replace(**changes)), priority
+        )
         view, stages = self.fleet.snapshot(NOW_S), registry.by_capacity(self.policy)
         found = []
         for name, residents in self.residents.items():

@@ -76,7 +76,7 @@ async def test_a_summary_counts_nodes_pods_room_and_usage() -> None:
     assert (last.pods, last.capacity) == (sum(range(21)), 21 * 4.0)
     assert abs(last.capacity_sd - 0.5 * 21**0.5) < 1e-3
     # Node 20 reports twice as much as there is: a share is at most 1.
-    assert last.usage == {"cpu": messages.Spread(0.1, 1.0, 1.0)}
+    assert last.usage == {"cpu": messages.Percentiles(0.1, 1.0, 1.0)}
 
 
 async def test_waiting_and_placed_pods_are_counted_with_the_longest_wait() -> None:

@@ -296,7 +296,7 @@ class ClusterEvent(NamedTuple):
     state: str
 
 
-class Spread(NamedTuple):
+class Percentiles(NamedTuple):
     """How a share is spread over the nodes: 5 %, 50 % and 95 % of them are at most there."""
 
     low: float
@@ -321,7 +321,7 @@ class ClusterSummary:
     pods: int
     capacity: float
     capacity_sd: float
-    usage: Mapping[str, Spread]
+    usage: Mapping[str, Percentiles]
     # Pods that wait for a node now, and the longest time that one of them has waited.
     waiting: int
     oldest_s: float

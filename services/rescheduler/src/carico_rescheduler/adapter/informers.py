@@ -30,7 +30,7 @@ class ListerWatcher(Protocol):
 
     def mirror(
         self, path: str, *, params: Mapping[str, str] | None = None, read: Callable[[Any], Any] | None = None,
-        freshness: list_watch.Freshness | None = None,
+        freshness: list_watch.CopyAge | None = None,
     ) -> AsyncGenerator[kubes.MirrorEvent, None]:  # fmt: skip
         """List and watch forever; apply `read` to each object of a list, and keep `freshness` up to date."""
 
@@ -43,7 +43,7 @@ class Collection:
     kind: str
     parse: Callable[[Object], Any]
     table: clusters.Table[Any]
-    freshness: list_watch.Freshness
+    freshness: list_watch.CopyAge
 
 
 class Informers:
@@ -65,7 +65,7 @@ class Informers:
             into.autoscalers,
         )  # fmt: skip
         self._collections = [
-            Collection(path=path, kind=kind, parse=parse, table=table, freshness=list_watch.Freshness(clock))
+            Collection(path=path, kind=kind, parse=parse, table=table, freshness=list_watch.CopyAge(clock))
             for path, kind, parse, table in (
                 ("/api/v1/pods", "pod", objects.parse_pod, into.pods),
                 ("/api/v1/nodes", "node", api_objects.parse_node, into.nodes),

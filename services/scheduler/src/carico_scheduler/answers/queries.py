@@ -37,7 +37,7 @@ async def _never_silent() -> None:
 _REST = 9.0
 
 
-class Turns:
+class OneAtATime:
     """Answers one question at a time, and rests after each."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Answers:
     away: Callable[[], Mapping[str, str]] = dict
     # Returns for how long the API has been silent; None while it answers.
     silent_s: Callable[[], Awaitable[float | None]] = _never_silent
-    _turns: Turns = dataclasses.field(default_factory=Turns)
+    _turns: OneAtATime = dataclasses.field(default_factory=OneAtATime)
 
     def endpoints(self) -> dict[str, Handler]:
         """Return the handlers by verb."""

@@ -87,7 +87,7 @@ class Cycle:
 
     def run(
         self, view: snapshot.Snapshot, source: Source, *, most: int, held: Iterable[tuple[int, demands.Demand]] = (),
-        nominees: Sequence[Nominee] = (), gangs: parties.Gangs | None = None,
+        nominees: Sequence[Nominee] = (), gangs: parties.PartySource | None = None,
     ) -> CycleResult:  # fmt: skip
         """Decide on Pods of `source` until `most` are placed or none is left; the last gang may exceed it.
 

@@ -50,7 +50,7 @@ class Party:
     may_place: bool = True
 
 
-class Gangs(Protocol):
+class PartySource(Protocol):
     """Where a cycle takes the other Pods of a gang from."""
 
     def gather(self, first: queues.Waiting) -> Party:

@@ -78,7 +78,7 @@ class Holds:
         return max((hold.since_s for uid, hold in self._holds.items() if uid != but), default=None)
 
 
-class Waits:
+class AskedSince:
     """Since when kube-scheduler has been asking for each Pod."""
 
     def __init__(self) -> None:

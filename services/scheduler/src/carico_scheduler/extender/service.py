@@ -60,7 +60,7 @@ class Extender:
         self._term = parts.term
         self._wake = parts.wake
         self.holds = holding.Holds(hold_s=wanted.hold_s)
-        self.waits = holding.Waits()
+        self.waits = holding.AskedSince()
         self.binds = binding.Binds(
             parts.state, binder, clock=parts.clock, log=parts.log,
             on_end=lambda fate: parts.metrics.extender_binds.labels(fate).inc(), member=parts.member,

@@ -36,7 +36,7 @@ class ListerWatcher(Protocol):
 
     def mirror(
         self, path: str, *, params: Mapping[str, str] | None = None, read: Callable[[Any], Any] | None = None,
-        freshness: list_watch.Freshness | None = None,
+        freshness: list_watch.CopyAge | None = None,
     ) -> AsyncGenerator[kubes.MirrorEvent, None]:  # fmt: skip
         """List and watch forever; apply `read` to each object of a list, and keep `freshness` up to date."""
 
@@ -63,7 +63,7 @@ class Informers:
         # When one of them last received something.
         self.heard_s = clock.monotonic_s()
         self._lacking: dict[str, str] = {}
-        self._freshness = {each.path: list_watch.Freshness(clock) for each in self._collections}
+        self._freshness = {each.path: list_watch.CopyAge(clock) for each in self._collections}
         # The collections without which nothing can be decided.
         self._needed = [self._freshness[each.path] for each in self._collections if each.lacks is None]
         for each in self._collections:

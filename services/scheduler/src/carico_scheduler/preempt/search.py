@@ -178,7 +178,7 @@ class Search:
                 pod = pod._replace(deleting=True) if is_leaving else pod
                 residents.append(victims.Resident(pod, claim, self._state.reservations.is_reserved(claim)))
         return victims.on_node(
-            row, victims.Preemptor(kind.demand, kind.priority), residents, scores.stages, self._state.budgets,
+            row, victims.PreemptingPod(kind.demand, kind.priority), residents, scores.stages, self._state.budgets,
             self._evicting(), lambda: self._peers(view, kind, scores.stages),
         )  # fmt: skip
 

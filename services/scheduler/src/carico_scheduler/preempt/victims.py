@@ -32,7 +32,7 @@ class Resident(NamedTuple):
         return self.claim, self.is_reserved
 
 
-class Preemptor(NamedTuple):
+class PreemptingPod(NamedTuple):
     """The Pod for which room is wanted."""
 
     demand: demands.Demand
@@ -69,7 +69,7 @@ _LEAST = -(2**31)
 
 
 def on_node(
-    row: snapshot.NodeRow, wanted: Preemptor, residents: Collection[Resident], stages: registry.Stages,
+    row: snapshot.NodeRow, wanted: PreemptingPod, residents: Collection[Resident], stages: registry.Stages,
     budgets: budgeting.Budgets, spent: Iterable[cluster.Pod] = (),
     peers_of: Callable[[], Collection[protocol.Peers]] = tuple,
 ) -> Choice | None:  # fmt: skip
@@ -126,14 +126,15 @@ def _count(peers: Collection[protocol.Peers], pod: cluster.Pod, slot: int, chang
 
 
 def _fits(
-    filters: Iterable[protocol.RoomFilter], row: snapshot.NodeRow, wanted: Preemptor, peers: Collection[protocol.Peers]
+    filters: Iterable[protocol.RoomFilter], row: snapshot.NodeRow, wanted: PreemptingPod,
+    peers: Collection[protocol.Peers],
 ) -> bool:  # fmt: skip
     return scoring.rejection_by(filters, row, wanted.demand) is None and all(
         condition.passes[row.slot] for each in peers for condition in each.conditions()
     )
 
 
-def _may_go(each: Resident, wanted: Preemptor, row: snapshot.NodeRow) -> bool:
+def _may_go(each: Resident, wanted: PreemptingPod, row: snapshot.NodeRow) -> bool:
     """Return True if a Pod may go: of lower priority, not the node's own, and none that the Pod must be near."""
     if each.pod.priority >= wanted.priority or each.claim.is_baseline:
         return False

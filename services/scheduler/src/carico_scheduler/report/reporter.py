@@ -22,14 +22,14 @@ PODS_A_ROUND = 64
 DEMANDS_A_ROUND = 32
 
 
-class Conditions(Protocol):
+class ConditionSink(Protocol):
     """Where conditions go."""
 
     def note(self, waiting: queues.Waiting, verdict: verdicts.Verdict, text: str, reasons: frozenset[str]) -> bool:
         """Queue the condition of a Pod if a change of it is due; return True if it was."""
 
 
-class Gangs(Protocol):
+class GangsInWords(Protocol):
     """The gangs."""
 
     def find(self, key: gangs.Key) -> gang_records.Gang | None:
@@ -50,8 +50,8 @@ class Reporter:
     """Reports the Pods that fit nowhere, in turns."""
 
     def __init__(
-        self, *, cycle: cycles.Cycle, log: decisions.Log, notices: notices.Notices, conditions: Conditions,
-        gangs: Gangs,
+        self, *, cycle: cycles.Cycle, log: decisions.Log, notices: notices.Notices, conditions: ConditionSink,
+        gangs: GangsInWords,
     ) -> None:  # fmt: skip
         self._cycle = cycle
         self._log = log

@@ -39,7 +39,7 @@ class _Sums(TypedDict):
     pods: int
     capacity: float
     capacity_sd: float
-    usage: dict[str, messages.Spread]
+    usage: dict[str, messages.Percentiles]
 
 
 class Summaries:
@@ -210,7 +210,7 @@ def _sums(heard: list[messages.Advertisement]) -> _Sums:
     }
 
 
-def _spread(shares: list[float]) -> messages.Spread:
+def _spread(shares: list[float]) -> messages.Percentiles:
     ordered = np.sort(np.clip(shares, 0.0, 1.0))
     places = [round(share * (len(ordered) - 1)) for share in _SHARES]
-    return messages.Spread(*(round(float(ordered[place]), _DIGITS) for place in places))
+    return messages.Percentiles(*(round(float(ordered[place]), _DIGITS) for place in places))

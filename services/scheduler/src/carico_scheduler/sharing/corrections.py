@@ -57,7 +57,7 @@ class Corrections:
         # Returns the Pods for which this scheduler holds room itself, in the order of the queue.
         self.own_nominees: Callable[[], Sequence[cycles.Nominee]] = tuple
         # What the holder of the Lease holds, by its newest heartbeat.
-        self._held: tuple[beats.Heard | None, list[cycles.Nominee]] = (None, [])
+        self._held: tuple[beats.LastHeartbeat | None, list[cycles.Nominee]] = (None, [])
         # The same by UID and node, when last reviewed.
         self._held_before: Mapping[str, str] = {}
         # How often Pods without a node have lost a claim or a bind.

@@ -20,7 +20,7 @@ IDENTITY_KEPT_S = 60.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class LastHeartbeat:
     """The newest heartbeat of a member, and when it arrived: monotonic seconds."""
 
     beat: messages.Heartbeat
@@ -46,18 +46,18 @@ class Heartbeats:
         self._on_drop = on_drop
         self._known = replicas.Replicas(replica, lease_s=ALIVE_S)
         self._identities: dict[str, float] = {}
-        self._newest: dict[str, Heard] = {}
+        self._newest: dict[str, LastHeartbeat] = {}
         self._seq = 0
 
     def others(self) -> list[str]:
         """Return the names of the others that are alive."""
         return self._known.others(self._clock.monotonic_s())
 
-    def newest(self) -> list[Heard]:
+    def newest(self) -> list[LastHeartbeat]:
         """Return the newest heartbeat of each of the others that are alive."""
         return [self._newest[name] for name in self.others()]
 
-    def holder(self, identity: str) -> Heard | None:
+    def holder(self, identity: str) -> LastHeartbeat | None:
         """Return the newest heartbeat of the one that is alive and has this name in the Lease; None if none has."""
         return next((each for each in self.newest() if each.beat.identity == identity), None)
 
@@ -78,7 +78,7 @@ class Heartbeats:
             return
         self._identities = {name: at_s for name, at_s in self._identities.items() if now_s - at_s < IDENTITY_KEPT_S}
         self._identities[found.identity] = now_s
-        self._newest[found.replica] = Heard(beat=found, at_s=now_s)
+        self._newest[found.replica] = LastHeartbeat(beat=found, at_s=now_s)
         if found.is_leaving:
             self._known.forget(found.replica)
         after = self.newest()
@@ -99,7 +99,7 @@ class Heartbeats:
         return subjects.member(self._replica), wire.encode_heartbeat(made)
 
 
-def _shares(heard: Iterable[Heard]) -> list[tuple[object, ...]]:
+def _shares(heard: Iterable[LastHeartbeat]) -> list[tuple[object, ...]]:
     """Return who is alive, and which Pods are handed over and held: not how long they have waited, which grows."""
     found = []
     for each in heard:

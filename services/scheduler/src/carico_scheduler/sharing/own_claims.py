@@ -17,15 +17,15 @@ from carico_scheduler.state import state as states
 DOUBTFUL_KEPT = 4096
 
 
-def fate_of(state: states.State, uid: str, node: str) -> ledgers.Fate:
+def fate_of(state: states.State, uid: str, node: str) -> ledgers.PodFate:
     """Return what the state knows of the Pod of a claim on a node."""
     record = state.records.find(uid)
     if record is None:
-        return ledgers.Fate.GONE if state.records.is_gone(uid) else ledgers.Fate.UNKNOWN
+        return ledgers.PodFate.GONE if state.records.is_gone(uid) else ledgers.PodFate.UNKNOWN
     if record.is_bound:
-        return ledgers.Fate.BOUND
+        return ledgers.PodFate.BOUND
     is_here = record.is_placed and record.claim is not None and record.claim.node == node
-    return ledgers.Fate.ASSUMED if is_here else ledgers.Fate.OPEN
+    return ledgers.PodFate.ASSUMED if is_here else ledgers.PodFate.OPEN
 
 
 class OwnClaims:
@@ -84,7 +84,7 @@ class OwnClaims:
         elif result.fate in (binder.Fate.UNBOUND, binder.Fate.WITHHELD) and uid not in self._doubtful:
             claim = self._ledger.find(node, uid)
             is_own = claim is not None and claim.scheduler == self._parts.replica
-            if claim is not None and is_own and fate_of(self._state, uid, node) is ledgers.Fate.OPEN:
+            if claim is not None and is_own and fate_of(self._state, uid, node) is ledgers.PodFate.OPEN:
                 self._ledger.void(node, claim)
                 self._commits.ask(node, None, result.bind.waiting.demand, seq=-1)
 

@@ -12,7 +12,7 @@ from carico_scheduler.state import node_state
 
 
 class WaitingGangs:
-    """The gangs of a table, kept in step with the queue; a cycle's `parties.Gangs`."""
+    """The gangs of a table, kept in step with the queue; a cycle's `parties.PartySource`."""
 
     def __init__(
         self, nodes: node_state.NodeState, table: gang_table.Gangs, *, node_of: Callable[[str], str | None],
@@ -33,7 +33,7 @@ class WaitingGangs:
             self._nodes.queue.unpark_gangs({pod.gang.key})
 
     def gather(self, first: queues.Waiting) -> parties.Party:
-        """Take the Pods of a gang from the queue that can be decided on with `first`; see `parties.Gangs`."""
+        """Take the Pods of a gang from the queue that can be decided on with `first`; see `parties.PartySource`."""
         queue, key = self._nodes.queue, first.demand.gang
         gang = None if key is None else self._table.find(key)
         if key is None or gang is None:
@@ -53,7 +53,7 @@ class WaitingGangs:
         )  # fmt: skip
 
     def tried(self, party: parties.Party, fitted: int | None) -> None:
-        """Note for how many Pods of a gang there was room; see `parties.Gangs`."""
+        """Note for how many Pods of a gang there was room; see `parties.PartySource`."""
         gang = self._table.find(party.gang)
         if gang is not None and fitted is not None:
             gang.fitted = fitted

@@ -55,7 +55,7 @@ class World:
         self.hub = memory_bus.Hub()
         self.claims = Claims(memory_bus.MemoryBus(self.hub).claims)
         self.clock = objects.LoopClock(asyncio.get_running_loop())
-        self.ledger = ledger.Ledger(lambda uid, node: ledger.Fate.OPEN)
+        self.ledger = ledger.Ledger(lambda uid, node: ledger.PodFate.OPEN)
         self.epoch = EPOCHS[0]
         self.counted: list[str] = []
         self.rivals: list[str | None] = []

@@ -9,7 +9,7 @@ from carico_core.runtime.bus.streams import jetstream
 from carico_scheduler.sharing.claims import ledger
 
 NODE = "node-1"
-Fate = ledger.Fate
+PodFate = ledger.PodFate
 
 
 def claim(uid: str, at_ns: int = 1, scheduler: str = "a") -> messages.Claim:
@@ -22,8 +22,8 @@ class World:
     """A ledger, and what is known of the Pods of its claims."""
 
     def __init__(self) -> None:
-        self.fates: dict[str, Fate] = {}
-        self.ledger = ledger.Ledger(lambda uid, node: self.fates.get(uid, Fate.UNKNOWN))
+        self.fates: dict[str, PodFate] = {}
+        self.ledger = ledger.Ledger(lambda uid, node: self.fates.get(uid, PodFate.UNKNOWN))
 
     def counted(self, now_s: float) -> list[str]:
         """The UIDs that count, which both ways of asking agree on."""
@@ -40,15 +40,15 @@ class World:
 @pytest.mark.parametrize(
     ("fate", "counts", "counts_later", "is_kept", "is_kept_later"),
     [
-        (Fate.UNKNOWN, True, False, True, False),
-        (Fate.OPEN, True, True, True, True),
-        (Fate.ASSUMED, False, False, True, True),
-        (Fate.BOUND, False, False, True, False),
-        (Fate.GONE, False, False, False, False),
+        (PodFate.UNKNOWN, True, False, True, False),
+        (PodFate.OPEN, True, True, True, True),
+        (PodFate.ASSUMED, False, False, True, True),
+        (PodFate.BOUND, False, False, True, False),
+        (PodFate.GONE, False, False, False, False),
     ],
 )
 def test_what_counts_and_what_is_kept(
-    fate: Fate, counts: bool, counts_later: bool, is_kept: bool, is_kept_later: bool
+    fate: PodFate, counts: bool, counts_later: bool, is_kept: bool, is_kept_later: bool
 ) -> None:
     made = World()
     made.fates["p"] = fate
@@ -68,7 +68,7 @@ def test_an_older_message_changes_nothing() -> None:
 
 def test_the_age_of_a_claim_survives_later_messages_and_starts_again_with_a_new_claim() -> None:
     made = World()
-    made.fates["p"] = Fate.OPEN
+    made.fates["p"] = PodFate.OPEN
     made.ledger.take(NODE, 1, [claim("p")], 0.0)
     made.ledger.take(NODE, 2, [claim("p"), claim("q")], 50.0)
     assert [each.uid for _, each in made.ledger.orphans(61.0)] == ["p"]
@@ -86,7 +86,7 @@ def test_a_claim_that_leaves_the_stream_gives_room() -> None:
 
 def test_a_void_claim_does_not_count_and_is_dropped_unless_it_was_made_again() -> None:
     made = World()
-    made.fates["p"] = Fate.OPEN
+    made.fates["p"] = PodFate.OPEN
     made.ledger.take(NODE, 1, [claim("p")], 0.0)
     assert not made.ledger.void(NODE, claim("p", at_ns=2))
     assert made.ledger.void(NODE, claim("p"))
@@ -97,7 +97,7 @@ def test_a_void_claim_does_not_count_and_is_dropped_unless_it_was_made_again() -
 
 def test_a_claim_that_has_ended_stays_so_wherever_it_is_read_again() -> None:
     made = World()
-    made.fates |= {"p": Fate.OPEN, "q": Fate.OPEN}
+    made.fates |= {"p": PodFate.OPEN, "q": PodFate.OPEN}
     made.ledger.take(NODE, 1, [claim("p")], 0.0)
     made.ledger.void(NODE, claim("p"))
     made.ledger.note_ended(claim("q"))
@@ -118,7 +118,7 @@ def test_what_cannot_be_read_blocks_the_node_until_its_claims_have_ended() -> No
 
 def test_claims_from_before_a_message_that_cannot_be_read_are_kept() -> None:
     made = World()
-    made.fates["p"] = Fate.OPEN
+    made.fates["p"] = PodFate.OPEN
     made.ledger.take(NODE, 1, [claim("p")], 0.0)
     made.ledger.take_unreadable(NODE, 2, 10.0)
     assert made.kept(10.0 + ledger.LEASE_S + 0.1) == ["p"]
@@ -136,7 +136,7 @@ def test_a_node_without_messages_for_longer_than_the_stream_keeps_them_is_forgot
 
 def test_a_new_stream_gets_the_claims_whose_pods_may_still_be_bound() -> None:
     made = World()
-    made.fates |= {"open": Fate.OPEN, "own": Fate.ASSUMED, "bound": Fate.BOUND, "gone": Fate.GONE}
+    made.fates |= {"open": PodFate.OPEN, "own": PodFate.ASSUMED, "bound": PodFate.BOUND, "gone": PodFate.GONE}
     made.ledger.take(NODE, 9, [claim(uid) for uid in ("open", "own", "bound", "gone", "unknown")], 0.0)
     left = made.ledger.restart()
     assert sorted(each.uid for each in left[NODE]) == ["open", "own", "unknown"]
@@ -146,7 +146,7 @@ def test_a_new_stream_gets_the_claims_whose_pods_may_still_be_bound() -> None:
 STEPS = strategies.lists(
     strategies.tuples(
         strategies.sampled_from(["take", "void", "fate"]), strategies.sets(strategies.sampled_from("pqr")),
-        strategies.sampled_from(list(Fate)), strategies.floats(0.0, 40.0),
+        strategies.sampled_from(list(PodFate)), strategies.floats(0.0, 40.0),
     ),
     max_size=20,
 )  # fmt: skip
@@ -154,7 +154,7 @@ STEPS = strategies.lists(
 
 @hypothesis.given(STEPS)
 def test_no_claim_of_a_pod_that_may_still_be_bound_is_ever_left_out(
-    steps: list[tuple[str, set[str], Fate, float]],
+    steps: list[tuple[str, set[str], PodFate, float]],
 ) -> None:
     made = World()
     now_s, seq = 0.0, 0
@@ -165,7 +165,7 @@ def test_no_claim_of_a_pod_that_may_still_be_bound_is_ever_left_out(
             made.ledger.take(NODE, seq, [claim(uid) for uid in sorted(uids)], now_s)
         elif verb == "fate":
             # A Pod that is bound or gone stays so.
-            ended = {uid for uid, known in made.fates.items() if known in (Fate.BOUND, Fate.GONE)}
+            ended = {uid for uid, known in made.fates.items() if known in (PodFate.BOUND, PodFate.GONE)}
             made.fates |= dict.fromkeys(uids - ended, fate)
         else:
             for uid in uids:

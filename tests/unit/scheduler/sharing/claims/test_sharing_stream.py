@@ -15,8 +15,9 @@ OWN = b"no JSON, so that no decoder reads it"
 def test_a_doubt_that_comes_during_a_read_makes_it_read_again() -> None:
     async def main() -> None:
         claims = memory_bus.MemoryBus(memory_bus.Hub()).claims
+        clock = objects.LoopClock(asyncio.get_running_loop())
         made = stream.Stream(
-            ledger.Ledger(lambda uid, node: ledger.Fate.UNKNOWN), clock=objects.LoopClock(asyncio.get_running_loop()),
+            ledger.Ledger(lambda uid, node: ledger.PodFate.UNKNOWN), clock=clock,
             new_epoch=lambda: "0" * 16, header=lambda: ("0" * 16, 1), on_room=lambda: None, on_drop=lambda reason: None,
         )  # fmt: skip
         reads: list[str | None] = []
@@ -42,7 +43,7 @@ def test_what_a_member_has_sent_itself_is_not_decoded_and_counts() -> None:
     async def main() -> None:
         hub, drops = memory_bus.Hub(), list[str]()
         claims = memory_bus.MemoryBus(hub).claims
-        kept = ledger.Ledger(lambda uid, node: ledger.Fate.UNKNOWN)
+        kept = ledger.Ledger(lambda uid, node: ledger.PodFate.UNKNOWN)
         sent = messages.NodeClaims(
             node="node-1", epoch="0" * 16, boot="0" * 16, seq=1, ts_ns=1,
             claims=(

@@ -161,7 +161,7 @@ class KubeClient:
         params: Mapping[str, str] | None = None,
         options: list_watch.Options | None = None,
         read: paged_lists.Read | None = None,
-        freshness: list_watch.Freshness | None = None,
+        freshness: list_watch.CopyAge | None = None,
     ) -> AsyncGenerator[list_watch.MirrorEvent, None]:
         """List and watch one collection for ever: see `kube.list_watch.mirror`."""
         return list_watch.mirror(

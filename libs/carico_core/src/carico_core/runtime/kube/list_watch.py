@@ -71,7 +71,7 @@ DEFAULT_OPTIONS = Options()
 FRESH_OPTIONS = Options(watch_s=20.0, grace_s=8.0, backoff_most_s=1.5, gather_s=0.01)
 
 
-class Freshness:
+class CopyAge:
     """The age of a copy: the time since the watched server sent anything, or ended a watch on time."""
 
     def __init__(self, clock: clocks.Clock) -> None:
@@ -109,7 +109,7 @@ class Backoff:
 
 async def mirror(
     api: paged_lists.Api, path: str, *, params: Mapping[str, str], clock: clocks.Clock, rng: random.Random,
-    options: Options, read: paged_lists.Read | None = None, freshness: Freshness | None = None,
+    options: Options, read: paged_lists.Read | None = None, freshness: CopyAge | None = None,
 ) -> AsyncGenerator[MirrorEvent, None]:  # fmt: skip
     """Yield `Listed`, then `Changed` for each change; never ends by itself.
 
@@ -123,7 +123,7 @@ async def mirror(
     """
     follower = _Follower(
         api, path, params=params, clock=clock, rng=rng, options=options, read=read,
-        freshness=freshness or Freshness(clock),
+        freshness=freshness or CopyAge(clock),
     )  # fmt: skip
     while True:
         if follower.position is None:
@@ -147,7 +147,7 @@ class _Follower:
         rng: random.Random,
         options: Options,
         read: paged_lists.Read | None,
-        freshness: Freshness,
+        freshness: CopyAge,
     ) -> None:
         self.position: str | None = None
         self._freshness = freshness

@@ -149,7 +149,7 @@ class MemoryKube:
         params: Mapping[str, str] | None = None,
         options: list_watch.Options = OPTIONS,
         read: paged_lists.Read | None = None,
-        freshness: list_watch.Freshness | None = None,
+        freshness: list_watch.CopyAge | None = None,
     ) -> AsyncGenerator[list_watch.MirrorEvent, None]:
         """List and watch for ever, with the real client's code; `freshness` is ignored."""
         return list_watch.mirror(

@@ -81,7 +81,7 @@ def decode_summary(payload: bytes, *, subject: str) -> messages.ClusterSummary:
     return messages.ClusterSummary(
         boot=found.boot, seq=found.seq, ts_ns=found.ts, span_s=found.span_s, nodes=found.nodes, pods=found.pods,
         capacity=found.capacity, capacity_sd=found.capacity_sd,
-        usage={dim: messages.Spread(*each) for dim, each in found.usage.items()},
+        usage={dim: messages.Percentiles(*each) for dim, each in found.usage.items()},
         waiting=found.waiting, oldest_s=found.oldest_s, placed=found.placed, placed_waited_s=found.placed_waited_s,
         events=tuple([messages.ClusterEvent(each.at, each.kind, each.about, each.state) for each in found.events]),
         left_off=found.left_off,

@@ -27,7 +27,7 @@ FORGET_S = 3660.0
 ENDED_KEPT = 4096
 
 
-class Fate(enum.Enum):
+class PodFate(enum.Enum):
     """What is known of the Pod of a claim."""
 
     # The watch has not shown it (yet, or any more).
@@ -63,7 +63,7 @@ class _Node:
 class Ledger:
     """The claims by node. `fate(uid, node)` returns what is known of the Pod of a claim on that node."""
 
-    def __init__(self, fate: Callable[[str, str], Fate]) -> None:
+    def __init__(self, fate: Callable[[str, str], PodFate]) -> None:
         self._fate = fate
         self._nodes: dict[str, _Node] = {}
         # How often the stream was replaced. An answer that was asked for before is of another stream.
@@ -122,7 +122,7 @@ class Ledger:
         left: dict[str, list[messages.Claim]] = {}
         for (node, uid), held in self._open.items():
             has_ended = held.is_void or _identity(held.claim) in self._ended
-            if not has_ended and self._fate(uid, node) in (Fate.UNKNOWN, Fate.OPEN, Fate.ASSUMED):
+            if not has_ended and self._fate(uid, node) in (PodFate.UNKNOWN, PodFate.OPEN, PodFate.ASSUMED):
                 left.setdefault(node, []).append(held.claim)
         self._nodes, self._open = {}, {}
         self.generation += 1
@@ -132,7 +132,7 @@ class Ledger:
         """Yield (node, claim) of every claim that counts besides what the own state counts."""
         for (node, uid), held in list(self._open.items()):
             fate = self._fate(uid, node)
-            if fate in (Fate.BOUND, Fate.GONE):
+            if fate in (PodFate.BOUND, PodFate.GONE):
                 del self._open[node, uid]
             elif _counts(held, fate, now_s):
                 yield node, held.claim
@@ -164,7 +164,7 @@ class Ledger:
         return [
             (node, held.claim)
             for (node, uid), held in self._open.items()
-            if not held.is_void and now_s - held.seen_s > LEASE_S and self._fate(uid, node) is Fate.OPEN
+            if not held.is_void and now_s - held.seen_s > LEASE_S and self._fate(uid, node) is PodFate.OPEN
         ]
 
     def voided(self) -> list[str]:
@@ -194,15 +194,15 @@ class Ledger:
     def _may_drop(self, node: str, uid: str, held: Held, now_s: float) -> bool:
         fate = self._fate(uid, node)
         is_old = now_s - held.seen_s > LEASE_S
-        return held.is_void or fate is Fate.GONE or (is_old and fate in (Fate.BOUND, Fate.UNKNOWN))
+        return held.is_void or fate is PodFate.GONE or (is_old and fate in (PodFate.BOUND, PodFate.UNKNOWN))
 
 
-def _counts(held: Held, fate: Fate, now_s: float) -> bool:
+def _counts(held: Held, fate: PodFate, now_s: float) -> bool:
     """Return whether a claim takes room that the own state does not count."""
-    if held.is_void or fate in (Fate.ASSUMED, Fate.BOUND, Fate.GONE):
+    if held.is_void or fate in (PodFate.ASSUMED, PodFate.BOUND, PodFate.GONE):
         return False
     # A Pod that the watch has not shown for so long has ended.
-    return fate is Fate.OPEN or now_s - held.seen_s <= LEASE_S
+    return fate is PodFate.OPEN or now_s - held.seen_s <= LEASE_S
 
 
 def _identity(claim: messages.Claim) -> tuple[str, str, int]:
