@@ -102,20 +102,7 @@ async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int
     if answer["state"] in ("unknown", "ended"):
         await _add_api(asker, answer)
     if answer["state"] == "unknown":
-        if silence is not None:
-            raise silence
-        other = await asker.other_kind(namespace, name)
-        if not (answer.get("nearest") or answer.get("namespaces") or other):
-            # The scheduler has forgotten Pods that have ended.
-            names_there = await asker.pod_names(namespace)
-            # Controllers add letters to the name that a person remembers.
-            longer = [each for each in names_there if each.startswith(f"{name}-")]
-            answer["nearest"] = longer[:3] or difflib.get_close_matches(name, names_there, n=3)
-            answer["has_namespace"] = bool(answer["nearest"]) or await asker.has_namespace(namespace)
-        text = _unknown(answer, other, await asker.refusal(namespace, name))
-        # While the API does not answer, the Pod may exist: the name need not be wrong.
-        is_silent = asking.SILENT in (answer["note"] or "")
-        raise errors.ApiUnavailable(text) if is_silent else errors.SettingsError(text)
+        raise silence or await _not_found(asker, answer, namespace, name)
     # An API that does not answer the scheduler would keep this command waiting, too.
     is_asked = answer.get("phase") in containers.EXPLAINED and answer.get("api_silent_s") is None
     if answer["state"] == "bound" and is_asked and "containers" not in answer:
@@ -132,6 +119,22 @@ async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int
     if judgement.READS_NODES & set(answer.get("refused") or ()) and answer["state"] == "waiting":
         await _add_judgement(asker, answer)
     return answer
+
+
+async def _not_found(asker: asking.Asker, answer: dict[str, Any], namespace: str, name: str) -> errors.CaricoError:
+    """Return the error for a Pod that neither scheduler nor API knows."""
+    other = await asker.other_kind(namespace, name)
+    if not (answer.get("nearest") or answer.get("namespaces") or other):
+        # The scheduler has forgotten Pods that have ended.
+        names_there = await asker.pod_names(namespace)
+        # Controllers add letters to the name that a person remembers.
+        longer = [each for each in names_there if each.startswith(f"{name}-")]
+        answer["nearest"] = longer[:3] or difflib.get_close_matches(name, names_there, n=3)
+        answer["has_namespace"] = bool(answer["nearest"]) or await asker.has_namespace(namespace)
+    text = _unknown(answer, other, await asker.refusal(namespace, name))
+    # While the API does not answer, the Pod may exist: the name need not be wrong.
+    is_silent = asking.SILENT in (answer["note"] or "")
+    return errors.ApiUnavailable(text) if is_silent else errors.SettingsError(text)
 
 
 async def _explain_job(

@@ -99,8 +99,17 @@ def _sentence(found: Report) -> str:
 
 
 def _table(found: Report) -> str:
+    body = "".join(
+        f'<tr><td>{html.escape(name)}</td><td class="n">{html.escape(value)}</td><td>{verdict}</td></tr>'
+        for name, value, verdict in _rows(found)
+    )
+    return f"<table>{body}</table>"
+
+
+def _rows(found: Report) -> list[tuple[str, str, str]]:
+    """Return name, value and what is expected, as HTML, of each figure."""
     times, targets = found["pod_s"], found["targets"]
-    rows: list[tuple[str, str, str]] = [
+    return [
         ("job time", f"{found['job_s']:.1f} s", "from its submission to its last Pod's end"),
         (
             f"job time / reference ({targets['bound_s']:.1f} s: its work over all cores, plus one Pod's time)",
@@ -134,11 +143,6 @@ def _table(found: Report) -> str:
             "must be 0",
         ),
     ]
-    body = "".join(
-        f'<tr><td>{html.escape(name)}</td><td class="n">{html.escape(value)}</td><td>{verdict}</td></tr>'
-        for name, value, verdict in rows
-    )
-    return f"<table>{body}</table>"
 
 
 def _value(ratio: Mapping[str, Any]) -> str:

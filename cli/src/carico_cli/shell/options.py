@@ -1,5 +1,6 @@
 """Flags that several commands share."""
 
+import dataclasses
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -55,102 +56,67 @@ class Nodes(click.ParamType[tuple[str, int | None]]):
         return found["kind"] or self.DEFAULT[0], int(count) if count else None
 
 
+# In the order of the help.
+_CLUSTER: tuple[Callable[[Any], Any], ...] = (
+    click.option(
+        "--nodes", type=Nodes(), default=Nodes.DEFAULT, metavar="[KIND=]N",
+        help="Number of nodes, their kind, or both: 3 or process=3 (emulated; default: as many as the machine "
+        "can run), kubelet=2 (real, as root, in namespaces), kwok=1000 (played).",
+    ),
+    click.option(
+        "--node-cgroups", type=click.Choice(plans.NODE_CGROUPS), default="auto", show_default=True,
+        help="Cgroups of process nodes. none: Pods run and are measured as plain processes, without CPU quota; "
+        "auto does the same where cgroups are not writable.",
+    ),
+    click.option(
+        "--allow-root", is_flag=True,
+        help="Let Pods of process nodes run as root where their runAsUser is 0, if you are root. Such a Pod can "
+        "read this machine's tokens and keys.",
+    ),
+    click.option(
+        "--control-plane", type=click.Choice([each.value for each in plans.ControlPlane]),
+        help="Which API server to run (default: embedded for process nodes, else real).",
+    ),
+    click.option("--cores", type=int, default=plans.DEFAULT_CORES, show_default=True, help="Cores of each node."),
+    click.option(
+        "--scale", type=float, default=plans.DEFAULT_SCALE, show_default=True,
+        help="Real CPUs for each emulated core.",
+    ),
+    click.option(
+        "--estimator", type=Estimators(), help=f"How agents estimate capacity (default: {estimators.DEFAULT})."
+    ),
+    click.option(
+        "--ceiling", "ceiling_cpu", type=float,
+        help=f"Share of the CPU up to which a node takes Pods, 0.05 to 1 (default: {base.DEFAULT_CEILING['cpu']:g}).",
+    ),
+    click.option(
+        "--merge", type=click.Choice(plans.MERGES),
+        help=f"How aggregators merge the nodes' models (default: {plans.MERGES[0]}).",
+    ),
+    click.option("--aggregators", type=int, default=1, show_default=True, help="Replicas of the aggregator."),
+    click.option("--schedulers", type=int, default=1, show_default=True, help="Replicas of the scheduler."),
+    click.option(
+        "--sharing", type=click.Choice(plans.SHARINGS),
+        help="Several schedulers: one leads and the others stand by, or all decide at the same time "
+        f"(default: {plans.SHARINGS[0]}).",
+    ),
+    click.option(
+        "--rescheduler", is_flag=True,
+        help="Also run a rescheduler, which moves running Pods of Deployments (with --control-plane real).",
+    ),
+)  # fmt: skip
+
+
 def cluster(function: F) -> F:
     """Add the flags that describe a cluster."""
-    options = (
-        click.option(
-            "--nodes",
-            type=Nodes(),
-            default=Nodes.DEFAULT,
-            metavar="[KIND=]N",
-            help="Number of nodes, their kind, or both: 3 or process=3 (emulated; default: as many as the machine "
-            "can run), kubelet=2 (real, as root, in namespaces), kwok=1000 (played).",
-        ),
-        click.option(
-            "--node-cgroups",
-            type=click.Choice(plans.NODE_CGROUPS),
-            default="auto",
-            show_default=True,
-            help="Cgroups of process nodes. none: Pods run and are measured as plain processes, without CPU quota; "
-            "auto does the same where cgroups are not writable.",
-        ),
-        click.option(
-            "--allow-root",
-            is_flag=True,
-            help="Let Pods of process nodes run as root where their runAsUser is 0, if you are root. Such a Pod can "
-            "read this machine's tokens and keys.",
-        ),
-        click.option(
-            "--control-plane",
-            type=click.Choice([each.value for each in plans.ControlPlane]),
-            help="Which API server to run (default: embedded for process nodes, else real).",
-        ),
-        click.option("--cores", type=int, default=plans.DEFAULT_CORES, show_default=True, help="Cores of each node."),
-        click.option(
-            "--scale",
-            type=float,
-            default=plans.DEFAULT_SCALE,
-            show_default=True,
-            help="Real CPUs for each emulated core.",
-        ),
-        click.option(
-            "--estimator",
-            type=Estimators(),
-            help=f"How agents estimate capacity (default: {estimators.DEFAULT}).",
-        ),
-        click.option(
-            "--ceiling",
-            type=float,
-            help="Share of the CPU up to which a node takes Pods, 0.05 to 1 "
-            f"(default: {base.DEFAULT_CEILING['cpu']:g}).",
-        ),
-        click.option(
-            "--merge",
-            type=click.Choice(plans.MERGES),
-            help=f"How aggregators merge the nodes' models (default: {plans.MERGES[0]}).",
-        ),
-        click.option("--aggregators", type=int, default=1, show_default=True, help="Replicas of the aggregator."),
-        click.option(
-            "--schedulers",
-            type=int,
-            default=1,
-            show_default=True,
-            help="Replicas of the scheduler.",
-        ),
-        click.option(
-            "--sharing",
-            type=click.Choice(plans.SHARINGS),
-            help="Several schedulers: one leads and the others stand by, or all decide at the same time "
-            f"(default: {plans.SHARINGS[0]}).",
-        ),
-        click.option(
-            "--rescheduler",
-            is_flag=True,
-            help="Also run a rescheduler, which moves running Pods of Deployments (with --control-plane real).",
-        ),
-    )
     # Applied in reverse: the help lists the option that was applied last first.
-    for option in reversed(options):
+    for option in reversed(_CLUSTER):
         function = option(function)
     return function
 
 
 def request(name: str, given: dict[str, Any]) -> plans.Options:
     """Return the cluster that the flags of `cluster` ask for."""
-    return plans.Options(
-        name=name,
-        nodes=given["nodes"][1],
-        node_kind=given["nodes"][0],
-        control_plane=given["control_plane"],
-        cores=given["cores"],
-        scale=given["scale"],
-        estimator=given["estimator"],
-        ceiling_cpu=given["ceiling"],
-        merge=given["merge"],
-        aggregators=given["aggregators"],
-        schedulers=given["schedulers"],
-        sharing=given["sharing"],
-        node_cgroups=given["node_cgroups"],
-        allow_root=given["allow_root"],
-        rescheduler=given["rescheduler"],
-    )
+    kind, count = given["nodes"]
+    known = {each.name: given[each.name] for each in dataclasses.fields(plans.Options) if each.name in given}
+    return plans.Options(**{**known, "name": name, "nodes": count, "node_kind": kind})

@@ -1,5 +1,6 @@
 """Run the auth callout as a service: connect, answer, stop in order."""
 
+import contextlib
 import pathlib
 from collections.abc import Callable, Mapping
 
@@ -29,34 +30,25 @@ async def serve(
         listening.append(bus)
         bus_series.watch(bus)
 
-    checks = {
-        "bus": bus_series.why_not,
-        "api": counted.trouble,
-    }
     api = await api_client.connect(
         chosen.kube, clock=clock, user_agent=setting.PROGRAM, environ=environ,
         observe=client_metrics.KubeMetrics(series).asked,
     )  # fmt: skip
-    try:
-        server = await health.serve(health.Health(checks), series, host=chosen.http.host, port=chosen.http.port)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(api.close)
+        checks = health.Health({"bus": bus_series.why_not, "api": counted.trouble})
+        server = await health.serve(checks, series, host=chosen.http.host, port=chosen.http.port)
+        stack.push_async_callback(server.close)
         logs.get("service").info("started", http_port=server.port, issuer=keys.issuer.public, audience=chosen.audience)
-        try:
-            reviewer = reviews.Reviewer(api, audience=chosen.audience, remember_s=chosen.remember_s, clock=clock)
-            accounts = chosen.accounts()
-            ended = ended_pods.EndedPods(
-                api, lambda: listening[0] if listening else None, counted,
-                namespaces={account.namespace for account in accounts}, clock=clock,
-            )  # fmt: skip
-            callout = app.Callout(
-                reviewer, keys, counted,
-                accounts=accounts, clock=clock,
-            )  # fmt: skip
-            answering = _run(chosen, callout, counted, watch, bus_series.trouble, clock=clock)
-            await tasks.until(stop, callout=answering, pods=ended.run_forever())
-        finally:
-            await server.close()
-    finally:
-        await api.close()
+        reviewer = reviews.Reviewer(api, audience=chosen.audience, remember_s=chosen.remember_s, clock=clock)
+        accounts = chosen.accounts()
+        ended = ended_pods.EndedPods(
+            api, lambda: listening[0] if listening else None, counted,
+            namespaces={account.namespace for account in accounts}, clock=clock,
+        )  # fmt: skip
+        callout = app.Callout(reviewer, keys, counted, accounts=accounts, clock=clock)
+        answering = _run(chosen, callout, counted, watch, bus_series.trouble, clock=clock)
+        await tasks.until(stop, callout=answering, pods=ended.run_forever())
 
 
 def read_keys(chosen: setting.AuthSettings) -> app.Keys:

@@ -82,7 +82,6 @@ class Scheduler:
         self.bus_metrics = client_metrics.BusMetrics(self.metrics)
         counted = instruments.Instruments(self.metrics)
         self._boot = boot = clocks.boot_id(clock)
-        seed = clock.wall_ns()
         self._log = decisions.Log(
             boot=boot,
             threshold=settings.threshold,
@@ -109,16 +108,7 @@ class Scheduler:
         self.leadership = status.Leadership(
             settings.leader, boot=boot, api=self._lease_api, clock=clock, duties=duties, program=setting.PROGRAM
         )
-        parts = engine_parts.EngineParts(
-            policy=settings.rules(), kube=api, clock=clock, rng=random.Random(seed), log=self._log,
-            events=self._events, metrics=counted, binds_in_flight=settings.binds_in_flight,
-            # A claim must be bound within the time of a bind: half of it until it is sent.
-            bind_timeout_s=settings.bind_timeout_s / (2.0 if self._is_shared else 1.0),
-            event_after_s=settings.event_after_s, gang_timeout_s=settings.gang_timeout_s,
-            conditions_per_s=settings.conditions_per_s, opportunistic=settings.opportunistic,
-            term=self._term, traces=None if tracer is None else traces.PodTraces(tracer, clock=clock),
-            share=self._make_member if self._is_shared else None,
-        )  # fmt: skip
+        parts = self._make_parts(settings, counted, tracer)
         self.engine = engine.Engine(parts)
         self._rosters = rosters.Rosters(
             self.engine.state, boot=boot, clock=clock, on_drop=counted.lost_rosters.inc,
@@ -133,6 +123,20 @@ class Scheduler:
         self.extender = self._make_extender(parts) if settings.extender.enabled else None
         self._history = history.History(self.engine.state.heard, lease_s=settings.bus.lease_s, clock=clock)
         self.answers = self._make_answers(settings)
+
+    def _make_parts(
+        self, settings: setting.SchedulerSettings, counted: instruments.Instruments, tracer: traces.Tracer | None
+    ) -> engine_parts.EngineParts:
+        return engine_parts.EngineParts(
+            policy=settings.rules(), kube=self._api, clock=self._clock, rng=random.Random(self._clock.wall_ns()),
+            log=self._log, events=self._events, metrics=counted, binds_in_flight=settings.binds_in_flight,
+            # A claim must be bound within the time of a bind: half of it until it is sent.
+            bind_timeout_s=settings.bind_timeout_s / (2.0 if self._is_shared else 1.0),
+            event_after_s=settings.event_after_s, gang_timeout_s=settings.gang_timeout_s,
+            conditions_per_s=settings.conditions_per_s, opportunistic=settings.opportunistic,
+            term=self._term, traces=None if tracer is None else traces.PodTraces(tracer, clock=self._clock),
+            share=self._make_member if self._is_shared else None,
+        )  # fmt: skip
 
     @property
     def health(self) -> health.Health:
