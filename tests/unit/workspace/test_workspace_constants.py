@@ -9,11 +9,12 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[3]
 NUMERICS = ROOT / "libs/carico_core/src/carico_core/numerics"
 ESTIMATOR = (
-    "admission", "base", "class_costs", "cluster_evidence", "cost_filter", "dimension", "footprint",
+    "admission", "class_costs", "cluster_evidence", "cost_filter", "dimension", "footprint",
     "footprint_constants", "growth", "population",
 )  # fmt: skip
 FILES = [
-    *(NUMERICS / f"estimators/{name}.py" for name in ESTIMATOR),
+    NUMERICS / "estimators/base.py",
+    *(NUMERICS / f"estimators/footprint/{name}.py" for name in ESTIMATOR),
     *(NUMERICS / f"{name}.py" for name in ("ewma", "kalman", "signal")),
     ROOT / "services/agent/src/carico_agent/learning/pipeline.py",
 ]

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from carico_core.numerics.estimators import admission, base
+from carico_core.numerics.estimators import base
+from carico_core.numerics.estimators.footprint import admission
 
 
 def node(*, cores: float = 4.0) -> base.EstimatorConfig:

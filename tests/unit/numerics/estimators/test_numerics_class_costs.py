@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carico_core.numerics import arrays
-from carico_core.numerics.estimators import base, class_costs, dimension, growth
+from carico_core.numerics.estimators import base
+from carico_core.numerics.estimators.footprint import class_costs, dimension, growth
 
 SCALE, LEAST, READING = 8.0, 8.0 / 110, 0.001
 FACTS = dimension.Facts(scale=SCALE, ceiling=0.75, least_cost=LEAST, reading_variance=READING, cores=4.0)

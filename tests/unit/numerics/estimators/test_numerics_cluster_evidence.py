@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_core.domain import messages
-from carico_core.numerics.estimators import base, cluster_evidence
+from carico_core.numerics.estimators import base
+from carico_core.numerics.estimators.footprint import cluster_evidence
 
 
 def fused(**classes: tuple[int, float, float]) -> dict[str, messages.ClassEvidence]:

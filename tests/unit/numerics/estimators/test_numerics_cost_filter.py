@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from carico_core.numerics import kalman
-from carico_core.numerics.estimators import base, cost_filter
+from carico_core.numerics.estimators import base
+from carico_core.numerics.estimators.footprint import cost_filter
 
 KNOWN: list[base.Evidence] = [(1.0, 0.5), (0.2, 0.1), (0.0, 2.0)]
 NOTHING: list[base.Evidence] = [(0.0, 100.0)] * 3

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_core.numerics import ewma
-from carico_core.numerics.estimators import admission, population
+from carico_core.numerics.estimators.footprint import admission, population
 
 steps = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.integers(0, 30)), min_size=1, max_size=60)
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from carico_core.numerics.estimators import cluster_evidence, dimension, footprint_constants
+from carico_core.numerics.estimators.footprint import cluster_evidence, dimension, footprint_constants
 
 # Four cores, of which .5 may be used; no cost below 1 / 110.
 FACTS = dimension.Facts(scale=8.0, ceiling=0.5, least_cost=8.0 / 110, reading_variance=0.01, cores=4.0)

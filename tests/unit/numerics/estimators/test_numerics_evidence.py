@@ -9,7 +9,8 @@ import pytest
 from hypothesis import strategies as st
 
 from carico_core.domain import messages
-from carico_core.numerics.estimators import base, cluster_evidence, footprint
+from carico_core.numerics.estimators import base
+from carico_core.numerics.estimators.footprint import cluster_evidence, footprint
 
 DIMS = ("cpu", "memory")
 GIB = 2.0**30

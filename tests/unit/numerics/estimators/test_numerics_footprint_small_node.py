@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from carico_core.domain import messages
-from carico_core.numerics.estimators import base, footprint
+from carico_core.numerics.estimators import base
+from carico_core.numerics.estimators.footprint import footprint
 
 DIMS = ("cpu", "memory")
 MEMORY_BYTES = 2e9

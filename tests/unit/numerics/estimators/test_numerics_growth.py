@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_core.numerics.estimators import growth
+from carico_core.numerics.estimators.footprint import growth
 
 PART = st.floats(-1e6, 1e6)
 PARTS = st.lists(PART, min_size=growth.PARTS, max_size=growth.PARTS)

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from carico_core.numerics.estimators import growth, population
+from carico_core.numerics.estimators.footprint import growth, population
 
 SECONDS = st.floats(min_value=0.0, max_value=100.0)
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_core.numerics.estimators import base, footprint_constants, growth, population
+from carico_core.numerics.estimators import base
+from carico_core.numerics.estimators.footprint import footprint_constants, growth, population
 
 DIMS = ("cpu", "memory")
 MEMORY = 1

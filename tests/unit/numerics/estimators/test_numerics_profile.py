@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_core.numerics.estimators import growth
+from carico_core.numerics.estimators.footprint import growth
 
 AGES = st.lists(st.floats(-1.0, 500.0) | st.sampled_from(growth.EDGES_S), max_size=20)
 

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterable
 
-from carico_core.numerics.estimators import class_costs, footprint
+from carico_core.numerics.estimators.footprint import class_costs, footprint
 from carico_scheduler.rules import policy
 from carico_twin import agents, catalogue, scenario, virtual_time, world
 from carico_twin.evaluate import contenders, runs, tables

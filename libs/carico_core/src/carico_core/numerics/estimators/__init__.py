@@ -1,11 +1,7 @@
 """How a node's capacity is estimated, and the estimators by name. Begin with `base` and `footprint`.
 
 - `base`: what every estimator receives and returns.
-- `footprint`, the default: costs per class of Pods and dimension. From top to bottom: `footprint` combines the steps;
-  `population` keeps the Pods of the node, as they are and as telemetry shows them; `class_costs` learns the cost of a
-  Pod of each class in one dimension (`cost_filter`: the Kalman filters, `growth`: cost by age, `dimension`: what is
-  assumed before anything is measured); `cluster_evidence` is what other nodes have measured; `admission` computes how
-  many more Pods fit. `footprint_constants` has its numbers.
+- `footprint/`, the default: costs per class of Pods and dimension.
 - `scalar`, with `delta`, `dual` and `joint`: the dissertation's filters on the capacity signal.
 
 A new estimator is a file like `dual`, and a line in `ESTIMATORS`.
@@ -13,14 +9,15 @@ A new estimator is a file like `dual`, and a line in `ESTIMATORS`.
 
 from collections.abc import Callable
 
-from carico_core.numerics.estimators import base, delta, dual, footprint, joint
+from carico_core.numerics.estimators import base, delta, dual, joint
+from carico_core.numerics.estimators.footprint import footprint as footprints
 
 # Each takes the node's facts and, optionally, its own constants.
 ESTIMATORS: dict[str, Callable[..., base.Estimator]] = {
     "delta": delta.Delta,
     "dual": dual.Dual,
     "joint": joint.Joint,
-    "footprint": footprint.Footprint,
+    "footprint": footprints.Footprint,
 }
 
 # Best over all scenarios of the twin (docs/evaluation.md).

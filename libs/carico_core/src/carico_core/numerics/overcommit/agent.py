@@ -9,7 +9,8 @@ import math
 import numpy as np
 
 from carico_core.numerics import arrays
-from carico_core.numerics.estimators import base, footprint
+from carico_core.numerics.estimators import base
+from carico_core.numerics.estimators.footprint import footprint
 from carico_core.numerics.overcommit import recent as recents
 
 _DIM = "cpu"

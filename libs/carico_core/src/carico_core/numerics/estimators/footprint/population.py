@@ -5,7 +5,8 @@ import collections
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
-from carico_core.numerics.estimators import base, footprint_constants, growth
+from carico_core.numerics.estimators import base
+from carico_core.numerics.estimators.footprint import footprint_constants, growth
 
 # Distinct starts that can be pending at once: at 10 Hz and a lag of 1.5 s there are fifteen. Further ones join the
 # last, so the state has a fixed size.

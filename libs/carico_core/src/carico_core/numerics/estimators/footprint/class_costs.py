@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from carico_core.numerics import arrays, kalman
-from carico_core.numerics.estimators import base, cost_filter, dimension, footprint_constants, growth
+from carico_core.numerics.estimators import base
+from carico_core.numerics.estimators.footprint import cost_filter, dimension, footprint_constants, growth
 
 CostConstants = footprint_constants.CostConstants
 

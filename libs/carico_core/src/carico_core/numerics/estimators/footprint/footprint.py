@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from carico_core.domain import messages
 from carico_core.numerics import arrays
-from carico_core.numerics.estimators import (
+from carico_core.numerics.estimators import base
+from carico_core.numerics.estimators.footprint import (
     admission,
-    base,
     class_costs,
     cluster_evidence,
     dimension,

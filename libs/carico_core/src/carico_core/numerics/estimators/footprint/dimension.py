@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from carico_core.numerics import kalman
-from carico_core.numerics.estimators import base, footprint_constants
+from carico_core.numerics.estimators import base
+from carico_core.numerics.estimators.footprint import footprint_constants
 
 # Noise of a reading as a share of full scale, from the quick twin's ablation (research/estimator.md). Dimensions
 # without a measurement take the CPU's, the larger one.
