@@ -9,7 +9,7 @@ from rich import console, live, text
 
 from carico_cli.live import picture as pictures
 from carico_cli.output import formats
-from carico_cli.top import columns, panels, spans
+from carico_cli.top.words import columns, panels, spans
 from carico_core.runtime.process import clock as clocks
 from carico_local import job as jobs
 from carico_local import observer as observers

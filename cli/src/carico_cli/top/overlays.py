@@ -8,8 +8,8 @@ from textual import app, binding, events, screen, widgets, worker
 from carico_cli.clusters import which
 from carico_cli.live import node_answers, ports
 from carico_cli.live import picture as pictures
-from carico_cli.top import node_words, pod_words
 from carico_cli.top import widgets as own
+from carico_cli.top.words import node_words, pod_words
 
 DETAIL_EVERY_S = 2.0
 

@@ -10,8 +10,9 @@ from carico_cli.explain import asking, pod_text
 from carico_cli.explain import command as explaining
 from carico_cli.live import object_events
 from carico_cli.live import picture as pictures
-from carico_cli.top import overlays, pod_words, spans
+from carico_cli.top import overlays
 from carico_cli.top import widgets as own
+from carico_cli.top.words import pod_words, spans
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 

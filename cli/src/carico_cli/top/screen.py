@@ -7,9 +7,10 @@ from typing import ClassVar
 from textual import app, binding, containers, events, widgets
 
 from carico_cli.shell import exits
-from carico_cli.top import history_words, member_words, overlays, panels, pods_screen, spans
+from carico_cli.top import overlays, pods_screen
 from carico_cli.top import view as views
 from carico_cli.top import widgets as own
+from carico_cli.top.words import history_words, member_words, panels, spans
 from carico_core.runtime.process import clock as clocks
 
 # The panel chosen with tab is shown, and as many of the next ones as get at least `TOGETHER_LEAST` lines each.

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from carico_cli.live import picture as pictures
-from carico_cli.top import columns
+from carico_cli.top.words import columns
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

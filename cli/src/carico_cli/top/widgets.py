@@ -10,8 +10,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from carico_cli.live import picture as pictures
-from carico_cli.top import columns, pod_words, spans
 from carico_cli.top import view as views
+from carico_cli.top.words import columns, pod_words, spans
 
 R = TypeVar("R")
 _CURSOR = Style(bgcolor="rgb(38,79,120)")

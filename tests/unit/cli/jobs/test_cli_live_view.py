@@ -15,7 +15,7 @@ from carico_cli import application
 from carico_cli.jobs import demo_page, live_view
 from carico_cli.live import signals
 from carico_cli.shell import exits, settings
-from carico_cli.top import columns
+from carico_cli.top.words import columns
 from carico_core.domain import messages
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire

@@ -7,7 +7,7 @@ from textual import widgets
 
 from carico_cli.explain import command as explaining
 from carico_cli.live import picture as pictures
-from carico_cli.top import panels, pod_words, spans
+from carico_cli.top.words import panels, pod_words, spans
 from carico_core.domain import messages
 from carico_core.runtime.kube import list_watch
 from tests.unit.cli import fake_cluster

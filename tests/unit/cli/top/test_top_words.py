@@ -12,7 +12,8 @@ import pytest
 
 from carico_cli.live import node_answers, signals
 from carico_cli.live import picture as pictures
-from carico_cli.top import columns, command, member_words, node_words, once, panels, spans, view
+from carico_cli.top import command, once, view
+from carico_cli.top.words import columns, member_words, node_words, panels, spans
 from carico_core.domain import decision, errors, messages
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness, subjects

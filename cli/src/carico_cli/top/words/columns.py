@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from carico_cli.live import picture as pictures
-from carico_cli.top import spans
+from carico_cli.top.words import spans
 from carico_core.domain import amounts
 from carico_core.wire import freshness
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from carico_cli.live import history
 from carico_cli.live import picture as pictures
-from carico_cli.top import spans
+from carico_cli.top.words import spans
 from carico_core.domain import messages
 
 _NAME_CELLS, _SPARK_CELLS_MOST = 9, 90

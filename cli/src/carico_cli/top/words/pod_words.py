@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from carico_cli.explain import words
 from carico_cli.live import picture as pictures
-from carico_cli.top import spans
+from carico_cli.top.words import spans
 from carico_core.domain import amounts, messages
 
 # Cells of each column but the first and the last, which share the rest of the line.

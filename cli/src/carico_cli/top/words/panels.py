@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from carico_cli.live import picture as pictures
 from carico_cli.live import services as asked
-from carico_cli.top import spans
+from carico_cli.top.words import spans
 from carico_core.domain import amounts, decision
 from carico_core.wire import freshness
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from carico_cli.live import picture as pictures
-from carico_cli.top import spans
+from carico_cli.top.words import spans
 from carico_core.domain import amounts, messages
 
 # What differs between names is at their end. A bar has five more cells for its number.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from carico_cli.live import node_answers
 from carico_cli.live import picture as pictures
-from carico_cli.top import columns, spans
+from carico_cli.top.words import columns, spans
 from carico_core.domain import amounts, messages
 
 _TITLE_CELLS = 10
