@@ -15,9 +15,9 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime.kube import api_actions, api_client, paged_lists
-from carico_local import job as jobs
 from carico_local.cluster import processes
 from carico_local.cluster.services import ready_nodes
+from carico_local.jobs import job as jobs
 from carico_local.played_nodes import nodes
 from tests.tools import kubernetes
 

@@ -8,7 +8,7 @@ import pytest
 from carico_cli.jobs import refusals
 from carico_core.domain import errors
 from carico_core.runtime.kube import api_client
-from carico_local import job as jobs
+from carico_local.jobs import job as jobs
 from tests.tools import waiting
 
 QUOTA = {"kind": "ResourceQuota", "spec": {"hard": {"pods": "1"}}}

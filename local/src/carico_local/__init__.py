@@ -11,9 +11,7 @@ played_nodes    thousands of nodes, played by kwok and one process
 cgroups         control groups of nodes: found, created, limited, swept
 workloads       the programs that Pods of a job run
 compare         `carico compare`: the same job under one scheduler after another
-report          figures of a finished job
-job             jobs: Pods of one workload with a common label
-observer        follows a cluster and its jobs while they run
+jobs            Pods of one workload with a common label: created, observed, reported
 nats_server     a NATS server with JetStream on loopback
 qos             quality-of-service classes of Pods: CPU weights and OOM scores, as in a kubelet
 """

@@ -18,7 +18,7 @@ from carico_core.domain import errors, names
 from carico_core.runtime.kube import cluster_access, paged_lists
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
-from carico_local import job as jobs
+from carico_local.jobs import job as jobs
 
 NODE, POD, JOB = "node", "pod", "job"
 # Kinds that create Pods, with kubectl's abbreviations.

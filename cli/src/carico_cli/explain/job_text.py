@@ -12,7 +12,7 @@ from carico_cli.explain import words
 from carico_cli.output import formats
 from carico_core.domain import amounts
 from carico_core.wire.kubernetes import instants
-from carico_local import job as jobs
+from carico_local.jobs import job as jobs
 
 # Nodes shown in a text; -o wide and -o json show all.
 SHOWN = 20

@@ -19,13 +19,13 @@ from carico_cli.output import report as report_folder
 from carico_cli.shell import exits, manifest_files, options, settings
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
-from carico_local import job as jobs
 from carico_local.cluster import client, machine, state
 from carico_local.cluster import plan as plans
 from carico_local.compare import comparison, servers, trial
 from carico_local.compare import contender as contenders
 from carico_local.compare import ground as grounds
 from carico_local.compare import load as loads
+from carico_local.jobs import job as jobs
 
 NAME = "compare"
 JOB_NAME = "compare"

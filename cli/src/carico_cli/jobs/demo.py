@@ -21,10 +21,10 @@ from carico_cli.shell import exits, options, settings
 from carico_core.domain import errors
 from carico_core.numerics import estimators
 from carico_core.numerics.estimators import base
-from carico_local import job as jobs
 from carico_local.cluster import client, events, machine, state
 from carico_local.cluster import plan as plans
-from carico_local.report import facts, figures
+from carico_local.jobs import facts, figures
+from carico_local.jobs import job as jobs
 
 VIEW_EVERY_S = 0.5
 HEARD_MOST_S = 5.0

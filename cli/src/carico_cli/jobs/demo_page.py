@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from carico_cli.output import charts, report
-from carico_local.report import figures
+from carico_local.jobs import figures
 
 Report = Mapping[str, Any]
 # At most this many nodes have a chart of their own.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from carico_cli.output import formats
 from carico_core.domain import amounts
-from carico_local.report import facts
+from carico_local.jobs import facts
 
 # Nodes that are named; a large cluster has thousands.
 _NODES_MOST = 8

@@ -11,8 +11,8 @@ from carico_cli.live import picture as pictures
 from carico_cli.output import formats
 from carico_cli.top.words import columns, panels, spans
 from carico_core.runtime.process import clock as clocks
-from carico_local import job as jobs
-from carico_local import observer as observers
+from carico_local.jobs import job as jobs
+from carico_local.jobs import observer as observers
 
 # A terminal echoes Ctrl-C as "^C": at the end of a full line it would wrap and move the next picture down.
 ECHO_COLUMNS = 2

@@ -10,8 +10,8 @@ import statistics
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from carico_local import job as jobs
 from carico_local.cluster import plan as plans
+from carico_local.jobs import job as jobs
 
 # What people write where they do not know: half a core, and the least that is common.
 REQUESTS_MILLICORES = (500, 100)

@@ -14,9 +14,9 @@ from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_core.domain import amounts, errors
 from carico_core.runtime.process import clock as clocks
-from carico_local import job as jobs
 from carico_local.cluster import machine, state
-from carico_local.report import facts
+from carico_local.jobs import facts
+from carico_local.jobs import job as jobs
 
 _PROGRESS_EVERY_S = 2.0
 # Submitting hundreds of Pods takes less; after this long, what it waits for is printed.

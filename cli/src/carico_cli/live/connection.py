@@ -31,7 +31,7 @@ class ApiSession:
 
     def __init__(self, api: "api_client.KubeClient", clock: clocks.Clock) -> None:
         # Imported here, as the reader below: a command that only asks needs neither.
-        from carico_local import observer
+        from carico_local.jobs import observer
 
         self.api = api
         self.clock = clock

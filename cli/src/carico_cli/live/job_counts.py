@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from carico_cli.live import picture as pictures
 from carico_core.runtime.kube import list_watch
-from carico_local import job as jobs
+from carico_local.jobs import job as jobs
 
 PODS_PATH = "/api/v1/pods"
 # The schedulerName and the job of a Pod.

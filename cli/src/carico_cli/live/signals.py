@@ -12,7 +12,7 @@ from carico_core.domain import cluster, decision, errors, messages, names
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import codec, fields, freshness
 from carico_core.wire import messages as wire
-from carico_local import job as jobs_of
+from carico_local.jobs import job as jobs_of
 
 DECISIONS_KEPT = 200
 REFUSALS_KEPT = 20_000

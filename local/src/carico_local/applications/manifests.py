@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_core.domain import cluster
-from carico_local import job as jobs
 from carico_local.applications import catalog, network, program
+from carico_local.jobs import job as jobs
 
 APPLICATION_LABEL = "carico.dev/application"
 # Annotation of Pods that no rescheduler moves (docs/rescheduling.md).

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from carico_core.runtime.process import clock as clocks
-from carico_local import job as jobs
-from carico_local import observer as observers
+from carico_local.jobs import job as jobs
+from carico_local.jobs import observer as observers
 
 CLEAR_MOST_S = 60.0
 

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from carico_core.domain import errors
 from carico_core.wire import fields
 from carico_core.wire.kubernetes.pods import pod_requests
-from carico_local import job as jobs
 from carico_local.compare import contender as contenders
+from carico_local.jobs import job as jobs
 from carico_local.node.spec import pod as pod_spec
 
 Object = Mapping[str, Any]

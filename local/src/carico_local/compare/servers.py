@@ -5,9 +5,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from carico_core.domain import amounts, errors
-from carico_local import job as jobs
 from carico_local.compare import contender as contenders
 from carico_local.compare import ground as grounds
+from carico_local.jobs import job as jobs
 
 # They run until they are deleted.
 _SECONDS = 86_400.0

@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from carico_core.domain import errors
-from carico_local import job as jobs
 from carico_local.compare import contender as contenders
 from carico_local.compare import ground as grounds
 from carico_local.compare import load as loads
 from carico_local.compare import servers
-from carico_local.report import facts, figures
+from carico_local.jobs import facts, figures
+from carico_local.jobs import job as jobs
 
 # A job that takes this many times its bound is not going to end.
 GIVE_UP_AT = 10.0

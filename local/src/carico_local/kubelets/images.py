@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 import carico_core
 import carico_local
 from carico_core.domain import errors
-from carico_local import job
 from carico_local.binaries import cache
+from carico_local.jobs import job
 from carico_local.kubelets import configuration, image_archive
 
 TAG = f"docker.io/{job.IMAGE}"

@@ -1,7 +1,7 @@
 """The lines about a job that has ended."""
 
 from carico_cli.jobs import job_summary
-from carico_local.report import facts
+from carico_local.jobs import facts
 
 
 def pod(number: int, node: str | None, *, phase: str = "Succeeded", started_s: float | None = 101.0) -> facts.PodFacts:

@@ -20,10 +20,9 @@ from carico_core.domain import messages
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_local import job as jobs
-from carico_local import observer
 from carico_local.cluster import machine, plan, processes, state
-from carico_local.report import facts, figures
+from carico_local.jobs import facts, figures, observer
+from carico_local.jobs import job as jobs
 
 MACHINE = machine.Machine(
     cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"

@@ -3,9 +3,9 @@
 import pytest
 
 from carico_cli.jobs import simulated
-from carico_local import job as jobs
 from carico_local.cluster import machine
 from carico_local.cluster import plan as plans
+from carico_local.jobs import job as jobs
 
 MACHINE = machine.Machine(
     cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"

@@ -19,8 +19,8 @@ from carico_core.domain import errors, names
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client, list_watch
 from carico_core.runtime.process import clock as clocks
-from carico_local import job as jobs
-from carico_local import observer
+from carico_local.jobs import job as jobs
+from carico_local.jobs import observer
 
 
 def context(home: pathlib.Path, **environ: str) -> settings.Context:

@@ -9,7 +9,7 @@ from carico_core.runtime.kube import list_watch
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
-from carico_local import job
+from carico_local.jobs import job
 from tests.unit.cli import fake_cluster
 
 

@@ -5,7 +5,7 @@ import pytest
 from carico_cli.jobs import submit
 from carico_cli.shell import settings
 from carico_core.domain import errors
-from carico_local.report import facts
+from carico_local.jobs import facts
 
 
 @pytest.mark.parametrize(

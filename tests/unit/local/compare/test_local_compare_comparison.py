@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_local import job as jobs
 from carico_local.compare import comparison, contender, servers, trial
-from carico_local.report import facts
+from carico_local.jobs import facts
+from carico_local.jobs import job as jobs
 
 
 def made(name: str, repeat: int, job_s: float, mean_s: float | None, **more: int) -> trial.Trial:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_local import job as jobs
 from carico_local.compare import contender, load
+from carico_local.jobs import job as jobs
 
 NODE_BYTES = 8.0 * 2**30
 

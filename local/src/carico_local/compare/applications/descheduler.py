@@ -10,9 +10,9 @@ import tempfile
 from typing import Any
 
 from carico_core.domain import errors
-from carico_local import job as jobs
 from carico_local.applications import catalog, manifests
 from carico_local.cluster import processes
+from carico_local.jobs import job as jobs
 
 # "we define the CPU overutilization threshold at 25%", above all nodes but one (table 11).
 OVER_PERCENT = 25

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from carico_core.domain import errors
 from carico_core.runtime.kube import list_watch
-from carico_local import job as jobs
 from carico_local.applications import directory, manifests
+from carico_local.jobs import job as jobs
 
 PODS_PATH = "/api/v1/pods"
 

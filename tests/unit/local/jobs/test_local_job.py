@@ -8,7 +8,7 @@ import pytest
 from carico_core.domain import errors
 from carico_core.runtime.kube import list_watch
 from carico_core.runtime.process import clock as clocks
-from carico_local import job, observer
+from carico_local.jobs import job, observer
 
 PI, TRAIN, MIXED = job.Workload.PI, job.Workload.TRAIN, job.Workload.MIXED
 

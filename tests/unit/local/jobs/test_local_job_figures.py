@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from carico_local.report import facts, figures
+from carico_local.jobs import facts, figures
 
 SETTING = facts.Setting(
     nodes=("node-1", "node-2"), cores=4, scale=0.125, memory_bytes=2**30, estimator="footprint",

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from carico_local import job as jobs
-from carico_local.report import facts
+from carico_local.jobs import facts
+from carico_local.jobs import job as jobs
 
 VERSION = 1
 POD_RATIO_TARGET = 1.35

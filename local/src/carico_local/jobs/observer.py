@@ -11,8 +11,8 @@ from carico_core.domain import decision, errors
 from carico_core.runtime.kube import list_watch
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
-from carico_local import job as jobs
-from carico_local.report import facts
+from carico_local.jobs import facts
+from carico_local.jobs import job as jobs
 
 PODS_PATH = "/api/v1/pods"
 CAPACITIES_KEPT = 100_000

@@ -4,7 +4,7 @@ from typing import Any
 
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
-from carico_local import job, observer
+from carico_local.jobs import job, observer
 
 
 class Api:
