@@ -10,9 +10,10 @@ import statistics
 import numpy as np
 
 from carico_core.numerics.estimators import dual, scalar
-from carico_twin import machine, scenario, world
+from carico_twin import scenario, world
 from carico_twin.evaluate import contenders
 from carico_twin.evaluate.comparisons import calibration
+from carico_twin.nodes import machine
 
 Row = tuple[str, float, str, str]
 # Pressure that emulated nodes and the author's logs show at 4, 5, 6 and 8 tasks on 4 cores; the twin has 0, .25, .5, 1.

@@ -10,7 +10,8 @@ import resource
 import sys
 import time
 
-from carico_twin import scenario, work, world
+from carico_twin import scenario, world
+from carico_twin.nodes import work
 
 SLICE_S = 0.1
 Row = tuple[str, float, str, str]

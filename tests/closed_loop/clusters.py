@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from carico_core.domain import messages
 from carico_core.numerics.estimators import base
 from carico_scheduler.rules import policy as policies
-from carico_twin import agents, machine, records, scenario, virtual_time, work, world
+from carico_twin import agents, records, scenario, virtual_time, world
+from carico_twin.nodes import machine, work
 from carico_twin.schedulers import carico
 
 # The same draws on every run: what fails here fails for everybody.

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import strategies as st
 
 from carico_core.numerics import estimators
-from carico_twin import scenario, work, world
+from carico_twin import scenario, world
+from carico_twin.nodes import work
 from tests.closed_loop import clusters
 
 ROUNDING = 1e-6

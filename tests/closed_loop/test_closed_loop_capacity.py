@@ -8,7 +8,8 @@ import pytest
 from hypothesis import strategies as st
 
 from carico_core.numerics import estimators
-from carico_twin import catalogue, measures, work, world
+from carico_twin import catalogue, measures, world
+from carico_twin.nodes import work
 from tests.closed_loop import clusters
 
 SERVERS = 20

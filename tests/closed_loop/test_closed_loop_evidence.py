@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from carico_core.domain import messages
-from carico_twin import catalogue, records, scenario, work, world
+from carico_twin import catalogue, records, scenario, world
+from carico_twin.nodes import work
 from tests.closed_loop import clusters
 
 LIAR, NEWCOMER = 0, 6

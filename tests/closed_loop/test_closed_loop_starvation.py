@@ -6,7 +6,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from carico_twin import machine, scenario, work
+from carico_twin import scenario
+from carico_twin.nodes import machine, work
 from tests.closed_loop import clusters
 
 # Small nodes: there a careful guess is more than a node.

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import strategies as st
 
 from carico_scheduler.rules import policy as policies
-from carico_twin import scenario, virtual_time, work, world
+from carico_twin import scenario, virtual_time, world
+from carico_twin.nodes import work
 from tests.closed_loop import clusters
 
 LIAR = 0

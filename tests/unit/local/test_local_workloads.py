@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from carico_local.workloads import main, mlp, pacing, phases, pi, server, train
-from carico_twin import work as twins
+from carico_twin.nodes import work as twins
 
 
 class FakeTimer:

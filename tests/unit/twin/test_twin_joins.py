@@ -4,8 +4,9 @@ import dataclasses
 
 import pytest
 
-from carico_twin import catalogue, scenario, work, world
+from carico_twin import catalogue, scenario, world
 from carico_twin.evaluate import ablation, contenders
+from carico_twin.nodes import work
 
 JOIN_S = 8.0
 PLAN = scenario.Scenario(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_twin import machine
-from carico_twin import work as works
+from carico_twin.nodes import machine
+from carico_twin.nodes import work as works
 
 SPINNER = works.Work(name="spinner", cpu_s=1000.0)
 

@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from carico_twin import catalogue, machine, measures, scenario, work, world
+from carico_twin import catalogue, measures, scenario, world
+from carico_twin.nodes import machine, work
 from carico_twin.schedulers import slots
 
 GIB = work.GIB

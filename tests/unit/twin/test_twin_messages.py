@@ -11,8 +11,9 @@ import pytest
 from carico_core.domain import messages
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_twin import agents, catalogue, scenario, work, world
+from carico_twin import agents, catalogue, scenario, world
 from carico_twin.evaluate import contenders
+from carico_twin.nodes import work
 
 MIXED = scenario.Scenario(
     name="mixed",

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_twin import catalogue, machine, scenario, world
-from carico_twin import work as works
+from carico_twin import catalogue, scenario, world
+from carico_twin.nodes import machine
+from carico_twin.nodes import work as works
 
 PHASE = st.builds(
     works.Phase,

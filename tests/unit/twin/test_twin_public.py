@@ -6,8 +6,9 @@ import statistics
 
 import pytest
 
-from carico_twin import measures, scenario, work, world
+from carico_twin import measures, scenario, world
 from carico_twin.evaluate import contenders
+from carico_twin.nodes import work
 from carico_twin.public import alibaba, openb
 
 PLANS = {"alibaba": alibaba.alibaba, "openb": openb.openb}

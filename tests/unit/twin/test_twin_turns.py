@@ -4,8 +4,9 @@ import math
 from unittest import mock
 
 from carico_scheduler.decide import turns
-from carico_twin import catalogue, machine, scenario, work, world
+from carico_twin import catalogue, scenario, world
 from carico_twin.evaluate import contenders
+from carico_twin.nodes import machine, work
 
 AFTER_S = 20.0
 STREAM_AT_S, LARGE_AT_S = 12.0, 30.0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from carico_twin import agents, measures, scenario, virtual_time, world
-from carico_twin import work as works
+from carico_twin.nodes import work as works
 from carico_twin.schedulers import load_aware, slots
 
 CHOICES: dict[str, world.Choice] = {

@@ -4,7 +4,7 @@
 - `public`: scenarios from public traces.
 - `world`: a run, put together from a scenario and a choice of scheduler.
 - `virtual_time`: the timeline of actions, and messages that take time on it.
-- `kubelet` runs Pods on a `machine`, each with its `work`; `telemetry` is what an agent reads there.
+- `nodes`: kubelets that run Pods on machines, and what an agent reads there.
 - `agents`, `aggregator`, `schedulers`: the services, on messages and virtual time.
 - `records`: what happened to each Pod and node. `measures`: the figures of a run.
 - `evaluate`: every scheduler on every scenario, compared with published figures.

@@ -13,7 +13,8 @@ from carico_agent.reporting import advertisement
 from carico_core.domain import messages
 from carico_core.numerics import estimators
 from carico_core.numerics.estimators import base
-from carico_twin import kubelet, records, telemetry, virtual_time
+from carico_twin import records, virtual_time
+from carico_twin.nodes import kubelet, telemetry
 
 BOOT = "0" * 16
 # Wall-clock time at the start of every run; fixed, so that runs are reproducible.

@@ -7,7 +7,8 @@ in which an estimator fails.
 import dataclasses
 from collections.abc import Mapping
 
-from carico_twin import machine, scenario, virtual_time, work
+from carico_twin import scenario, virtual_time
+from carico_twin.nodes import machine, work
 
 NODES = 19
 FOUR_CORES = (machine.Hardware(),) * NODES

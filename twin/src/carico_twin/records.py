@@ -5,7 +5,7 @@ import functools
 import math
 
 from carico_core.domain import cluster, names
-from carico_twin import work as works
+from carico_twin.nodes import work as works
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)

@@ -3,8 +3,9 @@
 import dataclasses
 import math
 
-from carico_twin import kubelet, machine, virtual_time
-from carico_twin import work as works
+from carico_twin import virtual_time
+from carico_twin.nodes import kubelet, machine
+from carico_twin.nodes import work as works
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,9 @@ import numpy as np
 
 from carico_core.domain import messages
 from carico_scheduler.rules import policy as policies
-from carico_twin import agents, aggregator, kubelet, machine, records, scenario, virtual_time
-from carico_twin import work as works
+from carico_twin import agents, aggregator, records, scenario, virtual_time
+from carico_twin.nodes import kubelet, machine
+from carico_twin.nodes import work as works
 from carico_twin.schedulers import carico, load_aware, oracle, port, slots
 
 # Delay of the API's watches, and from a scheduler's wake-up to its decision.

@@ -29,8 +29,9 @@ def kube_scheduler(plan: plans.Plan, job: jobs.Job) -> list[dict[str, Any]]:
 
 def _runs(plan: plans.Plan, job: jobs.Job) -> Iterator[dict[str, Any]]:
     # Imported here: a container image may leave the twin out.
-    from carico_twin import machine, scenario, work, world
+    from carico_twin import scenario, world
     from carico_twin.evaluate.comparisons import emulated
+    from carico_twin.nodes import machine, work
     from carico_twin.schedulers import slots
 
     kinds = [job.kind(index) for index in range(job.pods)]

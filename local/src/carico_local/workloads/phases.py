@@ -1,6 +1,6 @@
 """Programs that wait, as most do: phases of computing threads, of waiting for disk, network or time, and of memory.
 
-`carico_twin.work` has the same ones for the twin.
+`carico_twin.nodes.work` has the same ones for the twin.
 """
 
 import dataclasses

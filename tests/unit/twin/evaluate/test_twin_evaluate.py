@@ -12,9 +12,9 @@ from carico_cli.evaluation import page, text
 from carico_cli.output import charts
 from carico_core.domain import errors
 from carico_twin import catalogue, scenario, world
-from carico_twin import work as works
 from carico_twin.evaluate import ablation, contenders, pool, results, runs, study, tables, targets
 from carico_twin.evaluate.comparisons import calibration, published, shapes
+from carico_twin.nodes import work as works
 
 SMALL = scenario.Scenario(
     name="small", hardware=world.uniform(2),

@@ -9,9 +9,10 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from carico_twin import catalogue, machine, scenario, virtual_time
-from carico_twin import work as works
+from carico_twin import catalogue, scenario, virtual_time
 from carico_twin.evaluate import file_mistake
+from carico_twin.nodes import machine
+from carico_twin.nodes import work as works
 
 KINDS: Mapping[str, works.Work] = {
     each.name: each

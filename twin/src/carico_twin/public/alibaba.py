@@ -7,7 +7,8 @@ its own: the quantiles do not show how quantities depend on each other.
 
 import numpy as np
 
-from carico_twin import machine, scenario, work
+from carico_twin import scenario
+from carico_twin.nodes import machine, work
 
 # Of each quantity 40 equally likely values: the quantiles .0125, .0375 ... .9875. Counts are rounded up, because the
 # fitted quantiles are smoothed across whole numbers.

@@ -8,7 +8,8 @@ GPUs are left out, since the twin's nodes have none.
 import csv
 import importlib.resources
 
-from carico_twin import machine, scenario, work
+from carico_twin import scenario
+from carico_twin.nodes import machine, work
 
 # The trace's most frequent machine has 96 cores and 384 GiB; a Pod takes the same share of a node here.
 _CORES = 96_000.0

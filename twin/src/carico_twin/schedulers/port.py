@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from carico_twin import kubelet, records
+from carico_twin import records
+from carico_twin.nodes import kubelet
 
 
 class Cluster(Protocol):

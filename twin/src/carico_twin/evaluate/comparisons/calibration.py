@@ -22,9 +22,10 @@ import math
 from collections.abc import Iterable, Sequence
 
 from carico_core.numerics.estimators import scalar
-from carico_twin import catalogue, kubelet, machine, scenario, work
+from carico_twin import catalogue, scenario
 from carico_twin.evaluate import contenders, runs, tables
 from carico_twin.evaluate.comparisons import published
+from carico_twin.nodes import kubelet, machine, work
 
 GROUP = "calibration"
 PUBLISHED_PODS_PER_S = 0.563

@@ -12,9 +12,10 @@ from collections.abc import Iterable
 
 from carico_core.numerics import estimators
 from carico_core.numerics.estimators import base
-from carico_twin import agents, kubelet, machine, scenario, work, world
+from carico_twin import agents, scenario, world
 from carico_twin.evaluate import contenders, runs, tables
 from carico_twin.evaluate.comparisons import recorded
+from carico_twin.nodes import kubelet, machine, work
 from carico_twin.schedulers import slots
 
 GROUP = "emulated"

@@ -11,9 +11,10 @@ import math
 import statistics
 from collections.abc import Mapping
 
-from carico_twin import machine, records, work, world
+from carico_twin import records, world
 from carico_twin.evaluate import contenders
 from carico_twin.evaluate.comparisons import calibration
+from carico_twin.nodes import machine, work
 from carico_twin.schedulers import carico
 
 CPU, MEMORY = "cpu", "memory"

@@ -9,8 +9,8 @@ from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.pods import reservations
 from carico_twin import records
-from carico_twin import work as works
 from carico_twin.evaluate.sharing import cluster, paper, pods
+from carico_twin.nodes import work as works
 
 DEMAND = demands.Demand()
 _POD = records.api_pod(records.PodRecord(uid="", job="load", work=works.PI, cpu_s=0.0, created_s=0.0))

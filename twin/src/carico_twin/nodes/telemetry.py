@@ -3,7 +3,7 @@
 import numpy as np
 
 from carico_core.domain import messages
-from carico_twin import machine
+from carico_twin.nodes import machine
 
 DIMS = ("cpu", "memory")
 # Standard deviation of readings: 1 % of the CPU (10 Hz windows and 10 ms ticks), 0.1 % of the memory.

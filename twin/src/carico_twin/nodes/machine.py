@@ -8,7 +8,7 @@ and remaining work are exact.
 import dataclasses
 import math
 
-from carico_twin import work as works
+from carico_twin.nodes import work as works
 
 # Rounding in sums of memory is far smaller than this.
 _SLACK_BYTES = 1.0

@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from carico_twin import machine, records, virtual_time
+from carico_twin import records, virtual_time
+from carico_twin.nodes import machine
 
 # For rounding: memory that is exactly full when the kernel kills a Pod is not an overrun.
 ROUNDING = 1e-9
