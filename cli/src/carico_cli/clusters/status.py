@@ -7,8 +7,7 @@ from typing import Any, Protocol
 
 import click
 
-from carico_cli.clusters import which
-from carico_cli.doctor import findings
+from carico_cli.clusters import local_services, which
 from carico_cli.explain import words
 from carico_cli.live import connection, members, reader
 from carico_cli.live import picture as pictures
@@ -18,7 +17,7 @@ from carico_cli.top import once
 from carico_core.domain import amounts, errors, messages
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
-from carico_local.cluster import machine, processes, state
+from carico_local.cluster import machine, state
 from carico_local.cluster.services import probes
 
 # A busy machine takes a second; a frozen API is not waited for.
@@ -54,7 +53,7 @@ def command(context: settings.Context, name: str | None, output: formats.Output)
         formats.say(formats.json_text(view))
     else:
         formats.say(_text(view, now_ns=clocks.SystemClock().wall_ns(), wide=output is formats.Output.WIDE))
-    return 0 if running and not _unready_lines(view) else 1
+    return 0 if running and all(row["ready"] for row in view["services"]) else 1
 
 
 def _services(found: state.ClusterState, *, running: bool) -> dict[str, Any]:
@@ -63,15 +62,7 @@ def _services(found: state.ClusterState, *, running: bool) -> dict[str, Any]:
         "phase": found.phase.value if running else _NOT_RUNNING,
         "nats_url": found.public_nats_url,
         "api_url": found.api_url,
-        "services": [
-            {
-                "name": service.name,
-                "ready": running and service.ready,
-                "pid": service.process.pid if service.process and running else None,
-                "restarts": service.restarts,
-            }
-            for service in found.services
-        ],
+        "services": local_services.rows(found, running=running),
         "crashes": [{"service": crash.service, "how": crash.how, "at_ns": crash.at_ns} for crash in found.crashes],
         "notes": list(found.notes),
         "failure": found.failure,
@@ -86,41 +77,11 @@ async def _ask(
     context: settings.Context, paths: state.Paths, found: state.ClusterState, view: dict[str, Any]
 ) -> None:  # fmt: skip
     """Add what services, bus and API answer now."""
-    _, live = await asyncio.gather(_ask_services(view, found), _live(context, paths, found))
+    _, live = await asyncio.gather(local_services.ask(view["services"], found), _live(context, paths, found))
     _mark(view["services"], live.unready, bus_trouble=live.bus_trouble)
-    _mark_stopped(view["services"])
     if live.bus_trouble is None:
         view["schedulers"] = members.rows(live.heard)
         view |= {"nodes": _nodes(live.seen, found), "jobs": _jobs(live.seen), "waiting": _waiting(live.seen)}
-
-
-async def _ask_services(view: dict[str, Any], found: state.ClusterState) -> None:
-    """Ask each service whether it is ready now: the supervisor may still list a frozen one as ready."""
-    # NATS has no health page; `_live` finds out whether it answers.
-    ports = {each.name: each.http_port for each in found.services if each.http_port and each.name != probes.NATS}
-    asked = [row for row in view["services"] if row["ready"] and row["name"] in ports]
-    checks = [probes.of(found.plan, row["name"], ports[row["name"]]) for row in asked]
-    answers = await asyncio.gather(*(check.why_not() for check in checks))
-    for row, why_not in zip(asked, answers, strict=True):
-        row["ready"], row["why_not"] = why_not is None, why_not
-
-
-def _unready_lines(view: dict[str, Any]) -> list[str]:
-    """Return a line for each reason for which services are not ready, with what to do."""
-    by_reason: dict[str, list[dict[str, Any]]] = {}
-    for row in view["services"]:
-        if not row["ready"]:
-            by_reason.setdefault(row.get("why_not") or "it is starting, or has ended", []).append(row)
-    return [
-        f"not ready: {findings.names([row['name'] for row in rows])} ({why}): {_remedy(rows[0], view['name'])}"
-        for why, rows in by_reason.items()
-    ]
-
-
-def _remedy(row: dict[str, Any], name: str) -> str:
-    if row.get("stopped"):
-        return f"`kill -CONT {row['pid']}` continues it"
-    return f"`carico logs {row['name']} --name {name}`"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,13 +150,6 @@ def _mark(services: list[dict[str, Any]], unready: set[str], *, bus_trouble: str
             row["ready"], row["why_not"] = False, "it does not answer"
 
 
-def _mark_stopped(services: list[dict[str, Any]]) -> None:
-    """Mark processes that a signal has stopped: they answer nothing, and their logs do not say why."""
-    for row in services:
-        if row["pid"] is not None and processes.is_stopped(row["pid"]):
-            row |= {"ready": False, "why_not": f"a signal has stopped its process {row['pid']}", "stopped": True}
-
-
 def _nodes(seen: pictures.Picture, found: state.ClusterState) -> list[dict[str, Any]]:
     by_name = {node.name: node for node in seen.nodes}
     return [_node(name, by_name.get(name)) for name in found.plan.node_names]
@@ -256,7 +210,7 @@ def _waiting_line(view: dict[str, Any]) -> list[str]:
 
 
 def _text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:
-    unready = [] if view["phase"] == _NOT_RUNNING else _unready_lines(view)
+    unready = [] if view["phase"] == _NOT_RUNNING else local_services.unready(view["services"], view["name"])
     is_half = unready and view["phase"] == state.Phase.READY.value
     lines = [f"cluster {view['name']}: {'up, but not everything is ready' if is_half else view['phase']}"]
     if view["failure"]:
@@ -265,7 +219,7 @@ def _text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:
         lines.append(f"it ended without `carico down`: start it again with `carico up --name {view['name']}`,")
         lines.append(f"or remove what it left with `carico down --name {view['name']}`")
     lines += ["", *formats.lines(view["services"], ("name", "ready", "pid", "restarts"), "SERVICE")]
-    lines += unready
+    lines += [f"not ready: {each.names} ({each.why}): {each.do}" for each in unready]
     lines += _scheduler_lines(view)
     if view["nodes"]:
         more = ("free", "cpu", "memory", "bottleneck", "age_s") if wide else ()

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from carico_cli.clusters import which
+from carico_cli.clusters import local_services, which
 from carico_cli.doctor import bus, findings, kubernetes, places
 from carico_cli.live import connection
 from carico_cli.output import formats
@@ -71,6 +71,19 @@ def _disk(paths: state.Paths) -> list[findings.Finding]:
     )
 
 
+async def _services(paths: state.Paths) -> list[findings.Finding]:
+    """Return which of the services of a cluster of this machine do not answer, as `carico status` shows them."""
+    found = state.read(paths)
+    if found is None or not state.is_running(paths):
+        return []
+    rows = local_services.rows(found, running=True)
+    await local_services.ask(rows, found)
+    unready = local_services.unready(rows, paths.name)
+    if not unready:
+        return [findings.ok("services", f"{len(rows)} {'is' if len(rows) == 1 else 'are'} ready")]
+    return [findings.warn("services", f"not ready: {each.names} ({each.why})", each.do) for each in unready]
+
+
 def _connecting(at: which.Address, clock: clocks.Clock) -> Callable[[], Awaitable[nats_bus.NatsBus]]:
     return lambda: connection.join(at, clock, name=USER_AGENT, within_s=bus.CONNECT_MOST_S)
 
@@ -97,7 +110,8 @@ async def _examine(
     finally:
         await api.close()
     if at is not None and at.is_local:
-        seen.findings.extend(_disk(state.find(context.home, at.name)))
+        paths = state.find(context.home, at.name)
+        seen.findings.extend([*await _services(paths), *_disk(paths)])
     if at is None:
         detail = "not checked, because its address is not known; give --nats-url or set NATS_URL once it is installed"
         return [*seen.findings, findings.skip("NATS", detail)]

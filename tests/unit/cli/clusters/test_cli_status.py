@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from carico_cli.clusters import status
+from carico_cli.clusters import local_services, status
 from carico_cli.live import members, signals
 from carico_cli.live import picture as pictures
 from carico_core.domain import messages
@@ -122,14 +122,14 @@ def test_a_process_that_a_signal_has_stopped_is_named_with_what_continues_it() -
             found = dataclasses.replace(FOUND, services=(service("scheduler"),))
             view = status._services(found, running=True)
             view["services"][0]["pid"] = child.pid
-            status._mark_stopped(view["services"])
+            asyncio.run(local_services.ask(view["services"], found))
             said = f"not ready: scheduler (a signal has stopped its process {child.pid}): `kill -CONT {child.pid}`"
             assert said in status._text(view, now_ns=1)
         finally:
             child.kill()
-    view = status._services(found, running=True)
-    status._mark_stopped([{**view["services"][0], "pid": os.getpid()}])
-    assert status._unready_lines(view) == []
+    rows = [{**local_services.rows(found, running=True)[0], "pid": os.getpid()}]
+    asyncio.run(local_services.ask(rows, found))
+    assert local_services.unready(rows, "x") == []
 
 
 async def test_each_service_that_listens_is_asked_itself() -> None:
@@ -137,7 +137,7 @@ async def test_each_service_that_listens_is_asked_itself() -> None:
     asked = dataclasses.replace(service("scheduler"), http_port=port)
     found = dataclasses.replace(FOUND, services=(service("nats"), asked))
     view = status._services(found, running=True)
-    await status._ask_services(view, found)
+    await local_services.ask(view["services"], found)
     assert [(row["ready"], row.get("why_not")) for row in view["services"]] == [
         (True, None), (False, f"nothing answers on port {port}"),
     ]  # fmt: skip

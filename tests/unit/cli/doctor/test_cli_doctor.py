@@ -1,8 +1,12 @@
 """`carico doctor`: each thing that can be wrong with a cluster gives its line, and what to do."""
 
+import asyncio
 import dataclasses
+import os
 import pathlib
 import shutil
+import signal
+import subprocess
 import types
 from collections.abc import Mapping
 from typing import Any
@@ -23,11 +27,14 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_core.wire.kubernetes import instants
-from carico_local.cluster import state
+from carico_local.cluster import machine, plan, processes, state
 from tests.tools import carico_cli
 from tests.unit.scheduler import objects
 
 AT = which.Address(name="x", bus=buses.BusSettings(url="nats://x:4222"), kube=api_client.KubeSettings())
+MACHINE = machine.Machine(
+    cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
+)
 ROOT = pathlib.Path(__file__).parents[4]
 NOW_S = 1_000_000_000.0
 Level = findings.Level
@@ -313,6 +320,32 @@ def test_a_full_disk_is_reported_with_what_is_left_and_what_to_do(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: types.SimpleNamespace(free=4096))
     (said,) = command._disk(state.Paths(tmp_path))
     assert said.level is Level.FAIL and "4.1 kB free" in said.detail and said.do.startswith("make room")
+
+
+def test_a_service_that_a_signal_has_stopped_is_named_as_by_status(tmp_path: pathlib.Path) -> None:
+    paths = state.Paths(tmp_path / "shop")
+    paths.root.mkdir()
+    with subprocess.Popen(["sleep", "60"]) as child:
+        try:
+            here = processes.identify(child.pid)
+            node_1 = state.ServiceState(name="node/node-1", process=here, ready=True, restarts=0, http_port=None)
+            found = state.ClusterState(
+                plan=plan.make_plan(plan.Options(name="shop", nodes=1), MACHINE), phase=state.Phase.READY,
+                supervisor=processes.identify_self(), started_ns=1, nats_url="", api_url="", services=(node_1,),
+                crashes=(), notes=(), failure=None,
+            )  # fmt: skip
+            with state.acquire(paths):
+                state.write(paths, found)
+                assert asyncio.run(command._services(paths)) == [findings.ok("services", "1 is ready")]
+                child.send_signal(signal.SIGSTOP)
+                os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+                (said,) = asyncio.run(command._services(paths))
+        finally:
+            child.kill()
+    assert (said.level, said.do) == (Level.WARN, f"`kill -CONT {child.pid}` continues it")
+    assert said.detail == f"not ready: node/node-1 (a signal has stopped its process {child.pid})"
+    # A cluster that ended has no services to ask.
+    assert asyncio.run(command._services(paths)) == []
 
 
 async def test_streams_that_do_not_exist_yet() -> None:
