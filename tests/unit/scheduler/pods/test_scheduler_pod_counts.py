@@ -136,7 +136,7 @@ def test_ports_disks_claims_and_terms_of_pods_are_counted_where_they_are() -> No
     held = constraints.Constraints(host_ports=(port,), disks=(disk,), volume_claims=(use,), anti_affinity=(HERE,))
     questions: list[pod_counts.Question] = [
         pod_counts.Occupying(ports=(port,)), pod_counts.Occupying(disks=(disk,)), pod_counts.Using(claim=use),
-        pod_counts.Repelling(term=HERE),
+        pod_counts.Repelling(topology_key=HERE.topology_key, terms=pod_counts.TermSet([HERE])),
     ]  # fmt: skip
     site.known.put(web("holds", constraints=held), "a")
     site.known.put(web("plain"), "b")

@@ -123,7 +123,8 @@ def test_counts_follow_pods_as_they_move(seed: int) -> None:
     term = pod("asks", affinity=near("web", namespaceSelector={"matchLabels": {"team": "red"}})).constraints
     assert term is not None
     questions: list[pod_counts.Question] = [
-        pod_counts.Matching(terms=term.affinity), pod_counts.Repelling(term=term.affinity[0]),
+        pod_counts.Matching(terms=term.affinity),
+        pod_counts.Repelling(topology_key=ZONE, terms=pod_counts.TermSet(term.affinity)),
         pod_counts.Spreading(namespace="default", selector=term.affinity[0].selector),
     ]  # fmt: skip
     placed: dict[str, tuple[cluster.Pod, str]] = {}

@@ -15,7 +15,7 @@ from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import pod_terms
 from carico_scheduler.rules import policy, preferences
-from carico_scheduler.state import pod_demands, state
+from carico_scheduler.state import state
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.rules import inter_pod_scores as oracle
 
@@ -196,7 +196,7 @@ def test_pods_are_compared_only_with_terms_of_their_namespace_and_label(monkeypa
         known.put_pod(labelled(f"app-{index}", f"app-{index}", "n0", podAntiAffinity=wish(f"app-{index}")), NOW_S)
     compared: list[Any] = []
 
-    def selects(_: pod_terms.TermIndex, terms: tuple[Any, ...], pod: cluster.Pod) -> bool:
+    def selects(_: pod_terms.TermIndex[Any], terms: tuple[Any, ...], pod: cluster.Pod) -> bool:
         compared.append(terms)
         return True
 
@@ -212,7 +212,7 @@ def test_a_new_term_is_compared_only_with_waiting_pods_that_have_its_label(monke
     compared: list[str] = []
     before = pod_terms.TermIndex.selects
 
-    def selects(index: pod_terms.TermIndex, terms: Any, pod: cluster.Pod) -> bool:
+    def selects(index: pod_terms.TermIndex[Any], terms: Any, pod: cluster.Pod) -> bool:
         compared.append(pod.name)
         return before(index, terms, pod)
 
@@ -257,7 +257,7 @@ def test_a_term_of_many_namespaces_and_values_takes_little_memory() -> None:
 
 
 def test_of_very_many_terms_that_select_a_pod_the_oldest_count() -> None:
-    known, most = make_state([objects.node_object("n0")]), pod_demands.PREFERENCES_MOST
+    known, most = make_state([objects.node_object("n0")]), pod_terms.PREFERENCES_MOST
     wishes = [wish("web", key=f"key-{index}")[oracle.PREFERRED][0] for index in range(3 * most)]
     known.put_pod(labelled("web", "web"), NOW_S)
     # As many as each of three Pods may have.

@@ -22,6 +22,15 @@ class PodTerm:
     namespaces: tuple[str, ...]
     # None: only those listed; (): all.
     namespace_selector: selectors.Selector = None
+    # Cached: terms are looked up in sets, and selectors are deep.
+    _hash: int = dataclasses.field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        content = (self.topology_key, self.selector, self.namespaces, self.namespace_selector)
+        object.__setattr__(self, "_hash", hash(content))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def matches(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
         """Return whether the term applies to a Pod with this namespace and these labels."""

@@ -15,15 +15,18 @@ V = TypeVar("V")
 KEPT_LEAST = 256
 KEPT_MOST = 1024
 SLOTS_MOST = 4_000_000
+# The total of other entries, such as the terms of their keys: some 64 MB of sets.
+ENTRIES_MOST = 1_000_000
 
 
-def room_for(slots: int) -> int:
-    """Return how many answers with one value per slot are cached.
+def room_for(slots: int, *, entries: int = 0) -> int:
+    """Return how many answers with one value per slot, and these entries, are cached.
 
-    >>> room_for(20), room_for(10_000), room_for(100_000)
-    (1024, 400, 256)
+    >>> room_for(20), room_for(10_000), room_for(100_000), room_for(20, entries=50_000)
+    (1024, 400, 256, 20)
     """
-    return max(KEPT_LEAST, min(KEPT_MOST, SLOTS_MOST // max(slots, 1)))
+    most = max(KEPT_LEAST, min(KEPT_MOST, SLOTS_MOST // max(slots, 1)))
+    return max(1, min(most, ENTRIES_MOST // max(entries, 1)))
 
 
 class Lru(Generic[K, V]):
@@ -66,6 +69,10 @@ class Lru(Generic[K, V]):
             if self._on_drop is not None:
                 self._on_drop(dropped)
         return answer
+
+    def clear(self) -> None:
+        """Drop all answers; `on_drop` is not called."""
+        self._kept.clear()
 
     def drop(self, key: K) -> None:
         """Drop the answer of a key."""

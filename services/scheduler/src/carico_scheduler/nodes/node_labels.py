@@ -1,7 +1,7 @@
 """Which nodes match terms over names, labels, taints and features; cached, and updated slot by slot."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -55,10 +55,19 @@ class NodeLabels:
         self._nodes = nodes
         self._kept: lru.BySlot[Hashable] = lru.BySlot()
         self._numbers: dict[str, dict[str, int]] = {}
+        # The keys of all labels that any node has had.
+        self._keys: set[str] = set()
 
     def touch(self, slot: int) -> None:
         """Note that the node of a slot was added, changed or removed."""
         self._kept.touch(slot)
+        node = self._nodes[slot]
+        if node is not None:
+            self._keys.update(node.labels)
+
+    def having_any(self, keys: Set[str]) -> Set[str]:
+        """Return which of these labels any node has or had."""
+        return self._keys & keys
 
     def matching(self, terms: selectors.NodeTerms) -> npt.NDArray[np.bool_]:
         """Return a mask, True for the nodes that match one of the terms."""

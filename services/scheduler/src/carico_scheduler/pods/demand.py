@@ -2,9 +2,11 @@
 
 import dataclasses
 import operator
+from collections.abc import Set
 
 from carico_core.domain import cluster, gangs, names
 from carico_core.domain import constraints as limits
+from carico_scheduler.pods import pod_counts
 from carico_scheduler.rules import policy as policies
 
 
@@ -23,8 +25,8 @@ class Demand:
     required_features: tuple[str, ...] = ()
     pod_class: str = ""
     constraints: limits.Constraints | None = None
-    # Required anti-affinity terms of known Pods that select this Pod.
-    repelled_by: tuple[limits.PodTerm, ...] = ()
+    # Required anti-affinity terms of known Pods that select this Pod: thousands, if a tenant wants it.
+    repelled_by: pod_counts.TermSet = pod_counts.NO_TERMS
     # Preferred terms and required affinity terms of known Pods that select this Pod.
     preferred_by: tuple[limits.PodTerm, ...] = ()
     # It belongs to its node (`admission.Baseline`): it waits neither for room nor for a node that is ready.
@@ -92,7 +94,7 @@ class Demand:
 _COMPARED = operator.attrgetter(*(each.name for each in dataclasses.fields(Demand) if each.compare))
 
 
-def is_limited_by_peers(found: limits.Constraints | None, repelled_by: tuple[limits.PodTerm, ...]) -> bool:
+def is_limited_by_peers(found: limits.Constraints | None, repelled_by: Set[limits.PodTerm]) -> bool:
     """Return True if other Pods or volumes may refuse a Pod of these constraints a node."""
     if repelled_by:
         return True
@@ -107,8 +109,9 @@ def is_limited_by_peers(found: limits.Constraints | None, repelled_by: tuple[lim
 
 
 def demand_of(
-    pod: cluster.Pod, *, repelled_by: tuple[limits.PodTerm, ...] = (), preferred_by: tuple[limits.PodTerm, ...] = (),
-    is_baseline: bool = False, gang: gangs.Key | None = None, profile: policies.Profile | None = None,
+    pod: cluster.Pod, *, repelled_by: pod_counts.TermSet = pod_counts.NO_TERMS,
+    preferred_by: tuple[limits.PodTerm, ...] = (), is_baseline: bool = False, gang: gangs.Key | None = None,
+    profile: policies.Profile | None = None,
 ) -> Demand:  # fmt: skip
     """Return the demand of `pod`; equal for all Pods of one template."""
     return Demand(

@@ -45,6 +45,22 @@ def selects(term: constraints.PodTerm, namespace: str, namespace_labels: Labels,
     return term.matches(namespace, namespace_labels, labels) or term.matches(namespace, _NO_LABELS, labels)
 
 
+class TermSet(frozenset[constraints.PodTerm]):
+    """Terms, and the labels of their domains; its hash is computed once, as that of each frozenset."""
+
+    __slots__ = ("topology_keys",)
+    topology_keys: frozenset[str]
+
+    def __new__(cls, terms: Iterable[constraints.PodTerm] = ()) -> "TermSet":
+        """Return a set of these terms."""
+        made = super().__new__(cls, terms)
+        made.topology_keys = frozenset(each.topology_key for each in made)
+        return made
+
+
+NO_TERMS = TermSet()
+
+
 class Question(Protocol):
     """A condition by which Pods are counted; equal questions share one count."""
 
@@ -55,11 +71,26 @@ class Question(Protocol):
     def label(self) -> Label | None:
         """A label that all counted Pods have; None if there is no such label."""
 
+    @property
+    def entries(self) -> int:
+        """How many terms it holds, if they may be thousands."""
+
     def __hash__(self) -> int:
         """Return the same hash for equal questions."""
 
 
-class _Unlabelled:
+class _Small:
+    """A question of few terms."""
+
+    __slots__ = ()
+
+    @property
+    def entries(self) -> int:
+        """See `Question`."""
+        return 0
+
+
+class _Unlabelled(_Small):
     """A question that no single label decides."""
 
     __slots__ = ()
@@ -83,13 +114,23 @@ class Matching(_Unlabelled):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Repelling(_Unlabelled):
-    """Pods that have this required anti-affinity term."""
+    """Pods that have one of these required anti-affinity terms, with this label as its domain.
 
-    term: constraints.PodTerm
+    One question for all of them: a tenant can have thousands of terms that select another's Pods.
+    """
 
-    def counts(self, pod: cluster.Pod, namespace_labels: Labels) -> bool:
-        """Return True if the Pod has the term."""
-        return pod.constraints is not None and self.term in pod.constraints.anti_affinity
+    topology_key: str
+    terms: TermSet
+
+    def counts(self, pod: cluster.Pod, namespace_labels: Labels) -> int:
+        """Return how many of the terms the Pod has."""
+        own = () if pod.constraints is None else pod.constraints.anti_affinity
+        return sum(term.topology_key == self.topology_key and term in self.terms for term in own)
+
+    @property
+    def entries(self) -> int:
+        """See `Question`."""
+        return len(self.terms)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +153,7 @@ class Preferring(_Unlabelled):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Spreading:
+class Spreading(_Small):
     """Pods of a namespace that count for a spread constraint, without those being deleted."""
 
     namespace: str
@@ -220,7 +261,8 @@ class PodCounts:
         if answer is None or len(answer) < slots:
             self._asked.setdefault(question.label, {})[question] = None
             # There may have been Pods on a node before the API showed the node.
-            answer = self._answers.put(question, self._whole(question, slots), most=lru.room_for(slots))
+            most = lru.room_for(slots, entries=question.entries)
+            answer = self._answers.put(question, self._whole(question, slots), most=most)
         return answer[:slots]
 
     def count_of(self, question: Question, pod: cluster.Pod) -> int:

@@ -13,10 +13,6 @@ from carico_scheduler.pods import record as records
 from carico_scheduler.rules import admission, default_spread
 from carico_scheduler.state import node_state, placements
 
-# Of more preferred terms of others that select a Pod the oldest count: each is a count over all placed Pods, and a
-# single Pod may have thousands that select every Pod of the cluster.
-PREFERENCES_MOST = 64
-
 
 class PodDemands:
     """The demands of all Pods; a change of what they depend on renews those of the Pods that wait."""
@@ -34,8 +30,8 @@ class PodDemands:
         self._on_change = on_change
         self._policy = nodes.fleet.policy
         known_pods = nodes.fleet.pod_counts
-        self._anti_affinity = pod_terms.TermIndex(known_pods, pod_terms.anti_affinity_of)
-        self._preferences = pod_terms.TermIndex(known_pods, pod_terms.preferences_of)
+        self._anti_affinity = pod_terms.TermIndex(known_pods, pod_terms.anti_affinity_of, pod_terms.Shared())
+        self._preferences = pod_terms.TermIndex(known_pods, pod_terms.preferences_of, pod_terms.oldest)
         self._default_spread = default_spread.DefaultSpread(is_on=self._policy.default_spread)
 
     def of(self, pod: cluster.Pod) -> demands.Demand:
@@ -44,7 +40,7 @@ class PodDemands:
         if found is not pod.constraints:
             pod = pod._replace(constraints=found)
         return demands.demand_of(
-            pod, repelled_by=self._anti_affinity.of(pod), preferred_by=self._preferences.of(pod)[:PREFERENCES_MOST],
+            pod, repelled_by=self._anti_affinity.of(pod), preferred_by=self._preferences.of(pod),
             is_baseline=self._baseline.includes(pod), gang=self._gangs.key_of(pod),
             profile=self._policy.profiles.get(pod.scheduler_name),
         )  # fmt: skip

@@ -40,13 +40,21 @@ class _Apart:
         self,
         view: snapshot.Snapshot,
         own: tuple[constraints.PodTerm, ...],
-        repelled_by: tuple[constraints.PodTerm, ...],
+        repelled_by: pod_counts.TermSet,
     ) -> None:
         self._view = view
         self._own = own
+        # Of thousands of terms, those of labels that no node has refuse none.
+        keys = sorted(view.labels.having_any(repelled_by.topology_keys))
         self._rules = [
-            *(self._rule(each, pod_counts.Matching(terms=(each,)), "a Pod that it must not be near") for each in own),
-            *(self._rule(each, pod_counts.Repelling(term=each), "a Pod that keeps it away") for each in repelled_by),
+            *(
+                self._rule(each.topology_key, pod_counts.Matching(terms=(each,)), "a Pod that it must not be near")
+                for each in own
+            ),
+            *(
+                self._rule(key, pod_counts.Repelling(topology_key=key, terms=repelled_by), "a Pod that keeps it away")
+                for key in keys
+            ),
         ]
 
     def conditions(self) -> list[protocol.Condition]:
@@ -62,7 +70,7 @@ class _Apart:
             if domain != node_labels.NO_DOMAIN and self._view.pod_counts.count_of(rule.question, pod):
                 rule.pods[domain] += change
 
-    def _rule(self, term: constraints.PodTerm, question: pod_counts.Question, who: str) -> _Rule:
-        domains = self._view.labels.domains(term.topology_key)
+    def _rule(self, key: str, question: pod_counts.Question, who: str) -> _Rule:
+        domains = self._view.labels.domains(key)
         pods = domains.sums(self._view.pod_counts.per_slot(question, len(self._view.present)))
-        return _Rule(question=question, domains=domains, pods=pods, why=f"{who} is in the same {term.topology_key}")
+        return _Rule(question=question, domains=domains, pods=pods, why=f"{who} is in the same {key}")
