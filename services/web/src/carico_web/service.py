@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import dataclasses
-import logging
 from collections.abc import AsyncIterator
 
 from aiohttp import web
@@ -11,7 +10,7 @@ from aiohttp import web
 from carico_core.domain import errors
 from carico_core.runtime.observe import health, logs, metrics
 from carico_core.runtime.process import clock as clocks
-from carico_core.runtime.process import tasks
+from carico_core.runtime.process import connections, tasks
 from carico_web import identity, site
 from carico_web import settings as setting
 
@@ -23,8 +22,6 @@ LINGER_S = 10.0
 BODY_LIMIT_BYTES = 1024
 # A browser opens six; further ones are closed at once, so that idle connections cannot use up memory.
 CONNECTIONS_MOST = 256
-# aiohttp logs a traceback for each malformed request, which anybody can send.
-_SILENT = logging.Logger("aiohttp", level=logging.CRITICAL + 1)
 _TOO_LARGE = site.Response(status=413, body=f"expected a body of at most {BODY_LIMIT_BYTES} bytes\n".encode())
 
 
@@ -51,7 +48,7 @@ async def listening(chosen: setting.WebSettings, *, clock: clocks.Clock) -> Asyn
     app = web.Application(client_max_size=BODY_LIMIT_BYTES)
     app.router.add_route("*", "/{path:.*}", _Requests(answers, site.Instruments(series), clock=clock).handle)
     runner = web.AppRunner(
-        app, access_log=None, logger=_SILENT, keepalive_timeout=REQUEST_TIMEOUT_S, lingering_time=LINGER_S,
+        app, access_log=None, logger=connections.SILENT, keepalive_timeout=REQUEST_TIMEOUT_S, lingering_time=LINGER_S,
         shutdown_timeout=STOP_TIMEOUT_S,
     )  # fmt: skip
     await runner.setup()

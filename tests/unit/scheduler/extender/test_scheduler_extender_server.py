@@ -1,5 +1,7 @@
 """What the extender takes over HTTP, from whom, and how it answers."""
 
+import asyncio
+import contextlib
 import json
 import pathlib
 import ssl
@@ -14,6 +16,12 @@ from carico_scheduler import settings as setting
 from carico_scheduler.extender import extender_settings, messages, server, service
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.extender import extender_desk
+
+
+def serving(
+    desk: extender_desk.Desk, wanted: extender_settings.ExtenderSettings
+) -> contextlib.AbstractAsyncContextManager[int]:
+    return server.serving(desk.extender, wanted, clock=desk.clock, on_answer=lambda *_: None)
 
 
 @pytest.mark.parametrize("kind", ["names", "nodes"])
@@ -62,12 +70,11 @@ async def test_the_server_says_who_may_ask_what() -> None:
     desk = extender_desk.Desk()
     desk.node("node-a-names", 3.0)
     answers: list[tuple[str, int]] = []
-    running = await server.serve(
+    async with server.serving(
         desk.extender, extender_settings.ExtenderSettings(enabled=True, port=0), clock=desk.clock,
         on_answer=lambda verb, status, took_s: answers.append((verb, status)),
-    )  # fmt: skip
-    url = f"http://127.0.0.1:{running.port}"
-    async with aiohttp.ClientSession() as session:
+    ) as port, aiohttp.ClientSession() as session:  # fmt: skip
+        url = f"http://127.0.0.1:{port}"
         payload = (extender_desk.RECORDED / "filter-names.json").read_bytes()
         async with session.post(f"{url}/filter", data=payload) as answer:
             assert (await answer.json())["NodeNames"] == ["node-a-names"]
@@ -81,7 +88,6 @@ async def test_the_server_says_who_may_ask_what() -> None:
                 assert "standby" in await answer.text()
         async with session.get(f"{url}/filter") as answer:
             assert answer.status == 405
-    await running.close()
     assert answers == [("filter", 200), ("filter", 400), ("filter", 503), ("prioritize", 503), ("bind", 503)]
 
 
@@ -91,26 +97,54 @@ async def test_a_web_page_on_the_same_machine_binds_no_pod(origin: str) -> None:
     desk = extender_desk.Desk()
     desk.node("node-a-names", 3.0)
     wanted = extender_settings.ExtenderSettings(enabled=True, port=0)
-    running = await server.serve(desk.extender, wanted, clock=desk.clock, on_answer=lambda *_: None)
     # Of a type that browsers send to other sites without asking first.
     headers = {"Origin": origin, "Content-Type": "text/plain"}
-    async with aiohttp.ClientSession() as session:
+    async with serving(desk, wanted) as port, aiohttp.ClientSession() as session:
         for verb in server.verbs(desk.extender):
             payload = (extender_desk.RECORDED / f"{verb}-names.json").read_bytes()
-            async with session.post(f"http://127.0.0.1:{running.port}/{verb}", data=payload, headers=headers) as answer:
+            async with session.post(f"http://127.0.0.1:{port}/{verb}", data=payload, headers=headers) as answer:
                 assert answer.status == 403
-    await running.close()
     assert len(desk.extender.holds) == 0
 
 
 async def test_a_port_in_use_is_one_line() -> None:
     desk = extender_desk.Desk()
     wanted = extender_settings.ExtenderSettings(enabled=True, port=0)
-    first = await server.serve(desk.extender, wanted, clock=desk.clock, on_answer=lambda *_: None)
-    taken = extender_settings.ExtenderSettings(enabled=True, port=first.port)
-    with pytest.raises(errors.EnvironmentUnfit, match="give --extender-port another port"):
-        await server.serve(desk.extender, taken, clock=desk.clock, on_answer=lambda *_: None)
-    await first.close()
+    async with serving(desk, wanted) as port:
+        taken = extender_settings.ExtenderSettings(enabled=True, port=port)
+        with pytest.raises(errors.EnvironmentUnfit, match="give --extender-port another port"):
+            async with serving(desk, taken):
+                pass
+
+
+async def test_what_is_no_request_is_not_logged_and_connections_are_bounded(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(server, "CONNECTIONS_MOST", 3)
+    desk = extender_desk.Desk()
+    desk.node("node-a-names", 3.0)
+    async with serving(desk, extender_settings.ExtenderSettings(enabled=True, port=0)) as port:
+        for noise in (
+            b"nonsense\r\n\r\n",
+            b"POST /filter HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+            b"\0" * 100 + b"\r\n\r\n",
+        ):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(noise)
+            assert b"400" in await reader.readline()
+            writer.close()
+        assert caplog.records == []
+        # Another address takes the oldest place of one that has all.
+        idle = [await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0)) for _ in range(6)]
+        payload = (extender_desk.RECORDED / "filter-names.json").read_bytes()
+        async with aiohttp.ClientSession() as session, session.post(
+            f"http://127.0.0.1:{port}/filter", data=payload
+        ) as answer:  # fmt: skip
+            assert answer.status == 200
+        assert await idle[0][0].read() == b""
+        assert await idle[5][0].read() == b"", "it was never admitted"
+        for _, writer in idle:
+            writer.close()
 
 
 @pytest.mark.parametrize(
@@ -149,23 +183,23 @@ async def test_over_tls_only_clients_of_the_authority_are_answered(tmp_path: pat
         enabled=True, port=0, tls_cert=str(pair.certificate), tls_key=str(pair.key),
         tls_client_ca=str(ours.pair.certificate),
     )  # fmt: skip
-    running = await server.serve(desk.extender, wanted, clock=desk.clock, on_answer=lambda *_: None)
     payload = (extender_desk.RECORDED / "filter-names.json").read_bytes()
 
-    async def ask(client: certificates.KeyPair | None) -> int:
+    async def ask(client: certificates.KeyPair | None, port: int) -> int:
         tls = ssl.create_default_context(cafile=str(ours.pair.certificate))
         if client is not None:
             tls.load_cert_chain(client.certificate, client.key)
         async with aiohttp.ClientSession() as session:
-            url = f"https://127.0.0.1:{running.port}/filter"
+            url = f"https://127.0.0.1:{port}/filter"
             async with session.post(url, data=payload, ssl=tls) as answer:
                 return answer.status
 
-    assert await ask(ours.issue("kube-scheduler", user="system:kube-scheduler")) == 200
-    for stranger in (None, foreign.issue("stranger", user="system:kube-scheduler")):
-        with pytest.raises((aiohttp.ClientError, ConnectionError)):
-            await ask(stranger)
-    await running.close()
+    async with serving(desk, wanted) as port:
+        assert await ask(ours.issue("kube-scheduler", user="system:kube-scheduler"), port) == 200
+        for stranger in (None, foreign.issue("stranger", user="system:kube-scheduler")):
+            with pytest.raises((aiohttp.ClientError, ConnectionError)):
+                await ask(stranger, port)
     broken = extender_settings.ExtenderSettings(enabled=True, port=0, tls_cert="/nowhere", tls_key="/nowhere")
     with pytest.raises(errors.SettingsError, match="cannot be read"):
-        await server.serve(desk.extender, broken, clock=desk.clock, on_answer=lambda *_: None)
+        async with serving(desk, broken):
+            pass

@@ -1,14 +1,7 @@
-"""The webhook's HTTPS server: it accepts connections from anywhere in the cluster, so that all it holds is bounded.
-
-No address can take the places of another: with all of them taken, a new connection closes one of the address that has
-most, so that a Pod that opens connections without end does not keep the API server out.
-"""
+"""The webhook's HTTPS server: it accepts connections from anywhere in the cluster, so that all it holds is bounded."""
 
 import asyncio
 import contextlib
-import logging
-import socket
-import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from aiohttp import web
@@ -16,6 +9,7 @@ from aiohttp import web
 from carico_core.domain import errors, usage
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import connections
 from carico_recommender import instruments
 from carico_recommender.admission import certificates, registration, review
 
@@ -37,8 +31,6 @@ STOP_TIMEOUT_S = 2.0
 LOOK_EVERY_S = 30.0
 # While the API server does not trust this replica.
 LOOK_AGAIN_S = 2.0
-# aiohttp logs a traceback for each malformed request, which anybody can send.
-_SILENT = logging.Logger("aiohttp", level=logging.CRITICAL + 1)
 
 
 class Webhook:
@@ -95,95 +87,26 @@ async def listening(
     app = web.Application(client_max_size=BODY_LIMIT_BYTES)
     app.router.add_post(PATH, webhook.handle)
     runner = web.AppRunner(
-        app, access_log=None, logger=_SILENT, keepalive_timeout=IDLE_MOST_S, shutdown_timeout=STOP_TIMEOUT_S
+        app, access_log=None, logger=connections.SILENT, keepalive_timeout=IDLE_MOST_S, shutdown_timeout=STOP_TIMEOUT_S
     )
     await runner.setup()
     try:
-        with _bound(host, port) as listener:
-            accepting = asyncio.ensure_future(
-                _Connections(runner, webhook.counted).accept(listener, certificate.context)
-            )
-            try:
-                yield int(listener.getsockname()[1])
-            finally:
-                accepting.cancel()
-                await asyncio.gather(accepting, return_exceptions=True)
+        assert runner.server is not None
+        try:
+            listener = connections.listen(host, port, most=CONNECTIONS_MOST)
+        except OSError as error:
+            raise errors.EnvironmentUnfit(
+                f"cannot listen on {host}:{port} for reviews of Pods ({error.strerror}): give --admission-port another "
+                "port, or -1 for no webhook"
+            ) from error
+        accepting = connections.Connections(
+            runner.server, most=CONNECTIONS_MOST, handshake_most_s=HANDSHAKE_MOST_S,
+            on_refused=webhook.counted.refused_connections.inc,
+        )  # fmt: skip
+        async with accepting.accepted(listener, certificate.context):
+            yield int(listener.getsockname()[1])
     finally:
         await runner.cleanup()
-
-
-class _Connections:
-    """The connections, bounded from the moment they are accepted, which asyncio's servers cannot do."""
-
-    def __init__(self, runner: web.AppRunner, counted: instruments.Instruments) -> None:
-        assert runner.server is not None
-        self._server = runner.server
-        self._counted = counted
-        # The address of the other side.
-        self._setting_up: dict[asyncio.Task[None], str] = {}
-
-    async def accept(self, listener: socket.socket, context: ssl.SSLContext) -> None:
-        """Accept until cancelled."""
-        loop = asyncio.get_running_loop()
-        try:
-            while True:
-                try:
-                    accepted, (address, *_) = await loop.sock_accept(listener)
-                except OSError:
-                    # Too many open files, or a client that has gone: not in a busy loop.
-                    await asyncio.sleep(0.1)
-                    continue
-                if len(self._server.connections) + len(self._setting_up) >= CONNECTIONS_MOST:
-                    self._counted.refused_connections.inc()
-                    if not self._make_room(address):
-                        accepted.close()
-                        continue
-                    # The one that was closed goes.
-                    await asyncio.sleep(0)
-                task = loop.create_task(self._serve(accepted, context))
-                self._setting_up[task] = address
-                task.add_done_callback(self._setting_up.pop)
-        finally:
-            for task in list(self._setting_up):
-                task.cancel()
-            await asyncio.gather(*self._setting_up, return_exceptions=True)
-
-    def _make_room(self, address: str) -> bool:
-        """Close the oldest connection of the address that has most; return False if that is no other's to give."""
-        held: dict[str, list[Callable[[], object]]] = {}
-        for each in self._server.connections:
-            if each.transport is not None and not each.transport.is_closing():
-                held.setdefault(each.transport.get_extra_info("peername")[0], []).append(each.transport.abort)
-        for task, other in self._setting_up.items():
-            held.setdefault(other, []).append(task.cancel)
-        crowd = max(held.values(), key=len, default=[])
-        # With one less than the new one's, that address would take its place back.
-        if len(crowd) <= len(held.get(address, ())) + 1:
-            return False
-        crowd[0]()
-        return True
-
-    async def _serve(self, accepted: socket.socket, context: ssl.SSLContext) -> None:
-        """Set up TLS, after which the server has the connection."""
-        loop = asyncio.get_running_loop()
-        with contextlib.suppress(OSError):
-            await loop.connect_accepted_socket(
-                self._server, accepted, ssl=context, ssl_handshake_timeout=HANDSHAKE_MOST_S,
-                ssl_shutdown_timeout=HANDSHAKE_MOST_S,
-            )  # fmt: skip
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host, port), family=family, backlog=CONNECTIONS_MOST)
-    except OSError as error:
-        raise errors.EnvironmentUnfit(
-            f"cannot listen on {host}:{port} for reviews of Pods ({error.strerror}): give --admission-port another "
-            "port, or -1 for no webhook"
-        ) from error
-    listener.setblocking(False)
-    return listener
 
 
 async def look_forever(

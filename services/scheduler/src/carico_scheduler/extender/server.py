@@ -5,15 +5,16 @@ to.
 """
 
 import asyncio
-import dataclasses
+import contextlib
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from aiohttp import web
 
 from carico_core.domain import errors
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import connections
 from carico_scheduler.bind import binder as binders
 from carico_scheduler.extender import extender_settings, messages, service
 
@@ -21,6 +22,13 @@ from carico_scheduler.extender import extender_settings, messages, service
 BODY_LIMIT_BYTES = 256 * 2**20
 STOP_TIMEOUT_S = 5.0
 TIDY_EVERY_S = 0.5
+# A kube-scheduler has one for each bind under way; 16 of its binds are a lot.
+CONNECTIONS_MOST = 128
+HANDSHAKE_MOST_S = 5.0
+# kube-scheduler waits for 5 s, unless its configuration says otherwise.
+BODY_MOST_S = 30.0
+# kube-scheduler keeps one that it does not use for 90 s.
+IDLE_MOST_S = 120.0
 # Browsers add it to every POST, kube-scheduler never does. A page that is open in a browser on this machine could
 # otherwise bind Pods: it can send requests to any port of loopback, though it may not read the answers.
 BROWSERS_HEADER = "Origin"
@@ -28,18 +36,6 @@ BROWSERS_HEADER = "Origin"
 Verb = Callable[[bytes], Awaitable[bytes]]
 # (verb, status, seconds)
 OnAnswer = Callable[[str, int, float], None]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
-    """A running server."""
-
-    runner: web.AppRunner
-    port: int
-
-    async def close(self) -> None:
-        """Finish the requests under way and free the port."""
-        await self.runner.cleanup()
 
 
 class ServedExtender:
@@ -58,9 +54,8 @@ class ServedExtender:
 
     async def serve_forever(self) -> None:
         """Answer kube-scheduler, and end holds that are no longer needed, until cancelled."""
-        running = await serve(self.extender, self._wanted, clock=self._clock, on_answer=self._count)
-        logs.get("extender").info("serving kube-scheduler", host=self._wanted.host, port=running.port)
-        try:
+        async with serving(self.extender, self._wanted, clock=self._clock, on_answer=self._count) as port:
+            logs.get("extender").info("serving kube-scheduler", host=self._wanted.host, port=port)
             while True:
                 self.extender.tidy()
                 self.extender.forget()
@@ -69,34 +64,45 @@ class ServedExtender:
                 await asyncio.sleep(TIDY_EVERY_S)
                 if self.binder.fault is not None:
                     raise self.binder.fault
-        finally:
-            await running.close()
 
     def _count(self, verb: str, status: int, took_s: float) -> None:
         self._metrics.extender_requests.labels(verb, str(status)).inc()
         self._metrics.extender_s.labels(verb).observe(took_s)
 
 
-async def serve(
+@contextlib.asynccontextmanager
+async def serving(
     extender: service.Extender, wanted: extender_settings.ExtenderSettings, *, clock: clocks.Clock, on_answer: OnAnswer
-) -> Server:
-    """Return a running server of the three verbs. Raises `EnvironmentUnfit` and `SettingsError`."""
+) -> AsyncIterator[int]:
+    """Serve the three verbs for as long as the block runs, and yield the port.
+
+    Raises `EnvironmentUnfit` and `SettingsError`.
+    """
     tls = _tls(wanted)
     app = web.Application(client_max_size=BODY_LIMIT_BYTES)
     for name, verb in verbs(extender).items():
         app.router.add_post(f"/{name}", _handler(name, verb, clock, on_answer))
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_TIMEOUT_S)
+    runner = web.AppRunner(
+        app, access_log=None, logger=connections.SILENT, keepalive_timeout=IDLE_MOST_S, shutdown_timeout=STOP_TIMEOUT_S
+    )
     await runner.setup()
-    site = web.TCPSite(runner, wanted.host, wanted.port, ssl_context=tls)
     try:
-        await site.start()
-    except OSError as error:
+        assert runner.server is not None
+        try:
+            listener = connections.listen(wanted.host, wanted.port, most=CONNECTIONS_MOST)
+        except OSError as error:
+            raise errors.EnvironmentUnfit(
+                f"cannot listen on {wanted.host}:{wanted.port} for kube-scheduler ({error.strerror}): give "
+                "--extender-port another port, or 0 for a free one"
+            ) from error
+        accepting = connections.Connections(
+            runner.server, most=CONNECTIONS_MOST, handshake_most_s=HANDSHAKE_MOST_S
+        )  # fmt: skip
+        async with accepting.accepted(listener, tls):
+            yield int(listener.getsockname()[1])
+    finally:
+        # Requests under way are finished.
         await runner.cleanup()
-        raise errors.EnvironmentUnfit(
-            f"cannot listen on {wanted.host}:{wanted.port} for kube-scheduler ({error.strerror}): give "
-            "--extender-port another port, or 0 for a free one"
-        ) from error
-    return Server(runner=runner, port=runner.addresses[0][1])
 
 
 def verbs(extender: service.Extender) -> Mapping[str, Verb]:
@@ -120,16 +126,19 @@ def _handler(
 
     async def answer(request: web.Request) -> web.Response:
         try:
-            return web.Response(body=await verb(await request.read()), content_type="application/json")
+            async with asyncio.timeout(BODY_MOST_S):
+                body = await request.read()
+        except TimeoutError:
+            return web.Response(status=408, text=f"the body took more than {BODY_MOST_S:g} s\n")
+        try:
+            return web.Response(body=await verb(body), content_type="application/json")
         except messages.BadRequest as error:
             line.warning((name, "bad request"), "request refused", verb=name, error=str(error))
             return web.Response(status=400, text=f"{error}\n")
         except service.NotServing as error:
             return web.Response(status=503, text=f"{error}\n")
-        except web.HTTPException:
-            raise
         except Exception as error:  # the boundary of one request
-            line.warning((name, repr(error)), "request failed", verb=name, error=repr(error))
+            line.warning((name, type(error)), "request failed", verb=name, error=repr(error))
             return web.Response(status=500, text="failed; see the scheduler's log\n")
 
     return handle

@@ -1,0 +1,116 @@
+"""The connections of a server of aiohttp that others than its own clients can reach: bounded, and silent.
+
+No address can take the places of another: with all of them taken, a new connection closes one of the address that has
+most, so that who opens connections without end does not keep a client out.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Protocol
+
+# aiohttp logs a traceback for each malformed request, which anybody can send.
+SILENT = logging.Logger("aiohttp", level=logging.CRITICAL + 1)
+# Too many open files, or a client that has gone: not in a busy loop.
+_PAUSE_S = 0.1
+
+
+class Connection(Protocol):
+    """A connection of the server; aiohttp's `RequestHandler`."""
+
+    @property
+    def transport(self) -> asyncio.Transport | None: ...
+
+
+class Server(Protocol):
+    """Makes the protocol of a connection; aiohttp's `AppRunner.server`."""
+
+    @property
+    def connections(self) -> Sequence[Connection]: ...
+
+    def __call__(self) -> asyncio.BaseProtocol: ...
+
+
+class Connections:
+    """At most so many connections, from the moment they are accepted, which asyncio's servers cannot bound."""
+
+    def __init__(
+        self, server: Server, *, most: int, handshake_most_s: float, on_refused: Callable[[], object] = lambda: None
+    ) -> None:  # fmt: skip
+        """`on_refused` is called for each connection for which another one, or it itself, is closed."""
+        self._server = server
+        self._most = most
+        self._handshake_most_s = handshake_most_s
+        self._on_refused = on_refused
+        # The address of the other side.
+        self._setting_up: dict[asyncio.Task[None], str] = {}
+
+    @contextlib.asynccontextmanager
+    async def accepted(self, listener: socket.socket, context: ssl.SSLContext | None) -> AsyncIterator[None]:
+        """Accept connections for as long as the block runs, and close the listener."""
+        with listener:
+            accepting = asyncio.ensure_future(self._accept(listener, context))
+            try:
+                yield
+            finally:
+                accepting.cancel()
+                await asyncio.gather(accepting, return_exceptions=True)
+
+    async def _accept(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                try:
+                    accepted, (address, *_) = await loop.sock_accept(listener)
+                except OSError:
+                    await asyncio.sleep(_PAUSE_S)
+                    continue
+                if len(self._server.connections) + len(self._setting_up) >= self._most:
+                    self._on_refused()
+                    if not self._make_room(address):
+                        accepted.close()
+                        continue
+                    # The one that was closed goes.
+                    await asyncio.sleep(0)
+                task = loop.create_task(self._serve(accepted, context))
+                self._setting_up[task] = address
+                task.add_done_callback(self._setting_up.pop)
+        finally:
+            for task in list(self._setting_up):
+                task.cancel()
+            await asyncio.gather(*self._setting_up, return_exceptions=True)
+
+    def _make_room(self, address: str) -> bool:
+        """Close the oldest connection of the address that has most; return False if that is no other's to give."""
+        held: dict[str, list[Callable[[], object]]] = {}
+        for each in self._server.connections:
+            if each.transport is not None and not each.transport.is_closing():
+                held.setdefault(each.transport.get_extra_info("peername")[0], []).append(each.transport.abort)
+        for task, other in self._setting_up.items():
+            held.setdefault(other, []).append(task.cancel)
+        crowd = max(held.values(), key=len, default=[])
+        # With one less than the new one's, that address would take its place back.
+        if len(crowd) <= len(held.get(address, ())) + 1:
+            return False
+        crowd[0]()
+        return True
+
+    async def _serve(self, accepted: socket.socket, context: ssl.SSLContext | None) -> None:
+        """Set up TLS, after which the server has the connection."""
+        loop = asyncio.get_running_loop()
+        most_s = None if context is None else self._handshake_most_s
+        with contextlib.suppress(OSError):
+            await loop.connect_accepted_socket(
+                self._server, accepted, ssl=context, ssl_handshake_timeout=most_s, ssl_shutdown_timeout=most_s
+            )
+
+
+def listen(host: str, port: int, *, most: int) -> socket.socket:
+    """Return a socket that listens there; `most` connections wait to be accepted. Raises `OSError`."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=most)
+    listener.setblocking(False)
+    return listener
