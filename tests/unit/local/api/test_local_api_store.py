@@ -268,6 +268,20 @@ async def test_events_go_after_an_hour(kept: store.Store) -> None:
     assert kept.count("events") == 0
 
 
+async def test_the_events_that_were_written_last_stay_where_there_are_too_many(
+    kept: store.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "KEPT_MOST", 3)
+    expiry = events.EventExpiry(kept, clocks.FakeClock())
+    for name in ("a", "b", "c", "d", "e", "a"):
+        put(kept, name, "events")
+    await expiry.sweep()
+    # What was written again is as new as its last write.
+    assert [event.data["metadata"]["name"] for event in kept.select("events")] == ["a", "d", "e"]
+    await expiry.sweep()
+    assert kept.count("events") == 3
+
+
 async def test_requests_are_answered_while_many_events_go(kept: store.Store) -> None:
     clock = clocks.FakeClock()
     expiry = events.EventExpiry(kept, clock)
