@@ -147,7 +147,8 @@ class Picture:
     nodes: tuple[Node, ...]
     jobs: tuple[Job, ...]
     decisions: tuple[decision.Decision, ...]
-    services: tuple[Service, ...]
+    # None: they have not had time to answer yet.
+    services: tuple[Service, ...] | None
     model: Model | None
     links: tuple[Link, ...]
     # Messages that wait for the aggregators; None: not known.

@@ -241,7 +241,8 @@ class Reader:
     async def _ask_services(self, bus: ports.Bus) -> None:
         asks_backlog = True
         while True:
-            found, backlog = [], None
+            found: list[pictures.Service] | None = None
+            backlog = None
             with contextlib.suppress(errors.BusError):
                 answers = await asyncio.gather(
                     *(bus.service_stats(name, within_s=SERVICES_ANSWER_S) for name in services.ASKED)

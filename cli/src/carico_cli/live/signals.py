@@ -65,7 +65,7 @@ class Signals:
         self._refusals: dict[str, str] = {}
         self._model: tuple[messages.GlobalModel, float] | None = None
         self._history = history.History()
-        self._services: tuple[pictures.Service, ...] = ()
+        self._services: tuple[pictures.Service, ...] | None = None
         self._members = members.Members(clock.monotonic_s)
         self._backlog: int | None = None
         self._heard = 0
@@ -140,9 +140,12 @@ class Signals:
         if message.has("names"):
             self.scheduler_names = frozenset(message.texts("names", maximum=names.SUBDOMAIN_MAX, count=_NAMES_MAX))
 
-    def on_services(self, found: list[pictures.Service], *, backlog: int | None) -> None:
-        """Take in the statistics of services, and how many messages wait for the aggregators."""
-        self._services = tuple(found)
+    def on_services(self, found: list[pictures.Service] | None, *, backlog: int | None) -> None:
+        """Take in the statistics of services, and how many messages wait for the aggregators.
+
+        None: they could not be asked.
+        """
+        self._services = None if found is None else tuple(found)
         self._backlog = backlog
 
     def scheduler_silent(self) -> None:

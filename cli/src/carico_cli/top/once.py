@@ -25,7 +25,7 @@ def as_json(picture: pictures.Picture, *, name: str) -> dict[str, Any]:
         "decisions": [_decision(found) for found in picture.decisions],
         "history": [_summary(each) for each in picture.summaries],
         "schedulers": members.rows(picture.members),
-        "services": [_service(each) for each in picture.services],
+        "services": [_service(each) for each in picture.services or ()],
         "model": None if picture.model is None else _model(picture.model),
         "bus": {
             "messages_per_s": round(picture.heard_per_s, 3),

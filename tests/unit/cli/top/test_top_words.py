@@ -191,6 +191,15 @@ def test_services_that_are_silent_or_late_are_named() -> None:
         assert line in said
 
 
+def test_services_that_had_no_time_to_answer_yet_are_not_called_silent() -> None:
+    said = [spans.plain(line) for line in panels.services(picture(node(), services=None))]
+    assert said[0] == "asking scheduler and aggregator"
+    assert not any("none answers" in line for line in said)
+    seen = signals.Signals(clock=clocks.FakeClock(), lease_s=10.0).picture(jobs=(), links=())
+    assert seen.services is None
+    assert once.as_json(seen, name="c")["services"] == []
+
+
 LONG_NODE = "ip-10-0-0-17.eu-central-1.compute.internal"
 LONG_POD = "a-team/nightly-recommendations-training-of-everything-7f9c6d5b48-x2x7k"
 

@@ -65,11 +65,13 @@ def decisions(picture: pictures.Picture, width: int = 80) -> list[spans.Line]:
 
 def services(picture: pictures.Picture, width: int = 80) -> list[spans.Line]:
     """Return lines on the services, agents, model and bus; the same at any width."""
-    found = [_service(each, picture.decisions) for each in picture.services]
-    answering = {each.name for each in picture.services}
-    found += [
-        ((f"{name.removeprefix('carico-')}: none answers", "red"),) for name in asked.ASKED if name not in answering
-    ]
+    found = [_service(each, picture.decisions) for each in picture.services or ()]
+    answering = {each.name for each in picture.services or ()}
+    silent = [name.removeprefix("carico-") for name in asked.ASKED if name not in answering]
+    if picture.services is None:
+        found.append(((f"asking {' and '.join(silent)}", "dim"),))
+    else:
+        found += [((f"{name}: none answers", "red"),) for name in silent]
     found.append(_agents(picture.nodes))
     found.append(_model(picture.model))
     backlog = "" if picture.backlog is None else f"; {picture.backlog} wait for the aggregators"
