@@ -149,7 +149,7 @@ def test_traffic_of_pods_that_are_gone_and_readings_that_agents_skipped_are_show
             assert "left out: 3 MB/s with ends that are no known Pods (outside, or gone)" in shown
             # A counter that went back, and sockets that the agent has no right to read.
             assert "readings of traffic: decreased 3 times since agents started, on 1 node, such as node-a" in shown
-            assert "readings of traffic: unreadable 1 times since agents started" in shown
+            assert "readings of traffic: unreadable once since agents started" in shown
 
     objects.run_fast(main())
 
@@ -164,6 +164,6 @@ def test_a_number_that_is_none_drops_the_whole_message(value: str, why: str) -> 
             await asyncio.sleep(25.0)
             assert rescheduler.metrics.value("dropped_messages_total", {"kind": "traffic", "reason": why}) == 1.0
             shown = await dry_run(made)
-            assert f"dropped: 1 messages of traffic: {why}" in shown and "left out: 3 MB/s" not in shown
+            assert f"dropped messages of traffic: 1 ({why})" in shown and "left out: 3 MB/s" not in shown
 
     objects.run_fast(main())

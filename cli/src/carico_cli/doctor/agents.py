@@ -124,7 +124,11 @@ def _silent(agents: Agents, lease_s: float, place: places.Place) -> list[finding
     if place.kind is places.Kind.KUBERNETES:
         do = f"{DAEMON_SET}; {place.log('agent')}"
     if len(names) == agents.nodes:
-        return [findings.fail("agents", f"none of {agents.nodes} nodes advertises: no Pod can be placed", do)]
+        return [
+            findings.fail(
+                "agents", f"none of {amounts.plural(agents.nodes, 'node')} advertises: no Pod can be placed", do
+            )
+        ]
     return [findings.warn("agents", f"no advertisement for {lease_s:.0f} s from {findings.names(names)}", do)]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Set
 from typing import Any
 
 from carico_cli.doctor import findings, installation, places, pods, rights
-from carico_core.domain import cluster, errors
+from carico_core.domain import amounts, cluster, errors
 from carico_core.wire.kubernetes import api_objects
 
 # Node-bound tokens, which identify an agent's node to the auth callout, are on by default from this version.
@@ -114,7 +114,9 @@ def _nodes(
         do = f"pressure (PSI) needs kernel {_dotted(PSI_FROM)} or later; on these nodes only utilisation is used"
         found.append(findings.warn("PSI", f"no PSI in the kernel of {findings.names(old)}", do))
     elif seen:
-        found.append(findings.ok("PSI", f"reported by the kubelets of {len(seen)} of {len(objects)} nodes"))
+        found.append(
+            findings.ok("PSI", f"reported by the kubelets of {len(seen)} of {amounts.plural(len(objects), 'node')}")
+        )
     return found
 
 

@@ -95,10 +95,11 @@ def _gaps(found: Row) -> list[str]:
         by_reason.setdefault(each["why"], []).append(each)
     for why, rows in by_reason.items():
         count, nodes = sum(each["count"] for each in rows), amounts.plural(len(rows), "node")
-        such = f"{why} {count:,} times since agents started, on {nodes}, such as {rows[0]['node']}"
+        often = "once" if count == 1 else f"{count:,} times"
+        such = f"{why} {often} since agents started, on {nodes}, such as {rows[0]['node']}"
         lines += words.paragraph(f"left out: readings of traffic: {such} (docs/rescheduling.md)", "")
     for each in found["dropped_messages"]:
-        lines += words.paragraph(f"dropped: {each['count']:,} messages of {each['kind']}: {each['why']}", "")
+        lines += words.paragraph(f"dropped messages of {each['kind']}: {each['count']:,} ({each['why']})", "")
     return lines
 
 

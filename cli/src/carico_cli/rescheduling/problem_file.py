@@ -15,7 +15,7 @@ import msgspec
 import msgspec.structs
 import numpy as np
 
-from carico_core.domain import errors
+from carico_core.domain import amounts, errors
 from carico_core.numerics.rescheduling.services import affinity
 
 _Name = Annotated[str, msgspec.Meta(min_length=1)]
@@ -166,7 +166,9 @@ def _home(path: pathlib.Path, parsed: _File, containers: dict[str, int]) -> affi
     if (home < 0).any():
         names = tuple(containers)
         lost = [names[number] for number in np.flatnonzero(home < 0)]
-        raise _wrong(path, f"got no machine for {len(lost)} containers, the first {lost[0]!r}; each needs one")
+        raise _wrong(
+            path, f"got no machine for {amounts.plural(len(lost), 'container')}, the first {lost[0]!r}; each needs one"
+        )
     return home
 
 

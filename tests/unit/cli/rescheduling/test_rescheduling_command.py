@@ -147,7 +147,7 @@ WRONG: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda p: p["ServiceList"][1].update(ContainerList=["web-0"]), "got container 'web-0' 2 times"),
     (lambda p: p["MachineList"][0]["InitialDeployingContainers"].append("x-0"), "of 'a': unknown container 'x-0'"),
     (lambda p: p["MachineList"][0]["InitialDeployingContainers"].append("batch-0"), "got container 'batch-0' on two"),
-    (lambda p: p["MachineList"][0]["InitialDeployingContainers"].pop(), "no machine for 1 containers, the first"),
+    (lambda p: p["MachineList"][0]["InitialDeployingContainers"].pop(), "no machine for 1 container, the first"),
     (lambda p: p["MachineList"][0].update(TotalMem=0.15), "on machine 'a' request 0.2 of memory, it has 0.15"),
     (lambda p: p["ServiceList"][2].update(CompatibleMachines=["a"]), "machine 'b' has containers of 'batch'"),
 ]  # fmt: skip
