@@ -99,7 +99,7 @@ async def test_people_see_all_by_their_rights(
 def is_whole(found: pictures.Picture, role: roles.Role) -> bool:
     """Whether all is there that comes on its own way each: heard, kept, or answered."""
     return (
-        len(found.services) == 2
+        len(found.services or ()) == 2
         and [node.reserved for node in found.nodes] == [1]
         and bool(found.decisions)
         and found.model is not None
