@@ -146,5 +146,5 @@ async def test_a_brief_reader_lists_the_pods_once_and_asks_for_nothing_that_it_d
     async with cluster.running():
         found = cluster.reader.picture()
         assert (len(found.nodes), len(found.jobs)) == (3, 1)
-        assert (found.decisions, found.services, found.model, found.summaries) == ((), (), None, ())
+        assert (found.decisions, found.services, found.model, found.summaries) == ((), None, None, ())
         assert cluster.api.events.qsize() == 1, "the watch that would follow is not opened"
