@@ -199,22 +199,21 @@ class World:
             self.round.set()
             self.round = asyncio.Event()
             now_s = self.clock.monotonic_s()
+            running_on: dict[str, set[str]] = collections.defaultdict(set)
             for pod in self.pods():
                 uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName")
                 phase = pod["status"].get("phase")
                 if node and phase == "Pending":
                     ends[uid] = now_s + self.rng.uniform(*self.pod_s)
-                    self._set_phase(pod, "Running")
+                    self._set_phase(pod, phase := "Running")
                 elif phase == "Running" and ends[uid] <= now_s:
                     told_ended[uid] = (node, now_s)
-                    self._set_phase(pod, "Succeeded")
+                    self._set_phase(pod, phase := "Succeeded")
+                if phase == "Running":
+                    running_on[node].add(uid)
             for index in range(nodes):
                 name = f"node-{index}"
-                running = {
-                    pod["metadata"]["uid"]
-                    for pod in self.pods()
-                    if pod["spec"].get("nodeName") == name and pod["status"].get("phase") == "Running"
-                }
+                running = running_on[name]
                 self.largest[name] = max(self.largest[name], len(running))
                 ended = {uid for uid, (node, at_s) in told_ended.items() if node == name and at_s > now_s - 60.0}
                 self.advertise(name, max(self.room - len(running), 0.0), len(running), frozenset(running | ended))

@@ -6,7 +6,6 @@ kubelet: a deleted Pod disappears at once. For people there is the embedded API 
 """
 
 import asyncio
-import copy
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
@@ -81,7 +80,7 @@ class MemoryKube:
         await self._arrive(method, path)
         target = _parse(path)
         # Encode and decode: later changes of a test's objects must not reach the store.
-        sent: Any = orjson.loads(orjson.dumps(body))
+        sent: Any = memory_objects.copied(body)
         if target.subresource == "binding":
             return self._bind(target, sent, path)
         if target.subresource == "eviction":
@@ -129,7 +128,7 @@ class MemoryKube:
         breaks = self._breaks
         while breaks == self._breaks:
             changed = self.objects.changed
-            for change in [item for item in self.objects.history if item.version > position]:
+            for change in self.objects.since(position):
                 position = change.version
                 event = memory_objects.event_of(change, selector) if change.plural == target.plural else None
                 if event is not None:
@@ -196,12 +195,11 @@ class MemoryKube:
         if pod.get("spec", {}).get("nodeName"):
             message = f"pod {target.name} is already assigned to node {pod['spec']['nodeName']}"
             raise memory_objects.refusal(409, "Conflict", message, request)
-        bound = copy.deepcopy(pod)
-        bound.setdefault("spec", {})["nodeName"] = binding["target"]["name"]
+        pod.setdefault("spec", {})["nodeName"] = binding["target"]["name"]
         at = instants.format_time(self._clock.wall_ns())
         scheduled = {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at}]}
-        bound["status"] = memory_objects.merge(pod.get("status") or {}, scheduled, by_type=True)
-        self.objects.update("pods", (target.namespace, target.name), bound, request)
+        pod["status"] = memory_objects.merge(pod.get("status") or {}, scheduled, by_type=True)
+        self.objects.update("pods", (target.namespace, target.name), pod, request)
         return {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}
 
     def _evict(self, target: "_Target", eviction: Object, path: str) -> Object:

@@ -1,11 +1,13 @@
 """The objects of the in-memory Kubernetes API: store, history and selectors, with the rules that clients rely on."""
 
 import asyncio
-import copy
+import bisect
 import dataclasses
 import uuid
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
+
+import orjson
 
 from carico_core.domain import errors
 from carico_core.runtime.kube import api_errors
@@ -14,6 +16,7 @@ from carico_core.wire.kubernetes import instants
 
 Object = dict[str, Any]
 Key = tuple[str, str]
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +69,18 @@ class Objects:
     def all(self, plural: str, selector: Selector) -> list[Object]:
         """Return copies of the selected objects, sorted by namespace and name."""
         found = sorted(self._kinds.get(plural, {}).items())
-        return [copy.deepcopy(obj) for _, obj in found if selector.matches(obj)]
+        return [copied(obj) for _, obj in found if selector.matches(obj)]
+
+    def since(self, version: int) -> list[Change]:
+        """Return the changes after a version."""
+        return self.history[bisect.bisect_right(self.history, version, key=lambda change: change.version) :]
 
     def get(self, plural: str, key: Key, request: str) -> Object:
         """Return a copy of one object. Raises `NotFound`."""
         found = self._kinds.get(plural, {}).get(key)
         if found is None:
             raise refusal(404, "NotFound", f'{plural} "{key[1]}" not found', request)
-        return copy.deepcopy(found)
+        return copied(found)
 
     def create(self, plural: str, obj: Object, request: str) -> Object:
         """Return the object as created, with uid, version and creation time. Raises `Conflict` and `Invalid`."""
@@ -107,7 +114,7 @@ class Objects:
             if before["metadata"].get(field) != wanted:
                 raise refusal(409, "Conflict", f"Precondition failed: {field} in precondition: {wanted}", request)
         self.version += 1
-        last = copy.deepcopy(before)
+        last = copied(before)
         last["metadata"]["resourceVersion"] = str(self.version)
         del self._kinds[plural][key]
         self._add(Change(version=self.version, plural=plural, before=last, after=None))
@@ -116,7 +123,7 @@ class Objects:
     def _write(self, plural: str, key: Key, before: Object | None, obj: Object) -> Object:
         self.version += 1
         obj["metadata"]["resourceVersion"] = str(self.version)
-        stored = copy.deepcopy(obj)
+        stored = copied(obj)
         self._kinds.setdefault(plural, {})[key] = stored
         self._add(Change(version=self.version, plural=plural, before=before, after=stored))
         return obj
@@ -143,7 +150,7 @@ def merge(target: Object, patch: Mapping[str, Any], *, by_type: bool) -> Object:
             older = {item["type"]: item for item in merged.get(name) or []}
             merged[name] = list((older | {item["type"]: older.get(item["type"], {}) | item for item in value}).values())
         else:
-            merged[name] = copy.deepcopy(value)
+            merged[name] = copied(value)
     return merged
 
 
@@ -154,10 +161,16 @@ def event_of(change: Change, selector: Selector) -> tuple[str, Object] | None:
     if after and change.after is not None:
         return ("MODIFIED" if before else "ADDED"), change.after
     if before and change.before is not None:
-        last = copy.deepcopy(change.before)
+        last = copied(change.before)
         last["metadata"]["resourceVersion"] = str(change.version)
         return "DELETED", last
     return None
+
+
+def copied(value: T) -> T:
+    """Return a copy of JSON values. `copy.deepcopy` takes ten times as long, most of the time of many tests."""
+    copy: T = orjson.loads(orjson.dumps(value))
+    return copy
 
 
 def refusal(status: int, reason: str, message: str, request: str) -> errors.ApiError:
