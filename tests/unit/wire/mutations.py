@@ -1,8 +1,8 @@
 """Messages made wrong, reproducibly: bytes flipped, cut and repeated; values of the wrong kind, size and shape."""
 
-import copy
 import json
 import math
+import pickle
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -16,11 +16,13 @@ DEEP_JSON = b"[" * 20_000 + b"]" * 20_000
 def mutated(payload: bytes, *, is_json: bool, count: int, seed: int) -> Iterator[bytes]:
     """`count` payloads, half of them damaged bytes, half damaged values; some may still be valid."""
     rng = random.Random(seed)
-    tree = json.loads(payload) if is_json else msgpack.unpackb(payload)
-    paths = list(_paths(tree, ()))
+    decode = json.loads if is_json else msgpack.unpackb
+    paths = list(_paths(decode(payload), ()))
     for _ in range(count // 2):
         yield _damaged_bytes(payload, rng)
-        yield _encode(_damaged_tree(tree, paths, rng), is_json=is_json)
+        changed = decode(payload)
+        _damage_tree(changed, paths, rng)
+        yield _encode(changed, is_json=is_json)
 
 
 def _damaged_bytes(payload: bytes, rng: random.Random) -> bytes:
@@ -41,11 +43,10 @@ def _damaged_bytes(payload: bytes, rng: random.Random) -> bytes:
     return bytes(data)
 
 
-def _damaged_tree(tree: Any, paths: list[tuple[Any, ...]], rng: random.Random) -> Any:
-    changed = copy.deepcopy(tree)
+def _damage_tree(tree: Any, paths: list[tuple[Any, ...]], rng: random.Random) -> None:
     for _ in range(rng.choice((1, 1, 1, 2))):
         *way, last = rng.choice(paths)
-        holder = changed
+        holder = tree
         try:
             for step in way:
                 holder = holder[step]
@@ -55,20 +56,12 @@ def _damaged_tree(tree: Any, paths: list[tuple[Any, ...]], rng: random.Random) -
                 holder[last] = _wrong_value(holder[last], rng)
         except (KeyError, IndexError, TypeError):
             continue  # an earlier change has removed the way
-    return changed
 
 
 def _wrong_value(value: Any, rng: random.Random) -> Any:
     if rng.random() < 0.4 and isinstance(value, bytes | str | int | float | list | dict):
         return _near(value, rng)
-    return rng.choice(
-        [
-            None, True, False, 0, -1, 1, 0.5, -0.5, 1e300, -1e300, float("nan"), float("inf"), -float("inf"), 2**63,
-            2**64 - 1, -(2**63), 1e19, "", "x", "\x00", "\u202e", "node-2", "a" * 5000, "../..", [], [[]], {}, {"": ""},
-            [1, 2, 3], {"mean": float("nan"), "sd": 1.0}, {"shape": [2**31, 2**31], "data": ""}, _nested(200),
-            ["x"] * 5000, {str(number): 1.0 for number in range(600)},
-        ]
-    )  # fmt: skip
+    return pickle.loads(rng.choice(_WRONG))
 
 
 def _near(value: Any, rng: random.Random) -> Any:
@@ -88,13 +81,6 @@ def _near(value: Any, rng: random.Random) -> Any:
     return {**value, "x" * rng.randrange(1, 70): rng.choice(list(value.values()) or [1])}
 
 
-def _nested(depth: int) -> Any:
-    found: Any = []
-    for _ in range(depth):
-        found = [found]
-    return found
-
-
 def _paths(tree: Any, way: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     steps = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
     for step, value in steps:
@@ -110,3 +96,21 @@ def _encode(tree: Any, *, is_json: bool) -> bytes:
     except (OverflowError, ValueError):
         return b"\xc1"
     return packed
+
+
+def _nested(depth: int) -> Any:
+    found: Any = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+# As bytes, from which each payload gets a copy of its own: a second change may be inside of the first.
+_WRONG = tuple(
+    map(pickle.dumps, (
+        None, True, False, 0, -1, 1, 0.5, -0.5, 1e300, -1e300, float("nan"), float("inf"), -float("inf"), 2**63,
+        2**64 - 1, -(2**63), 1e19, "", "x", "\x00", "\u202e", "node-2", "a" * 5000, "../..", [], [[]], {}, {"": ""},
+        [1, 2, 3], {"mean": float("nan"), "sd": 1.0}, {"shape": [2**31, 2**31], "data": ""}, _nested(200),
+        ["x"] * 5000, {str(number): 1.0 for number in range(600)},
+    ))
+)  # fmt: skip
