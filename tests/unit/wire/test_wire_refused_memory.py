@@ -23,11 +23,9 @@ from carico_core.wire.kubernetes import api_objects, lease, storage
 from carico_core.wire.kubernetes.pods import status
 from tests.unit.wire import kinds
 
-REFUSED = 40_000
-# Of objects of the API, which a tenant must get past the API server first.
-REFUSED_OBJECTS = 20_000
+REFUSED = 20_000
 # What the allocator and the measurement itself account for, over all messages: half a byte for each.
-NOISE_BYTES = 20_000
+NOISE_BYTES = 10_000
 # Enough to fill every cache, so that only growth is measured.
 WARM_UP = 5_000
 
@@ -134,7 +132,7 @@ def refused_object(name: str) -> Callable[[int], None]:
 
 @pytest.mark.parametrize("name", OBJECTS)
 def test_refused_objects_of_the_api_leave_nothing(name: str, measuring: concurrent.futures.Executor) -> None:
-    assert measuring.submit(kept_bytes, refused_object, name, REFUSED_OBJECTS).result() < NOISE_BYTES
+    assert measuring.submit(kept_bytes, refused_object, name, REFUSED).result() < NOISE_BYTES
 
 
 def accepted_pod(name: str) -> Callable[[int], None]:

@@ -184,9 +184,10 @@ class _Table:
         self.placed[unit] = server
         for pairs in (self._talks, self._apart):
             pairs.shift(unit, source, server)
-        for each in self._talks.rows(unit) if not self.is_whole else ():
-            if server not in self.columns[each]:
-                self._open(int(each), server)
+        if not self.is_whole:
+            rows = self._talks.rows(unit)
+            for each in rows[~(self.columns[rows] == server).any(axis=1)].tolist():
+                self._open(each, server)
 
     def _open(self, row: int, server: int) -> None:
         """Let a container go to a server of a partner, in place of the one with which it exchanges least."""
@@ -256,20 +257,26 @@ class _Pairs:
         one, other = np.concatenate((pairs, pairs[:, ::-1])).reshape(-1, 2).T.astype(np.intp)
         order = np.argsort(one, kind="stable")
         self._one, self._other, self._weight = one[order], other[order], np.concatenate((weight, weight))[order]
-        self._first = np.searchsorted(self._one, np.arange(table.placed.size + 1))
+        units = np.arange(table.placed.size + 1)
+        self._first = np.searchsorted(self._one, units).tolist()
+        # The same of partners that may move.
+        may_move = table._row_of[self._other] != _NONE
+        self._rows, self._row_weight = table._row_of[self._other[may_move]], self._weight[may_move]
+        self._row_first = np.searchsorted(self._one[may_move], units).tolist()
         self.own: arrays.Array = np.zeros(len(table.units))
         self.weight: arrays.Array = np.zeros((len(table.units), 0))
 
     def rows(self, unit: int) -> model.Ints:
         """Return the rows of a container's partners."""
-        partners = self._other[self._first[unit] : self._first[unit + 1]]
-        found: model.Ints = self._table._row_of[partners]
-        return np.compress(found != _NONE, found)
+        found: model.Ints = self._rows[self._row_first[unit] : self._row_first[unit + 1]]
+        return found
 
     def between(self, row: int, server: int) -> float:
         """Return the weight of a row's pairs with containers on a server."""
         unit = self._table.units[row]
         part = slice(self._first[unit], self._first[unit + 1])
+        if part.start == part.stop:
+            return 0.0
         return float(self._weight[part][self._table.placed[self._other[part]] == server].sum())
 
     def fill(self) -> None:
@@ -301,15 +308,20 @@ class _Pairs:
 
     def shift(self, unit: int, source: int, server: int) -> None:
         """Take in that a container has gone from one server to another."""
-        table, part = self._table, slice(self._first[unit], self._first[unit + 1])
-        self.own[table._row_of[unit]] = self.between(int(table._row_of[unit]), server)
-        rows = table._row_of[self._other[part]]
-        rows, weight = rows[rows != _NONE], self._weight[part][rows != _NONE]
+        if self._first[unit] == self._first[unit + 1]:
+            return
+        table, row = self._table, int(self._table._row_of[unit])
+        self.own[row] = self.between(row, server)
+        rows, weight = self.rows(unit), self._row_weight[self._row_first[unit] : self._row_first[unit + 1]]
         at, columns = table.placed[table.units[rows]], table.columns[rows]
         for place, change in ((source, -weight), (server, weight)):
-            self.own[rows[at == place]] += change[at == place]
-            each, column = np.nonzero(columns == place)
-            self.weight[rows[each], column] += change[each]
+            is_here = at == place
+            self.own[rows[is_here]] += change[is_here]
+            if table.is_whole:
+                self.weight[rows, place] += change
+            else:
+                each, column = np.nonzero(columns == place)
+                self.weight[rows[each], column] += change[each]
 
     def _ends(self) -> tuple[model.Ints, model.Ints, arrays.Array]:
         """Return the row, the partner's server and the weight of each end that may move."""
