@@ -485,21 +485,21 @@ class Machine(stateful.RuleBasedStateMachine):
     @stateful.invariant()
     def every_pod_counts_once_and_on_one_node(self) -> None:
         state = self.engine.state
-        claims = {uid: claim for each in state.reservations._by_node.values() for uid, claim in each.items()}
-        assert len(claims) == len(state.reservations)
-        placed = {each.uid: each.claim for each in state.records if each.is_placed}
-        assert placed == claims
+        bookings = {uid: booking for each in state.reservations._by_node.values() for uid, booking in each.items()}
+        assert len(bookings) == len(state.reservations)
+        placed = {each.uid: each.booking for each in state.records if each.is_placed}
+        assert placed == bookings
         for each in state.records:
-            assert (each.claim is not None) == each.is_placed
+            assert (each.booking is not None) == each.is_placed
             assert (each.uid in state.queue) == (each.state is record.WAITING)
             assert (each.waiting is not None) == (each.state in record.UNBOUND)
-            if each.is_bound and each.claim is not None:
-                assert (each.state is record.BOUND) == state.reservations.is_reserved(each.claim)
+            if each.is_bound and each.booking is not None:
+                assert (each.state is record.BOUND) == state.reservations.is_reserved(each.booking)
             assert not state.records.is_gone(each.uid)
         for node in NODES:
             slot = state.fleet.slot_of(node)
             assert slot is not None
-            here = [claim for claim in claims.values() if claim.node == node]
+            here = [booking for booking in bookings.values() if booking.node == node]
             row = state.fleet.row(slot)
             assert (row.placed, row.reserved) == (len(here), sum(map(state.reservations.is_reserved, here)))
         for uid in self.told & self.api.live().keys():
@@ -511,7 +511,7 @@ class Machine(stateful.RuleBasedStateMachine):
         for node in NODES:
             taken = set(self.api.live(node))
             for each in self.engine.state.records:
-                if each.claim is not None and not each.is_bound and each.claim.node == node:
+                if each.booking is not None and not each.is_bound and each.booking.node == node:
                     pod = self.api.pods.get(each.uid)
                     if pod is not None and not pod["spec"].get("nodeName"):
                         taken.add(each.uid)
@@ -566,7 +566,7 @@ class Machine(stateful.RuleBasedStateMachine):
         state, extender = self.engine.state, self.unit.extender
         state.queue.unpark()
         kept = {
-            "records": len(state.records), "unshown": len(state.records.unshown()), "claims": len(state.reservations),
+            "records": len(state.records), "unshown": len(state.records.unshown()), "bookings": len(state.reservations),
             "reserved": state.reservations.reserved_count, "queue": len(state.queue), "lanes": len(state.queue._lanes),
             "resting": len(state.queue._due), "holds": len(extender.holds), "waits": len(extender.waits),
             "binds": self.engine.binder.in_flight + self.unit.binder.in_flight,

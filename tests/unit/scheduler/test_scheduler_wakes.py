@@ -60,15 +60,15 @@ class Desk:
         )
         self.state.put_node(made)
 
-    def claim(self, uid: str) -> reservations.Claim | None:
+    def booking(self, uid: str) -> reservations.Booking | None:
         record = self.state.records.find(uid)
-        return None if record is None else record.claim
+        return None if record is None else record.booking
 
     def hear(self, name: str) -> None:
         self.seq += 1
-        rng, find = self.rng, self.claim
+        rng, find = self.rng, self.booking
         bound = [pod.uid for pod in self.pods if pod not in self.binding]
-        covered = [uid for uid in bound if (claim := find(uid)) is not None and claim.node == name]
+        covered = [uid for uid in bound if (booking := find(uid)) is not None and booking.node == name]
         keys = ("Job/default/job-0", "Job/default/job-1", messages.ANY_CLASS)
         classes = {
             key: messages.ClassCapacity(cost_plus={"cpu": rng.choice([0.5, 1.0, 2.0])}, pods=1)
@@ -97,10 +97,10 @@ class Desk:
         """A Pod is shown on its node, or on another, with other requests or labels, or running."""
         if self.pods:
             at, rng = self.rng.randrange(len(self.pods)), self.rng
-            claim = self.claim(self.pods[at].uid)
-            if claim is not None:
+            booking = self.booking(self.pods[at].uid)
+            if booking is not None:
                 self.pods[at] = self.pods[at]._replace(
-                    node_name=claim.node if rng.random() < 0.7 else rng.choice(NODES),
+                    node_name=booking.node if rng.random() < 0.7 else rng.choice(NODES),
                     phase=rng.choice(["Pending", "Running"]), request_cores=rng.choice([0.0, 1.0, 3.0]),
                     labels=rng.choice([{}, {"app": "web"}]), is_mirror=rng.random() < 0.1,
                 )  # fmt: skip

@@ -97,7 +97,7 @@ def test_a_bind_is_answered_by_what_became_of_it() -> None:
         assert "not bound to n1" in await desk.bind(gone, "n1")
         record = desk.state.records.find("uid-gone")
         assert record is not None, "only the watch ends a record"
-        assert record.claim is None
+        assert record.booking is None
         desk.state.remove_pod("uid-gone")
         assert desk.state.records.find("uid-gone") is None
 

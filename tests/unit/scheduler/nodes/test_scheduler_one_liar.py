@@ -61,9 +61,10 @@ def test_one_node_advertises_anything(lie: messages.Advertisement) -> None:
     known.put_advertisement(node_state.Heard(advertisement=lie._replace(covers=covers), sampled_s=0.0), 0.0)
     view = known.fleet.snapshot(0.0)
     assert objects.row_values(view.row(slot)) == said
-    claims = [known.records.find(uid) for uid in others]
+    bookings = [known.records.find(uid) for uid in others]
     assert all(
-        each is not None and each.claim is not None and known.reservations.is_reserved(each.claim) for each in claims
+        each is not None and each.booking is not None and known.reservations.is_reserved(each.booking)
+        for each in bookings
     )
     for name in CLASSES:
         assert view.row(slot).free(name) == free_before[name]

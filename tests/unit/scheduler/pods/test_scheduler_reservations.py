@@ -12,56 +12,56 @@ from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
 
 
-def claim(
+def booking(
     name: str, node: str = "node-0", *, at_s: float = 0.0, is_baseline: bool = False, **pod: object
-) -> reservations.Claim:
+) -> reservations.Booking:
     made = objects.make_pod(name, **pod)
-    return reservations.claim_of(made, node=node, now_s=at_s, is_baseline=is_baseline)
+    return reservations.booking_of(made, node=node, now_s=at_s, is_baseline=is_baseline)
 
 
 class Book(reservations.Reservations):
-    """A ledger with the claims by UID, which the Pods' records hold otherwise."""
+    """A ledger with the bookings by UID, which the Pods' records hold otherwise."""
 
     def __init__(self, release: policy.Release = policy.Release.COVERS) -> None:
         super().__init__(release)
-        self.claims: dict[str, reservations.Claim] = {}
+        self.bookings: dict[str, reservations.Booking] = {}
 
-    def put(self, made: reservations.Claim) -> bool:
+    def put(self, made: reservations.Booking) -> bool:
         """True where it changed anything."""
-        old = self.claims.get(made.uid)
-        self.claims[made.uid] = self.place(made, old)
-        return self.claims[made.uid] is not old
+        old = self.bookings.get(made.uid)
+        self.bookings[made.uid] = self.place(made, old)
+        return self.bookings[made.uid] is not old
 
     def end(self, uid: str) -> None:
-        found = self.claims.pop(uid, None)
+        found = self.bookings.pop(uid, None)
         if found is not None:
             self.remove(found)
 
 
 def test_reserved_from_the_decision_until_covered() -> None:
     ledger = Book()
-    ledger.put(claim("a", at_s=5.0))
+    ledger.put(booking("a", at_s=5.0))
     assert ledger.load("node-0").reserved == 1
     # Its image may still be on its way: that it is not covered yet says nothing about the node.
     assert ledger.load("node-0").uncovered_since_s == math.inf
-    ledger.put(claim("a", at_s=6.0, phase="Running"))
+    ledger.put(booking("a", at_s=6.0, phase="Running"))
     assert ledger.load("node-0").uncovered_since_s == 6.0
-    ledger.put(claim("a", at_s=8.0, phase="Running"))
+    ledger.put(booking("a", at_s=8.0, phase="Running"))
     assert ledger.load("node-0").uncovered_since_s == 6.0
     assert ledger.cover("node-0", frozenset({"uid-a"}), 7.0)
     assert ledger.load("node-0").reserved == 0
     assert ledger.load("node-0").placed == 1
 
 
-def test_the_same_claim_again_changes_nothing() -> None:
+def test_the_same_booking_again_changes_nothing() -> None:
     ledger = Book()
-    assert ledger.put(claim("a", at_s=1.0))
-    assert not ledger.put(claim("a", at_s=2.0))
+    assert ledger.put(booking("a", at_s=1.0))
+    assert not ledger.put(booking("a", at_s=2.0))
 
 
 def test_a_new_boot_decides_again() -> None:
     ledger = Book()
-    ledger.put(claim("a", phase="Running"))
+    ledger.put(booking("a", phase="Running"))
     ledger.cover("node-0", frozenset({"uid-a"}), 1.0)
     ledger.cover("node-0", frozenset(), 50.0)
     assert ledger.load("node-0").reserved == 1
@@ -71,38 +71,38 @@ def test_a_new_boot_decides_again() -> None:
 def test_a_pod_bound_by_another_is_reserved_too_and_covers_come_first() -> None:
     ledger = Book()
     ledger.cover("node-0", frozenset({"uid-known"}), 1.0)
-    ledger.put(claim("known"))
-    ledger.put(claim("foreign", scheduler_name="default-scheduler"))
+    ledger.put(booking("known"))
+    ledger.put(booking("foreign", scheduler_name="default-scheduler"))
     assert [each.uid for each, _ in ledger.reserved()] == ["uid-foreign"]
 
 
 def test_baseline_pods_take_room_and_are_never_reserved() -> None:
     ledger = Book()
-    ledger.put(claim("agent", is_baseline=True, request_cores=0.5))
+    ledger.put(booking("agent", is_baseline=True, request_cores=0.5))
     load = ledger.load("node-0")
     assert (load.placed, load.workloads, load.reserved, load.used_cores) == (1, 0, 0, 0.5)
 
 
-def test_a_claim_that_moves_leaves_nothing_behind() -> None:
+def test_a_booking_that_moves_leaves_nothing_behind() -> None:
     ledger = Book()
-    ledger.put(claim("a", "node-0"))
-    assert ledger.put(claim("a", "node-1"))
+    ledger.put(booking("a", "node-0"))
+    assert ledger.put(booking("a", "node-1"))
     assert ledger.load("node-0") == reservations.Load()
     assert ledger.load("node-1").reserved == 1
 
 
 def test_paper_mode_releases_when_the_pod_leaves_pending() -> None:
     ledger = Book(policy.Release.PAPER)
-    ledger.put(claim("a"))
+    ledger.put(booking("a"))
     ledger.cover("node-0", frozenset({"uid-a"}), 1.0)
     assert ledger.load("node-0").reserved == 1
-    ledger.put(claim("a", phase="Running"))
+    ledger.put(booking("a", phase="Running"))
     assert ledger.load("node-0").reserved == 0
 
 
 def test_a_node_that_left_covers_nothing() -> None:
     ledger = Book()
-    ledger.put(claim("a"))
+    ledger.put(booking("a"))
     ledger.cover("node-0", frozenset({"uid-a"}), 1.0)
     ledger.forget_node("node-0")
     assert ledger.load("node-0").reserved == 1
@@ -125,10 +125,10 @@ def test_what_leaves_room_in_the_place_of_another(changes: dict[str, Any], expec
     asked: dict[str, Any] = {
         "request_cores": 0.5, "request_bytes": 100.0, "request_others": (("gpu", 1.0),), "image": "pi",
     }  # fmt: skip
-    old = claim("a", **asked)
-    assert reservations.is_lighter(claim("a", **(asked | changes)), old) is expected
-    assert reservations.is_lighter(claim("a", "node-1", **asked), old)
-    baseline = claim("a", is_baseline=True, **asked)
+    old = booking("a", **asked)
+    assert reservations.is_lighter(booking("a", **(asked | changes)), old) is expected
+    assert reservations.is_lighter(booking("a", "node-1", **asked), old)
+    baseline = booking("a", is_baseline=True, **asked)
     assert not reservations.is_lighter(baseline, baseline)
 
 
@@ -154,7 +154,7 @@ def test_reserved_is_placed_less_covered_after_any_history(steps: list[tuple[str
     for now_s, (verb, what, where) in enumerate(steps):
         node = f"node-{where}"
         if verb == "place":
-            ledger.put(claim(f"{what}", node, at_s=float(now_s)))
+            ledger.put(booking(f"{what}", node, at_s=float(now_s)))
             placed[f"uid-{what}"] = node
         elif verb == "remove":
             ledger.end(f"uid-{what}")
@@ -166,7 +166,7 @@ def test_reserved_is_placed_less_covered_after_any_history(steps: list[tuple[str
             assert ledger.cover(node, covers[node], float(now_s)) == (dict(waiting(ledger)) != before)
     expected = {(uid, node) for uid, node in placed.items() if uid not in covers.get(node, frozenset())}
     assert {(each.uid, each.node) for each, _ in ledger.reserved()} == expected
-    assert {uid for uid in placed if ledger.is_reserved(ledger.claims[uid])} == {uid for uid, _ in expected}
+    assert {uid for uid in placed if ledger.is_reserved(ledger.bookings[uid])} == {uid for uid, _ in expected}
     assert ledger.reserved_count == len(expected)
     assert len(ledger) == len(placed)
     for node in ("node-0", "node-1", "node-2"):

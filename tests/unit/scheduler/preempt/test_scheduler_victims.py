@@ -47,9 +47,9 @@ class Site:
             made = made._replace(
                 node_name=name, created_at_s=each.created_at_s, labels=each.labels, deleting=each.deleting
             )
-            claim = reservations.claim_of(made, node=name, now_s=0.0)
-            table.place(claim)
-            found.append(victims.Resident(made, claim, each.is_reserved))
+            booking = reservations.booking_of(made, node=name, now_s=0.0)
+            table.place(booking)
+            found.append(victims.Resident(made, booking, each.is_reserved))
         table.cover(name, frozenset(each.pod.uid for each in found if not each.is_reserved), 0.0)
         self.residents[name] = found
         self.fleet.put_node(objects.make_node(name, allocatable_cores=cores), table.load(name))

@@ -68,7 +68,7 @@ def test_the_oldest_reservation_is_that_of_the_pod_that_its_node_does_not_start(
     counted, ledger = instruments.Instruments(metrics), reservations.Reservations(policy.Release.COVERS)
     seen = []
     for name, at_s in (("pod-0", NOW_S - 700.0), ("pod-1", NOW_S - 1.0)):
-        ledger.place(reservations.claim_of(objects.make_pod(name), node="node-0", now_s=at_s))
+        ledger.place(reservations.booking_of(objects.make_pod(name), node="node-0", now_s=at_s))
     for covered in (frozenset[str](), frozenset({"uid-pod-0"}), frozenset({"uid-pod-0", "uid-pod-1"})):
         ledger.cover("node-0", covered, NOW_S)
         counted.count_reservations(ledger, NOW_S)
@@ -82,7 +82,7 @@ def test_a_pod_that_runs_where_no_node_advertises_waits_for_nothing() -> None:
     for name, phase in (("runs", "Running"), ("waits", "Pending")):
         pod = objects.make_pod(name, phase=phase, node_name="node-0")
         at_s = NOW_S - 700.0 * (phase == "Running")
-        ledger.place(reservations.claim_of(pod, node="node-0", now_s=at_s))
+        ledger.place(reservations.booking_of(pod, node="node-0", now_s=at_s))
     instruments.Instruments(metrics).count_reservations(ledger, NOW_S + 5.0)
     assert (metrics.value("reservations"), metrics.value("oldest_reservation_seconds")) == (2.0, 5.0)
 
@@ -106,7 +106,7 @@ def test_each_pod_is_reported_once_when_its_node_comes_to_account_for_it() -> No
     ledger.on_covered = lambda uid, since_s: told.append((uid, since_s))
     for name, at_s in (("pod-0", 1.0), ("pod-1", 2.0)):
         pod = objects.make_pod(name)
-        ledger.place(reservations.claim_of(pod, node="node-0", now_s=at_s))
+        ledger.place(reservations.booking_of(pod, node="node-0", now_s=at_s))
     ledger.cover("node-0", frozenset(), 3.0)
     assert told == []
     ledger.cover("node-0", frozenset({"uid-pod-0"}), 4.0)

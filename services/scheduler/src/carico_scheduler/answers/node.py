@@ -122,7 +122,7 @@ def _of_pods(known: knowns.Known, name: str, now_s: float, limit: int) -> dict[s
     by_class = collections.Counter(names.class_of(pod) for pod in found)
     baseline = len(placed) - len(found)
     newest = heapq.nlargest(limit, found, key=lambda pod: (pod.created_at_s, pod.namespace, pod.name))
-    held = [(claim, since_s) for claim, since_s in known.state.reservations.reserved() if claim.node == name]
+    held = [(booking, since_s) for booking, since_s in known.state.reservations.reserved() if booking.node == name]
     return {
         "placed": len(placed),
         "baseline_pods": baseline,
@@ -130,10 +130,10 @@ def _of_pods(known: knowns.Known, name: str, now_s: float, limit: int) -> dict[s
         "pods": [{"namespace": pod.namespace, "pod": pod.name, "class": names.class_of(pod)} for pod in newest],
         "reserved_by": [
             {
-                "pod": claim.key, "uid": claim.uid, "class": claim.pod_class,
-                "age_s": questions.finite(now_s - since_s), "binding": known.is_binding(claim.uid),
+                "pod": booking.key, "uid": booking.uid, "class": booking.pod_class,
+                "age_s": questions.finite(now_s - since_s), "binding": known.is_binding(booking.uid),
             }
-            for claim, since_s in held[:limit]
+            for booking, since_s in held[:limit]
         ],
     }  # fmt: skip
 

@@ -83,7 +83,7 @@ def _standing(known: knowns.Known, pod: cluster.Pod) -> Standing:
 
 def _of_pod(known: knowns.Known, pod: cluster.Pod, found: Standing) -> dict[str, Any]:
     kept = known.state.records.find(pod.uid)
-    claim = None if kept is None else kept.claim
+    booking = None if kept is None else kept.booking
     profile = known.state.fleet.policy.profiles.get(pod.scheduler_name)
     slot = None if pod.node_name is None else known.state.fleet.slot_of(pod.node_name)
     return {
@@ -91,7 +91,7 @@ def _of_pod(known: knowns.Known, pod: cluster.Pod, found: Standing) -> dict[str,
         "pod": pod.name,
         "uid": pod.uid,
         "state": found.value,
-        "node": claim.node if claim is not None else pod.node_name,
+        "node": booking.node if booking is not None else pod.node_name,
         # None if it has no node, or the API shows no such Node.
         "node_ready": None if slot is None else known.state.fleet.row(slot).node.ready,
         "phase": pod.phase,
@@ -101,7 +101,9 @@ def _of_pod(known: knowns.Known, pod: cluster.Pod, found: Standing) -> dict[str,
         "profile": None if profile is None else str(profile),
         "priority": pod.priority,
         # False: its node does not account for it yet, so it is reserved.
-        "covered": None if claim is None or claim.is_baseline else not known.state.reservations.is_reserved(claim),
+        "covered": None
+        if booking is None or booking.is_baseline
+        else not known.state.reservations.is_reserved(booking),
     }
 
 

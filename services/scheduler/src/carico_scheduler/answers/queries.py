@@ -113,13 +113,13 @@ class Answers:
         now_s = self.clock.monotonic_s()
         rows = [
             {
-                "node": claim.node,
-                "pod": claim.key,
-                "uid": claim.uid,
+                "node": booking.node,
+                "pod": booking.key,
+                "uid": booking.uid,
                 "age_s": round(now_s - since_s, 3),
-                "binding": self.known.is_binding(claim.uid),
+                "binding": self.known.is_binding(booking.uid),
             }
-            for claim, since_s in self.known.state.reservations.reserved()
+            for booking, since_s in self.known.state.reservations.reserved()
         ]
         return orjson.dumps({"reservations": rows})
 

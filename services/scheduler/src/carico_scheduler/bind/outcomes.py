@@ -132,9 +132,9 @@ def settle(into: state.State, result: binders.Result, now_s: float) -> binders.F
         into.refuse(uid, attempt, now_s)
         return fate
     record = into.records.find(uid)
-    if record is None or record.claim is None or record.attempt != attempt:
+    if record is None or record.booking is None or record.attempt != attempt:
         return binders.Fate.GONE
     # Another scheduler that shares the work may have chosen the same node.
     is_anothers = result.bind.is_shared and (result.is_conflict or not result.is_sent)
-    is_here = record.claim.node == result.node and not is_anothers
+    is_here = record.booking.node == result.node and not is_anothers
     return binders.Fate.BOUND if is_here else binders.Fate.ELSEWHERE

@@ -100,7 +100,7 @@ class Extender:
         term = self._check_term()
         asked = messages.decode_bind_args(payload)
         record = self._state.records.find(asked.uid)
-        if record is not None and record.is_bound and record.claim is not None and record.claim.node == asked.node:
+        if record is not None and record.is_bound and record.booking is not None and record.booking.node == asked.node:
             # A repeated request: the first answer was lost.
             return messages.encode_bind_result("")
         settled = self._why_settled(asked.uid)
@@ -126,9 +126,9 @@ class Extender:
         A list does not show that: it may be older than such a Pod.
         """
         for record in self._state.records.unshown():
-            claim, pod = record.claim, record.pod
+            booking, pod = record.booking, record.pod
             now_s = self._clock.monotonic_s()
-            if not record.is_bound or claim is None or pod is None or now_s - claim.since_s < UNSHOWN_S:
+            if not record.is_bound or booking is None or pod is None or now_s - booking.since_s < UNSHOWN_S:
                 continue
             path = api_actions.pod_path(pod.namespace, pod.name)
             try:
@@ -174,7 +174,7 @@ class Extender:
         self._wake()
         if why_not is not None:
             return f"{node} no longer has room: {why_not}"
-        # Nothing else runs from here until the claim is made, so there is no moment in which the Pod does not count.
+        # Nothing else runs from here until it is booked, so there is no moment in which the Pod does not count.
         since_s = self.waits.since_s(pod.uid, now_s)
         return await self.binds.bind(
             binding.Asked(pod=pod, node=node, facts=self._facts(node, demand, now_s), since_s=since_s, term=term)
@@ -224,9 +224,9 @@ class Extender:
         record = self._state.records.find(uid)
         if record is None:
             return "the Pod is gone" if self._state.records.is_gone(uid) else None
-        if record.claim is None:
+        if record.booking is None:
             return None
-        node = record.claim.node
+        node = record.booking.node
         return f"bound to {node} already" if record.is_bound else f"a bind to {node} is under way"
 
     def _waits(self, uid: str) -> bool:

@@ -118,7 +118,7 @@ class Fleet:
         return True
 
     def put_load(self, name: str, load: reservations.Load) -> None:
-        """Take in the sum of the claims on a node."""
+        """Take in the sum of the bookings on a node."""
         slot = self._slots.get(name)
         if slot is not None:
             self._write_load(slot, load)

@@ -234,10 +234,10 @@ class NodeRow(NamedTuple):
             size_bytes + demand.request_bytes, others,
         )  # fmt: skip
 
-    def counting(self, claims: Iterable[tuple[reservations.Claim, bool]], sign: int) -> "NodeRow":
-        """Return the row with claims counted in addition (1) or taken away (-1); each with whether it is reserved."""
+    def counting(self, bookings: Iterable[tuple[reservations.Booking, bool]], sign: int) -> "NodeRow":
+        """Return the row with bookings counted in addition (1) or taken away (-1); each with whether it is reserved."""
         room, more, cores, size_bytes, others = self.room, self.more, self.more_cores, self.more_bytes, self.more_others
-        for each, is_reserved in claims:
+        for each, is_reserved in bookings:
             room = room.counting(each.pod_class, sign, is_reserved=is_reserved, is_baseline=each.is_baseline)
             more += sign
             cores += sign * each.cores

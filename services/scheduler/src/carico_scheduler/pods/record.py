@@ -22,7 +22,7 @@
 - COVERED: bound, and the newest advertisement of its node accounts for it.
 - GONE: only its UID is remembered, so that a late event does not restore it.
 
-From ASSUMED to COVERED a Pod has exactly one claim, so that it counts once and on one node. `attempt` numbers its
+From ASSUMED to COVERED a Pod has exactly one booking, so that it counts once and on one node. `attempt` numbers its
 decisions: the outcome of an earlier one changes nothing. A Pod for which others are evicted stays WAITING
 (`preempt.nominations`).
 """
@@ -90,7 +90,7 @@ class Record:
     # True once the watch has shown it. Only such a Pod is gone if it is missing from a list.
     is_shown: bool = False
     # Where it counts; None in states in which it does not count.
-    claim: reservations.Claim | None = None
+    booking: reservations.Booking | None = None
     # Its place in the queue, kept until it is bound.
     waiting: queue.Waiting | None = None
     # The number of its newest decision; 0 before the first.

@@ -19,11 +19,11 @@ _NOTHING: frozenset[str] = frozenset()
 _EMPTY: Mapping[str, Any] = types.MappingProxyType({})
 
 
-class Claim(NamedTuple):
-    """A Pod's claim on a node.
+class Booking(NamedTuple):
+    """A Pod's booking on a node.
 
     Monotonic seconds: `since_s`: when it was placed. `left_pending_s`: when the API first showed that its containers
-    were created, +inf before: that a Pod waits for its image is not the node's fault. `Claim` and `Load` are named
+    were created, +inf before: that a Pod waits for its image is not the node's fault. `Booking` and `Load` are named
     tuples since each event of a Pod creates some: frozen dataclasses take twice as long.
     """
 
@@ -41,7 +41,7 @@ class Claim(NamedTuple):
 
 
 class Load(NamedTuple):
-    """The sum of the claims on one node."""
+    """The sum of the bookings on one node."""
 
     placed: int = 0
     workloads: int = 0
@@ -55,9 +55,9 @@ class Load(NamedTuple):
     uncovered_since_s: float = math.inf
 
 
-def claim_of(pod: cluster.Pod, *, node: str, now_s: float, is_baseline: bool = False) -> Claim:
-    """Return the claim of `pod` on `node`."""
-    return Claim(
+def booking_of(pod: cluster.Pod, *, node: str, now_s: float, is_baseline: bool = False) -> Booking:
+    """Return the booking of `pod` on `node`."""
+    return Booking(
         uid=pod.uid,
         key=pod.key,
         node=node,
@@ -73,11 +73,11 @@ def claim_of(pod: cluster.Pod, *, node: str, now_s: float, is_baseline: bool = F
 
 
 class Reservations:
-    """The claims of all Pods that have not ended, by node. Each Pod's record holds its claim (`record`)."""
+    """The bookings of all Pods that have not ended, by node. Each Pod's record holds its booking (`record`)."""
 
     def __init__(self, release: policies.Release) -> None:
         self._release = release
-        self._by_node: dict[str, dict[str, Claim]] = {}
+        self._by_node: dict[str, dict[str, Booking]] = {}
         self._covers: dict[str, Set[str]] = {}
         self._reserved: dict[str, dict[str, float]] = {}
         # Kept up to date, since every cycle logs it.
@@ -95,12 +95,12 @@ class Reservations:
         """The number of reserved Pods on all nodes."""
         return self._reserved_count
 
-    def is_reserved(self, claim: Claim) -> bool:
+    def is_reserved(self, booking: Booking) -> bool:
         """Return True if the Pod's node does not account for it yet."""
-        return claim.uid in self._reserved.get(claim.node, _EMPTY)
+        return booking.uid in self._reserved.get(booking.node, _EMPTY)
 
-    def reserved(self) -> list[tuple[Claim, float]]:
-        """Return every reserved claim and since when it is uncovered."""
+    def reserved(self) -> list[tuple[Booking, float]]:
+        """Return every reserved booking and since when it is uncovered."""
         return [
             (self._by_node[node][uid], since_s)
             for node, each in self._reserved.items()
@@ -112,41 +112,43 @@ class Reservations:
 
         A running Pod on a node that does not advertise stays reserved, but does not wait.
         """
-        waiting = (since_s for claim, since_s in self.reserved() if claim.is_pending)
+        waiting = (since_s for booking, since_s in self.reserved() if booking.is_pending)
         return min(waiting, default=math.inf)
 
-    def on(self, node: str) -> list[Claim]:
-        """Return the claims on a node."""
+    def on(self, node: str) -> list[Booking]:
+        """Return the bookings on a node."""
         return list(self._by_node.get(node, _EMPTY).values())
 
-    def place(self, claim: Claim, old: Claim | None = None) -> Claim:
-        """Enter a claim in place of the Pod's `old` one; on the same node it keeps its times.
+    def place(self, booking: Booking, old: Booking | None = None) -> Booking:
+        """Enter a booking in place of the Pod's `old` one; on the same node it keeps its times.
 
-        Return the claim as entered: `old` itself if nothing has changed.
+        Return the booking as entered: `old` itself if nothing has changed.
         """
-        if old is not None and old.node == claim.node:
-            claim = claim._replace(since_s=old.since_s, left_pending_s=min(old.left_pending_s, claim.left_pending_s))
-            if claim == old:
+        if old is not None and old.node == booking.node:
+            booking = booking._replace(
+                since_s=old.since_s, left_pending_s=min(old.left_pending_s, booking.left_pending_s)
+            )
+            if booking == old:
                 return old
         elif old is not None:
             self.remove(old)
-        self._by_node.setdefault(claim.node, {})[claim.uid] = claim
-        self._mark(claim)
-        return claim
+        self._by_node.setdefault(booking.node, {})[booking.uid] = booking
+        self._mark(booking)
+        return booking
 
-    def remove(self, claim: Claim) -> None:
-        """End a claim."""
-        _discard(self._by_node, claim.node, claim.uid)
-        self._reserved_count -= _discard(self._reserved, claim.node, claim.uid)
+    def remove(self, booking: Booking) -> None:
+        """End a booking."""
+        _discard(self._by_node, booking.node, booking.uid)
+        self._reserved_count -= _discard(self._reserved, booking.node, booking.uid)
 
     def cover(self, node: str, covers: Set[str], now_s: float) -> bool:
         """Take in which UIDs the newest advertisement of `node` covers; return True if what is reserved changed."""
         self._covers[node] = covers
-        claims = self._by_node.get(node)
-        if not claims or self._release is policies.Release.PAPER:
+        bookings = self._by_node.get(node)
+        if not bookings or self._release is policies.Release.PAPER:
             return False
         before = self._reserved.get(node)
-        uncovered = [uid for uid in claims if uid not in covers and not claims[uid].is_baseline]
+        uncovered = [uid for uid in bookings if uid not in covers and not bookings[uid].is_baseline]
         if not uncovered and not before:
             return False
         # A Pod that was covered and no longer is (the agent restarted) is reserved from now on.
@@ -167,36 +169,36 @@ class Reservations:
         return True
 
     def forget_node(self, node: str) -> None:
-        """Forget the advertisement of `node`; the claims on it stay until their Pods end."""
+        """Forget the advertisement of `node`; the bookings on it stay until their Pods end."""
         self._covers.pop(node, None)
-        for claim in self._by_node.get(node, {}).values():
-            self._mark(claim)
-            if self.is_reserved(claim):
-                self.on_uncovered(claim.uid)
+        for booking in self._by_node.get(node, {}).values():
+            self._mark(booking)
+            if self.is_reserved(booking):
+                self.on_uncovered(booking.uid)
 
     def load(self, node: str) -> Load:
-        """Return the sum of the claims on `node`."""
-        claims = self._by_node.get(node)
-        if not claims:
+        """Return the sum of the bookings on `node`."""
+        bookings = self._by_node.get(node)
+        if not bookings:
             return Load()
         # One loop for all sums, since this runs at every event of a Pod on the node.
         workloads, cores, size_bytes = 0, 0.0, 0.0
         others: dict[str, float] = {}
-        for claim in claims.values():
-            workloads += not claim.is_baseline
-            cores += claim.cores
-            size_bytes += claim.size_bytes
-            for name, amount in claim.others:
+        for booking in bookings.values():
+            workloads += not booking.is_baseline
+            cores += booking.cores
+            size_bytes += booking.size_bytes
+            for name, amount in booking.others:
                 others[name] = others.get(name, 0.0) + amount
         reserved = self._reserved.get(node, _EMPTY)
         classes: dict[str, int] = {}
         uncovered_since_s = math.inf
         for uid, since_s in reserved.items():
-            claim = claims[uid]
-            classes[claim.pod_class] = classes.get(claim.pod_class, 0) + 1
-            uncovered_since_s = min(uncovered_since_s, max(since_s, claim.left_pending_s))
+            booking = bookings[uid]
+            classes[booking.pod_class] = classes.get(booking.pod_class, 0) + 1
+            uncovered_since_s = min(uncovered_since_s, max(since_s, booking.left_pending_s))
         return Load(
-            placed=len(claims),
+            placed=len(bookings),
             workloads=workloads,
             used_cores=cores,
             used_bytes=size_bytes,
@@ -206,21 +208,21 @@ class Reservations:
             uncovered_since_s=uncovered_since_s,
         )
 
-    def _mark(self, claim: Claim) -> None:
-        """Mark the claim as reserved or as covered."""
+    def _mark(self, booking: Booking) -> None:
+        """Mark the booking as reserved or as covered."""
         if self._release is policies.Release.PAPER:
-            is_reserved = claim.is_pending
+            is_reserved = booking.is_pending
         else:
-            is_reserved = claim.uid not in self._covers.get(claim.node, _NOTHING)
-        if is_reserved and not claim.is_baseline:
-            on_node = self._reserved.setdefault(claim.node, {})
-            self._reserved_count += claim.uid not in on_node
-            on_node.setdefault(claim.uid, claim.since_s)
+            is_reserved = booking.uid not in self._covers.get(booking.node, _NOTHING)
+        if is_reserved and not booking.is_baseline:
+            on_node = self._reserved.setdefault(booking.node, {})
+            self._reserved_count += booking.uid not in on_node
+            on_node.setdefault(booking.uid, booking.since_s)
         else:
-            self._reserved_count -= _discard(self._reserved, claim.node, claim.uid)
+            self._reserved_count -= _discard(self._reserved, booking.node, booking.uid)
 
 
-def is_lighter(new: Claim, old: Claim) -> bool:
+def is_lighter(new: Booking, old: Booking) -> bool:
     """Return True if replacing `old` by `new` frees room, apart from reservations."""
     return (
         new.node != old.node

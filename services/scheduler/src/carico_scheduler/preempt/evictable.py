@@ -32,7 +32,7 @@ class Pods(Protocol):
 
     @property
     def reservations(self) -> reservations.Reservations:
-        """The claims of all Pods."""
+        """The bookings of all Pods."""
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -107,10 +107,10 @@ class Evictable:
 
     def _sum(self, node: str, priority: int) -> tuple[float, float, float]:
         count, cores, size_bytes = 0, 0.0, 0.0
-        for claim in self._pods.reservations.on(node):
-            pod = self._pods.pod(claim.uid)
-            if pod is not None and (pod.deleting or (pod.priority < priority and not claim.is_baseline)):
+        for booking in self._pods.reservations.on(node):
+            pod = self._pods.pod(booking.uid)
+            if pod is not None and (pod.deleting or (pod.priority < priority and not booking.is_baseline)):
                 count += 1
-                cores += claim.cores
-                size_bytes += claim.size_bytes
+                cores += booking.cores
+                size_bytes += booking.size_bytes
         return (float(count), cores, size_bytes)

@@ -78,14 +78,14 @@ class Opportunistic:
         """Evict as many Pods as hold what a full node lacks, unless some are leaving."""
         node = row.node.name
         found, is_leaving = [], False
-        for claim in self._state.reservations.on(node):
-            pod = self._state.pod(claim.uid)
-            if pod is None or claim.is_baseline or self._state.is_binding(claim.uid):
+        for booking in self._state.reservations.on(node):
+            pod = self._state.pod(booking.uid)
+            if pod is None or booking.is_baseline or self._state.is_binding(booking.uid):
                 continue
             if pod.deleting:
                 is_leaving |= pod.ends_at_s > self._clock.wall_ns() / 1e9 - STUCK_AFTER_S
             elif pod.priority_class == self._priority_class:
-                found.append((pod, claim))
+                found.append((pod, booking))
         if is_leaving:
             self._rests_until_s[node] = now_s + SETTLE_S
         if not found or node in self._rests_until_s:
@@ -94,12 +94,12 @@ class Opportunistic:
         # Those without a budget first; then the lowest priority, and the youngest.
         found.sort(key=lambda each: (each[0].uid in violating, each[0].priority, -each[0].created_at_s, each[0].uid))
         gone: list[cluster.Pod] = []
-        for pod, claim in found:
+        for pod, booking in found:
             # Under the ceiling by which it was placed, if that is higher: it would return at once.
             offset = max(self._state.demand_of(pod).ceiling_offset, 0.0)
             if not _is_full(row.room_under(offset)):
                 continue
-            before, row = row, row.counting([(claim, self._state.reservations.is_reserved(claim))], -1)
+            before, row = row, row.counting([(booking, self._state.reservations.is_reserved(booking))], -1)
             gone.append(pod)
             if row.room.taken == before.room.taken:
                 # Its class is not measured here: wait for what it frees before another one goes.

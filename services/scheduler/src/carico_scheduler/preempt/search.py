@@ -170,13 +170,13 @@ class Search:
             if each.pod.priority >= kind.priority and self._state.node_of(each.pod.uid) is None:
                 row = row.with_pod(each.demand)
         residents = []
-        for claim in self._state.reservations.on(row.node.name):
-            pod = self._state.pod(claim.uid)
+        for booking in self._state.reservations.on(row.node.name):
+            pod = self._state.pod(booking.uid)
             # One that must stay counts, and cannot be evicted.
             if pod is not None and not self._must_stay(pod, kind):
                 is_leaving = not pod.deleting and pod.uid in evicting
                 pod = pod._replace(deleting=True) if is_leaving else pod
-                residents.append(victims.Resident(pod, claim, self._state.reservations.is_reserved(claim)))
+                residents.append(victims.Resident(pod, booking, self._state.reservations.is_reserved(booking)))
         return victims.on_node(
             row, victims.PreemptingPod(kind.demand, kind.priority), residents, scores.stages, self._state.budgets,
             self._evicting(), lambda: self._peers(view, kind, scores.stages),

@@ -22,14 +22,14 @@ class Resident(NamedTuple):
     """A Pod that counts on a node."""
 
     pod: cluster.Pod
-    claim: reservations.Claim
+    booking: reservations.Booking
     # Whether its node does not account for it yet.
     is_reserved: bool
 
     @property
-    def counted(self) -> tuple[reservations.Claim, bool]:
+    def counted(self) -> tuple[reservations.Booking, bool]:
         """The Pod as `snapshot.NodeRow.counting` takes it."""
-        return self.claim, self.is_reserved
+        return self.booking, self.is_reserved
 
 
 class PreemptingPod(NamedTuple):
@@ -136,7 +136,7 @@ def _fits(
 
 def _may_go(each: Resident, wanted: PreemptingPod, row: snapshot.NodeRow) -> bool:
     """Return True if a Pod may go: of lower priority, not the node's own, and none that the Pod must be near."""
-    if each.pod.priority >= wanted.priority or each.claim.is_baseline:
+    if each.pod.priority >= wanted.priority or each.booking.is_baseline:
         return False
     constraints = wanted.demand.constraints
     near = () if constraints is None else constraints.affinity

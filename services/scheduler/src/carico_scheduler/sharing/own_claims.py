@@ -24,7 +24,7 @@ def fate_of(state: states.State, uid: str, node: str) -> ledgers.PodFate:
         return ledgers.PodFate.GONE if state.records.is_gone(uid) else ledgers.PodFate.UNKNOWN
     if record.is_bound:
         return ledgers.PodFate.BOUND
-    is_here = record.is_placed and record.claim is not None and record.claim.node == node
+    is_here = record.is_placed and record.booking is not None and record.booking.node == node
     return ledgers.PodFate.ASSUMED if is_here else ledgers.PodFate.OPEN
 
 

@@ -61,7 +61,7 @@ class NodeState:
         self.queue.unpark_if(self.helped_by(node.name))
 
     def remove_node(self, name: str) -> None:
-        """Forget a Node and its advertisement; Pods that the API still shows on it keep their claims."""
+        """Forget a Node and its advertisement; Pods that the API still shows on it keep their bookings."""
         self.fleet.remove_node(name)
         self.heard.pop(name, None)
         self._strangers.pop(name, None)

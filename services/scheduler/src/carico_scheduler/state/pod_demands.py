@@ -127,12 +127,12 @@ class PodDemands:
         return self._nodes.queue.labelled(itertools.chain.from_iterable(known))
 
     def _renew_daemons(self, now_s: float) -> None:
-        """Compute the claims and demands of DaemonSets' Pods again: the set of DaemonSets has changed."""
+        """Compute the bookings and demands of DaemonSets' Pods again: the set of DaemonSets has changed."""
         for record in list(self._records):
             if record.pod is None or not record.pod.claims_daemon_set:
                 continue
-            if record.claim is not None:
-                self._placements.place(record, record.pod, record.claim.node, now_s)
+            if record.booking is not None:
+                self._placements.place(record, record.pod, record.booking.node, now_s)
             elif record.uid in self._nodes.queue:
                 self._nodes.queue.offer(record.pod, now_s)
 

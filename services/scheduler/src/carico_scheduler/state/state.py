@@ -22,7 +22,7 @@ _UNDECIDED = (records.WAITING, records.OTHERS)
 
 
 class State(node_state.NodeState):
-    """The nodes' state, and a record for each Pod, whose state decides whether it is in the queue or has a claim."""
+    """The nodes' state, and a record for each Pod, whose state decides whether it is in the queue or has a booking."""
 
     def __init__(self, policy: policies.Policy, rng: random.Random) -> None:
         super().__init__(policy, rng, self.demand_of)
@@ -116,7 +116,7 @@ class State(node_state.NodeState):
     def node_of(self, uid: str) -> str | None:
         """Return the node on which a Pod counts; None if it counts on none."""
         record = self.records.find(uid)
-        return None if record is None or record.claim is None else record.claim.node
+        return None if record is None or record.booking is None else record.booking.node
 
     def is_binding(self, uid: str) -> bool:
         """Return True if a node is chosen for the Pod and the API has not confirmed it yet."""
@@ -170,14 +170,14 @@ class State(node_state.NodeState):
         return True
 
     def confirm(self, uid: str, attempt: int) -> None:
-        """Take in that the API accepted the bind; the claim stays until the Pod has ended."""
+        """Take in that the API accepted the bind; the booking stays until the Pod has ended."""
         record = self._open(uid, attempt)
         if record is not None:
             self._step(record, records.BOUND)
             self._note_cover(record)
 
     def refuse(self, uid: str, attempt: int, now_s: float) -> bool:
-        """Take in that the Pod was not bound, and end its claim. Return True if it waits again, after a backoff."""
+        """Take in that the Pod was not bound, and end its booking. Return True if it waits again, after a backoff."""
         record = self._open(uid, attempt)
         if record is None:
             return False
@@ -203,16 +203,16 @@ class State(node_state.NodeState):
     def _note_failed(self, pod: cluster.Pod) -> None:
         """Pass on that a Pod has failed, once."""
         record = self.records.find(pod.uid)
-        if record is not None and record.claim is not None and record.pod is not None and not record.pod.has_failed:
-            self.on_failed(pod, record.claim.node)
+        if record is not None and record.booking is not None and record.pod is not None and not record.pod.has_failed:
+            self.on_failed(pod, record.booking.node)
 
     def _note_containers(self, pod: cluster.Pod) -> None:
         """Pass on that the ids of a Pod's containers have become known, or have changed."""
         record = self.records.find(pod.uid)
-        if record is None or record.claim is None or record.pod is None:
+        if record is None or record.booking is None or record.pod is None:
             return
         if record.pod.containers != pod.containers:
-            self.placements.on_placed(record.claim.node)
+            self.placements.on_placed(record.booking.node)
 
     def _is_ours(self, pod: cluster.Pod) -> bool:
         return records.is_ours(pod, self.fleet.policy.names) and self.is_mine(pod)
@@ -261,8 +261,8 @@ class State(node_state.NodeState):
         before, record.pod = record.pod, pod
         if before is not None and before.gang != pod.gang:
             self.gangs.move(record.uid, before.gang, pod.gang)
-        if before is not None and before.deleting is not pod.deleting and record.claim is not None:
-            self._note_leaving(record.claim.node)
+        if before is not None and before.deleting is not pod.deleting and record.booking is not None:
+            self._note_leaving(record.booking.node)
         self.waiting_gangs.note(record)
         if before is not None and before.constraints != pod.constraints:
             # Labels that matchLabelKeys names have changed, where the API server does not resolve it.
@@ -279,14 +279,14 @@ class State(node_state.NodeState):
             record.waiting = self.queue.find(pod.uid)
 
     def _step(self, record: records.Record, after: records.PodState) -> None:
-        """Change a Pod's state; leave the queue or end the claim that belonged to the state before."""
+        """Change a Pod's state; leave the queue or end the booking that belonged to the state before."""
         before = record.step(after)
         if before is records.WAITING:
             self.queue.forget(record.uid)
-        if record.claim is not None and not record.is_placed:
-            self.placements.release(record, record.claim)
+        if record.booking is not None and not record.is_placed:
+            self.placements.release(record, record.booking)
         if after is records.BOUND and before in records.HAS_NO_NODE and record.pod is not None:
-            node = record.pod.node_name if record.claim is None else record.claim.node
+            node = record.pod.node_name if record.booking is None else record.booking.node
             self.on_bound(record.pod, node or "", None if record.waiting is None else record.waiting.since_s)
         if after not in records.UNBOUND:
             record.waiting = None
@@ -307,7 +307,7 @@ class State(node_state.NodeState):
 
     def _note_cover(self, record: records.Record) -> None:
         """Make a bound Pod COVERED if its node accounts for it, else BOUND."""
-        is_reserved = record.claim is not None and self.reservations.is_reserved(record.claim)
+        is_reserved = record.booking is not None and self.reservations.is_reserved(record.booking)
         wanted = records.BOUND if is_reserved else records.COVERED
         if record.state is not wanted:
             self._step(record, wanted)

@@ -41,10 +41,10 @@ def test_claims_of_others_take_what_they_request(cores: float, expected: bool) -
 
 def test_a_pod_that_is_counted_already_is_not_counted_twice() -> None:
     counted = row_of(1.0).with_pod(WANTED)
-    claim = reservations.Claim(
+    booking = reservations.Booking(
         uid="own", key="default/own", node="node-0", cores=0.5, size_bytes=0.0, others=(), is_baseline=False,
         pod_class="pi", is_pending=True, since_s=0.0,
     )  # fmt: skip
     assert not fits.fits(counted, WANTED, (), STAGES)
-    assert fits.fits(counted.counting([(claim, True)], -1), WANTED, (), STAGES)
-    assert not fits.fits(counted.counting([(claim, True)], -1), WANTED, claims(1), STAGES)
+    assert fits.fits(counted.counting([(booking, True)], -1), WANTED, (), STAGES)
+    assert not fits.fits(counted.counting([(booking, True)], -1), WANTED, claims(1), STAGES)

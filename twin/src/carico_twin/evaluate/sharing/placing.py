@@ -15,7 +15,7 @@ from carico_twin.nodes import work as works
 DEMAND = demands.Demand()
 _POD = records.api_pod(records.PodRecord(uid="", job="load", work=works.PI, cpu_s=0.0, created_s=0.0))
 # What such a Pod counts on its node.
-CLAIM = reservations.claim_of(_POD, node="", now_s=0.0)._replace(pod_class=DEMAND.pod_class)
+CLAIM = reservations.booking_of(_POD, node="", now_s=0.0)._replace(pod_class=DEMAND.pod_class)
 
 
 class Placing(Protocol):

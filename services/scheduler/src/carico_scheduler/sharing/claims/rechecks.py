@@ -49,14 +49,14 @@ class Rechecks:
         """Return whether the Pod of a decision may be bound to the same node by another scheduler: it stays counted."""
         return request.claim is not None and self._ledger.find(request.node, request.claim.uid) is not None
 
-    def _counted(self, requests: Iterable[commits.Request]) -> Iterator[tuple[reservations.Claim, bool]]:
+    def _counted(self, requests: Iterable[commits.Request]) -> Iterator[tuple[reservations.Booking, bool]]:
         """Yield what the own state counts for these decisions on their nodes, and whether it is reserved.
 
         A Pod that another scheduler has bound there in the meantime stays counted.
         """
         for each in requests:
             record = None if each.claim is None else self._state.records.find(each.claim.uid)
-            if record is None or record.claim is None or record.is_bound:
+            if record is None or record.booking is None or record.is_bound:
                 continue
-            if record.claim.node == each.node:
-                yield record.claim, self._state.reservations.is_reserved(record.claim)
+            if record.booking.node == each.node:
+                yield record.booking, self._state.reservations.is_reserved(record.booking)
