@@ -15,7 +15,9 @@ from tests.tools import docker_engine
 
 HERE = pathlib.Path(__file__).parent
 # Each goes on from what the one before has left there; those on clusters of their own follow.
-ON_THE_SITE = ("test_e2e_callout.py", "test_e2e_kubelets.py", "test_e2e_rights.py", "test_e2e_overlays.py")
+ON_THE_SITE = (
+    "test_e2e_callout.py", "test_e2e_kubelets.py", "test_e2e_parts.py", "test_e2e_rights.py", "test_e2e_overlays.py",
+)  # fmt: skip
 _OPEN = pytest.StashKey[contextlib.ExitStack]()
 
 

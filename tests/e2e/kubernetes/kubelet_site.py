@@ -69,6 +69,15 @@ class Site:
         assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr.strip()[-2000:]}"
         return done.stdout
 
+    def helm(self, *arguments: str) -> str:
+        """What helm printed of CARICO's namespace; its own words where it failed."""
+        done = subprocess.run(
+            [kubernetes.programs("helm")["helm"].path, *arguments, "--namespace", NAMESPACE], env=dict(self.environ),
+            capture_output=True, text=True, check=False, timeout=2 * WITHIN_S,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def get(self, *arguments: str) -> Any:
         """The objects as JSON."""
         return json.loads(self.kubectl("get", *arguments, "--output", "json"))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.kubernetes import kubelet_site
-from tests.tools import debian, kubernetes
+from tests.tools import debian
 from tests.tools.helm_chart import chart
 
 pytestmark = [
@@ -30,12 +30,7 @@ def deployed(site: kubelet_site.Site) -> kubelet_site.Site:
     """The site with the chart's defaults in it, and a job that asked for CARICO before."""
     site.apply(kubelet_site.job("waiting", 2))
     site.make_secrets()
-    helm = kubernetes.programs("helm")["helm"].path
-    installed = subprocess.run(
-        [helm, "install", "carico", str(chart.CHART), "--namespace", kubelet_site.NAMESPACE], env=dict(site.environ),
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert installed.returncode == 0, installed.stderr
+    site.helm("install", "carico", str(chart.CHART))
     site.rolled_out()
     return site
 
