@@ -36,6 +36,7 @@ def advertisements(draw: Any) -> messages.Advertisement:
             messages.ClassCapacity,
             cost_plus=st.dictionaries(DIM_NAMES, st.floats(0, 1e18)),
             pods=st.integers(0, 10**6),
+            measured=st.booleans(),
         ),
         max_size=3,
     )

@@ -95,3 +95,11 @@ def test_what_a_class_holds_is_not_squeezed() -> None:
     node = Node(0.05, 0.2)
     node.run(40.0, (0.0, 0.75), job="job")
     assert fits(node.run(30.0), "job") < 1.0
+
+
+def test_what_a_class_costs_is_a_guess_until_one_of_its_pods_shows() -> None:
+    node = Node(0.05, 0.2)
+    assert node.estimate.guessed == frozenset()
+    assert node.run(0.2, (0.1, 0.0), job="job").guessed == {"job"}
+    assert node.run(5.0, (0.1, 0.0), job="job").guessed == frozenset()
+    assert node.run(0.2).guessed == frozenset()

@@ -77,3 +77,16 @@ def test_a_node_that_tries_the_first_pod_of_a_class_is_still_being_tried() -> No
     classes = {**(advertised.classes or {}), "image/default/pi": measured}
     desk.add("trying", advertised._replace(classes=classes), reserved=1)
     assert desk.verdict() is Verdict.UNSCHEDULABLE
+
+
+def test_a_node_that_runs_a_class_unmeasured_is_still_being_tried() -> None:
+    desk = Desk()
+    advertised = objects.with_headroom(objects.make_advertisement(capacity=0.2, pods=1), {"cpu": 1.0}, {"cpu": 5.0})
+    measured = messages.ClassCapacity(cost_plus={"cpu": 1.5}, pods=1)
+    classes = {**(advertised.classes or {}), "Job/default/other": measured._replace(measured=False)}
+    desk.add("trying", advertised._replace(classes=classes))
+    assert desk.verdict() is Verdict.OPEN
+    desk.add("trying", advertised._replace(classes={**classes, "image/default/pi": measured}))
+    assert desk.verdict() is Verdict.UNSCHEDULABLE, "what this Pod costs is known there"
+    desk.add("trying", advertised._replace(classes={**classes, "Job/default/other": measured}))
+    assert desk.verdict() is Verdict.UNSCHEDULABLE, "nothing is guessed there any more"

@@ -56,10 +56,14 @@ class Estimate(NamedTuple):
 
 
 class ClassCapacity(NamedTuple):
-    """The cautious cost of one more Pod of a class on a node: mean plus one sd per dimension."""
+    """The cautious cost of one more Pod of a class on a node: mean plus one sd per dimension.
+
+    measured: false while Pods of the class run there and neither the node nor its peers have measured one.
+    """
 
     cost_plus: Mapping[str, float]
     pods: int
+    measured: bool = True
 
 
 class Advertisement(NamedTuple):

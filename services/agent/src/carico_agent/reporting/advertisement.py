@@ -97,7 +97,7 @@ def _classes(estimate: base.CapacityEstimate, pods: int) -> dict[str, messages.C
     if estimate.cost_plus is None:
         return None
     return {
-        name: messages.ClassCapacity(cost_plus=plus, pods=_pods_of(name, estimate, pods))
+        name: messages.ClassCapacity(plus, _pods_of(name, estimate, pods), measured=name not in estimate.guessed)
         for name, plus in estimate.cost_plus.items()
     }
 

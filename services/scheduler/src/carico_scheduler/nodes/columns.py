@@ -28,6 +28,7 @@ _FIELDS: dict[str, tuple[npt.DTypeLike, float]] = {
     "capacity": (np.float64, math.nan),
     "pods": (np.int64, 0),
     "limit": (np.float64, headroom.UNLIMITED),
+    "guessing": (np.bool_, False),
     "seq": (np.int64, 0),
     "sampled_s": (np.float64, -math.inf),
     "reserved": (np.int64, 0),

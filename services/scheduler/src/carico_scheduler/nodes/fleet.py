@@ -135,7 +135,8 @@ class Fleet:
         c["limit"][slot] = headroom.UNLIMITED if advertisement.limit is None else advertisement.limit
         c["seq"][slot] = advertisement.seq
         c["sampled_s"][slot] = sampled_s
-        self._offers[slot] = headroom.offer_of(advertisement)
+        self._offers[slot] = offer = headroom.offer_of(advertisement)
+        c["guessing"][slot] = bool(offer.guessed)
         self._settle(slot)
 
     def free(self, pod_class: str, offset: float = 0.0) -> npt.NDArray[np.float64]:

@@ -31,6 +31,8 @@ class Offer(NamedTuple):
     costs: Mapping[str, Vector]
     # The cost of a Pod of a class that `costs` does not name.
     other: Vector
+    # Classes that run there unmeasured: their costs are guesses.
+    guessed: frozenset[str] = frozenset()
 
     def cost(self, pod_class: str) -> Vector:
         """Return c+, the cautious cost of one more Pod of this class."""
@@ -160,7 +162,8 @@ def offer_of(advertisement: messages.Advertisement) -> Offer:
         # Without a general class: the largest cost of all classes, dimension by dimension.
         other = tuple(map(max, *costs.values())) if len(costs) > 1 else next(iter(costs.values()))
     return Offer(
-        dimensions=tuple(names), headroom=tuple([room[name] for name in names]), costs=costs, other=other
+        dimensions=tuple(names), headroom=tuple([room[name] for name in names]), costs=costs, other=other,
+        guessed=frozenset([key for key, each in classes.items() if not each.measured]),
     )  # fmt: skip
 
 

@@ -71,6 +71,8 @@ class Snapshot:
     capacity: Floats
     pods: Ints
     limit: Floats
+    # Pods of a class run there of which nobody has measured one.
+    guessing: Bools
     seq: Ints
     # When the newest sample of the advertisement was taken, on our monotonic clock; -inf if there is none.
     sampled_s: Floats

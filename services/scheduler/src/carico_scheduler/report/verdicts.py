@@ -22,8 +22,8 @@ _BY_NODE = frozenset(
         _Reason.NODE_AFFINITY, _Reason.UNSUPPORTED,
     }
 )  # fmt: skip
-# Nodes with reservations that are examined for Pods of an unmeasured class: agents share what they measure, so that a
-# class is unmeasured on all nodes or on few.
+# Nodes with unmeasured Pods that are examined for a Pod of an unmeasured class: agents share what they measure, so that
+# a class is unmeasured on all nodes or on few.
 _EXAMINED_MAX = 64
 
 
@@ -59,9 +59,12 @@ def _is_tried(scores: cycle.Scores) -> bool:
 
 
 def _is_new_class(view: snapshot.Snapshot, nodes: snapshot.Bools, pod_class: str) -> bool:
-    """Return True if one of these nodes has not measured the class, and holds a Pod that it has not measured either."""
-    for slot in np.flatnonzero(nodes & (view.reserved > 0))[:_EXAMINED_MAX].tolist():
+    """Return True if one of these nodes has not measured the class, and holds a Pod that it has not measured either.
+
+    Until its agent has covered that Pod it is reserved; afterwards the agent says that it guesses.
+    """
+    for slot in np.flatnonzero(nodes & ((view.reserved > 0) | view.guessing))[:_EXAMINED_MAX].tolist():
         offer = view.room(slot).offer
-        if offer is not None and offer.costs and pod_class not in offer.costs:
+        if offer is not None and offer.costs and (pod_class not in offer.costs or pod_class in offer.guessed):
             return True
     return False

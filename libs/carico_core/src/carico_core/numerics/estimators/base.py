@@ -101,7 +101,8 @@ class CapacityEstimate(NamedTuple):
     headroom: per dimension, the room below the ceiling (negative above it). cost_plus: per class and dimension, a
     Pod's cost plus its risk. limit: maximum number of Pods for now. evidence: per class and dimension, what this node
     alone has measured. class_pods: running Pods by class. lifetimes_s: mean lifetime by class, where known. All in
-    physical units; the scalar estimators have one dimension "signal", without unit, and no headroom.
+    physical units; the scalar estimators have one dimension "signal", without unit, and no headroom. guessed: the
+    classes that run here of which nobody has measured a Pod.
     """
 
     capacity: float
@@ -117,6 +118,7 @@ class CapacityEstimate(NamedTuple):
     evidence: dict[str, dict[str, Evidence]] | None = None
     class_pods: dict[str, int] | None = None
     lifetimes_s: dict[str, Evidence] | None = None
+    guessed: frozenset[str] = frozenset()
 
 
 class Estimator(Protocol):

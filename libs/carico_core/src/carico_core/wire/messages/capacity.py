@@ -27,6 +27,7 @@ _Shares = Annotated[dict[elements.Name, _Share], _PER_DIM]
 class _ClassCapacity(msgspec.Struct, gc=False):
     cost_plus: Annotated[dict[elements.Name, elements.Quantity], _PER_DIM]
     pods: elements.Pods
+    measured: bool = True
 
 
 _Classes = Annotated[dict[elements.ClassName, _ClassCapacity], Meta(max_length=fields.CLASSES_MAX)]
@@ -94,7 +95,8 @@ def _format(a: messages.Advertisement) -> bytes:
 
 
 def _format_class(item: messages.ClassCapacity) -> dict[str, object]:
-    return {"cost_plus": dict(item.cost_plus), "pods": item.pods}
+    found: dict[str, object] = {"cost_plus": dict(item.cost_plus), "pods": item.pods}
+    return found if item.measured else {**found, "measured": False}
 
 
 def decode_advertisement(payload: bytes, *, subject: str) -> messages.Advertisement:
@@ -141,4 +143,4 @@ def _clipped(shares: dict[str, float]) -> dict[str, float]:
 
 
 def _classes(classes: Mapping[str, _ClassCapacity]) -> dict[str, messages.ClassCapacity]:
-    return {name: messages.ClassCapacity(item.cost_plus, item.pods) for name, item in classes.items()}
+    return {name: messages.ClassCapacity(item.cost_plus, item.pods, item.measured) for name, item in classes.items()}

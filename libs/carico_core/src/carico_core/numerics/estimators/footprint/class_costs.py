@@ -112,6 +112,11 @@ class ClassCosts:
         """The classes of which a whole Pod has been seen here."""
         return frozenset(name for name, held in self._held.items() if held.is_reached)
 
+    def is_measured(self, name: str) -> bool:
+        """Return whether this node has seen a whole Pod of this class, or its peers have measured one."""
+        held = self._held.get(name)
+        return (held is not None and held.is_reached) or self._priors.by_peers(name) is not None
+
     def is_unknown(self, name: str, *, runs: bool) -> bool:
         """Return whether neither this node nor its peers have measured the cost of a Pod of this class.
 

@@ -151,7 +151,11 @@ class Footprint:
             evidence=self._evidence() or None,
             class_pods=dict(counted),
             lifetimes_s=self._pods.lifetimes.means_s() or None,
+            guessed=frozenset(name for name, count in counted.items() if count and not self._is_measured(name)),
         )
+
+    def _is_measured(self, name: str) -> bool:
+        return all(each.is_measured(name) for each in self._costs)
 
     def _learn(self, usages: list[float], dt_s: float) -> None:
         full = self._full.full(usages)
