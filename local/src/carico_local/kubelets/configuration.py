@@ -140,7 +140,7 @@ def _kubelet(node: Node, address: str, machine: HostSize) -> Mapping[str, object
         # The disk is the machine's, not the node's: its pressure must evict no Pod, and images are imported only once.
         "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%"},
         "imageGCHighThresholdPercent": 100,
-        "localStorageCapacityIsolation": False,
+        "localStorageCapacityIsolation": True,
         "oomScoreAdj": 0,
         "makeIPTablesUtilChains": False,
         # All Pods of a job arrive at once, and there is no registry to protect.
