@@ -22,34 +22,19 @@ class Program:
     prefix: str
 
 
+def _service(prefix: str, what: str) -> Program:
+    module, cls = f"carico_{prefix}.settings", f"{prefix.title()}Settings"
+    return Program(name=f"carico-{prefix}", what=what, module=module, cls=cls, prefix=prefix)
+
+
 PROGRAMS = (
-    Program(
-        name="carico-agent", what="One node's agent", module="carico_agent.settings", cls="AgentSettings",
-        prefix="agent",
-    ),
-    Program(
-        name="carico-aggregator", what="The model of the cluster", module="carico_aggregator.settings",
-        cls="AggregatorSettings", prefix="aggregator",
-    ),
-    Program(
-        name="carico-scheduler", what="Places Pods", module="carico_scheduler.settings", cls="SchedulerSettings",
-        prefix="scheduler",
-    ),
-    Program(
-        name="carico-auth", what="Who may do what on the bus, by the identities of Kubernetes",
-        module="carico_auth.settings", cls="AuthSettings", prefix="auth",
-    ),
-    Program(
-        name="carico-recommender", what="Learnt requests for VerticalPodAutoscaler objects and new Pods",
-        module="carico_recommender.settings", cls="RecommenderSettings", prefix="recommender",
-    ),
-    Program(
-        name="carico-rescheduler", what="Moves running Pods to where their traffic is, and to where there is room",
-        module="carico_rescheduler.settings", cls="ReschedulerSettings", prefix="rescheduler",
-    ),
-    Program(
-        name="carico-web", what="The live page", module="carico_web.settings", cls="WebSettings", prefix="web",
-    ),
+    _service("agent", "One node's agent"),
+    _service("aggregator", "The model of the cluster"),
+    _service("scheduler", "Places Pods"),
+    _service("auth", "Who may do what on the bus, by the identities of Kubernetes"),
+    _service("recommender", "Learnt requests for VerticalPodAutoscaler objects and new Pods"),
+    _service("rescheduler", "Moves running Pods to where their traffic is, and to where there is room"),
+    _service("web", "The live page"),
     Program(
         name="python -m carico_local.node", what="An emulated node of a local cluster, which `carico up` starts",
         module="carico_local.node.settings", cls="NodeSettings", prefix="node",

@@ -48,12 +48,7 @@ class PodsScreen(screen.Screen[None]):
         binding.Binding("p,space", "pause", "Pause", key_display="p"),
         binding.Binding("P,escape,backspace", "back", "Nodes", key_display="esc"),
         binding.Binding("question_mark,h", "help", "Help", key_display="?"),
-        binding.Binding("down,j", "move(1)", show=False),
-        binding.Binding("up,k", "move(-1)", show=False),
-        binding.Binding("pagedown", "page(1)", show=False),
-        binding.Binding("pageup", "page(-1)", show=False),
-        binding.Binding("home", "move(-10000000)", show=False),
-        binding.Binding("end", "move(10000000)", show=False),
+        *own.CURSOR_KEYS,
     ]
 
     def __init__(self, top: Owner) -> None:

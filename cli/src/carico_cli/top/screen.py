@@ -49,12 +49,7 @@ class Top(app.App[int]):
         binding.Binding("question_mark,h", "help", "Help", key_display="?"),
         binding.Binding("q", "leave(0)", "Quit"),
         binding.Binding("ctrl+c,ctrl+q", f"leave({exits.INTERRUPTED})", show=False, priority=True),
-        binding.Binding("down,j", "move(1)", show=False),
-        binding.Binding("up,k", "move(-1)", show=False),
-        binding.Binding("pagedown", "page(1)", show=False),
-        binding.Binding("pageup", "page(-1)", show=False),
-        binding.Binding("home", "move(-1000000)", show=False),
-        binding.Binding("end", "move(1000000)", show=False),
+        *own.CURSOR_KEYS,
         binding.Binding("left_square_bracket", "panel_scroll(-1)", show=False),
         binding.Binding("right_square_bracket", "panel_scroll(1)", show=False),
     ]

@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
-from textual import events
+from textual import binding, events
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -15,6 +15,15 @@ from carico_cli.top.words import columns, pod_words, spans
 
 R = TypeVar("R")
 _CURSOR = Style(bgcolor="rgb(38,79,120)")
+# They move the cursor of a table; its screen has the actions.
+CURSOR_KEYS = (
+    binding.Binding("down,j", "move(1)", show=False),
+    binding.Binding("up,k", "move(-1)", show=False),
+    binding.Binding("pagedown", "page(1)", show=False),
+    binding.Binding("pageup", "page(-1)", show=False),
+    binding.Binding("home", "move(-10000000)", show=False),
+    binding.Binding("end", "move(10000000)", show=False),
+)
 
 
 def strip(line: spans.Line, width: int, *, marked: bool = False) -> Strip:
