@@ -85,17 +85,10 @@ async def serve(chosen: settings.NodeSettings, clock: clocks.Clock, stop: tasks.
 
 
 async def _run(
-    chosen: settings.NodeSettings,
-    clock: clocks.Clock,
-    stop: tasks.Stop,
-    *,
-    client: api_client.KubeClient,
-    opened: node_group.NodeGroup,
-    kept: records.Records,
-    pod_users: users.Users,
-    containers: runtime.Runtime,
+    chosen: settings.NodeSettings, clock: clocks.Clock, stop: tasks.Stop, *, client: api_client.KubeClient,
+    opened: node_group.NodeGroup, kept: records.Records, pod_users: users.Users, containers: runtime.Runtime,
     connected: "asyncio.Task[frozenset[str]]",
-) -> bool:
+) -> bool:  # fmt: skip
     """Return whether it knew its Pods, and has ended them."""
     rng = random.Random(chosen.name)
     recorder = api_actions.EventRecorder(client, clock=clock, controller="kubelet", instance=chosen.name)

@@ -27,15 +27,9 @@ class Api(Protocol):
     """The part of a client that an action uses."""
 
     async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: Any = None,
-        content_type: str = "application/json",
-        timeout_s: float = 10.0,
-    ) -> Any:
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None,
+        content_type: str = "application/json", timeout_s: float = 10.0,
+    ) -> Any:  # fmt: skip
         """Return the decoded answer."""
         ...
 
@@ -44,16 +38,10 @@ class BindApi(Protocol):
     """The part of a client that a bind uses: an `Api` that calls `permit` right before it sends."""
 
     async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: Any = None,
-        content_type: str = "application/json",
-        timeout_s: float = 10.0,
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None,
+        content_type: str = "application/json", timeout_s: float = 10.0,
         permit: Callable[[], None] | None = None,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """Return the decoded answer. If `permit` raises, nothing is sent."""
         ...
 

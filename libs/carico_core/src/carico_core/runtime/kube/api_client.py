@@ -101,16 +101,10 @@ class KubeClient:
         self._session: aiohttp.ClientSession | None = None
 
     async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: Any = None,
-        content_type: str = "application/json",
-        timeout_s: float = REQUEST_TIMEOUT_S,
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None,
+        content_type: str = "application/json", timeout_s: float = REQUEST_TIMEOUT_S,
         permit: Callable[[], None] | None = None,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """Return the decoded JSON of the answer; `body` is sent as JSON. Raises `ApiError` or `ApiUnavailable`.
 
         `permit` is called at the last moment, after every wait for a slot. If it raises, nothing is sent.
@@ -131,12 +125,7 @@ class KubeClient:
             raise errors.ApiUnavailable(f"{call.name}: the answer is not JSON: {payload[:80]!r}") from error
 
     async def stream(
-        self,
-        method: str,
-        path: str,
-        params: Mapping[str, str] | None = None,
-        *,
-        idle_timeout_s: float | None = None,
+        self, method: str, path: str, params: Mapping[str, str] | None = None, *, idle_timeout_s: float | None = None
     ) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of the answer as they arrive, until the server ends it.
 
@@ -155,14 +144,9 @@ class KubeClient:
                 yield chunk
 
     def mirror(
-        self,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        options: list_watch.Options | None = None,
-        read: paged_lists.Read | None = None,
-        freshness: list_watch.CopyAge | None = None,
-    ) -> AsyncGenerator[list_watch.MirrorEvent, None]:
+        self, path: str, *, params: Mapping[str, str] | None = None, options: list_watch.Options | None = None,
+        read: paged_lists.Read | None = None, freshness: list_watch.CopyAge | None = None,
+    ) -> AsyncGenerator[list_watch.MirrorEvent, None]:  # fmt: skip
         """List and watch one collection for ever: see `kube.list_watch.mirror`."""
         return list_watch.mirror(
             self, path, params=params or {}, clock=self._clock, rng=self._rng, options=options or self._watching,

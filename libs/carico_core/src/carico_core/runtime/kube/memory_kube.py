@@ -64,16 +64,10 @@ class MemoryKube:
     # The interface of KubeClient.
 
     async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: Any = None,
-        content_type: str = "application/json",
-        timeout_s: float = 10.0,
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None,
+        content_type: str = "application/json", timeout_s: float = 10.0,
         permit: Callable[[], None] | None = None,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """Return the decoded answer, as `KubeClient.request` does."""
         if permit is not None:
             permit()
