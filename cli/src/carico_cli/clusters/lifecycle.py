@@ -38,18 +38,13 @@ async def _up(context: settings.Context, wanted: plans.Options, binaries: Mappin
     except BaseException as error:
         # Whatever ended the start early, Ctrl-C included: nothing is left, except the logs where it failed by itself.
         failed = not isinstance(error, asyncio.CancelledError)
-        await exits.finished(_give_up(launched, keep_logs=failed), hurry=launched.kill)
+        await exits.finished(launched.remove(keep_logs=failed), hurry=launched.kill)
         if failed and launched.paths.logs.exists():
             formats.say(f"the services' logs are kept in {launched.paths.logs}", err=True)
         raise
     of = which.naming(context, name)
     commands = (f'eval "$(carico env{of})"', f"carico submit pi --pods 50{of}", f"carico top{of}", f"carico down{of}")
     formats.say(formats.next_steps(commands))
-
-
-async def _give_up(launched: client.Launched, *, keep_logs: bool) -> None:
-    await launched.stop()
-    await client.down(launched.paths, keep_logs=keep_logs)
 
 
 @click.command()

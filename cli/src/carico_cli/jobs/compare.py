@@ -217,7 +217,7 @@ async def _compare(
         report = comparison.report(trials, wanted, setting=setting, idle_ms=idle_ms)
         return {**report, **report_folder.stamp(clocks.SystemClock().wall_ns())}
     finally:
-        await exits.finished(_end(launched), hurry=launched.kill)
+        await exits.finished(launched.remove(), hurry=launched.kill)
 
 
 @contextlib.asynccontextmanager
@@ -267,17 +267,11 @@ async def _trials(
 
 
 def _setting(plan: plans.Plan, chosen: _Chosen, bound_s: float, notes: Sequence[str]) -> dict[str, Any]:
-    on = machine.read_machine()
     assert chosen.load is not None
     return {
         "workload": chosen.workload, "nodes": plan.nodes, "cores": plan.cores, "scale": plan.scale,
         "pods": chosen.load.pods, "pod_alone_s": chosen.pod_s,
         "bound_s": None if chosen.pod_s is None else round(bound_s, 3), "estimator": plan.estimator or "default",
         "ceiling_cpu": plan.ceiling_cpu, "notes": list(notes),
-        "machine": {"cpus": on.cpus, "processor": on.processor, "kernel": on.kernel},
+        "machine": machine.read_machine().described(),
     }  # fmt: skip
-
-
-async def _end(launched: client.Launched) -> None:
-    await launched.stop()
-    await client.down(launched.paths, keep_logs=False)

@@ -135,7 +135,7 @@ async def _compare(context: settings.Context, chosen: plans.Options, wanted: Ask
         stamp = report_folder.stamp(clocks.SystemClock().wall_ns())
         return {**result.report(runs, missing, _setting(found.plan, wanted, notes)), **stamp}
     finally:
-        await exits.finished(_end(launched), hurry=launched.kill)
+        await exits.finished(launched.remove(), hurry=launched.kill)
 
 
 def _descheduler(context: settings.Context, wanted: Asked) -> pathlib.Path | None:
@@ -229,15 +229,9 @@ async def _one(
 
 
 def _setting(plan: plans.Plan, wanted: Asked, notes: Sequence[str]) -> dict[str, Any]:
-    on = machine.read_machine()
     return {
         "nodes": plan.nodes, "cores": plan.cores, "scale": plan.scale, "delay_ms": wanted.delay_ms,
         "rate_mbit": RATE_MBIT, "spans_s": dataclasses.asdict(wanted.spans),
         "loads": {name: dataclasses.asdict(contenders.LOADS[name]) for name in wanted.loads}, "notes": list(notes),
-        "machine": {"cpus": on.cpus, "processor": on.processor, "kernel": on.kernel},
+        "machine": machine.read_machine().described(),
     }  # fmt: skip
-
-
-async def _end(launched: client.Launched) -> None:
-    await launched.stop()
-    await client.down(launched.paths, keep_logs=False)

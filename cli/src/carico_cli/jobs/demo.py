@@ -123,8 +123,7 @@ class _Demo:
         return [opened, f"carico explain job {self._job.name}{of}", f"carico top{of}", f"carico down{of}"]
 
     async def _end(self, launched: client.Launched) -> None:
-        await launched.stop()
-        await client.down(launched.paths, keep_logs=bool(self._crashes))
+        await launched.remove(keep_logs=bool(self._crashes))
         if self._crashes:
             formats.say(f"the services' logs are kept in {launched.paths.logs}", err=True)
 
@@ -185,7 +184,6 @@ class _Demo:
     def _facts(
         self, live: connection.ApiSession, plan: plans.Plan, job: jobs.Job, submitted_s: float, notes: list[str]
     ) -> facts.Facts:
-        on = machine.read_machine()
         ceiling = dict(base.DEFAULT_CEILING)
         if plan.ceiling_cpu is not None:
             ceiling["cpu"] = plan.ceiling_cpu
@@ -201,7 +199,7 @@ class _Demo:
                 pods=job.pods,
                 total_work_s=job.total_work_s,
                 mean_work_s=job.mean_work_s,
-                machine={"cpus": on.cpus, "processor": on.processor, "kernel": on.kernel},
+                machine=machine.read_machine().described(),
                 versions=_versions(),
                 notes=notes,
             ),

@@ -71,6 +71,11 @@ class Launched:
         self._process.terminate()
         await self._ended()
 
+    async def remove(self, *, keep_logs: bool = False) -> None:
+        """Stop the cluster, and remove its files."""
+        await self.stop()
+        await down(self.paths, keep_logs=keep_logs)
+
     def kill(self) -> None:
         """Kill the supervisor at once; its children get SIGTERM, and `down` removes what is left."""
         self._process.kill()

@@ -26,6 +26,10 @@ class Machine:
     processor: str
     kernel: str
 
+    def described(self) -> dict[str, object]:
+        """Return what a report states of it."""
+        return {"cpus": self.cpus, "processor": self.processor, "kernel": self.kernel}
+
 
 def read_machine(root: pathlib.Path = pathlib.Path("/")) -> Machine:
     """Read the machine's properties from `root`/proc and `root`/sys."""
