@@ -43,13 +43,15 @@ _Reports = dict[str, messages.MemberReport]
 
 def _intruders(reports: _Reports, place: places.Place) -> list[findings.Finding]:
     """Report a scheduler with `leader` among those with `shared`: the members stop for it."""
-    holders = sorted({one.intruder for one in reports.values() if one.intruder})
+    holders = _foreign(reports)
     do = (
         "set CARICO_SCHEDULER_SHARING to the same value for all schedulers: stop all of them before you change it; "
         f"{place.log('scheduler')}"
     )
     return [
-        findings.fail(WHAT, f"{holder} holds the Lease and does not share: members place no Pods", do)
+        findings.fail(
+            WHAT, f"{holder} holds the Lease and is no member: members place no Pods until it has ended or shares", do
+        )
         for holder in holders
     ]
 
@@ -67,11 +69,21 @@ def _names(reports: _Reports) -> list[findings.Finding]:
 
 def _stopped(reports: _Reports, place: places.Place) -> list[findings.Finding]:
     """Report members that may not commit, apart from those that stop for an intruder."""
+    do = place.log("scheduler")
+    by_reason: dict[str, list[str]] = collections.defaultdict(list)
+    for name, one in reports.items():
+        if one.why_not and one.intruder not in _foreign(reports):
+            by_reason[one.why_not].append(name)
     return [
-        findings.warn(WHAT, f"{name} takes no Pods: {one.why_not}", place.log("scheduler"))
-        for name, one in reports.items()
-        if one.why_not and not one.intruder
+        findings.warn(WHAT, f"{findings.names(names)} take{'s' if len(names) == 1 else ''} no Pods: {why}", do)
+        for why, names in by_reason.items()
     ]
+
+
+def _foreign(reports: _Reports) -> list[str]:
+    """Return who holds the Lease and is known to no member: one that a member knows has ended, and will be replaced."""
+    named = [one.intruder for one in reports.values()]
+    return sorted(set(named)) if all(named) else []
 
 
 def _idle(reports: _Reports, place: places.Place) -> list[findings.Finding]:

@@ -77,7 +77,7 @@ def _row(found: messages.Heartbeat, share: float) -> dict[str, Any]:
         "last_minute": None if report is None else report.recent,
         "conflicts": None if report is None else report.conflicts,
         "requeued": None if report is None else report.requeued,
-        "view_age_s": None if report is None else report.view_age_s,
+        "view_age_s": None if report is None or report.view_age_s is None else round(report.view_age_s, 1),
         "to_correct": None if passed is None else len(passed.handed),
         "held": None if passed is None else len(passed.held),
         "why_not": None if report is None else report.why_not or None,

@@ -56,12 +56,20 @@ def test_what_is_wrong_with_one_member(changes: dict[str, object], said: str, do
 
 
 def test_a_leader_among_members_is_a_failure_and_each_member_names_it_once() -> None:
-    why = "other holds the Lease and does not share: stop it, or let it share"
+    why = "other holds the Lease and is no member: it has just ended, or does not share"
     both = [member(name, is_leaving=True, why_not=why, intruder="other", recent=0) for name in "ab"]
     (found,) = look(*both)
     assert found.level is findings.Level.FAIL
-    assert found.detail.startswith("other holds the Lease and does not share")
+    assert found.detail.startswith("other holds the Lease and is no member")
     assert "CARICO_SCHEDULER_SHARING" in found.do
+    # The holder was killed, and a member that has started since does not know that it was one.
+    (found,) = look(member("a"), member("b", is_leaving=True, why_not=why, intruder="other", recent=0))
+    assert (found.level, found.detail) == (findings.Level.WARN, f"b takes no Pods: {why}")
+
+
+def test_members_that_stop_for_one_reason_are_one_finding() -> None:
+    (found,) = look(*(member(name, is_leaving=True, why_not="not connected to NATS") for name in "abc"))
+    assert found.detail == "a, b, c take no Pods: not connected to NATS"
 
 
 def test_a_member_is_idle_only_if_the_others_committed_enough_and_it_could_have() -> None:

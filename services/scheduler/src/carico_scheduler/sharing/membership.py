@@ -38,7 +38,8 @@ class Readiness:
             return "the Lease cannot be read: a scheduler that does not share may hold it"
         intruder = self.intruder()
         if intruder:
-            return f"{intruder} holds the Lease and does not share: stop it, or let it share"
+            # This member may have started after that one was killed: until its Lease ends, it cannot know.
+            return f"{intruder} holds the Lease and is no member: it has just ended, or does not share"
         return self._parts.why_not_fit() or self._stream.why_not_ready()
 
     def intruder(self) -> str:
