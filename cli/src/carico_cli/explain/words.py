@@ -8,6 +8,9 @@ from typing import Any
 from carico_core.domain import amounts
 
 WIDTH = 80
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+# Between a number and its unit.
+_UNIT = re.compile(r"(?<=\d) (?=(?:s|ms|min|h|[kMGT]?B|cores?|Pods?|nodes?|tasks?)\b)")
 # How a scheduler begins to say why no node fits.
 _UNFIT = re.compile(r"^0/\d+ nodes (fit|are available): ")
 
@@ -42,8 +45,14 @@ def counted(why: str) -> str:
 
 
 def paragraph(text: str, indent: str = "  ") -> list[str]:
-    """Return the text in lines of at most 80 columns."""
-    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ") or [indent]
+    """Return the text in lines of at most 80 columns; a number stays on the line of its unit.
+
+    >>> paragraph("decided 9 min ago by scheduler-18ec49c43ff3b0ad, attempt 1, after waiting 0.06 s: bound")
+    ['  decided 9 min ago by scheduler-18ec49c43ff3b0ad, attempt 1, after waiting', '    0.06 s: bound']
+    """
+    kept = _UNIT.sub(_NO_BREAK, text)
+    lines = textwrap.wrap(kept, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ") or [indent]
+    return [line.replace(_NO_BREAK, " ") for line in lines]
 
 
 def behind(answer: Mapping[str, Any]) -> list[str]:

@@ -26,7 +26,11 @@ class Asker:
     async def ask(self, verb: str, question: Mapping[str, object] | None = None) -> Answer:
         """Return the answer. Raises `NoAnswer`, `Refused`."""
         is_local = self._at.is_local
-        how = "start it with `carico up --rescheduler`" if is_local else "deploy its component (docs/rescheduling.md)"
+        how = (
+            "start it with `carico up --control-plane real --rescheduler`"
+            if is_local
+            else "deploy its component (docs/rescheduling.md)"
+        )
         return await service_queries.ask(
             self._bus, self._at, "rescheduler", verb, question or {}, within_s=ANSWER_MOST_S,
             hint=f"none is running, or none leads now; {how}; {self._at.look}",

@@ -64,12 +64,12 @@ def test_a_leader_among_members_is_a_failure_and_each_member_names_it_once() -> 
     assert "CARICO_SCHEDULER_SHARING" in found.do
     # The holder was killed, and a member that has started since does not know that it was one.
     (found,) = look(member("a"), member("b", is_leaving=True, why_not=why, intruder="other", recent=0))
-    assert (found.level, found.detail) == (findings.Level.WARN, f"b takes no Pods: {why}")
+    assert (found.level, found.detail) == (findings.Level.WARN, f"scheduler-b takes no Pods: {why}")
 
 
 def test_members_that_stop_for_one_reason_are_one_finding() -> None:
     (found,) = look(*(member(name, is_leaving=True, why_not="not connected to NATS") for name in "abc"))
-    assert found.detail == "a, b, c take no Pods: not connected to NATS"
+    assert found.detail == "scheduler-a, scheduler-b, scheduler-c take no Pods: not connected to NATS"
 
 
 def test_a_member_is_idle_only_if_the_others_committed_enough_and_it_could_have() -> None:

@@ -170,7 +170,7 @@ def test_watching_says_each_move_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("error", "expected", "part"),
     [
-        (errors.BusUnavailable("x"), service_queries.NoAnswer, "carico up --rescheduler"),
+        (errors.BusUnavailable("x"), service_queries.NoAnswer, "carico up --control-plane real --rescheduler"),
         (errors.BusError("carico.v1.query.rescheduler.plan.get: paused"), service_queries.Refused, "paused"),
     ],
 )
