@@ -98,7 +98,16 @@ def _fits(pods: float | None) -> str:
 
 def _of_caps(answer: Row) -> list[str]:
     rows = [each for each in answer["bounds"] if each["what"] in _CAPS]
-    return ["", *(f"{_CAPS[each['what']]}: {each['pods']:.1f} more ({each['detail']})" for each in rows)]
+    return ["", *(f"{_CAPS[each['what']]}: {_whole(each['pods'])} more ({each['detail']})" for each in rows)]
+
+
+def _whole(pods: float) -> str:
+    """Return a number of Pods that is mostly a whole one.
+
+    >>> _whole(7.0), _whole(2.25)
+    ('7', '2.2')
+    """
+    return f"{pods:.1f}".removesuffix(".0")
 
 
 def _of_classes(answer: Row, shown: int | None) -> list[str]:

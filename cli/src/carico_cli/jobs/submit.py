@@ -65,10 +65,16 @@ def command(
     def shortage() -> str | None:
         return machine.disk_shortage(state.find(context.home, address.name).root) if address.is_local else None
 
-    code = asyncio.run(_submit(address, job, wait=wait, why_gone=why_gone, shortage=shortage, environ=context.environ))
+    of = which.naming(context, address.name) if address.is_local else ""
+    try:
+        code = asyncio.run(
+            _submit(address, job, wait=wait, why_gone=why_gone, shortage=shortage, environ=context.environ)
+        )
+    except KeyboardInterrupt:
+        formats.say(f"\nwhat was created of job {job.name} goes on: `carico explain job {job.name}{of}`", err=True)
+        raise
     # Flags that name a cluster elsewhere would have to be given again.
     if address.is_local or context.environ.get(which.NATS_URL):
-        of = which.naming(context, address.name) if address.is_local else ""
         live = [] if wait else [f"carico top{of}"]
         formats.say(formats.next_steps([*live, f"carico explain job {job.name}{of}"]))
     return code

@@ -8,6 +8,7 @@ import types
 from collections.abc import AsyncGenerator, Mapping
 from typing import cast
 
+import click
 import click.testing
 import pytest
 
@@ -328,3 +329,18 @@ def test_the_commands_to_run_next_mean_the_same_cluster(
         assert ended.exit_code == 0
         expected = ["next:", *commands, f"  carico explain job j{of}"]
         assert ended.output.splitlines() == (expected if shown else [])
+
+
+def test_who_no_longer_waits_hears_that_the_job_goes_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def interrupted(*_: object, **__: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(submit, "_submit", interrupted)
+    monkeypatch.setattr(submit, "_address", lambda *_: dataclasses.replace(REMOTE, name="shop", is_local=True))
+    # What click makes of it.
+    with pytest.raises(click.Abort):
+        submit.command.main(["pi", "--job", "j", "--wait"], obj=context(tmp_path), standalone_mode=False)
+    said = "what was created of job j goes on: `carico explain job j --name shop`"
+    assert capsys.readouterr().err.strip() == said
