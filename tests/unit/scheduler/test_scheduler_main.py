@@ -28,7 +28,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(flags: list[str], says: str) -> N
 
 def test_a_scheduler_without_an_extender_does_not_load_its_server() -> None:
     run = subprocess.run(
-        [sys.executable, "-c", "import sys, carico_scheduler.main; print('aiohttp.web' in sys.modules)"],
+        [sys.executable, "-c", "import sys, carico_scheduler.service; print('aiohttp.web' in sys.modules)"],
         capture_output=True, text=True, check=True, timeout=120,
     )  # fmt: skip
     assert run.stdout.strip() == "False"

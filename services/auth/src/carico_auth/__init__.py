@@ -8,5 +8,5 @@
 - `arrangements`   configurations with the callout or with static keys
 - `server_config`  their parts, in the server's format; pure
 - `key_folder`     seeds in files, and their rotation
-- `service`, `main`, `settings`, `instruments`   connecting, starting, configuration, metrics
+- `service`, `settings`, `instruments`   connecting, configuration, metrics
 """

@@ -1,7 +1,21 @@
-"""`python -m carico_auth`."""
+"""Start the auth callout: `carico-auth`, or `python -m carico_auth`."""
 
 import sys
 
-from carico_auth import main
+from carico_auth import service
+from carico_auth import settings as setting
+from carico_core.runtime.process import clock, settings, tasks
 
-sys.exit(main.main())
+
+def main() -> int:
+    """Read the settings, run the service, and return the exit code: 0 stopped, 1 failed, 2 for the user to fix."""
+    return tasks.run_service(
+        setting.AuthSettings,
+        lambda chosen, stop: service.serve(chosen, stop, clock=clock.SystemClock(), environ=settings.environment()),
+        prefix=setting.PREFIX,
+        program=setting.PROGRAM,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

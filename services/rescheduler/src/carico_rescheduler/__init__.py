@@ -11,5 +11,5 @@ A loop of five steps, each a package or module of its own:
 At the top: `app` puts these together; `rounds` runs the loop while this replica leads, `planner` makes its plans.
 `answers` replies to queries, `asked_plans` has the plans that these ask for, `journal` has what outlives
 a process: pauses, moves of the hour, rests;
-`settings`, `instruments` (metrics); `main` connects to the API and the bus.
+`settings`, `instruments` (metrics); `service` connects to the API and the bus.
 """

@@ -2,7 +2,21 @@
 
 import sys
 
-from carico_rescheduler import main
+from carico_core.runtime.process import clock, memory_use, tasks
+from carico_rescheduler import service
+from carico_rescheduler import settings as setting
+
+
+def main() -> int:
+    """Read the settings, run the service, and return the exit code: 0 stopped, 1 failed, 2 for the user to fix."""
+    with memory_use.rare_collections():
+        return tasks.run_service(
+            setting.ReschedulerSettings,
+            lambda chosen, stop: service.serve(chosen, stop, clock.BootClock()),
+            prefix=setting.PREFIX,
+            program=setting.PROGRAM,
+        )
+
 
 if __name__ == "__main__":
-    sys.exit(main.main())
+    sys.exit(main())

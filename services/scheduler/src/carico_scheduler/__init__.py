@@ -16,6 +16,6 @@ Packages, each with a map of its own:
 - `extender`: serves a stock kube-scheduler, which then places by CARICO's capacity.
 - `engine`: takes in, decides and starts binds.
 
-At the top: `app` puts everything together by `settings`, and stops it in order; `main` connects it to the API and the
-bus.
+At the top: `app` puts everything together by `settings`, and stops it in order; `service` connects it to the API and
+the bus.
 """

@@ -1,8 +1,22 @@
-"""Entry point of `python -m carico_scheduler`."""
+"""Start the scheduler: `carico-scheduler`, or `python -m carico_scheduler`."""
 
 import sys
 
-from carico_scheduler import main
+from carico_core.runtime.process import clock, memory_use, tasks
+from carico_scheduler import service
+from carico_scheduler import settings as setting
+
+
+def main() -> int:
+    """Read the settings, run the service, and return the exit code: 0 stopped, 1 failed, 2 for the user to fix."""
+    with memory_use.rare_collections():
+        return tasks.run_service(
+            setting.SchedulerSettings,
+            lambda chosen, stop: service.serve(chosen, stop, clock.BootClock()),
+            prefix=setting.PREFIX,
+            program=setting.PROGRAM,
+        )
+
 
 if __name__ == "__main__":
-    sys.exit(main.main())
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Entry point of the rescheduler: connects it to the API and the bus, and disconnects in order."""
+"""Run the rescheduler as a service: connect it to the API and the bus, and disconnect in order."""
 
 import contextlib
 
@@ -6,21 +6,10 @@ from carico_core.runtime.bus import nats_bus, serving
 from carico_core.runtime.kube import api_client, list_watch
 from carico_core.runtime.observe import client_metrics, health, logs, metrics
 from carico_core.runtime.process import clock as clocks
-from carico_core.runtime.process import memory_use, tasks
+from carico_core.runtime.process import tasks
 from carico_core.wire import roles
 from carico_rescheduler import app
 from carico_rescheduler import settings as setting
-
-
-def main() -> int:
-    """Return the exit code: 0 stopped, 1 failed, 2 a setting or the machine must be corrected."""
-    with memory_use.rare_collections():
-        return tasks.run_service(
-            setting.ReschedulerSettings,
-            lambda chosen, stop: serve(chosen, stop, clocks.BootClock()),
-            prefix=setting.PREFIX,
-            program=setting.PROGRAM,
-        )
 
 
 async def serve(settings: setting.ReschedulerSettings, stop: tasks.Stop, clock: clocks.Clock) -> None:
