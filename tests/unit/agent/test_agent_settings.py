@@ -59,6 +59,7 @@ def test_the_order_of_dimensions_is_not_the_users() -> None:
         (("--node", "n", "--guard", "0.25"), "--guard was removed: a node accepts nothing above its ceilings"),
         (("--node", "n", "--sample-hz", "50"), "--sample-hz was removed: telemetry is read 10 times a second"),
         (("--node", "n", "--batch", "5"), "--batch was removed: the model is updated once a second"),
+        (("--node", "n", "--peak-half-life-s", "60"), "--peak-half-life-s was removed: the largest Pod count"),
         (("--node", "n", "--ceiling-cpu", "1.5"), "expected a number from 0.05 to 1"),
         (("--node", "Not_A_Name"), "expected a valid Kubernetes name"),
         ((), "--node is required"),
