@@ -1,6 +1,7 @@
 """What outlives a process: moves of the hour and rests, whatever else the ConfigMap says."""
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import pytest
@@ -43,17 +44,29 @@ def test_the_next_process_counts_the_moves_of_the_last_hour() -> None:
         site = Site()
         first = site.journal()
         for _ in range(3):
-            await first.begin()
+            await first.begin("uid")
             site.clock.advance(1000.0)
         later = site.journal()
         await later.read()
         assert later.moves_of_the_hour() == 3
         site.clock.advance(journal.HOUR_S - 2000.0)
-        await later.begin()
+        await later.begin("uid")
         assert later.moves_of_the_hour() == 2
         # It still knows what it has noted itself.
         await first.read()
         assert first.moves_of_the_hour() == 2
+
+    asyncio.run(main())
+
+
+def test_the_next_process_knows_which_moves_have_begun_and_were_not_given_up() -> None:
+    async def main() -> None:
+        site = Site()
+        first = site.journal()
+        for number in range(20):
+            await first.begin(f"uid-{number}")
+        await first.end(dataclasses.replace(failed("default/one"), uid="uid-19"))
+        assert await site.journal().moving() == {f"uid-{number}" for number in range(4, 19)}
 
     asyncio.run(main())
 
@@ -77,11 +90,11 @@ def test_a_move_that_cannot_be_noted_does_not_begin_and_a_rest_is_noted_later() 
         made = site.journal()
         site.api.go_away()
         with pytest.raises(errors.ApiUnavailable):
-            await made.begin()
+            await made.begin("uid")
         await made.end(failed("default/one"))
         assert made.rests()
         site.api.come_back()
-        await made.begin()
+        await made.begin("uid")
         later = site.journal()
         await later.read()
         assert later.rests() == made.rests() and later.moves_of_the_hour() == made.moves_of_the_hour() == 2
@@ -104,7 +117,7 @@ def test_what_is_not_ours_counts_for_nothing(data: dict[str, Any]) -> None:
         made = site.journal()
         assert await made.read() == ""
         assert made.moves_of_the_hour() == 0 and made.rests() == {}
-        await made.begin()
+        await made.begin("uid")
         assert made.moves_of_the_hour() == 1
 
     asyncio.run(main())
@@ -114,7 +127,7 @@ def test_a_pause_keeps_what_else_is_noted() -> None:
     async def main() -> None:
         site = Site()
         made = site.journal()
-        await made.begin()
+        await made.begin("uid")
         await made.pause(paused=True)
         later = site.journal()
         assert (await later.read()).startswith("paused since") and later.moves_of_the_hour() == 1

@@ -1,16 +1,16 @@
-"""What outlives every process: whether moves are paused, how many began in the last hour, and which Pods rest.
+"""What outlives every process: whether moves are paused, how many began in the last hour, which, and which Pods rest.
 
 A ConfigMap, which is read before each plan and each move. A move is noted before it begins, so a process that dies in
 the middle of each of its moves makes no more of them than another one.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 import orjson
 
-from carico_core.domain import errors
+from carico_core.domain import errors, names
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
@@ -18,12 +18,14 @@ from carico_core.wire.kubernetes import instants
 from carico_rescheduler.moves import record as records
 
 NAME = "carico-rescheduler"
-_PAUSED, _SINCE, _MOVES, _RESTS = "paused", "since", "moves", "rests"
+_PAUSED, _SINCE, _MOVES, _MOVING, _RESTS = "paused", "since", "moves", "moving", "rests"
 HOUR_S, _MINUTE_S = 3600.0, 60
 # How long Pods are left alone after a move of their controller's Pods failed.
 FAILED_REST_S = 600.0
 # What is kept of them: far below the size of an object.
 _RESTS_MOST, _WHY_MOST = 200, 200
+# An earlier process has left one move, and each before it that could not finish those of others one more.
+_MOVING_MOST = 16
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -38,8 +40,10 @@ class Journal:
     clock: clocks.Clock
     permit: Callable[[], None]
     paused: str | None = None
-    # Moves that began in each minute; and by controller until when its Pods rest, and why.
+    # Moves that began in each minute; UIDs of what they move, the newest last; and by controller until when its Pods
+    # rest, and why.
     _began: dict[int, int] = dataclasses.field(default_factory=dict)
+    _moving: dict[str, None] = dataclasses.field(default_factory=dict)
     _rests: dict[str, tuple[float, str]] = dataclasses.field(default_factory=dict)
     _is_saved: bool = True
 
@@ -59,8 +63,17 @@ class Journal:
         await self._write({_PAUSED: str(paused).lower(), _SINCE: instants.format_time(self.clock.wall_ns())})
         await self.read()
 
-    async def begin(self) -> None:
+    async def moving(self) -> Set[str]:
+        """Return the UIDs of what moves that were not given up have begun to move. Raises as `read`.
+
+        The marks of a move can be written by anyone who creates Pods: a move of another UID was never begun.
+        """
+        await self.read()
+        return self._moving.keys()
+
+    async def begin(self, uid: str) -> None:
         """Note that a move begins. Raises `ApiError`, `ApiUnavailable`, `NotLeading`: then it must not."""
+        self._moving[uid] = self._moving.pop(uid, None)
         minute = int(self._now_s() // _MINUTE_S)
         self._began[minute] = self._began.get(minute, 0) + 1
         self._is_saved = False
@@ -72,10 +85,14 @@ class Journal:
         What stopped it, such as an image that cannot be pulled or a quota, usually lasts, and stops the next replica as
         well: without a rest, each plan would try one.
         """
-        if move.state is not records.State.KEPT or not move.owner:
+        if move.state is not records.State.KEPT:
             return
-        why = f"{move.pod}: {move.detail}"[:_WHY_MOST]
-        self._rests[move.owner] = self._now_s() + FAILED_REST_S, why
+        # One that was made needs no write: what it moved is gone.
+        if not move.is_marked:
+            self._moving.pop(move.uid, None)
+        if move.owner:
+            why = f"{move.pod}: {move.detail}"[:_WHY_MOST]
+            self._rests[move.owner] = self._now_s() + FAILED_REST_S, why
         self._is_saved = False
         try:
             await self._save()
@@ -96,6 +113,7 @@ class Journal:
     def _take_in(self, data: Mapping[str, Any]) -> None:
         for minute, count in _counts(data.get(_MOVES)).items():
             self._began[minute] = max(count, self._began.get(minute, 0))
+        self._moving = {**_uids(data.get(_MOVING)), **self._moving} if self._is_saved else self._moving
         for owner, rest in _rests(data.get(_RESTS)).items():
             self._rests[owner] = max(rest, self._rests.get(owner, rest))
         self._forget()
@@ -106,13 +124,15 @@ class Journal:
         self._began = {each: count for each, count in self._began.items() if abs(now_s - each * _MINUTE_S) < HOUR_S}
         kept = [(owner, rest) for owner, rest in self._rests.items() if 0.0 < rest[0] - now_s <= FAILED_REST_S]
         self._rests = dict(kept[-_RESTS_MOST:])
+        self._moving = dict.fromkeys(list(self._moving)[-_MOVING_MOST:])
 
     async def _save(self) -> None:
         self._forget()
         if self._is_saved:
             return
         began = {str(minute): count for minute, count in self._began.items()}
-        await self._write({_MOVES: orjson.dumps(began).decode(), _RESTS: orjson.dumps(self._rests).decode()})
+        found = {_MOVES: began, _MOVING: dict.fromkeys(self._moving), _RESTS: self._rests}
+        await self._write({name: orjson.dumps(each).decode() for name, each in found.items()})
         self._is_saved = True
 
     async def _write(self, data: Mapping[str, str]) -> None:
@@ -140,6 +160,10 @@ def _counts(text: object) -> dict[int, int]:
         for minute, count in _object(text).items()
         if minute.isdecimal() and isinstance(count, int) and not isinstance(count, bool)
     }
+
+
+def _uids(text: object) -> dict[str, None]:
+    return {uid: None for uid in _object(text) if len(uid) <= names.SUBDOMAIN_MAX}
 
 
 def _rests(text: object) -> dict[str, tuple[float, str]]:

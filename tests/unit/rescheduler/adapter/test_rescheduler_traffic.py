@@ -52,6 +52,26 @@ def to(address: str, count: int = 1000, *, uid: str | None = None) -> PodFlow:
     return PodFlow(uid, Endpoint("10.0.1.1", 0), Endpoint(address, 5432), count, 0)
 
 
+def test_what_a_node_that_the_api_does_not_show_reports_is_not_kept() -> None:
+    """With a key of all nodes, one can report of any number of names."""
+    site = Site()
+    load = PodLoad("*", 1.0, 0.0, 2.0**20)
+
+    def send() -> None:
+        for number in range(50):
+            name = f"made-up-{number}"
+            record = PodLoads(node=name, boot="0" * 16, seq=1, ts_ns=1, loads={"u": load})
+            site.telemetry.on_loads(subjects.pods(name), wire.encode_loads(record))
+
+    send()
+    assert not any(node.startswith("made-up") for node, _ in site.known.loads)
+    assert site.telemetry.snapshot().dropped == {("pods", "foreign_node"): 50}
+    # Until Nodes are known, any may be one.
+    site.known.nodes.lacking = "not listed yet"
+    send()
+    assert ("made-up-0", "u") in site.known.loads
+
+
 def test_a_node_cannot_report_the_load_of_another_nodes_pod() -> None:
     site = Site()
     load = PodLoad("*", 64.0, 0.0, 2.0**40)

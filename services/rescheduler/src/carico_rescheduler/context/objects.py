@@ -28,6 +28,9 @@ DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 COST_LOWEST = str(-(2**31))
 # On a Deployment whose template is being pinned: the node, and the nodeSelector before, as JSON.
 PINNED = "carico.dev/pinned"
+_READ = (CHOICE, REPLACES, CAME_FROM, MOVED_AT, REASON, LEAVES_FOR, COST_BEFORE, DELETION_COST, PINNED)
+# A mark of a node and a nodeSelector as JSON is longest; what is longer than `mark` allows is still known to be so.
+_KEPT_MOST = 1024
 # Marks are annotations, which everyone who creates Pods can write, of any length. Names are the longest that is ours.
 _MARK_MOST = names.SUBDOMAIN_MAX
 
@@ -37,6 +40,7 @@ class KnownPod:
     """A Pod, and what `cluster.Pod` leaves out. Times are Unix seconds."""
 
     pod: cluster.Pod
+    # Those that mean something here.
     annotations: Mapping[str, str]
     # Since when it is Ready; None while it is not.
     ready_at_s: float | None
@@ -132,12 +136,18 @@ def parse_pod(obj: Object) -> KnownPod:
     metadata, spec, status = (fields.mapping(obj, key) for key in ("metadata", "spec", "status"))
     return KnownPod(
         pod=api_objects.parse_pod(obj),
-        annotations=fields.texts(metadata, "annotations", "metadata."),
+        annotations=_marks(metadata),
         ready_at_s=_ready_at_s(status),
         started_at_s=instants.find_instant(status.get("startTime")),
         addresses=() if spec.get("hostNetwork") is True else _addresses(status),
         local_volume=_local_volume(spec),
     )
+
+
+def _marks(metadata: Object) -> dict[str, str]:
+    """Return the annotations that are read here: a Pod may have 256 KiB of others."""
+    found = fields.texts(metadata, "annotations", "metadata.")
+    return {name: found[name][:_KEPT_MOST] for name in _READ if name in found}
 
 
 def _addresses(status: Object) -> tuple[str, ...]:
@@ -186,7 +196,7 @@ def parse_deployment(obj: Object) -> Deployment:
         uid=fields.required(metadata, "uid", "metadata."),
         replicas=_replicas(spec),
         unsettled=_unsettled(metadata, spec, status),
-        pinned=fields.texts(metadata, "annotations", "metadata.").get(PINNED, ""),
+        pinned=_marks(metadata).get(PINNED, ""),
     )
 
 

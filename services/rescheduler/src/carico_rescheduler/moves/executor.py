@@ -69,7 +69,9 @@ class Executor:
         )  # fmt: skip
         replica_set = parts.known.replica_set_of(pod)
         node = parts.known.nodes.found.get(("", move.target))
-        await parts.journal.begin()
+        deployment = None if replica_set is None else parts.known.deployment_of(replica_set)
+        is_pinned = parts.mode is movable.Mode.NODE_SELECTOR and deployment is not None
+        await parts.journal.begin(deployment.uid if is_pinned and deployment is not None else made.uid)
         self._begin(made)
         try:
             if parts.mode is movable.Mode.EVICT:
@@ -83,7 +85,6 @@ class Executor:
                 await self._surge.begin(made, **where)
                 await self._surge.follow(made, **where)
             else:
-                deployment = parts.known.deployment_of(replica_set)
                 name = "" if deployment is None else deployment.name
                 host = node.labels.get(movable.HOSTNAME, node.name)
                 await self._pin.run(made, namespace=replica_set.namespace, deployment=name, host=host)
@@ -95,11 +96,12 @@ class Executor:
     async def recover(self) -> int:
         """Finish or undo what earlier processes have left; return how many moves these were.
 
-        Of each namespace one: an earlier process leaves one at most, and anyone who creates Pods can write the same
-        marks on any number of them.
+        Only moves that the journal names, and of each namespace one: anyone who creates Pods can write the same marks
+        on any number of them, and each would hold up all others for minutes.
         """
         count = 0
-        for found in _one_of_each_namespace(self._left_surges()):
+        begun = await self._parts.journal.moving()
+        for found in _one_of_each_namespace(each for each in self._left_surges() if each.replaces in begun):
             await self._resume(found)
             count += 1
         for each in _one_of_each_namespace(filter(self._is_stray, list(self._parts.known.pods.found.values()))):
@@ -108,7 +110,7 @@ class Executor:
         # Other modes have no right to change Deployments.
         if self._parts.mode is movable.Mode.NODE_SELECTOR:
             for pinned in list(self._parts.known.deployments.found.values()):
-                if pin.parse_mark(pinned.pinned) is not None:
+                if pinned.uid in begun and pin.parse_mark(pinned.pinned) is not None:
                     await self._resume_pin(pinned)
                     count += 1
         return count

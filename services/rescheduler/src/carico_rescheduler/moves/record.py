@@ -68,6 +68,8 @@ class Record:
     # For people: what is waited for, or why it ended so. `successor`: the new Pod, once it is known.
     detail: str = ""
     successor: str = ""
+    # It ended, and its marks could not be taken off: a later process is to do that.
+    is_marked: bool = False
     ended_s: float | None = None
 
     def advance(self, state: State, detail: str = "", *, now_s: float) -> None:

@@ -88,6 +88,7 @@ class Surge:
                 refusals += 1
                 _note(move, f"the API refuses: {error}")
                 if refusals == REFUSALS_MOST:
+                    move.is_marked = True
                     self._advance(move, records.State.KEPT, f"the API refuses: {error}")
             if move.state not in records.ENDED:
                 await asyncio.sleep(LOOK_EVERY_S)
