@@ -33,7 +33,10 @@ def rows(found: state.ClusterState, *, running: bool) -> list[dict[str, Any]]:
 
 
 async def ask(services: list[dict[str, Any]], found: state.ClusterState) -> None:
-    """Ask each service whether it is ready now, and mark those that are not, with `why_not`."""
+    """Ask each service whether it is ready now, and mark those that are not, with `why_not`.
+
+    A supervisor that a signal has stopped gets a row, too.
+    """
     # NATS has no health page: who is connected to it finds out whether it answers.
     ports = {each.name: each.http_port for each in found.services if each.http_port and each.name != probes.NATS}
     asked = [row for row in services if row["ready"] and row["name"] in ports]
@@ -41,6 +44,9 @@ async def ask(services: list[dict[str, Any]], found: state.ClusterState) -> None
     answers = await asyncio.gather(*(check.why_not() for check in checks))
     for row, why_not in zip(asked, answers, strict=True):
         row["ready"], row["why_not"] = why_not is None, why_not
+    if processes.is_stopped(found.supervisor.pid):
+        # It restarts nothing.
+        services.append({"name": "supervisor", "ready": True, "pid": found.supervisor.pid, "restarts": 0})
     for row in services:
         # It answers nothing, a node has no health page, and the log of neither says why.
         if row["pid"] is not None and processes.is_stopped(row["pid"]):

@@ -160,6 +160,9 @@ def kill(process: ProcessId, number: signal.Signals) -> bool:
 def _signal(pid: int, number: signal.Signals) -> bool:
     try:
         os.kill(pid, number)
+        if number is signal.SIGTERM:
+            # One that a signal has stopped could not end by itself.
+            os.kill(pid, signal.SIGCONT)
     except ProcessLookupError:
         return False
     return True

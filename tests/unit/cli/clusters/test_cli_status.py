@@ -125,9 +125,14 @@ def test_a_process_that_a_signal_has_stopped_is_named_with_what_continues_it() -
             asyncio.run(local_services.ask(view["services"], found))
             said = f"not ready: scheduler (a signal has stopped its process {child.pid}): `kill -CONT {child.pid}`"
             assert said in status._text(view, now_ns=1)
+            # Nor does a supervisor restart anything then.
+            frozen = dataclasses.replace(found, supervisor=processes.ProcessId(pid=child.pid, start_ticks=1))
+            rows: list[dict[str, Any]] = []
+            asyncio.run(local_services.ask(rows, frozen))
+            assert [(row["name"], row["ready"]) for row in rows] == [("supervisor", False)]
         finally:
             child.kill()
-    rows = [{**local_services.rows(found, running=True)[0], "pid": os.getpid()}]
+    rows[:] = [{**local_services.rows(found, running=True)[0], "pid": os.getpid()}]
     asyncio.run(local_services.ask(rows, found))
     assert local_services.unready(rows, "x") == []
 

@@ -30,6 +30,14 @@ async def test_a_child_is_known_by_its_start_and_ends_by_sigterm(tmp_path: pathl
     assert not processes.is_alive(child.id)
 
 
+async def test_a_child_that_a_signal_has_stopped_ends_by_sigterm(tmp_path: pathlib.Path) -> None:
+    child = await processes.start(command(tmp_path, "sleep", "60"))
+    processes.kill(child.id, signal.SIGSTOP)
+    await waiting.until(lambda: processes.is_stopped(child.id.pid))
+    await processes.stop([child], grace_s=60)
+    assert child.process.returncode == -signal.SIGTERM
+
+
 async def test_a_child_that_ignores_sigterm_is_killed_after_the_grace(tmp_path: pathlib.Path) -> None:
     child = await processes.start(command(tmp_path, "sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 1; done"))
     await waiting.until(lambda: "deaf" in (tmp_path / "child.log").read_text())
