@@ -33,7 +33,7 @@ def objects(kubectl: str) -> list[dict[str, Any]]:
     text = subprocess.run(
         [kubectl, "kustomize", str(DEPLOY / "overlays/callout")], check=True, capture_output=True, text=True
     ).stdout
-    return list(yaml.safe_load_all(text))
+    return list(yaml.load_all(text, Loader=yaml.CSafeLoader))
 
 
 def one(objects: list[dict[str, Any]], name: str, *kinds: str) -> dict[str, Any]:

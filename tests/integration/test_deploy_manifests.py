@@ -29,7 +29,7 @@ def rendered() -> Mapping[str, str]:
 
 def objects(document: str) -> Sequence[Mapping[str, Any]]:
     """The objects of a document."""
-    return list(yaml.safe_load_all(document))
+    return list(yaml.load_all(document, Loader=yaml.CSafeLoader))
 
 
 def workloads(document: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

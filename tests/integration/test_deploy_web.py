@@ -34,7 +34,7 @@ def rendered(folder: pathlib.Path, base: str, *components: str) -> list[dict[str
     kubectl = kubernetes.programs("kubectl")["kubectl"].path
     done = subprocess.run([kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return list(yaml.safe_load_all(done.stdout))
+    return list(yaml.load_all(done.stdout, Loader=yaml.CSafeLoader))
 
 
 def one(objects: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
