@@ -2,12 +2,13 @@
 
 import asyncio
 import collections
+import dataclasses
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
 from carico_core.domain import errors, messages
-from carico_core.runtime.kube import api_actions, memory_kube, memory_objects
+from carico_core.runtime.kube import api_actions, list_watch, memory_kube, memory_objects
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks as paces
@@ -18,6 +19,8 @@ from carico_scheduler.report import decisions, events, instruments
 from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
 
+# Time is the loop's: nobody waits for these pauses. Shorter ones are thousands of lists while the API is away.
+OPTIONS = dataclasses.replace(memory_kube.OPTIONS, backoff_first_s=0.05, backoff_most_s=0.5)
 NO_RIGHTS = errors.Forbidden(status=403, reason="Forbidden", message="no rights", request="POST binding")
 
 
@@ -66,6 +69,12 @@ class FaultyKube(memory_kube.MemoryKube):
         if fault == "lost":
             raise errors.ApiUnavailable(f"{path}: the answer was lost")
         return answer
+
+    def mirror(
+        self, path: str, *, options: list_watch.Options = OPTIONS, **more: Any
+    ) -> AsyncGenerator[list_watch.MirrorEvent, None]:  # fmt: skip
+        """As the memory API's, with longer pauses after a failure."""
+        return super().mirror(path, options=options, **more)
 
     async def _bind_once(self, path: str, body: Any) -> Any:
         answer = await super().request("POST", path, body=body)
