@@ -26,6 +26,13 @@ COUNT = 100_000
 # Of these, so many are about one Pod.
 BUSY = 40_000
 NAMESPACE = "default"
+# The embedded API would remove all but 10,000 Events while these tests read them; a real one keeps them for an hour.
+KEEPS_ALL = f"""
+import runpy
+from carico_local.api.lifecycle import events
+events.KEPT_MOST = {COUNT}
+runpy.run_module("carico_local.api", run_name="__main__")
+"""
 
 
 def event(number: int) -> dict[str, Any]:
@@ -48,7 +55,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[control_planes
         for number in range(COUNT):
             kept.put("events", event(number))
     kept.close()
-    with control_planes.embedded(folder) as running:
+    with control_planes.embedded(folder, program=("-c", KEEPS_ALL)) as running:
         for name in ("busy", "quiet"):
             body = objects.pod_object(name)
             assert running.request("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", body).code == 201

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import urllib3
@@ -20,6 +20,7 @@ from carico_local.control_plane import identity, standalone
 from tests.tools import waiting
 
 STARTUP_S = waiting.WAIT_S
+PROGRAM = ("-m", "carico_local.api")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -99,8 +100,9 @@ def _lines(answer: urllib3.BaseHTTPResponse) -> Iterator[Any]:
 class _EmbeddedProcess:
     """The embedded API as a process of its own."""
 
-    def __init__(self, directory: pathlib.Path, *flags: str) -> None:
+    def __init__(self, directory: pathlib.Path, *flags: str, program: Sequence[str]) -> None:
         self._directory = directory
+        self._program = program
         self._flags = flags
         self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -109,7 +111,7 @@ class _EmbeddedProcess:
         """The port, once the API answers on it."""
         port_file = self._directory / "port"
         port_file.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "carico_local.api", "--data", str(self._directory / "data")]
+        command = [sys.executable, *self._program, "--data", str(self._directory / "data")]
         command += ["--port", str(self._port), "--port-file", str(port_file), "--scheduler-names=contract"]
         command += self._flags
         with (self._directory / "log").open("ab") as log:
@@ -135,9 +137,9 @@ class _EmbeddedProcess:
 
 
 @contextlib.contextmanager
-def embedded(directory: pathlib.Path, *flags: str) -> Iterator[KubeApi]:
-    """The embedded API, from its start to its stop by SIGTERM."""
-    process = _EmbeddedProcess(directory, *flags)
+def embedded(directory: pathlib.Path, *flags: str, program: Sequence[str] = PROGRAM) -> Iterator[KubeApi]:
+    """The embedded API, from its start to its stop by SIGTERM. `program`: Python's arguments that run it."""
+    process = _EmbeddedProcess(directory, *flags, program=program)
     url = f"http://127.0.0.1:{process.start()}"
     kubeconfig, token = directory / "kubeconfig", access.obtain_token(directory / "data" / "token")
     access.write_kubeconfig(kubeconfig, name="contract", url=url, token=token)
