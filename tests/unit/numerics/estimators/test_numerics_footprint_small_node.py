@@ -103,3 +103,36 @@ def test_what_a_class_costs_is_a_guess_until_one_of_its_pods_shows() -> None:
     assert node.run(0.2, (0.1, 0.0), job="job").guessed == {"job"}
     assert node.run(5.0, (0.1, 0.0), job="job").guessed == frozenset()
     assert node.run(0.2).guessed == frozenset()
+
+
+@pytest.mark.parametrize("apart_s", [0.0, 0.5, 1.0, 1.5, 2.0, 3.0])
+def test_what_two_classes_hold_that_started_together_is_what_both_show(apart_s: float) -> None:
+    node = Node(0.05, 0.05)
+    if apart_s:
+        node.run(apart_s, (0.01, 0.02), first="first")
+    young = node.run(5.0, (0.02, 0.04), first="first", second="second")
+    stood = node.run(40.0, (0.02, 0.04), first="first", second="second")
+    assert young.headroom is not None
+    assert stood.headroom is not None
+    assert stood.headroom["memory"] == pytest.approx((0.95 - 0.09) * MEMORY_BYTES, rel=0.02)
+    assert young.headroom["memory"] <= stood.headroom["memory"]
+    assert fits(stood, "second") >= 1.0, "another replica may begin, and shows which of them holds what"
+
+
+def test_of_classes_that_started_together_and_one_more_the_young_one_counts_at_its_prior_cost() -> None:
+    node = Node(0.05, 0.05, cores=8.0)
+    both = {"first": "first", "second": "second"}
+    stood = node.run(60.0, (0.02, 0.04), **both)
+    started = node.run(0.3, (0.02, 0.04), third="third", fourth="fourth", **both)
+    assert stood.headroom is not None
+    assert started.headroom is not None
+    assert started.headroom["memory"] < stood.headroom["memory"] - 0.1 * MEMORY_BYTES
+
+
+def test_memory_that_one_of_two_classes_keeps_filling_is_counted_as_it_is_read() -> None:
+    node = Node(0.05, 0.05)
+    for step in range(1, 13):
+        used = 0.04 + 0.05 * step
+        estimate = node.run(10.0, (0.02, used), first="first", second="second")
+        assert estimate.headroom is not None
+        assert estimate.headroom["memory"] <= (0.95 - 0.05 - used + 0.02) * MEMORY_BYTES

@@ -258,12 +258,41 @@ class ClassCosts:
         return total
 
     def expected_by_part(self, pods: Shown) -> float:
-        """Return sum of c_kj n_kj; a class that is not identified has its prior cost."""
+        """Return sum of c_kj n_kj; for classes that are not identified see `_expected_together`."""
         total = 0.0
         for name, parts in pods.items():
             identified = self._identified(name)
-            total += parts[0] * self._priors.whole(name)[0] if identified is None else identified.expected(parts)
+            if identified is None:
+                return self._expected_together(pods)
+            total += identified.expected(parts)
         return total
+
+    def _expected_together(self, pods: Shown) -> float:
+        """Return what Pods hold of which some are of classes that are not identified.
+
+        Of classes that started together readings show only the sum, for as long as nothing changes. It counts for Pods
+        that are in the last segment of the profile; for younger ones, which may still grow, the prior cost does.
+        """
+        reach, rows, young, prior = [], [], 0.0, 0.0
+        for name, parts in pods.items():
+            identified, count, old = self._identified(name), parts[0], parts
+            if identified is None:
+                cost = self._priors.whole(name)[0]
+                # A Pod is old to the share of the last but one segment that it has passed.
+                passed = min(parts[-2], count) if name in self._held else 0.0
+                old = [*[passed] * (len(parts) - 1), parts[-1]]
+                young += (count - passed) * cost
+                prior += count * cost
+            else:
+                prior += identified.expected(parts)
+            if name in self._held:
+                reach += old
+                rows += self._rows_of(name)
+        seen = np.array(reach)
+        variance = float(seen @ self._filters.covariance[_KNOWN][np.ix_(rows, rows)] @ seen)
+        if variance > growth.MEASURED * self._priors.unknown_part():
+            return prior
+        return young + max(0.0, float(seen @ self._filters.mean[_KNOWN, rows]))
 
     def evidence(self, name: str, life_s: float) -> base.Evidence | None:
         """Return (mean, variance) of a Pod's cost at the end of a life this long, as measured here, without prior.
