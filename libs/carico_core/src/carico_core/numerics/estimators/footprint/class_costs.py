@@ -273,7 +273,9 @@ class ClassCosts:
         Of classes that started together readings show only the sum, for as long as nothing changes. It counts for Pods
         that are in the last segment of the profile; for younger ones, which may still grow, the prior cost does.
         """
-        reach, rows, young, prior = [], [], 0.0, 0.0
+        reach: list[float] = []
+        rows: list[int] = []
+        young = prior = 0.0
         for name, parts in pods.items():
             identified, count, old = self._identified(name), parts[0], parts
             if identified is None:
