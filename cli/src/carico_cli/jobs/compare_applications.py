@@ -41,7 +41,7 @@ _CUT_SHORT = "interrupted"
 # The rescheduler of the comparison: it moves when it is asked to, everything that gains, and also young Pods. A node is
 # overloaded above .8 runnable tasks per core (the paper: 1): where the kernel reports no waiting, a node's tasks never
 # exceed its cores.
-_RESCHEDULER = {
+RESCHEDULER = {
     "AUTOMATIC": "false", "EVERY_S": "3600", "LEAST_AGE_S": "5", "LEAST_BYTES": "1000", "LEAST_TASKS": "0.2",
     "MOST_MOVES": "100", "MOVES_PER_HOUR": "100000", "CEILING_CPU": "0.4",
     "PLACE_S": "10",
@@ -123,7 +123,7 @@ async def _compare(context: settings.Context, chosen: plans.Options, wanted: Ask
     busy = starting.busy_machine()
     if busy is not None:
         starting.note(busy, context)
-    environ = {**context.environ, **{f"CARICO_RESCHEDULER_{name}": each for name, each in _RESCHEDULER.items()}}
+    environ = {**context.environ, **{f"CARICO_RESCHEDULER_{name}": each for name, each in RESCHEDULER.items()}}
     launched = await client.launch(
         chosen, home=context.home, environ=environ, restart=False, lifeline=True, fresh=True, binaries=binaries
     )  # fmt: skip

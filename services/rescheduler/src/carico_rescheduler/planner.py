@@ -19,7 +19,6 @@ from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import movable, objects
 from carico_rescheduler.context import problem as contexts
 from carico_rescheduler.moves import record as records
-from carico_rescheduler.moves import surge_steps
 from carico_rescheduler.plan import decision, generator, planning
 
 # How soon the Pod that a move has created is known to have its place, and how often that is looked at.
@@ -147,7 +146,7 @@ class Planner:
             return Withdrawn(reason=skipped.why.value, detail=f"{pod.pod.key}: {skipped.detail}")
         found = dataclasses.replace(move, pod=pod)
         is_to_have_room = any(each.source == move.target for each in made)
-        refusal = await self._refusal(found, within_s=surge_steps.PLACE_S if is_to_have_room else 0.0)
+        refusal = await self._refusal(found, within_s=self._parts.settings.place_s if is_to_have_room else 0.0)
         if refusal is not None:
             detail = f"{pod.pod.key} to {move.target}: {refusal.detail}"
             return Withdrawn(reason=decision.Left.SCHEDULER.value, detail=detail)

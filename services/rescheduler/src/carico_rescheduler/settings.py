@@ -25,10 +25,7 @@ class ReschedulerSettings:
     """Read once in `main`: environment CARICO_RESCHEDULER_..., flags --..."""
 
     removed: ClassVar[Mapping[str, str]] = {
-        "least_move": "each move must gain what the start of its Pod costs (ADR 73)",
-        "least_tasks": "a plan must end one task above the ceilings, or --least-bytes",
-        "most_moves": "a plan has at most 10 moves; --moves-per-hour bounds them over time",
-        "place_s": "a new Pod waits 30 s for its node at most",
+        "least_move": "each move must gain what the start of its Pod costs (ADR 73)"
     }
 
     automatic: bool = settings.setting(
@@ -62,17 +59,28 @@ class ReschedulerSettings:
         why="a moved Pod is new, so none moves twice in this time",
     )  # fmt: skip
     least_bytes: float = settings.setting(
-        100_000.0, help="traffic between nodes that a plan must end, unless it ends a task above a ceiling", unit="B/s",
+        100_000.0, help="traffic between nodes that a plan must end, unless it ends least-tasks", unit="B/s",
         minimum=1.0, maximum=1e12, why="a thousandth of a link of 1 Gbit/s; less is noise",
+    )  # fmt: skip
+    least_tasks: float = settings.setting(
+        1.0, help="tasks above the ceilings of nodes that a plan must end, unless it ends least-bytes", unit="tasks",
+        minimum=0.01, maximum=1e6, why="the load of a node varies by less",
     )  # fmt: skip
     task_bytes: float = settings.setting(
         10e6, help="traffic between nodes that weighs as much as one task above a ceiling", unit="B/s",
         minimum=1.0, maximum=1e12,
         why="2,000 requests a second of 5 kB that wait .5 ms for the network: one request waits at any time",
     )  # fmt: skip
+    most_moves: int = settings.setting(
+        10, help="maximum moves of a plan", minimum=1, maximum=1000, why="the next plan knows what they have changed"
+    )
     moves_per_hour: int = settings.setting(
         60, help="maximum moves in any hour", minimum=0, maximum=100_000, why="users notice restarts"
     )
+    place_s: float = settings.setting(
+        30.0, help="how long a new Pod may wait for its node before the move is undone", unit="s",
+        minimum=1.0, maximum=3600.0, why="the scheduler binds in milliseconds where there is room",
+    )  # fmt: skip
     start_s: float = settings.setting(
         300.0, help="how long a new Pod may take to be ready before the move is undone", unit="s",
         minimum=1.0, maximum=7200.0, why="images are pulled in this time",
@@ -119,8 +127,11 @@ class ReschedulerSettings:
 
     def rule(self) -> decision.Rule:
         """Return when moves pay."""
-        return decision.Rule(least_bytes=self.least_bytes, weights=gains.Weights(task_bytes=self.task_bytes))
+        return decision.Rule(
+            least_bytes=self.least_bytes, least_tasks=self.least_tasks, most_moves=self.most_moves,
+            weights=gains.Weights(task_bytes=self.task_bytes),
+        )  # fmt: skip
 
     def limits(self) -> surge_steps.Limits:
         """Return how long the steps of a move may take."""
-        return surge_steps.Limits(start_s=self.start_s)
+        return surge_steps.Limits(place_s=self.place_s, start_s=self.start_s)

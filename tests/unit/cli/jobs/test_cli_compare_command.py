@@ -5,6 +5,9 @@ import pathlib
 import pytest
 
 from carico_cli.clusters import starting
+from carico_cli.jobs import compare_applications
+from carico_core.runtime.process import settings
+from carico_rescheduler import settings as reschedulers
 from tests.tools import carico_cli
 
 MANIFEST = """
@@ -65,3 +68,8 @@ def test_flags_that_do_not_go_with_applications_are_one_line(
     err = capsys.readouterr().err
     assert (code, err.count("\n")) == (2, 1), err
     assert said in err
+
+
+def test_the_rescheduler_of_a_comparison_takes_its_settings() -> None:
+    environ = {f"CARICO_RESCHEDULER_{name}": each for name, each in compare_applications.RESCHEDULER.items()}
+    settings.load(reschedulers.ReschedulerSettings, prefix="rescheduler", argv=[], environ=environ, program="test")

@@ -15,7 +15,7 @@ from tests.unit.rescheduler.plan import placing
 
 NODES = tuple(f"node-{number}" for number in range(6))
 WEIGHTS = gains.Weights(task_bytes=1e7)
-RULE = decision.Rule(least_bytes=1e5, weights=WEIGHTS)
+RULE = decision.Rule(least_bytes=1e5, least_tasks=1.0, most_moves=10, weights=WEIGHTS)
 ROUNDS = 60
 # Where each Pod is, by name.
 Places = Mapping[str, str]

@@ -13,7 +13,7 @@ from carico_rescheduler.plan import decision, ordering, planning
 from tests.unit.rescheduler import cluster_objects as world
 
 WEIGHTS = gains.Weights(task_bytes=1e7)
-RULE = decision.Rule(least_bytes=1e5, weights=WEIGHTS)
+RULE = decision.Rule(least_bytes=1e5, least_tasks=1.0, most_moves=10, weights=WEIGHTS)
 # A node has 7.6 GiB for Pods: one of these, and no second one.
 GIANT = 5 * 2.0**30
 

@@ -18,7 +18,7 @@ from tests.unit.scheduler import objects as parts
 
 EFFORT = carico.Effort(proposals=3000)
 WEIGHTS = gains.Weights(task_bytes=1e7)
-RULE = decision.Rule(least_bytes=1e5, weights=WEIGHTS)
+RULE = decision.Rule(least_bytes=1e5, least_tasks=1.0, most_moves=10, weights=WEIGHTS)
 
 
 def plan(known: clusters.Cluster, *, budget: int = 100, rule: decision.Rule = RULE, **changes: Any) -> decision.Plan:

@@ -6,16 +6,13 @@ from collections.abc import Sequence
 
 from carico_rescheduler.context import objects
 
-# The scheduler binds in milliseconds where there is room.
-PLACE_S = 30.0
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """How long a new Pod may wait for its node, how long it may take to be ready, and the old one to be chosen."""
 
+    place_s: float
     start_s: float
-    place_s: float = PLACE_S
     choose_s: float = 60.0
 
 

@@ -20,10 +20,8 @@ class Rule:
     """
 
     least_bytes: float
-    # The load of a node varies by less.
-    least_tasks: float = 1.0
-    # The next plan knows what they have changed.
-    most_moves: int = 10
+    least_tasks: float
+    most_moves: int
     weights: gains.Weights
 
     def is_enough(self, bytes_per_s: float, tasks: float) -> bool:
