@@ -86,27 +86,18 @@ async def listening(
     """Listen for as long as the block runs, and yield the port. Raises `EnvironmentUnfit`."""
     app = web.Application(client_max_size=BODY_LIMIT_BYTES)
     app.router.add_post(PATH, webhook.handle)
-    runner = web.AppRunner(
-        app, access_log=None, logger=connections.SILENT, keepalive_timeout=IDLE_MOST_S, shutdown_timeout=STOP_TIMEOUT_S
+    limits = connections.Limits(
+        most=CONNECTIONS_MOST, handshake_s=HANDSHAKE_MOST_S, idle_s=IDLE_MOST_S, stop_s=STOP_TIMEOUT_S
     )
-    await runner.setup()
-    try:
-        assert runner.server is not None
-        try:
-            listener = connections.listen(host, port, most=CONNECTIONS_MOST)
-        except OSError as error:
-            raise errors.EnvironmentUnfit(
-                f"cannot listen on {host}:{port} for reviews of Pods ({error.strerror}): give --admission-port another "
-                "port, or -1 for no webhook"
-            ) from error
-        accepting = connections.Connections(
-            runner.server, most=CONNECTIONS_MOST, handshake_most_s=HANDSHAKE_MOST_S,
-            on_refused=webhook.counted.refused_connections.inc,
-        )  # fmt: skip
-        async with accepting.accepted(listener, certificate.context):
-            yield int(listener.getsockname()[1])
-    finally:
-        await runner.cleanup()
+    listener = connections.listen(
+        host, port, limits, purpose="reviews of Pods",
+        advice="give --admission-port another port, or -1 for no webhook",
+    )  # fmt: skip
+    refused = webhook.counted.refused_connections
+    async with connections.serving(
+        app, listener, limits, context=certificate.context, on_refused=refused.inc
+    ) as found:  # fmt: skip
+        yield found
 
 
 async def look_forever(

@@ -82,27 +82,15 @@ async def serving(
     app = web.Application(client_max_size=BODY_LIMIT_BYTES)
     for name, verb in verbs(extender).items():
         app.router.add_post(f"/{name}", _handler(name, verb, clock, on_answer))
-    runner = web.AppRunner(
-        app, access_log=None, logger=connections.SILENT, keepalive_timeout=IDLE_MOST_S, shutdown_timeout=STOP_TIMEOUT_S
+    limits = connections.Limits(
+        most=CONNECTIONS_MOST, handshake_s=HANDSHAKE_MOST_S, idle_s=IDLE_MOST_S, stop_s=STOP_TIMEOUT_S
     )
-    await runner.setup()
-    try:
-        assert runner.server is not None
-        try:
-            listener = connections.listen(wanted.host, wanted.port, most=CONNECTIONS_MOST)
-        except OSError as error:
-            raise errors.EnvironmentUnfit(
-                f"cannot listen on {wanted.host}:{wanted.port} for kube-scheduler ({error.strerror}): give "
-                "--extender-port another port, or 0 for a free one"
-            ) from error
-        accepting = connections.Connections(
-            runner.server, most=CONNECTIONS_MOST, handshake_most_s=HANDSHAKE_MOST_S
-        )  # fmt: skip
-        async with accepting.accepted(listener, tls):
-            yield int(listener.getsockname()[1])
-    finally:
-        # Requests under way are finished.
-        await runner.cleanup()
+    listener = connections.listen(
+        wanted.host, wanted.port, limits, purpose="kube-scheduler",
+        advice="give --extender-port another port, or 0 for a free one",
+    )  # fmt: skip
+    async with connections.serving(app, listener, limits, context=tls) as port:
+        yield port
 
 
 def verbs(extender: service.Extender) -> Mapping[str, Verb]:

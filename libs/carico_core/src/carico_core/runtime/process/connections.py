@@ -1,4 +1,4 @@
-"""The connections of a server of aiohttp that others than its own clients can reach: bounded, and silent.
+"""A server of aiohttp that others than its own clients can reach: its connections are bounded, and it is silent.
 
 No address can take the places of another: with all of them taken, a new connection closes one of the address that has
 most, so that who opens connections without end does not keep a client out.
@@ -6,11 +6,15 @@ most, so that who opens connections without end does not keep a client out.
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable
+
+from aiohttp import web
+
+from carico_core.domain import errors
 
 # aiohttp logs a traceback for each malformed request, which anybody can send.
 SILENT = logging.Logger("aiohttp", level=logging.CRITICAL + 1)
@@ -18,48 +22,68 @@ SILENT = logging.Logger("aiohttp", level=logging.CRITICAL + 1)
 _PAUSE_S = 0.1
 
 
-class Connection(Protocol):
-    """A connection of the server; aiohttp's `RequestHandler`."""
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The most connections, and how long one may set up TLS, be without a request, and finish one at the end."""
 
-    @property
-    def transport(self) -> asyncio.Transport | None: ...
-
-
-class Server(Protocol):
-    """Makes the protocol of a connection; aiohttp's `AppRunner.server`."""
-
-    @property
-    def connections(self) -> Sequence[Connection]: ...
-
-    def __call__(self) -> asyncio.BaseProtocol: ...
+    most: int
+    handshake_s: float
+    idle_s: float
+    stop_s: float
 
 
-class Connections:
+@contextlib.asynccontextmanager
+async def serving(
+    app: web.Application, listener: socket.socket, limits: Limits, *, context: ssl.SSLContext | None,
+    on_refused: Callable[[], object] = lambda: None,
+) -> AsyncIterator[int]:  # fmt: skip
+    """Serve for as long as the block runs, and yield the port; then finish the requests under way.
+
+    `on_refused` is called for each connection for which another one, or it itself, is closed.
+    """
+    runner = web.AppRunner(
+        app, access_log=None, logger=SILENT, keepalive_timeout=limits.idle_s, shutdown_timeout=limits.stop_s
+    )
+    await runner.setup()
+    try:
+        assert runner.server is not None
+        with listener:
+            connections = _Connections(runner.server, limits, on_refused)
+            accepting = asyncio.ensure_future(connections.accept(listener, context))
+            try:
+                yield int(listener.getsockname()[1])
+            finally:
+                accepting.cancel()
+                await asyncio.gather(accepting, return_exceptions=True)
+    finally:
+        await runner.cleanup()
+
+
+def listen(host: str, port: int, limits: Limits, *, purpose: str, advice: str) -> socket.socket:
+    """Return a socket that listens there. Raises `EnvironmentUnfit` with what it is for, and what to do."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=limits.most)
+    except OSError as error:
+        raise errors.EnvironmentUnfit(
+            f"cannot listen on {host}:{port} for {purpose} ({error.strerror}): {advice}"
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
+class _Connections:
     """At most so many connections, from the moment they are accepted, which asyncio's servers cannot bound."""
 
-    def __init__(
-        self, server: Server, *, most: int, handshake_most_s: float, on_refused: Callable[[], object] = lambda: None
-    ) -> None:  # fmt: skip
-        """`on_refused` is called for each connection for which another one, or it itself, is closed."""
+    def __init__(self, server: web.Server, limits: Limits, on_refused: Callable[[], object]) -> None:
         self._server = server
-        self._most = most
-        self._handshake_most_s = handshake_most_s
+        self._limits = limits
         self._on_refused = on_refused
         # The address of the other side.
         self._setting_up: dict[asyncio.Task[None], str] = {}
 
-    @contextlib.asynccontextmanager
-    async def accepted(self, listener: socket.socket, context: ssl.SSLContext | None) -> AsyncIterator[None]:
-        """Accept connections for as long as the block runs, and close the listener."""
-        with listener:
-            accepting = asyncio.ensure_future(self._accept(listener, context))
-            try:
-                yield
-            finally:
-                accepting.cancel()
-                await asyncio.gather(accepting, return_exceptions=True)
-
-    async def _accept(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
+    async def accept(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
+        """Accept until cancelled."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -68,7 +92,7 @@ class Connections:
                 except OSError:
                     await asyncio.sleep(_PAUSE_S)
                     continue
-                if len(self._server.connections) + len(self._setting_up) >= self._most:
+                if len(self._server.connections) + len(self._setting_up) >= self._limits.most:
                     self._on_refused()
                     if not self._make_room(address):
                         accepted.close()
@@ -101,16 +125,8 @@ class Connections:
     async def _serve(self, accepted: socket.socket, context: ssl.SSLContext | None) -> None:
         """Set up TLS, after which the server has the connection."""
         loop = asyncio.get_running_loop()
-        most_s = None if context is None else self._handshake_most_s
+        most_s = None if context is None else self._limits.handshake_s
         with contextlib.suppress(OSError):
             await loop.connect_accepted_socket(
                 self._server, accepted, ssl=context, ssl_handshake_timeout=most_s, ssl_shutdown_timeout=most_s
             )
-
-
-def listen(host: str, port: int, *, most: int) -> socket.socket:
-    """Return a socket that listens there; `most` connections wait to be accepted. Raises `OSError`."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.create_server((host, port), family=family, backlog=most)
-    listener.setblocking(False)
-    return listener
