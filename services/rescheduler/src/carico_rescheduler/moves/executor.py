@@ -70,8 +70,8 @@ class Executor:
         replica_set = parts.known.replica_set_of(pod)
         node = parts.known.nodes.found.get(("", move.target))
         deployment = None if replica_set is None else parts.known.deployment_of(replica_set)
-        is_pinned = parts.mode is movable.Mode.NODE_SELECTOR and deployment is not None
-        await parts.journal.begin(deployment.uid if is_pinned and deployment is not None else made.uid)
+        pinned = deployment if parts.mode is movable.Mode.NODE_SELECTOR else None
+        await parts.journal.begin(made.uid if pinned is None else pinned.uid)
         self._begin(made)
         try:
             if parts.mode is movable.Mode.EVICT:
