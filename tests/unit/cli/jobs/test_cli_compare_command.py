@@ -72,4 +72,8 @@ def test_flags_that_do_not_go_with_applications_are_one_line(
 
 def test_the_rescheduler_of_a_comparison_takes_its_settings() -> None:
     environ = {f"CARICO_RESCHEDULER_{name}": each for name, each in compare_applications.RESCHEDULER.items()}
-    settings.load(reschedulers.ReschedulerSettings, prefix="rescheduler", argv=[], environ=environ, program="test")
+    loaded = settings.load(
+        reschedulers.ReschedulerSettings, prefix="rescheduler", argv=[], environ=environ, program="test"
+    )
+    assert not loaded.automatic
+    assert (loaded.least_tasks, loaded.most_moves, loaded.place_s) == (0.2, 100, 10.0)
