@@ -71,7 +71,7 @@ class Snapshot:
     capacity: Floats
     pods: Ints
     limit: Floats
-    # Pods of a class run there of which nobody has measured one.
+    # Pods of a class run there of which no node has measured one.
     guessing: Bools
     seq: Ints
     # When the newest sample of the advertisement was taken, on our monotonic clock; -inf if there is none.

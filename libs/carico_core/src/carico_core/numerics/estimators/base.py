@@ -102,7 +102,7 @@ class CapacityEstimate(NamedTuple):
     Pod's cost plus its risk. limit: maximum number of Pods for now. evidence: per class and dimension, what this node
     alone has measured. class_pods: running Pods by class. lifetimes_s: mean lifetime by class, where known. All in
     physical units; the scalar estimators have one dimension "signal", without unit, and no headroom. guessed: the
-    classes that run here of which nobody has measured a Pod.
+    classes that run here of which no node has measured a Pod.
     """
 
     capacity: float
