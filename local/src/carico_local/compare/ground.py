@@ -5,9 +5,10 @@ import contextlib
 import dataclasses
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
+from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import clock as clocks
 from carico_local.jobs import job as jobs
 from carico_local.jobs import observer as observers
@@ -15,14 +16,8 @@ from carico_local.jobs import observer as observers
 CLEAR_MOST_S = 60.0
 
 
-class Api(observers.Api, Protocol):
+class Api(observers.Api, api_actions.Api, Protocol):
     """What is needed from the Kubernetes API."""
-
-    async def request(
-        self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None
-    ) -> Any:
-        """Return the decoded answer."""
-        ...
 
 
 class Named(Protocol):
@@ -64,7 +59,9 @@ class Ground:
     async def clear(self, job: Named) -> None:
         """Delete every Pod of the job and wait until all are gone."""
         path = f"/api/v1/namespaces/{job.namespace}/pods"
-        await self.api.request("DELETE", path, params={"labelSelector": f"{jobs.JOB_LABEL}={job.name}"})
+        chosen = {"labelSelector": f"{jobs.JOB_LABEL}={job.name}"}
+        # The API server answers once it has deleted all of them, one after the other.
+        await self.api.request("DELETE", path, params=chosen, timeout_s=CLEAR_MOST_S)
         await self.until(lambda: all(pod.gone for pod in self.observer.of_job(job.name)), CLEAR_MOST_S)
 
     @contextlib.contextmanager

@@ -198,5 +198,7 @@ async def _sleep(seconds: float, using: "asyncio.Task[None]") -> None:
 
 async def _clear(ground: Ground) -> None:
     """Delete the Deployments, and wait until their Pods are gone."""
-    await ground.api.request("DELETE", _DEPLOYMENTS, params={"labelSelector": manifests.APPLICATION_LABEL})
+    # The API server answers once it has deleted all of them, one after the other.
+    chosen = {"labelSelector": manifests.APPLICATION_LABEL}
+    await ground.api.request("DELETE", _DEPLOYMENTS, params=chosen, timeout_s=READY_MOST_S)
     await ground.pods.until(lambda: not ground.pods.found, READY_MOST_S, "the Pods of the applications are not gone")
