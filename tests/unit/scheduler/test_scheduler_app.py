@@ -211,6 +211,13 @@ def test_names_that_cannot_be_are_refused(given: str, says: str) -> None:
         load("--names", given)
 
 
+@pytest.mark.parametrize("given", ["Scheduler", "a.b", "-a", "a" * 47])
+def test_a_replica_must_fit_into_a_subject_with_its_start(given: str) -> None:
+    with pytest.raises(errors.SettingsError, match=r"--replica: got .*, expected a lower-case RFC 1123 label"):
+        load("--replica", given)
+    assert load("--replica", "a" * 46).replica == "a" * 46
+
+
 def test_the_names_become_the_rules() -> None:
     assert load().rules().names == {"carico"}
     assert load("--names", "carico,default-scheduler").rules().names == {"carico", "default-scheduler"}

@@ -536,6 +536,10 @@ def test_members_are_read_as_they_were_written_and_forgotten_when_they_are_silen
         "1 claim without a Pod",
     ]  # fmt: skip
     assert later == ["scheduler-3"]
+    boot = "17979cfe362a1b2c"
+    starts = [f"scheduler-{boot}", f"scheduler-2-{boot}", f"scheduler-3-{boot}", "scheduler-3-17979cfe362a1b2d"]
+    rows = [{"name": name} for name in starts]
+    assert run(f"show(members.shown({json.dumps(rows)}))", "members") == ["scheduler", "scheduler-2", *starts[2:]]
 
 
 LINKS = [{"one": "n10", "other": "n2", "bytes_per_s": 3e6}, {"one": "n2", "other": "n1", "bytes_per_s": 1e6}]

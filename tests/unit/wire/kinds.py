@@ -86,6 +86,7 @@ ALL = (
     _decision("decision", records.DECISION),
     _decision("decision-waiting", records.DECISION_WAITING),
     _decision("decision-shared", records.DECISION_SHARED),
+    _decision("decision-named", records.DECISION_NAMED),
     Kind(
         name="claims", record=records.CLAIMS, subject=subjects.claim(records.NODE), encode=wire.encode_claims,
         decode=wire.decode_claims, is_json=True,

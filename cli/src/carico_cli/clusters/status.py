@@ -14,7 +14,8 @@ from carico_cli.live import picture as pictures
 from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_cli.top import once
-from carico_core.domain import amounts, errors, messages
+from carico_core.domain import amounts, errors, messages, names
+from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
 from carico_local.cluster import machine, state
@@ -27,6 +28,8 @@ _HEARD_S = 5.0
 # A screenful; a cluster of played nodes has thousands.
 _NODES_SHOWN = 40
 _NOT_RUNNING = "not running"
+# Where local schedulers elect their leader (`carico_scheduler.settings.PROGRAM`).
+LEASE_NAMESPACE, LEASE = "kube-system", "carico-scheduler"
 # Only then schedulers send heartbeats, for which to wait takes a second.
 _SHARED = "shared"
 
@@ -66,6 +69,7 @@ def _services(found: state.ClusterState, *, running: bool) -> dict[str, Any]:
         "crashes": [{"service": crash.service, "how": crash.how, "at_ns": crash.at_ns} for crash in found.crashes],
         "notes": list(found.notes),
         "failure": found.failure,
+        "leader": None,
         "schedulers": [],
         "nodes": [],
         "jobs": [],
@@ -79,6 +83,7 @@ async def _ask(
     """Add what services, bus and API answer now."""
     _, live = await asyncio.gather(local_services.ask(view["services"], found), _live(context, paths, found))
     _mark(view["services"], live.unready, bus_trouble=live.bus_trouble)
+    view["leader"] = live.leader
     if live.bus_trouble is None:
         view["schedulers"] = members.rows(live.heard)
         view |= {"nodes": _nodes(live.seen, found), "jobs": _jobs(live.seen), "waiting": _waiting(live.seen)}
@@ -86,11 +91,16 @@ async def _ask(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Live:
-    """What bus and API answer. `unready`: nodes whose kubelet has stopped reporting; `heard`: schedulers that share."""
+    """What bus and API answer.
+
+    `unready`: nodes whose kubelet has stopped reporting; `heard`: schedulers that share; `leader`: which of several
+    schedulers leads, empty if none does, None where one runs without election, or the API does not answer.
+    """
 
     seen: pictures.Picture
     heard: list[messages.Heartbeat]
     unready: set[str]
+    leader: str | None
     bus_trouble: str | None
 
 
@@ -103,9 +113,11 @@ async def _live(context: settings.Context, paths: state.Paths, found: state.Clus
         address, context.environ, name="carico-status", firsts=(reader.KEPT, reader.SCHEDULER, reader.PODS),
         is_brief=True,
     ) as read:  # fmt: skip
-        unready, _ = await asyncio.gather(_unready_nodes(api, found), _wait_for_answers(read))
+        unready, leader, _ = await asyncio.gather(
+            _unready_nodes(api, found), _leader(api, found), _wait_for_answers(read)
+        )
         heard = await _members(read.bus) if found.plan.sharing == _SHARED else []
-        return _Live(seen=read.picture(), heard=heard, unready=unready, bus_trouble=read.bus_trouble)
+        return _Live(seen=read.picture(), heard=heard, unready=unready, leader=leader, bus_trouble=read.bus_trouble)
 
 
 async def _members(bus: members.Bus | None) -> list[messages.Heartbeat]:
@@ -138,6 +150,21 @@ async def _unready_nodes(api: _Api, found: state.ClusterState) -> set[str]:
             nodes = [api_objects.parse_node(item) for item in (await api.request("GET", "/api/v1/nodes"))["items"]]
             return {node.name for node in nodes if not node.ready}
     return set()
+
+
+async def _leader(api: api_actions.Api, found: state.ClusterState) -> str | None:
+    """Return which of several schedulers holds the Lease; empty if none does, None if that is not known."""
+    if found.plan.schedulers == 1 and found.plan.sharing != _SHARED:
+        return None
+    try:
+        lease = await api_actions.get_lease(api, namespace=LEASE_NAMESPACE, name=LEASE, timeout_s=_ANSWER_S)
+    except errors.CaricoError:
+        return None
+    if lease is None:
+        return ""
+    # The holder's clock is that of this machine.
+    age_s = (clocks.SystemClock().wall_ns() - lease.renewed_at_ns) / 1e9
+    return names.replica_of(lease.holder) if age_s <= lease.duration_s else ""
 
 
 def _mark(services: list[dict[str, Any]], unready: set[str], *, bus_trouble: str | None) -> None:
@@ -220,7 +247,7 @@ def _text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:
         lines.append(f"or remove what it left with `carico down --name {view['name']}`")
     lines += ["", *formats.lines(view["services"], ("name", "ready", "pid", "restarts"), "SERVICE")]
     lines += [f"not ready: {each.names} ({each.why}): {each.do}" for each in unready]
-    lines += _scheduler_lines(view)
+    lines += [*_leader_line(view), *_scheduler_lines(view)]
     if view["nodes"]:
         more = ("free", "cpu", "memory", "bottleneck", "age_s") if wide else ()
         columns = ("name", "freshness", "pods", "capacity", "mode", "reserved", *more)
@@ -247,18 +274,26 @@ def _text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:
     return "\n".join(lines)
 
 
+def _leader_line(view: dict[str, Any]) -> list[str]:
+    leader = view["leader"]
+    if leader is None:
+        return []
+    return [f"leader: {leader}, which holds the Lease {LEASE}" if leader else f"leader: none holds the Lease {LEASE}"]
+
+
 def _scheduler_lines(view: dict[str, Any]) -> list[str]:
     if not view["schedulers"]:
         return []
+    names_shown = names.shown_of([row["name"] for row in view["schedulers"]])
     shown = [
         {
-            **row, "share": _percent(row["share"]),
+            **row, "name": names_shown[row["name"]], "share": _percent(row["share"]),
             "view": None if row["view_age_s"] is None else words.ago(row["view_age_s"]),
         }
         for row in view["schedulers"]
     ]  # fmt: skip
-    columns = ("name", "lease", "share", "committed", "conflicts", "requeued", "view")
-    why = [f"takes no Pods: {row['name']}: {row['why_not']}" for row in view["schedulers"] if row["why_not"]]
+    columns = ("name", "share", "committed", "conflicts", "requeued", "view")
+    why = [f"takes no Pods: {row['name']}: {row['why_not']}" for row in shown if row["why_not"]]
     return ["", *formats.lines(shown, columns, "SCHEDULER"), *why]
 
 

@@ -4,7 +4,7 @@ import collections
 from collections.abc import Sequence
 
 from carico_cli.doctor import findings, places
-from carico_core.domain import amounts, messages
+from carico_core.domain import amounts, messages, names
 
 WHAT = "sharing"
 # A member that has committed nothing for so long, while the others committed this many claims for each member: Pods are
@@ -19,8 +19,9 @@ def report(found: Sequence[messages.Heartbeat], *, place: places.Place) -> list[
     """Return what is wrong with the members, or one line if nothing is; nothing where one scheduler leads."""
     if not found:
         return []
-    reports = {each.replica: each.report for each in found if each.report is not None}
-    taking = [each.replica for each in found if not each.is_leaving]
+    shown = names.shown_of([each.replica for each in found])
+    reports = {shown[each.replica]: each.report for each in found if each.report is not None}
+    taking = [shown[each.replica] for each in found if not each.is_leaving]
     wrong = [
         *_intruders(reports, place),
         *_names(reports),
@@ -43,7 +44,7 @@ _Reports = dict[str, messages.MemberReport]
 
 def _intruders(reports: _Reports, place: places.Place) -> list[findings.Finding]:
     """Report a scheduler with `leader` among those with `shared`: the members stop for it."""
-    holders = _foreign(reports)
+    holders = [names.replica_of(each) for each in _foreign(reports)]
     do = (
         "set CARICO_SCHEDULER_SHARING to the same value for all schedulers: stop all of them before you change it; "
         f"{place.log('scheduler')}"
@@ -62,7 +63,7 @@ def _names(reports: _Reports) -> list[findings.Finding]:
         by_names[one.names].append(name)
     if len(by_names) < 2:
         return []
-    shown = "; ".join(f"{','.join(names)}: {findings.names(members)}" for names, members in sorted(by_names.items()))
+    shown = "; ".join(f"{','.join(served)}: {findings.names(members)}" for served, members in sorted(by_names.items()))
     do = "give all schedulers the same CARICO_SCHEDULER_NAMES: a Pod waits if its member does not serve its name"
     return [findings.warn(WHAT, f"members serve different schedulerNames: {shown}", do)]
 
@@ -75,8 +76,8 @@ def _stopped(reports: _Reports, place: places.Place) -> list[findings.Finding]:
         if one.why_not and one.intruder not in _foreign(reports):
             by_reason[one.why_not].append(name)
     return [
-        findings.warn(WHAT, f"{findings.names(names)} take{'s' if len(names) == 1 else ''} no Pods: {why}", do)
-        for why, names in by_reason.items()
+        findings.warn(WHAT, f"{findings.names(who)} take{'s' if len(who) == 1 else ''} no Pods: {why}", do)
+        for why, who in by_reason.items()
     ]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from carico_cli.explain import containers, words
 from carico_cli.output import formats
-from carico_core.domain import amounts, decision
+from carico_core.domain import amounts, decision, names
 
 Row = Mapping[str, Any]
 # Nodes shown in a text; -o wide and -o json show more.
@@ -143,8 +143,11 @@ def _of_record(answer: Row, now_ns: int) -> list[str]:
         # What the scheduler finds now is newer, and is shown above and below.
         return []
     ago_s = max(now_ns - made["ts"], 0) / 1e9
-    by = f"by scheduler-{made['boot']}"
-    said = f"decided {words.ago(ago_s)} ago {by}, attempt {made['attempt']}, after waiting {made['waited_s']:.2f} s: "
+    # A scheduler of an earlier version does not say its name.
+    by = names.replica_of(made["scheduler"]) if made.get("scheduler") else f"scheduler-{made['boot']}"
+    said = (
+        f"decided {words.ago(ago_s)} ago by {by}, attempt {made['attempt']}, after waiting {made['waited_s']:.2f} s: "
+    )
     lines = words.paragraph(said + made["outcome"].replace("_", " "))
     if answer["state"] != "waiting":
         lines += _of_lost(made.get("lost"))
@@ -173,7 +176,9 @@ def _of_lost(lost: Mapping[str, int] | None) -> list[str]:
     """Return how often the Pod lost a claim of room, and to which schedulers."""
     if not lost:
         return []
-    shown = ", ".join(f"{name} {count}" for name, count in sorted(lost.items(), key=lambda each: (-each[1], each[0])))
+    names_shown = names.shown_of(lost)
+    ordered = sorted(lost.items(), key=lambda each: (-each[1], each[0]))
+    shown = ", ".join(f"{names_shown[start]} {count}" for start, count in ordered)
     return words.paragraph(
         f"it lost {amounts.plural(sum(lost.values()), 'claim')} before, to other schedulers: {shown}"
     )

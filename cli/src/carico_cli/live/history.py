@@ -5,7 +5,7 @@ import operator
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from carico_core.domain import amounts, messages
+from carico_core.domain import amounts, messages, names
 
 SPAN_NS = 900 * 10**9
 KEPT = 400
@@ -88,5 +88,5 @@ def _moment(found: messages.ClusterEvent) -> Moment:
         case "moved":
             return Moment(found.at_ns, f"{found.about} was moved to {found.state} by the rescheduler")
         case "leader":
-            return Moment(found.at_ns, f"{found.about} leads")
+            return Moment(found.at_ns, f"{names.replica_of(found.about)} leads")
     return Moment(found.at_ns, f"{found.kind}: {found.about} {found.state}")

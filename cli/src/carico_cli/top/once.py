@@ -7,6 +7,7 @@ from carico_cli.live import members
 from carico_cli.live import picture as pictures
 from carico_cli.output import formats
 from carico_core.domain import amounts, decision, messages
+from carico_core.domain import names as domain_names
 
 SCHEMA_VERSION = 1
 DECISIONS_SHOWN = 10
@@ -54,7 +55,14 @@ def as_text(picture: pictures.Picture, *, name: str, wide: bool = False) -> str:
         counted = ("name", "pods", "pending", "starting", "running", "succeeded", "failed")
         lines += ["", *_lines(seen["jobs"], counted, "JOB")]
     if seen["schedulers"]:
-        rows = [{**each, "share": f"{each['share']:.0%}", "view_s": each["view_age_s"]} for each in seen["schedulers"]]
+        names_shown = domain_names.shown_of([each["name"] for each in seen["schedulers"]])
+        rows = [
+            {
+                **each, "name": names_shown[each["name"]], "share": f"{each['share']:.0%}",
+                "view_s": each["view_age_s"],
+            }
+            for each in seen["schedulers"]
+        ]  # fmt: skip
         shown = ("name", "share", "last_minute", "committed", "conflicts", "requeued", "view_s", "lease")
         lines += ["", *_lines(rows, shown, "SCHEDULER")]
     if seen["services"]:

@@ -82,13 +82,6 @@ class Scheduler:
         self.bus_metrics = client_metrics.BusMetrics(self.metrics)
         counted = instruments.Instruments(self.metrics)
         self._boot = boot = clocks.boot_id(clock)
-        self._log = decisions.Log(
-            boot=boot,
-            threshold=settings.threshold,
-            clock=clock,
-            on_record=counted.count_rejections,
-            on_drop=counted.lost_records.inc,
-        )
         recorder = api_actions.EventRecorder(
             api, clock=clock, controller=setting.PROGRAM, instance=f"{setting.PROGRAM}-{boot}"
         )
@@ -106,7 +99,21 @@ class Scheduler:
             is_reached=lambda: self._why_not_reached() is None, is_idle=self._is_idle,
         )  # fmt: skip
         self.leadership = status.Leadership(
-            settings.leader, boot=boot, api=self._lease_api, clock=clock, duties=duties, program=setting.PROGRAM
+            settings.leader,
+            boot=boot,
+            api=self._lease_api,
+            clock=clock,
+            duties=duties,
+            program=setting.PROGRAM,
+            replica=settings.replica,
+        )
+        self._log = decisions.Log(
+            boot=boot,
+            scheduler=self.leadership.start,
+            threshold=settings.threshold,
+            clock=clock,
+            on_record=counted.count_rejections,
+            on_drop=counted.lost_records.inc,
         )
         parts = self._make_parts(settings, counted, tracer)
         self.engine = engine.Engine(parts)
@@ -116,7 +123,7 @@ class Scheduler:
         )  # fmt: skip
         self._summaries = summaries.Summaries(
             self.engine.state, boot=boot, clock=clock, on_drop=counted.lost_summaries.inc, is_shared=self._is_shared,
-            leader=lambda: self.leadership.identity or f"scheduler-{boot}",
+            leader=lambda: self.leadership.identity or self.leadership.start,
             is_writer=lambda: self.leadership.leads() and self.engine.informers.is_current,
         )  # fmt: skip
         self._events.on_preempted = self._summaries.evicted
@@ -220,7 +227,7 @@ class Scheduler:
         """Return this scheduler as one of several that decide at the same time."""
         return member.Member(
             member_parts.MemberParts(
-                replica=f"scheduler-{self._boot}", boot=self._boot, state=one.state, api=self._api, clock=self._clock,
+                replica=self.leadership.start, boot=self._boot, state=one.state, api=self._api, clock=self._clock,
                 lease=self.leadership, metrics=self._counted, bind_within_s=self._settings.bind_timeout_s / 2.0,
                 lease_read_s=self._settings.leader.renew_s,
                 # Asked several times a Pod: the reasons are only put together if there are any.

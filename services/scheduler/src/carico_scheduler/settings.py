@@ -34,6 +34,10 @@ class SchedulerSettings:
     """Read once in `main`: environment CARICO_SCHEDULER_..., flags --..."""
 
     removed: ClassVar[Mapping[str, str]] = {"seed": "the clock seeds the randomness of backoffs"}
+    replica: str = settings.setting(
+        "", help="name of this replica; empty: the host's, in a Pod the Pod's",
+        why="who holds the Lease, decided or took a claim is shown by it",
+    )  # fmt: skip
     names: tuple[str, ...] = settings.setting(
         (cluster.SCHEDULER_NAME,), help=f"schedulerNames whose Pods it places, at most {NAMES_MOST}",
         why="add default-scheduler where CARICO replaces kube-scheduler",
@@ -147,6 +151,11 @@ class SchedulerSettings:
 
     def __post_init__(self) -> None:
         tracing.check(self.traces)
+        if self.replica and not (names.is_label(self.replica) and len(self.replica) <= names.REPLICA_MAX):
+            raise ValueError(
+                f"--replica: got {self.replica!r}, expected a lower-case RFC 1123 label of at most "
+                f"{names.REPLICA_MAX} characters"
+            )
         _check_names(self.names)
         try:
             profiles.parse_profiles(self.profiles, self.names)

@@ -13,11 +13,14 @@ import pytest
 from carico_cli.clusters import local_services, status
 from carico_cli.live import members, signals
 from carico_cli.live import picture as pictures
-from carico_core.domain import messages
+from carico_core.domain import errors, messages
+from carico_core.runtime.leadership import status as leader_status
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
+from carico_core.wire.kubernetes import lease as leases
 from carico_local.cluster import free_ports, machine, plan, processes, state
+from carico_scheduler import settings
 from tests.fixtures.golden import records
 
 WAITS = pictures.Pod(
@@ -171,10 +174,59 @@ def test_the_pod_that_has_waited_longest_is_named_with_its_reason() -> None:
 def test_schedulers_that_share_are_listed_with_why_one_takes_no_pods() -> None:
     assert records.HEARTBEAT_REPORT.report is not None
     stopped = dataclasses.replace(records.HEARTBEAT_REPORT.report, has_lease=False, why_not="not connected to NATS")
-    other = dataclasses.replace(records.HEARTBEAT_REPORT, replica="scheduler-b", is_leaving=True, report=stopped)
+    other = dataclasses.replace(
+        records.HEARTBEAT_REPORT, replica="scheduler-2-17979cfe362a1b2d", is_leaving=True, report=stopped
+    )
     view = {**status._services(FOUND, running=True), "schedulers": members.rows([records.HEARTBEAT_REPORT, other])}
     said = [" ".join(line.split()) for line in status._text(view, now_ns=1).splitlines()]
-    assert "SCHEDULER LEASE SHARE COMMITTED CONFLICTS REQUEUED VIEW" in said
-    assert "scheduler-17979cfe362a1b2c yes 100% 4800 12 3 0.2 s" in said
-    assert "scheduler-b no 0% 4800 12 3 0.2 s" in said
-    assert said[-1] == "takes no Pods: scheduler-b: not connected to NATS"
+    # As in the table of services.
+    assert "SCHEDULER SHARE COMMITTED CONFLICTS REQUEUED VIEW" in said
+    assert "scheduler 100% 4800 12 3 0.2 s" in said
+    assert "scheduler-2 0% 4800 12 3 0.2 s" in said
+    assert said[-1] == "takes no Pods: scheduler-2: not connected to NATS"
+
+
+class LeaseApi:
+    """An API with the Lease of a holder that renewed it `age_s` ago; without one, or without an answer."""
+
+    def __init__(self, holder: str | None, *, age_s: float = 0.0, is_away: bool = False) -> None:
+        self.holder, self.age_s, self.is_away = holder, age_s, is_away
+
+    async def request(self, method: str, path: str, **_: object) -> Any:
+        assert (method, path.rsplit("/", 1)[1]) == ("GET", settings.PROGRAM)
+        assert f"/namespaces/{leader_status.NAMESPACE}/" in path
+        if self.is_away:
+            raise errors.ApiUnavailable("away")
+        if self.holder is None:
+            raise errors.NotFound(404, "NotFound", "no such Lease", path)
+        renewed_ns = clocks.SystemClock().wall_ns() - round(self.age_s * 1e9)
+        return leases.lease_body(
+            leases.Lease(
+                namespace=leader_status.NAMESPACE, name=settings.PROGRAM, holder=self.holder, duration_s=15,
+                acquired_at_ns=renewed_ns, renewed_at_ns=renewed_ns,
+            )
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("api", "said"),
+    [
+        (LeaseApi("scheduler-2-17979cfe362a1b2c"), "leader: scheduler-2, which holds the Lease carico-scheduler"),
+        (LeaseApi(""), "leader: none holds the Lease carico-scheduler"),
+        (LeaseApi(None), "leader: none holds the Lease carico-scheduler"),
+        # Its holder has crashed.
+        (LeaseApi("scheduler-17979cfe362a1b2c", age_s=1e6), "leader: none holds the Lease carico-scheduler"),
+        (LeaseApi(None, is_away=True), None),
+    ],
+)
+@pytest.mark.parametrize("sharing", [None, "shared"])
+async def test_which_of_several_schedulers_leads(sharing: str | None, api: LeaseApi, said: str | None) -> None:
+    several = dataclasses.replace(FOUND, plan=dataclasses.replace(FOUND.plan, schedulers=2, sharing=sharing))
+    view = {**status._services(several, running=True), "leader": await status._leader(api, several)}
+    lines = [line for line in status._text(view, now_ns=1).splitlines() if line.startswith("leader")]
+    assert lines == ([] if said is None else [said])
+
+
+async def test_one_scheduler_leads_without_a_lease() -> None:
+    assert await status._leader(LeaseApi("other"), FOUND) is None
+    assert "leader" not in status._text(status._services(FOUND, running=True), now_ns=1)

@@ -115,10 +115,15 @@ async def test_lost_claims_are_shown_for_a_placed_pod_and_for_one_that_waits() -
     desk = desk_with_pods()
     bus = answering.DeskBus(desk)
     answer = await command.explain_pod(asker(bus), "default", "placed", 20)
-    lost = {"scheduler-17979cfe362a1b2e": 1, "scheduler-17979cfe362a1b2f": 3}
-    answer["decision"]["lost"] = lost
+    # Of scheduler-2, two starts: each is named whole.
+    starts = ["scheduler-17979cfe362a1b2f", "scheduler-2-17979cfe362a1b2e", "scheduler-2-17979cfe362a1b2f"]
+    answer["decision"] |= {
+        "lost": dict(zip(starts, (3, 1, 1), strict=True)),
+        "scheduler": "scheduler-3-" + objects.BOOT,
+    }
     text = pod_text.text(answer, now_ns=0)
-    said = "it lost 4 claims before, to other schedulers: scheduler-17979cfe362a1b2f 3, scheduler-17979cfe362a1b2e 1"
+    assert "by scheduler-3, attempt 1" in " ".join(text.split())
+    said = f"it lost 5 claims before, to other schedulers: scheduler 3, {starts[1]} 1, {starts[2]} 1"
     assert said in " ".join(text.split())
     assert_fits_a_terminal(text)
     waiting = desk.state.queue.find("uid-waits")

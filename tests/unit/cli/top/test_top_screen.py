@@ -243,7 +243,9 @@ async def test_schedulers_that_share_the_work_have_a_panel_while_they_do() -> No
         assert one.report is not None
         for index in range(2):
             made = dataclasses.replace(
-                one, replica=f"scheduler-{index}", report=dataclasses.replace(one.report, recent=300 * (index + 1))
+                one,
+                replica=f"scheduler-{index}-{one.boot}",
+                report=dataclasses.replace(one.report, recent=300 * (index + 1)),
             )
             take(subjects.member(made.replica), wire.encode_heartbeat(made))
         await stage.keys.press("tab", "tab")

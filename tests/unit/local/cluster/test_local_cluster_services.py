@@ -64,6 +64,9 @@ def test_schedulers_elect_a_leader_where_there_are_several(
     found = [s for s in some_services(tmp_path, schedulers=schedulers) if s.name.startswith("scheduler")]
     assert len(found) == schedulers
     assert all(("--no-leader-election" not in service.command.argv) is election for service in found)
+    # So that `carico status` can say which of its services leads.
+    argvs = [(service.name, service.command.argv) for service in found]
+    assert all(argv[argv.index("--replica") + 1] == name for name, argv in argvs)
 
 
 @pytest.mark.parametrize("schedulers", [1, 4])

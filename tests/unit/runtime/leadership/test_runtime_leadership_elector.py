@@ -3,14 +3,17 @@
 import asyncio
 import contextlib
 import random
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
 
-from carico_core.domain import errors
+from carico_core.domain import errors, names
 from carico_core.runtime.kube import api_actions, memory_kube
 from carico_core.runtime.leadership import elector, leader_settings, status
+from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings
+from carico_core.wire import subjects
 from carico_core.wire.kubernetes import lease as kubernetes_lease
 from carico_scheduler import settings as setting
 from carico_scheduler.intake import handover
@@ -51,7 +54,7 @@ class Scene:
         )  # fmt: skip
         wanted = leader_settings.LeaderSettings(identity=name)
         made = status.elector_of(
-            wanted, boot="0", api=self.kube, clock=self.clock, duties=duties, program="carico-scheduler"
+            wanted, start="0", api=self.kube, clock=self.clock, duties=duties, program="carico-scheduler"
         )
         self.electors[name] = made
         self._tasks[name] = [
@@ -90,6 +93,32 @@ async def scene() -> AsyncIterator[Scene]:
         yield made
     finally:
         await made.end()
+
+
+@pytest.mark.parametrize(
+    ("host", "replica", "start"),
+    [
+        ("carico-scheduler-5d4f8c-x7k2q", "", "carico-scheduler-5d4f8c-x7k2q-17979cfe362a1b2c"),
+        ("any", "scheduler-2", "scheduler-2-17979cfe362a1b2c"),
+        # As it may stand in a subject: of a long name the end, which tells Pods apart.
+        ("a" * 40 + "-scheduler-x7k2q", "", "a" * 30 + "-scheduler-x7k2q-17979cfe362a1b2c"),
+        ("VM.local", "", "vm.local-17979cfe362a1b2c"),
+        ("my_host", "", "unnamed-17979cfe362a1b2c"),
+    ],
+)
+def test_a_start_is_named_by_its_replica_or_host(
+    monkeypatch: pytest.MonkeyPatch, host: str, replica: str, start: str
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: host)
+    clock = clocks.FakeClock()
+    made = status.Leadership(
+        leader_settings.LeaderSettings(), program="carico-scheduler", boot="17979cfe362a1b2c", replica=replica,
+        api=memory_kube.MemoryKube(clock=clock), clock=clock,
+        duties=elector.Duties(is_fit=lambda: True, prepare=asyncio.Event().wait, on_change=lambda _: None),
+    )  # fmt: skip
+    assert (made.start, made.identity) == (start, start)
+    assert subjects.member(start)
+    assert names.replica_of(start) == start.removesuffix("-17979cfe362a1b2c")
 
 
 def test_the_first_leads_and_another_takes_over_as_its_lease_ends() -> None:

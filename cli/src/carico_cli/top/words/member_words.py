@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from carico_cli.live import picture as pictures
 from carico_cli.top.words import spans
-from carico_core.domain import amounts, messages
+from carico_core.domain import amounts, messages, names
 
 # What differs between names is at their end. A bar has five more cells for its number.
 _NAME_CELLS, _BAR_CELLS = 14, 6
@@ -14,7 +14,8 @@ def lines(picture: pictures.Picture, width: int = 80) -> list[spans.Line]:
     """Return the panel's lines: all members together, then each one."""
     found = picture.members
     recent = sum(each.report.recent for each in found if each.report is not None)
-    return [_together(found, recent), *(_member(each, recent) for each in found)]
+    shown = names.shown_of([each.replica for each in found])
+    return [_together(found, recent), *(_member(each, shown[each.replica], recent) for each in found)]
 
 
 def _together(found: Sequence[messages.Heartbeat], recent: int) -> spans.Line:
@@ -36,8 +37,8 @@ def _together(found: Sequence[messages.Heartbeat], recent: int) -> spans.Line:
     )
 
 
-def _member(each: messages.Heartbeat, recent: int) -> spans.Line:
-    name: spans.Span = (spans.fitted(spans.clean(each.replica), _NAME_CELLS), "bold")
+def _member(each: messages.Heartbeat, shown: str, recent: int) -> spans.Line:
+    name: spans.Span = (spans.fitted(spans.clean(shown), _NAME_CELLS), "bold")
     report = each.report
     if report is None:
         return (name, (" leaves" if each.is_leaving else " does not report", "yellow"))

@@ -89,3 +89,5 @@ class Decision:
     message: str
     # How often the Pod lost a claim before this attempt, by the scheduler to which it did; "others" beyond eight names.
     lost: dict[str, int] = dataclasses.field(default_factory=dict)
+    # The start of the scheduler that made it; empty: of a version that does not say.
+    scheduler: str = ""

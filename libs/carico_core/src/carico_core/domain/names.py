@@ -3,7 +3,9 @@
 Costs are learnt per class. Agent and scheduler name classes by the same rule, so that both mean the same class.
 """
 
+import collections
 import re
+from collections.abc import Collection
 
 from carico_core.domain import cluster, errors
 
@@ -20,6 +22,10 @@ SURGE_LABEL = "carico.dev/surge-template-hash"
 _APP = "app.kubernetes.io/name"
 # A CronJob adds to its Jobs' names the minute when they are due; generateName adds five characters.
 _GENERATED = re.compile(r"-(?:\d{8,10}|[bcdfghjklmnpqrstvwxz2456789]{5})$")
+# What `start_of` adds; earlier versions added it to a host's name with a low line.
+_START = re.compile(r"[-_][0-9a-f]{16}$")
+# With it, the name of a start is still one label.
+REPLICA_MAX = 63 - 17
 # In bytes, since a message is bounded in bytes: an advertisement names 48 classes of other nodes. Longer names are cut.
 CLASS_MAX = 512
 _NOT_PRINTABLE = "\N{REPLACEMENT CHARACTER}"
@@ -66,6 +72,34 @@ def template_of(name: str) -> str:
     ('backup', 'pi', 'pi')
     """
     return _GENERATED.sub("", name)
+
+
+def start_of(replica: str, boot: str) -> str:
+    """Return the name of one start of a replica, as in a Lease and on the bus; no two starts have the same.
+
+    >>> start_of("scheduler-2", "18ec536ed0ad95e6")
+    'scheduler-2-18ec536ed0ad95e6'
+    """
+    return f"{replica}-{boot}"
+
+
+def replica_of(start: str) -> str:
+    """Return the replica of a start: in Kubernetes its Pod's name, in a local cluster that of its service.
+
+    >>> replica_of("scheduler-2-18ec536ed0ad95e6"), replica_of("scheduler-2")
+    ('scheduler-2', 'scheduler-2')
+    """
+    return _START.sub("", start)
+
+
+def shown_of(starts: Collection[str]) -> dict[str, str]:
+    """Return how to show each start next to the others: by its replica, where no two are of the same.
+
+    >>> shown_of(["web-18ec536ed0ad95e6", "web-2-18ec536ed0ad95e7", "web-2-18ec536ed0ad95e8"])["web-18ec536ed0ad95e6"]
+    'web'
+    """
+    count = collections.Counter(map(replica_of, starts))
+    return {start: replica if count[replica := replica_of(start)] == 1 else start for start in starts}
 
 
 def class_of(pod: cluster.Pod) -> str:

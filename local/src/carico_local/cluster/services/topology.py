@@ -151,7 +151,7 @@ class _Builder:
         # The supervisor guarantees that there is only one; after a crash it need not wait until its own Lease expires.
         sharing = self._plan.sharing
         is_alone = self._plan.schedulers == 1 and sharing != "shared"
-        options: dict[str, object] = {"no_leader_election": True} if is_alone else {}
+        options: dict[str, object] = {"replica": name, **({"no_leader_election": True} if is_alone else {})}
         if sharing is not None:
             options["sharing"] = sharing
         kubeconfig = str(self._paths.kubeconfig)

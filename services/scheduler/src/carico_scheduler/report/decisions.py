@@ -50,8 +50,11 @@ class Log:
         clock: clocks.Clock,
         on_record: Callable[[Facts], None],
         on_drop: Callable[[], None],
+        scheduler: str = "",
     ) -> None:
+        """`scheduler`: the name of its start."""
         self._boot = boot
+        self._scheduler = scheduler
         self._threshold = threshold
         self._clock = clock
         self._on_record = on_record
@@ -84,6 +87,7 @@ class Log:
             refused=facts.refused,
             message=facts.message,
             lost=dict(waiting.lost),
+            scheduler=self._scheduler,
         )
         self._remember(made)
         self._on_record(facts)

@@ -22,6 +22,11 @@ export function count(number, one, many = `${one}s`) {
   return `${whole(number)} ${number === 1 ? one : many}`;
 }
 
+// The replica of one of its starts, as carico_core.domain.names has it.
+export function replica(start) {
+  return start.replace(/[-_][0-9a-f]{16}$/, "");
+}
+
 // A fractional number of Pods.
 export function pods(number) {
   return fixed(number, Number.isInteger(number) || Math.abs(number) >= 99.95 ? 0 : 1);

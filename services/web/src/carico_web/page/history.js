@@ -77,7 +77,7 @@ export function wordsOf({ kind, about, state }) {
   if (kind === "node") return `${about} ${NODE_WORDS[state] || state}`;
   if (kind === "evicted") return `${about} was evicted from ${state}, for a Pod of higher priority`;
   if (kind === "moved") return `${about} was moved to ${state} by the rescheduler`;
-  if (kind === "leader") return `${about} leads`;
+  if (kind === "leader") return `${format.replica(about)} leads`;
   return `${kind}: ${about} ${state}`;
 }
 

@@ -55,6 +55,12 @@ export function words({ leaving, report, part }) {
   ].join(", ");
 }
 
+// Names without the id of their start, where no two are of the same replica.
+export function shown(rows) {
+  const replicas = rows.map(({ name }) => format.replica(name));
+  return rows.map(({ name }, i) => (replicas.indexOf(replicas[i]) === replicas.lastIndexOf(replicas[i]) ? replicas[i] : name));
+}
+
 export class MembersView {
   constructor(members) {
     this.members = members;
@@ -71,8 +77,9 @@ export class MembersView {
     // Rows stay the same elements: only their words change.
     while (this.list.children.length < rows.length) this.list.append(el("li", {}, el("span"), el("span", { class: "soft" })));
     while (this.list.children.length > rows.length) this.list.lastChild.remove();
+    const names = shown(rows);
     rows.forEach((row, i) => {
-      set(this.list.children[i].children[0], row.name);
+      set(this.list.children[i].children[0], names[i]);
       set(this.list.children[i].children[1], words(row));
     });
   }

@@ -32,7 +32,9 @@ class LeaderSettings:
     )
     name: str = settings.setting("", help="name of the Lease; empty: the name of the program")
     identity: str = settings.setting(
-        "", help="the holder's name in the Lease; empty: host name and start", why="no two replicas may share it"
+        "",
+        help="the holder's name in the Lease; empty: replica (else host name) and start",
+        why="no two replicas may share it",
     )
 
     def __post_init__(self) -> None:

@@ -7,6 +7,7 @@ import math
 import socket
 from collections.abc import Awaitable
 
+from carico_core.domain import names
 from carico_core.runtime.kube import api_actions, cluster_access
 from carico_core.runtime.leadership import candidate, elector, leader_settings
 from carico_core.runtime.process import clock as clocks
@@ -20,14 +21,20 @@ class Leadership:
 
     def __init__(
         self, wanted: leader_settings.LeaderSettings, *, boot: str, api: api_actions.Api, clock: clocks.Clock,
-        duties: elector.Duties, program: str,
+        duties: elector.Duties, program: str, replica: str = "",
     ) -> None:  # fmt: skip
-        """`boot` distinguishes this start from earlier ones; the Lease of a `program` is named after it."""
+        """`boot` distinguishes this start from earlier ones; the Lease of a `program` is named after it.
+
+        `replica`: the name of this replica; empty: that of the host.
+        """
+        # With a fixed name a restarted process would continue the term of a process that may still run; instead it
+        # waits out that Lease.
+        self.start = names.start_of(replica or _host_name(), boot)
         self._on_change = duties.on_change
         self._changed = asyncio.Event()
         duties = dataclasses.replace(duties, on_change=self._change)
         self._elector = (
-            elector_of(wanted, boot=boot, api=api, clock=clock, duties=duties, program=program)
+            elector_of(wanted, start=self.start, api=api, clock=clock, duties=duties, program=program)
             if wanted.election
             else None
         )
@@ -95,10 +102,17 @@ class Leadership:
         self._on_change(leads)
 
 
+def _host_name() -> str:
+    """Return the host's name, in a Pod the Pod's, as it may stand in a subject of the bus."""
+    # What differs between Pods of a Deployment is at the end.
+    name = socket.gethostname().lower()[-names.REPLICA_MAX :].lstrip("-.")
+    return name if names.is_subdomain(name) else "unnamed"
+
+
 def elector_of(
     wanted: leader_settings.LeaderSettings,
     *,
-    boot: str,
+    start: str,
     api: api_actions.Api,
     clock: clocks.Clock,
     duties: elector.Duties,
@@ -106,12 +120,9 @@ def elector_of(
 ) -> elector.Elector:
     """Return an elector that runs for the Lease of these settings."""
     namespace = wanted.namespace or cluster_access.own_namespace() or NAMESPACE
-    # Named as the users of client-go are. With a fixed name a restarted process would continue the term of a process
-    # that may still run; instead it waits out that Lease.
-    identity = wanted.identity or f"{socket.gethostname()}_{boot}"
     # Two tries within a term, as in kube-scheduler.
     leases = elector.ApiLeases(api, namespace=namespace, name=wanted.name or program, timeout_s=wanted.renew_s / 2.0)
     running = candidate.Candidate(
-        identity=identity, namespace=namespace, name=wanted.name or program, terms=wanted.terms
+        identity=wanted.identity or start, namespace=namespace, name=wanted.name or program, terms=wanted.terms
     )
     return elector.Elector(running, leases, clock=clock, duties=duties)

@@ -56,6 +56,7 @@ class _Decision(elements.Message, kw_only=True, gc=False):
     lost: Annotated[dict[elements.ObjectName, elements.Int64], Meta(max_length=_LOST_MAX)] = msgspec.field(
         default_factory=dict
     )
+    scheduler: elements.ObjectName | None = None
 
 
 _DECODER = codec.Decoder(_Decision, is_json=True)
@@ -83,6 +84,7 @@ def encode_decision(decision: records.Decision) -> bytes:
             "refused": dict(d.refused),
             # Only schedulers that share the work lose claims.
             **({"lost": dict(d.lost)} if d.lost else {}),
+            **({"scheduler": d.scheduler} if d.scheduler else {}),
         }
     )
 
@@ -94,6 +96,8 @@ def decode_decision(payload: bytes, *, subject: str) -> records.Decision:
     _check_pod(d, subject)
     if d.node is not None:
         elements.check_name("node", d.node, names.is_subdomain)
+    if d.scheduler is not None:
+        elements.check_name("scheduler", d.scheduler, names.is_subdomain)
     elements.check_printable("id", (d.id,))
     elements.check_printable("uid", (d.uid,))
     elements.check_printable("refused", d.refused)
@@ -102,7 +106,7 @@ def decode_decision(payload: bytes, *, subject: str) -> records.Decision:
         id=d.id, boot=d.boot, seq=d.seq, ts_ns=d.ts, namespace=d.namespace, pod=d.pod, uid=d.uid, outcome=d.outcome,
         node=d.node, free=d.free, threshold=d.threshold, attempt=d.attempt, waited_s=d.waited_s,
         decided_us=d.decided_us, candidates=tuple([_read_candidate(item) for item in d.candidates]),
-        refused=d.refused, message=d.message, lost=d.lost,
+        refused=d.refused, message=d.message, lost=d.lost, scheduler=d.scheduler or "",
     )  # fmt: skip
 
 
