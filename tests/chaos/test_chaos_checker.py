@@ -1,5 +1,6 @@
 """The checker of the nemesis accepts a good history, and names what is wrong in each bad one."""
 
+import asyncio
 import contextlib
 import dataclasses
 import os
@@ -7,12 +8,14 @@ import pathlib
 import socket
 from collections.abc import Callable
 
+import aiohttp
 import pytest
 import yaml
+from aiohttp import test_utils, web
 
 from carico_core.domain import amounts, decision, messages
 from carico_local.cgroups import layout as layouts
-from tests.chaos.nemesis import checker, history, memory_limits, nemesis_site
+from tests.chaos.nemesis import checker, history, memory_limits, nemesis_site, scheduler_api
 
 ROOT = pathlib.Path(__file__).parents[2]
 LIMITS = checker.Limits()
@@ -404,3 +407,28 @@ def test_placed_s_counts_from_the_last_fault() -> None:
 def test_a_service_joins_only_the_group_that_limits_its_memory(trees: tuple[str, ...], used: list[str]) -> None:
     found = layouts.Layout(version=layouts.Version.V1, trees={each: pathlib.Path("/", each) for each in trees})
     assert list(memory_limits._memory_alone(found).trees) == used
+
+
+async def test_a_bind_is_of_the_process_that_sent_it_also_if_another_has_started_before_the_answer() -> None:
+    sent, answers, found = asyncio.Event(), asyncio.Event(), history.History()
+
+    async def answer(_: web.Request) -> web.Response:
+        sent.set()
+        await answers.wait()
+        return web.json_response({}, status=201)
+
+    app = web.Application()
+    app.router.add_post("/{path:.*}", answer)
+    server = test_utils.TestServer(app)
+    await server.start_server()
+    way = scheduler_api.SchedulerApi(str(server.make_url("")).rstrip("/"), token="", into=found, is_good=lambda _: True)
+    way.identity = "scheduler.1"
+    body = {"metadata": {"name": "pod-1", "uid": "1"}, "target": {"name": NODE}}
+    async with way.running(), aiohttp.ClientSession() as client:
+        bound = asyncio.ensure_future(client.post(f"{way.url}/api/v1/namespaces/a/pods/pod-1/binding", json=body))
+        await sent.wait()
+        way.identity = "scheduler.2"
+        answers.set()
+        assert (await bound).status == 201
+    await server.close()
+    assert [(each.scheduler, each.pod, each.status) for each in found.binds] == [("scheduler.1", "pod-1", 201)]

@@ -35,10 +35,12 @@ class SchedulerApi(api_proxy.Proxy):
             return web.json_response(refusal, status=401)
         is_write = request.method in ("POST", "PUT", "PATCH")
         if is_write and (request.path.endswith("/binding") or "/leases" in request.path):
-            return await asyncio.shield(asyncio.ensure_future(self._note(request, await request.read())))
+            # Another process may use this way before the answer has come.
+            by = self.identity
+            return await asyncio.shield(asyncio.ensure_future(self._note(by, request, await request.read())))
         return await super().handle(request)
 
-    async def _note(self, request: web.Request, body: bytes) -> web.Response:
+    async def _note(self, by: str, request: web.Request, body: bytes) -> web.Response:
         sent_s, status, payload = time.time(), 0, b""
         headers = {"Content-Type": request.headers.get("Content-Type", "application/json")}
         with contextlib.suppress(aiohttp.ClientError):
@@ -49,7 +51,7 @@ class SchedulerApi(api_proxy.Proxy):
         sent = json.loads(body)
         if request.path.endswith("/binding"):
             bind = history.Bind(
-                scheduler=self.identity, pod=sent["metadata"]["name"], uid=sent["metadata"]["uid"],
+                scheduler=by, pod=sent["metadata"]["name"], uid=sent["metadata"]["uid"],
                 node=sent["target"]["name"], sent_s=sent_s, status=status,
             )  # fmt: skip
             self._into.binds.append(bind)
