@@ -24,13 +24,17 @@ PLAIN_LINE_EVERY_S = 5.0
 # A comparison of a thousand Pods and ten contenders takes a fiftieth of this, a scenario a kilobyte.
 _FILE_MAX_BYTES = 2**24
 # What --rescheduler and --sharing leave out, in addition to each other.
-_OF_CLUSTERS = ("scenarios", "schedulers", "plan", "ablation", "calibration", "compare_with")
+_OF_CLUSTERS = ("first_seed", "scenarios", "schedulers", "plan", "ablation", "calibration", "compare_with")
 _DEFAULT_OUT = pathlib.Path("var") / "evaluate"
 
 
 @click.command("evaluate")
 @click.option("--quick", is_flag=True, help="Run fewer scenarios and seeds: at most three minutes on two CPUs.")
 @click.option("--seeds", type=click.IntRange(1, 1000), help="Seeds for each run (default: 10; with --quick: 2).")
+@click.option(
+    "--first-seed", type=click.IntRange(1, 2**31 - 1),
+    help="Use this seed and the next ones (default: 1), for figures on seeds on which nothing was chosen.",
+)  # fmt: skip
 @click.option(
     "--scenario", "scenarios", multiple=True, metavar="NAME",
     help="Run only this scenario (default: all); may be repeated.",
@@ -150,6 +154,7 @@ def _selection(given: dict[str, Any]) -> study.Selection:
     file: pathlib.Path | None = given["compare_with"]
     return study.Selection(
         quick=given["quick"], seeds=given["seeds"], scenarios=given["scenarios"], schedulers=given["schedulers"],
+        first_seed=1 if given["first_seed"] is None else given["first_seed"],
         ablation=given["ablation"], plan=plan, calibration=given["calibration"],
         emulated=None if file is None else recorded.read(str(file), _bytes(file, "what `carico compare` wrote")),
     )  # fmt: skip

@@ -67,9 +67,9 @@ def page(found: Json) -> str:
 
 
 def _runs(found: Json) -> str:
-    seeds = found["seeds"]
+    first, last = found["first_seed"], found["first_seed"] + found["seeds"] - 1
     return (
-        f"{found['runs']} runs in the twin, {seeds} seed{'s' if seeds > 1 else ''} each"
+        f"{found['runs']} runs in the twin, {f'seeds {first} to {last}' if last > first else f'seed {first}'}"
         f"{' (quick: fewer scenarios and seeds)' if found['quick'] else ''}. "
         "Values are means ± half the width of the 95 % interval."
     )

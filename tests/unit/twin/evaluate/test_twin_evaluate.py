@@ -80,6 +80,12 @@ def test_a_user_gets_all_of_what_he_named_and_nothing_else() -> None:
     assert len(found) == 6
 
 
+def test_seeds_are_counted_from_the_first_one() -> None:
+    selection = study.Selection(scenarios=("pi-100",), schedulers=("oracle",), seeds=3, first_seed=201)
+    assert [task.seed for task in study.tasks(selection)] == [201, 202, 203]
+    assert results.document(selection, [])["first_seed"] == 201
+
+
 def test_processes_give_what_this_one_gives() -> None:
     wanted = tasks("kube-500m", "constant-1")
 

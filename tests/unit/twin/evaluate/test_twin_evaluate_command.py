@@ -55,9 +55,11 @@ def test_a_users_scenario_is_compared_and_written(
 def test_json_on_stdout_is_nothing_but_json(
     carico: Carico, plan: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chosen = ("--scheduler", "oracle", "--seeds", 1, "--json")
+    chosen = ("--scheduler", "oracle", "--seeds", 1, "--first-seed", 201, "--json")
     assert carico("evaluate", "--plan", plan, *chosen, "--out", plan.parent) == 0
-    assert json.loads(capsys.readouterr().out)["runs"] == 1
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["runs"], printed["first_seed"]) == (1, 201)
+    assert "1 runs in the twin, seed 201." in (plan.parent / "evaluation.html").read_text()
 
 
 def test_the_report_is_written_also_if_what_is_printed_is_not_read(
@@ -85,6 +87,8 @@ def test_the_report_is_written_also_if_what_is_printed_is_not_read(
         (("--plan", "/dev/zero"), "/dev/zero: got more than 16 MiB, expected a TOML file"),
         (("--compare-with", "/dev/zero"), "/dev/zero: got more than 16 MiB, expected what `carico compare` wrote"),
         (("--seeds", "0"), "Invalid value for '--seeds'"),
+        (("--first-seed", "0"), "Invalid value for '--first-seed'"),
+        (("--sharing", "--first-seed", "2"), "--sharing runs its own cluster and schedulers: leave out --first-seed"),
         (("--jobs", "0"), "Invalid value for '--jobs'"),
         (("--scenario", "pi-100", "--out", "/proc/none"), "--out: cannot write to /proc/none"),
     ],

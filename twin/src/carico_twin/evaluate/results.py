@@ -23,6 +23,7 @@ def document(selection: study.Selection, outcomes: Sequence[runs.RunResult]) -> 
         "version": VERSION,
         "quick": selection.quick,
         "seeds": len(selection.seed_list),
+        "first_seed": selection.first_seed,
         "runs": len(outcomes),
         "default": contenders.DEFAULT,
         "schedulers": {name: each.says for name, each in contenders.all_contenders().items()},

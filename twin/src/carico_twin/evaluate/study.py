@@ -41,7 +41,7 @@ SEEDS = 10
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What a user selected; empty fields select everything. seeds None: 10, or 2 if quick.
+    """What a user selected; empty fields select everything. seeds None: 10, or 2 if quick; from `first_seed` on.
 
     calibration: only what is compared with other clusters' numbers. emulated: a comparison on emulated nodes with which
     to compare the twin.
@@ -49,6 +49,7 @@ class Selection:
 
     quick: bool = False
     seeds: int | None = None
+    first_seed: int = 1
     scenarios: tuple[str, ...] = ()
     schedulers: tuple[str, ...] = ()
     ablation: bool = False
@@ -58,9 +59,9 @@ class Selection:
 
     @property
     def seed_list(self) -> range:
-        """The seeds, from 1 on."""
+        """The seeds, in order."""
         default = QUICK_SEEDS if self.quick else SEEDS
-        return range(1, 1 + (default if self.seeds is None else self.seeds))
+        return range(self.first_seed, self.first_seed + (default if self.seeds is None else self.seeds))
 
 
 def all_plans() -> dict[str, scenario.Scenario]:
