@@ -163,6 +163,13 @@ class _Seen:
         pod = self.pods.get(uid)
         return uid if pod is None else pod.name
 
+    def life(self, uid: str) -> str:
+        """Return what became of a Pod, to look for its cause."""
+        said = [f"created at {self.pods[uid].created_s:.1f}", f"for {dict(self.pods[uid].selector) or 'any node'}"]
+        said += [f"bound to {each.node} by {each.scheduler} at {each.sent_s:.1f}" for each in self.binds.get(uid, ())]
+        said += [f"started at {each.at_s:.1f}" for each in self.starts.get(uid, ())]
+        return ", ".join(said)
+
 
 def _ran_once(seen: _Seen, limits: Limits) -> Iterator[Violation]:
     for uid, starts in seen.starts.items():
@@ -198,7 +205,8 @@ def _not_lost(seen: _Seen) -> Iterator[Violation]:
             continue
         phase, reason = seen.phase.get(uid, ("never shown", ""))
         if phase != "Succeeded":
-            yield Violation(rule="not lost", subject=pod.name, detail=f"it ended as {phase} {reason}".rstrip())
+            detail = f"it ended as {f'{phase} {reason}'.rstrip()}; {seen.life(uid)}"
+            yield Violation(rule="not lost", subject=pod.name, detail=detail)
         elif uid not in seen.finished:
             yield Violation(rule="not lost", subject=pod.name, detail="Succeeded, and its process never finished")
         if uid in seen.gone_s:
@@ -298,7 +306,8 @@ def _settled(seen: _Seen, limits: Limits) -> Iterator[Violation]:
     for uid, pod in seen.pods.items():
         ended_s = seen.ended_s.get(uid)
         if pod.deleted_s is None and ended_s is not None and ended_s > over_s + limits.settled_s:
-            detail = f"it ended {ended_s - over_s:.1f} s after the last fault, expected at most {limits.settled_s:g}"
+            late = f"it ended {ended_s - over_s:.1f} s after the last fault, expected at most {limits.settled_s:g}"
+            detail = f"{late}; {seen.life(uid)}"
             yield Violation(rule="settled", subject=pod.name, detail=detail)
 
 
