@@ -44,7 +44,8 @@ class PodsScreen(screen.Screen[None]):
         binding.Binding("enter", "explain", "Explain", key_display="⏎"),
         binding.Binding("l", "log", "Log"),
         binding.Binding("d", "describe", "Describe"),
-        binding.Binding("slash", "filter", "Filter", key_display="/"),
+        # First of all: what is typed right after it is for the filter.
+        binding.Binding("slash", "filter", "Filter", key_display="/", priority=True),
         binding.Binding("p,space", "pause", "Pause", key_display="p"),
         binding.Binding("P,escape,backspace", "back", "Nodes", key_display="esc"),
         binding.Binding("question_mark,h", "help", "Help", key_display="?"),
@@ -103,7 +104,11 @@ class PodsScreen(screen.Screen[None]):
     def action_filter(self) -> None:
         """Open the filter."""
         self._filter.display = True
-        self._filter.focus()
+        self.set_focus(self._filter)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disable the key of the filter in the filter: there a slash is a word's."""
+        return not (action == "filter" and self.focused is self._filter)
 
     def on_input_changed(self) -> None:
         """Filter while the words are typed."""

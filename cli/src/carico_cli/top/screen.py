@@ -41,7 +41,8 @@ class Top(app.App[int]):
         binding.Binding("s", "sort(1)", "Sort"),
         binding.Binding("S", "sort(-1)", show=False),
         binding.Binding("r", "reverse", "Reverse"),
-        binding.Binding("slash", "filter", "Filter", key_display="/"),
+        # First of all: what is typed right after it is for the filter.
+        binding.Binding("slash", "filter", "Filter", key_display="/", priority=True),
         binding.Binding("p,space", "pause", "Pause", key_display="p"),
         binding.Binding("enter", "open", "Node", key_display="⏎"),
         binding.Binding("P", "pods", "Pods"),
@@ -139,7 +140,7 @@ class Top(app.App[int]):
     def action_filter(self) -> None:
         """Open the filter."""
         self._filter.display = True
-        self._filter.focus()
+        self.screen.set_focus(self._filter)
 
     def action_panel(self) -> None:
         """Show the next panel."""
@@ -179,7 +180,9 @@ class Top(app.App[int]):
         self.exit(code)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable the keys of the cluster's screen while another screen is on top."""
+        """Disable the keys of the cluster's screen while another is on top; in the filter, a slash is a word's."""
+        if action == "filter" and self.focused is self._filter:
+            return False
         return action == "leave" or action.startswith("app.") or len(self.screen_stack) <= 1
 
     def on_input_changed(self, event: widgets.Input.Changed) -> None:

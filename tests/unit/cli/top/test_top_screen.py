@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from textual import pilot, widgets
+from textual import events, pilot, widgets
 
 from carico_cli.live import members
 from carico_cli.top import overlays, screen
@@ -145,6 +145,18 @@ async def test_a_filter_takes_words_and_escape_takes_it_back() -> None:
         await stage.keys.press("escape")
         assert len(stage.names) == 12
         assert not stage.top.query_one("#filter", widgets.Input).display
+
+
+@pytest.mark.parametrize("first", [(), ("P",)])
+async def test_what_is_typed_at_once_is_for_the_filter(first: tuple[str, ...]) -> None:
+    async with staged() as stage:
+        await stage.keys.press(*first)
+        shown = stage.top.screen
+        # As a terminal sends it where the screen is late: nothing waits until a key has had its effect.
+        for character in "/hq/p 3":
+            stage.top.post_message(events.Key({"/": "slash", " ": "space"}.get(character, character), character))
+        await waiting.until(lambda: shown.query_one("#filter", widgets.Input).value == "hq/p 3")
+        assert stage.top.screen is shown
 
 
 async def test_letters_that_are_keys_are_letters_in_the_filter() -> None:

@@ -37,10 +37,10 @@ def summary(picture: pictures.Picture, *, name: str, paused_s: float | None, sho
         (f"  capacity {sum(each.capacity for each, is_open in said if is_open):.0f}", ""),
         (f"  reserved {sum(reserved) if reserved else '-'}", ""),
     ]
+    # Before what a long line would cut.
     if shown != len(picture.nodes):
-        found.append((f"  {shown} shown", "bold"))
+        found.insert(1, (f" {shown} shown ", "bold"))
     if paused_s is not None:
-        # Before what a long line would cut.
         found.insert(1, (f" paused {paused_s:.0f} s ", "bold yellow"))
     return tuple(found)
 
