@@ -115,11 +115,15 @@ class Api:
             yield line.encode()
 
     async def mirror(
-        self, path: str, *, params: Mapping[str, str] | None = None
+        self, path: str, *, params: Mapping[str, str] | None = None, options: list_watch.Options | None = None,
+        freshness: list_watch.CopyAge | None = None,
     ) -> AsyncIterator[list_watch.MirrorEvent]:  # fmt: skip
         """What was put into `events`, for ever."""
         while True:
-            yield await self.events.get()
+            event = await self.events.get()
+            if freshness is not None:
+                freshness.note()
+            yield event
 
 
 class Cluster:

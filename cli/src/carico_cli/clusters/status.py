@@ -18,7 +18,7 @@ from carico_core.domain import amounts, errors, messages, names
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
-from carico_local.cluster import machine, state
+from carico_local.cluster import machine, processes, state
 from carico_local.cluster.services import probes
 
 # A busy machine takes a second; a frozen API is not waited for.
@@ -30,6 +30,8 @@ _NODES_SHOWN = 40
 _NOT_RUNNING = "not running"
 # Where local schedulers elect their leader (`carico_scheduler.settings.PROGRAM`).
 LEASE_NAMESPACE, LEASE = "kube-system", "carico-scheduler"
+# A process is some ticks older than its age; a clock may be set a little.
+_CLOCKS_S = 0.5
 # Only then schedulers send heartbeats, for which to wait takes a second.
 _SHARED = "shared"
 
@@ -163,8 +165,14 @@ async def _leader(api: api_actions.Api, found: state.ClusterState) -> str | None
     if lease is None:
         return ""
     # The holder's clock is that of this machine.
-    age_s = (clocks.SystemClock().wall_ns() - lease.renewed_at_ns) / 1e9
-    return names.replica_of(lease.holder) if age_s <= lease.duration_s else ""
+    now_ns = clocks.SystemClock().wall_ns()
+    holder = names.replica_of(lease.holder)
+    if (now_ns - lease.renewed_at_ns) / 1e9 > lease.duration_s:
+        return ""
+    # One that was started again does not hold the Lease of its last start.
+    ran_s = [processes.age_s(each.process) for each in found.services if each.name == holder and each.process]
+    held_s = (now_ns - lease.acquired_at_ns) / 1e9
+    return "" if any(age_s is None or age_s + _CLOCKS_S < held_s for age_s in ran_s) else holder
 
 
 def _mark(services: list[dict[str, Any]], unready: set[str], *, bus_trouble: str | None) -> None:

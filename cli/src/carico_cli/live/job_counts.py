@@ -13,6 +13,8 @@ PODS_PATH = "/api/v1/pods"
 _Job: TypeAlias = tuple[str, str]
 # Longer than a healthy API takes to list its Pods.
 ANSWER_S = 2.0
+# A watch in which nothing happens is renewed within 28 s (`list_watch.FRESH_OPTIONS`).
+SILENT_S = 30.0
 # https://kubernetes.io/docs/reference/labels-annotations-taints/#batch-kubernetes-io-job-name
 # Of jobs of `carico submit`, and of Kubernetes.
 JOB_LABELS = (jobs.JOB_LABEL, "batch.kubernetes.io/job-name")
@@ -47,12 +49,19 @@ class JobCounts:
         else:
             self._put(event.object)
 
-    def why_not(self, now_s: float) -> str | None:
-        """Return what is wrong with the API; one that takes the request and does not answer is frozen, or lacks CPU."""
+    def why_not(self, now_s: float, age_s: float | None) -> str | None:
+        """Return what is wrong with the API; one that takes the request and does not answer is frozen, or lacks CPU.
+
+        `age_s`: since the API last sent anything of its Pods; None if it has not yet.
+        """
         silent_s = 0.0 if self.asked_at_s is None else now_s - self.asked_at_s
-        if self.trouble is not None or silent_s < ANSWER_S:
+        if self.trouble is not None:
             return self.trouble
-        return f"no answer for {silent_s:.0f} s; jobs are not shown"
+        if silent_s >= ANSWER_S:
+            return f"no answer for {silent_s:.0f} s; jobs are not shown"
+        if age_s is not None and age_s > SILENT_S:
+            return f"no answer for {age_s:.0f} s; jobs as last seen"
+        return None
 
     def table(self, scheduler_names: Set[str]) -> tuple[pictures.Job, ...]:
         """Return the jobs that have Pods with one of these schedulerNames, newest first; Pods without a job last."""

@@ -38,8 +38,9 @@ class Api(Protocol):
     """The Kubernetes API."""
 
     def mirror(
-        self, path: str, *, params: Mapping[str, str] | None = None
-    ) -> AsyncIterator[list_watch.MirrorEvent]: ...
+        self, path: str, *, params: Mapping[str, str] | None = None, options: list_watch.Options | None = None,
+        freshness: list_watch.CopyAge | None = None,
+    ) -> AsyncIterator[list_watch.MirrorEvent]: ...  # fmt: skip
 
     async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> Any: ...
 

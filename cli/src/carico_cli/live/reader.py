@@ -59,6 +59,7 @@ class Reader:
         self._signals = signals.Signals(clock=clock, lease_s=lease_s)
         self._jobs = job_counts.JobCounts()
         self._pods = pods.PodTable()
+        self._pods_age = list_watch.CopyAge(clock)
         self._bus: ports.Bus | None = None
         self._api: ports.Api | None = None
         self._url = ""
@@ -75,7 +76,8 @@ class Reader:
         links = (
             pictures.Link(name="NATS", trouble=self._bus_words()),
             pictures.Link(
-                name="Kubernetes API", trouble=self._api_trouble or self._jobs.why_not(self._clock.monotonic_s())
+                name="Kubernetes API",
+                trouble=self._api_trouble or self._jobs.why_not(self._clock.monotonic_s(), self._pods_age.age_s()),
             ),
             pictures.Link(name="scheduler", trouble=self._scheduler_trouble if self._is_connected else None),
         )
@@ -260,8 +262,10 @@ class Reader:
         """Watch the Pods: a message for each change costs the API less than listing 10,000 Pods every few seconds."""
         while True:
             self._jobs.asked_at_s = self._clock.monotonic_s()
+            self._pods_age = list_watch.CopyAge(self._clock)
+            options = list_watch.FRESH_OPTIONS
             try:
-                async for event in api.mirror(job_counts.PODS_PATH):
+                async for event in api.mirror(job_counts.PODS_PATH, options=options, freshness=self._pods_age):
                     self._jobs.on_event(event)
                     self._pods.on_event(event)
                     if self._record is not None:

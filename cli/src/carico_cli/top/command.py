@@ -26,6 +26,8 @@ USER_AGENT = "carico-top"
 LISTEN_S = 1.5
 # Nodes that an error message lists.
 _NODES_NAMED = 5
+# How long a line of the log is shown: what lasts is shown as trouble.
+LOGGED_S = 15.0
 LEAST_EVERY_S = 0.2
 MOST_EVERY_S = 60.0
 
@@ -157,7 +159,7 @@ async def _watch(found: reader.Reader, name: str, chosen: Choices, clock: clocks
     # Imported here: only this screen needs it, and it takes a third of a second.
     from carico_cli.top import screen
 
-    log = _LastLine()
+    log = LastLine(clock)
     log_setup.setup(service="carico", json=False, level="error", stream=log)
     shown = screen.Top(found, name=name, clock=clock, every_s=chosen.every_s, node=chosen.node)
     shown.log_line = log.line
@@ -180,18 +182,20 @@ async def _watch(found: reader.Reader, name: str, chosen: Choices, clock: clocks
         await asyncio.gather(reading, return_exceptions=True)
 
 
-class _LastLine(io.StringIO):
-    """Keeps the last line written to it: the log must not write over the screen."""
+class LastLine(io.StringIO):
+    """Keeps the last line written to it for some seconds: the log must not write over the screen."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: clocks.Clock) -> None:
         super().__init__()
-        self._line = ""
+        self._clock = clock
+        self._line, self._at_s = "", 0.0
 
     def write(self, text: str, /) -> int:
         """Keep the text; return its length."""
-        self._line = text.strip() or self._line
+        if text.strip():
+            self._line, self._at_s = text.strip(), self._clock.monotonic_s()
         return len(text)
 
     def line(self) -> str:
-        """Return the last line, or ""."""
-        return self._line
+        """Return the last line while it is new, or ""."""
+        return self._line if self._clock.monotonic_s() - self._at_s < LOGGED_S else ""

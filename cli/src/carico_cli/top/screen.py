@@ -20,6 +20,7 @@ SMALL_BELOW = 20
 TOGETHER_LEAST, TOGETHER_MOST = 6, 12
 # The summary and the keys.
 _FRAME_LINES = 2
+_TROUBLE_MOST = 3
 # A smaller screen is unreadable.
 LEAST_WIDTH, LEAST_HEIGHT = 60, 12
 # The size of an SVG. By `SETTLE_S` it shows the answers about a node.
@@ -33,7 +34,7 @@ class Top(app.App[int]):
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
-    #trouble { color: ansi_red; height: auto; max-height: 3; }
+    #trouble { color: ansi_red; height: auto; }
     #panels { height: auto; }
     #filter { height: 1; border: none; padding: 0; display: none; }
     """
@@ -76,6 +77,7 @@ class Top(app.App[int]):
         self._nodes_table = own.Nodes(self._open, id="nodes")
         self._panels = [own.Lines(title, id=title) for title in _PANELS]
         self._filter = widgets.Input(placeholder="words for name, state, mode, bottleneck", id="filter", compact=True)
+        self._troubles: list[str] = []
         # Returns the last line of the log, which must not be written over the screen.
         self.log_line: Callable[[], str] = lambda: ""
 
@@ -217,7 +219,7 @@ class Top(app.App[int]):
 
     def _arrange(self) -> None:
         """Choose the panels that fit, and their height. A change costs a layout, so it is made only if needed."""
-        height = self.size.height
+        height = self.size.height - len(self._troubles) - bool(self._filter.display)
         # The nodes and their titles take at most half of the screen.
         nodes = min(len(self.shown.nodes) + 1, height // 2)
         room = height - _FRAME_LINES - nodes
@@ -243,14 +245,14 @@ class Top(app.App[int]):
             text = f"{self.size.width}x{self.size.height}: too small, needs {LEAST_WIDTH}x{LEAST_HEIGHT}"
             self._summary.show([((text, "bold red"),)])
             return
+        logged = self.log_line()
+        self._troubles = [*self.shown.trouble, *([logged] if logged else [])][:_TROUBLE_MOST]
         self._arrange()
         self._nodes_table.show(self.shown, self._view)
         self._summary.show([self.summary(len(self._nodes_table.rows))])
-        logged = self.log_line()
-        lines = [*self.shown.trouble, *([logged] if logged else [])]
-        self._trouble.display = bool(lines)
-        self._trouble.styles.height = min(max(len(lines), 1), 3)
-        self._trouble.show([((spans.clean(line), "red"),) for line in lines])
+        self._trouble.display = bool(self._troubles)
+        self._trouble.styles.height = max(len(self._troubles), 1)
+        self._trouble.show([((spans.clean(line), "red"),) for line in self._troubles])
         for panel, draw in zip(self._panels, _PANELS.values(), strict=True):
             panel.show(draw(self.shown, self.size.width))
 

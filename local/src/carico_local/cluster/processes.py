@@ -10,6 +10,8 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
 
+from carico_core.runtime.process import clock as clocks
+
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -110,6 +112,14 @@ def is_stopped(pid: int) -> bool:
     """Return whether a signal has stopped the process, as SIGSTOP does: it exists, and does nothing."""
     fields = _stat(pid)
     return fields is not None and fields[0] in "Tt"
+
+
+def age_s(process: ProcessId) -> float | None:
+    """Return how long a process has run; None where it has ended."""
+    fields = _stat(process.pid)
+    if fields is None or int(fields[19]) != process.start_ticks:
+        return None
+    return clocks.BootClock().monotonic_s() - process.start_ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _stat(pid: int) -> list[str] | None:

@@ -190,7 +190,7 @@ class LeaseApi:
     """An API with the Lease of a holder that renewed it `age_s` ago; without one, or without an answer."""
 
     def __init__(self, holder: str | None, *, age_s: float = 0.0, is_away: bool = False) -> None:
-        self.holder, self.age_s, self.is_away = holder, age_s, is_away
+        self.holder, self.age_s, self.is_away, self.held_s = holder, age_s, is_away, 0.0
 
     async def request(self, method: str, path: str, **_: object) -> Any:
         assert (method, path.rsplit("/", 1)[1]) == ("GET", settings.PROGRAM)
@@ -203,7 +203,7 @@ class LeaseApi:
         return leases.lease_body(
             leases.Lease(
                 namespace=leader_status.NAMESPACE, name=settings.PROGRAM, holder=self.holder, duration_s=15,
-                acquired_at_ns=renewed_ns, renewed_at_ns=renewed_ns,
+                acquired_at_ns=renewed_ns - round(self.held_s * 1e9), renewed_at_ns=renewed_ns,
             )
         )  # fmt: skip
 
@@ -225,6 +225,24 @@ async def test_which_of_several_schedulers_leads(sharing: str | None, api: Lease
     view = {**status._services(several, running=True), "leader": await status._leader(api, several)}
     lines = [line for line in status._text(view, now_ns=1).splitlines() if line.startswith("leader")]
     assert lines == ([] if said is None else [said])
+
+
+def test_a_scheduler_that_was_started_again_does_not_hold_its_last_lease() -> None:
+    plan_of_two = dataclasses.replace(FOUND.plan, schedulers=2)
+    runs = dataclasses.replace(service("scheduler-2"), process=processes.identify_self())
+    two = dataclasses.replace(FOUND, plan=plan_of_two, services=(service("scheduler"), runs))
+    held = LeaseApi("scheduler-2-17979cfe362a1b2c")
+    assert asyncio.run(status._leader(held, two)) == "scheduler-2"
+    with subprocess.Popen(["sleep", "60"]) as child:
+        try:
+            runs = dataclasses.replace(runs, process=processes.identify(child.pid))
+            again = dataclasses.replace(two, services=(runs,))
+            held.held_s = 5.0
+            assert asyncio.run(status._leader(held, again)) == ""
+        finally:
+            child.kill()
+    ended = dataclasses.replace(two, services=(service("scheduler-2"),))
+    assert asyncio.run(status._leader(held, ended)) == ""
 
 
 async def test_one_scheduler_leads_without_a_lease() -> None:

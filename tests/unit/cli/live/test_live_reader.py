@@ -118,6 +118,9 @@ async def test_an_api_that_takes_the_question_and_says_nothing_is_reported() -> 
         cluster.api.events.put_nowait(list_watch.Listed(objects=[fake_cluster.pod("a")], resource_version="1"))
         await waiting.until(lambda: cluster.reader.picture().jobs)
         assert not any("API" in line for line in cluster.reader.picture().trouble)
+        # It is frozen, and its watch stays open.
+        cluster.clock.advance(31.0)
+        assert "Kubernetes API: no answer for 31 s; jobs as last seen" in cluster.reader.picture().trouble
     finally:
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)

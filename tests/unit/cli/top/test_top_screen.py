@@ -9,10 +9,12 @@ import pytest
 from textual import events, pilot, widgets
 
 from carico_cli.live import members
-from carico_cli.top import overlays, screen
+from carico_cli.top import command, overlays, screen
 from carico_cli.top import widgets as own
 from carico_core.domain import messages
 from carico_core.runtime.kube import list_watch
+from carico_core.runtime.observe import logs as log_setup
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from tests.fixtures.golden import records
@@ -298,6 +300,29 @@ async def test_a_cluster_that_is_gone_is_one_line_and_it_recovers() -> None:
         await stage.shows("CPU used▼")
         stage.cluster.hub.set_away(False)
         await waiting.until(lambda: "is away" not in stage.text)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 12)])
+async def test_lines_of_trouble_and_the_filter_take_their_room_from_the_panels(size: tuple[int, int]) -> None:
+    async with staged(size=size) as stage:
+        stage.top.log_line = lambda: "a line of the log"
+        stage.cluster.hub.set_away(True)
+        await stage.shows("is away")
+        await stage.shows("a line of the log")
+        await stage.keys.press("slash", *"node", "enter")
+        await stage.shows("tab Panel")
+        # Nothing is left to scroll to: no bar takes cells from the columns.
+        assert stage.top.screen.max_scroll_y == 0
+
+
+def test_a_line_of_the_log_is_shown_while_it_is_new() -> None:
+    clock = clocks.FakeClock()
+    log = command.LastLine(clock)
+    log_setup.setup(service="carico", json=False, level="error", stream=log)
+    log_setup.get("bus").error("refused by NATS")
+    assert "refused by NATS" in log.line() and "\x1b" not in log.line()
+    clock.advance(command.LOGGED_S)
+    assert log.line() == ""
 
 
 async def test_a_terminal_too_small_says_so_and_is_whole_again() -> None:

@@ -35,7 +35,7 @@ def setup(*, service: str, json: bool | None = None, level: str = "info", stream
             _named,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *_renderers(service, as_json=as_json),
+            *_renderers(service, as_json=as_json, colors=out.isatty()),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(numeric),
         logger_factory=lambda *_: _Writer(out),
@@ -110,14 +110,14 @@ def _named(_: Any, __: str, event: MutableMapping[str, Any]) -> dict[str, Any]:
     return {"logger": event.pop("log_name", ""), **event}
 
 
-def _renderers(service: str, *, as_json: bool) -> list[Any]:
+def _renderers(service: str, *, as_json: bool, colors: bool) -> list[Any]:
     if as_json:
         return [
             lambda _, __, event: {"service": service, **event},
             structlog.processors.dict_tracebacks,
             structlog.processors.JSONRenderer(serializer=_to_json),
         ]
-    return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+    return [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)]
 
 
 def _to_json(event: dict[str, Any], **_: Any) -> str:
