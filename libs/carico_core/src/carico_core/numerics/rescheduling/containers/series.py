@@ -101,6 +101,9 @@ class _Table:
         self._alike = [] if self.is_whole else _alike(problem.allowed, units)
         self.columns: model.Ints = np.empty((len(units), 0), dtype=np.int32)
         self.gains: arrays.Array = np.empty((len(units), 0))
+        # Placements from which no series gains: most searches of a small problem end in one that is known. Of a large
+        # one, series from the same placement differ with the columns.
+        self._at_rest: set[bytes] = set()
         self._choose_columns()
 
     def improve(self, is_over: IsOver) -> None:
@@ -109,7 +112,11 @@ class _Table:
         while has_gained:
             while not is_over() and (best := self._best()) is not None and self.gains[best] > _LEAST:
                 self._move(*best)
+            if (placed := self.placed.tobytes()) in self._at_rest:
+                return
             has_gained = any(self._follow(*start, is_over) for start in self._starts() if not is_over())
+            if not has_gained and self.is_whole:
+                self._at_rest.add(placed)
 
     def kick(self, random: np.random.Generator) -> None:
         """Make some random moves."""
