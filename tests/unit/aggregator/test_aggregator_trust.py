@@ -211,7 +211,11 @@ def test_one_wrong_node_moves_the_model_within_bounds(
     assert 0.0 <= found.sd < math.inf
     peaks = sorted(each.peak_pods_per_core for each in others)
     assert peaks[-2] <= content.peak_pods_per_core <= max(trust.PEAK_ALONE, trust.STEP * peaks[-1])
-    # Half of the Gram matrix is the honest nodes' at the least; their shares are not negative.
-    assert (content.gram.diagonal() * ROUNDING >= 0.5 * alone.gram.diagonal()).all()
+    # Half of the Gram matrix is the honest nodes' at the least, with the weights that they have next to the others;
+    # their shares are not negative.
+    taken = [*others, lie][: content.contributors]
+    cores = trust.weights(np.array([each.weight for each in taken]))[: len(others)]
+    mean = np.average(members.measured(others)[0], axis=0, weights=cores)
+    assert (content.gram.diagonal() * ROUNDING >= 0.5 * mean.diagonal()).all()
     assert content.gram.max() <= 1.0 + 1e-6
     assert content.evidence[PI].pods <= alone.evidence[PI].pods + trust.PODS_ALONE
