@@ -15,6 +15,7 @@ from carico_agent.learning import pipeline
 from carico_agent.telemetry import panel
 from carico_cli.recordings import reading
 from carico_core.domain import errors, recording
+from tests.tools import waiting
 
 FACTS = panel.Facts(dims=("cpu", "memory"), scale=(8.0, 8e9), cores=4.0, source="host", notes=("no PSI",))
 
@@ -134,14 +135,14 @@ def test_a_disk_that_hangs_blocks_no_caller(make: Make, monkeypatch: pytest.Monk
     class Hanging(io.FileIO):
         def write(self, data: Any) -> int:
             begun.set()
-            release.wait(20.0)
+            release.wait(waiting.WAIT_S)
             return super().write(data)
 
     monkeypatch.setattr(recorders, "CLOSE_S", 0.05)
     one = make(create=lambda path: Hanging(path, "xb"))
     for index in range(50):
         one.sample(sample(index))
-    assert begun.wait(20.0)
+    assert begun.wait(waiting.WAIT_S)
     for index in range(50, 50 * (recorders.QUEUE_BLOCKS + 3)):
         one.sample(sample(index))
     written = one.close()

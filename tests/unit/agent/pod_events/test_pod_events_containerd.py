@@ -26,7 +26,6 @@ from tests.tools import waiting
 
 POD = "2f6a0d5f-0000-4000-8000-000000000001"
 OTHER = "2f6a0d5f-0000-4000-8000-000000000002"
-PATIENCE_S = 10.0
 
 
 class World:
@@ -250,7 +249,7 @@ class TestAway:
 
         monkeypatch.setattr("carico_agent.pod_events.containerd.asyncio.sleep", sleep)
         task = asyncio.create_task(world.pods.run())
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(waiting.WAIT_S):
             await world.fake.taken()
             assert waits == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
             world.fake.send(None)
@@ -309,7 +308,7 @@ class TestSocket:
             async with fake_containerd.serve(Nothing(), path):
                 pods = containerd_site.open_pods(path, clocks.FakeClock())
                 with pytest.raises(errors.EnvironmentUnfit, match="CARICO_AGENT_CONTAINERD_SOCKET"):
-                    await asyncio.wait_for(pods.run(), PATIENCE_S)
+                    await asyncio.wait_for(pods.run(), waiting.WAIT_S)
 
     async def test_a_socket_without_a_listener_is_away(self) -> None:
         with tempfile.TemporaryDirectory(prefix="carico-") as folder:
@@ -329,7 +328,7 @@ class TestSocket:
             path = str(pathlib.Path(folder) / "c.sock")
             async with await asyncio.start_unix_server(answer, path), containerd_client.connect(path) as client:
                 with pytest.raises(containerd_client.Away):
-                    await asyncio.wait_for(client.running(), PATIENCE_S)
+                    await asyncio.wait_for(client.running(), waiting.WAIT_S)
 
     @pytest.mark.parametrize("failing", ["package", "socket", "right"])
     def test_what_is_missing_is_one_line_and_exit_code_2(

@@ -94,7 +94,7 @@ def test_its_end_does_not_wait_for_the_browser(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_a_port_that_another_holds_is_one_line() -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(waiting.WAIT_S):
         server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         try:

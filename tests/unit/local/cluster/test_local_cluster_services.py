@@ -19,6 +19,7 @@ from carico_local.cluster.services import service as parts
 from carico_local.node import settings as node_settings
 from carico_local.played_nodes import service as played_nodes
 from carico_scheduler import settings as scheduler_settings
+from tests.tools import waiting
 
 MACHINE = machine.Machine(
     cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
@@ -239,9 +240,9 @@ async def test_what_is_no_http_counts_as_no_answer() -> None:
 async def test_waiting_ends_when_the_file_is_there(tmp_path: pathlib.Path) -> None:
     probe = readiness.File(path=tmp_path / "ready.json")
     assert await probe.why_not() == "ready.json is not written yet"
-    waiting = asyncio.ensure_future(readiness.wait(probe))
+    answer = asyncio.ensure_future(readiness.wait(probe))
     await asyncio.sleep(0)
-    assert not waiting.done()
+    assert not answer.done()
     (tmp_path / "ready.json").touch()
-    async with asyncio.timeout(10):
-        await waiting
+    async with asyncio.timeout(waiting.WAIT_S):
+        await answer

@@ -9,6 +9,7 @@ from carico_core.domain import errors
 from carico_core.runtime.kube import list_watch
 from carico_core.runtime.process import clock as clocks
 from carico_local.jobs import job, observer
+from tests.tools import waiting
 
 PI, TRAIN, MIXED = job.Workload.PI, job.Workload.TRAIN, job.Workload.MIXED
 
@@ -184,7 +185,7 @@ async def test_an_observer_keeps_each_node_a_pod_was_shown_on_and_the_processs_o
         ),
     )
     following = asyncio.ensure_future(seen.follow_pods(told))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(waiting.WAIT_S):
         while not any(each.is_terminal for each in seen.of_job("j")):
             await asyncio.sleep(0)
     following.cancel()
@@ -203,7 +204,7 @@ async def test_a_pod_that_a_new_list_lacks_is_gone_and_damaged_last_words_are_no
         list_watch.Listed(objects=[], resource_version="9"),
     )
     following = asyncio.ensure_future(seen.follow_pods(told))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(waiting.WAIT_S):
         while not any(each.gone for each in seen.pods.values()):
             await asyncio.sleep(0)
     following.cancel()

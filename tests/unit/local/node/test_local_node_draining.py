@@ -7,6 +7,7 @@ import pytest
 from carico_core.domain import errors
 from carico_core.runtime.process import tasks
 from carico_local.node.reporting import draining
+from tests.tools import waiting
 
 
 class Node:
@@ -65,7 +66,7 @@ async def test_it_waits_for_its_pods_after_it_is_cordoned() -> None:
             await asyncio.sleep(0.0)
         assert not drained.is_set
         pods.active = 0
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(waiting.WAIT_S):
             await drained.wait()
         assert not work.done()
         work.cancel()
@@ -77,7 +78,7 @@ async def test_pods_that_do_not_finish_are_not_waited_for_longer() -> None:
     stop.set()
     async with asyncio.TaskGroup() as group:
         work = group.create_task(draining.run(stop, drained, node=Node(), pods=Pods(1), within_s=0.01))
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(waiting.WAIT_S):
             await drained.wait()
         assert not work.done(), "the node itself stays until it is asked to go"
         work.cancel()
@@ -88,7 +89,7 @@ async def test_without_a_time_for_it_the_node_ends_at_once() -> None:
     stop.set()
     async with asyncio.TaskGroup() as group:
         work = group.create_task(draining.run(stop, drained, node=node, pods=Pods(5), within_s=0.0))
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(waiting.WAIT_S):
             await drained.wait()
         work.cancel()
     assert not node.done

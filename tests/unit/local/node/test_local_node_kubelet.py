@@ -15,6 +15,7 @@ from carico_local.node.pods import kubelet
 from carico_local.node.reporting import events, reporter
 from carico_local.node.runtime import client as runtime
 from carico_local.node.runtime import records, users
+from tests.tools import waiting
 
 
 class Api:
@@ -103,7 +104,7 @@ class Node:
 
     async def until(self, name: str, **status: str) -> None:
         """Wait until the API has this status of a Pod."""
-        async with asyncio.timeout(20.0):
+        async with asyncio.timeout(waiting.WAIT_S):
             while not status.items() <= self.api.statuses.get(name, {}).items():
                 await asyncio.sleep(0.01)
 
@@ -124,7 +125,7 @@ async def test_a_pod_that_was_deleted_by_force_holds_its_room_until_nothing_of_i
     await node.until("small", phase="Running")
     assert (node.kubelet.pod_directory("n", "stubborn"), node.kubelet.pod_directory("n", "small")) == (None, "small")
     node.runtime.killed["stubborn/c/0"].set()
-    async with asyncio.timeout(20.0):
+    async with asyncio.timeout(waiting.WAIT_S):
         while node.kubelet.active > 1:
             await asyncio.sleep(0.01)
     node.tell("ADDED", pod("next"))

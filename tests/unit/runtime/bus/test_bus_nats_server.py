@@ -15,6 +15,7 @@ from carico_core.runtime.bus import connection_options, nats_client, nats_server
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
+from tests.tools import waiting
 
 ROOT = pathlib.Path(__file__).parents[4]
 
@@ -49,7 +50,7 @@ async def test_a_cancellation_that_nats_py_loses_while_it_tries_again_ends_the_a
     await asyncio.sleep(0.01)
     joining.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(joining, 10.0)
+        await asyncio.wait_for(joining, waiting.WAIT_S)
     assert client.is_closed
 
 
@@ -70,7 +71,7 @@ async def test_a_cancellation_that_nats_py_loses_while_a_service_stops_is_raised
     answering = asyncio.ensure_future(answer_forever())
     await asyncio.sleep(0.01)
     answering.cancel()
-    done, _ = await asyncio.wait([answering], timeout=10.0)
+    done, _ = await asyncio.wait([answering], timeout=waiting.WAIT_S)
     answering.cancel()
     assert done == {answering}
     assert answering.cancelled()

@@ -10,6 +10,7 @@ import uvloop
 
 from carico_core.runtime.kube import http_answer as answers
 from carico_core.runtime.kube import http_client
+from tests.tools import waiting
 
 LIMIT_BYTES = 10_000
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -117,7 +118,7 @@ async def serving(serve: Serve) -> AsyncIterator[http_client.Server]:
         f"http://127.0.0.1:{port}/base/", tls=None, server_hostname=None, headers={"User-Agent": "test"},
         connect_timeout_s=5.0, limit_bytes=LIMIT_BYTES,
     )  # fmt: skip
-    async with listening, asyncio.timeout(30):
+    async with listening, asyncio.timeout(waiting.WAIT_S):
         yield server
         server.close()
         await asyncio.gather(*connections)

@@ -12,6 +12,7 @@ import pytest
 from carico_core.domain import errors
 from carico_core.runtime.kube import api_client, cluster_access, credentials, list_watch, paged_lists
 from carico_core.runtime.process import clock as clocks
+from tests.tools import waiting
 
 AWAY = errors.ApiUnavailable("away")
 GONE = errors.Gone(status=410, reason="Expired", message="too old", request="GET /x")
@@ -426,7 +427,7 @@ async def test_a_stopped_server_is_noticed_although_its_connections_stand(monkey
         access, wanted=api_client.KubeSettings(), clock=clocks.SystemClock(), user_agent="test",
         watching=list_watch.Options(watch_s=0.2, grace_s=0.1, backoff_first_s=0.01),
     )  # fmt: skip
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(waiting.WAIT_S):
         async with contextlib.aclosing(client.mirror("/api/v1/pods")) as mirror:
             assert isinstance(await anext(mirror), list_watch.Listed)
             away = await anext(mirror)

@@ -68,7 +68,7 @@ async def test_a_failing_check_is_reported_and_leaves_no_connection_open() -> No
 
     server = await health.serve(health.Health({"bus": broken}), metric.Metrics("agent"), host="127.0.0.1", port=0)
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(waiting.WAIT_S):
             assert (await ask(server.port, get("/readyz")))[0] == 500
             assert (await ask(server.port, get("/metrics")))[0] == 500
             assert (await ask(server.port, get("/healthz")))[0] == 200

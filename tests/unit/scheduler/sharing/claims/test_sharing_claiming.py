@@ -8,6 +8,7 @@ import pytest
 from carico_scheduler.bind import binder
 from carico_scheduler.pods import demand, queue
 from carico_scheduler.sharing.claims import claiming
+from tests.tools import waiting as waits
 from tests.unit.scheduler import objects
 
 SENT_S = 7.0
@@ -45,7 +46,7 @@ def test_a_claim_that_is_lost_at_once_leaves_no_pod_waiting(is_last: bool) -> No
         loser = 2 if is_last else 0
         pods[loser].goes_at_once = False
         claims = [claim(each, together, store=lost if at == loser else stored) for at, each in enumerate(pods)]
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(waits.WAIT_S):
             found = await asyncio.gather(*(each.prepare() for each in claims), return_exceptions=True)
         assert [isinstance(each, binder.Withheld) for each in found] == [True] * 3
         # One that must wait makes all of them wait, so that they come together.
@@ -58,7 +59,7 @@ def test_a_gang_that_has_stored_all_claims_may_bind() -> None:
     async def main() -> None:
         together = claiming.Together(3)
         claims = [claim(waiting(name), together, store=stored) for name in "abc"]
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(waits.WAIT_S):
             assert await asyncio.gather(*(each.prepare() for each in claims)) == [None] * 3
 
     asyncio.run(main())
