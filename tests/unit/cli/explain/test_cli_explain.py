@@ -188,6 +188,8 @@ async def test_every_node_is_listed_for_a_waiting_pod_with_the_reason() -> None:
     assert "    capacity: 0.33 free of threshold 1, 1 reserved" in text
     assert "    taint: " in text
     assert "What could help:\n  capacity: " in text and "\n  taint: add a toleration to the Pod" in text
+    for way in ("more nodes", "a higher ceiling", "eviction of Pods of lower priority"):
+        assert way in " ".join(text.split())
     # Without what is reserved there, node-0 would have taken it.
     assert "\n  reserved: Pods that have not started yet reserve room on their node" in text
     assert_fits_a_terminal(text)
