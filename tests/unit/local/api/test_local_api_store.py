@@ -1,10 +1,13 @@
 """The store and what is built right on it: durability, history, lists, node lifecycle."""
 
 import asyncio
+import dataclasses
 import pathlib
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
+import orjson
 import pytest
 
 from carico_core.domain import errors
@@ -62,6 +65,20 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: pathlib.Path) -> None:
         store.Store(tmp_path)
 
 
+def test_an_object_and_its_past_take_little_more_than_their_bytes(kept: store.Store) -> None:
+    hub = watch.Hub(kept, clocks.FakeClock())
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for version in range(200):
+            put(kept, "a", status={"text": f"{version:02000}"})
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert len(hub._histories["nodes"]) == 200
+    assert grown < 200 * 3_000
+
+
 def test_a_batch_is_announced_after_its_commit(kept: store.Store) -> None:
     told: list[str] = []
     kept.listen(lambda change: told.append(change.key[1]))
@@ -92,10 +109,23 @@ def test_the_history_of_every_kind_is_as_long_as_watches_need_it(kept: store.Sto
     clock.advance(watch.HISTORY_S * 0.75)
     # A change of another kind.
     lease(kept, "n", "2025-01-01T00:00:00.000000Z")
-    assert [each.change.current.version for each in hub._histories["nodes"]] == [recent]
+    assert [each.version for each in hub._histories["nodes"]] == [recent]
     with pytest.raises(statuses.RequestFailed, match="too old"):
         hub.watch("nodes", view(), versions[-2])
     hub.watch("nodes", view(), versions[-1])
+
+
+def test_a_watch_from_before_gets_what_a_watch_got_at_the_time(kept: store.Store) -> None:
+    hub = watch.Hub(kept, clocks.FakeClock())
+    chosen = dataclasses.replace(view(), selector=selectors.Selector(labels=selectors.parse_labels("app=x")))
+    since, live = kept.revision, hub.watch("nodes", chosen, kept.revision)
+    for name, app in (("a", "x"), ("b", "y"), ("a", "z"), ("b", "x"), ("b", "x")):
+        kept.put("nodes", {"metadata": {"name": name, "labels": {"app": app}}})
+    kept.remove("nodes", {"metadata": {"name": "b", "labels": {"app": "x"}}})
+    told = live.take()
+    kinds = [orjson.loads(line)["type"] for line in told.splitlines()]
+    assert kinds == ["ADDED", "DELETED", "ADDED", "MODIFIED", "DELETED"]
+    assert hub.watch("nodes", chosen, since).take() == told
 
 
 async def test_a_reader_too_far_behind_is_ended(kept: store.Store, monkeypatch: pytest.MonkeyPatch) -> None:

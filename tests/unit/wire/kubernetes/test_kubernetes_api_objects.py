@@ -438,6 +438,8 @@ PATHS = (
 
 
 @hypothesis.given(path=strategies.sampled_from(PATHS), value=JSON)
+# More than 64 bits.
+@hypothesis.example(path=["spec", "affinity"], value=-(2**63) - 1)
 @hypothesis.settings(max_examples=300, deadline=None)
 def test_an_object_with_an_odd_field_is_parsed_or_a_value_error(path: list[Any], value: Any) -> None:
     obj = copy.deepcopy(pod())

@@ -29,7 +29,8 @@ def freeze(data: Object, version: int) -> Stored:
     """Return the object as it is stored at a resourceVersion."""
     ordered: Object = {"metadata": {**data["metadata"], "resourceVersion": str(version)}}
     ordered.update((field, value) for field, value in data.items() if field not in ("metadata", "kind", "apiVersion"))
-    return Stored(data=ordered, body=orjson.dumps(ordered), version=version)
+    # Copied: what orjson returns occupies the whole buffer that it wrote to, 16 KiB for 1,100 bytes.
+    return Stored(data=ordered, body=bytes(memoryview(orjson.dumps(ordered))), version=version)
 
 
 def thaw(body: bytes) -> Stored:

@@ -8,6 +8,7 @@ import asyncio
 import collections
 import dataclasses
 from collections.abc import Callable
+from typing import Self
 
 import orjson
 
@@ -29,11 +30,39 @@ Render = Callable[[objects.Stored], bytes]
 
 @dataclasses.dataclass(slots=True, eq=False)
 class EncodedChange:
-    """A change, when it was made (monotonic), and its encodings so far, by event type and representation."""
+    """A change, and its encodings so far, by event type and representation."""
 
     change: store.Change
-    at_s: float
     encoded: dict[tuple[str, str], bytes] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Past:
+    """A change as the history keeps it, a sixth of its size: few watches begin in the past. `at_s`: monotonic."""
+
+    storage: str
+    key: objects.Key
+    at_s: float
+    version: int
+    current: bytes
+    previous: bytes | None
+    deleted: bool
+
+    @classmethod
+    def of(cls, change: store.Change, at_s: float) -> Self:
+        """Return what is kept of a change."""
+        return cls(
+            storage=change.storage, key=change.key, at_s=at_s, version=change.current.version,
+            current=change.current.body, previous=change.previous.body if change.previous is not None else None,
+            deleted=change.deleted,
+        )  # fmt: skip
+
+    def change(self) -> store.Change:
+        """Return the change again."""
+        return store.Change(
+            storage=self.storage, key=self.key, current=objects.thaw(self.current),
+            previous=objects.thaw(self.previous) if self.previous is not None else None, deleted=self.deleted,
+        )  # fmt: skip
 
 
 def frame(kind: str, body: bytes) -> bytes:
@@ -124,7 +153,7 @@ class Hub:
     def __init__(self, kept: store.Store, clock: clocks.Clock, *, history_events: int = HISTORY_EVENTS) -> None:
         self._store = kept
         self._clock = clock
-        self._histories: dict[str, collections.deque[EncodedChange]] = {
+        self._histories: dict[str, collections.deque[Past]] = {
             storage: collections.deque() for storage in resources.STORAGES
         }
         self._history_events = history_events
@@ -139,9 +168,9 @@ class Hub:
         if since < floor:
             raise statuses.too_old(since, floor)
         watcher = Watcher(view)
-        for event in self._histories[storage]:
-            if event.change.current.version > since:
-                watcher.offer(event)
+        for past in self._histories[storage]:
+            if past.version > since:
+                watcher.offer(EncodedChange(past.change()))
         self._watchers[storage].add(watcher)
         return watcher
 
@@ -157,9 +186,9 @@ class Hub:
 
     def _take(self, change: store.Change) -> None:
         now_s = self._clock.monotonic_s()
-        event = EncodedChange(change, now_s)
-        self._histories[change.storage].append(event)
+        self._histories[change.storage].append(Past.of(change, now_s))
         self._forget_old(now_s)
+        event = EncodedChange(change)
         for watcher in self._watchers[change.storage]:
             watcher.offer(event)
 
@@ -167,7 +196,7 @@ class Hub:
         """Drop what is too old or too much, of every kind: one may not change for hours after many changes."""
         for storage, history in self._histories.items():
             while history and (len(history) > self._history_events or now_s - history[0].at_s > HISTORY_S):
-                self._floors[storage] = history.popleft().change.current.version
+                self._floors[storage] = history.popleft().version
 
 
 def error_line(failure: statuses.RequestFailed) -> bytes:

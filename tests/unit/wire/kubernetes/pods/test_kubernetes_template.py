@@ -1,5 +1,6 @@
 """Templates of Pods, and which Pods have failed."""
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -28,6 +29,19 @@ def test_a_template_has_containers_images_and_requests() -> None:
     assert other is not None
     assert found.image != other.image and len(found.image) == 16
     assert other == usage.Template(image=other.image, containers=("a", "b"), requests={})
+
+
+def test_a_remembered_template_takes_some_kilobytes() -> None:
+    made = [pod(containers=[{"name": "a", "image": f"{index:01200}"}]) for index in range(100)]
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for each in made:
+            api_objects.parse_pod(each)
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 100 * 12_000
 
 
 def test_a_template_has_what_scopes_of_quotas_go_by() -> None:

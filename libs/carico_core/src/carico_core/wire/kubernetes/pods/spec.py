@@ -83,18 +83,22 @@ def _of_template(spec: Object, status: Object) -> Mapping[str, Any]:
     if status.get("containerStatuses") or status.get("initContainerStatuses") or status.get("resources"):
         # Requests of a Pod that is resized depend on its status.
         return _parse_template(spec, status)
-    read = orjson.dumps(
-        [
-            [*map(spec.get, _READ)],
-            [[*map(each.get, _READ_OF_CONTAINERS)] for each in initial],
-            [[*map(each.get, _READ_OF_CONTAINERS)] for each in containers],
-        ]
-    )
+    values = [
+        [*map(spec.get, _READ)],
+        [[*map(each.get, _READ_OF_CONTAINERS)] for each in initial],
+        [[*map(each.get, _READ_OF_CONTAINERS)] for each in containers],
+    ]
+    try:
+        # A string: bytes of orjson occupy the whole buffer that it wrote to, and this is kept.
+        read = orjson.dumps(values).decode()
+    except orjson.JSONEncodeError:
+        # A number that no field has: it is refused where it is read.
+        return _parse_template(spec, status)
     return _parse_read(read) if len(read) <= shared_values.SHARED_CHARS else _parse_template(spec, status)
 
 
 @functools.lru_cache(maxsize=shared_values.SHARED_MOST)
-def _parse_read(read: bytes) -> Mapping[str, Any]:
+def _parse_read(read: str) -> Mapping[str, Any]:
     """Return the same of what was read."""
     # orjson would keep the names in it, of what is refused, too.
     values, initial, containers = json.loads(read)
