@@ -9,6 +9,7 @@ from typing import Any
 from carico_cli.doctor import findings, places, rights, waiting
 from carico_cli.explain import containers, words
 from carico_core.domain import amounts, cluster, errors, names
+from carico_core.runtime.kube import paged_lists
 from carico_core.wire.kubernetes import api_objects, instants
 
 # Why a container waits that is about to start: its image is pulled, its volumes are mounted. A missing volume has the
@@ -57,8 +58,9 @@ async def check(
 
 
 async def _listed(api: rights.Api, phase: str) -> list[dict[str, Any]]:
-    found = await api.request("GET", _PATH, params={"fieldSelector": f"status.phase={phase}"})
-    return [item for item in found["items"] if (item.get("status") or {}).get("phase", "Pending") == phase]
+    # In pages: an answer with 10,000 Pods takes a busy API longer than a request may.
+    found = await paged_lists.list_all(api, _PATH, params={"fieldSelector": f"status.phase={phase}"})
+    return [item for item in found.objects if (item.get("status") or {}).get("phase", "Pending") == phase]
 
 
 def _parsed(items: Iterable[dict[str, Any]]) -> Iterable[tuple[cluster.Pod, dict[str, Any]]]:

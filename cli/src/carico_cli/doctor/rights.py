@@ -7,16 +7,18 @@ from typing import Any, Protocol
 
 from carico_cli.doctor import findings
 from carico_core.domain import errors
+from carico_core.runtime.kube import paged_lists
 
 REVIEWS = "/apis/authorization.k8s.io/v1"
 
 
-class Api(Protocol):
+class Api(paged_lists.Api, Protocol):
     """The Kubernetes API."""
 
     async def request(
-        self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None
-    ) -> Any:
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None,
+        timeout_s: float = 10.0,
+    ) -> Any:  # fmt: skip
         """Return the decoded answer."""
         ...
 

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import types
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 import orjson
@@ -53,10 +53,12 @@ class Api:
     def __init__(self, answers: Mapping[str, Any], denied: tuple[str, ...] = ()) -> None:
         self.answers = {"/version": {"gitVersion": "v1.36.4"}, "/api/v1/pods": {"items": []}, **answers}
         self.denied = denied
+        self.pages = 0
 
     async def request(
-        self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None
-    ) -> Any:
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None,
+        timeout_s: float = 10.0,
+    ) -> Any:  # fmt: skip
         if body is not None and rights.REVIEWS in self.answers:
             asked = body["spec"]["resourceAttributes"]
             return {"status": {"allowed": f"{asked['verb']} {asked['resource']}" not in self.denied}}
@@ -64,7 +66,20 @@ class Api:
             raise errors.NotFound(status=404, reason="NotFound", message="no such page", request=path)
         if isinstance(self.answers[path], Exception):
             raise self.answers[path]
-        return self.answers[path]
+        asked = params or {}
+        if path != "/api/v1/pods":
+            return self.answers[path]
+        # A list, a page at a time.
+        start, items = int(asked.get("continue", 0)), self.answers[path]["items"]
+        end = start + int(asked.get("limit", len(items)))
+        self.pages += 1
+        following = {"continue": str(end)} if end < len(items) else {}
+        return {"metadata": {"resourceVersion": "1", **following}, "items": items[start:end]}
+
+    def stream(
+        self, method: str, path: str, params: Mapping[str, str] | None = None, *, idle_timeout_s: float | None = None
+    ) -> AsyncGenerator[bytes, None]:  # fmt: skip
+        raise AssertionError("pages do")
 
 
 class Bus:

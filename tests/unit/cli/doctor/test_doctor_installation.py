@@ -1,6 +1,6 @@
 """`carico doctor`: whether the parts that were installed in Kubernetes are ready, and what they lack."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -21,12 +21,18 @@ class Api:
         self.answers = answers
 
     async def request(
-        self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None
-    ) -> Any:
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None,
+        timeout_s: float = 10.0,
+    ) -> Any:  # fmt: skip
         answer = self.answers.get(path, [])
         if isinstance(answer, Exception):
             raise answer
         return {"items": answer}
+
+    def stream(
+        self, method: str, path: str, params: Mapping[str, str] | None = None, *, idle_timeout_s: float | None = None
+    ) -> AsyncGenerator[bytes, None]:  # fmt: skip
+        raise AssertionError("nothing here is a long list")
 
 
 def parts(*, scheduler: int = 1, agents: int = 3) -> dict[str, Any]:

@@ -39,6 +39,14 @@ async def found_of(*items: dict[str, Any], place: places.Place = KUBERNETES) -> 
     return {one.what: one for one in await pods.check(api, NOW_S, frozenset({"carico"}), place)}
 
 
+async def test_ten_thousand_pods_are_read_in_pages() -> None:
+    api = doctor.Api({"/api/v1/pods": {"items": [pod(f"w-{number}", 300.0) for number in range(1200)]}})
+    found = {one.what: one for one in await pods.check(api, NOW_S, frozenset({"carico"}), KUBERNETES)}
+    assert found["waiting Pods"].detail.startswith("1200 for up to 5 min")
+    # Three of those that wait, and as many of those that run.
+    assert api.pages == 6
+
+
 async def test_a_class_that_is_passed_over_is_named() -> None:
     later = [pod(f"r-{number}", 60.0, app="small", phase="Running", nodeName="n1") for number in range(5)]
     waits = pod("large-0", 300.0, app="large")
