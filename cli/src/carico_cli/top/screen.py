@@ -111,7 +111,7 @@ class Top(app.App[int]):
     def summary(self, shown: int) -> spans.Line:
         """Return the cluster in a line. shown: how many of its nodes are shown."""
         paused_s = None if self._paused_at_s is None else self._clock.monotonic_s() - self._paused_at_s
-        return panels.summary(self.shown, name=self._cluster, paused_s=paused_s, shown=shown)
+        return panels.summary(self.shown, name=self._cluster, paused_s=paused_s, shown=shown, width=self.size.width)
 
     @property
     def clock(self) -> clocks.Clock:

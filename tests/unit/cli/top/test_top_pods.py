@@ -64,6 +64,15 @@ def test_the_first_line_counts_those_that_wait() -> None:
     assert "waiting" not in spans.plain(panels.summary(seen_of(), name="test", paused_s=None, shown=1))
 
 
+@pytest.mark.parametrize(("width", "ends"), [(60, "3000 Pods"), (80, "capacity 2100"), (130, "reserved 1000")])
+def test_the_first_line_of_a_large_cluster_is_cut_between_its_parts(width: int, ends: str) -> None:
+    nodes = tuple(test_top_words.node(f"node-{number}") for number in range(1000))
+    seen = test_top_words.picture(*nodes, pods=tuple(map(record, range(10_000))), taken_ns=NOW_NS)
+    line = spans.plain(panels.summary(seen, name="large", paused_s=None, shown=1000, width=width))
+    assert len(line) <= width
+    assert line.startswith(" large  1000/1000 nodes fresh") and line.endswith(ends)
+
+
 @pytest.mark.parametrize(("words", "count"), [("", 3), ("WAITING", 2), ("node-1 runn", 1), ("capacity", 2), ("x", 0)])
 def test_a_filter_takes_words_of_all_that_is_shown(words: str, count: int) -> None:
     pods = (record(0), record(1), record(2, "running", node="node-1"))

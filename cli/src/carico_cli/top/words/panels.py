@@ -18,8 +18,8 @@ _ARROW = " → "
 INSTANCE_CELLS = 8
 
 
-def summary(picture: pictures.Picture, *, name: str, paused_s: float | None, shown: int) -> spans.Line:
-    """Return the cluster in a line, which fits into 80 cells for up to thousands of nodes and Pods."""
+def summary(picture: pictures.Picture, *, name: str, paused_s: float | None, shown: int, width: int = 80) -> spans.Line:
+    """Return the cluster in a line: what does not fit into the width is left out, from the end."""
     fresh = sum(node.state == freshness.Freshness.FRESH.value for node in picture.nodes)
     # The last advertisement of an absent node is no longer true.
     said = [
@@ -42,6 +42,8 @@ def summary(picture: pictures.Picture, *, name: str, paused_s: float | None, sho
         found.insert(1, (f" {shown} shown ", "bold"))
     if paused_s is not None:
         found.insert(1, (f" paused {paused_s:.0f} s ", "bold yellow"))
+    while len(found) > 1 and sum(len(text) for text, _ in found) > width:
+        found.pop()
     return tuple(found)
 
 
