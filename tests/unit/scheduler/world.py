@@ -109,6 +109,8 @@ class World:
         self.largest: collections.Counter[str] = collections.Counter()
         # Set at the end of each round of the kubelets.
         self.round = asyncio.Event()
+        # The Pods at a version of the API's objects: see `pods_now`.
+        self._seen: tuple[int, list[dict[str, Any]]] = (0, [])
 
     def _engine(self, index: int) -> engine.Engine:
         log = decisions.Log(
@@ -183,10 +185,17 @@ class World:
         """All Pods as the API has them."""
         return self.kube.objects.all("pods", memory_objects.parse_selector("", {}))
 
+    def pods_now(self) -> list[dict[str, Any]]:
+        """The same for what looks at every step and changes nothing: copied when something has changed alone."""
+        version = self.kube.objects.version
+        if self._seen[0] != version:
+            self._seen = (version, self.pods())
+        return self._seen[1]
+
     async def until_ended(self, within_s: float = 300.0) -> None:
         """Returns when every Pod has succeeded; time is the loop's."""
         async with asyncio.timeout(within_s):
-            while any(pod["status"].get("phase") != "Succeeded" for pod in self.pods()):
+            while any(pod["status"].get("phase") != "Succeeded" for pod in self.pods_now()):
                 await self.round.wait()
 
     def advertise(self, node: str, capacity: float, pods: int, covers: frozenset[str]) -> None:
@@ -209,7 +218,7 @@ class World:
             self.round = asyncio.Event()
             now_s = self.clock.monotonic_s()
             running_on: dict[str, set[str]] = collections.defaultdict(set)
-            for pod in self.pods():
+            for pod in self.pods_now():
                 uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName")
                 phase = pod["status"].get("phase")
                 if node and phase == "Pending":

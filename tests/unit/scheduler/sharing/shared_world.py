@@ -194,7 +194,7 @@ class SharedWorld(world.World):
         while True:
             bound = collections.Counter(
                 pod["spec"]["nodeName"]
-                for pod in self.pods()
+                for pod in self.pods_now()
                 if pod["spec"].get("nodeName") and pod["status"].get("phase") != "Succeeded"
             )
             for name, count in bound.items():
