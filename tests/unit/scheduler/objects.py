@@ -96,6 +96,11 @@ class FastLoop(asyncio.SelectorEventLoop):
         """The loop's own seconds."""
         return self._now_s
 
+    @property
+    def is_idle(self) -> bool:
+        """Return whether nothing is ready to run."""
+        return not self._ready  # type: ignore[attr-defined]  # asyncio's own queue
+
     def _run_once(self) -> None:
         timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]  # asyncio's own heap
         if not self._ready and timers:  # type: ignore[attr-defined]  # asyncio's own queue
