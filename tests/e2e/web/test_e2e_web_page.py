@@ -49,6 +49,20 @@ async def test_the_cluster_is_shown_live_and_nothing_is_polled(page: browsers.Pa
     assert len(sockets) == 1
 
 
+async def test_the_values_of_an_axis_have_room_next_to_it(page: browsers.Page, stage: web_site.Stage) -> None:
+    await opened(page, stage)
+    room = await page.evaluate(
+        """async () => {
+          const { font, PAD } = await import("/canvas.js");
+          const context = document.createElement("canvas").getContext("2d");
+          context.font = font(12);
+          // As `level` draws them.
+          return ["≥ 10 min", "100 %", "1,000,000"].map((text) => PAD.left - 6 - context.measureText(text).width);
+        }"""
+    )
+    assert min(room) > 0.0
+
+
 async def test_the_keyboard_goes_everywhere(page: browsers.Page, stage: web_site.Stage) -> None:
     await opened(page, stage)
     canvas, said = page.locator("#map"), page.locator("#map-said")

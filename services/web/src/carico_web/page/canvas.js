@@ -1,5 +1,8 @@
 // A canvas in CSS pixels, sharp on every screen.
 
+// Around a chart: left of it the values of its axis, up to 1,000,000 Pods and "≥ 10 min".
+export const PAD = { left: 72, right: 8, top: 8, bottom: 18 };
+
 export class Sheet {
   // `resized` is called when its width changed.
   constructor(canvas, resized) {

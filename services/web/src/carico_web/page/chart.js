@@ -1,11 +1,10 @@
 // A chart over the last minutes: areas, bands and lines on one canvas.
 
-import { font, level, Sheet } from "./canvas.js";
+import { font, level, PAD, Sheet } from "./canvas.js";
 import * as format from "./format.js";
 import { APART_MS, HISTORY_MS } from "./history.js";
 
 const HEIGHT = 150;
-const PAD = { left: 46, right: 8, top: 8, bottom: 18 };
 // The first minute is shown at full width, without an empty past.
 const SHORTEST_MS = 60_000;
 

@@ -1,12 +1,11 @@
 // Decisions as they arrive: one dot each, by the Pod's waiting time, and the newest ones as text.
 
-import { font, level, Sheet } from "./canvas.js";
+import { font, level, PAD, Sheet } from "./canvas.js";
 import { el } from "./dom.js";
 import * as format from "./format.js";
 
 const WINDOW_MS = 120_000;
 const HEIGHT = 132;
-const PAD = { left: 58, right: 8, top: 8, bottom: 18 };
 const KEPT = 6000;
 const ROWS = 40;
 const WAITED = { least: 0.001, most: 600 };
