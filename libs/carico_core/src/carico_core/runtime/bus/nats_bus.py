@@ -111,12 +111,9 @@ class NatsBus:
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
         """Return each node's newest advertisement."""
         with nats_server.Translated(jetstream.CAPACITY):
-            found = [
-                (message.subject, message.payload)
-                async for message in direct_get.read(self._client, jetstream.CAPACITY, subjects.CAPACITY_ALL)
-            ]
-        # One that was replaced while we read has come twice: the later is the newer.
-        return list(dict(found).items())
+            read = direct_get.read(self._client, jetstream.CAPACITY, subjects.CAPACITY_ALL)
+            # One that was replaced while we read has come twice: the later is the newer.
+            return list({message.subject: message.payload async for message in read}.items())
 
     async def put_model(self, payload: bytes) -> None:
         """Keep the model of the cluster."""

@@ -6,6 +6,7 @@
 
 import asyncio
 import dataclasses
+import math
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -49,14 +50,20 @@ class _Page:
 
 
 async def read(client: Client, stream: str, subject: str, *, first_seq: int = 1) -> AsyncIterator[Stored]:
-    """Yield each message of `subject` (wildcards allowed) from `first_seq` on, oldest first; nats-py's errors."""
-    while True:
+    """Yield each message of `subject` (wildcards allowed) from `first_seq` on, oldest first; nats-py's errors.
+
+    Reading ends with as many as there were at the first page: where 5,000 advertisements a second replace others, a
+    reader that takes fewer would never reach the end.
+    """
+    left = math.inf
+    while left > 0:
         query = {"seq": first_seq, "next_by_subj": subject, "batch": PAGE_MESSAGES, "max_bytes": PAGE_BYTES}
         page = await _ask(client, stream, query)
         for message in page.messages:
             yield message
-        if not page.messages or page.left == 0:
+        if not page.messages:
             return
+        left = min(left - len(page.messages), page.left)
         first_seq = page.messages[-1].seq + 1
 
 
