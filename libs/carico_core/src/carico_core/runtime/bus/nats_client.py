@@ -201,6 +201,13 @@ class _Patient(TcpTransport):
             untyped.write(b"PONG\r\n")
         return line
 
+    def writelines(self, payload: Any) -> None:
+        """Write; raises `ConnectionResetError` if the connection is closed."""
+        # uvloop raises RuntimeError, which ends nats-py's flusher, and comes out of whatever is sent next.
+        if self._io_writer is None or self._io_writer.transport.is_closing():
+            raise ConnectionResetError("the connection to the server is closed")
+        super().writelines(payload)  # type: ignore[no-untyped-call]  # nats-py leaves it without types
+
     def __bool__(self) -> bool:
         # nats-py replaces a transport that says it is none, as this one would before its first connection.
         return True
