@@ -9,6 +9,7 @@ from carico_scheduler import settings as setting
 
 def main() -> int:
     """Read the settings, run the service, and return the exit code: 0 stopped, 1 failed, 2 for the user to fix."""
+    memory_use.return_large_blocks()
     with memory_use.rare_collections():
         return tasks.run_service(
             setting.SchedulerSettings,

@@ -1,6 +1,7 @@
 """Collections that an API does not serve hold nothing; those that it forbids are said, and wait who needs them."""
 
 import asyncio
+import gc
 import random
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -25,6 +26,20 @@ async def following(made: world.World) -> Any:
     made.start_engine(one)
     await asyncio.sleep(2.0)
     return one
+
+
+def test_a_list_is_not_kept_until_the_next_event() -> None:
+    def kept() -> list[list_watch.Listed]:
+        return [each for each in gc.get_objects() if isinstance(each, list_watch.Listed)]
+
+    async def main() -> None:
+        made = world.World()
+        before = kept()
+        await following(made)
+        assert [each for each in kept() if all(each is not one for one in before)] == []
+        await made.stop()
+
+    objects.run_fast(main())
 
 
 def test_what_the_api_does_not_serve_is_empty() -> None:

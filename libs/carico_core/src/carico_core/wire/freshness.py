@@ -1,6 +1,5 @@
 """Whether a message is newer than the last one, and how old its content is, although clocks differ."""
 
-import collections
 import dataclasses
 import enum
 
@@ -88,7 +87,8 @@ class _Window:
 
     boot: str | None
     ts_ns: int
-    buckets: collections.deque[tuple[int, int]]
+    # At most one for each bucket of the window. A deque would take 760 bytes a node.
+    buckets: list[tuple[int, int]]
     # The smallest of all buckets, valid while `bucket` is the newest.
     smallest_ns: int = 0
     bucket: int | None = None
@@ -124,7 +124,7 @@ class AgeTracker:
             self._forget(bucket)
         window = self._windows.get(node)
         if window is None or boot != window.boot or ts_ns < window.ts_ns:
-            window = _Window(boot, ts_ns, collections.deque(maxlen=_WINDOW_BUCKETS))
+            window = _Window(boot, ts_ns, [])
             self._windows[node] = window
         window.ts_ns = ts_ns
         difference_ns = arrival_ns - ts_ns
@@ -141,10 +141,10 @@ class AgeTracker:
         self._windows = {node: window for node, window in self._windows.items() if window.buckets[-1][0] > oldest}
 
 
-def _note(buckets: collections.deque[tuple[int, int]], difference_ns: int, bucket: int) -> int:
+def _note(buckets: list[tuple[int, int]], difference_ns: int, bucket: int) -> int:
     """Add a difference and return the smallest of the window; one minimum per half minute is kept."""
     while buckets and buckets[0][0] <= bucket - _WINDOW_BUCKETS:
-        buckets.popleft()
+        del buckets[0]
     if buckets and buckets[-1][0] == bucket:
         buckets[-1] = (bucket, min(buckets[-1][1], difference_ns))
     else:

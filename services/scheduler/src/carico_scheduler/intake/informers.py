@@ -104,6 +104,8 @@ class Informers:
                     self._take(collection, event)
                     if collection.lacks is not None and _is_not_served(event):
                         break
+                    # A list would stay in memory until the next event.
+                    del event
             await asyncio.sleep(RETRY_S)
 
     def _take(self, collection: api_collections.Collection, event: kubes.MirrorEvent) -> None:

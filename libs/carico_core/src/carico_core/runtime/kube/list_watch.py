@@ -129,6 +129,8 @@ async def mirror(
         if follower.position is None:
             async for event in follower.list_until_listed():
                 yield event
+                # A list would stay in memory until the next event.
+                del event
         async with contextlib.aclosing(follower.watch()) as events:
             async for event in events:
                 yield event

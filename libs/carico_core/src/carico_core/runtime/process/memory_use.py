@@ -12,6 +12,10 @@ from collections.abc import Iterator
 # counts. With 100,000 Pods, searching it for cycles took a fifth of a scheduler's intake time, and 10 to 20 % of a
 # saturated aggregator's (`python -m bench scheduler aggregator`).
 _THRESHOLDS = (50_000, 50, 100)
+# https://man7.org/linux/man-pages/man3/mallopt.3.html
+_M_MMAP_THRESHOLD = -3
+# A column of 32,000 nodes is no larger.
+_LARGE_BYTES = 256 * 1024
 
 
 @contextlib.contextmanager
@@ -91,6 +95,16 @@ def rare_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+def return_large_blocks() -> bool:
+    """Return memory of large blocks to the system as soon as it is free; return whether the C library does that.
+
+    Once glibc has freed a block of up to 32 MB, it takes others as large from its heap. Pages of a list then leave
+    holes between small blocks that stay: 20 MB with 5,000 Nodes and 30,000 Pods, of which 7 cannot be returned later.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    return mallopt is not None and bool(mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES))
 
 
 def settle() -> bool:
