@@ -48,7 +48,7 @@ def test_tables_after_many_proposals_are_those_of_the_placement(seed: int) -> No
     assert list(model.violations(problem, placement)) == []
     fresh = kernel.state(problem, placement)
     assert now.numbers[kernel.COC] == pytest.approx(fresh.numbers[kernel.COC], abs=1e-9)
-    for name in ("server", "cpu_free", "memory_free", "load", "excess", "bytes_to", "clashes"):
+    for name in ("server", "cpu_free", "memory_free", "load", "excess", "bytes_to", "barred"):
         assert np.array(getattr(now, name)) == pytest.approx(np.array(getattr(fresh, name)), abs=1e-9), name
     best = model.costs(problem, np.array(now.best, dtype=np.int32))
     assert best.cntc == now.numbers[kernel.BEST_CNTC]

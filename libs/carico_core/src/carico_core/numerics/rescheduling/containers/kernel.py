@@ -26,7 +26,6 @@ class Tables(NamedTuple):
     memory: Numbers
     tasks: Numbers
     movable: Numbers
-    allowed: Numbers
     first: Numbers
     other: Numbers
     weight: Numbers
@@ -38,11 +37,11 @@ class Tables(NamedTuple):
 class State(NamedTuple):
     """What a move changes.
 
-    bytes_to, by container and server: traffic of the container with those on the server. clashes, likewise: containers
-    on the server that must not share one with it. excess: a server's load above saturation. overloaded: the servers
-    with excess, of which there are COUNT; place: a server's index in it, -1 for none. best: the placement of least cost
-    so far. changed: the containers that have moved since then, of which there are CHANGED; since: the best, by its
-    number (BESTS), after which a container was listed. numbers: see below.
+    bytes_to, by container and server: traffic of the container with those on the server. barred, likewise: containers
+    on the server that must not share one with it, and one more if the container may not be there. excess: a server's
+    load above saturation. overloaded: the servers with excess, of which there are COUNT; place: a server's index in it,
+    -1 for none. best: the placement of least cost so far. changed: the containers that have moved since then, of which
+    there are CHANGED; since: the best, by its number (BESTS), after which a container was listed. numbers: see below.
     """
 
     server: Numbers
@@ -56,7 +55,7 @@ class State(NamedTuple):
     overloaded: Numbers
     place: Numbers
     bytes_to: Numbers
-    clashes: Numbers
+    barred: Numbers
     numbers: Numbers
 
 
@@ -77,12 +76,13 @@ DRAW_WIDTH = 4
 def tables(problem: model.Problem) -> Tables:
     """Return the constant tables of a problem without groups (`model.contracted`)."""
     first, other, weight = _adjacent(problem.pairs, problem.traffic, problem.containers)
-    apart_first, apart_other, apart_weight = _adjacent(problem.apart, np.ones(len(problem.apart)), problem.containers)
+    apart_first, apart_other, apart_weight = _adjacent(
+        problem.apart, np.ones(len(problem.apart), dtype=np.int32), problem.containers
+    )
     return Tables(*(
         _plain(each) for each in (
             problem.capacity[:, 0], problem.request[:, 0], problem.request[:, 1], problem.tasks,
-            np.flatnonzero(problem.movable), problem.allowed, first, other, weight, apart_first, apart_other,
-            apart_weight,
+            np.flatnonzero(problem.movable), first, other, weight, apart_first, apart_other, apart_weight,
         )
     ))  # fmt: skip
 
@@ -97,6 +97,7 @@ def state(problem: model.Problem, placement: model.Ints) -> State:
     place[over] = np.arange(len(over))
     used = [model.totals(placement, each, problem.servers) for each in problem.request.T]
     room = problem.capacity * (1.0 + model.ROUNDING)
+    clashes = _to_servers(problem, placement, problem.apart, np.ones(len(problem.apart)))
     numbers = np.zeros(_NUMBERS)
     numbers[CNTC], numbers[COC] = model.cntc(problem, placement), model.coc(load, problem.saturation)
     numbers[COC_WEIGHT] = 0.5
@@ -109,7 +110,7 @@ def state(problem: model.Problem, placement: model.Ints) -> State:
             np.zeros(problem.containers, dtype=np.int64), np.full(problem.containers, -1.0),
             room[:, 0] - used[0], room[:, 1] - used[1],
             load, excess, overloaded, place, _to_servers(problem, placement, problem.pairs, problem.traffic),
-            _to_servers(problem, placement, problem.apart, np.ones(len(problem.apart))), numbers,
+            (clashes + ~problem.allowed.ravel()).astype(np.int32), numbers,
         )
     ))  # fmt: skip
 
@@ -225,7 +226,7 @@ def move(fixed: Tables, now: State, unit: int, target: int, saturation: float) -
     _set_load(now, target, now.load[target] + tasks / fixed.cores[target], saturation)
     _set_coc(fixed, now)
     _shift(now.bytes_to, fixed.first, fixed.other, fixed.weight, unit, source, target, servers)
-    _shift(now.clashes, fixed.apart_first, fixed.apart_other, fixed.apart_weight, unit, source, target, servers)
+    _shift(now.barred, fixed.apart_first, fixed.apart_other, fixed.apart_weight, unit, source, target, servers)
 
 
 @compiled.compiled
@@ -280,8 +281,8 @@ def advance(
     """
     # Local names: a field of a tuple costs numba two atomic operations each time.
     numbers, cores, tasks, cpu, memory = now.numbers, fixed.cores, fixed.tasks, fixed.cpu, fixed.memory
-    movable, allowed, first, other = fixed.movable, fixed.allowed, fixed.first, fixed.other
-    at, cpu_free, memory_free, clashes = now.server, now.cpu_free, now.memory_free, now.clashes
+    movable, first, other = fixed.movable, fixed.first, fixed.other
+    at, cpu_free, memory_free, barred = now.server, now.cpu_free, now.memory_free, now.barred
     load, excess, bytes_to, servers = now.load, now.excess, now.bytes_to, len(fixed.cores)
     for row in range(begin, len(drawn) // DRAW_WIDTH):
         numbers[DRAWN] += 1.0
@@ -297,7 +298,7 @@ def advance(
         else:
             target = int(drawn[draw + 2] * servers)
         cell = unit * servers + target
-        if target == source or not allowed[cell] or clashes[cell] > 0.0:
+        if target == source or barred[cell] > 0:
             continue
         if cpu[unit] > cpu_free[target] or memory[unit] > memory_free[target]:
             continue
