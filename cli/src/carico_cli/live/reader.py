@@ -65,7 +65,7 @@ class Reader:
         self._url = ""
         self._bus_trouble: str | None = "not connected yet"
         self._api_trouble: str | None = None
-        self._scheduler_trouble: str | None = None
+        self._is_scheduler_silent = False
         self._away_since_s: float | None = None
         # Set once each of `firsts` has answered or failed to: the first picture is then complete.
         self.complete = asyncio.Event()
@@ -79,10 +79,19 @@ class Reader:
                 name="Kubernetes API",
                 trouble=self._api_trouble or self._jobs.why_not(self._clock.monotonic_s(), self._pods_age.age_s()),
             ),
-            pictures.Link(name="scheduler", trouble=self._scheduler_trouble if self._is_connected else None),
+            pictures.Link(name="scheduler", trouble=self._scheduler_words() if self._is_connected else None),
         )
         names = self._signals.scheduler_names
         return self._signals.picture(jobs=self._jobs.table(names), links=links, pods=self._pods.rows(names))
+
+    def _scheduler_words(self) -> str | None:
+        """Return what it means that none answers: only the holder of the Lease does, also where several decide."""
+        if not self._is_scheduler_silent:
+            return None
+        decide = sum(not each.is_leaving for each in self._signals.members)
+        if decide:
+            return f"none answers: `reserved` is not known; {decide} that share the work still place Pods"
+        return "none answers: no Pod is placed, and `reserved` is not known"
 
     @property
     def bus(self) -> ports.Bus | None:
@@ -233,10 +242,10 @@ class Reader:
         while True:
             try:
                 self._signals.on_capacity_list(await bus.request(CAPACITY_LIST, b"", timeout_s=ANSWER_S))
-                self._scheduler_trouble = None
+                self._is_scheduler_silent = False
             except (errors.BusError, errors.MessageError):
                 self._signals.scheduler_silent()
-                self._scheduler_trouble = "none answers: no Pod is placed, and `reserved` is not known"
+                self._is_scheduler_silent = True
             self._settle(SCHEDULER)
             await asyncio.sleep(max(RESERVED_EVERY_S, RESERVED_EVERY_S_PER_NODE * len(self._signals.node_names)))
 

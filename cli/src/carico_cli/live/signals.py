@@ -126,6 +126,11 @@ class Signals:
         except errors.MessageError as error:
             self._dropped[error.reason.value] += 1
 
+    @property
+    def members(self) -> tuple[messages.Heartbeat, ...]:
+        """The schedulers that share the work."""
+        return tuple(self._members.all())
+
     def on_heartbeat(self, subject: str, payload: bytes) -> None:
         """Take in the heartbeat of a scheduler that shares the work."""
         self._heard += 1
@@ -175,7 +180,7 @@ class Signals:
             pods=pods,
             refusals=self._refusals_of(pods),
             summaries=self._history.all(),
-            members=tuple(self._members.all()),
+            members=self.members,
         )
 
     def _refusals_of(self, pods: tuple[pictures.Pod, ...]) -> dict[str, str]:

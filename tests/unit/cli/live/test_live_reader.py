@@ -1,11 +1,15 @@
 """A reader of live signals: what it shows of a cluster in memory, and that an outage ends by itself."""
 
 import asyncio
+import dataclasses
 
 from carico_cli.clusters import which
 from carico_cli.live import reader as readers
 from carico_core.domain import errors
 from carico_core.runtime.kube import list_watch
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from tests.fixtures.golden import records
 from tests.tools import waiting
 from tests.unit.cli import fake_cluster
 
@@ -103,6 +107,22 @@ async def test_a_cluster_that_was_taken_down_and_started_elsewhere_is_found() ->
         await cluster.advertise(seq=2)
         await waiting.until(lambda: not any("NATS" in line for line in cluster.reader.picture().trouble))
         assert {node.freshness.value for node in cluster.reader.picture().nodes} == {"fresh"}
+
+
+async def test_without_an_answer_of_the_scheduler_those_that_share_still_place_pods() -> None:
+    cluster = fake_cluster.Cluster()
+    await cluster.advertise()
+    async with cluster.running():
+        none = "scheduler: none answers: no Pod is placed, and `reserved` is not known"
+        await waiting.until(lambda: none in cluster.reader.picture().trouble)
+        # The holder of the Lease has just ended, and another member is leaving.
+        for number, is_leaving in ((1, False), (2, False), (3, True)):
+            each = dataclasses.replace(
+                records.HEARTBEAT_REPORT, replica=f"scheduler-{number}", is_leaving=is_leaving, report=None
+            )
+            await cluster.own.publish(subjects.member(each.replica), wire.encode_heartbeat(each))
+        said = "scheduler: none answers: `reserved` is not known; 2 that share the work still place Pods"
+        await waiting.until(lambda: said in cluster.reader.picture().trouble)
 
 
 async def test_an_api_that_takes_the_question_and_says_nothing_is_reported() -> None:
