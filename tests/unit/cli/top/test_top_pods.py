@@ -10,6 +10,7 @@ from carico_cli.live import picture as pictures
 from carico_cli.top.words import panels, pod_words, spans
 from carico_core.domain import messages
 from carico_core.runtime.kube import list_watch
+from tests.tools import waiting
 from tests.unit.cli import fake_cluster
 from tests.unit.cli.top import test_top_screen, test_top_words
 
@@ -83,9 +84,9 @@ def test_a_filter_takes_words_of_all_that_is_shown(words: str, count: int) -> No
 async def test_pods_on_the_screen_at_80x24(monkeypatch: pytest.MonkeyPatch) -> None:
     """From a fixed state: every line is whole, and each key shows what it says."""
     async with test_top_screen.staged() as stage:
-        waiting = [fake_cluster.pod(f"waits-{number:02}", phase="Pending", node=None) for number in range(30)]
+        pending = [fake_cluster.pod(f"waits-{number:02}", phase="Pending", node=None) for number in range(30)]
         stage.cluster.api.events.put_nowait(
-            list_watch.Listed(objects=[fake_cluster.pod("runs"), *waiting], resource_version="2")
+            list_watch.Listed(objects=[fake_cluster.pod("runs"), *pending], resource_version="2")
         )
         await stage.shows("30 waiting")
         await stage.keys.press("P")
@@ -146,9 +147,10 @@ async def test_a_filter_of_pods_is_taken_back_before_the_screen_is_left() -> Non
     async with test_top_screen.staged() as stage:
         pods = [fake_cluster.pod(name) for name in ("one", "two")]
         stage.cluster.api.events.put_nowait(list_watch.Listed(objects=pods, resource_version="2"))
-        await stage.keys.press("P", "slash", *"two", "enter")
-        await stage.shows("two ")
-        assert "one " not in stage.text
+        await stage.keys.press("P")
+        await stage.shows("one ")
+        await stage.keys.press("slash", *"two", "enter")
+        await waiting.until(lambda: "two " in stage.text and "one " not in stage.text)
         await stage.keys.press("slash", *"x", "escape")
         assert not stage.top.screen.query_one("#filter", widgets.Input).display
         await stage.shows("one ")
@@ -182,6 +184,8 @@ async def test_of_ten_thousand_pods_only_the_visible_are_formatted(monkeypatch: 
 async def test_the_view_of_a_node_ends_with_its_pods() -> None:
     async with test_top_screen.staged() as stage:
         stage.cluster.api.events.put_nowait(list_watch.Listed(objects=[fake_cluster.pod("runs")], resource_version="2"))
+        # The view goes to the end of what it has then.
+        await waiting.until(lambda: stage.top.shown.pods)
         await stage.keys.press("enter", *["pagedown"] * 3)
         await stage.shows("runs              running")
         assert stage.text.splitlines()[-2].startswith("runs              running")
