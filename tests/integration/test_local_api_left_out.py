@@ -48,6 +48,7 @@ def test_other_encodings_are_refused_with_where_they_are_read(api: control_plane
         ("/apis/apps/v1/daemonsets", "daemonsets"),
         ("/apis/batch/v1/namespaces/default/jobs/x", "jobs"),
         ("/api/v1/namespaces/default/services", "services"),
+        ("/apis/scheduling.k8s.io/v1/priorityclasses", "priorityclasses"),
         ("/apis/example.com/v1/things", "such resource"),
     ],
 )
@@ -113,6 +114,7 @@ def kubectl(api: control_planes.KubeApi) -> Run:
         ("create", "deployment", "web", "--image=nginx"),
         ("apply", "-f", "-"),
         ("get", "deployments"),
+        ("get", "priorityclasses"),
         ("create", "job", "j", "--image=nginx"),
         ("apply", "--server-side", "-f", "-"),
         ("create", "configmap", "c", "--from-literal=a=b"),

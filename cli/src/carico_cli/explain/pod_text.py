@@ -13,8 +13,8 @@ SHOWN = 20
 _Reason = decision.Reason
 _FULL = (
     "a node needs room for a whole Pod (the threshold): the Pod starts when other Pods end, sooner with more nodes or "
-    "a higher ceiling ({ceiling}: more Pods on a node, each slower), or by eviction of Pods of lower priority if it "
-    "gets a priorityClassName above theirs"
+    "a higher ceiling ({ceiling}: more Pods on a node, each slower), or by eviction of Pods of lower priority, if "
+    "it gets a higher one"
 )
 _SILENT = "check the agent and its connection to NATS: `carico doctor`, then the agent's log"
 # Where only reservations fill the node.

@@ -78,6 +78,9 @@ ABSENT = (
     Resource(group="batch", plural="cronjobs", kind="CronJob", short_names=("cj",)),
     Resource(plural="services", kind="Service", short_names=("svc",)),
     Resource(plural="persistentvolumeclaims", kind="PersistentVolumeClaim", short_names=("pvc",)),
+    Resource(
+        group="scheduling.k8s.io", plural="priorityclasses", kind="PriorityClass", namespaced=False, short_names=("pc",)
+    ),
 )
 NAMED = (*ALL, *ABSENT)
 _BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in ALL}
