@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 
+from carico_core.domain import names
 from tests.e2e import carico_command
 
 
@@ -18,13 +19,18 @@ async def test_two_schedulers_that_share_the_work_run_pods(tmp_path: pathlib.Pat
         assert code == 0, out + err
         assert "12 of 12 done" in out
         bound = 0
-        for name in ("scheduler", "scheduler-2"):
-            code, out, err = await shell.run("logs", name, "--name", "e2e-shared")
+        for service in ("scheduler", "scheduler-2"):
+            code, out, err = await shell.run("logs", service, "--name", "e2e-shared")
             assert code == 0, err
             bound += _placed(out)
         assert bound >= 12
         code, out, err = await shell.run("status", "--name", "e2e-shared", "--json")
         assert code == 0, err
+        # Members and leader are services of this list.
+        view = orjson.loads(out)
+        members = {names.replica_of(each["name"]) for each in view["schedulers"]}
+        assert members == {"scheduler", "scheduler-2"} <= {each["name"] for each in view["services"]}
+        assert view["leader"] in members
 
 
 def _placed(log: str) -> int:
