@@ -148,3 +148,11 @@ def test_a_matrix_that_is_no_gram_matrix_is_refused(gram: list[list[float]]) -> 
 
 def test_the_model_is_readable_as_json() -> None:
     assert b'"gram":{"cpu":{"cpu":0.25,"memory":0.125}' in wire.model_as_json(records.MODEL)
+
+
+# As it is, as an escape, and in several bytes.
+@pytest.mark.parametrize("text", ["\x7f", "\x1b", "\N{ZERO WIDTH SPACE}"])
+def test_a_text_of_an_advertisement_that_is_not_printable_is_refused(text: str) -> None:
+    payload = wire.encode_advertisement(records.ADVERTISEMENT._replace(bottleneck=text))
+    with pytest.raises(errors.MessageError, match="printable"):
+        wire.decode_advertisement(payload, subject=subjects.capacity(records.NODE))

@@ -57,7 +57,8 @@ class Settled(errors.CaricoError):
     """A bind that was not sent: the Pod is already bound or gone."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+# Not frozen: each decision makes one, and that of a member of several is completed by what its claim needs.
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class Bind:
     """One bind: the Pod, the node chosen, and the decision that chose it."""
 

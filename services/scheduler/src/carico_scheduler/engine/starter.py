@@ -76,7 +76,7 @@ class Starter:
             prepare=self._volumes.preparation(pod, placement.row, may_write=may_write),
         )  # fmt: skip
         if self._member is not None:
-            bind = self._member.claiming(
+            self._member.claim_first(
                 bind, decided_s=now_s, is_open=lambda: self._state.is_open(pod.uid, attempt), together=together
             )  # fmt: skip
         self.binder.start(bind)

@@ -61,7 +61,7 @@ class Binds:
             on_result=on_result,
         )  # fmt: skip
         if self._member is not None:
-            bind = self._member.claiming(
+            self._member.claim_first(
                 bind, decided_s=now_s, is_open=lambda: self._state.is_open(asked.pod.uid, attempt)
             )  # fmt: skip
         self._binder.start(bind)

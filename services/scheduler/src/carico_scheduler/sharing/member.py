@@ -142,12 +142,12 @@ class Member:
         claimed = [fits.demand_of(each) for each in self.ledger.counted_on(node, now_s) if each.uid != pod.uid]
         return claimed + self.corrections.held_on(node, pod)
 
-    def claiming(
+    def claim_first(
         self, bind: binder.Bind, *, decided_s: float, is_open: Callable[[], bool],
         together: claimings.Together | None = None,
-    ) -> binder.Bind:  # fmt: skip
-        """See `own_claims.OwnClaims.bind_of`."""
-        return self._own.bind_of(bind, decided_s=decided_s, is_open=is_open, together=together)
+    ) -> None:  # fmt: skip
+        """See `own_claims.OwnClaims.claim_first`."""
+        self._own.claim_first(bind, decided_s=decided_s, is_open=is_open, together=together)
 
     def take_result(self, result: binder.Result) -> None:
         """Withdraw the claim of a bind that was not sent, or that the API has refused."""

@@ -1,6 +1,5 @@
 """The claims of one member: made before a bind, looked at again right before it is sent, withdrawn after a failure."""
 
-import dataclasses
 import functools
 from collections.abc import Callable
 
@@ -43,11 +42,11 @@ class OwnClaims:
         self._tally = counts
         self._doubtful: dict[str, None] = {}
 
-    def bind_of(
+    def claim_first(
         self, bind: binder.Bind, *, decided_s: float, is_open: Callable[[], bool],
         together: claiming.Together | None = None,
-    ) -> binder.Bind:  # fmt: skip
-        """Return the bind of a decision that was just made, to be sent once its node is claimed.
+    ) -> None:  # fmt: skip
+        """Have the bind of a decision that was just made sent once its node is claimed.
 
         `decided_s`: when the decision began. `together`: where it waits for the other Pods of its gang.
         """
@@ -59,9 +58,11 @@ class OwnClaims:
             self._claim, bind, seq=self._ledger.seq(bind.node), decided_s=decided_s, is_shared_out=is_shared_out
         )
 
+        prepare = bind.prepare
+
         async def ready() -> None:
-            if bind.prepare is not None:
-                await bind.prepare()
+            if prepare is not None:
+                await prepare()
             if not is_open():
                 raise binder.Settled("not sent: the watch showed that the Pod is bound or gone")
 
@@ -69,10 +70,8 @@ class OwnClaims:
             ready=ready, store=store, check=lambda sent_s: self._check(sent_s, lease_term), waiting=bind.waiting,
             together=together,
         )  # fmt: skip
-        return dataclasses.replace(
-            bind, prepare=claim.prepare, permit=claim.permit, resource_version=bind.pod.resource_version,
-            is_shared=True,
-        )  # fmt: skip
+        bind.prepare, bind.permit = claim.prepare, claim.permit
+        bind.resource_version, bind.is_shared = bind.pod.resource_version, True
 
     def take_result(self, result: binder.Result) -> None:
         """Withdraw the claim of a bind that was not sent, or that the API has refused."""

@@ -3,9 +3,9 @@
 Pure: events in, changed state out.
 """
 
-import dataclasses
 import random
 from collections.abc import Callable, Iterable, Mapping, Set
+from typing import NamedTuple
 
 from carico_core.domain import cluster, constraints, messages
 from carico_scheduler.nodes import fleet as fleets
@@ -19,8 +19,7 @@ from carico_scheduler.rules import policy as policies
 _STRANGERS_MAX = 4096
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class Heard(NamedTuple):
     """The newest advertisement of a node, and when its newest sample was taken on our monotonic clock."""
 
     advertisement: messages.Advertisement
@@ -78,10 +77,12 @@ class NodeState:
             return
         # Ask only for the classes of parked Pods: this is the most expensive part of taking an advertisement in.
         parked = self.queue.parked_classes()
-        before = self._admitted(node, parked, now_s)
+        before = self._admitted(node, parked, now_s) if parked else {}
         if self.reservations.cover(node, heard.advertisement.covers, now_s):
             self.fleet.put_load(node, self.reservations.load(node))
         self.fleet.put_advertisement(heard.advertisement, heard.sampled_s)
+        if not parked:
+            return
         after = self._admitted(node, parked, now_s)
         gained = {offset: found - before.get(offset, frozenset()) for offset, found in after.items()}
         if any(gained.values()):
@@ -117,7 +118,7 @@ class NodeState:
     def _admitted(self, node: str, parked: Mapping[float, Set[str]], now_s: float) -> Mapping[float, Set[str]]:
         """Return those of the classes, by offset of the ceiling, of which the node admits a Pod now."""
         slot = self.fleet.slot_of(node)
-        if slot is None or not parked:
+        if slot is None:
             return {}
         row = self.fleet.row(slot, now_s)
         return {offset: admission.admits(row, classes, offset) for offset, classes in parked.items()}
