@@ -91,6 +91,8 @@ async def test_pods_on_the_screen_at_80x24(monkeypatch: pytest.MonkeyPatch) -> N
         await stage.shows("30 waiting")
         await stage.keys.press("P")
         await stage.shows("waits-00")
+        # The line of keys is drawn by itself.
+        await stage.shows("Explain")
         lines = stage.text.splitlines()
         assert len(lines) == 24 and max(map(len, lines)) <= 80
         assert lines[1].split() == [
