@@ -28,12 +28,13 @@ _BASELINE = {"cpu": messages.Estimate(mean=0.2, sd=0.05), "memory": messages.Est
 
 @dataclasses.dataclass(slots=True)
 class Node:
-    """One simulated node."""
+    """One simulated node. `running`: the UIDs of its Pods; empty: as many as there happen to be."""
 
     name: str
     pods: int
     seq: int = 0
     is_silent: bool = False
+    running: frozenset[str] = frozenset()
 
 
 class FakeFleet:
@@ -99,7 +100,9 @@ class FakeFleet:
         """Return the next advertisement of a node."""
         if self._rng.random() < 0.1:
             node.pods = int(np.clip(node.pods + self._rng.choice((-1, 1)), 0, 6))
+        node.pods = len(node.running) or node.pods
         node.seq += 1
+        some = frozenset(f"{node.name}-{i:04d}-4000-8000-{node.seq // 60:012d}" for i in range(node.pods))
         cpu = float(np.clip(0.03 + 0.15 * node.pods + self._rng.normal(0, 0.02), 0, 1))
         memory = float(np.clip(0.05 + 0.06 * node.pods + self._rng.normal(0, 0.004), 0, 1))
         capacity = max(0.0, (0.85 - cpu) / 0.15)
@@ -109,7 +112,7 @@ class FakeFleet:
                 node=node.name, boot=BOOT, seq=node.seq, ts_ns=now_ns, sampled_at_ns=now_ns - 5_000_000,
                 capacity=capacity, capacity_sd=0.1 + 0.1 * capacity, bottleneck="cpu" if capacity < 4 else None,
                 signal=capacity, baseline=_BASELINE, cost=_COST, pods=node.pods, limit=2 * node.pods + 4,
-                covers=frozenset(f"{node.name}-{i:04d}-4000-8000-{node.seq // 60:012d}" for i in range(node.pods)),
+                covers=node.running or some,
                 mode=messages.Mode.MEASURED if node.pods else messages.Mode.PREDICTED,
                 usage={"cpu": cpu, "memory": memory}, parts={"cpu.utilisation": cpu, "cpu.pressure": cpu / 2},
                 direction={"cpu": 0.8 * cpu, "memory": 0.8 * memory},

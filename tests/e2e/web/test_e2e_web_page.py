@@ -14,7 +14,7 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_local.cluster.services import web_access
 from tests.fixtures.golden import records
-from tests.tools import web_site
+from tests.tools import waiting, web_site
 
 pytestmark = [pytest.mark.system, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 expect = browsers.expect
@@ -218,6 +218,47 @@ async def test_schedulers_that_share_the_work_are_listed_while_they_do(
         await client.close()
     # It has fallen silent.
     await expect(listed).to_be_hidden()
+
+
+async def test_the_pods_of_a_node_are_asked_for_again_where_one_has_replaced_another(
+    page: browsers.Page, stage: web_site.Stage
+) -> None:
+    node, named, answered = stage.fleet.nodes[6], "one", 0
+    node.running = frozenset({"uid-one"})
+    address = stage.server.url.removeprefix("nats://")
+    client = await nats.connect(web_access.url(address, arrangements.LOCAL, web_site.PASSWORD))
+
+    async def reply(message: nats.aio.msg.Msg) -> None:
+        nonlocal answered
+        answered += 1
+        pods = [{"namespace": "default", "pod": named, "class": "app/default/web"}]
+        known = {
+            "known": True,
+            "free": 1.0,
+            "reserved": 0,
+            "reserved_by": [],
+            "placed": 1,
+            "baseline_pods": 0,
+            "pods": pods,
+        }
+        answer = {**known, "refused_by": None, "trust": {"is_suspect": False}, "bounds": [], "history": None}
+        await message.respond(json.dumps(answer).encode())
+
+    try:
+        await client.subscribe(subjects.query("scheduler", "node.explain"), cb=reply)
+        await opened(page, stage, f"#node/{node.name}")
+        shown = page.locator("#panel li button", has_text="app/default/web")
+        await expect(shown).to_contain_text("default/one", timeout=WITHIN_MS)
+        await expect(page.locator("#panel")).to_contain_text("1 Pod runs here", timeout=WITHIN_MS)
+        # From here on the page knows of which Pods its list is.
+        before = answered
+        await page.locator("#panel button", has_text="Ask again").click()
+        await waiting.until(lambda: answered > before)
+        named, node.running = "other", frozenset({"uid-other"})
+        await expect(shown).to_contain_text("default/other", timeout=WITHIN_MS)
+    finally:
+        node.running = frozenset()
+        await client.close()
 
 
 async def test_traffic_and_moves_are_shown_where_a_rescheduler_answers(

@@ -61,6 +61,7 @@ def test_an_advertisement_is_read_as_it_was_written() -> None:
     read = run(f"show(signals.decodeAdvertisement('{subjects.capacity(said.node)}', {payload}))", "signals")
     assert read["node"] == said.node
     assert (read["capacity"], read["sd"], read["pods"], read["limit"]) == (3.5, 0.4, 2, 8)
+    assert read["covers"] == ["uid"]
     assert read["dims"] == ["cpu", "memory"]
     assert read["usage"] == [0.6, 0.1]
     assert read["direction"] == [0.5, 0.05]

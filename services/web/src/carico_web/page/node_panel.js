@@ -64,8 +64,8 @@ export class NodePanel {
     this.drawCosts(node.ad);
     this.drawAgainst(node);
     this.drawRecent();
-    // The list names Pods: it is asked for again when the node counts others, but not at each of many that come and go.
-    if (node.ad.pods !== this.counted && Date.now() - this.askedMs > ASK_AFTER_MS) this.ask();
+    // The list names Pods: it is asked for again when the node has others, but not at each of many that come and go.
+    if (node.ad.covers.join() !== this.covered && Date.now() - this.askedMs > ASK_AFTER_MS) this.ask();
   }
 
   drawPods({ pods = [], placed = 0, baseline_pods: own = 0 }) {
@@ -123,7 +123,7 @@ export class NodePanel {
 
   async ask() {
     this.askedMs = Date.now();
-    this.counted = this.page.fleet.nodes.get(this.name)?.ad.pods;
+    this.covered = this.page.fleet.nodes.get(this.name)?.ad.covers.join();
     try {
       const answer = await ask.node(this.page.bus, this.name);
       this.before = answer.history;

@@ -33,6 +33,7 @@ export function decodeAdvertisement(subject, payload) {
     bottleneck: m.bottleneck == null ? null : String(m.bottleneck),
     mode: String(m.mode),
     pods: finite(m.pods),
+    covers: list(m.covers),
     limit: m.limit == null ? null : finite(m.limit),
     dims,
     usage: dims.map((dim) => Math.min(1, Math.max(0, finite(m.usage[dim])))),
