@@ -35,23 +35,24 @@ class Shell:
         """The places of a cluster."""
         return state.Paths(self.directory / "state" / "carico" / name)
 
-    async def start(self, *words: str) -> asyncio.subprocess.Process:
-        """The running command, its output in pipes, no terminal."""
-        return await asyncio.create_subprocess_exec(
+    @contextlib.asynccontextmanager
+    async def running(self, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
+        """The running command, its output in pipes, no terminal; killed if it outlives the block."""
+        process = await asyncio.create_subprocess_exec(
             *self._command, *words, cwd=self.directory, env=self.environ,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
-
-    async def run(self, *words: str, within_s: float = WITHIN_S) -> tuple[int, str, str]:
-        """Exit code, standard output and standard error of a command that ends."""
-        process = await self.start(*words)
         try:
-            async with asyncio.timeout(within_s):
-                out, err = await process.communicate()
+            yield process
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
+
+    async def run(self, *words: str, within_s: float = WITHIN_S) -> tuple[int, str, str]:
+        """Exit code, standard output and standard error of a command that ends."""
+        async with self.running(*words) as process, asyncio.timeout(within_s):
+            out, err = await process.communicate()
         assert process.returncode is not None
         return process.returncode, out.decode(), err.decode()
 

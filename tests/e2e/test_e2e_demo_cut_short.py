@@ -20,15 +20,15 @@ def shell(tmp_path: pathlib.Path) -> carico_command.Shell:
 @pytest.mark.parametrize("moment", ["start", "job", "twice"])
 async def test_ctrl_c_ends_everything(shell: carico_command.Shell, moment: str) -> None:
     name = f"e2e-int-{moment}"
-    process = await shell.start("demo", "--name", name, "--pods", "40", "--seconds", "5")
-    await carico_command.said(process, "running" if moment == "job" else "ready: nats")
-    process.send_signal(signal.SIGINT)
-    if moment == "twice":
-        # While the first is being followed: the end is hurried, and as complete.
-        await asyncio.sleep(0.1)
+    async with shell.running("demo", "--name", name, "--pods", "40", "--seconds", "5") as process:
+        await carico_command.said(process, "running" if moment == "job" else "ready: nats")
         process.send_signal(signal.SIGINT)
-    async with asyncio.timeout(carico_command.WITHIN_S):
-        _, err = await process.communicate()
+        if moment == "twice":
+            # While the first is being followed: the end is hurried, and as complete.
+            await asyncio.sleep(0.1)
+            process.send_signal(signal.SIGINT)
+        async with asyncio.timeout(carico_command.WITHIN_S):
+            _, err = await process.communicate()
     assert process.returncode == 130
     assert b"interrupted" in err
     assert b"Traceback" not in err
@@ -36,10 +36,10 @@ async def test_ctrl_c_ends_everything(shell: carico_command.Shell, moment: str) 
 
 
 async def test_a_killed_demo_takes_its_cluster_along(shell: carico_command.Shell) -> None:
-    process = await shell.start("demo", "--name", "e2e-kill", "--pods", "40")
-    await carico_command.said(process, "running")
-    process.kill()
-    await process.wait()
+    async with shell.running("demo", "--name", "e2e-kill", "--pods", "40") as process:
+        await carico_command.said(process, "running")
+        process.kill()
+        await process.wait()
     paths = shell.paths("e2e-kill")
     await waiting.until(lambda: not state.is_running(paths), within_s=carico_command.WITHIN_S)
     code, out, err = await shell.run("down", "--name", "e2e-kill")
@@ -48,15 +48,15 @@ async def test_a_killed_demo_takes_its_cluster_along(shell: carico_command.Shell
 
 
 async def test_a_crashed_service_is_named_with_its_last_lines(shell: carico_command.Shell) -> None:
-    process = await shell.start("demo", "--name", "e2e-crash", "--pods", "40")
-    await carico_command.said(process, "running")
-    found = state.read(shell.paths("e2e-crash"))
-    assert found is not None
-    (victim,) = [service for service in found.services if service.name == "scheduler"]
-    assert victim.process is not None
-    os.kill(victim.process.pid, signal.SIGKILL)
-    async with asyncio.timeout(carico_command.WITHIN_S):
-        _, err = await process.communicate()
+    async with shell.running("demo", "--name", "e2e-crash", "--pods", "40") as process:
+        await carico_command.said(process, "running")
+        found = state.read(shell.paths("e2e-crash"))
+        assert found is not None
+        (victim,) = [service for service in found.services if service.name == "scheduler"]
+        assert victim.process is not None
+        os.kill(victim.process.pid, signal.SIGKILL)
+        async with asyncio.timeout(carico_command.WITHIN_S):
+            _, err = await process.communicate()
     assert process.returncode == 1
     assert b"scheduler ended unexpectedly (killed by SIGKILL); its last lines:" in err
     logs = shell.paths("e2e-crash").logs

@@ -13,17 +13,20 @@ async def test_a_node_of_a_cluster_is_recorded_while_pods_run(tmp_path: pathlib.
     shell = carico_command.Shell(tmp_path)
     async with carico_command.cluster(shell, "e2e-rec", "--nodes", "2"):
         words = ("record", "--name", "e2e-rec", "--node", "node-1", "--out", "node-1.rec", "--for", "600")
-        recording, path = await shell.start(*words), tmp_path / "node-1.rec"
-        # The first block of samples: before it a Pod could come and go unseen.
-        await waiting.until(lambda: path.exists() and path.stat().st_size, within_s=carico_command.WITHIN_S)
-        code, out, err = await shell.run("submit", "pi", "--name", "e2e-rec", "--pods", "6", "--seconds", "1", "--wait")
-        assert code == 0, out + err
-        # The API may show the last Pod's end before the recording has it.
-        await waiting.until(lambda: _balanced(path), within_s=carico_command.WITHIN_S)
-        # Ctrl-C ends a recording and keeps it.
-        recording.terminate()
-        async with asyncio.timeout(carico_command.WITHIN_S):
-            said, notes = await recording.communicate()
+        path = tmp_path / "node-1.rec"
+        async with shell.running(*words) as recording:
+            # The first block of samples: before it a Pod could come and go unseen.
+            await waiting.until(lambda: path.exists() and path.stat().st_size, within_s=carico_command.WITHIN_S)
+            code, out, err = await shell.run(
+                "submit", "pi", "--name", "e2e-rec", "--pods", "6", "--seconds", "1", "--wait"
+            )
+            assert code == 0, out + err
+            # The API may show the last Pod's end before the recording has it.
+            await waiting.until(lambda: _balanced(path), within_s=carico_command.WITHIN_S)
+            # Ctrl-C ends a recording and keeps it.
+            recording.terminate()
+            async with asyncio.timeout(carico_command.WITHIN_S):
+                said, notes = await recording.communicate()
         assert recording.returncode == 0, notes
         assert b"node-1.rec: " in said
         assert b"interrupted" in notes
