@@ -178,7 +178,8 @@ async def test_deleted_streams_are_back_with_their_contents_and_nothing_is_resta
             for name in streams.ALL:
                 await administrator.jetstream().delete_stream(name)
             reported = rig.seq
-            stored = await waiting.answered(rig.bus.get_model)
+            # Required within 10 s.
+            stored = await waiting.answered(rig.bus.get_model, within_s=4 * 10.0)
             await rig.until(lambda: rig.models["r0"].epoch > reported * 1000)
         assert stored is not None
         assert rig.replicas["r0"].poll() is None

@@ -29,8 +29,8 @@ from carico_local import nats_server
 from carico_local.cluster import free_ports
 from tests.tools import waiting
 
-# On an idle machine a reconnect takes 2 s plus jitter.
-BACK_S = waiting.WAIT_S
+# A reconnect is due within 2 s plus jitter; tests allow four times that.
+BACK_S = 8.0
 # What waits in the queue goes after a third of it: longer than a slow machine takes for any of these tests.
 LEASE_S = 300.0
 
@@ -107,7 +107,7 @@ async def test_a_frozen_server_is_noticed(server: nats_server.NatsServer, monkey
     bus = await join(server)
     os.kill(server.pid, signal.SIGSTOP)
     try:
-        await waiting.until(lambda: not bus.connected, within_s=BACK_S)
+        await waiting.until(lambda: not bus.connected, within_s=16.0)
     finally:
         os.kill(server.pid, signal.SIGCONT)
     await waiting.until(lambda: bus.connected, within_s=BACK_S)
@@ -187,7 +187,7 @@ async def test_streams_are_asked_for_until_they_stand_after_a_reconnect(
         server.kill()
         shutil.rmtree(server.directory / "store")
         server.start()
-        async with asyncio.timeout(BACK_S):
+        async with asyncio.timeout(2 * BACK_S):
             while not await is_stored(bus):
                 await asyncio.sleep(0.05)
         assert len(asked) > 2
@@ -213,8 +213,8 @@ async def test_what_is_deleted_while_everyone_is_connected_is_made_again_and_fil
             for name in streams.ALL:
                 await administrator.delete_stream(name)
         pulled.clear()
-        # Agents and aggregators repeat what they have, as here.
-        async with asyncio.timeout(BACK_S):
+        # Required within 10 s; agents and aggregators repeat what they have, as here.
+        async with asyncio.timeout(4 * 10.0):
             while not (pulled and await is_stored(bus) and await bus.get_model() and await bus.latest_capacities()):
                 await bus.publish(subjects.subspace("n1"), b"again")
                 await bus.publish(subjects.capacity("n1"), b"again")

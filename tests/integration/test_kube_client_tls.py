@@ -61,5 +61,5 @@ async def test_a_stream_that_is_left_leaves_no_connection_behind(busy_api: pathl
     # Ours, and the server's.
     assert len(os.listdir("/proc/self/fd")) == files + 2
     await stream.aclose()
-    await waiting.until(lambda: len(os.listdir("/proc/self/fd")) == files + 1)
+    await waiting.until(lambda: len(os.listdir("/proc/self/fd")) == files + 1, within_s=10.0)
     await client.close()

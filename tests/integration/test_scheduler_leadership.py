@@ -15,10 +15,10 @@ PODS = 300
 # Long enough for a machine that stands still for some seconds: no leader is to go but those that the tests end.
 LEASE_S = 6
 SHORT = ["--leader-lease-s", str(LEASE_S), "--leader-renew-s", "5", "--leader-retry-s", "0.5", "--bind-timeout-s", "1"]
-# A takeover that waits for its end is one after `TAKEOVER_S`.
+# A test that waited for its end would be noticed.
 LONG = ["--leader-lease-s", "600", "--leader-renew-s", "300"]
-# On an idle machine a new leader binds within 5 s of the end of the Lease.
-TAKEOVER_S = waiting.WAIT_S
+# A new leader binds within 5 s of the end of the Lease; machines that run tests are given four times that.
+TAKEOVER_S = 4 * 5.0
 
 
 async def test_leaders_killed_midway(tmp_path: pathlib.Path) -> None:
@@ -81,7 +81,7 @@ async def test_a_rolling_restart_waits_for_no_lease(tmp_path: pathlib.Path) -> N
         asked_s = time.monotonic()
         new = await made.leader(but=old.name)
         took_s = await made.first_bind_s(new, asked_s) - asked_s
-        assert took_s < TAKEOVER_S
+        assert took_s < 12.0
         assert await asyncio.to_thread(old.process.wait, waiting.WAIT_S) == 0
         await creating
         await made.site.until_succeeded(100)
@@ -97,7 +97,7 @@ async def test_a_leader_that_alone_is_cut_off_from_nats_hands_over_and_is_not_re
         # Its connection stays open, and nothing arrives.
         old.wire.is_open = False
         new = await made.leader(but=old.name)
-        assert time.monotonic() - cut_s < TAKEOVER_S
+        assert time.monotonic() - cut_s < 4 * 10.0
         await waiting.answered(lambda: old.get("/readyz"), lambda said: "no advertisement of any node" in said)
         await made.site.create_pods(20, prefix="late")
         await made.site.until_succeeded(40)
