@@ -232,16 +232,10 @@ async def test_the_pods_of_a_node_are_asked_for_again_where_one_has_replaced_ano
         nonlocal answered
         answered += 1
         pods = [{"namespace": "default", "pod": named, "class": "app/default/web"}]
-        known = {
-            "known": True,
-            "free": 1.0,
-            "reserved": 0,
-            "reserved_by": [],
-            "placed": 1,
-            "baseline_pods": 0,
-            "pods": pods,
-        }
-        answer = {**known, "refused_by": None, "trust": {"is_suspect": False}, "bounds": [], "history": None}
+        answer = {
+            "known": True, "free": 1.0, "reserved": 0, "reserved_by": [], "placed": 1, "baseline_pods": 0, "pods": pods,
+            "refused_by": None, "trust": {"is_suspect": False}, "bounds": [], "history": None,
+        }  # fmt: skip
         await message.respond(json.dumps(answer).encode())
 
     try:

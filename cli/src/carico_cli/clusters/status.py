@@ -29,7 +29,7 @@ _HEARD_S = 5.0
 _NODES_SHOWN = 40
 _NOT_RUNNING = "not running"
 # Where local schedulers elect their leader (`carico_scheduler.settings.PROGRAM`).
-LEASE_NAMESPACE, LEASE = "kube-system", "carico-scheduler"
+_LEASE_NAMESPACE, _LEASE = "kube-system", "carico-scheduler"
 # A process is some ticks older than its age; a clock may be set a little.
 _CLOCKS_S = 0.5
 # Only then schedulers send heartbeats, for which to wait takes a second.
@@ -159,7 +159,7 @@ async def _leader(api: api_actions.Api, found: state.ClusterState) -> str | None
     if found.plan.schedulers == 1 and found.plan.sharing != _SHARED:
         return None
     try:
-        lease = await api_actions.get_lease(api, namespace=LEASE_NAMESPACE, name=LEASE, timeout_s=_ANSWER_S)
+        lease = await api_actions.get_lease(api, namespace=_LEASE_NAMESPACE, name=_LEASE, timeout_s=_ANSWER_S)
     except errors.CaricoError:
         return None
     if lease is None:
@@ -286,7 +286,7 @@ def _leader_line(view: dict[str, Any]) -> list[str]:
     leader = view["leader"]
     if leader is None:
         return []
-    return [f"leader: {leader}, which holds the Lease {LEASE}" if leader else f"leader: none holds the Lease {LEASE}"]
+    return [f"leader: {leader}, which holds the Lease {_LEASE}" if leader else f"leader: none holds the Lease {_LEASE}"]
 
 
 def _scheduler_lines(view: dict[str, Any]) -> list[str]:

@@ -99,22 +99,13 @@ class Scheduler:
             is_reached=lambda: self._why_not_reached() is None, is_idle=self._is_idle,
         )  # fmt: skip
         self.leadership = status.Leadership(
-            settings.leader,
-            boot=boot,
-            api=self._lease_api,
-            clock=clock,
-            duties=duties,
-            program=setting.PROGRAM,
+            settings.leader, boot=boot, api=self._lease_api, clock=clock, duties=duties, program=setting.PROGRAM,
             replica=settings.replica,
-        )
+        )  # fmt: skip
         self._log = decisions.Log(
-            boot=boot,
-            scheduler=self.leadership.start,
-            threshold=settings.threshold,
-            clock=clock,
-            on_record=counted.count_rejections,
-            on_drop=counted.lost_records.inc,
-        )
+            boot=boot, scheduler=self.leadership.start, threshold=settings.threshold, clock=clock,
+            on_record=counted.count_rejections, on_drop=counted.lost_records.inc,
+        )  # fmt: skip
         parts = self._make_parts(settings, counted, tracer)
         self.engine = engine.Engine(parts)
         self._rosters = rosters.Rosters(

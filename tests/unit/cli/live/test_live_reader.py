@@ -123,6 +123,7 @@ async def test_without_an_answer_of_the_scheduler_those_that_share_still_place_p
             await cluster.own.publish(subjects.member(each.replica), wire.encode_heartbeat(each))
         said = "scheduler: none answers: `reserved` is not known; 2 that share the work still place Pods"
         await waiting.until(lambda: said in cluster.reader.picture().trouble)
+        assert none not in cluster.reader.picture().trouble
 
 
 async def test_an_api_that_takes_the_question_and_says_nothing_is_reported() -> None:

@@ -1,4 +1,4 @@
-"""Changes since a resourceVersion, for any number of watches; each change is encoded once.
+"""Changes since a resourceVersion, for any number of watches; a change is encoded once for all that are open.
 
 The history of a kind is bounded, by age and by number: a watch from before its start gets a 410, as from
 kube-apiserver, and lists again. A watch whose client does not read its events is ended, since its buffer is bounded.
@@ -8,7 +8,6 @@ import asyncio
 import collections
 import dataclasses
 from collections.abc import Callable
-from typing import Self
 
 import orjson
 
@@ -28,11 +27,13 @@ PENDING_EVENTS = 10_000
 Render = Callable[[objects.Stored], bytes]
 
 
-@dataclasses.dataclass(slots=True, eq=False)
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class EncodedChange:
-    """A change, and its encodings so far, by event type and representation."""
+    """An object after and before a change, and the change's encodings so far, by event type and representation."""
 
-    change: store.Change
+    current: objects.Stored
+    previous: objects.Stored | None
+    deleted: bool
     encoded: dict[tuple[str, str], bytes] = dataclasses.field(default_factory=dict)
 
 
@@ -40,29 +41,16 @@ class EncodedChange:
 class Past:
     """A change as the history keeps it, a sixth of its size: few watches begin in the past. `at_s`: monotonic."""
 
-    storage: str
-    key: objects.Key
     at_s: float
     version: int
     current: bytes
     previous: bytes | None
     deleted: bool
 
-    @classmethod
-    def of(cls, change: store.Change, at_s: float) -> Self:
-        """Return what is kept of a change."""
-        return cls(
-            storage=change.storage, key=change.key, at_s=at_s, version=change.current.version,
-            current=change.current.body, previous=change.previous.body if change.previous is not None else None,
-            deleted=change.deleted,
-        )  # fmt: skip
-
-    def change(self) -> store.Change:
+    def thawed(self) -> EncodedChange:
         """Return the change again."""
-        return store.Change(
-            storage=self.storage, key=self.key, current=objects.thaw(self.current),
-            previous=objects.thaw(self.previous) if self.previous is not None else None, deleted=self.deleted,
-        )  # fmt: skip
+        previous = None if self.previous is None else objects.thaw(self.previous)
+        return EncodedChange(current=objects.thaw(self.current), previous=previous, deleted=self.deleted)
 
 
 def frame(kind: str, body: bytes) -> bytes:
@@ -87,23 +75,22 @@ class View:
 
     def line(self, event: EncodedChange) -> bytes | None:
         """Return the line for a change; None where the watch does not select it."""
-        change = event.change
-        was = self.includes(change.previous)
-        now = not change.deleted and self.includes(change.current)
+        was = self.includes(event.previous)
+        now = not event.deleted and self.includes(event.current)
         if not was and not now:
             return None
         # An object that leaves the selection looks deleted, one that enters it looks new.
         kind = "MODIFIED" if was and now else "ADDED" if now else "DELETED"
         slot = (kind, self.representation)
         if slot not in event.encoded:
-            event.encoded[slot] = frame(kind, self.render(self._shown(change, kind)))
+            event.encoded[slot] = frame(kind, self.render(self._shown(event, kind)))
         return event.encoded[slot]
 
-    def _shown(self, change: store.Change, kind: str) -> objects.Stored:
+    def _shown(self, event: EncodedChange, kind: str) -> objects.Stored:
         """Return the object of an event: for DELETED the last version that matched."""
-        if kind != "DELETED" or change.deleted or change.previous is None:
-            return change.current
-        return objects.freeze(change.previous.data, change.current.version)
+        if kind != "DELETED" or event.deleted or event.previous is None:
+            return event.current
+        return objects.freeze(event.previous.data, event.current.version)
 
 
 class Watcher:
@@ -170,7 +157,7 @@ class Hub:
         watcher = Watcher(view)
         for past in self._histories[storage]:
             if past.version > since:
-                watcher.offer(EncodedChange(past.change()))
+                watcher.offer(past.thawed())
         self._watchers[storage].add(watcher)
         return watcher
 
@@ -186,9 +173,13 @@ class Hub:
 
     def _take(self, change: store.Change) -> None:
         now_s = self._clock.monotonic_s()
-        self._histories[change.storage].append(Past.of(change, now_s))
+        past = Past(
+            at_s=now_s, version=change.current.version, current=change.current.body,
+            previous=None if change.previous is None else change.previous.body, deleted=change.deleted,
+        )  # fmt: skip
+        self._histories[change.storage].append(past)
         self._forget_old(now_s)
-        event = EncodedChange(change)
+        event = EncodedChange(current=change.current, previous=change.previous, deleted=change.deleted)
         for watcher in self._watchers[change.storage]:
             watcher.offer(event)
 
