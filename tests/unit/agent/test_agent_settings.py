@@ -59,6 +59,7 @@ def test_the_order_of_dimensions_is_not_the_users() -> None:
         (("--node", "n", "--guard", "0.25"), "--guard was removed: a node accepts nothing above its ceilings"),
         (("--node", "n", "--sample-hz", "50"), "--sample-hz was removed: telemetry is read 10 times a second"),
         (("--node", "n", "--batch", "5"), "--batch was removed: the model is updated once a second"),
+        (("--node", "n", "--signal-mode", "trace"), "--signal-mode was removed: the estimator decides which signal"),
         (("--node", "n", "--peak-half-life-s", "60"), "--peak-half-life-s was removed: the largest Pod count"),
         (("--node", "n", "--ceiling-cpu", "1.5"), "expected a number from 0.05 to 1"),
         (("--node", "Not_A_Name"), "expected a valid Kubernetes name"),
@@ -94,14 +95,7 @@ def test_pods_may_go_uncounted() -> None:
     assert pods.current().running == frozenset()
 
 
-@pytest.mark.parametrize(
-    ("flags", "mode"),
-    [
-        ((), "sigma1u1"),
-        (("--estimator", "dual"), "trace"),
-        (("--estimator", "dual", "--signal-mode", "sigma1u1"), "sigma1u1"),
-        (("--signal-mode", "trace"), "trace"),
-    ],
-)
-def test_the_estimator_chooses_the_signal_unless_a_flag_does(flags: tuple[str, ...], mode: str) -> None:
-    assert configuration.signal_mode(load("--node", "n", *flags)) == mode
+@pytest.mark.parametrize(("flags", "mode"), [((), "sigma1u1"), (("--estimator", "dual"), "trace")])
+def test_the_estimator_decides_which_signal_there_is(flags: tuple[str, ...], mode: str) -> None:
+    facts = panel.Facts(dims=("cpu",), scale=(4.0,), cores=2.0, source="host")
+    assert configuration.node_config(load("--node", "n", *flags), facts).signal_mode == mode

@@ -206,7 +206,7 @@ def node_config(node: kubelet.TwinNode, options: AgentOptions) -> base.Estimator
         scale=np.array([2.0 * hardware.cores, hardware.memory_bytes]),
         cores=hardware.cores,
         ceiling=np.array([options.ceiling_cpu, options.ceiling_memory]),
-        signal_mode="trace" if options.estimator in estimators.SCALAR else "sigma1u1",
+        signal_mode=estimators.signal_mode(options.estimator),
     )
 
 

@@ -13,7 +13,7 @@ from carico_agent.pod_events import pod_states
 from carico_cli.recordings import trace
 from carico_core.domain import errors, messages, recording
 from carico_core.numerics import estimators, ewma, signal
-from carico_core.numerics.estimators import base, delta, dual, joint, scalar
+from carico_core.numerics.estimators import base, delta, dual, joint
 
 Inputs: TypeAlias = Literal["samples", "logged"]
 CONSTANTS = ("default", "logged")
@@ -23,9 +23,6 @@ LOGGED: dict[str, object] = {
     "dual": dataclasses.replace(dual.LOGGED, decay_per_s=0.0),
     "joint": joint.LOGGED,
 }
-SCALAR = frozenset(
-    name for name, make in estimators.ESTIMATORS.items() if isinstance(make, type) and issubclass(make, scalar.Scalar)
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +71,7 @@ def run(over: trace.Trace, setup: Setup) -> Run:
     _check(over, setup)
     inputs = setup.inputs
     if inputs is None:
-        inputs = "logged" if setup.estimator in SCALAR and over.evaluations else "samples"
+        inputs = "logged" if setup.estimator in estimators.SCALAR and over.evaluations else "samples"
     steps = _of_logged(over, setup) if inputs == "logged" else _of_samples(over, setup)
     found = tuple(steps)
     if not found:
@@ -102,14 +99,13 @@ def node_config(over: trace.Trace, estimator: str) -> base.EstimatorConfig:
     Only a log's scalar signal differs: it has the paper's ceiling of 1.
     """
     facts = over.recording.facts
-    plain = over.format == "log" and estimator in SCALAR
+    plain = over.format == "log" and estimator in estimators.SCALAR
     return base.EstimatorConfig(
         dims=facts.dims,
         scale=np.array(facts.scale),
         cores=facts.cores,
         ceiling=np.ones(len(facts.dims)) if plain else base.default_ceiling(facts.dims),
-        # The constants of the scalar estimators are valid only for this signal.
-        signal_mode="trace" if estimator in SCALAR else "sigma1u1",
+        signal_mode=estimators.signal_mode(estimator),
     )
 
 

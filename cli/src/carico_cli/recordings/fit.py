@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from carico_cli.recordings import engine, trace
+from carico_core.numerics import estimators
 from carico_core.numerics.estimators import base
 
 
@@ -47,7 +48,7 @@ def first_useful_s(steps: Sequence[engine.Step]) -> float | None:
 
 def logged(run: engine.Run) -> tuple[str, list[tuple[trace.Evaluation, trace.Learnt]]]:
     """Return the name under which comparable estimates were logged, and these estimates in order (may be none)."""
-    if run.setup.estimator not in engine.SCALAR:
+    if run.setup.estimator not in estimators.SCALAR:
         # Only a scalar estimator learns the quantities of the author's log.
         return trace.PUBLISHED, []
     shown = [one for one in run.trace.evaluations if one.learnt]

@@ -58,17 +58,6 @@ def catalogue() -> Mapping[str, tuple[metric.Declared, ...]]:
     return {"every": every.declared, "kube": kube.declared, **{name: each.declared for name, each in found.items()}}
 
 
-def names() -> frozenset[str]:
-    """Return every name that a query may use, including a histogram's three suffixes."""
-    found = {name for name, _ in PROCESS}
-    for each in (declared for group in catalogue().values() for declared in group):
-        if each.kind is metric.Kind.HISTOGRAM:
-            found |= {f"{each.name}_{ending}" for ending in ("bucket", "sum", "count")}
-        else:
-            found.add(each.name)
-    return frozenset(found)
-
-
 def tables() -> str:
     """Return the catalogue as Markdown, with a table for each service."""
     parts = []

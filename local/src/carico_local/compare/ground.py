@@ -20,6 +20,12 @@ class Api(observers.Api, api_actions.Api, Protocol):
     """What is needed from the Kubernetes API."""
 
 
+async def delete_all(api: api_actions.Api, path: str, selector: str, *, within_s: float) -> None:
+    """Delete the objects of a collection that a label selector chooses."""
+    # The API server answers once it has deleted all of them, one after the other.
+    await api.request("DELETE", path, params={"labelSelector": selector}, timeout_s=within_s)
+
+
 class Named(Protocol):
     """What a job is found by."""
 
@@ -59,9 +65,7 @@ class Ground:
     async def clear(self, job: Named) -> None:
         """Delete every Pod of the job and wait until all are gone."""
         path = f"/api/v1/namespaces/{job.namespace}/pods"
-        chosen = {"labelSelector": f"{jobs.JOB_LABEL}={job.name}"}
-        # The API server answers once it has deleted all of them, one after the other.
-        await self.api.request("DELETE", path, params=chosen, timeout_s=CLEAR_MOST_S)
+        await delete_all(self.api, path, f"{jobs.JOB_LABEL}={job.name}", within_s=CLEAR_MOST_S)
         await self.until(lambda: all(pod.gone for pod in self.observer.of_job(job.name)), CLEAR_MOST_S)
 
     @contextlib.contextmanager

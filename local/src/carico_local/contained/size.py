@@ -33,7 +33,7 @@ class Size:
 def read(proc: pathlib.Path = PROC) -> Size:
     """Return the size of this container; the machine's where it has no limits."""
     text = kernel_file.KernelFile(proc / "meminfo").read()
-    host_bytes, free_bytes = (int(each) for each in meminfo.parse_meminfo(text, meminfo.FreeBy.AVAILABLE))
+    host_bytes, free_bytes = (int(each) for each in meminfo.parse_meminfo(text))
     machine_cores = float(os.cpu_count() or 1)
     try:
         group = hierarchy.discover(proc / "mounts").group(OWN_GROUP)

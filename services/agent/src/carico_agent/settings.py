@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from carico_agent.telemetry import sources
-from carico_agent.telemetry.proc import meminfo
 from carico_core.domain import names
 from carico_core.numerics import estimators
 from carico_core.numerics.estimators import base
@@ -34,6 +33,9 @@ class AgentSettings:
         "sample_hz": "telemetry is read 10 times a second, because the filters' constants depend on it",
         "batch": "the model is updated once a second",
         "epsilon": "the node's model is published at each update",
+        "memory_free_by": "MemAvailable is what is free",
+        "signal_mode": "the estimator decides which signal there is",
+        "local_weight": "the node's own model has half the weight in the signal",
         "subspace_max_age_s": "the node's model is published at each update",
     }
     node: str = setting(help="name of the Node that this agent measures")
@@ -75,11 +77,6 @@ class AgentSettings:
         unit="bytes",
         minimum=1,
         why="the cgroup's limit, or the host's memory",
-    )
-    memory_free_by: meminfo.FreeBy = setting(
-        meminfo.FreeBy.AVAILABLE,
-        help="what counts as free on the host: MemAvailable, or the paper's MemFree + Buffers + Cached",
-        why="the paper's sum counts tmpfs as free",
     )
     dims: tuple[str, ...] = setting(
         ("cpu", "memory"),
@@ -150,12 +147,6 @@ class AgentSettings:
     model_rank: int | None = setting(
         None, help="directions that svd and fpca keep", minimum=1, why="as many as there are dimensions"
     )
-    signal_mode: str = setting(
-        "auto",
-        help="the signal's direction: sigma1u1 (the paper's), trace (what its logs show), or auto",
-        choices=("auto", "sigma1u1", "trace"),
-        why="auto is trace for the paper's estimators, whose constants are valid only for it, and sigma1u1 otherwise",
-    )
     ceiling_cpu: float = setting(
         base.DEFAULT_CEILING["cpu"],
         help="CPU usage up to which the node takes Pods; 1 is two runnable tasks per core",
@@ -169,13 +160,6 @@ class AgentSettings:
         minimum=0.05,
         maximum=1.0,
         why="memory cannot be shared in time",
-    )
-    local_weight: float = setting(
-        0.5,
-        help="weight of the node's own model in the signal; the rest is the cluster's",
-        minimum=0,
-        maximum=1,
-        why="as in the paper's logs",
     )
     kubeconfig: str = setting(
         "", help="path of a kubeconfig, for Pod events from Kubernetes; empty: this Pod's service account, else ~/.kube"
@@ -226,7 +210,6 @@ class AgentSettings:
             core_scale=self.scale,
             memory_bytes=self.memory_bytes,
             root_pid=self.root_pid,
-            free_by=self.memory_free_by,
             network_interface=self.network_interface,
             network_mbit_per_s=self.network_mbit_per_s,
             proc=pathlib.Path(self.proc) if proc is None else proc,

@@ -1,12 +1,12 @@
 """The rescheduler's queries on the bus: JSON in, JSON out. Only the leader answers."""
 
 import dataclasses
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import orjson
 
 from carico_core.domain import errors
+from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus import serving
 from carico_rescheduler import journal
 from carico_rescheduler.context import movable, objects
@@ -14,7 +14,6 @@ from carico_rescheduler.moves import executor
 from carico_rescheduler.moves import record as records
 from carico_rescheduler.plan import decision, generator, planning
 
-Handler: TypeAlias = Callable[[bytes], Awaitable[bytes]]
 # Below the time that any client waits for an answer.
 ANSWER_WITHIN_S = 3.0
 # Rows of an answer: far below one bus message.
@@ -55,7 +54,7 @@ class Answers:
 
     source: Source
 
-    def endpoints(self) -> dict[str, Handler]:
+    def endpoints(self) -> dict[str, buses.Endpoint]:
         """Return the handlers by verb."""
         return {
             "plan.get": self.plan_get,
@@ -103,11 +102,7 @@ class Answers:
 
     async def pod_explain(self, payload: bytes) -> bytes:
         """Return how a Pod came to its node, if by a move, and what the last plan says of it; no plan is made."""
-        asked = serving.read_question(payload)
-        namespace, name = asked.get("namespace"), asked.get("pod")
-        if not (isinstance(namespace, str) and isinstance(name, str)):
-            raise serving.BadQuestion(f'expected {{"namespace": ..., "pod": ...}}, got {payload[:80]!r}')
-        pod = self.source.pod(namespace, name)
+        pod = self.source.pod(*serving.pod_of(serving.read_question(payload)))
         if pod is None:
             return orjson.dumps({"known": False})
         return orjson.dumps(

@@ -32,25 +32,14 @@ class Kube(informers.ListerWatcher, api_actions.BindApi, Protocol):
     """The part of the Kubernetes API that a rescheduler uses."""
 
 
-class Bus(scheduler.Bus, Protocol):
+class Bus(scheduler.Bus, serving.Answering, client_metrics.Bus, Protocol):
     """The part of the bus that a rescheduler uses."""
-
-    @property
-    def connected(self) -> bool:
-        """True while the client is connected to NATS."""
-
-    @property
-    def traffic(self) -> buses.Traffic:
-        """The traffic of the connection so far."""
 
     async def subscribe(self, subject: str, handler: Callable[[str, bytes], None]) -> object:
         """Call `handler` with every message of `subject`."""
 
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
         """Return the newest advertisement of each node that the bus has stored."""
-
-    async def serve(self, service: buses.ServiceSpec) -> buses.ServiceHandle:
-        """Answer queries."""
 
     async def wait_closed(self) -> None:
         """Wait until the bus is closed for good."""

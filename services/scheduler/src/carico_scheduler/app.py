@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Protocol
 
 from carico_core.domain import amounts
@@ -35,32 +35,11 @@ if TYPE_CHECKING:
 STUCK_AFTER_S = 30.0
 
 
-class Bus(decisions.Publisher, Protocol):
+class Bus(member_parts.Bus, serving.Answering, client_metrics.Bus, Protocol):
     """The part of the bus that a scheduler uses."""
-
-    @property
-    def connected(self) -> bool:
-        """True while the client is connected to NATS."""
-
-    @property
-    def traffic(self) -> buses.Traffic:
-        """The traffic of the connection so far."""
-
-    async def subscribe(self, subject: str, handler: Callable[[str, bytes], None]) -> object:
-        """Call `handler` with every message of `subject`."""
 
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
         """Return the newest advertisement of each node that the bus has stored."""
-
-    async def serve(self, service: buses.ServiceSpec) -> buses.ServiceHandle:
-        """Answer queries."""
-
-    @property
-    def claims(self) -> buses.Claims:
-        """The stream of claims."""
-
-    def on_reconnect(self, callback: Callable[[], None]) -> None:
-        """Call `callback` each time the bus is back."""
 
     async def wait_closed(self) -> None:
         """Wait until the bus is closed for good."""

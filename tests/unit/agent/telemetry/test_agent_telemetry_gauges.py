@@ -85,7 +85,6 @@ V1, V2 = hierarchy.Layout.HYBRID, hierarchy.Layout.V2
 GAUGES: dict[str, Make] = {
     "host utilisation": lambda folder, clock: host_cpu.HostUtilisation(folder),
     "host memory": lambda folder, clock: meminfo.HostMemory(folder),
-    "host memory, paper": lambda folder, clock: meminfo.HostMemory(folder, free_by=meminfo.FreeBy.PAPER),
     "pressure": lambda folder, clock: pressure.Pressure(folder / "pressure" / "cpu", clock=clock),
     "cgroup utilisation v1": lambda folder, clock: cpu_time.CgroupUtilisation((group(folder, V1),), clock=clock),
     "cgroup utilisation v2": lambda folder, clock: cpu_time.CgroupUtilisation((group(folder, V2),), clock=clock),
@@ -103,7 +102,7 @@ GAUGES: dict[str, Make] = {
 
 
 def test_all_gauges_are_here() -> None:
-    assert len(GAUGES) == 16
+    assert len(GAUGES) == 15
     assert set(sources.OPTIONAL) <= set(GAUGES)
 
 

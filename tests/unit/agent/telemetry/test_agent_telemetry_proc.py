@@ -120,18 +120,15 @@ def test_psi_that_goes_away_is_broken(proc: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS[1:])
-def test_memory_by_both_rules(kernel: str) -> None:
+def test_memory(kernel: str) -> None:
     available = meminfo.HostMemory(PROC / kernel).read()
     assert available == pytest.approx(1 - 24156644 / 24682416)
-    paper = meminfo.HostMemory(PROC / kernel, free_by=meminfo.FreeBy.PAPER).read()
-    assert paper == pytest.approx(1 - (23526224 + 25448 + 746740) / 24682416)
     assert meminfo.total_bytes(PROC / kernel) == 24682416 * 1024
 
 
-def test_a_kernel_without_memavailable_says_so_and_the_papers_rule_works() -> None:
+def test_a_kernel_without_memavailable_says_so() -> None:
     with pytest.raises(port.Broken):
         meminfo.HostMemory(PROC / "3.10-v1").read()
-    assert 0 < meminfo.HostMemory(PROC / "3.10-v1", free_by=meminfo.FreeBy.PAPER).read() < 1
 
 
 @pytest.mark.parametrize(
@@ -139,7 +136,7 @@ def test_a_kernel_without_memavailable_says_so_and_the_papers_rule_works() -> No
 )
 def test_broken_meminfo(data: bytes) -> None:
     with pytest.raises(port.Broken):
-        meminfo.parse_meminfo(data, meminfo.FreeBy.AVAILABLE)
+        meminfo.parse_meminfo(data)
 
 
 def test_a_file_that_comes_back_is_opened_again(tmp_path: pathlib.Path) -> None:

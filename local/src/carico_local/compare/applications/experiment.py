@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import clock as clocks
 from carico_local.applications import catalog, directory, manifests, network, roles, users
+from carico_local.compare import ground as grounds
 from carico_local.compare.applications import contender as contenders
 from carico_local.compare.applications import pods as podlists
 from carico_local.compare.applications import result
@@ -198,7 +199,5 @@ async def _sleep(seconds: float, using: "asyncio.Task[None]") -> None:
 
 async def _clear(ground: Ground) -> None:
     """Delete the Deployments, and wait until their Pods are gone."""
-    # The API server answers once it has deleted all of them, one after the other.
-    chosen = {"labelSelector": manifests.APPLICATION_LABEL}
-    await ground.api.request("DELETE", _DEPLOYMENTS, params=chosen, timeout_s=READY_MOST_S)
+    await grounds.delete_all(ground.api, _DEPLOYMENTS, manifests.APPLICATION_LABEL, within_s=READY_MOST_S)
     await ground.pods.until(lambda: not ground.pods.found, READY_MOST_S, "the Pods of the applications are not gone")

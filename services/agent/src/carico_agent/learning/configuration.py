@@ -6,7 +6,7 @@ from carico_agent import settings
 from carico_agent.learning import local_model, pipeline
 from carico_agent.telemetry import panel
 from carico_core.domain import errors
-from carico_core.numerics import estimators, signal
+from carico_core.numerics import estimators
 from carico_core.numerics.estimators import base
 from carico_core.wire import freshness
 
@@ -20,16 +20,8 @@ def node_config(chosen: settings.AgentSettings, facts: panel.Facts) -> base.Esti
         cores=facts.cores,
         ceiling=np.array([ceilings.get(dim, base.OTHER_CEILING) for dim in facts.dims]),
         pod_limit=chosen.pod_limit,
-        signal_mode=signal_mode(chosen),
+        signal_mode=estimators.signal_mode(chosen.estimator),
     )
-
-
-def signal_mode(chosen: settings.AgentSettings) -> signal.SignalMode:
-    """Return the signal's mode; `auto` depends on the estimator."""
-    if chosen.signal_mode == "auto":
-        # On an idle node sigma1u1 is almost infinite, and a scalar estimator would use that as its scale.
-        return "trace" if chosen.estimator in estimators.SCALAR else "sigma1u1"
-    return "trace" if chosen.signal_mode == "trace" else "sigma1u1"
 
 
 def model_kind(named: str) -> local_model.Kind:
@@ -50,6 +42,5 @@ def pipeline_config(chosen: settings.AgentSettings, node: base.EstimatorConfig) 
         node=node,
         model=model_kind(chosen.model),
         model_rank=chosen.model_rank,
-        local_weight=chosen.local_weight,
         model_max_age_s=freshness.MODEL_LEASES * chosen.bus.lease_s,
     )

@@ -38,7 +38,6 @@ class Wanted:
     core_scale: float = 1.0
     memory_bytes: float | None = None
     root_pid: int | None = None
-    free_by: meminfo.FreeBy = meminfo.FreeBy.AVAILABLE
     network_interface: str = ""
     network_mbit_per_s: float | None = None
     proc: pathlib.Path = pathlib.Path("/proc")
@@ -114,7 +113,7 @@ def _host(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
     return _panel(
         wanted,
         cpu,
-        meminfo.HostMemory(wanted.proc, free_by=wanted.free_by),
+        meminfo.HostMemory(wanted.proc),
         cores=wanted.cores or utilisation.cores,
         memory_bytes=wanted.memory_bytes or meminfo.total_bytes(wanted.proc),
         source="host",

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from carico_core.domain import amounts, cluster, decision, names
+from carico_core.runtime.bus import serving
 from carico_core.wire import messages as wire
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.answers import questions, standing
@@ -32,7 +33,7 @@ class Standing(enum.StrEnum):
 
 def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[str, Any]:
     """Return everything that determines the placement of {"namespace", "pod"}, as JSON. Raises `BadQuestion`."""
-    namespace, name = questions.pod_of(asked)
+    namespace, name = serving.pod_of(asked)
     limit = questions.limit_of(asked)
     record = known.log.latest(namespace, name)
     pod = next((each for each in known.state.pods() if each.name == name and each.namespace == namespace), None)

@@ -7,18 +7,17 @@ import asyncio
 import dataclasses
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import orjson
 
 from carico_core.domain import errors
+from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus import serving
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness
 from carico_core.wire import messages as wire
 from carico_scheduler.answers import fit, known, node, pod, questions, waiting
-
-Handler: TypeAlias = Callable[[bytes], Awaitable[bytes]]
 
 
 class NotLeading(errors.CaricoError):
@@ -70,7 +69,7 @@ class Answers:
     silent_s: Callable[[], Awaitable[float | None]] = _never_silent
     _turns: OneAtATime = dataclasses.field(default_factory=OneAtATime)
 
-    def endpoints(self) -> dict[str, Handler]:
+    def endpoints(self) -> dict[str, buses.Endpoint]:
         """Return the handlers by verb."""
         verbs = {
             "decision.get": self.decision_get,
@@ -102,7 +101,7 @@ class Answers:
 
     async def decision_get(self, payload: bytes) -> bytes:
         """Return the newest decision about the Pod of {"namespace", "pod"}; {"found": false} if none is remembered."""
-        namespace, name = questions.pod_of(serving.read_question(payload))
+        namespace, name = serving.pod_of(serving.read_question(payload))
         found = self.known.log.latest(namespace, name)
         if found is None:
             return orjson.dumps({"found": False, "namespace": namespace, "pod": name})
@@ -152,7 +151,7 @@ class Answers:
             )
         return orjson.dumps({"nodes": rows, "names": self.known.names})
 
-    def _leading(self, handler: Handler) -> Handler:
+    def _leading(self, handler: buses.Endpoint) -> buses.Endpoint:
         """Return the handler, which raises `NotLeading` while another scheduler leads."""
 
         async def answer(payload: bytes) -> bytes:

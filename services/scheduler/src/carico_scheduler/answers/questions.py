@@ -17,14 +17,6 @@ NEAREST_MOST = 5
 _COMPARED_MOST = 200
 
 
-def pod_of(asked: Mapping[str, Any]) -> tuple[str, str]:
-    """Return namespace and name of the Pod in question. Raises `BadQuestion`."""
-    namespace, pod = asked.get("namespace", "default"), asked.get("pod")
-    if not isinstance(namespace, str) or not isinstance(pod, str):
-        raise serving.BadQuestion('expected {"namespace": "default", "pod": "NAME"}')
-    return namespace, pod
-
-
 def text_of(asked: Mapping[str, Any], name: str) -> str:
     """Return a required field. Raises `BadQuestion`."""
     found = asked.get(name)

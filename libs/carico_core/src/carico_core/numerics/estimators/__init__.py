@@ -9,6 +9,7 @@ A new estimator is a file like `dual`, and a line in `ESTIMATORS`.
 
 from collections.abc import Callable
 
+from carico_core.numerics import signal
 from carico_core.numerics.estimators import base, delta, dual, joint
 from carico_core.numerics.estimators.footprint import footprint as footprints
 
@@ -26,6 +27,14 @@ DEFAULT = "footprint"
 GONE = {"vector": "it was footprint without classes of Pods: use footprint with CARICO_AGENT_POD_CLASSES=none"}
 # The paper's estimators: they learn from the scalar signal, which starts and stops of containers disturb.
 SCALAR = frozenset({"delta", "dual", "joint"})
+
+
+def signal_mode(name: str) -> signal.SignalMode:
+    """Return the signal that an estimator learns from; the constants of the paper's are valid only for `trace`.
+
+    On an idle node `sigma1u1` is almost infinite, and a scalar estimator would use that as its scale.
+    """
+    return "trace" if name in SCALAR else "sigma1u1"
 
 
 def create(name: str, config: base.EstimatorConfig, constants: object | None = None) -> base.Estimator:

@@ -1,7 +1,7 @@
 """How a service lives on a bus: it connects, repeats what the bus does not take yet, and answers while it leads."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 import orjson
@@ -96,3 +96,11 @@ def read_question(payload: bytes) -> dict[str, Any]:
     if not isinstance(asked, dict):
         raise BadQuestion(f"got {type(asked).__name__}, expected a JSON object")
     return asked
+
+
+def pod_of(asked: Mapping[str, Any]) -> tuple[str, str]:
+    """Return namespace and name of the Pod in question. Raises `BadQuestion`."""
+    namespace, pod = asked.get("namespace", "default"), asked.get("pod")
+    if not isinstance(namespace, str) or not isinstance(pod, str):
+        raise BadQuestion('expected {"namespace": "default", "pod": "NAME"}')
+    return namespace, pod
