@@ -56,16 +56,16 @@ reference: install-dev ## write the tables of docs/metrics.md, docs/settings.md 
 	@$(BIN)/python -m carico_cli.reference
 
 chart: install-dev ## write the Helm chart (deploy/helm/carico) from deploy/k8s
-	@$(BIN)/python -m tests.tools.helm_chart
+	@$(BIN)/python -m tests.tools.make.helm_chart
 
 wheels: install ## the packages of `pip install carico`, into var/wheels
 	@$(PIP) wheel --no-deps --no-build-isolation --no-index --wheel-dir var/wheels $(addprefix ./,$(MEMBERS) distribution)
 
 sbom: install-dev ## what the images contain (CycloneDX), into var/sbom
-	@$(BIN)/python -m tests.tools.sbom var/sbom
+	@$(BIN)/python -m tests.tools.make.sbom var/sbom
 
 pictures: install-dev ## the pictures and transcripts of the docs; on an idle machine
-	@$(BIN)/python -m tests.tools.pictures
+	@$(BIN)/python -m tests.tools.make.pictures
 
 install: $(VENV)/.installed-demo ## what the demo needs, into .venv
 install-dev: $(VENV)/.installed-dev ## what the checks and tests need, into .venv

@@ -24,7 +24,7 @@ from carico_recommender import classes, instruments, namespaces
 from carico_recommender import settings as setting
 from carico_recommender.admission import certificates, webhook
 from carico_recommender.vpa import keeper
-from tests.integration import security_site
+from tests.tools.sites import security_site
 from tests.unit.recommender import learnt
 from tests.unit.recommender.admission import test_admission_review as reviews
 

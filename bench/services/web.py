@@ -16,7 +16,8 @@ import playwright.async_api as browsers
 
 from bench import _process
 from carico_core.domain import errors
-from tests.tools import chromium, web_site
+from tests.tools import chromium
+from tests.tools.sites import web_site
 
 Row = tuple[str, float, str, str]
 NODES = 1000

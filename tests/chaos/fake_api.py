@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from tests.integration import api_proxy
+from tests.tools.api import api_proxy
 
 Fault = Callable[[web.Request], web.Response | None]
 

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 
 from carico_core.domain import errors
 from tests.chaos import fake_api
-from tests.integration import scheduler_site
 from tests.tools import tcp_proxy, waiting
+from tests.tools.sites import scheduler_site
 
 PODS = 60
 LEASE_S = 2.0

@@ -11,7 +11,8 @@ from carico_auth import policy, reviews
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
 from tests.contract.kubernetes import control_planes
-from tests.tools import fake_token_api, kubernetes, real_tokens, waiting
+from tests.tools import kubernetes, waiting
+from tests.tools.api import fake_token_api, real_tokens
 
 AGENT = "carico/carico-agent"
 Tokens = fake_token_api.TokenApi | real_tokens.RealTokens

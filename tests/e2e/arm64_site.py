@@ -8,7 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from carico_core.domain import errors
-from tests.tools import debian, images
+from tests.tools import debian
+from tests.tools.docker import images
 
 QEMU: dict[str, tuple[str, ...]] = {"qemu-user-static": ("qemu-aarch64-static",)}
 # Python of the Dockerfile's base, and the libraries that it and the wheels load.

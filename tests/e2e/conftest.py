@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.tools import debian, docker_engine
+from tests.tools import debian
+from tests.tools.docker import docker_engine
 
 
 @pytest.fixture(scope="session")

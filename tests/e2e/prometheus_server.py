@@ -10,8 +10,7 @@ import urllib.request
 from collections.abc import AsyncIterator
 from typing import Any
 
-from tests.integration import observe
-from tests.tools import debian
+from tests.tools import debian, observe
 
 START_WITHIN_S = 60.0
 STOP_WITHIN_S = 20.0

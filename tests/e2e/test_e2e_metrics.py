@@ -12,8 +12,7 @@ import pytest
 from carico_cli.reference import metric_catalogue
 from carico_local.cluster import state
 from tests.e2e import carico_command, prometheus_server
-from tests.integration import observe
-from tests.tools import debian
+from tests.tools import debian, observe
 
 pytestmark = [
     pytest.mark.system,

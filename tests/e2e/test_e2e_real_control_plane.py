@@ -11,7 +11,8 @@ from carico_core.runtime.kube import api_client, paged_lists
 from carico_core.runtime.process import clock as clocks
 from carico_local.cluster import state
 from tests.e2e import carico_command
-from tests.tools import audit_log, kubernetes
+from tests.tools import kubernetes
+from tests.tools.api import audit_log
 
 NAME = "e2e-real"
 PODS = 30

@@ -21,9 +21,9 @@ from carico_core.runtime.bus.security import nkeys
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import roles, streams, subjects
 from carico_local import nats_server
-from tests.integration import security_site
 from tests.security import raw_client
 from tests.tools import waiting
+from tests.tools.sites import security_site
 
 ATTACKER, VICTIM, QUIET = "node-a", "node-b", "node-c"
 NODES = (ATTACKER, VICTIM, QUIET)

@@ -12,9 +12,9 @@ from carico_core.runtime.bus.security import nkeys
 from carico_core.wire import roles, streams, subjects
 from carico_local.kubelets.compose import node as kubelet_node
 from carico_web import identity
-from tests.integration import security_site
 from tests.security import attackers, compose_bus_site, raw_client
-from tests.tools import bus_rights, websocket
+from tests.tools import bus_rights
+from tests.tools.sites import security_site, websocket
 
 ROLES = {
     "aggregator": roles.Role.AGGREGATOR, "scheduler": roles.Role.SCHEDULER, "web": roles.Role.READER,

@@ -6,9 +6,9 @@ import pytest
 
 from carico_core.runtime.bus.security import nkeys
 from carico_core.wire import roles, subjects
-from tests.integration import security_site
 from tests.security import compose_bus_site, raw_client
 from tests.tools import waiting
+from tests.tools.sites import security_site
 
 NODE = "node-1"
 

@@ -20,8 +20,8 @@ from carico_local.binaries import tools
 from carico_local.control_plane import commands, standalone
 from carico_local.kubelets import programs
 from tests.e2e.compose import compose_site
-from tests.integration import observe
-from tests.tools import chromium, debian, docker_engine, images, kubernetes
+from tests.tools import chromium, debian, kubernetes, observe
+from tests.tools.docker import docker_engine, images
 
 # Tests run meanwhile and have priority.
 NICE = 10

@@ -32,20 +32,21 @@ from carico_local.cluster import processes
 
 # Files that assert what they measure of this machine, or that fill it.
 SERIAL = (
-    "tests/integration/test_agent_cgroups.py", "tests/integration/test_node_load.py",
+    "tests/integration/agents/test_agent_cgroups.py", "tests/integration/nodes/test_node_load.py",
     "tests/security/test_security_bus_load.py", "tests/e2e/test_e2e_compare_applications.py",
 )  # fmt: skip
 COMPUTING = ("tests/unit", "tests/golden", "tests/conformance", "tests/closed_loop")
 # Files that take longer than half a minute are first, so that no worker ends long after the others.
 LONG = (
-    "tests/chaos/test_chaos_nemesis.py", "tests/integration/test_scheduler_sharing.py", "tests/e2e/test_e2e_cluster.py",
-    "tests/chaos/test_chaos_claims.py", "tests/integration/test_scheduler_leadership.py",
-    "tests/integration/test_bus_security_callout.py", "tests/integration/test_docs_pages.py",
+    "tests/chaos/test_chaos_nemesis.py", "tests/integration/scheduler/test_scheduler_sharing.py",
+    "tests/e2e/test_e2e_cluster.py", "tests/chaos/test_chaos_claims.py",
+    "tests/integration/scheduler/test_scheduler_leadership.py",
+    "tests/integration/identities/test_bus_security_callout.py", "tests/integration/cluster/test_docs_pages.py",
     "tests/e2e/test_e2e_preemption.py", "tests/chaos/test_chaos_faults.py",
-    "tests/integration/test_aggregator_replicas.py", "tests/integration/test_bus_bad_input.py",
-    "tests/integration/test_rescheduler_real.py", "tests/e2e/test_e2e_demo_cut_short.py",
-    "tests/chaos/test_chaos_outage.py", "tests/integration/test_recommender_real.py",
-    "tests/integration/test_scheduler_feasibility.py", "tests/e2e/test_e2e_compare.py",
+    "tests/integration/services/test_aggregator_replicas.py", "tests/integration/identities/test_bus_bad_input.py",
+    "tests/integration/services/test_rescheduler_real.py", "tests/e2e/test_e2e_demo_cut_short.py",
+    "tests/chaos/test_chaos_outage.py", "tests/integration/services/test_recommender_real.py",
+    "tests/integration/scheduler/test_scheduler_feasibility.py", "tests/e2e/test_e2e_compare.py",
     "tests/e2e/test_e2e_real_control_plane.py", "tests/e2e/test_e2e_recommend.py",
     "tests/unit/rescheduler/plan/test_rescheduler_convergence.py",
     "tests/unit/cli/rescheduling/test_rescheduling_command.py",

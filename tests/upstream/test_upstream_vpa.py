@@ -12,8 +12,8 @@ from carico_core.runtime.kube import api_client
 from carico_local.cluster import free_ports
 from carico_local.control_plane import standalone
 from carico_local.played_nodes import nodes
-from tests.integration import recommender_site, security_site
 from tests.tools import kubernetes, waiting
+from tests.tools.sites import recommender_site, security_site
 
 PODS = "/api/v1/namespaces/vpa-shop/pods"
 TARGET = {"cpu": "538m", "memory": "115Mi"}

@@ -15,8 +15,8 @@ from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.security import nkeys
 from carico_core.wire import roles
 from carico_local.cluster.services import service as parts
-from tests.integration import security_site
-from tests.tools import fake_token_api
+from tests.tools.api import fake_token_api
+from tests.tools.sites import security_site
 
 AUTHS = ("auth", "auth-2")
 # A kubelet's live for an hour; these are renewed several times in two minutes. The files are written twice as often.

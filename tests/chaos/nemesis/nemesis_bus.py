@@ -18,7 +18,7 @@ from carico_local.cluster import free_ports, state
 from carico_local.cluster.services import readiness, web_access
 from carico_local.cluster.services import service as parts
 from tests.chaos.nemesis import identities
-from tests.integration import security_site
+from tests.tools.sites import security_site
 
 _WITHIN_S = 2
 

@@ -10,7 +10,7 @@ import aiohttp
 from aiohttp import web
 
 from tests.chaos.nemesis import history
-from tests.integration import api_proxy
+from tests.tools.api import api_proxy
 
 
 class SchedulerApi(api_proxy.Proxy):

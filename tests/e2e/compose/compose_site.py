@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from carico_local.cluster import free_ports
-from tests.tools import docker_engine, images, kubernetes
+from tests.tools import kubernetes
+from tests.tools.docker import docker_engine, images
 
 # From nothing: packages, a base image, the compose plugin and the nats CLI; on a machine half as fast.
 COLD_TIMEOUT_S = kubernetes.BUILD_TIMEOUT_S

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.compose import compose_site
-from tests.tools import debian, docker_engine
+from tests.tools import debian
+from tests.tools.docker import docker_engine
 
 
 @pytest.fixture(scope="session")

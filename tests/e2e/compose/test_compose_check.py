@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.tools import images
+from tests.tools.docker import images
 
 SCRIPT = images.ROOT / "compose" / "check.sh"
 # A docker that answers what check.sh asks.

@@ -7,7 +7,8 @@ from http import server
 
 import pytest
 
-from tests.tools import http_thread, images, waiting
+from tests.tools import http_thread, waiting
+from tests.tools.docker import images
 
 SCRIPT = images.ROOT / "compose" / "image" / "carico-healthy"
 ANSWERED = "/dev/shm/carico-healthy"

@@ -12,7 +12,8 @@ import urllib.request
 import pytest
 
 from tests.e2e.compose import compose_site
-from tests.tools import debian, images
+from tests.tools import debian
+from tests.tools.docker import images
 
 pytestmark = [
     pytest.mark.system,

@@ -9,7 +9,9 @@ import aiohttp
 import pytest
 
 from tests.e2e.compose import compose_site
-from tests.tools import debian, docker_engine, websocket
+from tests.tools import debian
+from tests.tools.docker import docker_engine
+from tests.tools.sites import websocket
 
 pytestmark = [
     pytest.mark.system,

@@ -11,7 +11,7 @@ import pytest
 
 from carico_core.domain import errors
 from tests.e2e.kubernetes import kubelet_site
-from tests.tools import docker_engine
+from tests.tools.docker import docker_engine
 
 HERE = pathlib.Path(__file__).parent
 # Each goes on from what the one before has left there; those on clusters of their own follow.

@@ -26,7 +26,8 @@ from carico_local.kubelets import (
     programs,
 )
 from carico_local.kubelets import images as node_images
-from tests.tools import debian, docker_command, docker_engine, images, kubernetes, waiting
+from tests.tools import debian, kubernetes, waiting
+from tests.tools.docker import docker_command, docker_engine, images
 
 # From nothing: packages, two base images, the control plane's programs; on a machine half as fast.
 COLD_TIMEOUT_S = kubernetes.BUILD_TIMEOUT_S

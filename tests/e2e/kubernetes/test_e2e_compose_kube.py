@@ -11,7 +11,8 @@ import pytest
 
 from carico_local.cluster import free_ports
 from tests.e2e.kubernetes import kubelet_site
-from tests.tools import debian, images, kubernetes, waiting
+from tests.tools import debian, kubernetes, waiting
+from tests.tools.docker import images
 
 pytestmark = [
     pytest.mark.system,

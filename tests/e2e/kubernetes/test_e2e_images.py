@@ -3,7 +3,8 @@
 import pytest
 
 from tests.e2e.kubernetes import kubelet_site
-from tests.tools import debian, images
+from tests.tools import debian
+from tests.tools.docker import images
 
 pytestmark = [
     pytest.mark.system,

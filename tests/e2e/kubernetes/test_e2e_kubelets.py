@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.kubernetes import kubelet_site
 from tests.tools import debian
-from tests.tools.helm_chart import chart
+from tests.tools.make.helm_chart import chart
 
 pytestmark = [
     pytest.mark.system,

@@ -13,8 +13,8 @@ from carico_core.runtime.process import clock as clocks
 from carico_local.cluster import state
 from tests.e2e import carico_command
 from tests.e2e.kubernetes import kubelet_site
-from tests.integration import recommender_site
 from tests.tools import debian, kubernetes, waiting
+from tests.tools.sites import recommender_site
 from tests.upstream import test_upstream_vpa
 
 pytestmark = [

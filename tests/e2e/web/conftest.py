@@ -11,7 +11,8 @@ import pytest
 import pytest_asyncio
 
 from carico_core.domain import errors
-from tests.tools import chromium, debian, web_site
+from tests.tools import chromium, debian
+from tests.tools.sites import web_site
 
 NODES = 60
 # The page may be slow to start, and to draw, on a loaded machine.

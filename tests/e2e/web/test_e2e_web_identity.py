@@ -15,7 +15,7 @@ from carico_local import nats_server
 from carico_local.cluster import free_ports
 from carico_web import service
 from carico_web import settings as setting
-from tests.tools import fake_fleet
+from tests.tools.sites import fake_fleet
 
 pytestmark = [pytest.mark.system, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 expect = browsers.expect

@@ -14,7 +14,8 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_local.cluster.services import web_access
 from tests.fixtures.golden import records
-from tests.tools import waiting, web_site
+from tests.tools import waiting
+from tests.tools.sites import web_site
 
 pytestmark = [pytest.mark.system, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 expect = browsers.expect

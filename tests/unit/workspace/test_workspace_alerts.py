@@ -2,7 +2,7 @@
 
 import re
 
-from tests.integration import observe
+from tests.tools import observe
 
 # A number before a noun that is plural whatever the number is; rates and shares are no counts.
 _ALWAYS_PLURAL = re.compile(r"\{\{ \$value(?: \| humanize)? \}\} (?!messages a second)\w+s\b")

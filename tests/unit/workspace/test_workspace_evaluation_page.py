@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.tools import evaluation_page
+from tests.tools.make import evaluation_page
 
 
 def cell(job_s: float, overrun: float = 0.0) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from carico_local import nats_server
-from tests.tools import images
+from tests.tools.docker import images
 
 ROOT = pathlib.Path(__file__).parents[3]
 # How each file names the version.

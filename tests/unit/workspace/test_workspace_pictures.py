@@ -1,6 +1,6 @@
 """The transcripts of the docs: which commands are run again, and where their outputs go."""
 
-from tests.tools import pictures
+from tests.tools.make import pictures
 
 PAGE = """Text
 ```console

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.tools import sbom
+from tests.tools.make import sbom
 
 ROOT = pathlib.Path(__file__).parents[3]
 LOCK = """\

@@ -25,7 +25,7 @@ NAMED = {
 }
 # carico:0.1.0, carico-compose:0.1.0, ...
 IMAGE = re.compile(r"\bcarico[a-z/-]*:(\d+\.\d+\.\d+)")
-IMAGES_IN = ("Dockerfile", "docker-compose.yml", "compose/**/*", "deploy/**/*", "tests/tools/images.py")
+IMAGES_IN = ("Dockerfile", "docker-compose.yml", "compose/**/*", "deploy/**/*", "tests/tools/docker/images.py")
 
 
 def project(path: pathlib.Path) -> Any:

@@ -13,8 +13,9 @@ from carico_agent.traffic import diagnostics, inet_diag, owners, sockets
 from carico_core.domain import pod_telemetry
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from tests.tools import talking_pods, waiting
-from tests.tools.talking_pods import ANSWER, CLIENT, REQUEST, SERVER
+from tests.tools import waiting
+from tests.tools.sites import talking_pods
+from tests.tools.sites.talking_pods import ANSWER, CLIENT, REQUEST, SERVER
 from tests.unit.agent.traffic import kernel_messages as kernel
 
 

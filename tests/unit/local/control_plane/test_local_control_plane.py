@@ -12,7 +12,7 @@ import pytest
 
 from carico_core.domain import errors
 from carico_local.control_plane import certificates, commands, identity
-from tests.tools import audit_log
+from tests.tools.api import audit_log
 
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make certificates with")
 PORTS = {part: 20_000 + number for number, part in enumerate((commands.ETCD, commands.API, commands.CONTROLLERS,

@@ -21,8 +21,8 @@ from carico_core.runtime.process import settings
 from carico_recommender import instruments
 from carico_recommender import settings as setting
 from carico_recommender.admission import certificates, registration, webhook
-from tests.integration import security_site
 from tests.tools import waiting
+from tests.tools.sites import security_site
 from tests.unit.recommender import learnt
 from tests.unit.recommender.admission import test_admission_review as reviews
 

@@ -16,7 +16,7 @@ from carico_scheduler.pods import pod_counts
 from carico_scheduler.report import explain
 from carico_scheduler.rules import policy
 from carico_scheduler.state import node_state, state
-from tests.integration import feasibility_cases as cases
+from tests.tools.api import feasibility_cases as cases
 from tests.unit.scheduler import objects
 
 NOW_S = 1000.0

@@ -14,7 +14,7 @@ from carico_scheduler.pods import pod_counts
 from carico_scheduler.rules import policy
 from carico_scheduler.rules.peers import pod_anti_affinity
 from carico_scheduler.state import state
-from tests.integration import feasibility_cases as cases
+from tests.tools.api import feasibility_cases as cases
 from tests.unit.scheduler import objects
 
 NOW_S = 1000.0

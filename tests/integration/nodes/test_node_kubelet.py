@@ -1,0 +1,235 @@
+"""What a kubelet does next to running a command: probes, hooks, sidecars, volumes, what is missing."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.integration.nodes import node_site
+
+pytestmark = pytest.mark.skipif(bool(node_site.why_no_cgroups()), reason=node_site.why_no_cgroups())
+PODS = node_site.PODS
+# Ends at once when asked.
+LOOP = "while true; do sleep 0.05; done"
+WAIT = f"trap 'exit 0' TERM; {LOOP}"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[node_site.NodeSite]:
+    with node_site.running(
+        tmp_path_factory.mktemp("kubelet"), "--latency", "0.1", "--memory-bytes", str(2**28)
+    ) as found:
+        yield found
+
+
+def container(status: dict[str, Any], *, init: bool = False) -> dict[str, Any]:
+    entries: list[dict[str, Any]] = status.get("initContainerStatuses" if init else "containerStatuses") or [{}]
+    return entries[0]
+
+
+def events(site: node_site.NodeSite, pod: str) -> dict[str, str]:
+    """Reason -> the last message about a Pod."""
+    found = site.request("GET", "/api/v1/namespaces/default/events")["items"]
+    return {each["reason"]: each["message"] for each in found if each["involvedObject"]["name"] == pod}
+
+
+def told(site: node_site.NodeSite, pod: str, reason: str) -> str:
+    """The last message of that reason, once there is one: Events are written in the background."""
+    site.until(lambda: reason in events(site, pod), f"an Event {reason} of {pod}")
+    return events(site, pod)[reason]
+
+
+def delete(site: node_site.NodeSite, name: str) -> None:
+    # All here end at once when asked, on a machine that stands still somewhat later.
+    site.request("DELETE", f"{PODS}/{name}?gracePeriodSeconds=60")
+    site.until(lambda: site.pod(name) is None, "the Pod to go")
+
+
+def test_an_exec_startup_probe_holds_back_readiness_until_it_passes(site: node_site.NodeSite) -> None:
+    mark = site.marks / "up"
+    probes = {
+        "startupProbe": {
+            "exec": {"command": ["test", "-e", str(mark)]},
+            "periodSeconds": 1,
+            "timeoutSeconds": 20,
+            "failureThreshold": 100,
+        },
+        "readinessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1, "timeoutSeconds": 20},
+    }
+    site.run("slow", "sh", "-c", WAIT, container=probes)
+    site.until(lambda: "running" in container(site.status("slow")).get("state", {}), "it to run")
+    told(site, "slow", "Unhealthy")
+    before = container(site.status("slow"))
+    assert (before["started"], before["ready"]) == (False, False)
+    mark.touch()
+    site.until(lambda: container(site.status("slow"))["ready"], "readiness")
+    assert container(site.status("slow"))["started"] is True
+    delete(site, "slow")
+
+
+def test_a_failing_liveness_probe_restarts_the_container_and_says_why(site: node_site.NodeSite) -> None:
+    probe = {
+        "exec": {"command": ["sh", "-c", "echo no good; exit 3"]},
+        "periodSeconds": 1,
+        "timeoutSeconds": 20,
+        "failureThreshold": 1,
+    }
+    site.run("sick", "sh", "-c", WAIT, container={"livenessProbe": probe}, restartPolicy="Always")
+    site.until(lambda: container(site.status("sick")).get("restartCount", 0) >= 1, "a restart")
+    assert told(site, "sick", "Unhealthy") == "Liveness probe failed: no good"
+    delete(site, "sick")
+
+
+def test_a_tcp_probe_sees_whether_a_server_listens(site: node_site.NodeSite) -> None:
+    probe = {"tcpSocket": {"port": "web"}, "periodSeconds": 1}
+    more = {"readinessProbe": probe, "ports": [{"name": "web", "containerPort": 8080}]}
+    site.run("serves", "carico-workload", "server", "--port", "8080", container=more)
+    site.until(lambda: bool(container(site.status("serves")).get("ready")), "readiness")
+    site.run("mute", "sh", "-c", WAIT, container=more)
+    assert "Readiness probe failed: dial tcp" in told(site, "mute", "Unhealthy")
+    assert container(site.status("mute"))["ready"] is False
+    delete(site, "serves")
+    delete(site, "mute")
+
+
+def test_hooks_run_after_the_start_and_before_the_end(site: node_site.NodeSite) -> None:
+    mark = site.marks / "hooks"
+    hooks = {
+        "postStart": {"exec": {"command": ["sh", "-c", f"echo start $WHO >> {mark}"]}},
+        "preStop": {"exec": {"command": ["sh", "-c", f"echo stop >> {mark}"]}},
+    }
+    more = {"lifecycle": hooks, "env": [{"name": "WHO", "value": "me"}]}
+    site.run("hooked", "sh", "-c", f"trap 'echo term >> {mark}; exit 0' TERM; {LOOP}", container=more)
+    site.until(lambda: "running" in container(site.status("hooked")).get("state", {}), "it to run")
+    assert mark.read_text() == "start me\n"
+    delete(site, "hooked")
+    assert mark.read_text() == "start me\nstop\nterm\n"
+
+
+def test_a_post_start_hook_that_fails_ends_the_container(site: node_site.NodeSite) -> None:
+    hook = {"lifecycle": {"postStart": {"exec": {"command": ["false"]}}}}
+    site.run("unhooked", "sh", "-c", f"trap 'exit 9' TERM; {LOOP}", container=hook)
+    status = site.until_phase("unhooked", "Failed")
+    # The hook may be quicker than the trap.
+    assert node_site.terminated(status)["exitCode"] in (9, 143)
+    assert "PostStartHook failed" in told(site, "unhooked", "FailedPostStartHook")
+
+
+def test_a_sidecar_starts_first_and_ends_last(site: node_site.NodeSite) -> None:
+    mark = site.marks / "side"
+    side = {
+        "name": "side", "image": "none", "restartPolicy": "Always",
+        "command": ["sh", "-c", f"echo up >> {mark}; trap 'echo down >> {mark}; exit 0' TERM; {LOOP}"],
+        "startupProbe": {"exec": {"command": ["test", "-e", str(mark)]}, "periodSeconds": 1, "timeoutSeconds": 20},
+    }  # fmt: skip
+    site.run("pair", "sh", "-c", f"echo main >> {mark}", initContainers=[side])
+    status = site.until_phase("pair", "Succeeded", "Failed")
+    assert status["phase"] == "Succeeded"
+    assert mark.read_text().split() == ["up", "main", "down"]
+    assert "terminated" in container(status, init=True)["state"]
+
+
+def test_an_empty_dir_is_shared_by_a_pods_containers_and_goes_with_it(site: node_site.NodeSite) -> None:
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/cache"}]}
+    first = {"name": "first", "image": "none", "command": ["sh", "-c", "echo kept > /cache/file"], **mounts}
+    site.run(
+        "shares", "sh", "-c", "cat file", volumes=[{"name": "v", "emptyDir": {}}], initContainers=[first],
+        container={**mounts, "workingDir": "/cache"},
+    )  # fmt: skip
+    uid = site.pod("shares")["metadata"]["uid"]  # type: ignore[index]  # it was just made
+    site.until_phase("shares", "Succeeded")
+    assert site.request("GET", f"{PODS}/shares/log?container=main") == "kept\n"
+    delete(site, "shares")
+    site.until(lambda: not (site.root / "node" / "pods" / uid).exists(), "its folder to go")
+
+
+def test_a_missing_config_map_is_a_waiting_reason(site: node_site.NodeSite) -> None:
+    site.run("lacks", "true", container={"envFrom": [{"configMapRef": {"name": "settings"}}]})
+    site.until(lambda: "waiting" in container(site.status("lacks")).get("state", {}), "a status")
+    told(site, "lacks", "Failed")
+    status = site.status("lacks")
+    assert status["phase"] == "Pending"
+    assert container(status)["state"]["waiting"] == {
+        "reason": "CreateContainerConfigError",
+        "message": 'configmap "settings" not found',
+    }
+    delete(site, "lacks")
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "words"),
+    [
+        ("nginx", {"container": {"image": "nginx", "command": None}}, "container 'main' has no command"),
+        ("files", {"volumes": [{"name": "v", "configMap": {"name": "m"}}]}, "volume 'v' is of kind configMap"),
+        ("health", {"container": {"livenessProbe": {"grpc": {"port": 1}}}}, "livenessProbe of container 'main' is not"),
+    ],
+)
+def test_a_pod_that_the_node_cannot_run_says_why_and_what_runs_it(
+    site: node_site.NodeSite, name: str, spec: dict[str, Any], words: str
+) -> None:
+    site.run(name, "true", **spec)
+    site.until(lambda: "message" in container(site.status(name)).get("state", {}).get("waiting", {}), "a status")
+    waiting = container(site.status(name))["state"]["waiting"]
+    assert site.status(name)["phase"] == "Pending"
+    assert waiting["reason"] == "CreateContainerConfigError"
+    assert waiting["message"].startswith(f"an emulated node cannot run this Pod: {words}")
+    assert "carico up --nodes kubelet=2" in waiting["message"]
+    assert told(site, name, "Failed") == f"Error: {waiting['message']}"
+    delete(site, name)
+
+
+def test_a_node_goes_on_after_a_pod_is_deleted_by_force(site: node_site.NodeSite) -> None:
+    site.run("stubborn", "sh", "-c", f"trap '' TERM; echo up; {LOOP}")
+    site.until_phase("stubborn", "Running")
+    site.until(lambda: "up" in site.request("GET", f"{PODS}/stubborn/log"), "its trap")
+    site.request("DELETE", f"{PODS}/stubborn?gracePeriodSeconds=0")
+    assert site.pod("stubborn") is None
+    # Its containers still run.
+    site.run("next", "true")
+    site.until_phase("next", "Succeeded")
+    assert site.node is not None
+    assert site.node.poll() is None
+
+
+def test_a_label_that_the_node_has_not_seen_yet_is_read_before_a_pod_is_refused(site: node_site.NodeSite) -> None:
+    site.patch(f"/api/v1/nodes/{node_site.NODE}", {"metadata": {"labels": {"disk": "ssd"}}})
+    site.run("labelled", "true", nodeSelector={"disk": "ssd"})
+    site.run("elsewhere", "true", nodeSelector={"disk": "tape"})
+    assert "reason" not in site.until_phase("labelled", "Succeeded", "Failed")
+    assert site.until_phase("elsewhere", "Failed")["reason"] == "NodeAffinity"
+
+
+def test_amounts_reach_the_command(site: node_site.NodeSite) -> None:
+    env = [{"name": "CORES", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}]
+    site.run("amounts", "sh", "-c", "echo $CORES", container={"env": env})
+    site.until_phase("amounts", "Succeeded")
+    assert site.request("GET", f"{PODS}/amounts/log") == "4\n"
+
+
+def test_a_pod_past_its_deadline_fails_and_stays_until_it_is_deleted(site: node_site.NodeSite) -> None:
+    script = f"trap 'exit 0' TERM; echo up; {LOOP}"
+    limits = {"activeDeadlineSeconds": 600, "terminationGracePeriodSeconds": 60}
+    site.run("late", "sh", "-c", script, restartPolicy="Always", **limits)
+    site.until_phase("late", "Running")
+    site.until(lambda: "up" in site.request("GET", f"{PODS}/late/log"), "its trap")
+    # Past by now, however slowly it came up.
+    site.patch(f"{PODS}/late", {"spec": {"activeDeadlineSeconds": 1}})
+    status = site.until_phase("late", "Failed")
+    said = "Pod was active on the node longer than the specified deadline"
+    assert (status["reason"], status["message"]) == ("DeadlineExceeded", said)
+    # It ended by itself, in its grace; what it came to does not matter.
+    assert container(status)["state"]["terminated"]["exitCode"] == 0
+    assert told(site, "late", "DeadlineExceeded") == said
+    assert told(site, "late", "Killing") == "Stopping container main"
+    delete(site, "late")
+
+
+def test_a_deadline_may_be_set_later_and_holds_for_pods_that_wait(site: node_site.NodeSite) -> None:
+    site.run("endless", "sh", "-c", WAIT, terminationGracePeriodSeconds=20)
+    site.until_phase("endless", "Running")
+    site.run("hopeless", "true", activeDeadlineSeconds=1, container={"envFrom": [{"configMapRef": {"name": "c"}}]})
+    site.patch(f"{PODS}/endless", {"spec": {"activeDeadlineSeconds": 1}})
+    for name in ("endless", "hopeless"):
+        assert site.until_phase(name, "Failed")["reason"] == "DeadlineExceeded"
+    site.run("quick", "true", activeDeadlineSeconds=600)
+    assert "reason" not in site.until_phase("quick", "Succeeded")
