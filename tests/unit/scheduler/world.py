@@ -102,6 +102,7 @@ class World:
         self.rng = random.Random(seed)
         self.kube = FaultyKube(self.clock, random.Random(seed + 1), fault_share)
         self.room = room
+        self._writers: list[events.Writer] = []
         self.engines = [self._engine(index) for index in range(engines)]
         self.pod_s = (0.2, 2.0)
         self._seq = 0
@@ -122,7 +123,7 @@ class World:
         )
         pace = paces.Pace(1000.0, clock=self.clock)
         writer = events.Writer(recorder, pace=pace, on_drop=lambda why: counted.lost_events.labels(why).inc())
-        self.events = writer
+        self._writers.append(writer)
         return engine.Engine(
             parts.EngineParts(
                 policy=self._rules, kube=self.kube, clock=self.clock, rng=random.Random(index), log=log, events=writer,
@@ -158,7 +159,7 @@ class World:
         """Kubelets and engines at work, over Nodes that are there."""
         for one in self.engines:
             self.start_engine(one)
-        self._tasks.append(asyncio.create_task(self.events.write_forever()))
+        self._tasks += [asyncio.create_task(each.write_forever()) for each in self._writers]
         self._tasks.append(asyncio.create_task(self._live(nodes)))
 
     async def stop(self) -> None:

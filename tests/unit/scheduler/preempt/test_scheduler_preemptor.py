@@ -350,10 +350,10 @@ def test_a_pod_that_another_scheduler_tries_now_and_then_costs_no_more_evictions
             # As `sharing.corrections` does with a Pod for which no room is held.
             if is_shared and state.nominations.find(uid) is None:
                 state.is_mine = lambda pod: pod.uid != uid
-                state.share(uid, since_s)
+                state.share(uid, since_s, made.clock.monotonic_s())
                 await asyncio.sleep(1.0)
                 state.is_mine = lambda pod: True
-                state.share(uid, since_s)
+                state.share(uid, since_s, made.clock.monotonic_s())
         await made.stop()
         return count(made, "DELETE")
 

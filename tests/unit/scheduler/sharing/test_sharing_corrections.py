@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import memory_objects
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler.decide import cycle, turns
 from carico_scheduler.engine import engine
 from carico_scheduler.pods import queue
+from carico_scheduler.report import events
 from carico_scheduler.sharing import corrections, heartbeats, membership
 from carico_scheduler.sharing.claims import stream
 from tests.unit.scheduler import objects, world
@@ -404,6 +406,24 @@ def test_a_large_pod_gets_its_turn_next_to_small_ones_of_every_member(monkeypatc
         assert made.kube.binds[uid] == 1
         assert all(queued(made)), "small ones waited all the time"
         filling.cancel()
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_one_scheduler_at_a_time_writes_the_events_of_a_pod_that_several_decide_on() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=0.0)
+        await ready(made)
+        uids = [made.create_pod(f"pod-{index}") for index in range(12)]
+        # Handed over and taken back four times.
+        await asyncio.sleep(4.0 * (corrections.AFTER_S + corrections.TRIED_S) + 15.0)
+        assert made.counted[0].corrected._value.get() > 4 * 2
+        found: collections.Counter[str] = collections.Counter()
+        for each in made.kube.objects.all("events", memory_objects.parse_selector("", {})):
+            if each["reason"] == events.FAILED:
+                found[each["regarding"]["uid"]] += (each.get("series") or {"count": 1})["count"]
+        assert found == dict.fromkeys(uids, 3), "one soon, and one a minute"
         await made.stop()
 
     objects.run_fast(main())

@@ -37,6 +37,8 @@ class Waiting:
     pod: cluster.Pod
     demand: demands.Demand
     since_s: float
+    # How long it had waited when it came here from another scheduler; None: it has always waited here.
+    late_s: float | None = None
     attempts: int = 0
     # Why it did not get the room the last time that others were evicted for it; empty: not so.
     in_vain: str = ""

@@ -37,7 +37,11 @@ class Notices:
         self, waiting: queues.Waiting, subject: Subject, text: str, now_s: float, reasons: frozenset[str] = frozenset()
     ) -> bool:
         """Write an Event if one is due; return True if it was."""
-        is_young = now_s - waiting.since_s < self._after_s
+        is_young, late_s = now_s - waiting.since_s < self._after_s, waiting.late_s
+        if subject == "room" and subject not in waiting.reported and late_s is not None and late_s >= self._after_s:
+            # Who decided on it until then has written the Event of that minute; the first one began when it was due.
+            minutes = (late_s - self._after_s) // EVENT_EVERY_S
+            waiting.reported[subject] = (reasons, waiting.since_s + self._after_s + minutes * EVENT_EVERY_S)
         if is_young or not is_due(waiting, subject, now_s, reasons=reasons, again_s=EVENT_EVERY_S):
             return False
         self._events.failed(waiting.pod, text)

@@ -92,7 +92,7 @@ class Corrections:
         taken = self._of_others() if has_lease else {}
         before, self._taken = self._taken, taken
         self._count_taken(len(taken.keys() - before.keys()))
-        is_taken = self._share(before, taken)
+        is_taken = self._share(before, taken, now_s)
         if not (has_share and not has_lease and self._is_served()):
             return self._hand_over({}, now_s) or is_taken
         is_handed = self._take_back(now_s)
@@ -206,12 +206,12 @@ class Corrections:
         self._handed_s = {uid: self._handed_s.get(uid, now_s) for uid in wanted}
         waits = (uid for uid in self._failures if uid not in wanted and self._has_no_node(uid))
         self._failures = collections.Counter({uid: self._failures[uid] for uid in waits})
-        return self._share(before, wanted)
+        return self._share(before, wanted, now_s)
 
-    def _share(self, before: Mapping[str, float], after: Mapping[str, float]) -> bool:
+    def _share(self, before: Mapping[str, float], after: Mapping[str, float], now_s: float) -> bool:
         changed = before.keys() ^ after.keys()
         for uid in changed:
-            self._state.share(uid, after[uid] if uid in after else before[uid])
+            self._state.share(uid, after[uid] if uid in after else before[uid], now_s)
         return bool(changed)
 
     def _is_placed(self, uid: str) -> bool:

@@ -226,11 +226,15 @@ class State(node_state.NodeState):
         for record in list(self.records):
             self._share(record, now_s)
 
-    def share(self, uid: str, since_s: float) -> None:
-        """Do the same with one Pod, which has waited since then."""
+    def share(self, uid: str, since_s: float, now_s: float) -> None:
+        """Do the same with one Pod, which has waited since then, with another scheduler until now."""
         record = self.records.find(uid)
-        if record is not None:
-            self._share(record, since_s)
+        if record is None:
+            return
+        before = record.waiting
+        self._share(record, since_s)
+        if record.waiting is not None and record.waiting is not before:
+            record.waiting.late_s = now_s - since_s
 
     def _share(self, record: records.Record, since_s: float) -> None:
         if record.pod is not None and record.pod.node_name is None and record.state in _UNDECIDED:
