@@ -16,6 +16,8 @@ from carico_local.cluster.services import web_access
 from tests.fixtures.golden import records
 from tests.tools import waiting
 from tests.tools.sites import web_site
+from tests.unit.scheduler import objects
+from tests.unit.scheduler.answers import answering
 
 pytestmark = [pytest.mark.system, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 expect = browsers.expect
@@ -336,6 +338,29 @@ async def test_a_decision_is_explained_by_a_click(page: browsers.Page, stage: we
     await expect(panel.get_by_role("row")).to_have_count(5)
     await panel.get_by_role("row").nth(1).get_by_role("button").click()
     await expect(panel.get_by_role("heading", level=2)).to_contain_text("node-")
+
+
+async def test_a_pod_that_can_never_fit_is_said_so(page: browsers.Page, stage: web_site.Stage) -> None:
+    desk = answering.Desk(objects.make_node("node-1", labels={"kubernetes.io/hostname": "node-1"}))
+    desk.hear("node-1")
+    selector = {"kubernetes.io/hostnam": "node-1"}
+    desk.state.put_pod(objects.make_pod("huge", request_bytes=2.0**40, node_selector=selector), answering.NOW_S)
+
+    async def reply(message: nats.aio.msg.Msg) -> None:
+        await message.respond(await desk.answers.pod_explain(message.data))
+
+    address = stage.server.url.removeprefix("nats://")
+    client = await nats.connect(web_access.url(address, arrangements.LOCAL, web_site.PASSWORD))
+    try:
+        await client.subscribe(subjects.query("scheduler", "pod.explain"), cb=reply)
+        await opened(page, stage, "#pod/default/huge")
+        panel = page.locator("#panel")
+        await expect(panel).to_contain_text("waiting, and can never fit as it is: 0/1 nodes fit")
+        await expect(panel).to_contain_text("No node has 1 Ti of memory (node-1 has the most: ")
+        await expect(panel).to_contain_text("), nor the label kubernetes.io/hostnam.")
+        await expect(panel).to_contain_text("did you mean kubernetes.io/hostname?")
+    finally:
+        await client.close()
 
 
 async def test_a_node_that_falls_silent_is_seen(page: browsers.Page, stage: web_site.Stage) -> None:

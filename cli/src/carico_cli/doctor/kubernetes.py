@@ -48,8 +48,8 @@ async def check(
         return Seen(findings=[*found, findings.fail("nodes", str(error), do), *of_pods], nodes=[])
     pressure = dict(await asyncio.gather(*(_pressure(api, item) for item in objects)))
     found += _nodes(objects, pressure, where)
-    found += await pods.check(api, now_s, scheduler_names, where, objects)
     nodes = [node for item in objects if (node := _parsed(item)) is not None]
+    found += await pods.check(api, now_s, scheduler_names, where, nodes)
     return Seen(findings=found, nodes=nodes)
 
 

@@ -29,7 +29,7 @@ _PATH = "/api/v1/pods"
 
 async def check(
     api: rights.Api, now_s: float, scheduler_names: Set[str], place: places.Place,
-    nodes: Sequence[Mapping[str, Any]] = (),
+    nodes: Sequence[cluster.Node] = (),
 ) -> list[findings.Finding]:  # fmt: skip
     """Return the findings about Pods. `nodes`: all Nodes; empty where they are not known."""
     try:

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from carico_cli.doctor import findings, places
-from carico_cli.explain import judgement, words
-from carico_core.domain import cluster
+from carico_cli.explain import words
+from carico_core.domain import cluster, judgement
 
 Object = Mapping[str, Any]
 LONG_S = 60.0
@@ -18,13 +18,13 @@ _REASONS_MOST = 8
 
 
 def report(
-    waiting: Sequence[tuple[cluster.Pod, Object]], nodes: Sequence[Object], now_s: float, place: places.Place
+    waiting: Sequence[tuple[cluster.Pod, Object]], nodes: Sequence[cluster.Node], now_s: float, place: places.Place
 ) -> list[findings.Finding]:  # fmt: skip
     """Return the findings about Pods that wait for a node. `nodes`: all Nodes; empty where they are not known."""
-    groups: dict[str, list[tuple[cluster.Pod, Object]]] = {}
+    groups: dict[str, list[cluster.Pod]] = {}
     for pod, item in sorted(waiting, key=lambda each: each[0].created_at_s):
         if now_s - pod.created_at_s > LONG_S:
-            groups.setdefault(reason(item), []).append((pod, item))
+            groups.setdefault(reason(item), []).append(pod)
     if not groups:
         return [findings.ok(WHAT, f"no Pod has waited for CARICO for more than {LONG_S:.0f} s")]
     found = [_finding(why, group, nodes, now_s, place) for why, group in list(groups.items())[:_REASONS_MOST]]
@@ -50,10 +50,10 @@ def reason(pod: Object) -> str:
 
 
 def _finding(
-    why: str, group: Sequence[tuple[cluster.Pod, Object]], nodes: Sequence[Object], now_s: float, place: places.Place
+    why: str, group: Sequence[cluster.Pod], nodes: Sequence[cluster.Node], now_s: float, place: places.Place
 ) -> findings.Finding:  # fmt: skip
-    oldest, item = group[0]
-    keys = findings.names([pod.key for pod, _ in group])
+    oldest = group[0]
+    keys = findings.names([pod.key for pod in group])
     waited = words.ago(now_s - oldest.created_at_s)
     detail = f"{len(group)} for up to {waited}: {why or 'no scheduler has looked at them'} ({keys})"
     explain = f"`carico explain {oldest.key}{place.flag}`"
@@ -62,8 +62,8 @@ def _finding(
     if why == _FULL:
         do = f"the cluster is full, and they start as others end; `carico capacity{place.flag}` shows what limits it"
         return findings.warn(WHAT, detail, do)
-    judged = judgement.judge(item, nodes)
+    judged = judgement.judge(oldest, nodes)
     if judged.never:
-        detail += f"; {oldest.key} can never fit as it is: no node has {', nor '.join(judged.never)}"
+        detail += f"; {oldest.key} can never fit as it is: {judged.why}"
         detail += "".join(f"; {hint}" for hint in judged.hints)
     return findings.warn(WHAT, detail, f"{explain} shows what each node lacks, and what could help")

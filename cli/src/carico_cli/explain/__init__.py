@@ -2,6 +2,5 @@
 
 - `command`, `capacity`: the commands; `asking`: asks scheduler, decision stream and API
 - `pod_text`, `node_text`, `job_text`, `fit_text`: the answers as text; `containers`: why a Pod's containers do not run
-- `judgement`: what no node has of what a Pod asks for, and which names look misspelt
 - `words`: numbers and paragraphs of 80 columns
 """

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from carico_cli.clusters import which
 from carico_cli.jobs import refusals
@@ -11,6 +11,7 @@ from carico_cli.live import connection, job_counts, object_events, service_queri
 from carico_core.domain import decision, errors
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
+from carico_local.jobs import job as jobs
 
 USER_AGENT = "carico-explain"
 CONNECT_MOST_S = 5.0
@@ -43,6 +44,13 @@ def run(asking: Callable[["Asker"], Awaitable[T]], at: which.Address, environ: M
             return await asking(Asker(bus, at, lambda: connection.api_of(at, clock, environ, name=USER_AGENT), clock))
 
     return asyncio.run(main())
+
+
+class There(NamedTuple):
+    """Names in a namespace."""
+
+    pods: list[str]
+    jobs: list[str]
 
 
 class Asker:
@@ -95,20 +103,18 @@ class Asker:
         """Return the Pod from the API; None where it does not exist; a text where the API does not answer."""
         return await self._get(f"/api/v1/namespaces/{namespace}/pods/{pod}")
 
-    async def nodes(self) -> list[Mapping[str, Any]]:
-        """Return the Nodes from the API; empty where it does not answer, or the user may not list them."""
-        found = await self._get("/api/v1/nodes")
-        return found["items"] if isinstance(found, Mapping) else []
-
     async def events(self, namespace: str, uid: str) -> object_events.Found | str:
         """Return the Events about an object; a text where the API does not answer, or the user may not list them."""
         found = await self._asked(lambda api: object_events.newest(api, namespace, f"involvedObject.uid={uid}"))
         return found or "the namespace is gone"
 
-    async def pod_names(self, namespace: str) -> list[str]:
-        """Return the names of the first Pods of a namespace; empty where the API does not answer."""
+    async def there(self, namespace: str) -> "There":
+        """Return the names of the first Pods of a namespace and of their jobs; empty where the API does not answer."""
         found = await self._get(f"/api/v1/namespaces/{namespace}/pods", {"limit": str(LIMIT_MOST)})
-        return [each["metadata"]["name"] for each in found["items"]] if isinstance(found, Mapping) else []
+        pods = [each["metadata"] for each in found["items"]] if isinstance(found, Mapping) else []
+        return There(
+            [each["name"] for each in pods], sorted({job_counts.job_of(each) for each in pods} - {jobs.OTHERS})
+        )
 
     async def has_namespace(self, namespace: str) -> bool:
         """Return False where the API knows no such namespace."""

@@ -9,7 +9,7 @@ import click
 import orjson
 
 from carico_cli.clusters import which
-from carico_cli.explain import asking, containers, job_text, judgement, node_text, pod_text
+from carico_cli.explain import asking, containers, job_text, node_text, pod_text
 from carico_cli.jobs import refusals
 from carico_cli.live import connection, job_counts, service_queries
 from carico_cli.output import formats
@@ -35,6 +35,7 @@ _OTHER_KINDS = frozenset(
     for kind in names_of.split()
 )
 _LABEL_MOST = 63
+_NEAREST_MOST = 3
 _OF_CONTROLLER = (
     "got {got!r}, expected a Pod, a node or a job: `kubectl get pods` lists the Pods that it created, "
     "`carico capacity --file` shows how many more would fit"
@@ -116,8 +117,6 @@ async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int
             answer["events_trouble"] = found
         else:
             answer |= {"events": found.newest, "events_earlier": found.earlier, "events_unread": found.unread}
-    if judgement.READS_NODES & set(answer.get("refused") or ()) and answer["state"] == "waiting":
-        await _add_judgement(asker, answer)
     return answer
 
 
@@ -126,11 +125,10 @@ async def _not_found(asker: asking.Asker, answer: dict[str, Any], namespace: str
     other = await asker.other_kind(namespace, name)
     if not (answer.get("nearest") or answer.get("namespaces") or other):
         # The scheduler has forgotten Pods that have ended.
-        names_there = await asker.pod_names(namespace)
-        # Controllers add letters to the name that a person remembers.
-        longer = [each for each in names_there if each.startswith(f"{name}-")]
-        answer["nearest"] = longer[:3] or difflib.get_close_matches(name, names_there, n=3)
-        answer["has_namespace"] = bool(answer["nearest"]) or await asker.has_namespace(namespace)
+        there = await asker.there(namespace)
+        answer["nearest"] = names.nearest(name, there.pods, most=_NEAREST_MOST)
+        answer["jobs"] = (names.nearest(name, there.jobs) or there.jobs)[:_NEAREST_MOST]
+        answer["has_namespace"] = bool(there.pods) or await asker.has_namespace(namespace)
     text = _unknown(answer, other, await asker.refusal(namespace, name))
     # While the API does not answer, the Pod may exist: the name need not be wrong.
     is_silent = asking.SILENT in (answer["note"] or "")
@@ -151,7 +149,7 @@ async def _explain_job(
     except errors.ApiUnavailable as error:
         raise errors.ApiUnavailable(f"job {name}: {error}; {at.look}") from None
     known = sorted(found.others - {jobs.OTHERS})
-    near = difflib.get_close_matches(name, known, n=3) or known[:3]
+    near = (names.nearest(name, known) or known)[:_NEAREST_MOST]
     hint = f" (nearest: {', '.join(near)})" if near else ""
     refused = "" if why is None else f"; the API refuses its Pods: {why}"
     raise errors.SettingsError(f"job {name!r}{hint}: no Pod in namespace {namespace!r} belongs to it{refused}")
@@ -176,13 +174,6 @@ async def _pods_of_job(api: paged_lists.Api, namespace: str, name: str) -> _Pods
         if own:
             return _Pods(own, set())
     return _Pods([], set(await listed(lambda pod: job_counts.job_of(pod["metadata"]))))
-
-
-async def _add_judgement(asker: asking.Asker, answer: dict[str, Any]) -> None:
-    """Add what no node has, and which names look misspelt."""
-    pod, nodes = await asyncio.gather(asker.pod(answer["namespace"], answer["pod"]), asker.nodes())
-    if isinstance(pod, Mapping):
-        answer["judgement"] = judgement.judge(pod, nodes).as_json()
 
 
 async def _add_record(asker: asking.Asker, answer: dict[str, Any]) -> None:
@@ -233,6 +224,8 @@ async def _add_containers(asker: asking.Asker, answer: dict[str, Any]) -> None:
 
 def _unknown(answer: Mapping[str, Any], other: str | None, refusal: str | None) -> str:
     hint = f"nearest: {', '.join(answer['nearest'])}" if answer.get("nearest") else ""
+    if not hint and answer.get("jobs"):
+        hint = f"jobs there: {', '.join(answer['jobs'])}: `carico explain job {answer['jobs'][0]}`"
     if not answer.get("has_namespace", True):
         hint = f"there is no namespace {answer['namespace']!r}"
     if answer.get("namespaces"):
@@ -279,5 +272,7 @@ def _key(namespace: str | None, name: str) -> tuple[str | None, str]:
     if namespace is not None and not names.is_label(namespace):
         raise errors.SettingsError(f"namespace: got {namespace!r}, which is not a valid Kubernetes name")
     if not names.is_subdomain(name):
-        raise errors.SettingsError(f"Pod: got {name!r}, which is not a valid Kubernetes name")
+        meant = name.lower().replace("_", "-")
+        hint = f": did you mean {meant}?" if names.is_subdomain(meant) else ""
+        raise errors.SettingsError(f"Pod: got {name!r}, which is not a valid Kubernetes name{hint}")
     return namespace, name

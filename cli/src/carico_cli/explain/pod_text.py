@@ -110,8 +110,7 @@ def _is_impossible(answer: Row) -> bool:
 def _of_judgement(answer: Row) -> list[str]:
     """Return what no node has, and which names are probably meant."""
     judged = answer.get("judgement") or {}
-    never = judged.get("never") or ()
-    lines = words.paragraph(f"no node has {', nor '.join(never)}") if never else []
+    lines = words.paragraph(judged["why"]) if judged.get("why") else []
     for hint in judged.get("hints") or ():
         lines += words.paragraph(hint)
     return lines

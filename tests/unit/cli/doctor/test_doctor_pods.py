@@ -103,7 +103,7 @@ async def test_pods_that_wait_are_told_apart_by_their_reason_oldest_first() -> N
     misspelt = pod("a", 90.0, nodeSelector={"kubernetes.io/hostnam": "n1"})
     misspelt["status"]["conditions"] = [condition("0/2 nodes fit: 2 without the required labels (n1: label)")]
     api = doctor.Api({"/api/v1/pods": {"items": [misspelt, *reversed(full), pod("unseen", 80.0), pod("new", 5.0)]}})
-    nodes = [{"metadata": {"name": "n1", "labels": {"kubernetes.io/hostname": "n1"}}}]
+    nodes = [objects.make_node("n1", labels={"kubernetes.io/hostname": "n1"})]
     found = await pods.check(api, NOW_S, frozenset({"carico"}), LOCAL, nodes)
     first, second, third = [one for one in found if one.what == "waiting Pods"]
     assert first.detail == (

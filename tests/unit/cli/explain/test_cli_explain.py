@@ -195,18 +195,22 @@ async def test_every_node_is_listed_for_a_waiting_pod_with_the_reason() -> None:
     assert_fits_a_terminal(text)
 
 
-async def test_a_pod_that_asks_for_what_no_node_has_is_judged_by_the_objects() -> None:
+async def test_a_pod_that_asks_for_what_no_node_has_can_never_fit() -> None:
     desk = desk_with_pods()
-    desk.state.put_pod(objects.make_pod("huge", request_cores=100.0), NOW_S)
-    spec = {"containers": [{"resources": {"requests": {"cpu": "100"}}}]}
-    nodes = [{"metadata": {"name": "node-0"}, "status": {"allocatable": {"cpu": "4"}}}]
-    pods = {"huge": {"metadata": {"name": "huge"}, "spec": spec}, "nodes": {"items": nodes}}
-    text = await told(desk, "huge", pods=pods)
+    desk.state.put_pod(
+        objects.make_pod("huge", request_cores=100.0, node_selector={"kubernetes.io/hostnam": "a"}), NOW_S
+    )
+    text = await told(desk, "huge")
     assert text.startswith("Pod default/huge waits, and can never fit as it is\n  no node has 100 cores (node-0 has")
+    assert ", nor the label kubernetes.io/hostnam 0/2 nodes fit" in " ".join(text.split())
     assert "1 Pod waits before it" in await told(desk, "waits")
     assert_fits_a_terminal(text)
-    # Without the right to list Nodes the scheduler's own answer is shown.
-    assert (await told(desk, "huge", pods={"huge": pods["huge"]})).startswith("Pod default/huge waits\n")
+    answer = await desk.ask("pod.explain", pod="waits")
+    assert answer["judgement"] == {"never": [], "hints": [], "why": ""}
+    # Where only room is missing there is nothing to judge, and a scheduler of an earlier version does not judge.
+    assert (await desk.ask("pod.explain", pod="placed"))["judgement"] is None
+    answer = {name: value for name, value in (await desk.ask("pod.explain", pod="huge")).items() if name != "judgement"}
+    assert pod_text.text({**answer, "note": None}, now_ns=0).startswith("Pod default/huge waits, and no node can")
 
 
 async def test_long_names_do_not_leave_the_terminal() -> None:
@@ -387,12 +391,17 @@ async def test_a_name_that_is_near_that_of_a_pod_that_has_ended_is_found_at_the_
     class Ended(Api):
         async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> Any:
             if path.endswith("/pods") and "labelSelector" not in (params or {}):
-                return {"items": [{"metadata": {"name": name}} for name in ("first-0", "other", "w-0-7l42t")]}
+                labels = {"carico.dev/job": "pi-91513550"}
+                pods = [{"name": name} for name in ("first-0", "other", "w-0-7l42t")]
+                return {"items": [{"metadata": each} for each in (*pods, {"name": "pi-91513550-39", "labels": labels})]}
             return await super().request(method, path, params=params)
 
     ended = Ended({})
-    for name, near in (("fist-0", "first-0"), ("w-0", "w-0-7l42t")):
-        with pytest.raises(errors.SettingsError, match=rf"Pod default/{name} not found \(nearest: {near}\)$"):
+    for name, near in (
+        ("fist-0", "nearest: first-0"), ("w-0", "nearest: w-0-7l42t"), ("pi-39", "nearest: pi-91513550-39"),
+        ("none", "jobs there: pi-91513550: `carico explain job pi-91513550`"),
+    ):  # fmt: skip
+        with pytest.raises(errors.SettingsError, match=rf"Pod default/{name} not found \({near}\)$"):
             await command.explain_pod(asker(answering.DeskBus(desk_with_pods()), ended), "default", name, 20)
 
 
@@ -533,7 +542,7 @@ def test_what_makes_no_pods_is_none() -> None:
         (["submit"], "Missing argument 'WORKLOAD'."),
         (["explain", "a", "b"], "expected POD, or: node NODE, or: job JOB"),
         (["explain", "node"], "expected POD, or: node NODE, or: job JOB"),
-        (["explain", "UPPER"], "not a valid Kubernetes name"),
+        (["explain", "PI_39"], "not a valid Kubernetes name: did you mean pi-39?"),
         (["explain", "a", "-n", "b.c"], "not a valid Kubernetes name"),
         (["explain", "a", "--name", "x", "--nats-url", "nats://127.0.0.1:1"], "got both"),
         (["explain", "deploy/web"], "got 'deploy/web', expected a Pod, a node or a job: `kubectl get pods`"),

@@ -4,8 +4,11 @@ Costs are learnt per class. Agent and scheduler name classes by the same rule, s
 """
 
 import collections
+import difflib
+import heapq
+import itertools
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 
 from carico_core.domain import cluster, errors
 
@@ -28,6 +31,12 @@ _START = re.compile(r"[-_][0-9a-f]{16}$")
 REPLICA_MAX = 63 - 17
 # In bytes, since a message is bounded in bytes: an advertisement names 48 classes of other nodes. Longer names are cut.
 CLASS_MAX = 512
+NEAREST_MOST = 5
+# The least similarity of a name that is suggested, by difflib.
+_ALIKE = 0.6
+# Names that are compared letter by letter: those with the longest common prefix.
+_COMPARED_MOST = 200
+_WORDS = re.compile(r"[^-./_]+")
 _NOT_PRINTABLE = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -63,6 +72,37 @@ def from_token(token: str, *, kind: str = "node") -> str:
     if "." in token or not is_subdomain(name):
         raise errors.BadName(kind, token)
     return name
+
+
+def nearest(name: str, known: Iterable[str], *, most: int = NEAREST_MOST, alike: float = _ALIKE) -> list[str]:
+    """Return the names that are probably meant by one that is not among them, best first.
+
+    Those that contain its words in their order come first, the last one perhaps unfinished: generated names are longer
+    than what people remember of them.
+
+    >>> nearest("pi-39", ["pi-91513550-38", "pi-91513550-39"], most=1), nearest("helo-1", ["hello-1", "web"])
+    (['pi-91513550-39'], ['hello-1'])
+    """
+    known = list(known)
+    longer = heapq.nsmallest(most, (each for each in known if _is_short_for(name, each)), key=lambda each: len(each))
+    if len(longer) == most:
+        return longer
+    compared = heapq.nlargest(_COMPARED_MOST, known, key=lambda each: _shared(each, name))
+    return list(dict.fromkeys((*longer, *difflib.get_close_matches(name, compared, n=most, cutoff=alike))))[:most]
+
+
+def _is_short_for(name: str, longer: str) -> bool:
+    """Return whether a name consists of words of a longer one, in their order."""
+    *words, last = _WORDS.findall(name) or [""]
+    if not last or len(longer) <= len(name) or last not in longer:
+        return False
+    left: Iterator[str] = iter(_WORDS.findall(longer))
+    return all(word in left for word in words) and any(word.startswith(last) for word in left)
+
+
+def _shared(one: str, other: str) -> int:
+    """Return the length of the common prefix."""
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def template_of(name: str) -> str:

@@ -95,7 +95,7 @@ def _like(known: knowns.Known, named: str) -> cluster.Pod:
     pods = known.state.pods()
     found = next((each for each in pods if each.key == key), None)
     if found is None:
-        near = questions.nearest(key, (each.key for each in pods))
+        near = names.nearest(key, (each.key for each in pods))
         raise serving.BadQuestion(f'"like": got {key}, expected a waiting or running Pod{_hint(near)}')
     return found
 
@@ -106,10 +106,10 @@ def _class(known: knowns.Known, named: str) -> str:
     found = [each for each in classes if each == named] or [each for each in classes if each.endswith(f"/{named}")]
     if len(found) == 1:
         return found[0]
-    near = sorted(found) if found else questions.nearest(named, classes) or sorted(classes)[: questions.NEAREST_MOST]
+    near = sorted(found) if found else names.nearest(named, classes) or sorted(classes)[: names.NEAREST_MOST]
     wanted = "the full name of one class" if found else "a class that a node has measured"
     raise serving.BadQuestion(f'"class": got {named!r}, expected {wanted}{_hint(near)}')
 
 
 def _hint(near: list[str]) -> str:
-    return f" (known: {', '.join(near[: questions.NEAREST_MOST])})" if near else ""
+    return f" (known: {', '.join(near[: names.NEAREST_MOST])})" if near else ""

@@ -27,7 +27,7 @@ def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[
     if slot is None:
         advertised = known.advertisement(name)
         why = "it advertises, but the API shows no such Node" if advertised else "the API shows no such Node"
-        near = questions.nearest(name, known.state.fleet.names())
+        near = names.nearest(name, known.state.fleet.names())
         return {"node": name, "known": False, "why": why, "nearest": near}
     view = known.view(now_s)
     row, advertisement = view.row(slot), known.advertisement(name)

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from carico_core.domain import amounts, cluster, decision, names
+from carico_core.domain import amounts, cluster, decision, judgement, names
 from carico_core.runtime.bus import serving
 from carico_core.wire import messages as wire
 from carico_scheduler.answers import known as knowns
@@ -51,6 +51,7 @@ def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[
         **_of_record(record),
         **_of_wait(known, waiting, now_s),
         **_of_nodes(scores, limit, known.lease_s),
+        "judgement": _judged(pod, scores) if found is Standing.WAITING else None,
     }
 
 
@@ -61,11 +62,11 @@ def _absent(known: knowns.Known, namespace: str, name: str, record: decision.Dec
         return {"state": Standing.ENDED.value, "node": record.node, "why": why, **_of_record(record)}
     pods = known.state.pods()
     elsewhere = [each.namespace for each in pods if each.name == name]
-    near = questions.nearest(name, (each.name for each in pods if each.namespace == namespace))
+    near = names.nearest(name, (each.name for each in pods if each.namespace == namespace))
     why = "no Pod of this name waits or runs, and no decision about one is remembered"
     return {
         "state": Standing.UNKNOWN.value, "node": None, "why": why, "nearest": near,
-        "namespaces": elsewhere[: questions.NEAREST_MOST], **_of_record(None),
+        "namespaces": elsewhere[: names.NEAREST_MOST], **_of_record(None),
     }  # fmt: skip
 
 
@@ -145,6 +146,13 @@ def _why(
     if known.turns is not None and len(known.turns):
         return "what room there is may be held for Pods that have waited longer, one node for each"
     return "there is room for it: it is placed in the next cycle"
+
+
+def _judged(pod: cluster.Pod, scores: cycles.Scores) -> dict[str, Any] | None:
+    """Return whether the Pod can ever fit as it is; None where that is not what keeps it waiting."""
+    if standing.feasible(scores) or not judgement.EXPLAINS & set(scores.refused):
+        return None
+    return judgement.judge(pod, [node for node in scores.view.nodes if node is not None]).as_json()
 
 
 def _of_record(record: decision.Decision | None) -> dict[str, Any]:

@@ -64,7 +64,11 @@ function recorded(page, decision) {
 
 function standing(page, answer) {
   const place = answer.node ? [" on ", page.nodeButton(answer.node)] : [];
-  const found = [el("p", {}, el("b", {}, answer.state), ...place, `: ${answer.why}.`)];
+  // A scheduler of an earlier version does not judge.
+  const { why: never = "", hints = [] } = answer.judgement || {};
+  const found = [el("p", {}, el("b", {}, never ? `${answer.state}, and can never fit as it is` : answer.state), ...place, `: ${answer.why}.`)];
+  if (never) found.push(el("p", {}, `${never}.`.replace(/^./, (first) => first.toUpperCase())));
+  for (const hint of hints) found.push(el("p", { class: "soft" }, hint));
   if (answer.nearest?.length) found.push(el("p", { class: "soft" }, `Similar names: ${answer.nearest.join(", ")}.`));
   if (answer.next_try_s != null) found.push(el("p", { class: "soft" }, `Next try in ${format.seconds(answer.next_try_s)}.`));
   const waits = answer.state === "waiting" || answer.state === "gated";

@@ -4,22 +4,30 @@ from typing import Any
 
 import pytest
 
-from carico_cli.explain import judgement, pod_text, words
+from carico_core.domain import cluster, judgement, names
+from carico_core.wire.kubernetes import api_objects
+from tests.unit.scheduler import objects
 
 
-def node(name: str, *, taints: tuple[str, ...] = (), **labels: str) -> dict[str, Any]:
-    return {
+def node(
+    name: str, *, taints: tuple[str, ...] = (), cpu: str = "4", memory: str = "8Gi", **labels: str
+) -> cluster.Node:  # fmt: skip
+    found = {
         "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
         "spec": {"taints": [{"key": key, "effect": "NoSchedule"} for key in taints]},
-        "status": {"allocatable": {"cpu": "4", "memory": "8Gi"}},
+        "status": {"allocatable": {"cpu": cpu, "memory": memory}},
     }
+    return api_objects.parse_node(found)
 
 
 NODES = [node("node-1", disk="ssd"), node("node-2", taints=("example.com/gpu",))]
 
 
-def pod(requests: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
-    return {"metadata": {"name": "a"}, "spec": {"containers": [{"resources": {"requests": requests or {}}}], **spec}}
+def pod(requests: dict[str, str] | None = None, **spec: Any) -> cluster.Pod:
+    containers = [{"name": "a", "image": "a", "resources": {"requests": requests or {}}}]
+    found = objects.pod_object("a", **{"containers": containers, **spec})
+    found["metadata"]["uid"] = "uid-a"
+    return api_objects.parse_pod(found)
 
 
 def required(*expressions: dict[str, Any]) -> dict[str, Any]:
@@ -37,7 +45,6 @@ def required(*expressions: dict[str, Any]) -> dict[str, Any]:
             ("100 cores (node-1 has the most: 4 cores)", "1 Ti of memory (node-1 has the most: 8 Gi)"), (),
         ),
         (pod({"nvidia.com/gpu": "1"}), ("1 nvidia.com/gpu (none has any)",), ()),
-        (pod({"cpu": "no number"}), (), ()),
         (
             pod(nodeSelector={"kubernetes.io/hostnam": "node-1"}), ("the label kubernetes.io/hostnam",),
             ("did you mean kubernetes.io/hostname?",),
@@ -70,52 +77,43 @@ def required(*expressions: dict[str, Any]) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_everything_that_no_node_has_is_named(
-    asked: dict[str, Any], never: tuple[str, ...], hints: tuple[str, ...]
+    asked: cluster.Pod, never: tuple[str, ...], hints: tuple[str, ...]
 ) -> None:
     assert judgement.judge(asked, NODES) == judgement.Judgement(never=never, hints=hints)
     assert judgement.judge(asked, []) == judgement.Judgement(never=(), hints=())
 
 
 def test_resources_that_no_node_has_together() -> None:
-    small, large = node("cpus"), node("memories")
-    small["status"]["allocatable"] = {"cpu": "64", "memory": "8Gi"}
-    large["status"]["allocatable"] = {"cpu": "4", "memory": "256Gi"}
+    small, large = node("cpus", cpu="64"), node("memories", memory="256Gi")
     asked = pod({"cpu": "32", "memory": "128Gi"})
     assert judgement.judge(asked, [small, large]).never == ("32 cores together with 128 Gi of memory",)
 
 
-def test_the_answer_begins_with_the_judgement() -> None:
-    judged = judgement.judge(pod({"memory": "1Ti"}, nodeSelector={"disc": "ssd"}), NODES).as_json()
-    answer = {
-        "namespace": "default", "pod": "huge", "state": "waiting", "why": "0/2 nodes fit", "judgement": judged,
-        "waited_s": 12.0, "attempts": 0, "next_try_s": None, "before": 84,
-    }  # fmt: skip
-    lines = pod_text.text(answer, now_ns=0).splitlines()
-    assert lines == [
-        "Pod default/huge waits, and can never fit as it is",
-        "  no node has 1 Ti of memory (node-1 has the most: 8 Gi), nor the label disc",
-        "  did you mean disk?",
-        "  0/2 nodes fit",
-        "  for 12.0 s; 84 Pods wait before it; 0 binds tried; next try when something",
-        "    changes that could help",
-    ]
-    assert max(map(len, lines)) <= words.WIDTH
+@pytest.mark.parametrize(
+    ("got", "meant"),
+    [
+        ("pi-39", "pi-91513550-39"),
+        ("crow", "crowd-23"),
+        ("zone", "topology.kubernetes.io/zone"),
+        ("ip-10-0-0-1", "ip-10-0-0-1.ec2.internal"),
+        ("helo-1", "hello-1"),
+        ("39-pi", None),
+        ("x", None),
+    ],
+)
+def test_the_name_that_is_meant_may_be_longer_or_misspelt(got: str, meant: str | None) -> None:
+    known = [
+        "pi-91513550-38", "pi-91513550-39", "crowd-23", "topology.kubernetes.io/zone", "ip-10-0-0-1.ec2.internal",
+        "hello-1",
+    ]  # fmt: skip
+    assert names.nearest(got, known, most=1) == ([] if meant is None else [meant])
 
 
-def test_the_events_of_a_pod_that_its_node_does_not_start_are_quoted() -> None:
-    event = {"type": "Warning", "reason": "Failed", "message": "no such image", "lastTimestamp": "2026-11-21T10:00:00Z"}
-    answer = {
-        "namespace": "default", "pod": "bad", "state": "bound", "node": "node-1", "phase": "Pending", "why": "room",
-        "containers": [{"name": "a", "state": "waits", "exit_code": None, "reason": "ErrImagePull", "message": ""}],
-        "events": [{**event, "reason": "Scheduled"}, {**event, "count": 3}],
-    }  # fmt: skip
-    text = pod_text.text(answer, now_ns=0)
-    assert "  its last Events:\n    2026-11-21T10:00:00  Warning  Failed (3 times): no such image\n" in text
-    assert "Scheduled" not in text
-    many = [{**event, "message": f"number {number}"} for number in range(100_000)]
-    text = pod_text.text({**answer, "events": many}, now_ns=0)
-    assert "number 99999" in text
-    assert len(text.splitlines()) < 20
-    away = {name: value for name, value in answer.items() if name != "events"}
-    text = pod_text.text({**away, "events_trouble": "the Kubernetes API does not answer"}, now_ns=0)
-    assert "  its Events are not known: the Kubernetes API does not answer\n" in text
+def test_a_pod_with_thousands_of_terms_is_judged_by_the_first() -> None:
+    nodes = [node(f"node-{number}") for number in range(200)]
+    named = {f"kubernetes.io/hostname-{number}": "x" for number in range(2000)}
+    terms = required(*({"key": key, "operator": "In", "values": [key] * 50} for key in named))
+    tolerations = [{"key": f"example.com/gpu-{number}"} for number in range(2000)]
+    judged = judgement.judge(pod(nodeSelector=named, affinity=terms, tolerations=tolerations), nodes)
+    assert len(judged.never) == 9 and judged.never[-1] == "1992 more"
+    assert judged.hints == ("did you mean kubernetes.io/hostname?",)
