@@ -19,8 +19,8 @@ from carico_local.cluster import state
 
 # A busy machine takes a second; a frozen API is not waited for.
 ANSWER_S = 2.0
-_COLUMNS = ("name", "state", "since", "nodes", "pods", "kind", "folder")
-_WIDE = ("name", "state", "since", "nodes", "pods", "kind", "nats_url", "api_url", "folder")
+_COLUMNS = ("name", "state", "since", "nodes", "pods", "kind")
+_WIDE = (*_COLUMNS, "nats_url", "api_url", "folder")
 _LEFT = "left behind"
 
 
@@ -89,8 +89,8 @@ def text(rows: Sequence[dict[str, Any]], *, now_s: float, wide: bool = False) ->
     """Return the clusters as a table, and below it how to choose one."""
     if not rows:
         return "no cluster on this machine: `carico up` starts one"
-    shown = [{**row, "since": _since(row["started_at_ns"], now_s), "name": _marked(row)} for row in rows]
-    lines = formats.lines(shown, _WIDE if wide else _COLUMNS, "  NAME")
+    shown = [{**row, "since": _since(row["started_at_ns"], now_s, wide=wide), "name": _marked(row)} for row in rows]
+    lines = formats.lines(shown, _WIDE if wide else _COLUMNS, "  NAME", width=None if wide else words.WIDTH)
     running = [row for row in rows if row["state"] != _LEFT]
     if len(running) > 1 and not any(row["meant"] for row in rows):
         lines += ["", f"choose one: `carico use {running[0]['name']}` starts a shell that means it"]
@@ -104,9 +104,11 @@ def _marked(row: dict[str, Any]) -> str:
     return f"{'*' if row['meant'] else ' '} {row['name']}"
 
 
-def _since(started_ns: int | None, now_s: float) -> str | None:
-    """Return when it was started, in local time, and how long ago."""
+def _since(started_ns: int | None, now_s: float, *, wide: bool) -> str | None:
+    """Return how long ago it was started; where it is wide also when, in local time."""
     if started_ns is None:
         return None
+    if not wide:
+        return words.ago(max(now_s - started_ns / 1e9, 0.0))
     at = time.strftime("%Y-%m-%d %H:%M", time.localtime(started_ns / 1e9))
     return f"{at} ({words.ago(max(now_s - started_ns / 1e9, 0.0))})"

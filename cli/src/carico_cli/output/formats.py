@@ -108,15 +108,18 @@ def aligned(
 
 
 def lines(
-    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], title: str, *, show: Callable[[object], str] = cell
-) -> list[str]:
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], title: str, *, show: Callable[[object], str] = cell,
+    width: int | None = None,
+) -> list[str]:  # fmt: skip
     """Return records as a table, aligned left; `title` heads the first column, the columns' names the others.
+
+    width: as of `aligned`.
 
     >>> lines([{"name": "node-1", "pods": None}], ("name", "pods"), "NODE")
     ['NODE    PODS', 'node-1  -']
     """
     head = [title, *(column.upper() for column in columns[1:])]
-    return aligned(head, ([show(row[column]) for column in columns] for row in rows), left=None)
+    return aligned(head, ([show(row[column]) for column in columns] for row in rows), left=None, width=width)
 
 
 def next_steps(commands: Iterable[str]) -> str:

@@ -77,6 +77,20 @@ def test_the_only_cluster_that_runs_is_marked(home: pathlib.Path) -> None:
             assert which.naming(context, "shop-2") == " --name shop-2"
 
 
+def test_a_list_fits_a_terminal_and_wide_shows_where_each_is() -> None:
+    row = {
+        "meant": True, "state": "left behind", "started_at_ns": 0, "nodes": 1000, "pods": 100_000,
+        "kind": "process, embedded API", "nats_url": "nats://127.0.0.1:42222", "api_url": "http://127.0.0.1:8001",
+        "folder": "/home/somebody/.local/state/carico/shop",
+    }  # fmt: skip
+    rows = [{**row, "name": name} for name in ("shop", "a-name-of-the-shop-that-is-long")]
+    lines = listing.text(rows, now_s=86400.0 * 99).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["NAME", "STATE", "SINCE", "NODES", "PODS", "KIND"] and lines[1].startswith("* shop ")
+    wide = listing.text(rows, now_s=60.0, wide=True).splitlines()
+    assert row["folder"] in wide[1] and "(1 min)" in wide[1] and "a-name-of-the-shop-that-is-long" in wide[2]
+
+
 def test_a_machine_without_a_cluster_says_what_starts_one() -> None:
     assert listing.text([], now_s=0.0) == "no cluster on this machine: `carico up` starts one"
 
