@@ -281,6 +281,55 @@ def test_the_clusters_history_joins_what_the_page_heard_and_what_was_kept() -> N
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("boot", ["b", "other"])
+def test_nothing_of_a_cluster_that_was_replaced_under_its_name_stays(boot: str) -> None:
+    script = """
+    const ad = (node, boot, seq) => ({
+      node, boot, seq, pods: 2, capacity: 3, sd: 0, dims: ["cpu"], usage: [0.5], ageAtSending: 0,
+    });
+    const made = (id, key, atMs) => ({ id, key, atMs, outcome: "bound", waited: 0 });
+    const canvas = { addEventListener: () => {}, getContext: () => null };
+    globalThis.ResizeObserver = class { observe() {} };
+    const state = {
+      fleet: new fleet.Fleet(10), history: new history.History(),
+      flow: new flow.Flow(canvas, null, { frames: { touch: () => {} } }),
+    };
+    for (const node of ["n1", "n2"]) state.fleet.take(ad(node, "b", 1), 100_000);
+    state.fleet.tick(100_000);
+    state.history.take(at(100));
+    state.flow.take(made("b-1", "default/before", 100_000));
+    const before = new earlier.Earlier(state, 120_000);
+    state.flow.take(made("x-1", "default/after", 121_000));
+    state.history.take(at(121));
+    const said = [];
+    for (const s of [121, 124, 127]) {
+      state.fleet.take(ad("n1", BOOT, s), 1000 * s);
+      said.push([before.hears(ad("n1", BOOT, s), 1000 * s), before.isOfAnother(1000 * s)]);
+    }
+    if (said[2][1]) {
+      state.flow.forget(before.decisions);
+      state.history.forget(before.summaries);
+      state.fleet.forget(before.begunMs);
+      state.fleet.recall(state.history.summaries);
+    }
+    const rows = [];
+    state.fleet.totals.forEach((ms) => rows.push(ms / 1000));
+    show([
+      said, state.flow.decisions.map((each) => each.id), [...state.flow.byPod.keys()], [...state.fleet.nodes.keys()],
+      state.history.summaries.map((each) => each.atMs / 1000), rows,
+    ]);
+    """.replace("BOOT", f"'{boot}'")
+    found = run(_SUMMARIES + script, "earlier", "fleet", "flow", "history")
+    if boot == "b":
+        assert found == [
+            [[True, False]] * 3, ["b-1", "x-1"], ["default/before", "default/after"], ["n1", "n2"], [100, 121], [100],
+        ]  # fmt: skip
+    else:
+        assert found == [
+            [[False, False], [False, False], [False, True]], ["x-1"], ["default/after"], ["n1"], [121], [121],
+        ]  # fmt: skip
+
+
 def test_a_nodes_history_begins_before_the_page_was_opened() -> None:
     # As the scheduler answers: an interval without reports is a gap, and the newest row is the page's own.
     answer = {

@@ -48,6 +48,11 @@ class History:
         oldest = bisect.bisect_left(found, found[-1].ts_ns - SPAN_NS, key=operator.attrgetter("ts_ns"))
         del found[: max(oldest, len(found) - KEPT)]
 
+    def forget(self, summaries: Iterable[messages.ClusterSummary]) -> None:
+        """Drop these summaries: they are of another cluster."""
+        dropped = set(map(id, summaries))
+        self._summaries = [each for each in self._summaries if id(each) not in dropped]
+
     def all(self) -> tuple[messages.ClusterSummary, ...]:
         """Return the summaries, oldest first."""
         return tuple(self._summaries)

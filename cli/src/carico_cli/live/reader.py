@@ -196,6 +196,8 @@ class Reader:
     async def _listen(self, bus: ports.Bus) -> None:
         """Subscribe, and read what the bus has kept, once more after each reconnection."""
         came_back = asyncio.Event()
+        self._signals.begin()
+        bus.on_reconnect(self._signals.begin)
         bus.on_reconnect(came_back.set)
         await self._until_done(lambda: bus.subscribe(subjects.CAPACITY_ALL, self._on_capacity))
         await self._until_done(lambda: bus.subscribe(subjects.DECISION_ALL, self._on_decision))

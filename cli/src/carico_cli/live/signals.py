@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 import math
 
-from carico_cli.live import history, members
+from carico_cli.live import earlier, history, members
 from carico_cli.live import picture as pictures
 from carico_cli.output import formats
 from carico_core.domain import cluster, decision, errors, messages, names
@@ -72,6 +72,20 @@ class Signals:
         self._heard_before = (0, clock.monotonic_s())
         self._heard_per_s = 0.0
         self._dropped: collections.Counter[str] = collections.Counter()
+        # None: all that is known is of the cluster that is connected.
+        self._earlier: earlier.Earlier | None = None
+
+    def begin(self) -> None:
+        """Note that a connection begins, perhaps to another cluster of the same name."""
+        if self._nodes:
+            self._decode_decisions()
+            boots = {name: heard.advertisement.boot for name, heard in self._nodes.items()}
+            self._earlier = earlier.Earlier(
+                begun_s=self._clock.monotonic_s(),
+                boots=boots,
+                decisions=frozenset(each.id for each in self._decisions),
+                summaries=self._history.all(),
+            )
 
     @property
     def node_names(self) -> list[str]:
@@ -163,6 +177,7 @@ class Signals:
         """Return the cluster as it is known now."""
         now_s = self._clock.monotonic_s()
         self._decode_decisions()
+        self._forget_another(now_s)
         self._forget(now_s)
         self._count(now_s)
         names = sorted(self._nodes.keys() | (self._listed or {}).keys(), key=formats.natural)
@@ -206,6 +221,8 @@ class Signals:
             if refused is not errors.Drop.REPLAYED:
                 self._dropped[refused.value] += 1
             return None
+        if self._earlier is not None and self._earlier.hears(found.node, found.boot, self._clock.monotonic_s()):
+            self._earlier = None
         return found
 
     def _decode_decisions(self) -> None:
@@ -229,6 +246,18 @@ class Signals:
             if len(self._refusals) > REFUSALS_KEPT:
                 # The oldest.
                 del self._refusals[next(iter(self._refusals))]
+
+    def _forget_another(self, now_s: float) -> None:
+        """Forget what was known of a cluster that another has replaced; the model's age is shown with it."""
+        before = self._earlier
+        if before is None or not before.is_of_another(now_s):
+            return
+        self._earlier = None
+        left = [each for each in self._decisions if each.id not in before.decisions]
+        self._decisions.clear()
+        self._decisions.extend(left)
+        self._nodes = {name: heard for name, heard in self._nodes.items() if heard.at_s >= before.begun_s}
+        self._history.forget(before.summaries)
 
     def _forget(self, now_s: float) -> None:
         listed = self._listed or {}

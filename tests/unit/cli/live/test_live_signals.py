@@ -10,6 +10,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
 from carico_local.jobs import job
+from tests.fixtures.golden import records
 from tests.unit.cli import fake_cluster
 
 
@@ -105,6 +106,40 @@ def test_decisions_come_newest_first_once_each_and_only_the_last_are_kept(heard:
     assert len(seen) <= kept
     assert [one.pod for one in seen[:2]] == [f"pod-{kept + 49}", f"pod-{kept + 48}"]
     assert len({one.id for one in seen}) == len(seen)
+
+
+@pytest.mark.parametrize("is_other", [False, True])
+def test_nothing_of_a_cluster_that_was_replaced_under_its_name_stays(
+    heard: signals.Signals, clock: clocks.FakeClock, is_other: bool
+) -> None:
+    def shown() -> tuple[list[str], list[str], int]:
+        found = heard.picture(jobs=(), links=())
+        return [one.pod for one in found.decisions], [each.name for each in found.nodes], len(found.summaries)
+
+    def decide(pod: str, seq: int, boot: str) -> None:
+        found = fake_cluster.placed(pod, seq=seq, boot=boot, id=f"{boot}-{seq}")
+        heard.on_decision(subjects.decision("default", pod), wire.encode_decision(found))
+
+    heard.begin()
+    for node in ("node-1", "node-2"):
+        say(heard, clock, node)
+    decide("before", 1, fake_cluster.BOOT)
+    heard.on_summary(subjects.SUMMARY, wire.encode_summary(records.SUMMARY))
+    clock.advance(20.0)
+    # As after `carico down` and `carico up`, or after NATS was killed: the bus keeps nothing of before.
+    heard.begin()
+    boot = "f" * 16 if is_other else fake_cluster.BOOT
+    decide("after", 2, boot)
+    for step in range(1, 8):
+        clock.advance(1.0)
+        said = fake_cluster.advertisement("node-1", at_ns=clock.wall_ns(), seq=1 + step, boot=boot)
+        heard.on_capacity(subjects.capacity("node-1"), wire.encode_advertisement(said))
+        if step == 3:
+            assert shown()[0] == ["after", "before"], "perhaps it is the same cluster, and is slow"
+    if is_other:
+        assert shown() == (["after"], ["node-1"], 0)
+    else:
+        assert shown() == (["after", "before"], ["node-1", "node-2"], 1)
 
 
 def test_the_model_is_shown_by_what_typical_work_uses(heard: signals.Signals, clock: clocks.FakeClock) -> None:

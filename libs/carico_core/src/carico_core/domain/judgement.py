@@ -74,8 +74,7 @@ def judge(pod: cluster.Pod, nodes: Sequence[cluster.Node]) -> Judgement:
         return Judgement(never=(), hints=())
     labels = _Labels(nodes)
     missing = dict((*_selector(pod, labels), *_affinity(pod, labels), *_topologies(pod, labels)))
-    lacking = dict.fromkeys(_resources(pod, nodes), str)
-    every = {**lacking, **missing}
+    every: dict[str, Callable[[], str]] = {**dict.fromkeys(_resources(pod, nodes), str), **missing}
     never = list(every)[:_NAMED_MOST]
     hints = [*(every[each]() for each in never), *_tolerations(pod, nodes)]
     left = len(every) - len(never)
@@ -151,8 +150,10 @@ def _expressions(term: selectors.NodeTerm, labels: _Labels) -> Iterator[_Missing
 def _topologies(pod: cluster.Pod, labels: _Labels) -> Iterator[_Missing]:
     """Yield the same of the topology keys that must be on a node."""
     found = pod.constraints
-    for each in () if found is None else (*found.hard_spreads, *found.affinity):
-        yield from labels.any_of(each.topology_key, (), "the topology's label")
+    if found is not None:
+        keys = [each.topology_key for each in found.hard_spreads] + [each.topology_key for each in found.affinity]
+        for key in keys:
+            yield from labels.any_of(key, (), "the topology's label")
 
 
 def _tolerations(pod: cluster.Pod, nodes: Sequence[cluster.Node]) -> Iterator[str]:

@@ -63,6 +63,13 @@ export class Fleet {
     return node;
   }
 
+  // Drops the nodes that were last heard before then, and the history of the cluster.
+  forget(beforeMs) {
+    for (const node of this.nodes.values()) if (node.heardMs < beforeMs) this.nodes.delete(node.name);
+    this.isUnordered = true;
+    this.totals = null;
+  }
+
   learnDims(dims) {
     for (const dim of dims) if (!this.dims.includes(dim)) this.dims = [...this.dims, dim].sort(byDim);
   }

@@ -50,6 +50,13 @@ export class Flow {
     return true;
   }
 
+  // Drops the decisions with these ids.
+  forget(ids) {
+    this.decisions = this.decisions.filter((each) => !ids.has(each.id));
+    this.seen = new Set(this.decisions.map((each) => each.id));
+    for (const [key, each] of this.byPod) if (ids.has(each.id)) this.byPod.delete(key);
+  }
+
   // Placed in the last 10 s, each second; Pods whose newest decision of the last ten minutes did not place them.
   figures(nowMs) {
     let placed = 0;

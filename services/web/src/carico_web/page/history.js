@@ -33,6 +33,12 @@ export class History {
     return true;
   }
 
+  // Drops the summaries with these ids.
+  forget(ids) {
+    this.summaries = this.summaries.filter((each) => !ids.has(each.id));
+    this.known = new Set(this.summaries.map((each) => each.id));
+  }
+
   // The newest summary that is not after this second; null if none is from about then.
   at(ms) {
     const found = this.summaries.findLast((each) => each.atMs <= ms + 1000) || null;

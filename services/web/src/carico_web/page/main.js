@@ -5,6 +5,7 @@ import * as ask from "./ask.js";
 import { Bus } from "./bus.js";
 import { ClusterPanel } from "./cluster_panel.js";
 import { byId, el, say } from "./dom.js";
+import { Earlier } from "./earlier.js";
 import { Fleet } from "./fleet.js";
 import { Flow, PLACED } from "./flow.js";
 import * as format from "./format.js";
@@ -43,6 +44,8 @@ class Page {
     this.historyView = new HistoryView(byId("history"), this);
     this.bus = new Bus({ address: access.address(settings), identify: (nonce) => access.identify(settings, nonce), notify: (state) => this.connectionChanged(state) });
     this.decided = new Map();
+    // null: all that is shown is of the cluster that is connected.
+    this.earlier = null;
     this.drawn();
     this.listen();
     this.route();
@@ -92,6 +95,7 @@ class Page {
   }
 
   advertised(advertisement) {
+    if (this.earlier?.hears(advertisement, Date.now())) this.earlier = null;
     const node = this.fleet.take(advertisement, Date.now());
     if (!node) return;
     this.offerMetrics();
@@ -124,6 +128,7 @@ class Page {
     if (state.kind === "live") {
       this.awaySince = "";
       banner("");
+      if (this.fleet.nodes.size > 0) this.earlier = new Earlier(this, Date.now());
       this.catchUp();
     } else if (state.kind === "away") {
       // Once, as a time of day: a line that changed every second would be read out every second.
@@ -155,7 +160,19 @@ class Page {
     this.frames.touch("history");
   }
 
+  // Nothing of a cluster that another has replaced under its name may look like this one's; the model states its age.
+  forget({ begunMs, decisions, summaries }) {
+    this.earlier = null;
+    this.decided.clear();
+    this.flow.forget(decisions);
+    this.history.forget(summaries);
+    this.fleet.forget(begunMs);
+    this.remember([]);
+    this.frames.touchAll();
+  }
+
   tick() {
+    if (this.earlier?.isOfAnother(Date.now())) this.forget(this.earlier);
     if (this.fleet.tick(Date.now())) this.frames.touch("map");
     for (const part of ["map", "flow", "panel", "summary", "fan", "strips", "history"]) this.frames.touch(part);
   }
