@@ -107,4 +107,5 @@ def test_terms_in_words() -> None:
 )
 def test_host_ports(one: tuple[str, str, int], other: tuple[str, str, int], is_conflict: bool) -> None:
     ports = [constraints.HostPort(address=each[0], protocol=each[1], port=each[2]) for each in (one, other)]
-    assert ports[0].conflicts(ports[1]) is ports[1].conflicts(ports[0]) is is_conflict
+    assert constraints.Occupied(ports[:1]).conflicts(ports[1:]) is is_conflict
+    assert constraints.Occupied(ports[1:]).conflicts(ports[:1]) is is_conflict

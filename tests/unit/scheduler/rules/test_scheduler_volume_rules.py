@@ -7,7 +7,7 @@ import pytest
 
 from carico_core.domain import constraints, selectors
 from carico_core.domain import storage as objects_of
-from carico_scheduler.nodes import fleet, snapshot, volume_placement
+from carico_scheduler.nodes import fleet, node_labels, snapshot, volume_placement
 from carico_scheduler.pods import reservations
 from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
@@ -104,6 +104,24 @@ class Site:
         nodes = [self.view.nodes[slot] for slot in mask.nonzero()[0].tolist()]
         assert None not in nodes
         return [each.name for each in nodes if each is not None]
+
+
+def test_nodes_where_claims_may_need_the_same_volume_are_asked_about_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answers for a claim were computed for each node again: 6 s for 64 claims and 1,000 nodes."""
+    site = Site(**{f"node-{number}": {ZONE: "a"} for number in range(20)})
+    site.makes(topologies=(selectors.NodeTerm(labels=(among(ZONE, "a"),)),))
+    site.volumes(volume("v"))
+    uses = site.claims(*(claim(str(number)) for number in range(3)))
+    asked: list[selectors.NodeTerms] = []
+    matching = node_labels.NodeLabels.matching
+
+    def counted(self: node_labels.NodeLabels, terms: selectors.NodeTerms) -> Any:
+        asked.append(terms)
+        return matching(self, terms)
+
+    monkeypatch.setattr(node_labels.NodeLabels, "matching", counted)
+    assert len(site.bindable(uses)) == 20
+    assert len(asked) == len(uses)
 
 
 def test_every_bound_volume_must_be_usable_from_the_node() -> None:

@@ -339,6 +339,14 @@ def spreads(count: int) -> list[dict[str, Any]]:
     return [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"} for _ in range(count)]
 
 
+def volume(**source: Any) -> dict[str, Any]:
+    return {"name": "v", **source}
+
+
+def requesting(count: int) -> dict[str, Any]:
+    return container(resources={"requests": {f"x/{each}": "1" for each in range(count)}})
+
+
 def named(*names: str) -> dict[str, Any]:
     one = {"matchExpressions": [{"key": "name", "operator": "In", "values": list(names)}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [one]}}}
@@ -352,15 +360,24 @@ def named(*names: str) -> dict[str, Any]:
         (lambda count: {"affinity": affinity("podAffinity", terms=4), "topologySpreadConstraints": spreads(count)}, 60),
         (lambda count: {"affinity": named(*map(str, range(count)))}, 2046),
         (lambda count: {"tolerations": [{"key": str(each), "operator": "Exists"} for each in range(count)]}, 1024),
+        (lambda count: {"nodeSelector": {str(each): "x" for each in range(count)}}, 2048),
+        (lambda count: {"containers": [container(ports=[{"hostPort": 1 + each} for each in range(count)])]}, 2048),
+        (lambda count: {"volumes": [volume(ephemeral={}) for _ in range(count)]}, 64),
+        (lambda count: {"volumes": [volume(persistentVolumeClaim={"claimName": "one"}) for _ in range(count)]}, 64),
+        (lambda count: {"volumes": [volume(gcePersistentDisk={"pdName": "d"}) for _ in range(count)]}, 1024),
+        (lambda count: {"volumes": [volume(rbd={"monitors": [*map(str, range(count))], "image": "i"})]}, 2046),
+        (lambda count: {"containers": [requesting(count)]}, 64),
     ],
 )
 def test_a_pod_whose_constraints_would_take_minutes_waits(spec: Callable[[int], dict[str, Any]], most: int) -> None:
     """The API sets no limit but 1.5 MB, and everybody else's Pods would wait."""
     usual = api_objects.parse_pod(pod(**spec(most)))
-    assert usual.unsupported == () and (usual.constraints is not None or usual.tolerations)
+    assert usual.unsupported == ()
+    assert usual.constraints is not None or usual.tolerations or usual.node_selector or usual.request_others
     large = api_objects.parse_pod(pod(**spec(most + 1), resourceClaims=[{"name": "gpu"}]))
     assert large.unsupported == ("resourceClaims", kubernetes_spec.EXCESSIVE)
-    assert large.constraints is None and large.tolerations == ()
+    assert large.constraints is None and large.tolerations == () and large.node_selector == {}
+    assert len(large.request_others) <= 64
 
 
 def test_init_containers_are_summed_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ the keys of matchLabelKeys and mismatchLabelKeys are requirements of the selecto
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from carico_core.domain import selectors
 
@@ -65,12 +65,6 @@ class HostPort:
     protocol: str
     port: int
 
-    def conflicts(self, other: "HostPort") -> bool:
-        """Return whether one node cannot give both; 0.0.0.0 is every address."""
-        if self.port != other.port or self.protocol != other.protocol:
-            return False
-        return self.address == other.address or ANY_ADDRESS in (self.address, other.address)
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
@@ -80,11 +74,38 @@ class Disk:
     names: tuple[str, ...]
     read_only: bool
 
-    def conflicts(self, other: "Disk") -> bool:
-        """Return whether both cannot be used on one node."""
-        if self.kind != other.kind or not set(self.names) & set(other.names):
+
+class Occupied:
+    """Host ports and disks, by what two that conflict have in common: a Pod may have thousands of them."""
+
+    def __init__(self, ports: Iterable[HostPort] = (), disks: Iterable[Disk] = ()) -> None:
+        self._addresses: dict[tuple[str, int], set[str]] = {}
+        for port in ports:
+            self._addresses.setdefault((port.protocol, port.port), set()).add(port.address)
+        # Whether any writes.
+        self._is_written: dict[tuple[str, str], bool] = {}
+        for disk in disks:
+            for name in disk.names:
+                key = (disk.kind, name)
+                self._is_written[key] = self._is_written.get(key, False) or not disk.read_only
+
+    def conflicts(self, ports: Iterable[HostPort] = (), disks: Iterable[Disk] = ()) -> bool:
+        """Return whether one node cannot give these as well."""
+        return (bool(self._addresses) and any(map(self._has_port, ports))) or (
+            bool(self._is_written) and any(map(self._has_disk, disks))
+        )
+
+    def _has_port(self, port: HostPort) -> bool:
+        """Return whether the port is taken; 0.0.0.0 is every address."""
+        addresses = self._addresses.get((port.protocol, port.port))
+        if addresses is None:
             return False
-        return not (self.read_only and other.read_only)
+        return port.address == ANY_ADDRESS or port.address in addresses or ANY_ADDRESS in addresses
+
+    def _has_disk(self, disk: Disk) -> bool:
+        """Return whether the disk is in use, and not only read by both."""
+        found = [self._is_written.get((disk.kind, name)) for name in disk.names]
+        return any(found) or (not disk.read_only and any(each is not None for each in found))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ the scheduler fills it, so that the rescheduler does not take apart what the sch
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 import numpy as np
@@ -227,7 +228,7 @@ def _apart(
     """
     alike: dict[tuple[str, tuple[tuple[str, str], ...]], list[int]] = {}
     avoiding: dict[constraints.PodTerm, list[int]] = {}
-    ports: dict[tuple[str, int], list[int]] = {}
+    ports: dict[tuple[constraints.HostPort, ...], list[int]] = {}
     for number, each in enumerate(pods):
         alike.setdefault((each.pod.namespace, tuple(sorted(each.pod.labels.items()))), []).append(number)
         limits = each.pod.constraints
@@ -235,16 +236,17 @@ def _apart(
             continue
         for term in limits.anti_affinity:
             avoiding.setdefault(term, []).append(number)
-        for port in limits.host_ports:
-            ports.setdefault((port.protocol, port.port), []).append(number)
+        if limits.host_ports:
+            ports.setdefault(limits.host_ports, []).append(number)
     stays = [each.uid in skipped for each in pods]
     found: set[tuple[int, int]] = set()
     for term, mine in avoiding.items():
         theirs = [number for group, numbers in alike.items() if _applies(term, *group) for number in numbers]
         found.update(_pairs(mine, theirs, stays))
-    for sharing in ports.values():
-        pairs = _pairs(sharing, sharing, stays)
-        found.update(pair for pair in pairs if _ports_conflict(pods[pair[0]].pod, pods[pair[1]].pod))
+    occupied = {each: constraints.Occupied(each) for each in ports}
+    for one, other in itertools.combinations_with_replacement(ports, 2):
+        if occupied[one].conflicts(other):
+            found.update(_pairs(ports[one], ports[other], stays))
     return sorted(found)
 
 
@@ -260,9 +262,3 @@ def _applies(term: constraints.PodTerm, namespace: str, labels: tuple[tuple[str,
     # Labels of namespaces are not read: a term that selects namespaces by them counts for all of them.
     is_there = namespace in term.namespaces or term.namespace_selector is not None
     return is_there and selectors.matches(term.selector, dict(labels))
-
-
-def _ports_conflict(one: kubernetes.Pod, other: kubernetes.Pod) -> bool:
-    if one.constraints is None or other.constraints is None:
-        return False
-    return any(mine.conflicts(theirs) for mine in one.constraints.host_ports for theirs in other.constraints.host_ports)

@@ -5,6 +5,7 @@ https://kubernetes.io/docs/concepts/storage/storage-classes/#volume-binding-mode
 
 import functools
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,8 +31,8 @@ def bindable(view: snapshot.Snapshot, uses: tuple[constraints.VolumeClaimUse, ..
     mask = view.present.copy()
     chooser = _Chooser(view, view.storage.unbound(uses))
     contested = chooser.contested()
-    for claim in chooser.volume_claims:
-        mask &= contested | chooser.found(claim) | chooser.makeable(claim)
+    for each in chooser.options:
+        mask &= contested | each.found | each.makeable
     for slot in contested.nonzero()[0].tolist():
         mask[slot] = _plan_at(chooser, slot) is not None
     return mask
@@ -81,6 +82,15 @@ class Attached:
         return None
 
 
+class _Option(NamedTuple):
+    """A claim, its candidate volumes, the nodes where one can be used, and those for which one can be provisioned."""
+
+    claim: objects.VolumeClaim
+    candidates: Sequence[objects.Volume]
+    found: snapshot.Bools
+    makeable: snapshot.Bools
+
+
 class _Chooser:
     """The candidate volumes of a Pod's unbound claims, and the nodes where each can be used."""
 
@@ -90,11 +100,19 @@ class _Chooser:
         self.candidates = {claim.uid: view.storage.candidates(claim) for claim in claims}
         self._slots: dict[str, snapshot.Bools] = {}
 
+    @functools.cached_property
+    def options(self) -> list[_Option]:
+        """What there is for each claim, whatever the others get: each node where two may need the same looks at it."""
+        return [
+            _Option(claim, self.candidates[claim.uid], self._found(claim), self._makeable(claim))
+            for claim in self.volume_claims
+        ]
+
     def is_usable(self, volume: objects.Volume, slot: int) -> bool:
         """Return True if the volume can be used from the node."""
         return bool(self._usable(volume)[slot])
 
-    def found(self, claim: objects.VolumeClaim) -> snapshot.Bools:
+    def _found(self, claim: objects.VolumeClaim) -> snapshot.Bools:
         """Return the nodes where a candidate of the claim can be used; none while a volume is being provisioned."""
         mask = np.zeros(len(self._view.present), dtype=np.bool_)
         if not self._view.storage.selected_node(claim):
@@ -102,7 +120,7 @@ class _Chooser:
                 mask |= self._usable(volume)
         return mask
 
-    def makeable(self, claim: objects.VolumeClaim) -> snapshot.Bools:
+    def _makeable(self, claim: objects.VolumeClaim) -> snapshot.Bools:
         """Return the nodes for which a volume can be provisioned."""
         view = self._view
         made_by = view.storage.can_make(claim)
@@ -158,16 +176,16 @@ def _plan_at(chooser: _Chooser, slot: int) -> storage.Plan | None:
     keep: list[tuple[objects.Volume, objects.VolumeClaim]] = []
     make: list[objects.VolumeClaim] = []
     taken: set[str] = set()
-    for claim in chooser.volume_claims:
+    for option in chooser.options:
         chosen = None
-        if chooser.found(claim)[slot]:
-            usable = (volume for volume in chooser.candidates[claim.uid] if chooser.is_usable(volume, slot))
-            chosen = next((volume for volume in usable if volume.name not in taken), None)
+        if option.found[slot]:
+            free = (volume for volume in option.candidates if volume.name not in taken)
+            chosen = next((volume for volume in free if chooser.is_usable(volume, slot)), None)
         if chosen is not None:
             taken.add(chosen.name)
-            keep.append((chosen, claim))
-        elif chooser.makeable(claim)[slot]:
-            make.append(claim)
+            keep.append((chosen, option.claim))
+        elif option.makeable[slot]:
+            make.append(option.claim)
         else:
             return None
     return storage.Plan(keep=tuple(keep), make=tuple(make))

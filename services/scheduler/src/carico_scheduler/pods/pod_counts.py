@@ -183,15 +183,17 @@ class Occupying(_Unlabelled):
 
     ports: tuple[constraints.HostPort, ...] = ()
     disks: tuple[constraints.Disk, ...] = ()
+    _occupied: constraints.Occupied = dataclasses.field(
+        init=False, repr=False, compare=False, default_factory=constraints.Occupied
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_occupied", constraints.Occupied(self.ports, self.disks))
 
     def counts(self, pod: cluster.Pod, namespace_labels: Labels) -> bool:
         """Return True if any conflicts."""
         held = pod.constraints
-        if held is None:
-            return False
-        return any(one.conflicts(other) for one in held.host_ports for other in self.ports) or any(
-            one.conflicts(other) for one in held.disks for other in self.disks
-        )
+        return held is not None and self._occupied.conflicts(held.host_ports, held.disks)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,13 @@ The four filters are the whole rule, for decisions, explanations, questions abou
 
 import math
 from collections.abc import Iterable, Set
+from typing import NamedTuple
 
 from carico_core.domain import cluster, decision
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.rules import protocol
 
-_NO_CLASSES: frozenset[str] = frozenset()
 _ANY = demands.Demand()
 
 
@@ -90,15 +90,36 @@ def has_room(nodes: snapshot.Nodes, pod_class: str, offset: float = 0.0) -> prot
     return nodes.free(pod_class, offset) >= nodes.policy.threshold
 
 
-def admits(row: snapshot.NodeRow, pod_classes: Set[str], offset: float = 0.0) -> Set[str]:
-    """Return the classes of which the node admits a Pod now, under an offset of the ceiling."""
+class Admitted(NamedTuple):
+    """Of which classes a node admits a Pod: of `classes` among the `named` ones, and of all others if `others`."""
+
+    classes: Set[str] = frozenset()
+    named: Set[str] = frozenset()
+    others: bool = False
+
+    def __contains__(self, pod_class: object) -> bool:
+        return pod_class in self.classes if pod_class in self.named else self.others
+
+    def has_gained(self, before: "Admitted") -> bool:
+        """Return whether it admits more than before; only named classes are looked at one by one."""
+        if self.others and not before.others:
+            return True
+        return any(each in self and each not in before for each in self.classes | before.named)
+
+
+def admits(row: snapshot.NodeRow, pod_classes: Set[str], offset: float = 0.0) -> Admitted:
+    """Return of which of the classes the node admits a Pod now, under an offset of the ceiling."""
     offer = row.room.offer
     if not pod_classes or offer is None or not all(each.passes(row, _ANY) for each in BELIEVED):
-        return _NO_CLASSES
-    found = {each for each in pod_classes & offer.costs.keys() if has_room(row, each, offset)}
-    # Classes that the node does not name have the same cost, so one answer holds for all of them.
-    others = pod_classes - offer.costs.keys()
-    return found | others if others and has_room(row, next(iter(others)), offset) else found
+        return Admitted()
+    named = pod_classes & offer.costs.keys()
+    # Classes that the node does not name have the same cost, so one answer holds for all of them: there may be one for
+    # each of thousands of Pods, and nodes advertise each second.
+    other = next((each for each in pod_classes if each not in named), None)
+    return Admitted(
+        classes={each for each in named if has_room(row, each, offset)}, named=named,
+        others=other is not None and bool(has_room(row, other, offset)),
+    )  # fmt: skip
 
 
 class Baseline:

@@ -84,10 +84,17 @@ class NodeState:
         if not parked:
             return
         after = self._admitted(node, parked, now_s)
-        gained = {offset: found - before.get(offset, frozenset()) for offset, found in after.items()}
-        if any(gained.values()):
+        none = admission.Admitted()
+        gained = {offset for offset, found in after.items() if found.has_gained(before.get(offset, none))}
+        if gained:
             # A class that had room before is parked for another reason, which no advertisement changes.
-            self.queue.unpark_if(lambda demand: demand.pod_class in gained.get(demand.ceiling_offset, ()))
+            self.queue.unpark_if(
+                lambda demand: (
+                    demand.ceiling_offset in gained
+                    and demand.pod_class in after[demand.ceiling_offset]
+                    and demand.pod_class not in before.get(demand.ceiling_offset, none)
+                )
+            )
 
     def volumes_changed(self) -> None:
         """Try Pods that wait for a claim, a volume or a storage class again: one has changed."""
@@ -115,7 +122,9 @@ class NodeState:
             or (row is not None and bool(admission.has_room(row, demand.pod_class, demand.ceiling_offset)))
         )
 
-    def _admitted(self, node: str, parked: Mapping[float, Set[str]], now_s: float) -> Mapping[float, Set[str]]:
+    def _admitted(
+        self, node: str, parked: Mapping[float, Set[str]], now_s: float
+    ) -> Mapping[float, admission.Admitted]:
         """Return those of the classes, by offset of the ceiling, of which the node admits a Pod now."""
         slot = self.fleet.slot_of(node)
         if slot is None:

@@ -154,7 +154,8 @@ def test_claims_by_name_and_of_the_pod_itself() -> None:
 )  # fmt: skip
 def test_disks_that_one_node_has_once(mine: dict[str, Any], theirs: dict[str, Any], is_conflict: bool) -> None:
     (one,), (other,) = parse(volumes=[{"name": "v"} | mine]).disks, parse(volumes=[{"name": "v"} | theirs]).disks
-    assert one.conflicts(other) is other.conflicts(one) is is_conflict
+    assert constraints.Occupied(disks=[one]).conflicts(disks=[other]) is is_conflict
+    assert constraints.Occupied(disks=[other]).conflicts(disks=[one]) is is_conflict
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,10 @@ class NodeSelector:
         """See `protocol.NodeFilter`."""
         if not demand.node_selector:
             return True
+        keys = {key for key, _ in demand.node_selector}
+        if len(view.labels.having_any(keys)) < len(keys):
+            # Tenants write node selectors: values of labels are kept only for those that nodes have.
+            return np.zeros(len(view.present), dtype=np.bool_)
         masks = (view.labels.domains(key).having((value,)) for key, value in demand.node_selector)
         return functools.reduce(np.logical_and, masks)
 

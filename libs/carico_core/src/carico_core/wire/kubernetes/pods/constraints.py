@@ -13,14 +13,15 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 Labels: TypeAlias = Mapping[str, str]
 # Each term about other Pods is compared with all of them once, and with each that comes: 15 ms with 3,000 Pods. The API
 # sets no limit but 1.5 MB for the whole Pod, which 10,000 terms fit into; for minutes nothing else would be decided.
+# Volume claims, and names of resources, are compared with every node.
 TERMS_MOST = 64
 # Keys, operators, values and names in all that a Pod asks of its node and of other Pods.
 WORDS_MOST = 2048
 # Fields of a spec, and kinds of volumes, that may hold constraints; ports of containers may, too.
 _STATED = frozenset({"affinity", "topologySpreadConstraints"})
-_VOLUMES = frozenset(
-    {"persistentVolumeClaim", "ephemeral", "gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"}
-)
+_CLAIMS = frozenset({"persistentVolumeClaim", "ephemeral"})
+_DISKS = frozenset({"gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"})
+_VOLUMES = _CLAIMS | _DISKS
 
 
 def parse_constraints(
@@ -54,10 +55,21 @@ def parse_constraints(
 def is_excessive(spec: fields.Object) -> bool:
     """Return whether a Pod states more constraints than can be evaluated next to other work. Raises `ValueError`."""
     tolerations = fields.objects(spec, "tolerations", "spec.")
-    if _STATED.isdisjoint(spec) and len(tolerations) <= TERMS_MOST:
+    node_labels = fields.mapping(spec, "nodeSelector", "spec.")
+    volumes = fields.objects(spec, "volumes", "spec.")
+    disks = [each for each in volumes if not _DISKS.isdisjoint(each)]
+    ports = _count_ports(spec)
+    is_usual = _STATED.isdisjoint(spec) and not disks
+    if is_usual and max(len(tolerations), len(node_labels), len(volumes), ports) <= TERMS_MOST:
         return False
-    stated = [tolerations, spec.get("affinity"), spec.get("topologySpreadConstraints")]
-    return _words(stated) > WORDS_MOST or count_terms(spec) > TERMS_MOST
+    stated = [tolerations, node_labels, disks, spec.get("affinity"), spec.get("topologySpreadConstraints")]
+    claims = sum(not _CLAIMS.isdisjoint(each) for each in volumes)
+    return _words(stated) + ports > WORDS_MOST or count_terms(spec) + claims > TERMS_MOST
+
+
+def _count_ports(spec: fields.Object) -> int:
+    containers = fields.objects(spec, "containers", "spec.") + fields.objects(spec, "initContainers", "spec.")
+    return sum([len(fields.objects(each, "ports")) for each in containers if "ports" in each])
 
 
 def count_terms(spec: fields.Object) -> int:

@@ -20,8 +20,8 @@ STATIC_UID_ANNOTATION = "kubernetes.io/config.hash"
 DEFAULT_SCHEDULER = "default-scheduler"
 # Of what a Pod asks for: it waits, and its Event says so.
 EXCESSIVE = (
-    f"more than {constraints.TERMS_MOST} terms about other Pods, or {constraints.WORDS_MOST} words in affinity, spread "
-    "and tolerations"
+    f"more than {constraints.TERMS_MOST} terms about other Pods and volume claims, {constraints.TERMS_MOST} resources, "
+    f"or {constraints.WORDS_MOST} words in affinity, spread, tolerations, node selector, ports and disks"
 )
 
 
@@ -38,7 +38,8 @@ def parse_stated(obj: Object, labels: Mapping[str, str]) -> dict[str, Any]:
     template_fields = _of_template(spec, status)
     containers = fields.objects(spec, "containers", "spec.")
     mirror = ownership.is_mirror(metadata, spec)
-    is_excessive = constraints.is_excessive(spec)
+    resources = template_fields["request_others"]
+    is_excessive = constraints.is_excessive(spec) or len(resources) > constraints.TERMS_MOST
     asked = None
     if not is_excessive:
         asked = constraints.parse_constraints(spec, namespace=namespace, name=name, uid=uid, labels=labels)
@@ -59,7 +60,11 @@ def parse_stated(obj: Object, labels: Mapping[str, str]) -> dict[str, Any]:
         # Room that a move would have to make is no gain.
         stated["preempts"] = False
     if is_excessive:
-        stated |= {"unsupported": (*stated["unsupported"], EXCESSIVE), "tolerations": ()}
+        # Some of its resources count where another put it on a node.
+        stated |= {
+            "unsupported": (*stated["unsupported"], EXCESSIVE), "tolerations": (), "node_selector": {},
+            "request_others": resources[: constraints.TERMS_MOST],
+        }  # fmt: skip
     return stated
 
 
