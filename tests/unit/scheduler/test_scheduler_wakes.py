@@ -3,11 +3,13 @@
 import random
 
 import hypothesis
+import pytest
 from hypothesis import strategies as st
 
 from carico_core.domain import cluster, constraints, messages, selectors
 from carico_scheduler.decide import cycle
 from carico_scheduler.nodes import snapshot
+from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import reservations
 from carico_scheduler.rules import policy
 from carico_scheduler.state import node_state, state
@@ -22,6 +24,10 @@ SPREAD = constraints.Constraints(
 )
 TOGETHER = constraints.Constraints(affinity=(NEAR_WEB,), is_own_peer=True, namespace="default")
 APART = constraints.Constraints(anti_affinity=(NEAR_WEB,))
+RED = (selectors.Requirement(key="team", operator=selectors.IN, values=("red",)),)
+NEAR_RED = constraints.PodTerm(topology_key="zone", selector=WEB, namespaces=(), namespace_selector=RED)
+WITH_RED = constraints.Constraints(affinity=(NEAR_RED,), is_own_peer=True, namespace="default")
+APART_FROM_RED = constraints.Constraints(anti_affinity=(NEAR_RED,))
 ON_SSD = constraints.Constraints(
     node_terms=(selectors.NodeTerm(labels=(selectors.Requirement(key="disk", operator="In", values=("ssd",)),)),)
 )
@@ -34,6 +40,9 @@ KINDS: tuple[dict[str, object], ...] = (
     {"constraints": SPREAD, "labels": {"app": "web"}},
     {"constraints": TOGETHER, "labels": {"app": "web"}},
     {"constraints": APART, "labels": {"app": "web"}},
+    {"constraints": WITH_RED, "labels": {"app": "web"}},
+    {"constraints": APART_FROM_RED, "labels": {"app": "web"}},
+    {"namespace": "other", "constraints": APART_FROM_RED, "labels": {"app": "web"}},
 )
 
 
@@ -44,6 +53,7 @@ class Desk:
         self.rng = rng
         self.now_s = 1000.0
         self.state = state.State(rules, rng)
+        self.state.fleet.pod_counts.lacking = None
         self.cycle = cycle.Cycle(self.state.fleet.policy)
         self.pods: list[cluster.Pod] = []
         self.binding: list[cluster.Pod] = []
@@ -88,6 +98,14 @@ class Desk:
         pod = objects.make_pod(f"p{self.seq}", owner=owner, **KINDS[kind])
         self.pods.append(pod)
         self.state.put_pod(pod, self.now_s)
+
+    def label(self) -> None:
+        """A namespace comes, goes or has other labels; one has no Pods."""
+        name, team = self.rng.choice(["default", "other", "new"]), self.rng.choice(["red", "blue", ""])
+        if team:
+            self.state.demands.put_namespace(name, {"team": team}, self.now_s)
+        else:
+            self.state.demands.remove_namespace(name, self.now_s)
 
     def end(self) -> None:
         if self.pods:
@@ -136,6 +154,7 @@ class Desk:
 
 EVENTS = (
     "node", "leave", "hear", "hear", "hear", "create", "create", "end", "end", "change", "change", "wait", "come_out",
+    "label",
 )  # fmt: skip
 
 
@@ -163,10 +182,37 @@ def test_no_pod_that_fits_is_left_waiting(seed: int, fallback: policy.Fallback, 
                 desk.change()
             case "wait":
                 desk.wait()
+            case "label":
+                desk.label()
             case _:
                 desk.come_out()
         desk.follow()
         desk.check()
+
+
+def test_a_new_namespace_costs_the_pods_of_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each that came computed the demands of all waiting Pods again, and all counts: 0.2 s with 10,000 Pods."""
+    made = state.State(policy.Policy(), random.Random(0))
+    made.fleet.pod_counts.lacking = None
+    made.put_node(objects.make_node("a", labels={"zone": "x"}))
+    made.put_pod(objects.make_pod("runs", node_name="a", constraints=APART_FROM_RED), 1000.0)
+    made.put_pod(objects.make_pod("waits", labels={"app": "web"}, constraints=TOGETHER), 1000.0)
+    view = made.fleet.snapshot(1000.0)
+    assert not cycle.Cycle(made.fleet.policy).run(view, made.queue, most=10).placed
+    kept = list(made.fleet.pod_counts._answers)
+    computed: list[str] = []
+    demand_of = made.queue._demand_of
+
+    def counted(pod: cluster.Pod) -> demands.Demand:
+        computed.append(pod.name)
+        return demand_of(pod)
+
+    monkeypatch.setattr(made.queue, "_demand_of", counted)
+    made.demands.put_namespace("new", {"team": "red"}, 1000.0)
+    assert kept and list(made.fleet.pod_counts._answers) == kept
+    assert computed == [] and len(made.queue.parked()) == 1
+    made.demands.put_namespace("default", {"team": "red"}, 1000.0)
+    assert computed == ["waits"] and not made.fleet.pod_counts.is_asked
 
 
 def test_pods_spread_by_default_wait_for_room_like_others() -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from carico_core.domain import errors
+from carico_core.domain import cluster, errors
 from carico_core.domain import gangs as gang_keys
 from carico_core.wire.kubernetes import instants, pod_groups
 from carico_scheduler.gangs import gang, table
+from carico_scheduler.pods import demand as demands
 from carico_scheduler.rules import policy
 from carico_scheduler.state import state
 from tests.unit.scheduler import objects, world
@@ -520,3 +521,27 @@ def test_pods_that_each_ask_for_something_else_are_not_compared_with_all_others(
     assert len(compared) <= 200
     found.remove_pod("uid-p-0")
     assert one.asks == gang_keys.Asks(999, 2.0)
+
+
+def test_a_pod_group_that_is_written_all_the_time_renews_no_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its status changes with each of its Pods, and its owner may change its minimum: 0.1 s each with 5,000 Pods."""
+    found = state.State(policy.Policy(), random.Random(0))
+    key = gang_keys.Key("default", "g")
+    for number in range(3):
+        found.put_pod(objects.make_pod(f"p-{number}", gang=gang_keys.Membership(key, None)), 0.0)
+    found.waiting_gangs.put_pod_group(gang_keys.PodGroup(key, gang_keys.Asks(2)), 0.0)
+    computed: list[str] = []
+    demand_of = found.queue._demand_of
+
+    def counted(pod: cluster.Pod) -> demands.Demand:
+        computed.append(pod.name)
+        return demand_of(pod)
+
+    monkeypatch.setattr(found.queue, "_demand_of", counted)
+    for least in (2, 3, 3, 4):
+        found.waiting_gangs.put_pod_group(gang_keys.PodGroup(key, gang_keys.Asks(least)), 0.0)
+    one = found.gangs.find(key)
+    assert one is not None and one.asks == gang_keys.Asks(4)
+    assert computed == []
+    found.waiting_gangs.put_pod_group(gang_keys.PodGroup(key, None), 0.0)
+    assert len(computed) == 3 and all(each.demand.gang is None for each in found.queue)

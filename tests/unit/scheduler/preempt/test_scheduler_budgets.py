@@ -1,6 +1,10 @@
 """PodDisruptionBudgets: each counts the Pods of its own namespace, and those that are being evicted already."""
 
-from carico_core.domain import cluster
+from collections.abc import Mapping
+
+import pytest
+
+from carico_core.domain import cluster, selectors
 from carico_scheduler.preempt import budgets
 from tests.unit.scheduler import objects
 
@@ -32,3 +36,28 @@ def test_each_budget_that_selects_a_pod_counts_it() -> None:
     kept = budgets.Budgets()
     kept.put_all([budget("b", 5), budget("c", 1)])
     assert kept.violated_by([pod("a"), pod("b")]) == {pod("b").uid}
+
+
+def test_pods_of_the_same_labels_are_compared_with_each_budget_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant may have thousands of budgets: 2 s for a node with 100 Pods of its own."""
+    kept = budgets.Budgets()
+    kept.put_all(budget(str(number), 1) for number in range(20))
+    asked: list[selectors.Selector] = []
+    matches = selectors.matches
+
+    def counted(selector: selectors.Selector, labels: Mapping[str, str]) -> bool:
+        asked.append(selector)
+        return matches(selector, labels)
+
+    monkeypatch.setattr(selectors, "matches", counted)
+    # As Pods of a StatefulSet, each has a label of its own.
+    pods = [pod(str(number))._replace(labels={"app": "a", "name": str(number)}) for number in range(10)]
+    assert kept.violated_by(pods) == {each.uid for each in pods[1:]}
+    kept.put(budget("0", 0))
+    assert kept.violated_by(pods) == {each.uid for each in pods}
+    assert len(asked) == 20
+    nothing = selectors.Requirement(key="app", operator=selectors.IN, values=("b",))
+    kept.put_all(budget(str(number), 1)._replace(selector=(nothing,)) for number in range(20))
+    assert kept.violated_by(pods) == set()
+    kept.put(budget("0", 0))
+    assert kept.violated_by(pods) == {each.uid for each in pods}

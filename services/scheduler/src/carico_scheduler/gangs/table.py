@@ -80,6 +80,9 @@ class Gangs:
 
     def put_group(self, found: gangs.PodGroup) -> set[gangs.Key]:
         """Take in one PodGroup; return the gangs that it may change."""
+        if self._groups.get(found.key) == found:
+            # Its controller writes its status each time that one of its Pods changes.
+            return set()
         self._groups[found.key] = found
         return self._renew_all({found.key})
 

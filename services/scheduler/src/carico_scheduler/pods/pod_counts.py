@@ -9,7 +9,7 @@ is kept under that label's value, as are the Pods: neither has to be compared wi
 """
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -280,14 +280,24 @@ class PodCounts:
         """The labels of all namespaces."""
         return self._namespaces
 
-    def put_namespaces(self, labels: Mapping[str, Labels]) -> bool:
-        """Take in the labels of all namespaces; return True, and drop all counts, if any has changed."""
-        if labels == self._namespaces:
-            return False
-        self._namespaces = dict(labels)
-        self._answers = lru.Lru(self._drop)
-        self._asked.clear()
-        return True
+    def put_namespaces(self, labels: Mapping[str, Labels]) -> Set[str]:
+        """Take in the labels of all namespaces; return the namespaces of which they have changed.
+
+        All counts are dropped if Pods are placed in one of them: a namespace that is new has none.
+        """
+        before = self._namespaces
+        names = before.keys() | labels.keys()
+        changed = {each for each in names if before.get(each, _NO_LABELS) != labels.get(each, _NO_LABELS)}
+        if changed:
+            self._namespaces = dict(labels)
+        if self.are_placed_in(changed):
+            self._answers = lru.Lru(self._drop)
+            self._asked.clear()
+        return changed
+
+    def are_placed_in(self, namespaces: Set[str]) -> bool:
+        """Return whether Pods of any of these namespaces are placed."""
+        return bool(namespaces) and any(pod.namespace in namespaces for pod, _ in self._placed.values())
 
     def is_unsure_of(self, terms: Iterable[constraints.PodTerm]) -> bool:
         """Return True if one of the terms selects namespaces by labels that are not known."""

@@ -1,8 +1,13 @@
 """PodDisruptionBudgets: which Pods can go without violating one."""
 
 from collections.abc import Iterable, Sequence, Set
+from typing import TypeAlias
 
 from carico_core.domain import cluster, selectors
+from carico_scheduler.nodes import lru
+
+# A namespace and the labels of a Pod.
+_Labels: TypeAlias = tuple[str, frozenset[tuple[str, str]]]
 
 
 class Budgets:
@@ -11,23 +16,35 @@ class Budgets:
     def __init__(self) -> None:
         # By namespace and name: a search asks for the Pods of many nodes, and a cluster may have thousands of budgets.
         self._budgets: dict[str, dict[str, cluster.DisruptionBudget]] = {}
+        # The names of those that select Pods of these labels: a namespace may have thousands of budgets, too.
+        self._selecting: lru.Lru[_Labels, tuple[str, ...]] = lru.Lru()
+        # The keys of labels that budgets of a namespace ask about; of others Pods may each have their own.
+        self._keys: dict[str, Set[str]] = {}
         # Why they are not known; None if they are. Nothing is evicted while they are not.
         self.lacking: str | None = "not listed yet"
 
     def put_all(self, found: Iterable[cluster.DisruptionBudget]) -> None:
         """Take in the list of all budgets."""
         self._budgets = {}
+        self._selecting.clear()
+        self._keys.clear()
         for each in found:
             self.put(each)
 
     def put(self, found: cluster.DisruptionBudget) -> None:
         """Take in one budget."""
-        self._budgets.setdefault(found.namespace, {})[found.name] = found
+        here = self._budgets.setdefault(found.namespace, {})
+        before = here.get(found.name)
+        here[found.name] = found
+        if before is None or before.selector != found.selector:
+            # Their status, which changes with Pods, does not change what they select.
+            self._forget(found.namespace)
 
     def remove(self, namespace: str, name: str) -> None:
         """Forget a budget."""
         here = self._budgets.get(namespace, {})
-        here.pop(name, None)
+        if here.pop(name, None) is not None:
+            self._forget(namespace)
         if not here:
             self._budgets.pop(namespace, None)
 
@@ -51,11 +68,31 @@ class Budgets:
     def _take(self, pod: cluster.Pod, left: dict[tuple[str, str], int]) -> bool:
         """Count one eviction; return True if it violates a budget."""
         violates = False
-        # A Pod without labels is matched by no budget: https://github.com/kubernetes/kubernetes/pull/85553
-        here = self._budgets.get(pod.namespace, {}) if pod.labels else {}
-        for name, each in here.items():
-            if pod.name not in each.disrupted and selectors.matches(each.selector, pod.labels):
+        for name in self._selecting_of(pod):
+            each = self._budgets[pod.namespace][name]
+            if pod.name not in each.disrupted:
                 key = (pod.namespace, name)
                 left[key] = left.get(key, each.allowed) - 1
                 violates = violates or left[key] < 0
         return violates
+
+    def _selecting_of(self, pod: cluster.Pod) -> tuple[str, ...]:
+        """Return the names of the budgets that select a Pod."""
+        here = self._budgets.get(pod.namespace)
+        # A Pod without labels is matched by no budget: https://github.com/kubernetes/kubernetes/pull/85553
+        if here is None or not pod.labels:
+            return ()
+        keys = self._keys.get(pod.namespace)
+        if keys is None:
+            keys = self._keys[pod.namespace] = {part.key for each in here.values() for part in each.selector or ()}
+        key = (pod.namespace, frozenset(label for label in pod.labels.items() if label[0] in keys))
+        found = self._selecting.get(key)
+        if found is None:
+            found = tuple(name for name, each in here.items() if selectors.matches(each.selector, pod.labels))
+            self._selecting.put(key, found, most=lru.room_for(0, entries=len(found)))
+        return found
+
+    def _forget(self, namespace: str) -> None:
+        self._keys.pop(namespace, None)
+        for key in [key for key in self._selecting if key[0] == namespace]:
+            self._selecting.drop(key)

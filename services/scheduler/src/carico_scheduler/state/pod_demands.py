@@ -1,7 +1,7 @@
 """What each Pod asks of a node, and the API's other objects that change it: DaemonSets, Services, namespaces. Pure."""
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 
 from carico_core.domain import cluster
 from carico_core.domain import constraints as limits
@@ -89,18 +89,28 @@ class PodDemands:
     def put_service(self, found: cluster.Service, now_s: float) -> None:
         """Take in a Service."""
         if self._default_spread.put(found):
-            self._renew(now_s, namespace=found.namespace)
+            self._renew(now_s, namespaces={found.namespace})
 
     def remove_service(self, namespace: str, name: str, now_s: float) -> None:
         """Forget a Service."""
         if self._default_spread.remove(namespace, name):
-            self._renew(now_s, namespace=namespace)
+            self._renew(now_s, namespaces={namespace})
 
     def put_namespaces(self, labels: Mapping[str, Mapping[str, str]], now_s: float) -> None:
         """Take in the labels of all namespaces, by which some terms select Pods."""
-        if self._nodes.fleet.pod_counts.put_namespaces(labels):
-            self._renew(now_s)
-            self._nodes.queue.unpark_if(lambda demand: demand.is_limited_by_peers)
+        known = self._nodes.fleet.pod_counts
+        changed = known.put_namespaces(labels)
+        if not changed:
+            return
+        self._renew(now_s, namespaces=changed)
+        # A namespace without Pods, such as a new one, changes nothing for the Pods of others.
+        is_counted = known.are_placed_in(changed)
+
+        def may_help(demand: demands.Demand) -> bool:
+            is_own = demand.constraints is not None and demand.constraints.namespace in changed
+            return demand.is_limited_by_peers and (is_counted or is_own)
+
+        self._nodes.queue.unpark_if(may_help)
 
     def put_namespace(self, name: str, labels: Mapping[str, str], now_s: float) -> None:
         """Take in the labels of one namespace."""
@@ -136,9 +146,9 @@ class PodDemands:
             elif record.uid in self._nodes.queue:
                 self._nodes.queue.offer(record.pod, now_s)
 
-    def _renew(self, now_s: float, *, namespace: str | None = None) -> None:
-        """Compute the demands of waiting Pods again: there are new terms, or terms match other Pods now."""
+    def _renew(self, now_s: float, *, namespaces: Set[str] | None = None) -> None:
+        """Compute the demands of waiting Pods again, or of those of some namespaces: terms match other Pods now."""
         self._on_change()
         for waiting in self._nodes.queue:
-            if namespace in (None, waiting.pod.namespace):
+            if namespaces is None or waiting.pod.namespace in namespaces:
                 self._nodes.queue.offer(waiting.pod, now_s)

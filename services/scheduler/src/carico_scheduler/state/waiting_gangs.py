@@ -89,6 +89,7 @@ class WaitingGangs:
             gang = self._table.find(key)
             for uid in () if gang is None else gang.roles:
                 waiting = self._nodes.queue.find(uid)
-                if waiting is not None:
+                # Whether they are placed together is all of it that a Pod's demand states.
+                if waiting is not None and waiting.demand.gang != self._table.key_of(waiting.pod):
                     self._nodes.queue.offer(waiting.pod, now_s)
         self._nodes.queue.unpark_gangs(keys)
