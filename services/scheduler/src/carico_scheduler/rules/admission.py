@@ -4,9 +4,9 @@ The four filters are the whole rule, for decisions, explanations, questions abou
 `Baseline` knows which Pods are exempt.
 """
 
+import dataclasses
 import math
 from collections.abc import Iterable, Set
-from typing import NamedTuple
 
 from carico_core.domain import cluster, decision
 from carico_scheduler.nodes import snapshot
@@ -90,7 +90,8 @@ def has_room(nodes: snapshot.Nodes, pod_class: str, offset: float = 0.0) -> prot
     return nodes.free(pod_class, offset) >= nodes.policy.threshold
 
 
-class Admitted(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Admitted:
     """Of which classes a node admits a Pod: of `classes` among the `named` ones, and of all others if `others`."""
 
     classes: Set[str] = frozenset()
