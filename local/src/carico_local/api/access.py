@@ -45,6 +45,8 @@ def guard(token: str | None, hosts: Collection[str] = (), *, hint: str = _HINT) 
     # Imported here: commands use this module for the token, and an HTTP server takes a fifth of a second to import.
     from aiohttp import web
 
+    from carico_core.runtime.process import connections
+
     pair = base64.b64encode(f"{_USER}:{token}".encode()).decode()
     expected = (f"Bearer {token}".encode(), f"Basic {pair}".encode())
     allowed = OWN_HOSTS | {host.lower() for host in hosts}
@@ -57,6 +59,8 @@ def guard(token: str | None, hosts: Collection[str] = (), *, hint: str = _HINT) 
         is_known = token is None or any(hmac.compare_digest(given, each) for each in expected)
         if request.path not in HEALTH_PATHS and not is_known:
             raise statuses.unauthorized(f"Unauthorized: {hint}")
+        if is_known:
+            connections.note_known(request)
         # aiohttp's `body_exists` is true for any DELETE.
         has_body = bool(request.content_length) or "Transfer-Encoding" in request.headers
         if has_body and not request.headers.get("Content-Type", "").strip():

@@ -4,22 +4,26 @@ import dataclasses
 import json
 import os
 import pathlib
+import resource
 import socket
 from collections.abc import Sequence
 
-from aiohttp import web
-
 from carico_core.domain import cluster as domain
 from carico_core.domain import errors
+from carico_core.runtime.kube import http_client
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_core.runtime.process import settings, tasks
+from carico_core.runtime.process import connections, settings, tasks
 from carico_local.api import access, cluster
 from carico_local.api.http import server
 from carico_local.api.lifecycle import events, nodes
 from carico_local.api.storage import store
 
 _PROGRAM = "carico-api"
+# Everyone on this machine can connect. A scheduler has up to 128 connections, all other clients a few.
+CONNECTIONS_MOST = 4096
+# kube-apiserver's IdleTimeout; aiohttp would keep a connection without a request for an hour.
+IDLE_S = 90.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +72,9 @@ async def serve(chosen: Settings, clock: clocks.Clock, stop: tasks.Stop) -> None
     try:
         state = cluster.assemble(kept, clock, scheduler_names=chosen.scheduler_names)
         token = access.obtain_token(chosen.token_file or chosen.data / "token")
+        app, listener = server.build(state, token=token, hosts=chosen.host_names), _listen(chosen)
         # handler_cancellation: a watch whose client has disconnected must not stay open until its next event.
-        runner = web.AppRunner(
-            server.build(state, token=token, hosts=chosen.host_names),
-            access_log=None, handler_cancellation=True, shutdown_timeout=2.0,
-        )  # fmt: skip
-        await runner.setup()
-        listener = _listen(chosen)
-        try:
-            await web.SockSite(runner, listener, backlog=1024).start()
+        async with connections.serving(app, listener, _limits(), context=None, handler_cancellation=True):
             _announce(chosen, listener, token)
             await tasks.until(
                 stop,
@@ -84,20 +82,29 @@ async def serve(chosen: Settings, clock: clocks.Clock, stop: tasks.Stop) -> None
                 nodes=nodes.NodeLifecycle(kept, clock, grace_s=chosen.node_grace_s).run(),
                 events=events.EventExpiry(kept, clock).run(),
             )
-        finally:
-            await runner.cleanup()
     finally:
         kept.close()
 
 
+def _limits() -> connections.Limits:
+    # The other half is for files of the store, and connections to nodes.
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = CONNECTIONS_MOST if files == resource.RLIM_INFINITY else min(CONNECTIONS_MOST, files // 2)
+    return connections.Limits(most=most, handshake_s=IDLE_S, idle_s=IDLE_S, stop_s=2.0, knows_clients=True)
+
+
 def _listen(chosen: Settings) -> socket.socket:
     try:
-        return socket.create_server((chosen.host, chosen.port), backlog=1024)
+        listener = socket.create_server((chosen.host, chosen.port), backlog=1024)
     except OSError as error:
         raise errors.EnvironmentUnfit(
             f"cannot listen on {chosen.host}:{chosen.port} ({error.strerror}): "
             "stop the program that uses the port, or use --port 0 for a free one"
         ) from error
+    listener.setblocking(False)
+    # Accepted sockets inherit it: a client whose machine has gone is noticed.
+    http_client.keep_alive(listener)
+    return listener
 
 
 def _announce(chosen: Settings, listener: socket.socket, token: str) -> None:

@@ -8,12 +8,14 @@ import asyncio
 import contextlib
 import dataclasses
 import pathlib
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 
 from aiohttp import web
 
 from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import connections
 from carico_core.wire.kubernetes import instants
 from carico_local.api import access
 from carico_local.api.model import statuses
@@ -23,6 +25,9 @@ from carico_local.node.runtime import records as files
 # The most that `kubectl logs -f` lags behind. inotify would save nothing, since only followed logs are polled.
 POLL_S = 0.25
 _READ_BYTES = 65536
+# Everyone on this machine can connect, and the node needs its files for Pods. The API server has a connection for each
+# log that it reads.
+_LIMITS = connections.Limits(most=256, handshake_s=10.0, idle_s=90.0, stop_s=1.0, knows_clients=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +66,7 @@ class LogServer:
         self._records = records
         self._find = find
         self._clock = clock
-        self._runner: web.AppRunner | None = None
+        self._serving = contextlib.AsyncExitStack()
 
     async def start(self, host: str, port: int, *, token: str, tls: ssl.SSLContext | None = None) -> int:
         """Listen, and return the port. `token`: for requests without a verified certificate. Raises OSError."""
@@ -70,15 +75,14 @@ class LogServer:
         app = web.Application(middlewares=[_answer_refusals, guard])
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._serve)
         app.router.add_get("/healthz", _healthz)
-        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, host, port, ssl_context=tls).start()
-        return int(self._runner.addresses[0][1])
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listener.setblocking(False)
+        served = connections.serving(app, listener, _LIMITS, context=tls, handler_cancellation=True)
+        return await self._serving.enter_async_context(served)
 
     async def close(self) -> None:
         """Stop serving and free the port."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._serving.aclose()
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         try:

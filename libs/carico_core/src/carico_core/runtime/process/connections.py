@@ -1,7 +1,8 @@
 """A server of aiohttp that others than its own clients can reach: its connections are bounded, and it is silent.
 
 No address can take the places of another: with all of them taken, a new connection closes one of the address that has
-most, so that who opens connections without end does not keep a client out.
+most, so that who opens connections without end does not keep a client out. Where clients show who they are, the oldest
+connection whose client has not is closed instead: all of them may come from this machine.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 
-from aiohttp import web
+from aiohttp import web, web_protocol
 
 from carico_core.domain import errors
 
@@ -20,6 +21,9 @@ from carico_core.domain import errors
 SILENT = logging.Logger("aiohttp", level=logging.CRITICAL + 1)
 # Too many open files, or a client that has gone: not in a busy loop.
 _PAUSE_S = 0.1
+# The connections whose clients have shown who they are, and some that have ended since.
+_KNOWN: web.AppKey[set[web_protocol.RequestHandler]] = web.AppKey("known", set)
+_ENDED_MOST = 64
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,25 +34,30 @@ class Limits:
     handshake_s: float
     idle_s: float
     stop_s: float
+    # Whether `note_known` is called for the clients that may use it.
+    knows_clients: bool = False
 
 
 @contextlib.asynccontextmanager
 async def serving(
     app: web.Application, listener: socket.socket, limits: Limits, *, context: ssl.SSLContext | None,
-    on_refused: Callable[[], object] = lambda: None,
+    on_refused: Callable[[], object] = lambda: None, handler_cancellation: bool = False,
 ) -> AsyncIterator[int]:  # fmt: skip
     """Serve for as long as the block runs, and yield the port; then finish the requests under way.
 
-    `on_refused` is called for each connection for which another one, or it itself, is closed.
+    `on_refused` is called for each connection for which another one, or it itself, is closed. `handler_cancellation`:
+    a request whose client has gone is cancelled.
     """
     runner = web.AppRunner(
-        app, access_log=None, logger=SILENT, keepalive_timeout=limits.idle_s, shutdown_timeout=limits.stop_s
-    )
+        app, access_log=None, logger=SILENT, keepalive_timeout=limits.idle_s, shutdown_timeout=limits.stop_s,
+        handler_cancellation=handler_cancellation,
+    )  # fmt: skip
+    known = app[_KNOWN] = set()
     await runner.setup()
     try:
         assert runner.server is not None
         with listener:
-            connections = _Connections(runner.server, limits, on_refused)
+            connections = _Connections(runner.server, limits, on_refused, known)
             accepting = asyncio.ensure_future(connections.accept(listener, context))
             try:
                 yield int(listener.getsockname()[1])
@@ -72,11 +81,22 @@ def listen(host: str, port: int, limits: Limits, *, purpose: str, advice: str) -
     return listener
 
 
+def note_known(request: web.Request) -> None:
+    """Note that a request's client has shown who it is: its connection makes no room for those that have not."""
+    known = request.app.get(_KNOWN)
+    if known is not None:
+        known.add(request.protocol)
+
+
 class _Connections:
     """At most so many connections, from the moment they are accepted, which asyncio's servers cannot bound."""
 
-    def __init__(self, server: web.Server, limits: Limits, on_refused: Callable[[], object]) -> None:
+    def __init__(
+        self, server: web.Server, limits: Limits, on_refused: Callable[[], object],
+        known: set[web_protocol.RequestHandler],
+    ) -> None:  # fmt: skip
         self._server = server
+        self._known = known
         self._limits = limits
         self._on_refused = on_refused
         # The address of the other side.
@@ -92,6 +112,8 @@ class _Connections:
                 except OSError:
                     await asyncio.sleep(_PAUSE_S)
                     continue
+                if len(self._known) > len(self._server.connections) + _ENDED_MOST:
+                    self._known.intersection_update(self._server.connections)
                 if len(self._server.connections) + len(self._setting_up) >= self._limits.most:
                     self._on_refused()
                     if not self._make_room(address):
@@ -108,7 +130,9 @@ class _Connections:
             await asyncio.gather(*self._setting_up, return_exceptions=True)
 
     def _make_room(self, address: str) -> bool:
-        """Close the oldest connection of the address that has most; return False if that is no other's to give."""
+        """Close the connection that a new one is worth more than; return False if there is none."""
+        if self._limits.knows_clients:
+            return self._close_unknown()
         held: dict[str, list[Callable[[], object]]] = {}
         for each in self._server.connections:
             if each.transport is not None and not each.transport.is_closing():
@@ -121,6 +145,17 @@ class _Connections:
             return False
         crowd[0]()
         return True
+
+    def _close_unknown(self) -> bool:
+        """Close the oldest connection whose client has not shown who it is; return False if there is none."""
+        for task in self._setting_up:
+            task.cancel()
+            return True
+        for each in self._server.connections:
+            if each.transport is not None and not each.transport.is_closing() and each not in self._known:
+                each.transport.abort()
+                return True
+        return False
 
     async def _serve(self, accepted: socket.socket, context: ssl.SSLContext | None) -> None:
         """Set up TLS, after which the server has the connection."""
