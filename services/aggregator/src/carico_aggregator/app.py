@@ -19,6 +19,7 @@ from carico_core.runtime.bus import serving
 from carico_core.runtime.bus.streams import kept
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import tasks
 from carico_core.wire import messages as wire
 from carico_core.wire import replicas as live_replicas
 from carico_core.wire import subjects
@@ -241,12 +242,12 @@ def answers(aggregator: Aggregator, *, clock: clocks.Clock) -> dict[str, buses.E
             ]
         )  # fmt: skip
 
-    pace = kept.Pace()
+    turns = tasks.OneAtATime(rest=kept.REST)
 
     async def recommend(question: bytes) -> bytes:
         async def work() -> bytes:
             return aggregator.usage.recommend(question, {} if aggregator.last is None else aggregator.last.evidence)
 
-        return await pace.read(work)
+        return await turns.take(work)
 
     return {"model.get": get_model, "nodes.list": list_nodes, "recommend": recommend}

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus import serving
-from carico_core.runtime.kube import api_actions, cluster_access
+from carico_core.runtime.kube import api_actions, cluster_access, informer
 from carico_core.runtime.leadership import elector, status
 from carico_core.runtime.observe import client_metrics, health, logs, metrics
 from carico_core.runtime.process import clock as clocks
@@ -28,7 +28,7 @@ from carico_rescheduler.plan import planning
 _FORGET_EVERY_S = 1.0
 
 
-class Kube(informers.ListerWatcher, api_actions.BindApi, Protocol):
+class Kube(informer.ListerWatcher, api_actions.BindApi, Protocol):
     """The part of the Kubernetes API that a rescheduler uses."""
 
 

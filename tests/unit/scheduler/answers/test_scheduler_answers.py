@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from carico_core.domain import cluster, decision, errors, gangs, messages
 from carico_core.runtime.bus import serving
+from carico_core.runtime.process import tasks
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.answers import kinds, queries
 from carico_scheduler.decide import turns
@@ -498,7 +499,7 @@ async def test_a_question_about_a_pod_with_many_terms_is_refused(how: str) -> No
 
 def test_who_asks_without_end_gets_a_tenth_of_the_time() -> None:
     async def main() -> list[float]:
-        clock, turns = objects.LoopClock(asyncio.get_running_loop()), queries.OneAtATime()
+        clock, turns = objects.LoopClock(asyncio.get_running_loop()), tasks.OneAtATime(rest=queries.REST)
         began_s, at_s = clock.monotonic_s(), list[float]()
 
         async def answer() -> dict[str, Any]:
@@ -508,7 +509,7 @@ def test_who_asks_without_end_gets_a_tenth_of_the_time() -> None:
                 raise serving.BadQuestion("no")
             return {}
 
-        await asyncio.gather(*(turns.take(answer, clock) for _ in range(4)), return_exceptions=True)
+        await asyncio.gather(*(turns.take(answer) for _ in range(4)), return_exceptions=True)
         return at_s
 
     assert objects.run_fast(main()) == [0.0, 10.0, 20.0, 30.0]

@@ -11,6 +11,7 @@ from typing import TypeAlias
 IN = "In"
 NOT_IN = "NotIn"
 GREATER = "Gt"
+LESS = "Lt"
 # The only field of a node that a term may name.
 NAME_FIELD = "metadata.name"
 # Of the smallest and the largest 64-bit integer.

@@ -6,8 +6,9 @@ https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
+from carico_core.domain import selectors
 from carico_local.api.model import objects, resources, statuses
 
 _LABEL_KEY = r"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
@@ -16,38 +17,16 @@ _IN = re.compile(rf"({_LABEL_KEY})\s+(in|notin)\s*\(([^()]*)\)")
 _COMPARED = re.compile(rf"({_LABEL_KEY})\s*(==|=|!=|>|<)\s*({_LABEL_VALUE})")
 _EXISTS = re.compile(rf"(!?)\s*({_LABEL_KEY})")
 _FIELD = re.compile(r"([^=!]+)(==|=|!=)(.*)")
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Requirement:
-    """One term of a selector: a key, an operator, the values that it compares with."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-
-    def accepts(self, labels: Mapping[str, str]) -> bool:
-        """Return True where a set of labels satisfies the term."""
-        value = labels.get(self.key)
-        if self.operator == "exists":
-            return value is not None
-        if self.operator == "absent":
-            return value is None
-        if self.operator == "notin":
-            return value is None or value not in self.values
-        if value is None:
-            return False
-        if self.operator == "in":
-            return value in self.values
-        return _compare(value, self.operator, self.values[0])
+_WORDS = {"in": selectors.IN, "notin": selectors.NOT_IN}
+_SIGNS = {"=": selectors.IN, "==": selectors.IN, "!=": selectors.NOT_IN, ">": selectors.GREATER, "<": selectors.LESS}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Selector:
     """Label and field terms, all of which must hold."""
 
-    labels: tuple[Requirement, ...] = ()
-    fields: tuple[Requirement, ...] = ()
+    labels: tuple[selectors.Requirement, ...] = ()
+    fields: tuple[selectors.Requirement, ...] = ()
 
     @property
     def everything(self) -> bool:
@@ -56,11 +35,9 @@ class Selector:
 
     def matches(self, data: objects.Object) -> bool:
         """Return True where an object satisfies every term."""
-        if self.labels:
-            labels = data["metadata"].get("labels") or {}
-            if not all(term.accepts(labels) for term in self.labels):
-                return False
-        return all(term.accepts({term.key: _FIELDS[term.key](data)}) for term in self.fields)
+        if self.labels and not selectors.matches(self.labels, data["metadata"].get("labels") or {}):
+            return False
+        return all(term.matches({term.key: _FIELDS[term.key](data)}) for term in self.fields)
 
 
 def parse(resource: resources.Resource, *, labels: str, fields: str) -> Selector:
@@ -68,16 +45,16 @@ def parse(resource: resources.Resource, *, labels: str, fields: str) -> Selector
     return Selector(labels=parse_labels(labels), fields=parse_fields(resource, fields))
 
 
-def parse_labels(text: str) -> tuple[Requirement, ...]:
+def parse_labels(text: str) -> tuple[selectors.Requirement, ...]:
     """Parse a label selector.
 
     >>> [term.operator for term in parse_labels("a=b,c notin (d,e),!f")]
-    ['in', 'notin', 'absent']
+    ['In', 'NotIn', 'DoesNotExist']
     """
     return tuple(_label_term(term.strip(), text) for term in _split(text))
 
 
-def parse_fields(resource: resources.Resource, text: str) -> tuple[Requirement, ...]:
+def parse_fields(resource: resources.Resource, text: str) -> tuple[selectors.Requirement, ...]:
     """Parse a field selector; only fields that kube-apiserver selects by are accepted."""
     terms = []
     for part in filter(None, text.split(",")):
@@ -87,7 +64,7 @@ def parse_fields(resource: resources.Resource, text: str) -> tuple[Requirement, 
         key, operator, value = match.groups()
         if key not in SELECTABLE.get(resource.storage, ()) and key not in ("metadata.name", "metadata.namespace"):
             raise statuses.bad_request(f"field label not supported: {key}")
-        terms.append(Requirement(key=key, operator="notin" if operator == "!=" else "in", values=(value,)))
+        terms.append(selectors.Requirement(key=key, operator=_SIGNS[operator], values=(value,)))
     return tuple(terms)
 
 
@@ -96,25 +73,18 @@ def _split(text: str) -> list[str]:
     return [term for term in re.split(r",(?![^(]*\))", text) if term.strip()]
 
 
-def _label_term(term: str, text: str) -> Requirement:
+def _label_term(term: str, text: str) -> selectors.Requirement:
     if match := _IN.fullmatch(term):
         values = tuple(value.strip() for value in match[3].split(","))
-        return Requirement(key=match[1], operator=match[2], values=values)
+        return selectors.Requirement(key=match[1], operator=_WORDS[match[2]], values=values)
     if match := _COMPARED.fullmatch(term):
         key, sign, value = match.groups()
         if sign in "<>" and not re.fullmatch(r"-?\d+", value):
             raise statuses.bad_request(f"unable to parse requirement: {value!r} must be an integer for {sign!r}")
-        operator = {"=": "in", "==": "in", "!=": "notin"}.get(sign, sign)
-        return Requirement(key=key, operator=operator, values=(value,))
+        return selectors.Requirement(key=key, operator=_SIGNS[sign], values=(value,))
     if match := _EXISTS.fullmatch(term):
-        return Requirement(key=match[2], operator="absent" if match[1] else "exists")
+        return selectors.Requirement(key=match[2], operator="DoesNotExist" if match[1] else "Exists")
     raise statuses.bad_request(f"unable to parse requirement: {term!r} in label selector {text!r}")
-
-
-def _compare(value: str, operator: str, bound: str) -> bool:
-    if not re.fullmatch(r"-?\d+", value):
-        return False
-    return int(value) > int(bound) if operator == ">" else int(value) < int(bound)
 
 
 def _path(*names: str) -> Callable[[objects.Object], str]:

@@ -1,38 +1,19 @@
 """Keeps the cluster in step with the API: one list and watch for each collection."""
 
-import asyncio
-import contextlib
 import dataclasses
 import functools
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from carico_core.domain import errors
 from carico_core.runtime.kube import api_client as kubes
-from carico_core.runtime.kube import list_watch
+from carico_core.runtime.kube import informer, list_watch
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
 from carico_rescheduler import instruments
 from carico_rescheduler.context import cluster as clusters
 from carico_rescheduler.context import objects, services
-
-# A collection that the API does not serve is tried again after this time: an upgrade may add it.
-RETRY_S = 60.0
-# Nothing is moved by a copy that is older: as in the scheduler.
-STALE_S = 45.0
-
-Object = Mapping[str, Any]
-
-
-class ListerWatcher(Protocol):
-    """The part of the Kubernetes API that informers use."""
-
-    def mirror(
-        self, path: str, *, params: Mapping[str, str] | None = None, read: Callable[[Any], Any] | None = None,
-        freshness: list_watch.CopyAge | None = None,
-    ) -> AsyncGenerator[kubes.MirrorEvent, None]:  # fmt: skip
-        """List and watch forever; apply `read` to each object of a list, and keep `freshness` up to date."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +22,7 @@ class Collection:
 
     path: str
     kind: str
-    parse: Callable[[Object], Any]
+    parse: Callable[[informer.Object], Any]
     table: clusters.Table[Any]
     freshness: list_watch.CopyAge
 
@@ -50,14 +31,13 @@ class Informers:
     """The informers of one rescheduler."""
 
     def __init__(
-        self, kube: ListerWatcher, *, into: clusters.Cluster, clock: clocks.Clock, metrics: instruments.Instruments,
-        has_autoscalers: bool = False,
+        self, kube: informer.ListerWatcher, *, into: clusters.Cluster, clock: clocks.Clock,
+        metrics: instruments.Instruments, has_autoscalers: bool = False,
     ) -> None:  # fmt: skip
         """`has_autoscalers`: whether HorizontalPodAutoscalers are followed, which takes a right of its own."""
         self._kube = kube
-        self._metrics = metrics
         self._line = logs.get("rescheduler")
-        self._odd_line = logs.RateLimited(self._line, clock=clock)
+        self._parser = informer.Parser(lambda kind: metrics.bad_objects.labels(kind).inc(), self._line, clock=clock)
         self._into = into
         apps = "/apis/apps/v1"
         autoscalers = (
@@ -88,7 +68,7 @@ class Informers:
         lacking = self._into.lacking()
         for each in self._collections:
             age_s = each.freshness.age_s()
-            if age_s is not None and age_s > STALE_S:
+            if age_s is not None and age_s > informer.STALE_S:
                 lacking.setdefault(f"{each.kind}s", f"the API has sent nothing for {age_s:.0f} s")
         return lacking
 
@@ -97,15 +77,10 @@ class Informers:
         return {each.path.rpartition("/")[2]: self._follow(each) for each in self._collections}
 
     async def _follow(self, collection: Collection) -> None:
-        while True:
-            read = functools.partial(self._parsed, collection)
-            mirror = self._kube.mirror(collection.path, read=read, freshness=collection.freshness)
-            async with contextlib.aclosing(mirror) as events:
-                async for event in events:
-                    self._take(collection, event)
-                    if isinstance(event, kubes.Away) and isinstance(event.error, errors.NotFound):
-                        break
-            await asyncio.sleep(RETRY_S)
+        await informer.follow(
+            self._kube, collection.path, functools.partial(self._take, collection),
+            read=functools.partial(self._parsed, collection), freshness=collection.freshness,
+        )  # fmt: skip
 
     def _take(self, collection: Collection, event: kubes.MirrorEvent) -> None:
         table = collection.table
@@ -125,15 +100,10 @@ class Informers:
                 self._line.warning("API unavailable", path=collection.path, error=str(event.error))
                 table.lacking = f"the API does not answer: {event.error}"
 
-    def _parsed(self, collection: Collection, obj: Object) -> tuple[clusters.Key, Any] | None:
-        """Return the key and record of an object; None if it cannot be parsed: one bad object must not stop all."""
-        try:
-            return _key(obj["metadata"]), collection.parse(obj)
-        except ValueError as error:
-            self._metrics.bad_objects.labels(collection.kind).inc()
-            self._odd_line.warning((collection.kind, str(error)), "object cannot be parsed", error=str(error))
-            return None
+    def _parsed(self, collection: Collection, obj: informer.Object) -> tuple[clusters.Key, Any] | None:
+        """Return the key and record of an object; None if it cannot be parsed."""
+        return self._parser.read(collection.kind, lambda each: (_key(each["metadata"]), collection.parse(each)), obj)
 
 
-def _key(metadata: Object) -> clusters.Key:
+def _key(metadata: informer.Object) -> clusters.Key:
     return str(metadata.get("namespace", "")), str(metadata.get("name", ""))

@@ -3,9 +3,7 @@
 Only the leader answers: a standby knows no decisions, and its reservations may be behind.
 """
 
-import asyncio
 import dataclasses
-import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -15,6 +13,7 @@ from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus import serving
 from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import tasks
 from carico_core.wire import freshness
 from carico_core.wire import messages as wire
 from carico_scheduler.answers import fit, known, node, pod, questions, waiting
@@ -33,26 +32,7 @@ async def _never_silent() -> None:
 
 # Of questions that look at all nodes or Pods, as a multiple of the time that the last one took: who asks without end
 # gets a tenth of the time, and decisions the rest.
-_REST = 9.0
-
-
-class OneAtATime:
-    """Answers one question at a time, and rests after each."""
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._rests_until_s = -math.inf
-
-    async def take(self, answer: Callable[[], Awaitable[dict[str, Any]]], clock: clocks.Clock) -> dict[str, Any]:
-        """Return the answer, once it is its turn."""
-        async with self._lock:
-            await asyncio.sleep(max(self._rests_until_s - clock.monotonic_s(), 0.0))
-            began_s = clock.monotonic_s()
-            try:
-                return await answer()
-            finally:
-                now_s = clock.monotonic_s()
-                self._rests_until_s = now_s + _REST * (now_s - began_s)
+REST = 9.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +47,7 @@ class Answers:
     away: Callable[[], Mapping[str, str]] = dict
     # Returns for how long the API has been silent; None while it answers.
     silent_s: Callable[[], Awaitable[float | None]] = _never_silent
-    _turns: OneAtATime = dataclasses.field(default_factory=OneAtATime)
+    _turns: tasks.OneAtATime = dataclasses.field(default_factory=lambda: tasks.OneAtATime(rest=REST))
 
     def endpoints(self) -> dict[str, buses.Endpoint]:
         """Return the handlers by verb."""
@@ -93,7 +73,7 @@ class Answers:
     async def capacity_fit(self, payload: bytes) -> bytes:
         """Return how many more Pods of {"pod": object}, {"like": "namespace/name"} or {"class": name} fit, by node."""
         asked = serving.read_question(payload)
-        return await self._dump(await self._turns.take(lambda: fit.answer(self.known, asked, self.clock), self.clock))
+        return await self._dump(await self._turns.take(lambda: fit.answer(self.known, asked, self.clock)))
 
     async def waiting_list(self, payload: bytes) -> bytes:
         """Return the Pods that wait for a node, by reason and by class; "limit" Pods of each reason are named."""

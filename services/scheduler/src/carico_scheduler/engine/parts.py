@@ -5,9 +5,8 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from carico_core.runtime.kube import api_actions, paged_lists
+from carico_core.runtime.kube import api_actions, informer, paged_lists
 from carico_core.runtime.process import clock as clocks
-from carico_scheduler.intake import informers
 from carico_scheduler.report import decisions, events, instruments
 from carico_scheduler.report import traces as pod_traces
 from carico_scheduler.rules import policy as policies
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from carico_scheduler.engine import engine
 
 
-class Kube(api_actions.BindApi, informers.ListerWatcher, paged_lists.Api, Protocol):
+class Kube(api_actions.BindApi, informer.ListerWatcher, paged_lists.Api, Protocol):
     """The part of the Kubernetes API that an engine uses."""
 
 

@@ -3,15 +3,13 @@
 `ApiProbe` distinguishes an API that does not answer from a quiet one.
 """
 
-import asyncio
-import contextlib
 import dataclasses
 import functools
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import api_actions, list_watch
+from carico_core.runtime.kube import api_actions, informer, list_watch
 from carico_core.runtime.kube import api_client as kubes
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
@@ -19,26 +17,11 @@ from carico_scheduler.intake import api_collections
 from carico_scheduler.report import instruments
 from carico_scheduler.state import state
 
-# How often a collection is tried again that the API does not serve: an upgrade may add it.
-RETRY_S = 60.0
 _NOT_LISTED = "not listed yet"
-# Nothing is decided on a mirror that is older, even if its connection looks alive: client-go takes as long to notice a
-# stopped server. A mirror gives its connection up after 43 s (`list_watch.FRESH_OPTIONS`).
-STALE_S = 45.0
 # An API that sent something this recently is not probed. `/version` is answered at once, from memory, to any client.
 QUIET_S = 2.0
 ANSWER_S = 1.0
 _PROBED = "/version"
-
-
-class ListerWatcher(Protocol):
-    """The part of the Kubernetes API that informers use."""
-
-    def mirror(
-        self, path: str, *, params: Mapping[str, str] | None = None, read: Callable[[Any], Any] | None = None,
-        freshness: list_watch.CopyAge | None = None,
-    ) -> AsyncGenerator[kubes.MirrorEvent, None]:  # fmt: skip
-        """List and watch forever; apply `read` to each object of a list, and keep `freshness` up to date."""
 
 
 class Informers:
@@ -46,7 +29,7 @@ class Informers:
 
     def __init__(
         self,
-        kube: ListerWatcher,
+        kube: informer.ListerWatcher,
         *,
         into: state.State,
         clock: clocks.Clock,
@@ -55,10 +38,9 @@ class Informers:
     ) -> None:
         self._kube = kube
         self._clock = clock
-        self._metrics = metrics
         self._wake = wake
         self._line = logs.get("scheduler")
-        self._odd_line = logs.RateLimited(self._line, clock=clock)
+        self._parser = informer.Parser(lambda kind: metrics.bad_objects.labels(kind).inc(), self._line, clock=clock)
         self._collections = api_collections.all_of(into, clock)
         # When one of them last received something.
         self.heard_s = clock.monotonic_s()
@@ -72,7 +54,7 @@ class Informers:
     @property
     def is_current(self) -> bool:
         """True if decisions may be made: equals `not away` at a fraction of the cost, since each bind asks for it."""
-        return not self._lacking and all((each.age_s() or 0.0) <= STALE_S for each in self._needed)
+        return not self._lacking and all((each.age_s() or 0.0) <= informer.STALE_S for each in self._needed)
 
     @property
     def age_s(self) -> float | None:
@@ -87,7 +69,7 @@ class Informers:
         lacking = dict(self._lacking)
         for each in self._collections:
             age_s = self._freshness[each.path].age_s()
-            if each.lacks is None and age_s is not None and age_s > STALE_S:
+            if each.lacks is None and age_s is not None and age_s > informer.STALE_S:
                 lacking.setdefault(each.path, f"{each.kind}s: the API has sent nothing for {age_s:.0f} s")
         return lacking
 
@@ -97,16 +79,11 @@ class Informers:
 
     async def _follow(self, collection: api_collections.Collection) -> None:
         """Keep the state in step with one collection, until cancelled."""
-        while True:
-            read, fresh = functools.partial(self._parsed, collection), self._freshness[collection.path]
-            async with contextlib.aclosing(self._kube.mirror(collection.path, read=read, freshness=fresh)) as mirror:
-                async for event in mirror:
-                    self._take(collection, event)
-                    if collection.lacks is not None and _is_not_served(event):
-                        break
-                    # A list would stay in memory until the next event.
-                    del event
-            await asyncio.sleep(RETRY_S)
+        await informer.follow(
+            self._kube, collection.path, functools.partial(self._take, collection),
+            read=functools.partial(self._parser.read, collection.kind, collection.parse),
+            freshness=self._freshness[collection.path], is_optional=collection.lacks is not None,
+        )  # fmt: skip
 
     def _take(self, collection: api_collections.Collection, event: kubes.MirrorEvent) -> None:
         if not isinstance(event, kubes.Away):
@@ -118,22 +95,12 @@ class Informers:
             case kubes.Changed(type="DELETED"):
                 collection.remove(event.object["metadata"])
             case kubes.Changed():
-                parsed = self._parsed(collection, event.object)
+                parsed = self._parser.read(collection.kind, collection.parse, event.object)
                 if parsed is not None:
                     collection.put(parsed)
             case kubes.Away():
                 self._note_away(collection, event.error)
         self._wake()
-
-    def _parsed(self, collection: api_collections.Collection, obj: api_collections.Object) -> Any:
-        """Return the object as a record; None if it cannot be parsed: one bad object must not stop the scheduler."""
-        try:
-            return collection.parse(obj)
-        except ValueError as error:
-            kind = collection.kind
-            self._metrics.bad_objects.labels(kind).inc()
-            self._odd_line.warning((kind, str(error)), "object cannot be parsed", kind=kind, error=str(error))
-            return None
 
     def _note_listed(self, collection: api_collections.Collection, count: int) -> None:
         if collection.lacks is not None:
@@ -157,10 +124,6 @@ class Informers:
             collection.lacks(why)
         else:
             self._lacking[collection.path] = f"{collection.kind}s: {why}"
-
-
-def _is_not_served(event: kubes.MirrorEvent) -> bool:
-    return isinstance(event, kubes.Away) and isinstance(event.error, errors.NotFound)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

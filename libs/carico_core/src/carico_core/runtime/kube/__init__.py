@@ -2,7 +2,8 @@
 
 - `api_client`: `connect`, and the `KubeClient` that everything else uses.
 - `api_actions`: what CARICO writes, typed: binds, Events, patches, Leases.
-- Informers: `paged_lists` reads a collection page by page, `list_watch` keeps a copy of it up to date.
+- Informers: `paged_lists` reads a collection page by page, `list_watch` keeps a copy of it up to date, `informer`
+  follows it for a service.
 - Access: `cluster_access` (in-cluster files or a kubeconfig), `credentials` (the Authorization header and its renewal).
 - Transport: `http_client` and `http_answer` (requests over persistent connections, which detect a dead peer),
   `api_errors` (answers as our errors).

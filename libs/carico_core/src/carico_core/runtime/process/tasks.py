@@ -186,6 +186,29 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
+class OneAtATime:
+    """Does one piece of work at a time, and rests after each, for `rest` times as long as it took.
+
+    Whoever asks without end gets a share of 1 / (1 + rest) of the process.
+    """
+
+    def __init__(self, *, rest: float) -> None:
+        self._rest = rest
+        self._turn = asyncio.Lock()
+        self._rests_until_s = float("-inf")
+
+    async def take(self, work: Callable[[], Awaitable[_Result]]) -> _Result:
+        """Do the work when its turn comes."""
+        loop = asyncio.get_running_loop()
+        async with self._turn:
+            await asyncio.sleep(max(0.0, self._rests_until_s - loop.time()))
+            began_s = loop.time()
+            try:
+                return await work()
+            finally:
+                self._rests_until_s = loop.time() + self._rest * (loop.time() - began_s)
+
+
 class Pace:
     """Limits requests to a rate: each takes the next slot and waits for it."""
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from carico_core.domain import messages
 
-# A member commits only while its lists are younger than 45 s (`informers.STALE_S`). A bind arrives at most 5 s after
+# A member commits only while its lists are younger than 45 s (`informer.STALE_S`). A bind arrives at most 5 s after
 # its claim was written; 10 s are left for a scheduler that is slow to notice either.
 LEASE_S = 60.0
 # The stream drops a message after an hour (`jetstream.CLAIMS_AGE_S`): mostly of a node that is gone.

@@ -4,14 +4,14 @@ NATS answers direct gets into a queue without a limit, so that a reader who asks
 service drops the questions that it cannot keep up with, and its answers are bounded.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import orjson
 
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
+from carico_core.runtime.process import tasks
 from carico_core.wire import codec, subjects
 
 MODEL = subjects.query("aggregator", "kept.model")
@@ -23,9 +23,10 @@ DECISIONS_MOST = 200
 # Of the messages in an answer; their form as JSON adds to it.
 _ANSWER_BYTES = 512 << 10
 _TEXT_MAX = 512
+# As a multiple of the time that a read took: questions take half of a process at most.
+REST = 1.0
 
 Ask = Callable[[str, bytes], Awaitable[bytes]]
-T = TypeVar("T")
 
 
 class Streams(Protocol):
@@ -40,36 +41,17 @@ class Streams(Protocol):
     async def recent_summaries(self) -> list[bytes]: ...
 
 
-class Pace:
-    """One read at a time, each followed by as long a pause as it took: questions take half of a process at most."""
-
-    def __init__(self) -> None:
-        self._turn = asyncio.Lock()
-        self._free_s = 0.0
-
-    async def read(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do the work when its turn comes."""
-        loop = asyncio.get_running_loop()
-        async with self._turn:
-            await asyncio.sleep(max(0.0, self._free_s - loop.time()))
-            began_s = loop.time()
-            try:
-                return await work()
-            finally:
-                self._free_s = 2 * loop.time() - began_s
-
-
 def endpoints(bus: Streams) -> dict[str, buses.Endpoint]:
     """Return the queries by verb, for the aggregator's service."""
-    pace = Pace()
+    turns = tasks.OneAtATime(rest=REST)
 
     async def model(_: bytes) -> bytes:
-        return await pace.read(bus.get_model) or b""
+        return await turns.take(bus.get_model) or b""
 
     async def capacities(question: bytes) -> bytes:
         asked = codec.parse_json(question or b"{}")
         after = asked.text("after", maximum=_TEXT_MAX, free=True) if asked.has("after") else ""
-        found = sorted(await pace.read(bus.latest_capacities))
+        found = sorted(await turns.take(bus.latest_capacities))
         return _encode(_first(each for each in found if each[0] > after))
 
     async def decisions(question: bytes) -> bytes:
@@ -78,11 +60,11 @@ def endpoints(bus: Streams) -> dict[str, buses.Endpoint]:
             asked.text(name, maximum=_TEXT_MAX, free=True) if asked.has(name) else None for name in ("namespace", "pod")
         )
         limit = asked.integer("limit", minimum=1, maximum=DECISIONS_MOST) if asked.has("limit") else DECISIONS_MOST
-        found = await pace.read(lambda: bus.recent_decisions(namespace, pod, limit))
+        found = await turns.take(lambda: bus.recent_decisions(namespace, pod, limit))
         return _encode(reversed(_first(reversed(found))))
 
     async def summaries(_: bytes) -> bytes:
-        found = await pace.read(bus.recent_summaries)
+        found = await turns.take(bus.recent_summaries)
         return _encode(reversed(_first((subjects.SUMMARY, payload) for payload in reversed(found))))
 
     return {
