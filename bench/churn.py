@@ -14,6 +14,7 @@ import time
 from bench import __main__ as runner
 from bench import _process
 from carico_core.runtime.observe import logs
+from carico_core.runtime.process import memory_use
 from tests.chaos import churn
 from tests.unit.scheduler import objects
 
@@ -30,7 +31,9 @@ def run(quick: bool) -> list[Row]:
 
 def rows(pods: int) -> list[Row]:
     """Return the memory of this process after the first Pods and after that many, rounded up to a multiple of FIRST."""
-    return objects.run_fast(_measure(pods))
+    memory_use.return_large_blocks()
+    with memory_use.rare_collections():  # as the service runs
+        return objects.run_fast(_measure(pods))
 
 
 async def _measure(pods: int) -> list[Row]:
