@@ -6,7 +6,7 @@ import dataclasses
 import os
 import pathlib
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import aiohttp
 import pytest
@@ -368,6 +368,26 @@ def test_a_connection_counts_at_its_client_and_at_a_server_that_does_not_close_i
             # Returns once the client's end has arrived.
             assert each.recv(1) == b""
         assert nemesis_site.descriptors(os.getpid()) == before + 1 + len(accepted)
+
+
+def test_connections_that_come_while_descriptors_are_counted_do_not_count_at_their_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Clients that were cut off come back together: the API had 52 descriptors in place of 20."""
+    listed = pathlib.Path.iterdir
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        before = nemesis_site.descriptors(os.getpid())
+        clients: list[socket.socket] = []
+
+        def late(self: pathlib.Path) -> Iterator[pathlib.Path]:
+            for _ in range(5):
+                clients.append(stack.enter_context(socket.create_connection(server.getsockname())))
+                stack.enter_context(server.accept()[0])
+            return listed(self)
+
+        monkeypatch.setattr(pathlib.Path, "iterdir", late)
+        assert nemesis_site.descriptors(os.getpid()) == before + len(clients)
 
 
 def test_a_cordon_that_was_removed_forbids_nothing() -> None:

@@ -414,19 +414,25 @@ def descriptors(pid: int) -> int:
     client has closed is in CLOSE_WAIT, and counts.
     """
     folder = pathlib.Path(f"/proc/{pid}")
+    of_clients, links = _of_clients(folder), []
+    for each in (folder / "fd").iterdir():
+        # It may be closed by now.
+        with contextlib.suppress(FileNotFoundError):
+            links.append(os.readlink(each))
+    # Clients that were cut off come back dozens at a time, also between the two looks.
+    of_clients |= _of_clients(folder)
+    return sum(each not in of_clients for each in links)
+
+
+def _of_clients(folder: pathlib.Path) -> set[str]:
+    """Return the connections to ports on which a process listens that both sides hold, as links to descriptors."""
     connections = [line.split() for line in (folder / "net/tcp").read_text().splitlines()[1:]]
     listening = {local.partition(":")[2] for _, local, _, state, *_ in connections if state == _LISTEN}
-    of_clients = {
+    return {
         f"socket:[{each[9]}]"
         for each in connections
         if each[3] == _ESTABLISHED and each[1].partition(":")[2] in listening
     }
-    found = 0
-    for each in (folder / "fd").iterdir():
-        # It may be closed by now.
-        with contextlib.suppress(FileNotFoundError):
-            found += os.readlink(each) not in of_clients
-    return found
 
 
 def zones(plan: plans.Plan) -> Mapping[str, Mapping[str, str]]:

@@ -133,6 +133,18 @@ async def test_an_error_without_a_status_object_is_reported(payload: bytes, star
         await client.request("GET", "/x")
 
 
+@pytest.mark.parametrize("text", ["[1, 2]", "null", '"text"', "5"])
+async def test_an_answer_that_is_no_object_is_not_an_answer(start: Start, text: str) -> None:
+    """Commands looked for its fields, and ended with a traceback."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text=text)
+
+    client = await start(answer)
+    with pytest.raises(errors.ApiUnavailable, match="no JSON object"):
+        await client.request("GET", "/x")
+
+
 async def test_an_answer_that_is_not_json_is_not_an_answer(start: Start) -> None:
     async def answer(_: web.Request) -> web.Response:
         return web.Response(text="<html>captive portal</html>")

@@ -120,9 +120,13 @@ class KubeClient:
             else:
                 payload = await self._directly(self._server, call, timeout_s)
         try:
-            return orjson.loads(payload)
+            answer = orjson.loads(payload)
         except orjson.JSONDecodeError as error:
             raise errors.ApiUnavailable(f"{call.name}: the answer is not JSON: {payload[:80]!r}") from error
+        if not isinstance(answer, dict):
+            # Every answer of Kubernetes is an object.
+            raise errors.ApiUnavailable(f"{call.name}: the answer is no JSON object: {payload[:80]!r}")
+        return answer
 
     async def stream(
         self, method: str, path: str, params: Mapping[str, str] | None = None, *, idle_timeout_s: float | None = None
