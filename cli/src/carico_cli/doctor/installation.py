@@ -8,6 +8,7 @@ from carico_cli.doctor import findings, rights
 from carico_cli.explain import containers
 from carico_cli.live import object_events
 from carico_core.domain import errors
+from carico_core.runtime.kube import paged_lists
 
 _WHAT = "installation"
 # Of everything in deploy/k8s.
@@ -52,9 +53,7 @@ async def check(api: rights.Api, namespace: str) -> list[findings.Finding]:
 
 
 async def _listed(api: rights.Api, path: str) -> list[dict[str, Any]]:
-    found = await api.request("GET", f"/{path}", params=_OURS)
-    items: list[dict[str, Any]] = found["items"]
-    return items
+    return paged_lists.items_of(await api.request("GET", f"/{path}", params=_OURS), f"/{path}")
 
 
 def _unready(kind: str, part: Mapping[str, Any]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from carico_cli.clusters import which
 from carico_cli.live import connection, service_queries
 from carico_core.domain import errors
+from carico_core.runtime.kube import paged_lists
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import namespace_rules
 
@@ -110,7 +111,7 @@ async def rules_of(api: Api) -> Rules:
     unknown: list[str] = []
     for path in (namespace_rules.LIMIT_RANGES, namespace_rules.QUOTAS):
         try:
-            found.append((await api.request("GET", path)).get("items") or [])
+            found.append(paged_lists.items_of(await api.request("GET", path), path))
         except errors.NotFound:
             # The embedded API has no such rules.
             found.append([])

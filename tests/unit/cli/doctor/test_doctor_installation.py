@@ -59,6 +59,13 @@ async def look(answers: Mapping[str, Any]) -> findings.Finding:
     return found
 
 
+@pytest.mark.parametrize("answer", [["x"], [None], [{"metadata": 5}], {"a": 1}, "text"])
+async def test_an_answer_that_is_no_list_of_objects_is_an_error_of_the_api(answer: Any) -> None:
+    """It was a traceback."""
+    with pytest.raises(errors.ApiUnavailable, match="not a list of objects"):
+        await look({f"{APPS}/deployments": answer})
+
+
 async def test_all_parts_are_ready() -> None:
     found = await look(parts())
     assert (found.level, found.detail) == (Level.OK, "all 2 parts in the namespace carico are ready")

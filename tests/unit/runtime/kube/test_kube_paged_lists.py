@@ -100,6 +100,19 @@ async def test_what_is_no_whole_list_is_refused(parts: list[bytes]) -> None:
         await listed(parts)
 
 
+async def test_a_page_that_is_followed_by_itself_is_no_list() -> None:
+    """A command asked for it for ever."""
+
+    class Again(Expiring):
+        async def request(
+            self, method: str, path: str, *, params: Mapping[str, str] | None = None, timeout_s: float = 10.0
+        ) -> Any:
+            return {"metadata": {"resourceVersion": "1", "continue": "again"}, "items": []}
+
+    with pytest.raises(errors.ApiUnavailable, match="no end"):
+        await paged_lists.list_all(Again([]), "/x", params={})
+
+
 async def test_an_object_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paged_lists, "UNSPLIT_LIMIT_BYTES", 1000)
     with pytest.raises(errors.ApiUnavailable, match="1000 bytes"):

@@ -326,7 +326,7 @@ async def _connect(
         client, watch, name=name, lease_s=settings.lease_s, copies=settings.copies, owns_streams=owns_streams, rng=rng
     )
     try:
-        await nats_server.until_ready(bus.prepare, log=watch.log, rng=rng)
+        await nats_server.until_ready(bus.prepare, watch=watch, rng=rng)
     except BaseException:
         await bus.close()
         raise

@@ -8,7 +8,7 @@ from typing import Any
 
 from carico_core.domain import errors
 from carico_core.runtime.bus import connection_options, nats_client
-from carico_core.runtime.observe import logs
+from carico_core.runtime.bus.security import refusals
 from carico_core.runtime.process import memory_use
 
 with memory_use.hidden_from_nats():
@@ -74,23 +74,24 @@ def check(client: nats_client.Client) -> None:
 async def until_ready(
     prepare: Callable[[], Awaitable[object]],
     *,
-    log: logs.Log,
+    watch: connection_options.Watch,
     rng: random.Random,
     while_: Callable[[], bool] = lambda: True,
 ) -> None:
     """Retry `prepare` until it works, as long as the server is not ready for it and `while_` holds.
 
-    A server that has just come up answers before its JetStream does.
+    A server that has just come up answers before its JetStream does. One whose disk is too small never gets ready.
     """
-    is_said = False
+    said: refusals.Kind | None = None
     while while_():
         try:
             await prepare()
             return
         except errors.BusUnavailable as error:
-            if not is_said:
-                log.warning("JetStream is not ready", error=str(error))
-            is_said = True
+            trouble = watch.note(error)
+            if trouble.kind is not said:
+                watch.log.warning("JetStream is not ready", error=trouble.text)
+            said = trouble.kind
             await asyncio.sleep(pause_s(rng))
 
 

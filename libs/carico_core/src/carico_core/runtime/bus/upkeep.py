@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from carico_core.domain import errors
 from carico_core.runtime.bus import connection_options, nats_client, nats_server
+from carico_core.runtime.bus.security import refusals
 from carico_core.runtime.bus.security import renewal as bus_renewal
 
 LEAVE_TIMEOUT_S = 2.0
@@ -77,7 +78,7 @@ class Upkeep:
         """Create streams that the server came back without; pulls and publishes then continue."""
         try:
             await nats_server.until_ready(
-                self._make, log=self._log, rng=self._rng, while_=lambda: self._client.is_connected
+                self._make, watch=self._watch, rng=self._rng, while_=lambda: self._client.is_connected
             )
         except errors.CaricoError as error:
             self._watch.note(error)
@@ -92,10 +93,10 @@ class Upkeep:
             try:
                 await self._make()
                 wrong = ""
-            except errors.BusUnavailable:
-                continue
             except errors.CaricoError as error:
-                self._watch.note(error)
+                trouble = self._watch.note(error)
+                if isinstance(error, errors.BusUnavailable) and trouble.kind not in refusals.LASTING:
+                    continue
                 if str(error) != wrong:
                     wrong = str(error)
                     self._log.error("streams are not as they should be", error=wrong)

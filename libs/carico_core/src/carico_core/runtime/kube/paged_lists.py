@@ -70,6 +70,8 @@ async def _in_pages(api: Api, path: str, params: Mapping[str, str], timeout_s: f
         objects.extend(part.objects if read is None else map(read, part.objects))
         if not part.following:
             return Listed(objects=objects, resource_version=part.version)
+        if part.following == params.get("continue"):
+            raise errors.ApiUnavailable(f"GET {path}: the list has no end: each page is followed by itself")
         params = {**params, "continue": part.following}
         # Otherwise it stays in memory until the next one is decoded.
         del part
@@ -109,10 +111,15 @@ def _part(answer: Any, path: str) -> _Part:
         raise _no_list(path) from error
 
 
+def items_of(answer: Object, path: str) -> list[Object]:
+    """Return the objects of a list that is no longer than a page. Raises `ApiUnavailable` where it is none."""
+    return _checked(answer.get("items") or [], path)
+
+
 def _checked(items: list[Any], path: str) -> list[Object]:
     """Return the items if all are objects with metadata, so that readers need no further checks."""
     try:
-        if all(isinstance(item["metadata"], dict) for item in items):
+        if isinstance(items, list) and all(isinstance(item["metadata"], dict) for item in items):
             return items
     except (KeyError, TypeError) as error:
         raise _no_list(path) from error

@@ -12,6 +12,8 @@ from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.security import tls, token_expiry
 from carico_core.wire import roles
 
+# What `streams.jetstream` defines, in files.
+STREAMS_MIB = 296
 OPEN = "it does not identify its clients: its configuration has no accounts"
 
 
@@ -34,7 +36,7 @@ class Kind(enum.StrEnum):
 # The server answers, and retrying alone does not help.
 LASTING = frozenset(Kind) - {Kind.AWAY, Kind.OTHER}
 _SAID = (
-    (Kind.LIMIT, "maximum (account active )?(connections|subscriptions|payload)|resource limits exceeded"),
+    (Kind.LIMIT, "maximum (account active )?(connections|subscriptions|payload)|resource limits exceeded|insufficient"),
     (Kind.RIGHT, "permissions violation"),
     (Kind.IDENTITY, "authorization|authentication"),
     (Kind.CERTIFICATE, "certificate|offer TLS"),
@@ -129,6 +131,11 @@ def _limit(said: str) -> str:
     if "subscriptions" in said:
         known = ", ".join(f"{account.value} {each.subscriptions}" for account, each in roles.LIMITS.items())
         return f"this connection has more than its account allows ({known})"
+    if "insufficient" in said:
+        return (
+            f"CARICO's streams reserve {STREAMS_MIB} MiB on its disk: free as much, and restart it, or raise "
+            "max_file_store in its configuration (by default three quarters of what is free when it starts)"
+        )
     if "payload" in said.lower():
         return "a message was larger than the account allows (docs/security.md)"
     return "raise it in the configuration of NATS, or look for what uses it up"
