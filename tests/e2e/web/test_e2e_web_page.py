@@ -150,9 +150,32 @@ async def test_the_last_quarter_of_an_hour_is_shown_at_once_and_a_moment_is_a_li
     await expect(shown).to_have_text(words)
     await card.get_by_role("button", name="Back to now").click()
     await expect(page).to_have_url(re.compile(r"/(#.*)?$"))
-    for at, said in (("2020-01-01T00:00:00Z", "history goes back to"), ("noon", "cannot be read")):
+    for at, said in (
+        ("2020-01-02T12:00:00Z", re.compile(r"Nothing is kept of 2020-01-02 \d\d:00:00: history goes back to \d\d:")),
+        ("noon", "cannot be read"),
+    ):
         await page.goto(f"{stage.url}?at={at}")
         await expect(shown).to_contain_text(said)
+        # Who follows a link to a moment sees it first.
+        await expect(card.get_by_role("heading", level=2)).to_be_in_viewport()
+
+
+async def test_what_is_printed_is_light_and_states_the_cluster_and_the_time(
+    page: browsers.Page, stage: web_site.Stage
+) -> None:
+    await opened(page, stage)
+    before = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+    light = "[document.documentElement.dataset.theme, document.querySelector('#printed').textContent]"
+    await page.evaluate(f"addEventListener('beforeprint', () => {{ globalThis.seen = {light}; }})")
+    assert (await page.pdf(format="A4")).startswith(b"%PDF")
+    theme, said = await page.evaluate("seen")
+    assert theme == "light"
+    assert re.fullmatch(r"CARICO, cluster stage, 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d", said)
+    await expect(page.locator("#printed")).to_be_empty()
+    assert await page.evaluate("getComputedStyle(document.body).backgroundColor") == before
+    await page.emulate_media(media="print")
+    await expect(page.locator("#find")).to_be_hidden()
+    await expect(page.locator("#pause")).to_be_hidden()
 
 
 async def test_the_dimensions_are_offered_when_the_past_arrives_before_any_advertisement(

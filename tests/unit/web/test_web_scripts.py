@@ -460,6 +460,8 @@ NUMBERS = (
     ("estimate('memory', { mean: 6e8, sd: 4e7 })", "600 ± 40 MB"),
     ("estimate('disk', { mean: 0.5, sd: 0.02 })", "50.0 ± 2.0 %"),
     ("dimension('gpu_memory')", "GPU memory"), ("dimension('pods_per_core')", "pods per core"),
+    ("moment(new Date(2026, 10, 3, 1, 2, 3), new Date(2026, 10, 3, 23))", "01:02:03"),
+    ("moment(new Date(2026, 10, 3, 1, 2, 3), new Date(2026, 10, 4, 1))", "2026-11-03 01:02:03"),
 )  # fmt: skip
 
 

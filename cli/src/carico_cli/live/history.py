@@ -14,7 +14,7 @@ APART_NS = 16 * 10**9
 # Pods that wait for a shorter time are no event: most wait for a moment.
 WAITS_FROM_S = 10.0
 _NODE_WORDS = {
-    "joined": "joined", "gone": "is gone", "ready": "is ready again", "unready": "is not ready",
+    "joined": "joined", "gone": "is gone", "ready": "is ready", "unready": "is not ready",
     "cordon": "is cordoned", "stale": "reports late", "absent": "no longer reports",
 }  # fmt: skip
 

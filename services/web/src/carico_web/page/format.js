@@ -86,6 +86,17 @@ export function clock(ms) {
   return TIME.format(ms);
 }
 
+// The date, as in "2026-11-23".
+export function day(ms) {
+  const at = new Date(ms);
+  return [at.getFullYear(), at.getMonth() + 1, at.getDate()].map((part) => String(part).padStart(2, "0")).join("-");
+}
+
+// A time of day, with its date where that is not today's.
+export function moment(ms, nowMs) {
+  return day(ms) === day(nowMs) ? clock(ms) : `${day(ms)} ${clock(ms)}`;
+}
+
 export function dimension(dim) {
   if (dim === "cpu") return "CPU";
   if (dim.startsWith("gpu")) return dim.replace("gpu", "GPU").replaceAll("_", " ");

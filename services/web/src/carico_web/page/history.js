@@ -75,7 +75,7 @@ function isLong(summary) {
 }
 
 const NODE_WORDS = {
-  joined: "joined", gone: "is gone", ready: "is ready again", unready: "is not ready", cordon: "is cordoned",
+  joined: "joined", gone: "is gone", ready: "is ready", unready: "is not ready", cordon: "is cordoned",
   stale: "reports late", absent: "no longer reports",
 };
 

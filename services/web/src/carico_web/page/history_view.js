@@ -44,7 +44,7 @@ export class HistoryView {
   drawMoment() {
     const { history, atMs } = this.page;
     this.tools.hidden = atMs === null;
-    set(this.moment, atMs === null ? "Click a moment in a chart, or an event, to see the cluster then." : momentWords(history, atMs));
+    set(this.moment, atMs === null ? "Click a moment in a chart, or an event, to see the cluster then." : momentWords(history, atMs, Date.now()));
   }
 
   drawEvents() {
@@ -79,12 +79,12 @@ export class HistoryView {
 }
 
 // The cluster at one moment, in a sentence or two.
-export function momentWords(history, atMs) {
+export function momentWords(history, atMs, nowMs) {
   if (Number.isNaN(atMs)) return "The time in the address cannot be read: expected ?at=2026-11-23T15:04:05Z.";
   const found = history.at(atMs);
   if (!found) {
     const oldest = history.summaries[0];
-    return `Nothing is kept of ${format.clock(atMs)}${oldest ? `: history goes back to ${format.clock(oldest.atMs)}, and may have gaps` : ""}.`;
+    return `Nothing is kept of ${format.moment(atMs, nowMs)}${oldest ? `: history goes back to ${format.clock(oldest.atMs)}, and may have gaps` : ""}.`;
   }
   const nodes = found.nodes.map(([state, number]) => `${format.whole(number)} ${state}`).join(", ") || "none";
   const usage = [...found.usage].map(([dim, [, median]]) => `${format.dimension(dim)} ${format.percent(median)}`).join(", ");

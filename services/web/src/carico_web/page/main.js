@@ -54,6 +54,8 @@ class Page {
     setInterval(() => this.tick(), 1000);
     addEventListener("hashchange", () => this.route());
     addEventListener("popstate", () => this.moved());
+    addEventListener("beforeprint", () => this.print(true));
+    addEventListener("afterprint", () => this.print(false));
     if (settings.cluster) {
       say("cluster-name", settings.cluster);
       document.title = `${settings.cluster} · CARICO`;
@@ -155,6 +157,9 @@ class Page {
 
   remember(summaries) {
     for (const summary of summaries) this.history.take(summary);
+    // Once what it is about is there: who follows a link to a moment should see it first.
+    if (this.atMs !== null && !this.hasShownMoment && !location.hash) byId("history-card").scrollIntoView();
+    this.hasShownMoment = true;
     this.fleet.recall(this.history.summaries);
     this.offerMetrics();
     this.frames.touch("history");
@@ -196,6 +201,13 @@ class Page {
       "button", { type: "button", role: "radio", "data-metric": metric, onclick: () => this.measure(metric) }, text,
     )));
     this.markMetric();
+  }
+
+  // What is printed states of which cluster it is, and when it was.
+  print(isPrinted) {
+    say("printed", isPrinted ? `CARICO${this.settings.cluster ? `, cluster ${this.settings.cluster}` : ""}, ${format.day(Date.now())} ${format.clock(Date.now())}` : "");
+    this.theme.print(isPrinted);
+    this.frames.drawNow();
   }
 
   // One of them is reached by Tab, the others by arrows, as radio buttons are. They stay the same elements, and so does focus.

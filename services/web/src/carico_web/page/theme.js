@@ -30,6 +30,17 @@ export class Theme {
     this.read();
   }
 
+  // Paper is white: light while the page is printed.
+  print(isPrinted) {
+    const root = document.documentElement;
+    if (isPrinted) {
+      this.chosen = root.dataset.theme;
+      root.dataset.theme = "light";
+    } else if (this.chosen) root.dataset.theme = this.chosen;
+    else delete root.dataset.theme;
+    this.read();
+  }
+
   read() {
     this.name = document.documentElement.dataset.theme || (this.system.matches ? "light" : "dark");
     const style = getComputedStyle(document.documentElement);
