@@ -1,7 +1,6 @@
 """`carico logs SERVICE`: the log of a service; on a terminal its JSON lines are made readable."""
 
 import datetime
-import difflib
 import pathlib
 import sys
 import time
@@ -14,7 +13,7 @@ import orjson
 from carico_cli.clusters import which
 from carico_cli.output import formats
 from carico_cli.shell import settings
-from carico_core.domain import errors
+from carico_core.domain import errors, names
 from carico_local.cluster import state
 from carico_local.cluster.services import service as service_parts
 from carico_local.cluster.services import topology
@@ -45,7 +44,7 @@ def command(
     # Only the logs are left of a cluster that is gone, as after a crashed demo.
     known = [*topology.service_names(found.plan), "supervisor"] if found else service_parts.logged(paths)
     if service not in known:
-        nearest = difflib.get_close_matches(service or "", known, 1)
+        nearest = names.nearest(service or "", known, most=1)
         hint = f" (nearest: {nearest[0]})" if nearest else ""
         got = "no service" if service is None else f"service {service!r}{hint}"
         of_pod = "" if service is None or nearest else f"; the log of a Pod: `kubectl logs {service}`"

@@ -96,9 +96,10 @@ def test_the_error_names_what_shows_a_remote_cluster_to_who_has_its_address(
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        ((), "got no service, expected one of nats"),
-        (("nast",), "got service 'nast' (nearest: nats), expected one of nats"),
-        (("my-pod",), "got service 'my-pod', expected one of nats; the log of a Pod: `kubectl logs my-pod`"),
+        ((), "got no service, expected one of agent/node-1, nats"),
+        (("nast",), "got service 'nast' (nearest: nats), expected one of agent/node-1, nats"),
+        (("agent",), "got service 'agent' (nearest: agent/node-1), expected one of agent/node-1, nats"),
+        (("web-0",), "got service 'web-0', expected one of agent/node-1, nats; the log of a Pod: `kubectl logs web-0`"),
     ],
 )
 def test_what_is_no_service_gets_those_there_are_and_a_pod_its_own_command(
@@ -106,8 +107,9 @@ def test_what_is_no_service_gets_those_there_are_and_a_pod_its_own_command(
     argv: tuple[str, ...], said: str,
 ) -> None:  # fmt: skip
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    log = tmp_path / "carico" / "shop" / "logs" / "nats.log"
-    log.parent.mkdir(parents=True)
-    log.write_text("")
+    logs = tmp_path / "carico" / "shop" / "logs"
+    logs.mkdir(parents=True)
+    for name in ("nats", "agent-node-1"):
+        (logs / f"{name}.log").write_text("")
     assert carico_cli.run(monkeypatch, "logs", *argv, "--name", "shop") == 2
     assert capsys.readouterr().err == f"carico: {said}\n"
