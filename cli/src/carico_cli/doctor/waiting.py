@@ -6,7 +6,7 @@ from typing import Any
 
 from carico_cli.doctor import findings, places
 from carico_cli.explain import words
-from carico_core.domain import cluster, judgement
+from carico_core.domain import cluster, judgement, names
 
 Object = Mapping[str, Any]
 LONG_S = 60.0
@@ -21,10 +21,12 @@ def report(
     waiting: Sequence[tuple[cluster.Pod, Object]], nodes: Sequence[cluster.Node], now_s: float, place: places.Place
 ) -> list[findings.Finding]:  # fmt: skip
     """Return the findings about Pods that wait for a node. `nodes`: all Nodes; empty where they are not known."""
+    long = [(pod, reason(item)) for pod, item in waiting if now_s - pod.created_at_s > LONG_S]
+    # Conditions are written at a limited rate: of thousands of Pods that are alike, many have none for minutes.
+    of_alike = {_asked(pod): why for pod, why in long if why}
     groups: dict[str, list[cluster.Pod]] = {}
-    for pod, item in sorted(waiting, key=lambda each: each[0].created_at_s):
-        if now_s - pod.created_at_s > LONG_S:
-            groups.setdefault(reason(item), []).append(pod)
+    for pod, why in sorted(long, key=lambda each: each[0].created_at_s):
+        groups.setdefault(why or of_alike.get(_asked(pod), ""), []).append(pod)
     if not groups:
         return [findings.ok(WHAT, f"no Pod has waited for CARICO for more than {LONG_S:.0f} s")]
     found = [_finding(why, group, nodes, now_s, place) for why, group in list(groups.items())[:_REASONS_MOST]]
@@ -47,6 +49,13 @@ def reason(pod: Object) -> str:
                 return said
             return re.sub(r"(^|, )\d+ ", r"\1", words.counted(said).partition(" (")[0])
     return ""
+
+
+def _asked(pod: cluster.Pod) -> tuple[object, ...]:
+    """Return what a Pod asks of a node: equal for Pods that wait for the same reason."""
+    requests = (pod.request_cores, pod.request_bytes, pod.request_others)
+    selector = tuple(sorted(pod.node_selector.items()))
+    return names.class_of(pod), pod.scheduler_name, *requests, selector, pod.tolerations, pod.constraints
 
 
 def _finding(

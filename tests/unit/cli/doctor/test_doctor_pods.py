@@ -102,7 +102,9 @@ async def test_pods_that_wait_are_told_apart_by_their_reason_oldest_first() -> N
         each["status"]["conditions"] = [condition(f"0/2 nodes fit: 2 at capacity (node-1: 0.{number} free)")]
     misspelt = pod("a", 90.0, nodeSelector={"kubernetes.io/hostnam": "n1"})
     misspelt["status"]["conditions"] = [condition("0/2 nodes fit: 2 without the required labels (n1: label)")]
-    api = doctor.Api({"/api/v1/pods": {"items": [misspelt, *reversed(full), pod("unseen", 80.0), pod("new", 5.0)]}})
+    api = doctor.Api(
+        {"/api/v1/pods": {"items": [misspelt, *reversed(full), pod("unseen", 80.0, app="db"), pod("new", 5.0)]}}
+    )
     nodes = [objects.make_node("n1", labels={"kubernetes.io/hostname": "n1"})]
     found = await pods.check(api, NOW_S, frozenset({"carico"}), LOCAL, nodes)
     first, second, third = [one for one in found if one.what == "waiting Pods"]
@@ -117,6 +119,17 @@ async def test_pods_that_wait_are_told_apart_by_their_reason_oldest_first() -> N
     assert second.do.startswith("`carico explain default/a --name shop`")
     assert third.detail == "1 for up to 1 min: no scheduler has looked at them (default/unseen)"
     assert "`carico logs scheduler --name shop`" in third.do
+
+
+async def test_pods_like_one_whose_reason_is_known_wait_for_the_same() -> None:
+    """With 10,000 of them, the last one has its condition after minutes."""
+    full = [pod(f"web-{number}", 300.0 - number) for number in range(5)]
+    full[3]["status"]["conditions"] = [condition("0/2 nodes fit: 2 at capacity (node-1: 0.3 free)")]
+    api = doctor.Api({"/api/v1/pods": {"items": [*full, pod("other", 200.0, app="db")]}})
+    found = await pods.check(api, NOW_S, frozenset({"carico"}), LOCAL)
+    first, second = [one.detail for one in found if one.what == "waiting Pods"]
+    assert first.startswith("5 for up to 5 min: at capacity (default/web-0, ")
+    assert second == "1 for up to 3 min: no scheduler has looked at them (default/other)"
 
 
 async def test_pods_that_end_again_and_again_are_named() -> None:
