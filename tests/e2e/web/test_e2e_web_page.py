@@ -1,8 +1,10 @@
 """The live page in a real browser, with a simulated fleet: what it shows, keys, faults, and which requests it sends."""
 
 import asyncio
+import datetime
 import json
 import re
+import time
 
 import nats
 import nats.aio.msg
@@ -158,6 +160,40 @@ async def test_the_last_quarter_of_an_hour_is_shown_at_once_and_a_moment_is_a_li
         await expect(shown).to_contain_text(said)
         # Who follows a link to a moment sees it first.
         await expect(card.get_by_role("heading", level=2)).to_be_in_viewport()
+
+
+# A browser whose clock is two hours ahead of the cluster's.
+AHEAD = """
+globalThis.TrueDate = Date;
+globalThis.Date = class extends TrueDate {
+  constructor(...given) { if (given.length) super(...given); else super(Date.now()); }
+  static now() { return TrueDate.now() + 7_200_000; }
+};
+"""
+
+
+async def test_with_a_clock_that_differs_everything_is_at_its_place_and_a_link_has_the_clusters_time(
+    page: browsers.Page, stage: web_site.Stage
+) -> None:
+    await page.add_init_script(AHEAD)
+    await opened(page, stage)
+    card = page.locator("#history-card")
+    said = "The scheduler's clock is 2 h behind this browser's, by which all times here are."
+    await expect(card).to_contain_text(said, timeout=WITHIN_MS)
+    await expect(page.locator("#sum-placed")).to_have_text(re.compile(r"^[1-9]\d*(\.\d)?/s$"))
+    shown = await page.locator("#flow-list time").first.inner_text()
+    hours = int(shown[:2]) - int(await page.evaluate("new globalThis.TrueDate().getHours()"))
+    assert hours % 24 in (1, 2, 3), f"{shown} is by this browser's clock"
+    await card.get_by_role("button", name=re.compile("node-3 no longer reports")).click()
+    await expect(card.locator(".lead")).to_contain_text("27 Pods waited, the first for 42 s")
+    at = re.search(r"\?at=([^#]*)", page.url)
+    assert at is not None
+    ago_s = time.time() - datetime.datetime.fromisoformat(at[1]).timestamp()
+    assert 0.0 < ago_s < 3000.0, f"{at[1]} is by the cluster's clock"
+    link = page.url
+    await page.goto("about:blank")
+    await page.goto(link)
+    await expect(card.locator(".lead")).to_contain_text("27 Pods waited, the first for 42 s", timeout=WITHIN_MS)
 
 
 async def test_what_is_printed_is_light_and_states_the_cluster_and_the_time(

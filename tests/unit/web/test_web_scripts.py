@@ -222,8 +222,8 @@ def test_history_keeps_a_quarter_of_an_hour_and_states_what_it_lacks() -> None:
 
 def test_what_a_clock_that_was_ahead_wrote_ends_with_the_next_summary() -> None:
     script = """
-    for (const s of [5000, 5005]) kept.take(at(s), 0);
-    for (const s of [100, 105]) kept.take(at(s), 0);
+    for (const s of [5000, 5005]) kept.take(at(s), true);
+    for (const s of [100, 105]) kept.take(at(s), true);
     const right = kept.summaries.map((each) => each.atMs / 1000);
     kept.take(at(20));
     show([right, kept.summaries.map((each) => each.atMs / 1000), kept.known.size]);
@@ -231,13 +231,31 @@ def test_what_a_clock_that_was_ahead_wrote_ends_with_the_next_summary() -> None:
     assert run(_SUMMARIES + script, "history") == [[100, 105], [20, 100, 105], 3]
 
 
+def test_times_move_with_the_clock_by_which_they_are_shown() -> None:
+    script = """
+    const canvas = { addEventListener: () => {}, getContext: () => null };
+    globalThis.ResizeObserver = class { observe() {} };
+    const shown = new flow.Flow(canvas, null, { frames: { touch: () => {} } });
+    shown.take({ id: "a", key: "default/a", atMs: 1000, outcome: "bound", waited: 0 });
+    shown.shift(500);
+    kept.take(at(2, { events: [{ atMs: 1000, kind: "leader", about: "s", state: "leads" }] }), true);
+    kept.shift(500);
+    const again = kept.take(at(2));
+    show([
+      shown.decisions.map((each) => each.atMs), shown.byPod.get("default/a").atMs, kept.summaries[0].atMs,
+      kept.events().map((each) => each.atMs), again,
+    ]);
+    """
+    assert run(_SUMMARIES + script, "history", "flow") == [[1500], 1500, 2500, [1500], False]
+
+
 def test_pods_that_wait_are_counted_as_the_scheduler_counts_them() -> None:
-    # The page knows the decisions on two of the 45; a summary that is too old does not count, nor one by another clock.
+    # The page knows the decisions on two of the 45; a summary that is too old does not count.
     script = """
     const flow = { figures: () => ({ rate: 0, waiting: 2 }) };
     const counted = (nowMs) => summary.waitingPods(kept, flow, nowMs);
     const found = [counted(100_000)];
-    kept.take(at(100, { waiting: 45 }), 160_000);
+    kept.take(at(160, { waiting: 45 }), true);
     found.push(counted(161_000), counted(190_000));
     show(found);
     """

@@ -50,6 +50,11 @@ export class Flow {
     return true;
   }
 
+  // Moves all times by so much.
+  shift(ms) {
+    for (const each of new Set([...this.decisions, ...this.byPod.values()])) each.atMs += ms;
+  }
+
   // Drops the decisions with these ids.
   forget(ids) {
     this.decisions = this.decisions.filter((each) => !ids.has(each.id));

@@ -9,28 +9,34 @@ const KEPT = 400;
 // Pods that wait for a shorter time are no event: most wait for a moment.
 const WAITS_FROM_S = 10;
 // A clock that differs by less does not matter here.
-const CLOCKS_MS = 2000;
+export const CLOCKS_MS = 2000;
 
 export class History {
   constructor() {
     this.summaries = [];
     this.known = new Set();
-    // How far this browser's clock is ahead of the scheduler's, from summaries as they arrive; null before the first.
+    // How far this browser's clock is ahead of the scheduler's, by the newest summary; null before the first.
     this.aheadMs = null;
   }
 
-  // True if it is new. heardMs: when it arrived, for one that was just published.
-  take(summary, heardMs = null) {
-    if (heardMs !== null) this.aheadMs = heardMs - summary.atMs;
+  // True if it is new. isLive: it was just published.
+  take(summary, isLive = false) {
     if (this.known.has(summary.id)) return false;
     this.known.add(summary.id);
     const all = this.summaries;
     // None is later than one that was just published: those whose time is were written by another clock.
-    while (heardMs !== null && all.length && all.at(-1).atMs - summary.atMs > APART_MS) this.known.delete(all.pop().id);
+    while (isLive && all.length && all.at(-1).atMs - summary.atMs > APART_MS) this.known.delete(all.pop().id);
     all.push(summary);
     if (all.length > 1 && all.at(-2).atMs > summary.atMs) all.sort((a, b) => a.atMs - b.atMs);
     while (all.length > KEPT || all[0].atMs < all.at(-1).atMs - HISTORY_MS) this.known.delete(all.shift().id);
     return true;
+  }
+
+  // Moves all times by so much.
+  shift(ms) {
+    this.summaries = this.summaries.map((each) => ({
+      ...each, atMs: each.atMs + ms, events: each.events.map((event) => ({ ...event, atMs: event.atMs + ms })),
+    }));
   }
 
   // Drops the summaries with these ids.
@@ -66,7 +72,7 @@ export class History {
   // What is wrong with the clocks, in words; "" if nothing is.
   clockTrouble() {
     if (this.aheadMs === null || Math.abs(this.aheadMs) < CLOCKS_MS) return "";
-    return `The scheduler's clock is ${format.seconds(Math.abs(this.aheadMs) / 1000)} ${this.aheadMs > 0 ? "behind" : "ahead of"} this browser's.`;
+    return `The scheduler's clock is ${format.seconds(Math.abs(this.aheadMs) / 1000)} ${this.aheadMs > 0 ? "behind" : "ahead of"} this browser's, by which all times here are.`;
   }
 }
 

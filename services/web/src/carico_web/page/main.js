@@ -11,7 +11,7 @@ import { Flow, PLACED } from "./flow.js";
 import * as format from "./format.js";
 import { Frames } from "./frames.js";
 import { HeatMap } from "./heatmap.js";
-import { History, addressAt, atOf } from "./history.js";
+import { CLOCKS_MS, History, addressAt, atOf } from "./history.js";
 import { HistoryView } from "./history_view.js";
 import { listenToKeys } from "./keys.js";
 import { Members } from "./members.js";
@@ -39,7 +39,9 @@ class Page {
     this.model = new ModelView(byId("fan"), byId("strips"), this);
     this.history = new History();
     this.members = new Members();
-    // The moment that is looked at; null: now.
+    // By how much this browser's clock is ahead of the scheduler's; 0 where that does not matter, or is not known yet.
+    this.aheadMs = 0;
+    // The moment that is looked at; null: now. Like all times here by this browser's clock; an address has the cluster's.
     this.atMs = atOf(location.search);
     this.historyView = new HistoryView(byId("history"), this);
     this.bus = new Bus({ address: access.address(settings), identify: (nonce) => access.identify(settings, nonce), notify: (state) => this.connectionChanged(state) });
@@ -91,9 +93,29 @@ class Page {
   }
 
   summarised(summary) {
-    if (!this.history.take(summary, Date.now())) return;
+    this.setClock(Date.now() - summary.atMs);
+    if (!this.history.take(this.here(summary), true)) return;
     this.frames.touch("history");
     if (!this.frames.isHeld) this.panel?.askWaiting?.();
+  }
+
+  // aheadMs: by the newest summary. What is known already moves by the difference.
+  setClock(aheadMs) {
+    this.history.aheadMs = aheadMs;
+    if (Math.abs(aheadMs - this.aheadMs) < CLOCKS_MS) return;
+    const before = this.aheadMs;
+    this.aheadMs = Math.abs(aheadMs) < CLOCKS_MS ? 0 : aheadMs;
+    this.flow.shift(this.aheadMs - before);
+    this.history.shift(this.aheadMs - before);
+    this.fleet.recall(this.history.summaries);
+    this.moved();
+    this.frames.touchAll();
+  }
+
+  // A message with its times by this browser's clock.
+  here(message) {
+    const events = message.events?.map((each) => ({ ...each, atMs: each.atMs + this.aheadMs }));
+    return { ...message, atMs: message.atMs + this.aheadMs, ...(events && { events }) };
   }
 
   advertised(advertisement) {
@@ -106,7 +128,8 @@ class Page {
     if (this.panel?.name === node.name) this.frames.touch("panel");
   }
 
-  decide(decision) {
+  decide(said) {
+    const decision = this.here(said);
     if (!this.flow.take(decision)) return;
     const node = decision.outcome === PLACED ? this.fleet.nodes.get(decision.node) : null;
     if (node && Date.now() - decision.atMs < 5000) {
@@ -156,7 +179,7 @@ class Page {
   }
 
   remember(summaries) {
-    for (const summary of summaries) this.history.take(summary);
+    for (const summary of summaries) this.history.take(this.here(summary));
     // Once what it is about is there: who follows a link to a moment should see it first.
     if (this.atMs !== null && !this.hasShownMoment && !location.hash) byId("history-card").scrollIntoView();
     this.hasShownMoment = true;
@@ -247,12 +270,13 @@ class Page {
 
   // Looks at one moment of the last quarter of an hour; null: back to now.
   goTo(ms) {
-    history.pushState(null, "", addressAt(location, ms));
+    history.pushState(null, "", addressAt(location, ms === null ? null : ms - this.aheadMs));
     this.moved();
   }
 
   moved() {
-    this.atMs = atOf(location.search);
+    const atMs = atOf(location.search);
+    this.atMs = atMs === null ? null : atMs + this.aheadMs;
     this.historyView.draw();
     this.panel.draw();
   }

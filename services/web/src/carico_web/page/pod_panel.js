@@ -32,7 +32,7 @@ export class PodPanel {
   async ask(namespace, name) {
     try {
       const { explained, decision } = await ask.pod(this.page.bus, namespace, name);
-      if (decision && !this.shown) this.show(decision);
+      if (decision && !this.shown) this.show(this.page.here(decision));
       this.now.replaceChildren(...standing(this.page, explained));
     } catch (error) {
       this.now.replaceChildren(el("p", { class: "soft" }, `No answer from the scheduler: ${error.message}.`));

@@ -5,7 +5,7 @@ import * as format from "./format.js";
 
 // By the newest summary, which counts every Pod. Until one has come, by the decisions that this page knows.
 export function waitingPods(history, flow, nowMs) {
-  const newest = history.at(nowMs - (history.aheadMs ?? 0));
+  const newest = history.at(nowMs);
   return newest ? newest.waiting : flow.figures(nowMs).waiting;
 }
 
