@@ -181,9 +181,9 @@ async def test_with_a_clock_that_differs_everything_is_at_its_place_and_a_link_h
     said = "The scheduler's clock is 2 h behind this browser's, by which all times here are."
     await expect(card).to_contain_text(said, timeout=WITHIN_MS)
     await expect(page.locator("#sum-placed")).to_have_text(re.compile(r"^[1-9]\d*(\.\d)?/s$"))
-    shown = await page.locator("#flow-list time").first.inner_text()
-    hours = int(shown[:2]) - int(await page.evaluate("new globalThis.TrueDate().getHours()"))
-    assert hours % 24 in (1, 2, 3), f"{shown} is by this browser's clock"
+    true_hour = int(await page.evaluate("new globalThis.TrueDate().getHours()"))
+    shown = await page.locator("#flow-list time").all_inner_texts()
+    assert {(int(each[:2]) - true_hour) % 24 for each in shown} <= {1, 2, 3}, f"{shown} are by this browser's clock"
     await card.get_by_role("button", name=re.compile("node-3 no longer reports")).click()
     await expect(card.locator(".lead")).to_contain_text("27 Pods waited, the first for 42 s")
     at = re.search(r"\?at=([^#]*)", page.url)

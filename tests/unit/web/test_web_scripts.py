@@ -235,18 +235,25 @@ def test_times_move_with_the_clock_by_which_they_are_shown() -> None:
     script = """
     const canvas = { addEventListener: () => {}, getContext: () => null };
     globalThis.ResizeObserver = class { observe() {} };
-    const shown = new flow.Flow(canvas, null, { frames: { touch: () => {} } });
+    let rows = 2;
+    const list = { replaceChildren: () => { rows = 0; } };
+    const shown = new flow.Flow(canvas, list, { frames: { touch: () => {} } });
     shown.take({ id: "a", key: "default/a", atMs: 1000, outcome: "bound", waited: 0 });
     shown.shift(500);
     kept.take(at(2, { events: [{ atMs: 1000, kind: "leader", about: "s", state: "leads" }] }), true);
     kept.shift(500);
     const again = kept.take(at(2));
+    const found = new fleet.Fleet(10);
+    found.recall([at(2)]);
+    found.recallAll(kept.summaries);
+    const totals = [];
+    found.totals.forEach((ms) => totals.push(ms));
     show([
-      shown.decisions.map((each) => each.atMs), shown.byPod.get("default/a").atMs, kept.summaries[0].atMs,
+      rows, totals, shown.decisions.map((each) => each.atMs), shown.byPod.get("default/a").atMs, kept.summaries[0].atMs,
       kept.events().map((each) => each.atMs), again,
     ]);
     """
-    assert run(_SUMMARIES + script, "history", "flow") == [[1500], 1500, 2500, [1500], False]
+    assert run(_SUMMARIES + script, "fleet", "history", "flow") == [0, [2500], [1500], 1500, 2500, [1500], False]
 
 
 def test_pods_that_wait_are_counted_as_the_scheduler_counts_them() -> None:

@@ -81,6 +81,12 @@ export class Fleet {
     this.begin(this.totals);
   }
 
+  // The same where none of its rows is at its place any more.
+  recallAll(summaries) {
+    this.totals = null;
+    this.recall(summaries);
+  }
+
   // Starts the cluster's history again, with the rows of an earlier one and of the summaries in between.
   begin(before) {
     const wanted = 3 + 3 * this.dims.length;

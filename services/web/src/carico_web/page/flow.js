@@ -53,6 +53,8 @@ export class Flow {
   // Moves all times by so much.
   shift(ms) {
     for (const each of new Set([...this.decisions, ...this.byPod.values()])) each.atMs += ms;
+    // Rows keep their words otherwise.
+    this.list.replaceChildren();
   }
 
   // Drops the decisions with these ids.

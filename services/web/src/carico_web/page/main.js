@@ -107,7 +107,7 @@ class Page {
     this.aheadMs = Math.abs(aheadMs) < CLOCKS_MS ? 0 : aheadMs;
     this.flow.shift(this.aheadMs - before);
     this.history.shift(this.aheadMs - before);
-    this.fleet.recall(this.history.summaries);
+    this.fleet.recallAll(this.history.summaries);
     this.moved();
     this.frames.touchAll();
   }
