@@ -81,7 +81,7 @@ def _claim(name: str, number: int) -> messages.Claim:
 async def prepare(url: str) -> None:
     """Give the stream its epoch."""
     bus = await nats_bus.connect(buses.BusSettings(url=url), name="bench", clock=CLOCK)
-    epoch = buses.Change(subject=subjects.CLAIMS_EPOCH, payload=EPOCH.encode(), seq=0, lasts=True)
+    epoch = buses.GuardedWrite(subject=subjects.CLAIMS_EPOCH, payload=EPOCH.encode(), seq=0, lasts=True)
     await bus.claims.change([epoch])
     await bus.close()
 

@@ -62,8 +62,8 @@ async def site(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncIterator[S
             server.stop()
 
 
-def change(seq: int, payload: bytes = b"x", subject: str = SUBJECT) -> buses.Change:
-    return buses.Change(subject=subject, payload=payload, seq=seq)
+def change(seq: int, payload: bytes = b"x", subject: str = SUBJECT) -> buses.GuardedWrite:
+    return buses.GuardedWrite(subject=subject, payload=payload, seq=seq)
 
 
 async def test_a_change_is_stored_if_nothing_newer_is(site: Site) -> None:
@@ -109,7 +109,7 @@ async def test_followers_receive_what_was_stored_and_nothing_else(site: Site) ->
     (first,) = await writer.claims.change([change(0, b"1")])
     await writer.claims.change([change(0, b"refused")])
     (second,) = await writer.claims.change([change(first.seq, b"2")])
-    await writer.claims.change([buses.Change(subject=subjects.CLAIMS_EPOCH, payload=b"epoch", seq=0, lasts=True)])
+    await writer.claims.change([buses.GuardedWrite(subject=subjects.CLAIMS_EPOCH, payload=b"epoch", seq=0, lasts=True)])
     (last,) = await writer.claims.change([change(0, b"3", OTHER)])
     await waiting.until(lambda: len(seen) == 3)
     assert [(each.subject, each.payload, each.seq) for each in seen] == [
@@ -121,7 +121,7 @@ async def test_followers_receive_what_was_stored_and_nothing_else(site: Site) ->
 async def test_an_epoch_is_made_once_and_is_no_claim(site: Site) -> None:
     bus = await site.join()
     assert await bus.claims.newest(subjects.CLAIMS_EPOCH) is None
-    made = [buses.Change(subject=subjects.CLAIMS_EPOCH, payload=name, seq=0, lasts=True) for name in (b"a", b"b")]
+    made = [buses.GuardedWrite(subject=subjects.CLAIMS_EPOCH, payload=name, seq=0, lasts=True) for name in (b"a", b"b")]
     (first,) = await bus.claims.change(made[:1])
     (second,) = await bus.claims.change(made[1:])
     assert (first.seq is not None, second.is_conflict) == (True, True)
@@ -131,7 +131,9 @@ async def test_an_epoch_is_made_once_and_is_no_claim(site: Site) -> None:
 
 async def test_a_lost_stream_has_lost_its_epoch_too(site: Site) -> None:
     bus = await site.join()
-    await bus.claims.change([change(0), buses.Change(subject=subjects.CLAIMS_EPOCH, payload=b"a", seq=0, lasts=True)])
+    await bus.claims.change(
+        [change(0), buses.GuardedWrite(subject=subjects.CLAIMS_EPOCH, payload=b"a", seq=0, lasts=True)]
+    )
     await site.lose()
     assert await bus.claims.newest(subjects.CLAIMS_EPOCH) is None
     assert await bus.claims.all() == []

@@ -157,7 +157,9 @@ async def test_everything_that_is_meant_to_cross_does(settings_of: Settings, cor
         await agent.publish(subjects.capacity("node-a"), b"capacity")
         await agent.publish(subjects.subspace("node-a"), b"subspace")
         await core.scheduler.publish(subjects.decision("default", "p"), b"decision")
-        await core.scheduler.claims.change([buses.Change(subject=subjects.claim("node-a"), payload=b"claim", seq=0)])
+        await core.scheduler.claims.change(
+            [buses.GuardedWrite(subject=subjects.claim("node-a"), payload=b"claim", seq=0)]
+        )
         await core.scheduler.publish(subjects.SUMMARY, b"summary")
         await core.scheduler.publish(subjects.member("s1"), b"heartbeat")
         await core.aggregator.publish(subjects.MODEL, b"model")

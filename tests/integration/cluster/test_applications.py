@@ -28,8 +28,8 @@ class Cluster:
     def __init__(self, *, node: int | None = None) -> None:
         self.node = node
         self.table: dict[str, list[str]] = {}
-        self.server = directory.Server()
-        self.pods: dict[str, program.AppPod] = {}
+        self.server = directory.DirectoryServer()
+        self.pods: dict[str, program.AppServer] = {}
         self.clients: list[network.Client] = []
         self._taken = 0
         self._following: list[asyncio.Task[None]] = []
@@ -42,7 +42,7 @@ class Cluster:
         self._following.append(asyncio.create_task(known.follow("127.0.0.1", self.server.port)))
         client = network.Client(own=own, link=LINK, directory=known)
         self.clients.append(client)
-        self.pods[own] = program.AppPod(service, client, works.Cores(scale=0.02, timer=pacing.ThreadTimer()))
+        self.pods[own] = program.AppServer(service, client, works.Cores(scale=0.02, timer=pacing.ThreadTimer()))
         await self.pods[own].start(own)
         return own
 
@@ -201,7 +201,7 @@ def test_a_pod_that_dies_fails_its_requests_at_once(how: str) -> None:
 
 def test_a_pod_that_ends_answers_as_long_as_the_directory_has_it() -> None:
     async def scenario() -> list[users.Request]:
-        own, server = address(1, 251), directory.Server()
+        own, server = address(1, 251), directory.DirectoryServer()
         await server.start()
         server.publish({"boutique-ad": [own]})
         client = network.Client(own="", link=network.Link(), directory=directory.Directory(server.table))

@@ -74,7 +74,7 @@ def test_settings_without_sense_are_refused_in_one_line(flags: dict[str, str], w
 
 
 def test_an_agent_that_connects_too_often_is_refused_until_it_waits_and_others_are_not() -> None:
-    pace = policy.Pace()
+    pace = policy.ConnectionPace()
     flooding, other = decide(AGENT), decide(dataclasses.replace(AGENT, node="n2"))
     assert isinstance(flooding, policy.Grant)
     assert isinstance(other, policy.Grant)
@@ -96,7 +96,7 @@ def test_no_agent_can_use_up_the_connections_of_its_account_within_the_life_of_a
 
 
 def test_people_and_replicas_that_share_an_identity_are_not_paced() -> None:
-    pace = policy.Pace()
+    pace = policy.ConnectionPace()
     reader = decide(dataclasses.replace(AGENT, username="system:serviceaccount:carico:carico-reader", node=None))
     assert isinstance(reader, policy.Grant)
     assert all(pace.refuse(reader, now_s=0.0) is None for _ in range(1000))

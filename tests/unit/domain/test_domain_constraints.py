@@ -29,8 +29,8 @@ def test_a_term_means_pods_of_its_namespaces_or_of_those_selected(
         assert term.matches(namespace, {}, labels) is (expected and namespace in listed)
 
 
-def disk(*names: str, kind: str = "ebs", read_only: bool = False) -> constraints.Disk:
-    return constraints.Disk(kind=kind, names=names, read_only=read_only)
+def disk(*names: str, kind: str = "ebs", read_only: bool = False) -> constraints.ExclusiveDisk:
+    return constraints.ExclusiveDisk(kind=kind, names=names, read_only=read_only)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def disk(*names: str, kind: str = "ebs", read_only: bool = False) -> constraints
         (disk("x", read_only=True), disk("x", read_only=True), False),
     ],
 )
-def test_disks(one: constraints.Disk, other: constraints.Disk, is_conflict: bool) -> None:
+def test_disks(one: constraints.ExclusiveDisk, other: constraints.ExclusiveDisk, is_conflict: bool) -> None:
     assert constraints.Occupied(disks=[one]).conflicts(disks=[other]) is is_conflict
     assert constraints.Occupied(disks=[other]).conflicts(disks=[one]) is is_conflict
     assert constraints.Occupied(disks=[disk("w"), one, disk("z")]).conflicts(disks=[disk("q"), other]) is is_conflict
@@ -66,8 +66,8 @@ def test_thousands_of_ports_and_disks_are_not_compared_one_by_one() -> None:
     def port(number: int) -> constraints.HostPort:
         return constraints.HostPort(address=Counted(f"10.0.{number // 250}.{number % 250}"), protocol="TCP", port=80)
 
-    def read(number: int) -> constraints.Disk:
-        return constraints.Disk(kind="ebs", names=(Counted(number), Counted("shared")), read_only=True)
+    def read(number: int) -> constraints.ExclusiveDisk:
+        return constraints.ExclusiveDisk(kind="ebs", names=(Counted(number), Counted("shared")), read_only=True)
 
     occupied = constraints.Occupied(map(port, range(1000)), map(read, range(1000)))
     assert not occupied.conflicts(map(port, range(1000, 2000)), map(read, range(1000, 2000)))

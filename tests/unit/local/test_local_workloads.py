@@ -194,8 +194,8 @@ def test_threads_in_phases_are_threads(capsys: pytest.CaptureFixture[str]) -> No
     assert line["waited_s"] == pytest.approx(0.2 * 5.0 / 11.0)
 
 
-def trained(sizes: list[int], *, steps: int) -> mlp.Network:
-    network = mlp.Network(sizes, samples=mlp.BATCH)
+def trained(sizes: list[int], *, steps: int) -> mlp.Perceptron:
+    network = mlp.Perceptron(sizes, samples=mlp.BATCH)
     for _ in network.train():
         if len(network.losses) >= steps:
             break
@@ -209,7 +209,7 @@ def test_the_network_learns_its_samples() -> None:
 
 
 def test_gradients_are_those_of_the_loss() -> None:
-    network = mlp.Network([3, 5, 4, 2], samples=mlp.BATCH)
+    network = mlp.Perceptron([3, 5, 4, 2], samples=mlp.BATCH)
     list(network.build())
     rng = np.random.default_rng(1)
     samples, labels = rng.standard_normal((20, 3)), rng.integers(0, 2, 20)

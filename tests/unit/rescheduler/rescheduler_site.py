@@ -30,7 +30,7 @@ async def at_once(calculate: Callable[[], T]) -> T:
     return calculate()
 
 
-def make(context: contexts.Context, asked: planning.Request) -> decision.Plan:
+def make(context: contexts.Context, asked: planning.PlanRequest) -> decision.Plan:
     """Plan with a search of some proposals."""
     return planning.make(context, dataclasses.replace(asked, effort=carico.Effort(proposals=2000)))
 

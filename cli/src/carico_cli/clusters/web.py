@@ -23,7 +23,7 @@ LOOK_EVERY_S = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class ClusterRun:
     """A cluster from one `carico up` to its end, and its page. Equal objects are the same run."""
 
     started_ns: int
@@ -32,7 +32,7 @@ class Run:
 
 
 # Returns the cluster's run now, or None.
-Look = Callable[[], Run | None]
+Look = Callable[[], ClusterRun | None]
 
 
 @click.command("web")
@@ -47,7 +47,7 @@ def command(context: settings.Context, name: str | None, opens: bool) -> None:
     asyncio.run(_until_interrupted(first, lambda: run_now(context.home, local), opens=opens))
 
 
-def run_of(home: pathlib.Path, name: str) -> Run:
+def run_of(home: pathlib.Path, name: str) -> ClusterRun:
     """Return the run of a cluster. Raises `SettingsError` with what to do where it does not run."""
     _, found = state.running(home, name)
     if not found.page_url:
@@ -57,10 +57,10 @@ def run_of(home: pathlib.Path, name: str) -> Run:
     port = urllib.parse.urlsplit(found.page_url).port
     assert port is not None
     chosen = setting.WebSettings(bus_websocket=found.websocket_url, cluster=name, http_port=port)
-    return Run(started_ns=found.started_ns, chosen=chosen, url=found.page_url)
+    return ClusterRun(started_ns=found.started_ns, chosen=chosen, url=found.page_url)
 
 
-def run_now(home: pathlib.Path, name: str) -> Run | None:
+def run_now(home: pathlib.Path, name: str) -> ClusterRun | None:
     """Return the run of a cluster, or None where it does not run."""
     try:
         return run_of(home, name)
@@ -68,13 +68,13 @@ def run_now(home: pathlib.Path, name: str) -> Run | None:
         return None
 
 
-async def _until_interrupted(first: Run, look: Look, *, opens: bool) -> None:
+async def _until_interrupted(first: ClusterRun, look: Look, *, opens: bool) -> None:
     exits.cancel_on_signals()
     with contextlib.suppress(asyncio.CancelledError):
         await serve(first, look, opens=opens)
 
 
-async def serve(run: Run, look: Look, *, opens: bool) -> None:
+async def serve(run: ClusterRun, look: Look, *, opens: bool) -> None:
     """Serve the page of each run of the cluster until cancelled; between two runs nothing listens.
 
     The port belongs to the cluster: if it were kept, the next run would take another one, and the open page would find
@@ -98,7 +98,7 @@ def _open(url: str) -> None:
     threading.Thread(target=click.launch, args=(url,), name="browser", daemon=True).start()
 
 
-async def _ended(look: Look, run: Run) -> None:
+async def _ended(look: Look, run: ClusterRun) -> None:
     """Wait until the run has ended."""
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
@@ -106,7 +106,7 @@ async def _ended(look: Look, run: Run) -> None:
             return
 
 
-async def _next(look: Look, last: Run) -> Run:
+async def _next(look: Look, last: ClusterRun) -> ClusterRun:
     """Wait for the run after the last one, and return it."""
     while True:
         found = look()
@@ -116,7 +116,7 @@ async def _next(look: Look, last: Run) -> Run:
 
 
 @contextlib.asynccontextmanager
-async def _listening(run: Run) -> AsyncIterator[None]:
+async def _listening(run: ClusterRun) -> AsyncIterator[None]:
     """Run the page's server, on the one port that the bus accepts as an origin."""
     async with contextlib.AsyncExitStack() as stack:
         try:

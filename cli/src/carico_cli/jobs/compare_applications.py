@@ -52,7 +52,7 @@ RESCHEDULER = {
 class Asked:
     """What is compared. `loads`: names of `contenders.LOADS`."""
 
-    contenders: Sequence[contenders.Contender]
+    contenders: Sequence[contenders.PlacementContender]
     loads: Sequence[str]
     spans: experiment.Spans
     delay_ms: float
@@ -162,9 +162,9 @@ async def _runs(
             connection.bus_of(at, clock, name=reschedulers.USER_AGENT, within_s=CONNECT_MOST_S)
         )
         known, server = await stack.enter_async_context(pods.following(live.api))
-        asker = reschedulers.Asker(bus, at)
+        asker = reschedulers.ReschedulerAsker(bus, at)
 
-        async def move(contender: contenders.Contender) -> tuple[int, str]:
+        async def move(contender: contenders.PlacementContender) -> tuple[int, str]:
             if contender.name == contenders.DESCHEDULER:
                 assert program is not None
                 before = known.found.keys() & {each.uid for each in known.serving()}
@@ -183,7 +183,7 @@ async def _runs(
                     break
             return moved, rests
 
-        ground = experiment.Ground(
+        ground = experiment.Stage(
             api=live.api, clock=clock, nodes=plan.node_names, node_cores=plan.cores,
             node_memory_bytes=plans.NODE_MEMORY_BYTES, pods=known, server=server, move=move,
             delay_ms=wanted.delay_ms, rate_mbit=RATE_MBIT,
@@ -192,7 +192,7 @@ async def _runs(
 
 
 async def all_of(
-    wanted: Asked, one: Callable[[contenders.Contender, str], Awaitable[result.Run]]
+    wanted: Asked, one: Callable[[contenders.PlacementContender, str], Awaitable[result.Run]]
 ) -> tuple[list[result.Run], list[result.Missing]]:
     """Make every run, and return those with a result and the others: one that fails does not cost the rest.
 
@@ -215,7 +215,7 @@ async def all_of(
 
 
 async def _one(
-    ground: experiment.Ground, spans: experiment.Spans, contender: contenders.Contender, load: str
+    ground: experiment.Stage, spans: experiment.Spans, contender: contenders.PlacementContender, load: str
 ) -> result.Run:
     run = await experiment.run(ground, contender, contenders.LOADS[load], spans)
     times = ", ".join(

@@ -69,7 +69,7 @@ async def connect_to(at: which.Address, environ: Mapping[str, str] | None = None
 
 @contextlib.asynccontextmanager
 async def reading(
-    at: which.Address, environ: Mapping[str, str], *, name: str, record: ports.Record | None = None,
+    at: which.Address, environ: Mapping[str, str], *, name: str, record: ports.SignalSink | None = None,
     firsts: Iterable[str] | None = None, is_brief: bool = False,
 ) -> AsyncIterator["reader.Reader"]:  # fmt: skip
     """Read the cluster's signals until the block is left; `complete` is set once each of `firsts` is known.

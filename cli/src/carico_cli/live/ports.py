@@ -47,7 +47,7 @@ class Api(Protocol):
     def stream(self, method: str, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[bytes]: ...
 
 
-class Record(Protocol):
+class SignalSink(Protocol):
     """Receives the same signals, for a report."""
 
     def on_capacity(self, subject: str, payload: bytes) -> None: ...

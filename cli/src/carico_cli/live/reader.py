@@ -45,7 +45,7 @@ class Reader:
 
     def __init__(
         self, where: which.Where, connect: ports.Connect, *, clock: clocks.Clock, lease_s: float,
-        record: ports.Record | None = None, firsts: Iterable[str] = FIRSTS, is_brief: bool = False,
+        record: ports.SignalSink | None = None, firsts: Iterable[str] = FIRSTS, is_brief: bool = False,
     ) -> None:  # fmt: skip
         """`record`: receives the same capacities, decisions and Pods. `firsts`: what `complete` waits for.
 

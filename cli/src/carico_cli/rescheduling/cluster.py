@@ -16,7 +16,7 @@ T = TypeVar("T")
 Answer = dict[str, Any]
 
 
-class Asker:
+class ReschedulerAsker:
     """Questions to one rescheduler."""
 
     def __init__(self, bus: service_queries.Bus, at: which.Address) -> None:
@@ -80,13 +80,13 @@ class Asker:
                 say(each)
 
 
-def run(at: which.Address, asking: Callable[[Asker], Awaitable[T]]) -> T:
+def run(at: which.Address, asking: Callable[[ReschedulerAsker], Awaitable[T]]) -> T:
     """Connect, and return what `asking` returns. Raises `CaricoError`."""
 
     async def main() -> T:
         clock = clocks.SystemClock()
         async with connection.bus_of(at, clock, name=USER_AGENT, within_s=CONNECT_MOST_S) as bus:
-            return await asking(Asker(bus, at))
+            return await asking(ReschedulerAsker(bus, at))
 
     return asyncio.run(main())
 

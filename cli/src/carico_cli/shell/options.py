@@ -35,7 +35,7 @@ class Estimators(click.Choice[str]):
         return super().convert(value, param, ctx)
 
 
-class Nodes(click.ParamType[tuple[str, int | None]]):
+class NodesOption(click.ParamType[tuple[str, int | None]]):
     """Kind and number of nodes, or one of them: "3", "kwok", "kwok=1000"."""
 
     name = "nodes"
@@ -59,7 +59,7 @@ class Nodes(click.ParamType[tuple[str, int | None]]):
 # In the order of the help.
 _CLUSTER: tuple[Callable[[Any], Any], ...] = (
     click.option(
-        "--nodes", type=Nodes(), default=Nodes.DEFAULT, metavar="[KIND=]N",
+        "--nodes", type=NodesOption(), default=NodesOption.DEFAULT, metavar="[KIND=]N",
         help="Number of nodes, their kind, or both: 3 or process=3 (emulated; default: as many as the machine "
         "can run), kubelet=2 (real, as root, in namespaces), kwok=1000 (played).",
     ),

@@ -137,7 +137,7 @@ class NodeScreen(screen.Screen[None]):
             return
         known = node_words.Known(node=node, detail=self._detail, standing=self._standing)
         trouble = [((line, "red"),) for line in self._top.shown.trouble]
-        pods = pod_words.Table(self._top.shown).of_node(self._node, self.size.width)
+        pods = pod_words.PodTable(self._top.shown).of_node(self._node, self.size.width)
         lines.show([*trouble, *node_words.lines(known, width=self.size.width), *([(), *pods] if pods else [])])
 
     def on_resize(self) -> None:

@@ -75,7 +75,7 @@ class PodsScreen(screen.Screen[None]):
         """Draw the newest picture."""
         seen = self._top.shown
         self._summary.show([self._top.summary(len(seen.nodes))])
-        self._table.show(pod_words.Table(seen), self._filter.value)
+        self._table.show(pod_words.PodTable(seen), self._filter.value)
 
     def action_move(self, by: int) -> None:
         """Move the cursor."""

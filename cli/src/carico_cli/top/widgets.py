@@ -240,10 +240,10 @@ class Pods(Rows[pictures.Pod]):
         self, on_choose: Callable[[pictures.Pod], None], *, id: str | None = None  # noqa: A002  # as above
     ) -> None:  # fmt: skip
         super().__init__(on_choose, id=id)
-        self._table: pod_words.Table | None = None
+        self._table: pod_words.PodTable | None = None
         self._filter = ""
 
-    def show(self, table: pod_words.Table, words: str) -> None:
+    def show(self, table: pod_words.PodTable, words: str) -> None:
         """Draw these Pods from now on; `words`: all of which a Pod must match."""
         self._table, self._filter = table, words
         self.show_rows(table.matching(words))

@@ -64,7 +64,7 @@ class Directory:
             await asyncio.sleep(RETRY_S)
 
 
-class Server:
+class DirectoryServer:
     """Sends the table to every client, and again whenever it changes."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ GRACE_S = 30
 class Choice:
     """How the applications run. `node_cores`: of a node; with it Pods request the paper's share of one, else nothing.
 
-    `directory`, `delay_ms`, `rate_mbit`: as of `program.Options`.
+    `directory`, `delay_ms`, `rate_mbit`: as of `program.PodOptions`.
     """
 
     namespace: str = "default"

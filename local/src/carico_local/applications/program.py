@@ -20,7 +20,7 @@ LEFT_MOST_S = 10.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class PodOptions:
     """How a Pod runs. `address`: its own. `directory`: HOST:PORT; empty: services are found by DNS."""
 
     service: str
@@ -39,7 +39,7 @@ class Options:
         return network.Link(delay_s=self.delay_ms / 1e3, bytes_per_s=bytes_per_s)
 
 
-def run(options: Options) -> dict[str, Any]:
+def run(options: PodOptions) -> dict[str, Any]:
     """Run the Pod until SIGTERM or SIGINT; return what it did. Raises `SettingsError`, also where it cannot listen."""
     service, link = catalog.service(options.service), options.link()
     at = directory.address(options.directory) if options.directory else None
@@ -48,7 +48,7 @@ def run(options: Options) -> dict[str, Any]:
 
 
 async def _run(
-    options: Options, service: catalog.Service, link: network.Link, at: tuple[str, int] | None
+    options: PodOptions, service: catalog.Service, link: network.Link, at: tuple[str, int] | None
 ) -> dict[str, Any]:  # fmt: skip
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -58,7 +58,7 @@ async def _run(
     # On a network of its own, a Pod listens at every address, and nothing is near or far.
     own = options.address if options.address.startswith("127.") else ""
     client = network.Client(own=own, link=link, directory=known)
-    pod = AppPod(service, client, work.Cores(scale=options.scale, timer=pacing.ThreadTimer()))
+    pod = AppServer(service, client, work.Cores(scale=options.scale, timer=pacing.ThreadTimer()))
     try:
         # A Pod that listens is ready: it has to know the others.
         await _either(known.known, stopping)
@@ -82,7 +82,7 @@ async def _either(*events: asyncio.Event) -> None:
         each.cancel()
 
 
-async def _listen(pod: "AppPod", host: str) -> None:
+async def _listen(pod: "AppServer", host: str) -> None:
     try:
         await pod.start(host)
     except OSError as error:
@@ -93,7 +93,7 @@ async def _forever() -> None:
     await asyncio.Event().wait()
 
 
-class AppPod:
+class AppServer:
     """The server of a service, and its reader if it is one."""
 
     def __init__(self, service: catalog.Service, client: network.Client, cores: work.Cores) -> None:
@@ -101,7 +101,7 @@ class AppPod:
         self._client = client
         self._server = network.Server(self._handle)
         is_reader = service.kind is catalog.Kind.READER
-        self._reader = roles.Reader(service, client, cores) if is_reader else None
+        self._reader = roles.TopicReader(service, client, cores) if is_reader else None
         self._role: roles.Broker | roles.Work = (
             roles.Broker() if service.kind is catalog.Kind.BROKER else roles.Work(service, client, cores)
         )

@@ -97,7 +97,7 @@ class _Topic:
         return found
 
 
-class Reader:
+class TopicReader:
     """Reads a broker's topic until it is stopped, and handles each batch of messages as one request."""
 
     def __init__(self, service: catalog.Service, client: network.Client, cores: work.Cores) -> None:

@@ -57,7 +57,7 @@ class Placed:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Capacity:
+class AdvertisedCapacity:
     """One advertisement. `cost`: dimension -> (mean, sd), in physical units."""
 
     at_s: float
@@ -101,5 +101,5 @@ class Facts:
     pods: Sequence[PodFacts]
     placed: Sequence[Placed]
     waits: Mapping[str, int]
-    capacities: Sequence[Capacity]
+    capacities: Sequence[AdvertisedCapacity]
     crashes: Sequence[str]

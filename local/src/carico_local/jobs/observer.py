@@ -31,7 +31,7 @@ class Observer:
 
     def __init__(self, *, clock: clocks.Clock) -> None:
         self.pods: dict[str, facts.PodFacts] = {}
-        self.capacities: collections.deque[facts.Capacity] = collections.deque(maxlen=CAPACITIES_KEPT)
+        self.capacities: collections.deque[facts.AdvertisedCapacity] = collections.deque(maxlen=CAPACITIES_KEPT)
         self.placed: list[facts.Placed] = []
         self.waits: collections.Counter[str] = collections.Counter()
         self.api_away: str | None = None
@@ -69,7 +69,7 @@ class Observer:
             return
         self._modes[found.node] = found.mode.value
         self.capacities.append(
-            facts.Capacity(
+            facts.AdvertisedCapacity(
                 at_s=self._clock.wall_ns() / 1e9,
                 node=found.node,
                 capacity=found.capacity,

@@ -86,7 +86,7 @@ async def serve(chosen: settings.NodeSettings, clock: clocks.Clock, stop: tasks.
 
 async def _run(
     chosen: settings.NodeSettings, clock: clocks.Clock, stop: tasks.Stop, *, client: api_client.KubeClient,
-    opened: node_group.NodeGroup, kept: records.Records, pod_users: users.Users, containers: runtime.Runtime,
+    opened: node_group.NodeGroup, kept: records.Records, pod_users: users.ContainerUsers, containers: runtime.Runtime,
     connected: "asyncio.Task[frozenset[str]]",
 ) -> bool:  # fmt: skip
     """Return whether it knew its Pods, and has ended them."""
@@ -126,7 +126,7 @@ async def _run(
         await server.close()
 
 
-def _open_records(root: pathlib.Path, pod_users: users.Users) -> records.Records:
+def _open_records(root: pathlib.Path, pod_users: users.ContainerUsers) -> records.Records:
     try:
         return records.open_root(root, is_private=pod_users.default is not None)
     except OSError as error:

@@ -155,7 +155,7 @@ def _run_server(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _run_app(arguments: argparse.Namespace) -> dict[str, Any]:
-    chosen = program.Options(
+    chosen = program.PodOptions(
         service=arguments.service, address=arguments.address, scale=arguments.scale, directory=arguments.directory,
         delay_ms=arguments.delay_ms, rate_mbit=arguments.rate_mbit,
     )  # fmt: skip

@@ -52,7 +52,7 @@ def compute(*, seconds: float, scale: float, timer: pacing.Timer) -> Outcome:
     pacer = pacing.Pacer(scale=scale, timer=timer)
     narrow = math.sqrt(scale)
     sizes = [max(1, round(each * narrow)) for each in (FEATURES, *(NEURONS,) * LAYERS)] + [CLASSES]
-    network = Network(sizes, samples=max(BATCH, round(SAMPLES * narrow)))
+    network = Perceptron(sizes, samples=max(BATCH, round(SAMPLES * narrow)))
     budget_s = seconds * scale
     for work, until_s in ((network.train(), (1.0 - _INFERENCE) * budget_s), (network.classify(), budget_s)):
         for _ in work:
@@ -70,7 +70,7 @@ def compute(*, seconds: float, scale: float, timer: pacing.Timer) -> Outcome:
     )
 
 
-class Network:
+class Perceptron:
     """A multi-layer perceptron with rectified linear units, and a softmax at its end.
 
     Its methods are iterators that yield after each small piece of work, so that a thread can keep its pace.

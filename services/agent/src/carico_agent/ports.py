@@ -115,7 +115,7 @@ class PodLedger(Protocol):
         ...
 
 
-class Traffic(Protocol):
+class TrafficSource(Protocol):
     """A source of the traffic of Pods."""
 
     async def run(self, found: Callable[[Sequence[pod_telemetry.PodFlow]], None]) -> None:

@@ -48,7 +48,7 @@ class Callout:
         self._counted = counted
         self._accounts = dict(accounts)
         self._answer_within_s = answer_within_s
-        self._pace = policy.Pace()
+        self._pace = policy.ConnectionPace()
         self._clock = clock
 
     async def answer(self, payload: bytes, headers: Mapping[str, str]) -> bytes | None:

@@ -129,7 +129,7 @@ def decide(identity: Identity, accounts: Mapping[ServiceAccount, roles.Role], *,
     )  # fmt: skip
 
 
-class Pace:
+class ConnectionPace:
     """Bounds how often each node's agent is let in, with a token bucket per node.
 
     NATS limits the connections of an account, not of an identity. A connection lasts as long as its token, an hour at

@@ -28,7 +28,7 @@ LOOK_EVERY_S = 1.0
 GONE = "gone"
 
 T = TypeVar("T")
-Make = Callable[[contexts.Context, planning.Request], decision.Plan]
+Make = Callable[[contexts.Context, planning.PlanRequest], decision.Plan]
 
 
 class Aside(Protocol):
@@ -91,7 +91,7 @@ class Planner:
         context, gaps = await self.aside(self._building())
         parts.metrics.unresolved.set(gaps.unresolved_bytes)
         self._seed += 1
-        request = planning.Request(
+        request = planning.PlanRequest(
             algorithm=asked.algorithm,
             effort=carico.Effort(budget_s=parts.settings.search_s, now_s=parts.clock.monotonic_s), seed=self._seed,
             rule=parts.settings.rule(), budget=self._budget(asked.most), at_ns=parts.clock.wall_ns(),

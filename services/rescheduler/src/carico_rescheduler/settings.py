@@ -132,6 +132,6 @@ class ReschedulerSettings:
             weights=gains.Weights(task_bytes=self.task_bytes),
         )  # fmt: skip
 
-    def limits(self) -> surge_steps.Limits:
+    def limits(self) -> surge_steps.StepTimes:
         """Return how long the steps of a move may take."""
-        return surge_steps.Limits(place_s=self.place_s, start_s=self.start_s)
+        return surge_steps.StepTimes(place_s=self.place_s, start_s=self.start_s)

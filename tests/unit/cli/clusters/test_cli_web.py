@@ -19,9 +19,9 @@ MACHINE = machine.Machine(
 )
 
 
-def run(port: int, started_ns: int = 1) -> web.Run:
+def run(port: int, started_ns: int = 1) -> web.ClusterRun:
     chosen = setting.WebSettings(bus_websocket="ws://{host}:9", cluster="x", http_port=port)
-    return web.Run(started_ns=started_ns, chosen=chosen, url=f"http://127.0.0.1:{port}")
+    return web.ClusterRun(started_ns=started_ns, chosen=chosen, url=f"http://127.0.0.1:{port}")
 
 
 def written(home: pathlib.Path, *, phase: state.Phase = state.Phase.READY, page: str = "http://127.0.0.1:8") -> None:
@@ -44,7 +44,7 @@ async def answers(url: str) -> int:
 async def test_it_ends_with_its_cluster_and_goes_on_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web, "LOOK_EVERY_S", 0.01)
     first = run(free_ports.choose_one())
-    now: list[web.Run | None] = [first]
+    now: list[web.ClusterRun | None] = [first]
     said: list[str] = []
     monkeypatch.setattr("click.echo", said.append)
     task = asyncio.ensure_future(web.serve(first, lambda: now[0], opens=False))

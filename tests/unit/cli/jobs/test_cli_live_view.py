@@ -142,7 +142,7 @@ def some_report(live: Live) -> dict[str, Any]:
         ceiling={"cpu": 0.9, "memory": 0.95}, workload="pi", pods=3, total_work_s=15.0, mean_work_s=5.0,
         machine={"cpus": 2.0, "processor": "<b>CPU</b>", "kernel": "6.18"}, versions={}, notes=("a & b",),
     )  # fmt: skip
-    capacity = facts.Capacity(
+    capacity = facts.AdvertisedCapacity(
         at_s=81.0, node="node-1", capacity=2.0, capacity_sd=0.5, pods=1, mode="measured", usage={"cpu": 0.5},
         parts={}, cost={"cpu": (1.0, 0.1), "memory": (1e6, 1e5)},
     )  # fmt: skip

@@ -41,7 +41,7 @@ def made_of(known: clusters.Cluster) -> decision.Plan:
     context = contexts.build(world.judge(known), world.CEILINGS)
     weights = gains.Weights(task_bytes=1e7)
     rule = decision.Rule(least_bytes=1e5, least_tasks=1.0, most_moves=2, weights=weights)
-    asked = planning.Request(effort=search.Effort(proposals=2000), seed=1, rule=rule, budget=9, at_ns=0)
+    asked = planning.PlanRequest(effort=search.Effort(proposals=2000), seed=1, rule=rule, budget=9, at_ns=0)
     return planning.make(context, asked)
 
 
@@ -118,7 +118,9 @@ def test_apply_says_the_moves_of_its_own_round_only(monkeypatch: pytest.MonkeyPa
     async def main() -> tuple[list[str], dict[str, Any], FakeBus]:
         monkeypatch.setattr(cluster, "LOOK_EVERY_S", 0.0)
         bus, said = FakeBus(), list[str]()
-        found = await cluster.Asker(bus, AT).apply({"most": 2}, lambda each: said.append(cluster_text.move(each)))
+        found = await cluster.ReschedulerAsker(bus, AT).apply(
+            {"most": 2}, lambda each: said.append(cluster_text.move(each))
+        )
         return said, found, bus
 
     said, found, bus = asyncio.run(main())
@@ -135,7 +137,7 @@ def test_a_plan_that_takes_long_is_waited_for() -> None:
             assert orjson.loads(payload) == {"most": 2}
             return orjson.dumps({"plan": None, **STANDING} if self.asked < 30 else planned())
 
-    found = asyncio.run(cluster.Asker(Slow(), AT).plan({"most": 2}))
+    found = asyncio.run(cluster.ReschedulerAsker(Slow(), AT).plan({"most": 2}))
     assert len(found["plan"]["moves"]) == 2
 
 
@@ -148,14 +150,14 @@ def test_applying_ends_when_another_rescheduler_leads(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(cluster, "LOOK_EVERY_S", 0.0)
     with pytest.raises(service_queries.Refused, match="another rescheduler leads"):
-        asyncio.run(asyncio.wait_for(cluster.Asker(Restarted(), AT).apply({}, lambda each: None), 5.0))
+        asyncio.run(asyncio.wait_for(cluster.ReschedulerAsker(Restarted(), AT).apply({}, lambda each: None), 5.0))
 
 
 def test_watching_says_each_move_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> tuple[list[str], list[dict[str, Any]]]:
         monkeypatch.setattr(cluster, "LOOK_EVERY_S", 0.0)
         said, stood = list[str](), list[dict[str, Any]]()
-        asker = cluster.Asker(FakeBus(), AT)
+        asker = cluster.ReschedulerAsker(FakeBus(), AT)
         watching = asyncio.create_task(asker.watch(lambda each: said.append(each["pod"]), stood.append))
         while len(stood) < 1:
             await asyncio.sleep(0)
@@ -180,7 +182,7 @@ def test_what_fails_is_one_line(error: errors.BusError, expected: type[Exception
             raise error
 
     with pytest.raises(expected, match=part) as raised:
-        asyncio.run(cluster.Asker(Failing(), AT).ask("plan.get"))
+        asyncio.run(cluster.ReschedulerAsker(Failing(), AT).ask("plan.get"))
     assert not str(raised.value).startswith("carico.v1")
 
 

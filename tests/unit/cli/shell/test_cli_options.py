@@ -23,13 +23,13 @@ from carico_cli.shell import options
     ],
 )
 def test_nodes_are_a_number_a_kind_or_both(text: str, expected: tuple[str, int | None]) -> None:
-    assert options.Nodes().convert(text, None, None) == expected
+    assert options.NodesOption().convert(text, None, None) == expected
 
 
 @pytest.mark.parametrize("text", ["", "pigs", "kwok=", "=3", "kwok=many", "3=kwok", "1.5"])
 def test_anything_else_is_refused_with_what_was_expected(text: str) -> None:
     with pytest.raises(click.BadParameter, match="expected a number, one of process, kubelet, kwok"):
-        options.Nodes().convert(text, None, None)
+        options.NodesOption().convert(text, None, None)
 
 
 def every_option() -> Iterator[tuple[str, click.Option]]:
@@ -52,7 +52,7 @@ def test_every_option_says_what_it_is_and_what_holds_without_it() -> None:
         said = option.help or ""
         assert said.endswith("."), (name, option.opts, said)
         # A path, or a name of something, does nothing where it is not given; numbers and choices have some value.
-        is_chosen = isinstance(option.type, click.Choice | options.Nodes) or option.type.name.startswith(
+        is_chosen = isinstance(option.type, click.Choice | options.NodesOption) or option.type.name.startswith(
             ("int", "float")
         )
         if is_chosen and not option.is_flag and not option.required:

@@ -41,7 +41,7 @@ def test_the_table_at_80_cells() -> None:
         record(4, "running", node="gone", namespace="shop"),
         record(5, "succeeded", node="node-1", since_s=-float("inf")),
     )  # fmt: skip
-    table = pod_words.Table(test_top_words.picture(node, pods=pods, taken_ns=NOW_NS))
+    table = pod_words.PodTable(test_top_words.picture(node, pods=pods, taken_ns=NOW_NS))
     lines = [spans.plain(pod_words.head(80)), *(spans.plain(table.line(pod, 80)).rstrip() for pod in pods)]
     assert lines == [
         "Pod               state         for queue, node  why, or what its class costs",
@@ -77,7 +77,7 @@ def test_the_first_line_of_a_large_cluster_is_cut_between_its_parts(width: int, 
 @pytest.mark.parametrize(("words", "count"), [("", 3), ("WAITING", 2), ("node-1 runn", 1), ("capacity", 2), ("x", 0)])
 def test_a_filter_takes_words_of_all_that_is_shown(words: str, count: int) -> None:
     pods = (record(0), record(1), record(2, "running", node="node-1"))
-    table = pod_words.Table(seen_of(*pods, refusals={"job": "at capacity"}))
+    table = pod_words.PodTable(seen_of(*pods, refusals={"job": "at capacity"}))
     assert len(table.matching(words)) == count
 
 
@@ -166,13 +166,13 @@ async def test_a_filter_of_pods_is_taken_back_before_the_screen_is_left() -> Non
 
 async def test_of_ten_thousand_pods_only_the_visible_are_formatted(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[str] = []
-    line = pod_words.Table.line
+    line = pod_words.PodTable.line
 
-    def counted(table: pod_words.Table, pod: pictures.Pod, width: int) -> spans.Line:
+    def counted(table: pod_words.PodTable, pod: pictures.Pod, width: int) -> spans.Line:
         drawn.append(pod.name)
         return line(table, pod, width)
 
-    monkeypatch.setattr(pod_words.Table, "line", counted)
+    monkeypatch.setattr(pod_words.PodTable, "line", counted)
     async with test_top_screen.staged() as stage:
         await stage.keys.press("p")
         stage.top.shown = seen_of(*map(record, range(10_000)))

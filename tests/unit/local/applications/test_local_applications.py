@@ -189,9 +189,9 @@ def test_a_summary_counts_what_began_in_its_span() -> None:
 
 
 def test_a_link_takes_its_delay_and_the_time_of_the_bytes() -> None:
-    link = program.Options(service="", address="", scale=1.0, delay_ms=0.5, rate_mbit=1000.0).link()
+    link = program.PodOptions(service="", address="", scale=1.0, delay_ms=0.5, rate_mbit=1000.0).link()
     assert link.time_s(125_000) == pytest.approx(0.0015)
-    assert program.Options(service="", address="", scale=1.0).link().time_s(10**9) == 0.0
+    assert program.PodOptions(service="", address="", scale=1.0).link().time_s(10**9) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def changed(kind: Literal["MODIFIED", "DELETED"], found: dict[str, Any]) -> list
 
 
 def test_clients_get_the_addresses_of_pods_that_are_ready_and_stay() -> None:
-    server = directory.Server()
+    server = directory.DirectoryServer()
     known = pods.Pods(server)
     known.on_event(listed([pod("1", "a"), pod("2", "a", ready=False), pod("3", "b")]))
     assert server.table == {"a": ["127.20.1.1"], "b": ["127.20.1.3"]}
@@ -48,7 +48,7 @@ def test_clients_get_the_addresses_of_pods_that_are_ready_and_stay() -> None:
 
 
 def test_waiting_in_vain_says_which_pods_are_not_ready() -> None:
-    known = pods.Pods(directory.Server())
+    known = pods.Pods(directory.DirectoryServer())
     known.on_event(listed([pod("1", "a"), pod("2", "b", ready=False)]))
     asyncio.run(known.until_ready(["a"], 1.0))
     with pytest.raises(errors.EnvironmentUnfit, match="b: not ready on node-1"):
@@ -119,16 +119,16 @@ class SlowUser:
 def test_a_request_counts_in_the_span_in_which_it_began_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(users, "Users", SlowUser)
 
-    async def nothing(_: contender.Contender) -> tuple[int, str]:
+    async def nothing(_: contender.PlacementContender) -> tuple[int, str]:
         return 0, ""
 
     async def scenario() -> result.Run:
         api: Any = None
         clock: Any = Ticks()
-        known = pods.Pods(server := directory.Server())
+        known = pods.Pods(server := directory.DirectoryServer())
         await server.start()
         known.on_event(listed([pod(str(index), name) for index, name in enumerate(catalog.SERVICES)]))
-        ground = experiment.Ground(
+        ground = experiment.Stage(
             api=api, clock=clock, nodes=(), node_cores=1.0, node_memory_bytes=1.0, pods=known, server=server,
             move=nothing, delay_ms=0.0, rate_mbit=0.0,
         )  # fmt: skip
@@ -189,7 +189,7 @@ def test_a_run_that_fails_is_named_with_its_reason_and_the_others_are_kept() -> 
         spans=experiment.QUICK, delay_ms=0.5,
     )  # fmt: skip
 
-    async def one(chosen: contender.Contender, load: str) -> result.Run:
+    async def one(chosen: contender.PlacementContender, load: str) -> result.Run:
         if chosen.name == "descheduler":
             raise errors.EnvironmentUnfit("the descheduler has <not> ended after 120 s")
         return run(chosen.name, load=load)
@@ -218,7 +218,7 @@ def test_ctrl_c_keeps_the_runs_that_have_ended() -> None:
     async def main(*, ended: int) -> tuple[list[str], list[tuple[str, str]]]:
         made = itertools.count()
 
-        async def one(chosen: contender.Contender, load: str) -> result.Run:
+        async def one(chosen: contender.PlacementContender, load: str) -> result.Run:
             if next(made) == ended:
                 await asyncio.Event().wait()
             return run(chosen.name, load=load)

@@ -30,8 +30,8 @@ def placed(number: int, *, free: float | None = 2.0) -> facts.Placed:
     )
 
 
-def capacity(at_s: float, *, cpu: float = 0.0, memory: float = 0.0) -> facts.Capacity:
-    return facts.Capacity(
+def capacity(at_s: float, *, cpu: float = 0.0, memory: float = 0.0) -> facts.AdvertisedCapacity:
+    return facts.AdvertisedCapacity(
         at_s=at_s, node="node-1", capacity=2.0, capacity_sd=0.1, pods=0, mode="measured",
         usage={"cpu": cpu, "memory": memory}, parts={}, cost={"cpu": (1.0, 0.1)},
     )  # fmt: skip

@@ -65,7 +65,7 @@ async def test_a_node_that_waits_for_room_renews_its_lease(
     running = asyncio.create_task(
         app._run(
             chosen, clocks.SystemClock(), stop, client=kube, opened=node_group.NodeGroup(group=None),  # type: ignore[arg-type]
-            kept=records.Records(tmp_path), pod_users=users.Users(default=None),
+            kept=records.Records(tmp_path), pod_users=users.ContainerUsers(default=None),
             containers=runtime.Runtime(tmp_path, runtime_group=None), connected=connected,  # type: ignore[arg-type]
         )
     )  # fmt: skip

@@ -79,7 +79,7 @@ class Node:
         held = container_command.NodeParts(
             chosen=chosen, clock=clocks.SystemClock(), group=None, records=records.Records(root), runtime=self.runtime,
             reporter=reporter.Reporter(api, random.Random(1)), events=events.Events(Recorder()), api=api,
-            users=users.Users(default=None),
+            users=users.ContainerUsers(default=None),
         )  # fmt: skip
         self._told: asyncio.Queue[api_client.MirrorEvent] = asyncio.Queue()
         self.kubelet = kubelet.Kubelet(held, labels=kubelet.NodeLabels(lambda: self.seen, self._refresh))

@@ -36,7 +36,7 @@ def test_long_lines_are_cut_and_shown_whole(tmp_path: pathlib.Path, length: int)
 
 def test_a_log_is_bounded_by_rotation_and_a_reader_goes_on_in_the_new_file(tmp_path: pathlib.Path) -> None:
     log = container_logs.LogFile(tmp_path / "log", rotate_bytes=500)
-    reader = container_logs.Reader(tmp_path / "log")
+    reader = container_logs.LogReader(tmp_path / "log")
     for number in range(100):
         log.write(b"line %d\n" % number, wall_ns=NS)
     log.close(wall_ns=NS)
@@ -49,7 +49,7 @@ def test_a_log_is_bounded_by_rotation_and_a_reader_goes_on_in_the_new_file(tmp_p
 def test_a_reader_returns_whole_lines_only(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"a\nb")
-    reader = container_logs.Reader(path)
+    reader = container_logs.LogReader(path)
     assert reader.read() == b"a\n"
     with path.open("ab") as more:
         more.write(b"c\n")
@@ -67,7 +67,7 @@ def test_what_a_pod_puts_in_the_place_of_its_message_or_log_is_not_followed(tmp_
         path.symlink_to(secret) if kind == "link" else os.mkfifo(path)
     assert lifecycle.message(message, absent, log_instead=False) == ""
     assert lifecycle.message(absent, log, log_instead=True) == ""
-    reader = container_logs.Reader(log)
+    reader = container_logs.LogReader(log)
     assert reader.read() == b""
     reader.close()
 

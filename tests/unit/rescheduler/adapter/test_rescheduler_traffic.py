@@ -108,7 +108,7 @@ def test_a_virtual_address_is_resolved_and_the_rest_is_counted() -> None:
     site = Site()
     site.known.services.put(
         ("default", "db"),
-        services.Service(namespace="default", name="db", addresses=("10.96.0.9",), ports={"": 5432}),
+        services.ServiceAddresses(namespace="default", name="db", addresses=("10.96.0.9",), ports={"": 5432}),
     )
     site.known.slices.put(
         ("default", "db-1"),

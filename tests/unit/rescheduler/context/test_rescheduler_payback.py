@@ -37,7 +37,7 @@ def plan(*, bytes_per_s: float, start_s: float, life_s: float | None = None) -> 
         known.lifetimes_s = {"ReplicaSet/default/web": life_s, "ReplicaSet/default/db": life_s}
     context = contexts.build(world.judge(known), world.CEILINGS)
     effort = carico.Effort(proposals=1000)
-    return planning.make(context, planning.Request(effort=effort, seed=1, rule=RULE, budget=100, at_ns=0))
+    return planning.make(context, planning.PlanRequest(effort=effort, seed=1, rule=RULE, budget=100, at_ns=0))
 
 
 # Both Pods have half a task: a start of ten seconds costs 15 task seconds, which 10 MB/s gain in 15 s.

@@ -20,7 +20,7 @@ from carico_rescheduler.plan import decision
 from tests.unit.rescheduler import fake_cluster
 from tests.unit.scheduler import objects
 
-LIMITS = surge_steps.Limits(place_s=30.0, start_s=120.0, choose_s=20.0)
+LIMITS = surge_steps.StepTimes(place_s=30.0, start_s=120.0, choose_s=20.0)
 
 
 class Crash(errors.CaricoError):

@@ -67,7 +67,7 @@ def rest(
     """
     for number in range(ROUNDS):
         context = apps.context(places, capacity)
-        asked = planning.Request(
+        asked = planning.PlanRequest(
             effort=carico.Effort(proposals=3000), seed=100 * begin + number, rule=RULE, budget=1000, at_ns=0
         )
         plan, moved = planning.make(context, asked), dict(places)

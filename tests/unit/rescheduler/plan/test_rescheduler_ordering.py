@@ -74,7 +74,7 @@ def test_a_budget_that_is_too_small_for_a_detour_begins_none() -> None:
 
 def test_a_whole_plan_resolves_the_cycle_and_says_what_comes_of_it() -> None:
     context = swap(nodes=3)
-    asked = planning.Request(effort=carico.Effort(proposals=3000), seed=1, rule=RULE, budget=10, at_ns=0)
+    asked = planning.PlanRequest(effort=carico.Effort(proposals=3000), seed=1, rule=RULE, budget=10, at_ns=0)
     plan = planning.make(context, asked)
     assert plan.traffic_bytes == pytest.approx((2e7, 0.0))
 

@@ -24,7 +24,7 @@ RULE = decision.Rule(least_bytes=1e5, least_tasks=1.0, most_moves=10, weights=WE
 def plan(known: clusters.Cluster, *, budget: int = 100, rule: decision.Rule = RULE, **changes: Any) -> decision.Plan:
     """The plan for a cluster."""
     context = contexts.build(world.judge(known, **changes), world.CEILINGS)
-    return planning.make(context, planning.Request(effort=EFFORT, seed=1, rule=rule, budget=budget, at_ns=0))
+    return planning.make(context, planning.PlanRequest(effort=EFFORT, seed=1, rule=rule, budget=budget, at_ns=0))
 
 
 def random_context(*, seed: int, nodes: int, pods: int, pairs: int) -> contexts.Context:
@@ -161,7 +161,7 @@ def test_a_move_that_pays_only_with_a_refused_one_is_not_made() -> None:
     known = world.make({"node-a": 0.0, "node-b": 8.0})
     pair = pair_on_an_overloaded_node(known, 1e9)
     context = contexts.build(world.judge(known), world.CEILINGS)
-    made = planning.make(context, planning.Request(effort=EFFORT, seed=1, rule=RULE, budget=9, at_ns=0))
+    made = planning.make(context, planning.PlanRequest(effort=EFFORT, seed=1, rule=RULE, budget=9, at_ns=0))
     assert {move.pod.uid for move in made.moves} == pair
     kept, refused = made.moves[:1], decision.left_out(made.moves[1], decision.Left.SCHEDULER, "capacity: full")
     found = planning.without_others(context, made, kept, rule=RULE, refused=[refused])

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from carico_core.runtime.leadership import candidate as candidates
 from carico_core.wire.kubernetes import lease
 
-TERMS = candidates.Terms(duration_s=15, renew_s=10.0, retry_s=2.0)
+TERMS = candidates.LeaseTimes(duration_s=15, renew_s=10.0, retry_s=2.0)
 Lease = lease.Lease
 
 
-def make(identity: str = "a", terms: candidates.Terms = TERMS) -> candidates.Candidate:
-    return candidates.Candidate(identity=identity, namespace="kube-system", name="carico-scheduler", terms=terms)
+def make(identity: str = "a", terms: candidates.LeaseTimes = TERMS) -> candidates.LeaseCandidate:
+    return candidates.LeaseCandidate(identity=identity, namespace="kube-system", name="carico-scheduler", terms=terms)
 
 
 class Store:
@@ -50,7 +50,7 @@ class Lost(Exception):
     """No answer."""
 
 
-def elect(one: candidates.Candidate, store: Store, now_s: float) -> bool:
+def elect(one: candidates.LeaseCandidate, store: Store, now_s: float) -> bool:
     """One round without any fault; True where the Lease was written."""
     if one.must_read:
         one.see(store.lease, now_s)
@@ -175,7 +175,7 @@ class Faults:
 class World:
     """Candidates with clocks of their own around one store, in simulated time; every `yield` may be a SIGSTOP."""
 
-    def __init__(self, terms: candidates.Terms, rates: list[float], faults: Faults, seed: int) -> None:
+    def __init__(self, terms: candidates.LeaseTimes, rates: list[float], faults: Faults, seed: int) -> None:
         self.now_s = 0.0
         self.rng = random.Random(seed)
         self.faults = faults
@@ -273,7 +273,7 @@ FAULTS = st.builds(
 )
 def test_never_two_leaders(duration_s: int, share: float, bends: list[float], faults: Faults, seed: int) -> None:
     renew_s = share * duration_s
-    terms = candidates.Terms(duration_s=duration_s, renew_s=renew_s, retry_s=renew_s / 5.0)
+    terms = candidates.LeaseTimes(duration_s=duration_s, renew_s=renew_s, retry_s=renew_s / 5.0)
     # Clocks run wrong by as much as is stated, some fast and some slow.
     world = World(terms, [1.0 + bend * terms.drift for bend in bends], faults, seed)
     world.run(until_s=20.0 * duration_s)
@@ -281,7 +281,7 @@ def test_never_two_leaders(duration_s: int, share: float, bends: list[float], fa
 
 
 def test_the_simulation_finds_a_second_leader_where_clocks_run_more_wrong_than_is_stated() -> None:
-    terms = candidates.Terms(duration_s=10, renew_s=9.0, retry_s=1.8)
+    terms = candidates.LeaseTimes(duration_s=10, renew_s=9.0, retry_s=1.8)
     faults = Faults(lost=0.3, pause_share=0.1, pause_s=20.0, delay_s=0.01)
     found = []
     for seed in range(20):

@@ -82,7 +82,7 @@ async def test_a_waiting_pod_names_every_node_with_its_stage_and_detail() -> Non
 async def test_a_pod_of_a_gang_is_explained_by_what_its_gang_lacks() -> None:
     desk = answering.Desk()
     desk.hear()
-    member = gangs.Membership(gangs.Key("default", "train"), gangs.Asks(2))
+    member = gangs.PodGang(gangs.Key("default", "train"), gangs.Asks(2))
     desk.state.put_pod(objects.make_pod("train-0", gang=member), NOW_S)
     answer = await desk.ask("pod.explain", pod="train-0")
     assert answer["state"] == "waiting"

@@ -30,7 +30,7 @@ class Desk:
     def gang(self, name: str, pods: int, *, topology_key: str = "", **more: Any) -> None:
         """Pods that need each other."""
         asks = gangs.Asks(more.pop("least", pods), None, topology_key)
-        member = gangs.Membership(gangs.Key("default", name), asks)
+        member = gangs.PodGang(gangs.Key("default", name), asks)
         for index in range(pods):
             self.state.put_pod(objects.make_pod(f"{name}-{index}", gang=member, **more), 0.0)
 
@@ -100,7 +100,7 @@ def test_room_held_for_a_gang_is_there_for_it_also_if_another_of_the_same_age_is
     desk.state.put_pod(objects.make_pod("later", created_at_s=9.0), 0.0)
     # The Pods of both gangs take turns in the queue; the first gang finds no room.
     for name, times in (("large", (0, 2, 4)), ("served", (1, 3))):
-        member = gangs.Membership(gangs.Key("default", name), gangs.Asks(len(times)))
+        member = gangs.PodGang(gangs.Key("default", name), gangs.Asks(len(times)))
         for at_s in times:
             desk.state.put_pod(objects.make_pod(f"{name}-{at_s}", gang=member, created_at_s=float(at_s)), 0.0)
     nominees = [
@@ -113,7 +113,7 @@ def test_room_held_for_a_gang_is_there_for_it_also_if_another_of_the_same_age_is
 
 def test_the_pod_with_fewest_nodes_comes_first() -> None:
     desk = Desk([1.0, 3.0], zones="ab")
-    key = gangs.Membership(gangs.Key("default", "g"), gangs.Asks(3))
+    key = gangs.PodGang(gangs.Key("default", "g"), gangs.Asks(3))
     # Its UID comes last.
     desk.state.put_pod(objects.make_pod("z", gang=key, node_selector={"zone": "b"}), 0.0)
     for name in "wxy":
@@ -123,7 +123,7 @@ def test_the_pod_with_fewest_nodes_comes_first() -> None:
 
 def test_a_pod_that_must_be_near_another_of_its_gang_is_placed_after_it() -> None:
     desk = Desk([3.0, 3.0], zones="ab")
-    key = gangs.Membership(gangs.Key("default", "g"), gangs.Asks(2))
+    key = gangs.PodGang(gangs.Key("default", "g"), gangs.Asks(2))
     web = (selectors.Requirement(key="app", operator=selectors.IN, values=("web",)),)
     near = constraints.PodTerm(topology_key="zone", selector=web, namespaces=("default",))
     desk.state.put_pod(objects.make_pod("worker", gang=key, constraints=constraints.Constraints(affinity=(near,))), 0.0)
@@ -136,7 +136,7 @@ def test_a_pod_that_must_be_near_another_of_its_gang_is_placed_after_it() -> Non
 def test_the_domain_with_most_room_is_tried_first_and_others_follow() -> None:
     desk = Desk([2.0, 2.0, 3.0], zones="aab")
     # Zone a has more room in all, but none of its nodes has a label that one Pod needs.
-    key = gangs.Membership(gangs.Key("default", "g"), gangs.Asks(3, None, "zone"))
+    key = gangs.PodGang(gangs.Key("default", "g"), gangs.Asks(3, None, "zone"))
     desk.state.put_node(objects.make_node("node-2", labels={"zone": "b", "disk": "ssd"}))
     desk.state.put_pod(objects.make_pod("ssd", gang=key, node_selector={"disk": "ssd"}), 0.0)
     for name in "xy":
@@ -148,7 +148,7 @@ def test_the_one_domain_that_takes_all_is_tried_among_many_with_more_room() -> N
     zones = "abcdefghijklmnopqrstuvwxyz"
     desk = Desk([9.0] * (len(zones) - 1) + [2.0], zones=zones)
     desk.state.put_node(objects.make_node(f"node-{len(zones) - 1}", labels={"zone": "z", "disk": "ssd"}))
-    key = gangs.Membership(gangs.Key("default", "g"), gangs.Asks(2, None, "zone"))
+    key = gangs.PodGang(gangs.Key("default", "g"), gangs.Asks(2, None, "zone"))
     desk.state.put_pod(objects.make_pod("ssd", gang=key, node_selector={"disk": "ssd"}), 0.0)
     desk.state.put_pod(objects.make_pod("any", gang=key), 0.0)
     assert len(zones) > parties.DOMAINS_MOST
@@ -159,9 +159,9 @@ def test_a_later_pod_follows_the_domain_of_those_that_are_placed() -> None:
     desk = Desk([3.0, 9.0], zones="ab")
     asks = gangs.Asks(2, None, "zone")
     for index in range(2):
-        member = gangs.Membership(gangs.Key("default", "g"), asks)
+        member = gangs.PodGang(gangs.Key("default", "g"), asks)
         desk.state.put_pod(objects.make_pod(f"g-{index}", gang=member, node_name="node-0"), 0.0)
-    desk.state.put_pod(objects.make_pod("g-9", gang=gangs.Membership(gangs.Key("default", "g"), asks)), 0.0)
+    desk.state.put_pod(objects.make_pod("g-9", gang=gangs.PodGang(gangs.Key("default", "g"), asks)), 0.0)
     assert desk.run()["g-9"] == "node-0"
 
 

@@ -27,7 +27,7 @@ class Desk:
 
     def show(self, name: str, *, asks: gangs.Asks = ASKS, at_s: float = 0.0, **changes: Any) -> None:
         """The watch shows a Pod of the gang; `at_s`: when it was bound."""
-        member = gangs.Membership(KEY, asks, at_s)
+        member = gangs.PodGang(KEY, asks, at_s)
         self.state.put_pod(objects.make_pod(name, gang=member, **changes), 0.0)
 
     def place(self, *names: str) -> None:

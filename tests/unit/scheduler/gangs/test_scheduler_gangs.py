@@ -515,7 +515,7 @@ def test_pods_that_each_ask_for_something_else_are_not_compared_with_all_others(
     key = gang_keys.Key("default", "g")
     for number in range(100):
         asks = gang_keys.Asks(1000 - number, float(number + 1))
-        found.put_pod(objects.make_pod(f"p-{number}", gang=gang_keys.Membership(key, asks)), 0.0)
+        found.put_pod(objects.make_pod(f"p-{number}", gang=gang_keys.PodGang(key, asks)), 0.0)
     one = found.gangs.find(key)
     assert one is not None and one.asks == gang_keys.Asks(1000, 1.0)
     assert len(compared) <= 200
@@ -528,7 +528,7 @@ def test_a_pod_group_that_is_written_all_the_time_renews_no_pods(monkeypatch: py
     found = state.State(policy.Policy(), random.Random(0))
     key = gang_keys.Key("default", "g")
     for number in range(3):
-        found.put_pod(objects.make_pod(f"p-{number}", gang=gang_keys.Membership(key, None)), 0.0)
+        found.put_pod(objects.make_pod(f"p-{number}", gang=gang_keys.PodGang(key, None)), 0.0)
     found.waiting_gangs.put_pod_group(gang_keys.PodGroup(key, gang_keys.Asks(2)), 0.0)
     computed: list[str] = []
     demand_of = found.queue._demand_of

@@ -131,7 +131,7 @@ def test_spreading_counts_pods_of_its_namespace_that_stay() -> None:
 def test_ports_disks_claims_and_terms_of_pods_are_counted_where_they_are() -> None:
     site = Site()
     port = constraints.HostPort(address="0.0.0.0", protocol="TCP", port=80)
-    disk = constraints.Disk(kind="gce", names=("d",), read_only=False)
+    disk = constraints.ExclusiveDisk(kind="gce", names=("d",), read_only=False)
     use = constraints.VolumeClaimUse(namespace="default", name="disk")
     held = constraints.Constraints(host_ports=(port,), disks=(disk,), volume_claims=(use,), anti_affinity=(HERE,))
     questions: list[pod_counts.Question] = [

@@ -80,7 +80,7 @@ class Desk:
         for priority in (1, 3):
             wanted: dict[str, Any] = {"request_cores": self.rng.choice([0.0, 1.0, 3.0]), "request_bytes": 0.0}
             wanted["request_bytes"] = self.rng.choice([0.0, 4e9])
-            kind = search.Kind(demands.Demand(pod_class="any", **wanted), priority)
+            kind = search.AlikePods(demands.Demand(pod_class="any", **wanted), priority)
             view = self.state.fleet.snapshot(1000.0)
             mask = self.state.evictable.may_give_way(kind.demand, priority, view, by_capacity=True)
             fresh = evictable.Evictable(self.state)

@@ -196,7 +196,7 @@ async def search(made: world.World, name: str) -> asyncio.Task[victims.Choice | 
     """Begin a search for a waiting Pod, which has examined one node when this returns."""
     state, one = made.engines[0].state, made.engines[0].preemptor
     waiting = next(each for each in state.queue if each.pod.name == name)
-    kind = search_module.Kind(waiting.demand, waiting.pod.priority)
+    kind = search_module.AlikePods(waiting.demand, waiting.pod.priority)
     begun = asyncio.create_task(one._search.choose(waiting, kind))
     await asyncio.sleep(0)
     return begun
@@ -240,7 +240,7 @@ def test_a_nominee_whose_bind_is_under_way_counts_once() -> None:
         one = made.engines[0].preemptor
         slot = state.fleet.slot_of("node-0")
         assert slot is not None
-        choice = one._search.on_slot(slot, search_module.Kind(other, 10), one._search._cycle.explain(view, other))
+        choice = one._search.on_slot(slot, search_module.AlikePods(other, 10), one._search._cycle.explain(view, other))
         assert choice is not None and len(choice.victims) == 1
         await made.stop()
 
@@ -266,7 +266,7 @@ def test_a_node_that_has_lost_some_victims_loses_no_others_before_its_agent_has_
 
         def found() -> victims.Choice | None:
             scores = one._search._cycle.explain(state.fleet.snapshot(now_s), waiting.demand)
-            return one._search.on_slot(slot, search_module.Kind(waiting.demand, 10), scores)
+            return one._search.on_slot(slot, search_module.AlikePods(waiting.demand, 10), scores)
 
         choice = found()
         assert choice is not None and not choice.victims, "the room of both victims is enough for two Pods"

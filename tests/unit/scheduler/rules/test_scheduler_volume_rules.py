@@ -226,7 +226,7 @@ def test_a_maker_that_tells_its_capacity_is_asked_no_more_than_that(
 ) -> None:
     site = Site(a={}, b={})
     site.makes()
-    found = objects_of.Capacity(
+    found = objects_of.StorageCapacity(
         namespace="x", name="c", storage_class=storage_class, nodes=nodes, largest_bytes=largest_bytes
     )
     site.known.capacities.put(("x", "c"), found)
@@ -246,7 +246,7 @@ def test_capacities_of_several_places_add_up_to_where_a_volume_can_be_made() -> 
     site.known.drivers.put(("", MAKER), objects_of.CsiDriver(name=MAKER, tracks_capacity=True))
     assert site.bindable(site.claims(claim("tiny", size_bytes=1.0))) == []
     for name in ("a", "b"):
-        found = objects_of.Capacity(
+        found = objects_of.StorageCapacity(
             namespace="x", name=name, storage_class="later", nodes=(among(HOST, name),), largest_bytes=GIB
         )
         site.known.capacities.put(("x", name), found)

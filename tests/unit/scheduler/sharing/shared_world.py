@@ -27,12 +27,12 @@ class SlowClaims:
         self._rng = rng
         self.lost_share = lost_share
 
-    async def change(self, changes: Sequence[buses.Change]) -> list[buses.Changed]:
+    async def change(self, changes: Sequence[buses.GuardedWrite]) -> list[buses.WriteOutcome]:
         """See `port.Claims`."""
         await self._pause()
         found = await self._claims.change(changes)
         await self._pause()
-        return [buses.Changed(detail="lost") if self._rng.random() < self.lost_share else each for each in found]
+        return [buses.WriteOutcome(detail="lost") if self._rng.random() < self.lost_share else each for each in found]
 
     async def newest(self, subject: str) -> buses.Kept | None:
         """See `port.Claims`."""
@@ -201,7 +201,7 @@ class SharedWorld(world.World):
                 self.largest[name] = max(self.largest[name], count)
             await asyncio.sleep(0.02)
 
-    def claims_on(self, node: str, *uids: str, seq: int = 0) -> buses.Change:
+    def claims_on(self, node: str, *uids: str, seq: int = 0) -> buses.GuardedWrite:
         """A message with claims of a scheduler that is not there, for Pods that nobody knows."""
         claims = tuple(
             messages.Claim(
@@ -211,7 +211,7 @@ class SharedWorld(world.World):
         )
         epoch = self.hub.claims[subjects.CLAIMS_EPOCH].payload.decode()
         found = messages.NodeClaims(node=node, epoch=epoch, boot="0" * 16, seq=1, ts_ns=1, claims=claims)
-        return buses.Change(subject=subjects.claim(node), payload=wire.encode_claims(found), seq=seq)
+        return buses.GuardedWrite(subject=subjects.claim(node), payload=wire.encode_claims(found), seq=seq)
 
     def claimed_on(self, node: str) -> list[str]:
         """The UIDs of the claims on a node in the stream."""

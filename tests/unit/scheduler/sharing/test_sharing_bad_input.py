@@ -43,7 +43,7 @@ async def bound_to(made: shared_world.SharedWorld, prefix: str, count: int = 10)
     return collections.Counter(nodes)
 
 
-def changed(change: buses.Change, **wrong: Any) -> buses.Change:
+def changed(change: buses.GuardedWrite, **wrong: Any) -> buses.GuardedWrite:
     """A message with some other fields."""
     tree = json.loads(change.payload)
     return dataclasses.replace(change, payload=json.dumps(tree | wrong).encode())

@@ -212,8 +212,8 @@ def test_pods_of_a_member_whose_claims_fail_are_placed_by_the_holder() -> None:
         made = shared_world.SharedWorld(engines=2, room=100.0)
         await ready(made)
 
-        async def fail(changes: Sequence[buses.Change]) -> list[buses.Changed]:
-            return [buses.Changed(detail="away") for _ in changes]
+        async def fail(changes: Sequence[buses.GuardedWrite]) -> list[buses.WriteOutcome]:
+            return [buses.WriteOutcome(detail="away") for _ in changes]
 
         made.connections[1].claims.change = fail  # type: ignore[method-assign]
         uids = [made.create_pod(f"pod-{index}") for index in range(40)]
@@ -233,7 +233,7 @@ def test_pods_of_a_slow_member_are_placed_by_the_holder() -> None:
         slow.binder._most = 1
         change = made.connections[1].claims.change
 
-        async def later(changes: Sequence[buses.Change]) -> list[buses.Changed]:
+        async def later(changes: Sequence[buses.GuardedWrite]) -> list[buses.WriteOutcome]:
             await asyncio.sleep(0.8)
             return await change(changes)
 

@@ -62,7 +62,7 @@ def test_no_pod_of_a_gang_is_bound_unless_all_of_it_is_claimed(monkeypatch: pyte
         change = claims.change
         rivals = [f"{index:08x}-0000-4000-8000-000000000000" for index in range(2)]
 
-        async def come_first(changes: Sequence[buses.Change]) -> list[buses.Changed]:
+        async def come_first(changes: Sequence[buses.GuardedWrite]) -> list[buses.WriteOutcome]:
             claims.change = change  # type: ignore[method-assign]
             assert sorted(each.subject for each in changes) == [subjects.claim(f"node-{index}") for index in range(2)]
             assert (await change([made.claims_on("node-1", *rivals)]))[0].seq is not None
@@ -99,7 +99,7 @@ def test_a_gang_that_lost_a_claim_is_decided_on_again_at_once(conflicts: int, mo
         left = conflicts
         lost: list[str] = []
 
-        async def come_first(changes: Sequence[buses.Change]) -> list[buses.Changed]:
+        async def come_first(changes: Sequence[buses.GuardedWrite]) -> list[buses.WriteOutcome]:
             nonlocal left
             node = changes[-1].subject.rpartition(".")[2]
             if left and node not in lost:
@@ -134,7 +134,7 @@ def test_a_gang_that_loses_the_lease_between_claim_and_bind_gives_all_claims_bac
         claims = made.connections[0].claims
         change = claims.change
 
-        async def lose_the_lease(changes: Sequence[buses.Change]) -> list[buses.Changed]:
+        async def lose_the_lease(changes: Sequence[buses.GuardedWrite]) -> list[buses.WriteOutcome]:
             claims.change = change  # type: ignore[method-assign]
             found = await change(changes)
             made.holder = 1

@@ -64,10 +64,10 @@ class Site:
         self.state.queue.take(100.0)
         return self.state.assume(objects.make_waiting(pod, 0.0), NODE, 100.0)
 
-    def request(self, name: str) -> commits.Request:
+    def request(self, name: str) -> commits.ClaimRequest:
         demand = self.state.demand_of(objects.make_pod(name))
         ended: asyncio.Future[float] = asyncio.get_running_loop().create_future()
-        return commits.Request(
+        return commits.ClaimRequest(
             node=NODE, claim=claim_of(f"uid-{name}", "own"), demand=demand, seq=-1, decided_s=100.0, ended=ended
         )
 

@@ -466,7 +466,7 @@ def test_an_object_with_an_odd_field_is_parsed_or_a_value_error(path: list[Any],
     target[path[-1]] = value
     for parse, kind in (
         (api_objects.parse_pod, cluster.Pod), (api_objects.parse_node, cluster.Node),
-        (kubernetes_status.parse_run, kubernetes_status.Run),
+        (kubernetes_status.parse_run, kubernetes_status.PodRun),
     ):  # fmt: skip
         with contextlib.suppress(ValueError):
             assert isinstance(parse(obj), kind)

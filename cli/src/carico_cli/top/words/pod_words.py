@@ -22,7 +22,7 @@ STYLE = {
 }  # fmt: skip
 
 
-class Table:
+class PodTable:
     """The Pods of a picture."""
 
     def __init__(self, picture: pictures.Picture) -> None:

@@ -135,7 +135,7 @@ class Pod(NamedTuple):
     # While it has no node: where room is being made for it; empty: nowhere.
     nominated_node: str = ""
     # None: it is placed without regard to others.
-    gang: gangs.Membership | None = None
+    gang: gangs.PodGang | None = None
     # None: not known.
     images: Images | None = None
     # Of a Pod with several containers: the beginning of each one's id in the runtime, and its name; as far as known.

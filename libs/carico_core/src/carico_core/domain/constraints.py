@@ -67,7 +67,7 @@ class HostPort:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Disk:
+class ExclusiveDisk:
     """An inline volume that a node gives to one writer only. Two with a name in common are the same disk."""
 
     kind: str
@@ -78,7 +78,7 @@ class Disk:
 class Occupied:
     """Host ports and disks, by what two that conflict have in common: a Pod may have thousands of them."""
 
-    def __init__(self, ports: Iterable[HostPort] = (), disks: Iterable[Disk] = ()) -> None:
+    def __init__(self, ports: Iterable[HostPort] = (), disks: Iterable[ExclusiveDisk] = ()) -> None:
         self._addresses: dict[tuple[str, int], set[str]] = {}
         for port in ports:
             self._addresses.setdefault((port.protocol, port.port), set()).add(port.address)
@@ -89,7 +89,7 @@ class Occupied:
                 key = (disk.kind, name)
                 self._is_written[key] = self._is_written.get(key, False) or not disk.read_only
 
-    def conflicts(self, ports: Iterable[HostPort] = (), disks: Iterable[Disk] = ()) -> bool:
+    def conflicts(self, ports: Iterable[HostPort] = (), disks: Iterable[ExclusiveDisk] = ()) -> bool:
         """Return whether one node cannot give these as well."""
         return (bool(self._addresses) and any(map(self._has_port, ports))) or (
             bool(self._is_written) and any(map(self._has_disk, disks))
@@ -102,7 +102,7 @@ class Occupied:
             return False
         return port.address == ANY_ADDRESS or port.address in addresses or ANY_ADDRESS in addresses
 
-    def _has_disk(self, disk: Disk) -> bool:
+    def _has_disk(self, disk: ExclusiveDisk) -> bool:
         """Return whether the disk is in use, and not only read by both."""
         found = [self._is_written.get((disk.kind, name)) for name in disk.names]
         return any(found) or (not disk.read_only and any(each is not None for each in found))
@@ -148,7 +148,7 @@ class Constraints:
     namespace: str = ""
     spreads: tuple[Spread, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
-    disks: tuple[Disk, ...] = ()
+    disks: tuple[ExclusiveDisk, ...] = ()
     volume_claims: tuple[VolumeClaimUse, ...] = ()
     node_preferences: tuple[NodePreference, ...] = ()
     pod_preferences: tuple[PodPreference, ...] = ()

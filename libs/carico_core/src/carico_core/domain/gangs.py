@@ -32,7 +32,7 @@ class Asks(NamedTuple):
     wrong: str = ""
 
 
-class Membership(NamedTuple):
+class PodGang(NamedTuple):
     """The gang of a Pod. `asks`: what the Pod's own annotations ask for. `bound_at_s`: Unix seconds; 0 if unknown."""
 
     key: Key

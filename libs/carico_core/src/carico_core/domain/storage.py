@@ -113,7 +113,7 @@ class CsiDriver:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Capacity:
+class StorageCapacity:
     """A CSIStorageCapacity: the largest volume that a class can provision on the nodes that the selector matches."""
 
     namespace: str

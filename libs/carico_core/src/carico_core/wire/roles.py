@@ -91,7 +91,7 @@ LIMITS = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Flow:
+class Crossing:
     """A subject that crosses accounts: messages from `source`, or (`is_service`) questions that `source` answers.
 
     `many`: one question may have several answers. NATS replaces the reply subject of a question, not of a message.
@@ -287,34 +287,34 @@ def _service(service: str) -> Iterator[str]:
         yield from _named(verb, service)
 
 
-def _flows() -> Iterator[Flow]:
+def _flows() -> Iterator[Crossing]:
     core, agents, readers = Account.CORE, Account.AGENTS, Account.READERS
-    yield Flow(subject=subjects.CAPACITY_ALL, source=agents, to=(core, readers))
-    yield Flow(subject=subjects.SUBSPACE_ALL, source=agents, to=(core,))
-    yield Flow(subject=subjects.USAGE_ALL, source=agents, to=(core,))
+    yield Crossing(subject=subjects.CAPACITY_ALL, source=agents, to=(core, readers))
+    yield Crossing(subject=subjects.SUBSPACE_ALL, source=agents, to=(core,))
+    yield Crossing(subject=subjects.USAGE_ALL, source=agents, to=(core,))
     for subject in subjects.pod_telemetry(None):
-        yield Flow(subject=subject, source=agents, to=(core,))
-    yield Flow(subject=subjects.MODEL, source=core, to=(agents, readers))
-    yield Flow(subject=subjects.ROSTER_ALL, source=core, to=(agents,))
-    yield Flow(subject=subjects.DECISION_ALL, source=core, to=(readers,))
-    yield Flow(subject=subjects.CLAIMED_ALL, source=core, to=(readers,))
-    yield Flow(subject=subjects.MEMBER_ALL, source=core, to=(readers,))
-    yield Flow(subject=subjects.SUMMARY, source=core, to=(readers,))
-    yield Flow(subject=f"{subjects.PREFIX}.query.agent.*.>", source=agents, to=(core, readers), is_service=True)
+        yield Crossing(subject=subject, source=agents, to=(core,))
+    yield Crossing(subject=subjects.MODEL, source=core, to=(agents, readers))
+    yield Crossing(subject=subjects.ROSTER_ALL, source=core, to=(agents,))
+    yield Crossing(subject=subjects.DECISION_ALL, source=core, to=(readers,))
+    yield Crossing(subject=subjects.CLAIMED_ALL, source=core, to=(readers,))
+    yield Crossing(subject=subjects.MEMBER_ALL, source=core, to=(readers,))
+    yield Crossing(subject=subjects.SUMMARY, source=core, to=(readers,))
+    yield Crossing(subject=f"{subjects.PREFIX}.query.agent.*.>", source=agents, to=(core, readers), is_service=True)
     # By their name alone: what is asked of all services does not reach agents, which could answer as another.
     for subject in _named("*", "agent"):
-        yield Flow(subject=subject, source=agents, to=(core, readers), is_service=True, many=True)
+        yield Crossing(subject=subject, source=agents, to=(core, readers), is_service=True, many=True)
     for service in ("scheduler", "aggregator"):
-        yield Flow(subject=f"{subjects.PREFIX}.query.{service}.>", source=core, to=(readers,), is_service=True)
+        yield Crossing(subject=f"{subjects.PREFIX}.query.{service}.>", source=core, to=(readers,), is_service=True)
     # Readers see plans and moves; to apply a plan, or to pause, is for administrators.
     for verb in ("plan.get", "moves.list", "pod.explain", "traffic.list"):
-        yield Flow(subject=subjects.query("rescheduler", verb), source=core, to=(readers,), is_service=True)
+        yield Crossing(subject=subjects.query("rescheduler", verb), source=core, to=(readers,), is_service=True)
     named = (each for service in _ANSWERING for each in _named("*", service))
     for subject in ("$SRV.*", *named):
-        yield Flow(subject=subject, source=core, to=(readers,), is_service=True, many=True)
-    yield Flow(subject=KICK_SUBJECTS, source=Account.SYSTEM, to=(Account.AUTH,), is_service=True)
+        yield Crossing(subject=subject, source=core, to=(readers,), is_service=True, many=True)
+    yield Crossing(subject=KICK_SUBJECTS, source=Account.SYSTEM, to=(Account.AUTH,), is_service=True)
     for account in POD_ACCOUNTS:
-        yield Flow(
+        yield Crossing(
             subject=connections(account), source=Account.SYSTEM, to=(Account.AUTH,), is_service=True, many=True
         )  # fmt: skip
 

@@ -19,7 +19,7 @@ LOADS = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Contender:
+class PlacementContender:
     """A contender. `algorithm`: of our rescheduler; empty where it does not act.
 
     `is_placed`: its Pods begin where the paper's do (table 10), rather than where their scheduler wants them.
@@ -32,7 +32,7 @@ class Contender:
     algorithm: str = ""
 
 
-def parse(name: str) -> Contender:
+def parse(name: str) -> PlacementContender:
     """Return the contender of that name. Raises `SettingsError`.
 
     none: nothing moves. kube-scheduler: it chooses the nodes, and nothing moves. descheduler: with kube-scheduler. The
@@ -42,10 +42,10 @@ def parse(name: str) -> Contender:
     'ws-sa-pn'
     """
     if name in (KUBE, DESCHEDULER):
-        return Contender(
+        return PlacementContender(
             name=name, scheduler_name=contenders.KUBE_SCHEDULER, requests=True, is_placed=name == DESCHEDULER
         )
     if name in NAMES:
         algorithm = "" if name == NOTHING else name
-        return Contender(name=name, scheduler_name=cluster.SCHEDULER_NAME, requests=False, algorithm=algorithm)
+        return PlacementContender(name=name, scheduler_name=cluster.SCHEDULER_NAME, requests=False, algorithm=algorithm)
     raise errors.SettingsError(f"--contender: got {name!r}, expected one of {', '.join(NAMES)} with --applications")

@@ -42,7 +42,7 @@ QUICK = Spans(warm_s=15.0, before_s=20.0, settle_s=5.0, after_s=20.0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class Stage:
     """The cluster. `move`: moves the Pods of a contender; returns how many, and why no more (empty: not known)."""
 
     api: Api
@@ -51,13 +51,13 @@ class Ground:
     node_cores: float
     node_memory_bytes: float
     pods: podlists.Pods
-    server: directory.Server
-    move: Callable[[contenders.Contender], Awaitable[tuple[int, str]]]
+    server: directory.DirectoryServer
+    move: Callable[[contenders.PlacementContender], Awaitable[tuple[int, str]]]
     delay_ms: float
     rate_mbit: float
 
 
-async def run(ground: Ground, contender: contenders.Contender, load: users.Load, spans: Spans) -> result.Run:
+async def run(ground: Stage, contender: contenders.PlacementContender, load: users.Load, spans: Spans) -> result.Run:
     """Run the applications under a contender, and delete them. Raises `EnvironmentUnfit`."""
     try:
         await _place(ground, contender)
@@ -66,7 +66,7 @@ async def run(ground: Ground, contender: contenders.Contender, load: users.Load,
         await _clear(ground)
 
 
-async def _place(ground: Ground, contender: contenders.Contender) -> None:
+async def _place(ground: Stage, contender: contenders.PlacementContender) -> None:
     """Create the Deployments. Where Pods begin as in the paper, bind them while all nodes are closed to schedulers."""
     if not contender.is_placed:
         await _create(ground, contender)
@@ -89,7 +89,7 @@ async def _place(ground: Ground, contender: contenders.Contender) -> None:
             await _close(ground, node, closed=False)
 
 
-async def _bind(ground: Ground, pods: Sequence[podlists.AppPod]) -> None:
+async def _bind(ground: Stage, pods: Sequence[podlists.AppPod]) -> None:
     """Bind Pods, at most one to each node, and wait until they are ready and their node knows what they take."""
     for pod in pods:
         node = ground.nodes[(catalog.SERVICES[pod.service].node - 1) % len(ground.nodes)]
@@ -98,12 +98,12 @@ async def _bind(ground: Ground, pods: Sequence[podlists.AppPod]) -> None:
     await asyncio.sleep(APART_S)
 
 
-async def _close(ground: Ground, node: str, *, closed: bool) -> None:
+async def _close(ground: Stage, node: str, *, closed: bool) -> None:
     """Let no new Pod onto a node (`kubectl cordon`), or let them again."""
     await api_actions.patch_node(ground.api, node=node, patch={"spec": {"unschedulable": closed or None}})
 
 
-async def _create(ground: Ground, contender: contenders.Contender) -> None:
+async def _create(ground: Stage, contender: contenders.PlacementContender) -> None:
     choice = manifests.Choice(
         namespace=NAMESPACE, scheduler_name=contender.scheduler_name,
         node_cores=ground.node_cores if contender.requests else None, node_memory_bytes=ground.node_memory_bytes,
@@ -114,7 +114,7 @@ async def _create(ground: Ground, contender: contenders.Contender) -> None:
 
 
 async def _measure(
-    ground: Ground, contender: contenders.Contender, load: users.Load, spans: Spans
+    ground: Stage, contender: contenders.PlacementContender, load: users.Load, spans: Spans
 ) -> result.Run:  # fmt: skip
     client = network.Client(own="", link=network.Link(), directory=directory.Directory({}))
     known = asyncio.create_task(client.directory.follow("127.0.0.1", ground.server.port))
@@ -164,7 +164,7 @@ class _Watched:
         return result.Span(times=times, bytes_per_s=self.bytes_per_s, nodes=self.nodes)
 
 
-async def _watch(ground: Ground, client: network.Client, using: "asyncio.Task[None]", span_s: float) -> _Watched:
+async def _watch(ground: Stage, client: network.Client, using: "asyncio.Task[None]", span_s: float) -> _Watched:
     """Let users send requests for so long; return the traffic between nodes meanwhile."""
     began_s, far = ground.clock.monotonic_s(), await _far_bytes(ground, client)
     await _sleep(span_s, using)
@@ -175,7 +175,7 @@ async def _watch(ground: Ground, client: network.Client, using: "asyncio.Task[No
     )  # fmt: skip
 
 
-async def _far_bytes(ground: Ground, client: network.Client) -> Mapping[str, int]:
+async def _far_bytes(ground: Stage, client: network.Client) -> Mapping[str, int]:
     """Return the bytes that each Pod has exchanged with Pods of other nodes, as it counts them."""
 
     async def ask(pod: podlists.AppPod) -> tuple[str, int]:
@@ -197,7 +197,7 @@ async def _sleep(seconds: float, using: "asyncio.Task[None]") -> None:
         each.result()
 
 
-async def _clear(ground: Ground) -> None:
+async def _clear(ground: Stage) -> None:
     """Delete the Deployments, and wait until their Pods are gone."""
     await grounds.delete_all(ground.api, _DEPLOYMENTS, manifests.APPLICATION_LABEL, within_s=READY_MOST_S)
     await ground.pods.until(lambda: not ground.pods.found, READY_MOST_S, "the Pods of the applications are not gone")

@@ -38,7 +38,7 @@ class AppPod:
 class Pods:
     """The Pods by UID; `directory` gets the addresses of those that are ready and not about to end."""
 
-    def __init__(self, server: directory.Server) -> None:
+    def __init__(self, server: directory.DirectoryServer) -> None:
         self.found: dict[str, AppPod] = {}
         self._server = server
         self._changed = asyncio.Event()
@@ -105,9 +105,9 @@ class Pods:
 
 
 @contextlib.asynccontextmanager
-async def following(api: Api) -> AsyncIterator[tuple[Pods, directory.Server]]:
+async def following(api: Api) -> AsyncIterator[tuple[Pods, directory.DirectoryServer]]:
     """Follow the Pods, and serve their directory, until the block is left."""
-    server = directory.Server()
+    server = directory.DirectoryServer()
     await server.start()
     pods = Pods(server)
     task = asyncio.create_task(pods.follow(api))

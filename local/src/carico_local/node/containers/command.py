@@ -47,7 +47,7 @@ class NodeParts:
     reporter: reporter.Reporter
     events: events.Events
     api: api_actions.Api
-    users: users.Users
+    users: users.ContainerUsers
 
     @property
     def amounts(self) -> Mapping[str, float]:

@@ -141,16 +141,16 @@ def _has_ended(directory: pathlib.Path) -> bool:
     return (directory / files.EXITED).exists() or not directory.exists()
 
 
-def _open(path: pathlib.Path) -> container_logs.Reader:
-    return container_logs.Reader(path)
+def _open(path: pathlib.Path) -> container_logs.LogReader:
+    return container_logs.LogReader(path)
 
 
-def _reopened(log: container_logs.Reader, path: pathlib.Path) -> container_logs.Reader:
+def _reopened(log: container_logs.LogReader, path: pathlib.Path) -> container_logs.LogReader:
     """Return the same reader, or one for the new file where the log has been rotated."""
     if not log.is_rotated():
         return log
     log.close()
-    return container_logs.Reader(path)
+    return container_logs.LogReader(path)
 
 
 @web.middleware

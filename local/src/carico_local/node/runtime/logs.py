@@ -133,7 +133,7 @@ def last_lines(entries: list[Entry], count: int) -> list[Entry]:
     return entries[starts[-count] :] if len(starts) > count else entries
 
 
-class Reader:
+class LogReader:
     """Read a log file in complete lines, continuing after the last read; an absent file is empty."""
 
     def __init__(self, path: pathlib.Path) -> None:

@@ -45,7 +45,7 @@ class RunsAs(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Users:
+class ContainerUsers:
     """The users of a node's containers. `default` None: all run as the node's own user."""
 
     default: Ids | None
@@ -100,11 +100,11 @@ def _has_group(gid: int) -> bool:
         return False
 
 
-def of_node(*, allow_root: bool) -> Users:
+def of_node(*, allow_root: bool) -> ContainerUsers:
     """Return the users of a node that runs as the present user."""
     user = Ids(uid=UNPRIVILEGED, gid=UNPRIVILEGED)
     can_change = os.geteuid() == 0 and _can_become(user)
-    return Users(default=user if can_change else None, allow_root=allow_root)
+    return ContainerUsers(default=user if can_change else None, allow_root=allow_root)
 
 
 def become(user: Ids) -> None:

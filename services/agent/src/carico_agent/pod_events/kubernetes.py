@@ -128,18 +128,18 @@ class KubernetesPods(adapter.Adapter):
             return
         now_s = self._clock.monotonic_s()
         match run.state:
-            case status.State.WAITING:
+            case status.RunState.WAITING:
                 # A container that restarts counts as ended in between.
                 self._states.ended(run.uid, now_s)
                 self._states.created(run.uid, now_s)
-            case status.State.RUNNING:
+            case status.RunState.RUNNING:
                 self._states.started(run.uid, now_s)
-            case status.State.ENDED:
+            case status.RunState.ENDED:
                 self._done.add(run.uid)
                 self._on_ended(run.uid, now_s, is_new=is_new)
 
-    def _note_own(self, run: status.Run) -> None:
-        if run.state is status.State.RUNNING:
+    def _note_own(self, run: status.PodRun) -> None:
+        if run.state is status.RunState.RUNNING:
             self._own.add(run.uid)
         else:
             self._own.discard(run.uid)
@@ -153,7 +153,7 @@ class KubernetesPods(adapter.Adapter):
         self._states.ended(uid, now_s)
         self._states.removed(uid, now_s)
 
-    def _read(self, pod: dict[str, Any]) -> status.Run | None:
+    def _read(self, pod: dict[str, Any]) -> status.PodRun | None:
         try:
             return status.parse_run(pod, self._baseline_namespaces)
         except ValueError as error:

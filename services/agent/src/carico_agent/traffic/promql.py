@@ -48,7 +48,7 @@ _ANSWERS = msgspec.json.Decoder(_Answer)
 
 
 class Promql:
-    """Implements `carico_agent.ports.Traffic`."""
+    """Implements `carico_agent.ports.TrafficSource`."""
 
     def __init__(
         self, url: str, *, node: str, skipped: sockets.Skipped, log: logs.RateLimited, poll_s: float = POLL_S

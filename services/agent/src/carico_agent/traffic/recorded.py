@@ -14,7 +14,7 @@ from carico_core.wire import subjects
 
 
 class Recorded:
-    """Implements `carico_agent.ports.Traffic`."""
+    """Implements `carico_agent.ports.TrafficSource`."""
 
     def __init__(self, file: pathlib.Path, *, node: str, skipped: sockets.Skipped, log: logs.RateLimited) -> None:
         """Raise `EnvironmentUnfit` if the file cannot be read."""

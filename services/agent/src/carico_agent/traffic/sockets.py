@@ -53,7 +53,7 @@ class _Namespace:
 
 
 class Sockets:
-    """Implements `carico_agent.ports.Traffic`."""
+    """Implements `carico_agent.ports.TrafficSource`."""
 
     def __init__(
         self, of_pods: owners.Owners, *, proc: pathlib.Path, skipped: Skipped, log: logs.RateLimited,

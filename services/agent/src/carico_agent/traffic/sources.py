@@ -15,7 +15,7 @@ from carico_core.runtime.process import clock as clocks
 
 def open_traffic(
     chosen: settings.AgentSettings, *, clock: clocks.Clock, skipped: Callable[[str, int], None]
-) -> ports.Traffic | None:  # fmt: skip
+) -> ports.TrafficSource | None:  # fmt: skip
     """Return the adapter; None for `none`. Raises `EnvironmentUnfit` if it cannot be used here.
 
     `skipped` counts readings that are skipped, by reason.
@@ -29,7 +29,7 @@ def open_traffic(
         return _open_sockets(chosen, skipped=skipped, log=log)
     module = _import(kind)
     common = {"node": chosen.node, "skipped": skipped, "log": log}
-    found: ports.Traffic = (
+    found: ports.TrafficSource = (
         module.Recorded(pathlib.Path(argument), **common) if kind == "recorded" else module.Promql(argument, **common)
     )
     return found
@@ -47,7 +47,7 @@ def network_name(proc: pathlib.Path = pathlib.Path("/proc")) -> str:
         return ""
 
 
-def _open_sockets(chosen: settings.AgentSettings, **common: Any) -> ports.Traffic:
+def _open_sockets(chosen: settings.AgentSettings, **common: Any) -> ports.TrafficSource:
     proc = pathlib.Path(chosen.proc)
     try:
         group = hierarchy.discover(proc / "mounts", below=chosen.cgroup_root).group(chosen.cgroup or ".")
@@ -56,7 +56,7 @@ def _open_sockets(chosen: settings.AgentSettings, **common: Any) -> ports.Traffi
             f"--traffic sockets finds Pods by their cgroups: {error}; give --traffic none, recorded:FILE or promql:URL"
         ) from error
     sockets, owners = _import("sockets"), _import("owners")
-    found: ports.Traffic = sockets.Sockets(owners.Owners(group, proc=proc), proc=proc, **common)
+    found: ports.TrafficSource = sockets.Sockets(owners.Owners(group, proc=proc), proc=proc, **common)
     return found
 
 

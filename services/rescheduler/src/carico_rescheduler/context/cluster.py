@@ -82,7 +82,7 @@ class Cluster:
         # Known in mode `node-selector` alone.
         self.autoscalers: Table[objects.Autoscaler] = Table()
         # Without them, traffic to virtual addresses is not known.
-        self.services: Table[services.Service] = Table()
+        self.services: Table[services.ServiceAddresses] = Table()
         self.slices: Table[services.Slice] = Table()
         # By node; old ones are removed.
         self.advertisements: dict[str, messages.Advertisement] = {}

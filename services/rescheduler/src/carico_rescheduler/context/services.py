@@ -15,7 +15,7 @@ SERVICE_NAME = "kubernetes.io/service-name"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class ServiceAddresses:
     """Virtual addresses of a Service, and its TCP ports by name."""
 
     namespace: str
@@ -34,10 +34,10 @@ class Slice:
     ports: Mapping[str, int]
 
 
-def parse_service(obj: Object) -> Service:
+def parse_service(obj: Object) -> ServiceAddresses:
     """Return the Service of an API object. Raises `ValueError` with the path of the bad field."""
     metadata, spec = fields.mapping(obj, "metadata"), fields.mapping(obj, "spec")
-    return Service(
+    return ServiceAddresses(
         namespace=fields.required(metadata, "namespace", "metadata."),
         name=fields.required(metadata, "name", "metadata."),
         # A Service without an address of its own has "None".
@@ -58,7 +58,7 @@ def parse_slice(obj: Object) -> Slice:
     )
 
 
-def resolve(services: Iterable[Service], slices: Iterable[Slice]) -> dict[Endpoint, tuple[Endpoint, ...]]:
+def resolve(services: Iterable[ServiceAddresses], slices: Iterable[Slice]) -> dict[Endpoint, tuple[Endpoint, ...]]:
     """Return the endpoints behind each virtual endpoint; a port of a Service is that of the same name in its slices."""
     behind: dict[tuple[str, str], list[Slice]] = {}
     for each in slices:

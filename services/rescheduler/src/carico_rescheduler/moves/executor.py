@@ -30,7 +30,7 @@ class Parts:
     metrics: instruments.Instruments
     permit: Callable[[], None]
     mode: movable.Mode
-    limits: surge_steps.Limits
+    limits: surge_steps.StepTimes
     journal: journal.Journal
 
 

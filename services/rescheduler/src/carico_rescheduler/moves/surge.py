@@ -39,7 +39,7 @@ class Surge:
     """
 
     def __init__(
-        self, api: api_actions.BindApi, *, known: clusters.Cluster, limits: surge_steps.Limits, clock: clocks.Clock,
+        self, api: api_actions.BindApi, *, known: clusters.Cluster, limits: surge_steps.StepTimes, clock: clocks.Clock,
         permit: Callable[[], None],
     ) -> None:  # fmt: skip
         self._api = api

@@ -8,7 +8,7 @@ from carico_rescheduler.context import objects
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class StepTimes:
     """How long a new Pod may wait for its node, how long it may take to be ready, and the old one to be chosen."""
 
     place_s: float
@@ -75,7 +75,7 @@ class Watch:
         return Waited(**{name: now_s - since_s for name, since_s in self._since_s.items()})
 
 
-def next_action(view: View, limits: Limits, waited: Waited, *, is_stopping: bool) -> tuple[Action, str]:
+def next_action(view: View, limits: StepTimes, waited: Waited, *, is_stopping: bool) -> tuple[Action, str]:
     """Return what to do next, and why."""
     old = view.old if view.old is not None and view.old.is_active else None
     if view.surge is None or view.surge.pod.deleting:
@@ -103,7 +103,7 @@ def _after_surge(old: objects.KnownPod | None, why: str) -> tuple[Action, str]:
     return (Action.UNMARK, why) if old is not None and old.leaves_for else (Action.KEPT, why)
 
 
-def _after_adoption(old: objects.KnownPod | None, limits: Limits, waited: Waited) -> tuple[Action, str]:
+def _after_adoption(old: objects.KnownPod | None, limits: StepTimes, waited: Waited) -> tuple[Action, str]:
     if old is None:
         return Action.MOVED, "the new Pod has its place"
     if not old.leaves_for:
@@ -113,7 +113,7 @@ def _after_adoption(old: objects.KnownPod | None, limits: Limits, waited: Waited
     return Action.WAIT, "the ReplicaSet is to delete the old Pod"
 
 
-def _why_not(view: View, old: objects.KnownPod | None, limits: Limits, waited: Waited) -> str:
+def _why_not(view: View, old: objects.KnownPod | None, limits: StepTimes, waited: Waited) -> str:
     """Return why the move is given up; empty if it continues."""
     surge = view.surge
     assert surge is not None

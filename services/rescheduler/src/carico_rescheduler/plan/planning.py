@@ -25,7 +25,7 @@ class Question:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class PlanRequest:
     """How to plan: the effort and seed of the search, the rule, and how many moves the budget has left.
 
     has_detours: whether a Pod may go to a third node first, and on from there in the same plan.
@@ -40,7 +40,7 @@ class Request:
     has_detours: bool = True
 
 
-def make(context: contexts.Context, asked: Request) -> decision.Plan:
+def make(context: contexts.Context, asked: PlanRequest) -> decision.Plan:
     """Return the plan for a context, of those to several placements the one that gains most beyond its cost."""
     # Some more than may be made, so that a plan shows what the budget leaves out.
     most = asked.rule.most_moves + _SHOWN
@@ -51,7 +51,7 @@ def make(context: contexts.Context, asked: Request) -> decision.Plan:
     return max((_along(context, curve, asked) for curve in curves), key=lambda plan: plan.net)
 
 
-def _along(context: contexts.Context, curve: ordering.Curve, asked: Request) -> decision.Plan:
+def _along(context: contexts.Context, curve: ordering.Curve, asked: PlanRequest) -> decision.Plan:
     """Return the plan that carries out what pays of a curve."""
     rule = asked.rule
     moves, small = decision.worth(decision.moves_of(context, curve.steps))

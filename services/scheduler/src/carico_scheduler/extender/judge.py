@@ -31,7 +31,7 @@ UNKNOWN = "the scheduler has not seen this node at the API yet"
 class Judged:
     """A verdict, the full reasons by node, and whether a node was refused only because of holds for other Pods."""
 
-    verdict: messages.Verdict
+    verdict: messages.FilterResult
     details: Mapping[str, str]
     is_held_up: bool
 
@@ -56,7 +56,7 @@ class Judge:
         view = self._fleet.snapshot(now_s)
         if view.goes_by_requests:
             # kube-scheduler has already checked the requests.
-            verdict = messages.Verdict(passed=tuple(names), refused={}, lasting={})
+            verdict = messages.FilterResult(passed=tuple(names), refused={}, lasting={})
             return Judged(verdict=verdict, details={}, is_held_up=False)
         mask = self._mask(view, demand)
         passed: list[str] = []
@@ -81,7 +81,7 @@ class Judge:
                 kind = refused if found.reason is decision.Reason.CAPACITY else lasting
                 kind[name] = _PREFIX + explain.phrase(found.reason)
                 details[name] = f"{found.reason.value}: {found.detail}"
-        verdict = messages.Verdict(passed=tuple(passed), refused=refused, lasting=lasting)
+        verdict = messages.FilterResult(passed=tuple(passed), refused=refused, lasting=lasting)
         return Judged(verdict=verdict, details=details, is_held_up=is_held_up)
 
     def why_not(self, name: str, demand: demands.Demand, *, pod: cluster.Pod, now_s: float) -> str | None:

@@ -43,7 +43,7 @@ class BindArgs:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class FilterResult:
     """Which nodes pass, and why the others do not. `lasting`: refusals that evicting Pods would not change."""
 
     passed: tuple[str, ...]
@@ -75,7 +75,7 @@ def decode_bind_args(payload: bytes) -> BindArgs:
     return BindArgs(namespace=namespace, name=name, uid=uid, node=node)
 
 
-def encode_verdict(verdict: Verdict, asked: Args) -> bytes:
+def encode_verdict(verdict: FilterResult, asked: Args) -> bytes:
     """Return an ExtenderFilterResult, with names or whole Nodes as in the request."""
     answer: dict[str, Any] = {
         "FailedNodes": dict(verdict.refused),

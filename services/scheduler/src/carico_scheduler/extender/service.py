@@ -74,7 +74,7 @@ class Extender:
         asked = messages.decode_args(payload)
         pod = asked.pod
         if self._state.baseline.includes(pod):
-            return messages.encode_verdict(messages.Verdict(passed=asked.names, refused={}, lasting={}), asked)
+            return messages.encode_verdict(messages.FilterResult(passed=asked.names, refused={}, lasting={}), asked)
         settled = self._why_settled(pod.uid)
         if settled is not None:
             return messages.encode_filter_error(settled)

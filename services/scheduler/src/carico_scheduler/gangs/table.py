@@ -52,7 +52,7 @@ class Gangs:
             self._renew(gang)
         return is_new and role is gang_records.Role.WAITS and gang.may_place
 
-    def move(self, uid: str, before: gangs.Membership | None, after: gangs.Membership | None) -> None:
+    def move(self, uid: str, before: gangs.PodGang | None, after: gangs.PodGang | None) -> None:
         """Take in that what a Pod states about its gang has changed; `note` follows."""
         if before is None or before == after:
             return
@@ -139,7 +139,7 @@ class Gangs:
             return f"gang {key}: {gang.missing} Pods must be placed together{within}{fitted}"
         return f"gang {key}: complete; further Pods are placed one by one{within}"
 
-    def _add(self, pod: cluster.Pod, member: gangs.Membership) -> gang_records.Gang:
+    def _add(self, pod: cluster.Pod, member: gangs.PodGang) -> gang_records.Gang:
         gang = self._gangs.get(member.key)
         if gang is None:
             gang = self._gangs[member.key] = gang_records.Gang(key=member.key)
@@ -151,7 +151,7 @@ class Gangs:
                 gang.asks = max(filter(None, (gang.asks, member.asks)), key=_strictest)
         return gang
 
-    def _leave(self, uid: str, member: gangs.Membership, *, is_done: bool) -> None:
+    def _leave(self, uid: str, member: gangs.PodGang, *, is_done: bool) -> None:
         gang = self._gangs.get(member.key)
         if gang is None or uid not in gang.roles:
             return

@@ -55,7 +55,7 @@ class Storage:
         self.csi_nodes: Table[storage.CsiNode] = Table()
         self.attachments: Table[storage.Attachment] = Table()
         self.drivers: Table[storage.CsiDriver] = Table()
-        self.capacities: Table[storage.Capacity] = Table()
+        self.capacities: Table[storage.StorageCapacity] = Table()
         # Collection -> why it is not known.
         self._lacking: dict[str, str] = {}
         # Volume name -> UID of the claim, and UID of the claim -> node: decided, and not shown by the API yet.

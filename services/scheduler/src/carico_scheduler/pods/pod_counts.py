@@ -182,7 +182,7 @@ class Occupying(_Unlabelled):
     """Pods that hold a host port or a disk that conflicts with one of these."""
 
     ports: tuple[constraints.HostPort, ...] = ()
-    disks: tuple[constraints.Disk, ...] = ()
+    disks: tuple[constraints.ExclusiveDisk, ...] = ()
     _occupied: constraints.Occupied = dataclasses.field(
         init=False, repr=False, compare=False, default_factory=constraints.Occupied
     )

@@ -62,7 +62,7 @@ class Preemptor:
             count=lambda outcome: metrics.victims.labels(outcome).inc(),
         )  # fmt: skip
         # When a search that found nothing is due again (monotonic).
-        self._again_s: dict[search.Kind, float] = {}
+        self._again_s: dict[search.AlikePods, float] = {}
         # How often others were evicted for a Pod without a node, by UID: where several schedulers share the work, it
         # leaves this one's queue and comes back.
         self._preemptions: collections.Counter[str] = collections.Counter()
@@ -97,7 +97,7 @@ class Preemptor:
             (each for each in self._state.queue.parked() if self._may_ask(each, lowest, now_s)),
             key=lambda each: each.key,
         )
-        self._search.keep(search.Kind(each.demand, each.pod.priority) for each in turns)
+        self._search.keep(search.AlikePods(each.demand, each.pod.priority) for each in turns)
         searches, refreshed_s = 0, now_s
         for waiting in turns:
             kind = _turn_of(waiting.demand, waiting.pod.priority)
@@ -120,7 +120,7 @@ class Preemptor:
             return evictor.EVERY_S
         if gang is not None and gang.missing:
             return await self._make_room_for_gang(gang, term)
-        kind = search.Kind(waiting.demand, waiting.pod.priority)
+        kind = search.AlikePods(waiting.demand, waiting.pod.priority)
         within = None if gang is None else next(self._domains(gang), None)
         choice = await self._search.choose(waiting, kind, within=within)
         if choice is None or not (choice.victims or choice.awaited):
@@ -161,7 +161,7 @@ class Preemptor:
         """Hold room for these Pods, one after another, as long as some node would give way; nothing is evicted yet."""
         made: list[nominations.Nomination] = []
         for waiting in members:
-            kind = search.Kind(waiting.demand, waiting.pod.priority)
+            kind = search.AlikePods(waiting.demand, waiting.pod.priority)
             choice = await self._search.choose(waiting, kind, within=within)
             if choice is None or self._state.nominations.find(waiting.pod.uid) is not None:
                 break
@@ -256,8 +256,8 @@ class Preemptor:
         self._evictor.start(nomination, term)
 
 
-def _turn_of(demand: demands.Demand, priority: int) -> search.Kind:
+def _turn_of(demand: demands.Demand, priority: int) -> search.AlikePods:
     """Return the Pods that have their turn together: all of a gang."""
     if demand.gang is None:
-        return search.Kind(demand, priority)
-    return search.Kind(demands.Demand(gang=demand.gang), 0)
+        return search.AlikePods(demand, priority)
+    return search.AlikePods(demands.Demand(gang=demand.gang), 0)

@@ -31,7 +31,7 @@ EXAMINED_MAX = 2000
 Within: TypeAlias = tuple[str, str]
 
 
-class Kind(NamedTuple):
+class AlikePods(NamedTuple):
     """Pods for which a search gives the same answer."""
 
     demand: demands.Demand
@@ -47,15 +47,15 @@ class Search:
         self._rng = rng
         self._cycle = cycles.Cycle(state.fleet.policy)
         # The nodes that a search which has found nothing so far has not examined.
-        self.unseen: dict[Kind, list[int]] = {}
+        self.unseen: dict[AlikePods, list[int]] = {}
 
-    def keep(self, kinds: Iterable[Kind]) -> None:
+    def keep(self, kinds: Iterable[AlikePods]) -> None:
         """Forget the searches for all other kinds."""
         wanted = set(kinds)
         self.unseen = {kind: slots for kind, slots in self.unseen.items() if kind in wanted}
 
     async def choose(
-        self, waiting: queues.Waiting, kind: Kind, *, within: Within | None = None
+        self, waiting: queues.Waiting, kind: AlikePods, *, within: Within | None = None
     ) -> victims.Choice | None:
         """Return the node that loses least, and its victims; None if no node would give way now.
 
@@ -103,7 +103,7 @@ class Search:
         key, value = within
         return self.view().labels.domains(key).having([value])
 
-    def _order(self, kind: Kind, allowed: snapshot.Bools) -> list[int]:
+    def _order(self, kind: AlikePods, allowed: snapshot.Bools) -> list[int]:
         """Return the nodes that may give way, in the order in which they are examined."""
         view = self.view()
         by_capacity = not (view.goes_by_requests or kind.demand.is_baseline)
@@ -125,7 +125,7 @@ class Search:
     def view(self) -> snapshot.Snapshot:
         return self._state.fleet.snapshot(self._clock.monotonic_s())
 
-    def _as_of_now(self, node: str, kind: Kind, within: Within | None) -> victims.Choice | None:
+    def _as_of_now(self, node: str, kind: AlikePods, within: Within | None) -> victims.Choice | None:
         """Return what the chosen node would lose now: Pods and nodes may have come, gone or changed during the search.
 
         None if the node no longer allows the Pod.
@@ -136,7 +136,7 @@ class Search:
             return free
         return self.on_slot(slot, kind, scores)
 
-    def scores(self, kind: Kind, within: Within | None = None) -> tuple[cycles.Scores, victims.Choice | None]:
+    def scores(self, kind: AlikePods, within: Within | None = None) -> tuple[cycles.Scores, victims.Choice | None]:
         """Return the scores of all nodes, and the best one if it has room: for this Pod, or held for another."""
         view = self.view()
         # Pods of a gang each need room of their own, which the nominations of the others hold.
@@ -155,7 +155,7 @@ class Search:
                 return True
         return self._clock.monotonic_s() - waiting.since_s < conditions.OPEN_FOR_S
 
-    def on_slot(self, slot: int, kind: Kind, scores: cycles.Scores) -> victims.Choice | None:
+    def on_slot(self, slot: int, kind: AlikePods, scores: cycles.Scores) -> victims.Choice | None:
         """Return what one node would lose, as it is now."""
         view = self.view()
         if view.nodes[slot] is None:
@@ -182,7 +182,7 @@ class Search:
             self._evicting(), lambda: self._peers(view, kind, scores.stages),
         )  # fmt: skip
 
-    def _must_stay(self, pod: cluster.Pod, kind: Kind) -> bool:
+    def _must_stay(self, pod: cluster.Pod, kind: AlikePods) -> bool:
         """Return True if a Pod does not end, is still being bound, or is of the same gang."""
         gang = kind.demand.gang
         is_own = gang is not None and not pod.deleting and self._state.gangs.key_of(pod) == gang
@@ -192,14 +192,14 @@ class Search:
         """Return True if a Pod that is being deleted should have ended long ago."""
         return pod.ends_at_s <= self._clock.wall_ns() / 1e9 - STUCK_AFTER_S
 
-    def _held(self, kind: Kind) -> Iterator[tuple[int, cluster.Pod, demands.Demand]]:
+    def _held(self, kind: AlikePods) -> Iterator[tuple[int, cluster.Pod, demands.Demand]]:
         """Yield the other Pods of this priority and above for which room is held, each with its node's slot."""
         for each in self._state.nominations:
             slot = self._state.fleet.slot_of(each.node)
             if slot is not None and each.pod.priority >= kind.priority and self._state.node_of(each.pod.uid) is None:
                 yield slot, each.pod, each.demand
 
-    def _peers(self, view: snapshot.Snapshot, kind: Kind, stages: registry.Stages) -> list[protocol.Peers]:
+    def _peers(self, view: snapshot.Snapshot, kind: AlikePods, stages: registry.Stages) -> list[protocol.Peers]:
         """Return what Pods that leave a node may change besides room; those for which room is held count as placed."""
         if not kind.demand.looks_at_peers:
             return []

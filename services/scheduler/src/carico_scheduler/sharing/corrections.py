@@ -38,7 +38,7 @@ TRIED_S = 30.0
 ROUNDS_KEPT = 1024
 
 
-class Corrections:
+class HandOvers:
     """The Pods that this member has handed over, those that it has taken over, and the room that is held for some."""
 
     def __init__(

@@ -43,7 +43,7 @@ class Member:
             on_change=changed.set, on_drop=self._on_drop,
         )  # fmt: skip
         self._ready = membership.Readiness(parts, beats, self._stream)
-        self.corrections = corrections.Corrections(
+        self.corrections = corrections.HandOvers(
             parts.state, beats, holder=lambda: parts.lease.holder, count_taken=parts.metrics.corrected.inc,
             on_room=parts.wake,
         )  # fmt: skip

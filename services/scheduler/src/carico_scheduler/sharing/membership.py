@@ -62,7 +62,7 @@ class Membership:
 
     def __init__(
         self, parts: member_parts.MemberParts, ready: Readiness, *, beats: heartbeats.Heartbeats,
-        corrected: corrections.Corrections, report: Callable[[], messages.MemberReport], changed: asyncio.Event,
+        corrected: corrections.HandOvers, report: Callable[[], messages.MemberReport], changed: asyncio.Event,
     ) -> None:  # fmt: skip
         self._parts = parts
         self._state = parts.state

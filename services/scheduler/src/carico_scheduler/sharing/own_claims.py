@@ -32,7 +32,7 @@ class OwnClaims:
 
     def __init__(
         self, parts: member_parts.MemberParts, ledger: ledgers.Ledger, committing: commits.Commits, *,
-        corrected: corrections.Corrections, counts: tally.Tally,
+        corrected: corrections.HandOvers, counts: tally.Tally,
     ) -> None:  # fmt: skip
         self._parts = parts
         self._state = parts.state

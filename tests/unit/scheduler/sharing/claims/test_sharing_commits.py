@@ -38,11 +38,11 @@ class Claims:
             raise errors.BusUnavailable("away")
         return await self._claims.newest(subject)
 
-    async def change(self, changes: Sequence[buses.Change]) -> list[buses.Changed]:
+    async def change(self, changes: Sequence[buses.GuardedWrite]) -> list[buses.WriteOutcome]:
         """See `port.Claims`."""
         self.before_change()
         if self.is_away:
-            return [buses.Changed(detail="away") for _ in changes]
+            return [buses.WriteOutcome(detail="away") for _ in changes]
         found = await self._claims.change(changes)
         self.on_change()
         return found
@@ -80,7 +80,7 @@ class World:
 
     async def name_stream(self) -> None:
         await self.claims.change(
-            [buses.Change(subject=subjects.CLAIMS_EPOCH, payload=self.epoch.encode(), seq=0, lasts=True)]
+            [buses.GuardedWrite(subject=subjects.CLAIMS_EPOCH, payload=self.epoch.encode(), seq=0, lasts=True)]
         )
 
     def stored(self) -> tuple[messages.Claim, ...]:
@@ -170,7 +170,9 @@ def test_a_claim_that_takes_the_place_of_another_schedulers_is_noted() -> None:
         assert made.replaced == [], "its own"
         others = claim("q")._replace(scheduler="b")
         made.ledger.take(NODE, made.ledger.seq(NODE) + 1, [claim("p"), others], 0.0)
-        change = buses.Change(subject=subjects.claim(NODE), payload=made.payload([claim("p"), others]), seq=made.last())
+        change = buses.GuardedWrite(
+            subject=subjects.claim(NODE), payload=made.payload([claim("p"), others]), seq=made.last()
+        )
         assert (await made.claims.change([change]))[0].seq == made.ledger.seq(NODE)
         assert await made.ask("q") == "stored"
         assert made.replaced == ["q"]
@@ -186,7 +188,7 @@ def test_a_claim_that_is_always_in_conflict_is_given_up_and_counted_once() -> No
         running = await made.start()
 
         def interfere() -> None:
-            change = buses.Change(subject=subjects.claim(NODE), payload=made.payload([]), seq=made.last())
+            change = buses.GuardedWrite(subject=subjects.claim(NODE), payload=made.payload([]), seq=made.last())
             made.hub.claims[change.subject] = buses.Kept(
                 subject=change.subject, payload=change.payload, seq=next(made.hub.claim_seq)
             )

@@ -60,9 +60,9 @@ def test_what_a_member_has_sent_itself_is_not_decoded_and_counts() -> None:
         following = asyncio.create_task(made.follow_forever(claims))
         await asyncio.sleep(0.1)
         subject = subjects.claim("node-1")
-        (stored,) = await claims.change([buses.Change(subject=subject, payload=OWN, seq=0)])
+        (stored,) = await claims.change([buses.GuardedWrite(subject=subject, payload=OWN, seq=0)])
         assert (kept.seq("node-1"), kept.find("node-1", "a"), drops) == (stored.seq, sent.claims[0], [])
-        await claims.change([buses.Change(subject=subject, payload=b"of another member", seq=kept.seq("node-1"))])
+        await claims.change([buses.GuardedWrite(subject=subject, payload=b"of another member", seq=kept.seq("node-1"))])
         assert drops == ["undecodable"]
         following.cancel()
 

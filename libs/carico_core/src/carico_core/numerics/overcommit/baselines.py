@@ -41,7 +41,7 @@ def _default(recent: recents.Recent) -> arrays.Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Baseline:
+class RecentUsage:
     """A function of the recent samples as a predictor."""
 
     function: Callable[[recents.Recent], arrays.Array]
@@ -51,12 +51,12 @@ class Baseline:
         return self.function(recent)
 
 
-BASELINES: Mapping[str, Baseline] = {
-    PUBLISHED: Baseline(published),
-    "n-sigma-5": Baseline(lambda recent: n_sigma(recent, 5.0)),
-    "n-sigma-3": Baseline(lambda recent: n_sigma(recent, 3.0)),
-    "percentile-99": Baseline(lambda recent: percentile_sum(recent, 99.0)),
-    "percentile-80": Baseline(lambda recent: percentile_sum(recent, 80.0)),
-    "max-of-history": Baseline(lambda recent: recent.total.max(axis=1)),
-    "borg-default": Baseline(_default),
+BASELINES: Mapping[str, RecentUsage] = {
+    PUBLISHED: RecentUsage(published),
+    "n-sigma-5": RecentUsage(lambda recent: n_sigma(recent, 5.0)),
+    "n-sigma-3": RecentUsage(lambda recent: n_sigma(recent, 3.0)),
+    "percentile-99": RecentUsage(lambda recent: percentile_sum(recent, 99.0)),
+    "percentile-80": RecentUsage(lambda recent: percentile_sum(recent, 80.0)),
+    "max-of-history": RecentUsage(lambda recent: recent.total.max(axis=1)),
+    "borg-default": RecentUsage(_default),
 }

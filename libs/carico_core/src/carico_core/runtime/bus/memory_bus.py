@@ -246,7 +246,7 @@ class _Claims:
     def __init__(self, bus: MemoryBus) -> None:
         self._bus = bus
 
-    async def change(self, changes: Sequence[buses.Change]) -> list[buses.Changed]:
+    async def change(self, changes: Sequence[buses.GuardedWrite]) -> list[buses.WriteOutcome]:
         """See `port.Claims`."""
         return [self._change(each) for each in changes]
 
@@ -265,19 +265,19 @@ class _Claims:
         hub.claim_followers.append(handler)
         return _Following(hub, handler)
 
-    def _change(self, change: buses.Change) -> buses.Changed:
+    def _change(self, change: buses.GuardedWrite) -> buses.WriteOutcome:
         if not self._bus.connected:
-            return buses.Changed(detail=f"not connected: {change.subject}")
+            return buses.WriteOutcome(detail=f"not connected: {change.subject}")
         hub = self._bus.hub
         newest = hub.claims.get(change.subject)
         if change.seq != (0 if newest is None else newest.seq):
-            return buses.Changed(is_conflict=True, detail="wrong last sequence")
+            return buses.WriteOutcome(is_conflict=True, detail="wrong last sequence")
         kept = buses.Kept(subject=change.subject, payload=change.payload, seq=next(hub.claim_seq))
         hub.claims[change.subject] = kept
         if matches(subjects.CLAIM_ALL, change.subject):
             for follower in list(hub.claim_followers):
                 follower(kept)
-        return buses.Changed(seq=kept.seq)
+        return buses.WriteOutcome(seq=kept.seq)
 
     def _hub(self, what: str) -> Hub:
         if not self._bus.connected:

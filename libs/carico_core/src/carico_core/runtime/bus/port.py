@@ -141,7 +141,7 @@ class Kept:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class GuardedWrite:
     """A message that is stored only if the newest one of its subject has the number `seq` (0: there is none)."""
 
     subject: str
@@ -152,7 +152,7 @@ class Change:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
+class WriteOutcome:
     """What became of a change: stored as number `seq`; refused, since there is a newer message; or not known.
 
     A change without an answer may have been stored.
@@ -166,7 +166,7 @@ class Changed:
 class Claims(Protocol):
     """The stream of claims: the newest message of each subject, changed by compare and set."""
 
-    async def change(self, changes: Sequence[Change]) -> list[Changed]:
+    async def change(self, changes: Sequence[GuardedWrite]) -> list[WriteOutcome]:
         """Return what became of each change; all are sent at once, and each is stored or refused alone."""
         ...
 

@@ -7,7 +7,7 @@ the other candidates wait as long as if it were still held.
 At most one candidate leads at a time. The holder stops `renew_s` after it sent its last accepted renewal; the others
 saw that renewal later than it was sent, and wait `duration_s` from then. No two clocks are ever compared, only lengths
 of time: clocks may differ by any amount, and only their rates matter. If every rate is within 1 - r to 1 + r of the
-true one, this holds while renew_s / (1 - r) <= duration_s / (1 + r) (`Terms.drift`).
+true one, this holds while renew_s / (1 - r) <= duration_s / (1 + r) (`LeaseTimes.drift`).
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from carico_core.wire.kubernetes import lease as leases
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class LeaseTimes:
     """The times of an election, in seconds: how long a Lease holds for others, for its holder, and between tries."""
 
     duration_s: int
@@ -28,16 +28,16 @@ class Terms:
     def drift(self) -> float:
         """The largest error of a clock's rate with which there are never two leaders at a time.
 
-        >>> Terms(duration_s=15, renew_s=10.0, retry_s=2.0).drift
+        >>> LeaseTimes(duration_s=15, renew_s=10.0, retry_s=2.0).drift
         0.2
         """
         return (self.duration_s - self.renew_s) / (self.duration_s + self.renew_s)
 
 
-class Candidate:
+class LeaseCandidate:
     """What one candidate knows of a Lease. Times are monotonic seconds of its own clock."""
 
-    def __init__(self, *, identity: str, namespace: str, name: str, terms: Terms) -> None:
+    def __init__(self, *, identity: str, namespace: str, name: str, terms: LeaseTimes) -> None:
         self.identity = identity
         self.terms = terms
         self._namespace = namespace

@@ -84,7 +84,9 @@ class ApiLeases:
 class Elector:
     """One candidate at work: `campaign_forever` and `follow_terms_forever` run at the same time."""
 
-    def __init__(self, candidate: candidates.Candidate, leases: Leases, *, clock: clocks.Clock, duties: Duties) -> None:
+    def __init__(
+        self, candidate: candidates.LeaseCandidate, leases: Leases, *, clock: clocks.Clock, duties: Duties
+    ) -> None:
         self._candidate = candidate
         self._leases = leases
         self._clock = clock

@@ -122,7 +122,7 @@ def elector_of(
     namespace = wanted.namespace or cluster_access.own_namespace() or NAMESPACE
     # Two tries within a term, as in kube-scheduler.
     leases = elector.ApiLeases(api, namespace=namespace, name=wanted.name or program, timeout_s=wanted.renew_s / 2.0)
-    running = candidate.Candidate(
+    running = candidate.LeaseCandidate(
         identity=wanted.identity or start, namespace=namespace, name=wanted.name or program, terms=wanted.terms
     )
     return elector.Elector(running, leases, clock=clock, duties=duties)

@@ -18,7 +18,7 @@ LABEL_KEY_MOST = 253 + 1 + 63
 Object = Mapping[str, Any]
 
 
-def membership_of(metadata: Object, spec: Object, bound_at_s: Callable[[], float]) -> gangs.Membership | None:
+def membership_of(metadata: Object, spec: Object, bound_at_s: Callable[[], float]) -> gangs.PodGang | None:
     """Return the gang of a Pod; None if it is in none. Raises `ValueError` with the path of the bad field.
 
     `spec.schedulingGroup` (GenericWorkload, https://kubernetes.io/docs/concepts/scheduling-eviction/gang-scheduling/)
@@ -38,7 +38,7 @@ def membership_of(metadata: Object, spec: Object, bound_at_s: Callable[[], float
         return None
     annotations = fields.mapping(metadata, "annotations", "metadata.")
     asks = _annotated(annotations) if MIN_MEMBER in annotations else None
-    return gangs.Membership(gangs.Key(namespace, name, is_native), asks, bound_at_s())
+    return gangs.PodGang(gangs.Key(namespace, name, is_native), asks, bound_at_s())
 
 
 def parse_native(obj: Object) -> gangs.PodGroup:

@@ -125,11 +125,11 @@ def parse_driver(obj: fields.Object) -> storage.CsiDriver:
     )
 
 
-def parse_capacity(obj: fields.Object) -> storage.Capacity:
+def parse_capacity(obj: fields.Object) -> storage.StorageCapacity:
     """Return the CSIStorageCapacity that an API object describes."""
     metadata = fields.mapping(obj, "metadata")
     stated = obj.get("maximumVolumeSize") if obj.get("maximumVolumeSize") is not None else obj.get("capacity")
-    return storage.Capacity(
+    return storage.StorageCapacity(
         namespace=fields.required(metadata, "namespace", "metadata."),
         name=fields.required(metadata, "name", "metadata."),
         storage_class=fields.optional(obj, "storageClassName"),

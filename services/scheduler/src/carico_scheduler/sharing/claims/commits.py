@@ -47,7 +47,7 @@ class Lost(binder.Withheld):
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
-class Request:
+class ClaimRequest:
     """A claim to be stored, or (`claim` is None) a node whose void claims are to leave the stream."""
 
     node: str
@@ -75,7 +75,7 @@ class Parts:
     # The epoch of the stream as last read; None if nothing may be committed.
     epoch: Callable[[], str | None]
     on_doubt: Callable[[], None]
-    fits: Callable[[Request, Sequence[Request]], bool]
+    fits: Callable[[ClaimRequest, Sequence[ClaimRequest]], bool]
     # Called with the UID of a Pod whose claim takes the place of another scheduler's, whose bind may still arrive.
     on_replace: Callable[[str], None]
     header: Callable[[], tuple[str, int]]
@@ -89,7 +89,7 @@ class Commits:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._asked: list[Request] = []
+        self._asked: list[ClaimRequest] = []
         self._due = asyncio.Event()
         self._is_sending = False
         # What was sent last, by node: its bytes, and what they contain.
@@ -107,7 +107,9 @@ class Commits:
         ended: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         # The one who asked may be gone by the time it ends.
         ended.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._asked.append(Request(node=node, claim=claim, demand=demand, seq=seq, decided_s=decided_s, ended=ended))
+        self._asked.append(
+            ClaimRequest(node=node, claim=claim, demand=demand, seq=seq, decided_s=decided_s, ended=ended)
+        )
         self._due.set()
         return ended
 
@@ -126,12 +128,12 @@ class Commits:
                     _lose(request, "unanswered", "the commit was interrupted")
                 self._parts.on_idle()
 
-    async def _commit(self, batch: Sequence[Request]) -> None:
+    async def _commit(self, batch: Sequence[ClaimRequest]) -> None:
         epoch = self._parts.epoch()
         if epoch is None:
             self._lose_all(batch, "not_ready", "this scheduler may not claim room now")
             return
-        left, stored = list(batch), dict[Request, None]()
+        left, stored = list(batch), dict[ClaimRequest, None]()
         for _ in range(ROUNDS):
             if self._parts.epoch() != epoch:
                 self._lose_all(left, "epoch", "the stream of claims is another one, or must be read again")
@@ -157,15 +159,15 @@ class Commits:
         found = self._sent.get(node)
         return found[1] if found is not None and found[0] == payload else None
 
-    def _change(self, node: str, wanted: Iterable[Request], epoch: str) -> "_Sent | None":
+    def _change(self, node: str, wanted: Iterable[ClaimRequest], epoch: str) -> "_Sent | None":
         """Return the next message about a node; None if nothing is left to be claimed there."""
         now_s, seq = self._parts.clock.monotonic_s(), self._parts.ledger.seq(node)
         kept = self._parts.ledger.kept(node, now_s)
         if kept is None:
             self._lose_all(wanted, "unreadable", "the claims on the node cannot be read")
             return None
-        going: list[Request] = []
-        lost: list[Request] = []
+        going: list[ClaimRequest] = []
+        lost: list[ClaimRequest] = []
         for request in wanted:
             is_current = request.seq == seq and now_s - request.decided_s <= FRESH_S
             if request.claim is not None and not is_current and not self._parts.fits(request, lost):
@@ -189,7 +191,7 @@ class Commits:
             return None
         for request in going:
             request.sent_s = now_s if request.sent_s is None else request.sent_s
-        change = buses.Change(subject=subjects.claim(node), payload=payload, seq=seq)
+        change = buses.GuardedWrite(subject=subjects.claim(node), payload=payload, seq=seq)
         return _Sent(requests=going, made=made, change=change)
 
     def _note_replaced(self, kept: Iterable[messages.Claim], own: Mapping[str, messages.Claim]) -> None:
@@ -197,7 +199,7 @@ class Commits:
             if each.uid in own and each.scheduler != own[each.uid].scheduler:
                 self._parts.on_replace(each.uid)
 
-    async def _send(self, sent: "Sequence[_Sent]") -> list[Request]:
+    async def _send(self, sent: "Sequence[_Sent]") -> list[ClaimRequest]:
         """Send the changes, and return the requests that were stored; the nodes of the others are read again."""
         generation = self._parts.ledger.generation
         self._sent = {each.made.node: (each.change.payload, each.made) for each in sent}
@@ -205,7 +207,7 @@ class Commits:
         if self._parts.ledger.generation != generation:
             # The numbers of a stream that is gone would hide all that the next one stores until it has counted as far.
             return []
-        stored: list[Request] = []
+        stored: list[ClaimRequest] = []
         unclear = []
         for each, answer in zip(sent, answers, strict=True):
             if answer.seq is None:
@@ -239,14 +241,14 @@ class Commits:
         else:
             take(self._parts.ledger, kept, self._parts.clock.monotonic_s())
 
-    def _is_there(self, request: Request) -> bool:
+    def _is_there(self, request: ClaimRequest) -> bool:
         claim = request.claim
         if claim is None or request.ended.done():
             return False
         found = self._parts.ledger.find(request.node, claim.uid)
         return found is not None and (found.scheduler, found.at_ns) == (claim.scheduler, claim.at_ns)
 
-    async def _verify(self, stored: Sequence[Request], epoch: str) -> None:
+    async def _verify(self, stored: Sequence[ClaimRequest], epoch: str) -> None:
         """Make sure that the stream was the same one all the time: in another one, claims of others are missing."""
         if not stored:
             return
@@ -264,7 +266,7 @@ class Commits:
                 self._parts.count("stored" if request.claim is not None else "withdrawn")
                 request.ended.set_result(request.sent_s if request.sent_s is not None else 0.0)
 
-    def _lose_all(self, requests: Iterable[Request], outcome: str, detail: str) -> None:
+    def _lose_all(self, requests: Iterable[ClaimRequest], outcome: str, detail: str) -> None:
         for request in requests:
             claim, rival = request.claim, None
             if claim is not None and outcome in _TO_OTHERS:
@@ -277,9 +279,9 @@ class Commits:
 class _Sent:
     """A change that is sent, and what it contains."""
 
-    requests: list[Request]
+    requests: list[ClaimRequest]
     made: messages.NodeClaims
-    change: buses.Change
+    change: buses.GuardedWrite
 
 
 def take(ledger: ledgers.Ledger, kept: buses.Kept, now_s: float) -> messages.NodeClaims | None:
@@ -294,7 +296,7 @@ def take(ledger: ledgers.Ledger, kept: buses.Kept, now_s: float) -> messages.Nod
     return found
 
 
-def _lose(request: Request, outcome: str, detail: str, rival: str | None = None) -> bool:
+def _lose(request: ClaimRequest, outcome: str, detail: str, rival: str | None = None) -> bool:
     if request.ended.done():
         return False
     request.ended.set_exception(Lost(outcome, detail, rival))

@@ -26,7 +26,7 @@ class Rechecks:
         self._held_on = held_on
         self._stages = (registry.by_capacity(state.fleet.policy), registry.without_capacity())
 
-    def fits(self, request: commits.Request, lost: Sequence[commits.Request]) -> bool:
+    def fits(self, request: commits.ClaimRequest, lost: Sequence[commits.ClaimRequest]) -> bool:
         """Return whether a Pod still fits its node, without the decisions that are given up with it."""
         slot = self._state.fleet.slot_of(request.node)
         if slot is None or request.claim is None:
@@ -45,11 +45,11 @@ class Rechecks:
             row = row.with_pod(held)
         return fits.fits(row, request.demand, claims, stages)
 
-    def _is_claimed_by_others(self, request: commits.Request) -> bool:
+    def _is_claimed_by_others(self, request: commits.ClaimRequest) -> bool:
         """Return whether the Pod of a decision may be bound to the same node by another scheduler: it stays counted."""
         return request.claim is not None and self._ledger.find(request.node, request.claim.uid) is not None
 
-    def _counted(self, requests: Iterable[commits.Request]) -> Iterator[tuple[reservations.Booking, bool]]:
+    def _counted(self, requests: Iterable[commits.ClaimRequest]) -> Iterator[tuple[reservations.Booking, bool]]:
         """Yield what the own state counts for these decisions on their nodes, and whether it is reserved.
 
         A Pod that another scheduler has bound there in the meantime stays counted.

@@ -88,7 +88,9 @@ class Stream:
         """Read the stream if it must be. Raises `BusUnavailable`."""
         kept = await claims.newest(subjects.CLAIMS_EPOCH)
         if kept is None:
-            made = buses.Change(subject=subjects.CLAIMS_EPOCH, payload=self._new_epoch().encode(), seq=0, lasts=True)
+            made = buses.GuardedWrite(
+                subject=subjects.CLAIMS_EPOCH, payload=self._new_epoch().encode(), seq=0, lasts=True
+            )
             await claims.change([made])
             kept = await claims.newest(subjects.CLAIMS_EPOCH)
         if kept is None:
@@ -134,7 +136,7 @@ class Stream:
             made = messages.NodeClaims(
                 node=node, epoch=name, boot=boot, seq=seq, ts_ns=self._clock.wall_ns(), claims=(*kept, *missing)
             )
-            change = buses.Change(
+            change = buses.GuardedWrite(
                 subject=subjects.claim(node), payload=wire.encode_claims(made), seq=self._ledger.seq(node)
             )
             (answer,) = await claims.change([change])

@@ -43,14 +43,14 @@ class NatsClaims:
         self._subscribe = subscribe
         self._requests = requests.Requests(client)
 
-    async def change(self, changes: Sequence[buses.Change]) -> list[buses.Changed]:
+    async def change(self, changes: Sequence[buses.GuardedWrite]) -> list[buses.WriteOutcome]:
         """See `port.Claims`."""
         asked = [requests.Request(each.subject, each.payload, _headers_of(each)) for each in changes]
         try:
             with nats_server.Cancellable():
                 answers = await self._requests.ask(asked, within_s=ANSWER_S)
         except (NatsError, TimeoutError, OSError) as error:
-            return [buses.Changed(detail=str(error) or type(error).__name__)] * len(changes)
+            return [buses.WriteOutcome(detail=str(error) or type(error).__name__)] * len(changes)
         return [_changed(each) for each in answers]
 
     async def newest(self, subject: str) -> buses.Kept | None:
@@ -84,24 +84,26 @@ class NatsClaims:
         )  # fmt: skip
 
 
-def _headers_of(change: buses.Change) -> bytes:
+def _headers_of(change: buses.GuardedWrite) -> bytes:
     return (_EXPECTED % change.seq) + (_LASTS if change.lasts else b"")
 
 
-def _changed(answer: "requests.Answer | None") -> buses.Changed:
+def _changed(answer: "requests.Answer | None") -> buses.WriteOutcome:
     if answer is None:
-        return buses.Changed(detail="no answer")
+        return buses.WriteOutcome(detail="no answer")
     try:
         said = orjson.loads(answer.payload)
         failure = said.get("error")
         if failure is None:
-            return buses.Changed(seq=int(said["seq"]))
+            return buses.WriteOutcome(seq=int(said["seq"]))
         is_conflict = failure.get("err_code") in (_WRONG_LAST_SEQUENCE, _WRONG_LAST_SEQUENCE_CONSTANT)
-        return buses.Changed(is_conflict=is_conflict, detail=str(failure.get("description", "")))
+        return buses.WriteOutcome(is_conflict=is_conflict, detail=str(failure.get("description", "")))
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         # Nothing follows the subject, as while the stream is being made.
         status = pull_consumer.status_of(answer.headers)
-        return buses.Changed(detail=" ".join(status) if status is not None else f"not an answer of JetStream: {error}")
+        return buses.WriteOutcome(
+            detail=" ".join(status) if status is not None else f"not an answer of JetStream: {error}"
+        )
 
 
 def _kept(headers: bytes, payload: bytes) -> buses.Kept:

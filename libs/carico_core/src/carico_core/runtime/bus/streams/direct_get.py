@@ -33,7 +33,7 @@ _WIDER = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Stored:
+class StoredMessage:
     """One message of a stream."""
 
     seq: int
@@ -45,11 +45,11 @@ class Stored:
 class _Page:
     """What an answer holds, and how many messages of the subject come after it."""
 
-    messages: list[Stored] = dataclasses.field(default_factory=list)
+    messages: list[StoredMessage] = dataclasses.field(default_factory=list)
     left: int = 0
 
 
-async def read(client: Client, stream: str, subject: str, *, first_seq: int = 1) -> AsyncIterator[Stored]:
+async def read(client: Client, stream: str, subject: str, *, first_seq: int = 1) -> AsyncIterator[StoredMessage]:
     """Yield each message of `subject` (wildcards allowed) from `first_seq` on, oldest first; nats-py's errors.
 
     Reading ends with as many as there were at the first page: where 5,000 advertisements a second replace others, a
@@ -67,7 +67,7 @@ async def read(client: Client, stream: str, subject: str, *, first_seq: int = 1)
         first_seq = page.messages[-1].seq + 1
 
 
-async def last(client: Client, stream: str, subject: str) -> Stored | None:
+async def last(client: Client, stream: str, subject: str) -> StoredMessage | None:
     """Return the last message of one subject, which stands in what is asked: a right can be given to it alone.
 
     Raises nats-py's errors.
@@ -76,19 +76,19 @@ async def last(client: Client, stream: str, subject: str) -> Stored | None:
     return found[-1] if found else None
 
 
-async def newest(client: Client, stream: str, subject: str) -> Stored | None:
+async def newest(client: Client, stream: str, subject: str) -> StoredMessage | None:
     """Return the last message of one subject, by the right to read the whole stream. Raises nats-py's errors."""
     found = (await _ask(client, stream, {"last_by_subj": subject})).messages
     return found[-1] if found else None
 
 
-async def newest_of_each(client: Client, stream: str, subject: str, *, limit: int) -> list[Stored]:
+async def newest_of_each(client: Client, stream: str, subject: str, *, limit: int) -> list[StoredMessage]:
     """The last message of each subject, of the `limit` subjects written last, oldest first. Raises nats-py's errors."""
     last_of_all = await newest(client, stream, subject)
     window = _WINDOW
     while last_of_all is not None:
         first_seq = max(1, last_of_all.seq - window + 1)
-        found: dict[str, Stored] = {}
+        found: dict[str, StoredMessage] = {}
         async for message in read(client, stream, subject, first_seq=first_seq):
             found.pop(message.subject, None)  # so that the order is that of the last messages
             found[message.subject] = message
@@ -107,7 +107,7 @@ async def _ask(client: Client, stream: str, query: dict[str, Any] | None) -> _Pa
     async def on_message(message: Msg) -> None:
         headers = message.headers or {}
         if "Nats-Subject" in headers:
-            found.messages.append(Stored(int(headers["Nats-Sequence"]), headers["Nats-Subject"], message.data))
+            found.messages.append(StoredMessage(int(headers["Nats-Sequence"]), headers["Nats-Subject"], message.data))
         if ended.done() or ("Nats-Subject" in headers and is_page):
             return
         status = headers.get("Status", _END_OF_PAGE)

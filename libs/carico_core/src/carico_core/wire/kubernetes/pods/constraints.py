@@ -255,7 +255,7 @@ def _volume_claims(
     return tuple(claims)
 
 
-def _disks(spec: fields.Object) -> tuple[constraints.Disk, ...]:
+def _disks(spec: fields.Object) -> tuple[constraints.ExclusiveDisk, ...]:
     """Return the volumes that one node can have once; EBS volumes conflict even if both only read."""
     disks = []
     for volume in fields.objects(spec, "volumes", "spec."):
@@ -274,5 +274,5 @@ def _disks(spec: fields.Object) -> tuple[constraints.Disk, ...]:
     return tuple(disks)
 
 
-def _disk(kind: str, names: list[str], source: fields.Object) -> constraints.Disk:
-    return constraints.Disk(kind=kind, names=tuple(names), read_only=source.get("readOnly") is True)
+def _disk(kind: str, names: list[str], source: fields.Object) -> constraints.ExclusiveDisk:
+    return constraints.ExclusiveDisk(kind=kind, names=tuple(names), read_only=source.get("readOnly") is True)

@@ -10,7 +10,7 @@ from carico_core.wire.kubernetes import object_fields as fields
 from carico_core.wire.kubernetes.pods import ownership
 
 
-class State(enum.StrEnum):
+class RunState(enum.StrEnum):
     """The state of a Pod's containers as a whole."""
 
     # None is running now, but one may later.
@@ -20,19 +20,19 @@ class State(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class PodRun:
     """One Pod, reduced to what is needed to count it."""
 
     uid: str
     # True if it belongs to its node and is no workload.
     is_baseline: bool
-    state: State
+    state: RunState
 
 
-def parse_run(obj: Mapping[str, Any], baseline_namespaces: Set[str] = frozenset()) -> Run:
+def parse_run(obj: Mapping[str, Any], baseline_namespaces: Set[str] = frozenset()) -> PodRun:
     """Return whether the Pod of an API object runs. Raises `ValueError` with the path of the bad field."""
     metadata = fields.mapping(obj, "metadata")
-    return Run(
+    return PodRun(
         uid=fields.required(metadata, "uid", "metadata."),
         is_baseline=ownership.belongs_to_node(obj, baseline_namespaces),
         state=_state(fields.mapping(obj, "status")),
@@ -56,17 +56,17 @@ def has_failed(status: Mapping[str, Any]) -> bool:
     return any(fields.optional(end, "reason") == "OOMKilled" for end in ends)
 
 
-def _state(status: Mapping[str, Any]) -> State:
+def _state(status: Mapping[str, Any]) -> RunState:
     phase = fields.optional(status, "phase", "status.")
     if phase in cluster.TERMINAL_PHASES:
-        return State.ENDED
+        return RunState.ENDED
     # Init containers, among them sidecars, are load of the Pod as well.
     reported = [container for _, container in _container_statuses(status)]
     if any(fields.mapping(container, "state").get("running") for container in reported):
-        return State.RUNNING
+        return RunState.RUNNING
     if not reported and phase == "Running":
-        return State.RUNNING
-    return State.WAITING
+        return RunState.RUNNING
+    return RunState.WAITING
 
 
 def _container_statuses(status: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
