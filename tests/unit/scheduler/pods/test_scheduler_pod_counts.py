@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from carico_core.domain import cluster, constraints, selectors
 from carico_scheduler.nodes import lru
-from carico_scheduler.pods import pod_counts
+from carico_scheduler.pods import pod_counts, pod_questions
 from tests.unit.scheduler import objects
 
 WEB = (selectors.Requirement(key="app", operator=selectors.IN, values=("web",)),)
 RED = (selectors.Requirement(key="team", operator=selectors.IN, values=("red",)),)
 HERE = constraints.PodTerm(topology_key="zone", selector=WEB, namespaces=("default",))
 IN_RED = constraints.PodTerm(topology_key="zone", selector=WEB, namespaces=(), namespace_selector=RED)
-WEBS = pod_counts.Matching(terms=(HERE,))
+WEBS = pod_questions.Matching(terms=(HERE,))
 
 
 class Site:
@@ -26,7 +26,7 @@ class Site:
         self.slots = {"a": 0, "b": 1}
         self.known = pod_counts.PodCounts(self.slots.get)
 
-    def counts(self, question: pod_counts.Question, slots: int = 2) -> list[int]:
+    def counts(self, question: pod_questions.Question, slots: int = 2) -> list[int]:
         found: list[int] = self.known.per_slot(question, slots).tolist()
         return found
 
@@ -99,11 +99,11 @@ def test_a_pod_is_meant_by_all_terms_or_not_at_all() -> None:
     site = Site()
     site.known.put(web(), "a")
     site.known.put(web("other", namespace="other"), "b")
-    both = pod_counts.Matching(terms=(HERE, IN_RED))
+    both = pod_questions.Matching(terms=(HERE, IN_RED))
     assert (site.counts(WEBS), site.counts(both)) == ([1, 0], [0, 0])
     assert site.known.put_namespaces({"default": {"team": "red"}, "other": {"team": "red"}})
     assert (site.counts(WEBS), site.counts(both)) == ([1, 0], [1, 0])
-    assert site.counts(pod_counts.Matching(terms=(IN_RED,))) == [1, 1]
+    assert site.counts(pod_questions.Matching(terms=(IN_RED,))) == [1, 1]
     kept = site.known.per_slot(both, 2)
     assert not site.known.put_namespaces({"other": {"team": "red"}, "default": {"team": "red"}})
     assert site.known.per_slot(both, 2).base is kept.base
@@ -113,9 +113,9 @@ def test_a_namespace_selector_that_no_label_meets_means_all_namespaces() -> None
     """As kube-scheduler 1.36 reads it of a Pod that is to be placed, and of no other."""
     not_red = (selectors.Requirement(key="team", operator=selectors.NOT_IN, values=("red",)),)
     term = constraints.PodTerm(topology_key="zone", selector=WEB, namespaces=(), namespace_selector=not_red)
-    assert pod_counts.selects(term, "x", {"team": "red"}, {"app": "web"})
+    assert pod_questions.selects(term, "x", {"team": "red"}, {"app": "web"})
     assert not term.matches("x", {"team": "red"}, {"app": "web"})
-    assert not pod_counts.selects(term, "x", {"team": "red"}, {"app": "db"})
+    assert not pod_questions.selects(term, "x", {"team": "red"}, {"app": "db"})
 
 
 def test_spreading_counts_pods_of_its_namespace_that_stay() -> None:
@@ -123,9 +123,9 @@ def test_spreading_counts_pods_of_its_namespace_that_stay() -> None:
     site.known.put(web(), "a")
     site.known.put(web("leaving", deleting=True), "a")
     site.known.put(web("other", namespace="other"), "b")
-    assert site.counts(pod_counts.Spreading(namespace="default", selector=WEB)) == [1, 0]
-    assert site.counts(pod_counts.Spreading(namespace="default", selector=())) == [0, 0]
-    assert site.counts(pod_counts.Spreading(namespace="default", selector=None)) == [0, 0]
+    assert site.counts(pod_questions.Spreading(namespace="default", selector=WEB)) == [1, 0]
+    assert site.counts(pod_questions.Spreading(namespace="default", selector=())) == [0, 0]
+    assert site.counts(pod_questions.Spreading(namespace="default", selector=None)) == [0, 0]
 
 
 def test_ports_disks_claims_and_terms_of_pods_are_counted_where_they_are() -> None:
@@ -134,17 +134,17 @@ def test_ports_disks_claims_and_terms_of_pods_are_counted_where_they_are() -> No
     disk = constraints.ExclusiveDisk(kind="gce", names=("d",), read_only=False)
     use = constraints.VolumeClaimUse(namespace="default", name="disk")
     held = constraints.Constraints(host_ports=(port,), disks=(disk,), volume_claims=(use,), anti_affinity=(HERE,))
-    questions: list[pod_counts.Question] = [
-        pod_counts.Occupying(ports=(port,)), pod_counts.Occupying(disks=(disk,)), pod_counts.Using(claim=use),
-        pod_counts.Repelling(topology_key=HERE.topology_key, terms=pod_counts.TermSet([HERE])),
+    questions: list[pod_questions.Question] = [
+        pod_questions.Occupying(ports=(port,)), pod_questions.Occupying(disks=(disk,)), pod_questions.Using(claim=use),
+        pod_questions.Repelling(topology_key=HERE.topology_key, terms=pod_questions.TermSet([HERE])),
     ]  # fmt: skip
     site.known.put(web("holds", constraints=held), "a")
     site.known.put(web("plain"), "b")
     site.known.put(web("other", constraints=constraints.Constraints(namespace="default")), "b")
     assert [site.counts(each) for each in questions] == [[1, 0]] * 4
     free = constraints.HostPort(address="0.0.0.0", protocol="TCP", port=81)
-    assert site.counts(pod_counts.Occupying(ports=(free, port))) == [1, 0]
-    assert site.counts(pod_counts.Occupying(ports=(free,))) == [0, 0]
+    assert site.counts(pod_questions.Occupying(ports=(free, port))) == [1, 0]
+    assert site.counts(pod_questions.Occupying(ports=(free,))) == [0, 0]
 
 
 def test_terms_that_select_namespaces_are_in_doubt_while_their_labels_are_not_known() -> None:
@@ -164,14 +164,14 @@ def equals(key: str, value: str) -> selectors.Requirement:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Noted(pod_counts.Spreading):
+class Noted(pod_questions.Spreading):
     """A spread that notes the Pods that it is compared with."""
 
     seen: list[str] = dataclasses.field(default_factory=list, compare=False)
 
-    def counts(self, pod: cluster.Pod, namespace_labels: pod_counts.Labels) -> bool:
+    def counts(self, pod: cluster.Pod, namespace_labels: pod_questions.Labels) -> bool:
         self.seen.append(pod.name)
-        return pod_counts.Spreading.counts(self, pod, namespace_labels)
+        return pod_questions.Spreading.counts(self, pod, namespace_labels)
 
 
 def test_a_spread_is_compared_only_with_pods_that_have_its_label_in_its_namespace() -> None:
@@ -201,10 +201,10 @@ def test_answers_that_are_dropped_are_no_longer_kept_up_to_date(monkeypatch: pyt
     assert [site.counts(each) for each in asked] == [[1, 0], [0, 0], [0, 0]]
 
 
-QUESTIONS: tuple[pod_counts.Question, ...] = (
+QUESTIONS: tuple[pod_questions.Question, ...] = (
     WEBS,
     *(
-        pod_counts.Spreading(namespace=namespace, selector=selector)
+        pod_questions.Spreading(namespace=namespace, selector=selector)
         for namespace in ("default", "other")
         for selector in (
             WEB, (), None, (equals("app", "web"), equals("tier", "x")), (equals("tier", "x"), equals("tier", "y")),

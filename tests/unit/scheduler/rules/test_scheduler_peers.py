@@ -12,7 +12,7 @@ from carico_core.domain import cluster
 from carico_core.wire.kubernetes import api_objects, storage
 from carico_scheduler.decide import cycle
 from carico_scheduler.nodes import snapshot
-from carico_scheduler.pods import pod_counts
+from carico_scheduler.pods import pod_counts, pod_questions
 from carico_scheduler.report import explain
 from carico_scheduler.rules import policy
 from carico_scheduler.state import node_state, state
@@ -122,10 +122,10 @@ def test_counts_follow_pods_as_they_move(seed: int) -> None:
     known = pod_counts.PodCounts(slots.get)
     term = pod("asks", affinity=near("web", namespaceSelector={"matchLabels": {"team": "red"}})).constraints
     assert term is not None
-    questions: list[pod_counts.Question] = [
-        pod_counts.Matching(terms=term.affinity),
-        pod_counts.Repelling(topology_key=ZONE, terms=pod_counts.TermSet(term.affinity)),
-        pod_counts.Spreading(namespace="default", selector=term.affinity[0].selector),
+    questions: list[pod_questions.Question] = [
+        pod_questions.Matching(terms=term.affinity),
+        pod_questions.Repelling(topology_key=ZONE, terms=pod_questions.TermSet(term.affinity)),
+        pod_questions.Spreading(namespace="default", selector=term.affinity[0].selector),
     ]  # fmt: skip
     placed: dict[str, tuple[cluster.Pod, str]] = {}
     for _ in range(60):

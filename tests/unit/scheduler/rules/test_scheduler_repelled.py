@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from carico_core.domain import cluster, constraints
 from carico_core.wire.kubernetes import api_objects
-from carico_scheduler.pods import pod_counts
+from carico_scheduler.pods import pod_counts, pod_questions
 from carico_scheduler.rules import policy
 from carico_scheduler.rules.peers import pod_anti_affinity
 from carico_scheduler.state import state
@@ -125,10 +125,10 @@ def test_thousands_of_terms_that_select_a_pod_are_one_question_a_label_and_compa
         known.put_pod(many(f"holds-{index}", "n0", 60), NOW_S)
     demand = known.demand_of(pod("asks", "blue", {"app": "x", "job": "1"}, []))
     assert len(demand.repelled_by) == 40 * 60
-    asked: list[pod_counts.Question] = []
+    asked: list[pod_questions.Question] = []
     per_slot = pod_counts.PodCounts.per_slot
 
-    def note(self: pod_counts.PodCounts, question: pod_counts.Question, slots: int) -> Any:
+    def note(self: pod_counts.PodCounts, question: pod_questions.Question, slots: int) -> Any:
         asked.append(question)
         return per_slot(self, question, slots)
 

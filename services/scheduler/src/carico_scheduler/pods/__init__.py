@@ -4,6 +4,7 @@
 - `demand`: what a Pod asks of a node; Pods with equal demands share every answer.
 - `queue`: the Pods that wait for a node, highest priority first.
 - `reservations`: which Pods count on which node, and which of them no advertisement covers yet.
-- `pod_counts`: how many Pods on each node a selector matches, for affinity and spreading.
+- `pod_questions`: what constraints ask about each placed Pod, for affinity, spreading, ports and volumes.
+- `pod_counts`: which Pods are on each node, and how many of them count for each question.
 - `pod_terms`: which terms of other Pods select a Pod.
 """

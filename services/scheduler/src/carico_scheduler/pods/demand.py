@@ -6,7 +6,7 @@ from collections.abc import Set
 
 from carico_core.domain import cluster, gangs, names
 from carico_core.domain import constraints as limits
-from carico_scheduler.pods import pod_counts
+from carico_scheduler.pods import pod_questions
 from carico_scheduler.rules import policy as policies
 
 
@@ -26,7 +26,7 @@ class Demand:
     pod_class: str = ""
     constraints: limits.Constraints | None = None
     # Required anti-affinity terms of known Pods that select this Pod: thousands, if a tenant wants it.
-    repelled_by: pod_counts.TermSet = pod_counts.NO_TERMS
+    repelled_by: pod_questions.TermSet = pod_questions.NO_TERMS
     # Preferred terms and required affinity terms of known Pods that select this Pod.
     preferred_by: tuple[limits.PodTerm, ...] = ()
     # It belongs to its node (`admission.Baseline`): it waits neither for room nor for a node that is ready.
@@ -109,7 +109,7 @@ def is_limited_by_peers(found: limits.Constraints | None, repelled_by: Set[limit
 
 
 def demand_of(
-    pod: cluster.Pod, *, repelled_by: pod_counts.TermSet = pod_counts.NO_TERMS,
+    pod: cluster.Pod, *, repelled_by: pod_questions.TermSet = pod_questions.NO_TERMS,
     preferred_by: tuple[limits.PodTerm, ...] = (), is_baseline: bool = False, gang: gangs.Key | None = None,
     profile: policies.Profile | None = None,
 ) -> Demand:  # fmt: skip

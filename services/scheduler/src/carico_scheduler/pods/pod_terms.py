@@ -1,4 +1,4 @@
-"""Which terms of known Pods select a given Pod: the reverse of the questions in `pod_counts`.
+"""Which terms of known Pods select a given Pod: the reverse of the questions in `pod_questions`.
 
 A Pod's labels matter only to the terms of other Pods. So a demand holds the terms that select the Pod, not its labels:
 Pods whose labels differ only where no term asks are decided on together.
@@ -13,7 +13,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from carico_core.domain import cluster, constraints, selectors
 from carico_scheduler.nodes import lru
-from carico_scheduler.pods import pod_counts
+from carico_scheduler.pods import pod_counts, pod_questions
 
 Found = TypeVar("Found")
 
@@ -43,11 +43,13 @@ class Shared:
     """Sets of terms, of which equal ones are one object: thousands of Pods may be selected by thousands of terms."""
 
     def __init__(self) -> None:
-        self._known: weakref.WeakValueDictionary[pod_counts.TermSet, pod_counts.TermSet] = weakref.WeakValueDictionary()
+        self._known: weakref.WeakValueDictionary[pod_questions.TermSet, pod_questions.TermSet] = (
+            weakref.WeakValueDictionary()
+        )
 
-    def __call__(self, found: tuple[constraints.PodTerm, ...]) -> pod_counts.TermSet:
+    def __call__(self, found: tuple[constraints.PodTerm, ...]) -> pod_questions.TermSet:
         """Return the set of these terms."""
-        made = pod_counts.TermSet(found)
+        made = pod_questions.TermSet(found)
         return self._known.setdefault(made, made)
 
 
@@ -157,7 +159,7 @@ def labels_of(term: constraints.PodTerm) -> Sequence[tuple[str, str]] | None:
     if not named:
         return None
     # Of several labels, that which differs most.
-    first = min(named, key=lambda each: pod_counts.telling_rank(each.key))
+    first = min(named, key=lambda each: pod_questions.telling_rank(each.key))
     return [(first.key, value) for value in first.values]
 
 

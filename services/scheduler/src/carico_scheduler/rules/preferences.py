@@ -14,7 +14,7 @@ import numpy as np
 from carico_core.domain import cluster, constraints
 from carico_scheduler.nodes import node_labels, snapshot
 from carico_scheduler.pods import demand as demands
-from carico_scheduler.pods import pod_counts
+from carico_scheduler.pods import pod_questions
 from carico_scheduler.rules.peers import spread
 
 # The largest share by which preferences lower a node's score: a node that meets none must have twice the room of one
@@ -187,7 +187,7 @@ class _Term:
     """A term of the Pod or of others: what it counts per domain of its label."""
 
     weight: int
-    question: pod_counts.Question
+    question: pod_questions.Question
     domains: node_labels.Domains
     sums: snapshot.Floats
 
@@ -206,9 +206,9 @@ class _NearOrApart:
     ) -> None:
         self._view = view
         self._terms = [
-            *(self._term(each.term, pod_counts.Matching(terms=(each.term,)), each.weight) for each in own),
+            *(self._term(each.term, pod_questions.Matching(terms=(each.term,)), each.weight) for each in own),
             # The question has the weights: the same term can have others in other Pods.
-            *(self._term(each, pod_counts.Preferring(term=each), 1) for each in preferred_by),
+            *(self._term(each, pod_questions.Preferring(term=each), 1) for each in preferred_by),
         ]
 
     def met(self, feasible: snapshot.Bools) -> snapshot.Floats:
@@ -230,7 +230,7 @@ class _NearOrApart:
     def lose(self, slot: int) -> bool:
         return True
 
-    def _term(self, term: constraints.PodTerm, question: pod_counts.Question, weight: int) -> _Term:
+    def _term(self, term: constraints.PodTerm, question: pod_questions.Question, weight: int) -> _Term:
         domains = self._view.labels.domains(term.topology_key)
         sums = domains.sums(self._view.pod_counts.per_slot(question, len(self._view.present)))
         return _Term(weight=weight, question=question, domains=domains, sums=sums)

@@ -3,7 +3,7 @@
 from carico_core.domain import cluster, decision
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
-from carico_scheduler.pods import pod_counts
+from carico_scheduler.pods import pod_questions
 from carico_scheduler.rules import protocol
 
 
@@ -18,7 +18,7 @@ class HostPorts:
             return None
         wanted = demand.constraints.host_ports
         named = ", ".join(f"{port.port}/{port.protocol}" for port in wanted)
-        return _Taken(view, pod_counts.Occupying(ports=wanted), f"a Pod there holds one of its host ports {named}")
+        return _Taken(view, pod_questions.Occupying(ports=wanted), f"a Pod there holds one of its host ports {named}")
 
 
 class Disks:
@@ -30,11 +30,13 @@ class Disks:
         """See `protocol.PeerFilter`."""
         if demand.constraints is None or not demand.constraints.disks:
             return None
-        return _Taken(view, pod_counts.Occupying(disks=demand.constraints.disks), "a Pod there uses one of its disks")
+        return _Taken(
+            view, pod_questions.Occupying(disks=demand.constraints.disks), "a Pod there uses one of its disks"
+        )
 
 
 class _Taken:
-    def __init__(self, view: snapshot.Snapshot, question: pod_counts.Question, why: str) -> None:
+    def __init__(self, view: snapshot.Snapshot, question: pod_questions.Question, why: str) -> None:
         self._pod_counts = view.pod_counts
         self._question = question
         self._why = why

@@ -9,6 +9,7 @@ from carico_core.domain import cluster, constraints, decision, selectors
 from carico_scheduler.nodes import node_labels, snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import pod_counts as counting
+from carico_scheduler.pods import pod_questions
 from carico_scheduler.rules import protocol
 
 
@@ -31,7 +32,7 @@ class _Near:
     def __init__(self, view: snapshot.Snapshot, limits: constraints.Constraints) -> None:
         self._view = view
         self._terms = limits.affinity
-        self._question = counting.Matching(terms=limits.affinity)
+        self._question = pod_questions.Matching(terms=limits.affinity)
         per_slot = view.pod_counts.per_slot(self._question, len(view.present))
         self._domains = [view.labels.domains(term.topology_key) for term in limits.affinity]
         self._sums = [domains.sums(per_slot) for domains in self._domains]

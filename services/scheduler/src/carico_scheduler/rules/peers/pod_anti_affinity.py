@@ -5,7 +5,7 @@ import dataclasses
 from carico_core.domain import cluster, constraints, decision
 from carico_scheduler.nodes import node_labels, snapshot
 from carico_scheduler.pods import demand as demands
-from carico_scheduler.pods import pod_counts
+from carico_scheduler.pods import pod_questions
 from carico_scheduler.rules import protocol
 from carico_scheduler.rules.peers import pod_affinity
 
@@ -25,7 +25,7 @@ class PodAntiAffinity:
 class _Rule:
     """The Pods per domain of the term's label that exclude the Pod from the domain."""
 
-    question: pod_counts.Question
+    question: pod_questions.Question
     domains: node_labels.Domains
     pods: snapshot.Floats
     why: str
@@ -40,7 +40,7 @@ class _Apart:
         self,
         view: snapshot.Snapshot,
         own: tuple[constraints.PodTerm, ...],
-        repelled_by: pod_counts.TermSet,
+        repelled_by: pod_questions.TermSet,
     ) -> None:
         self._view = view
         self._own = own
@@ -48,11 +48,13 @@ class _Apart:
         keys = sorted(view.labels.having_any(repelled_by.topology_keys))
         self._rules = [
             *(
-                self._rule(each.topology_key, pod_counts.Matching(terms=(each,)), "a Pod that it must not be near")
+                self._rule(each.topology_key, pod_questions.Matching(terms=(each,)), "a Pod that it must not be near")
                 for each in own
             ),
             *(
-                self._rule(key, pod_counts.Repelling(topology_key=key, terms=repelled_by), "a Pod that keeps it away")
+                self._rule(
+                    key, pod_questions.Repelling(topology_key=key, terms=repelled_by), "a Pod that keeps it away"
+                )
                 for key in keys
             ),
         ]
@@ -70,7 +72,7 @@ class _Apart:
             if domain != node_labels.NO_DOMAIN and self._view.pod_counts.count_of(rule.question, pod):
                 rule.pods[domain] += change
 
-    def _rule(self, key: str, question: pod_counts.Question, who: str) -> _Rule:
+    def _rule(self, key: str, question: pod_questions.Question, who: str) -> _Rule:
         domains = self._view.labels.domains(key)
         pods = domains.sums(self._view.pod_counts.per_slot(question, len(self._view.present)))
         return _Rule(question=question, domains=domains, pods=pods, why=f"{who} is in the same {key}")

@@ -10,7 +10,7 @@ import numpy as np
 from carico_core.domain import cluster, constraints, decision
 from carico_scheduler.nodes import node_labels, snapshot
 from carico_scheduler.pods import demand as demands
-from carico_scheduler.pods import pod_counts
+from carico_scheduler.pods import pod_counts, pod_questions
 from carico_scheduler.rules import protocol
 from carico_scheduler.rules.filters import node_affinity, node_selector
 
@@ -31,7 +31,7 @@ class Group:
     """The Pods of one constraint per domain, on eligible nodes: `is_eligible` by slot, `is_domain` by domain."""
 
     spread: constraints.Spread
-    question: pod_counts.Question
+    question: pod_questions.Question
     domains: node_labels.Domains
     is_eligible: snapshot.Bools
     is_domain: snapshot.Bools
@@ -109,7 +109,7 @@ def _group(
         is_eligible = is_eligible & _matches_affinity(view, demand)
     if spread.honours_taints:
         is_eligible = is_eligible & view.labels.tolerated(demand.tolerations)
-    question = pod_counts.Spreading(namespace=spread.namespace, selector=spread.selector)
+    question = pod_questions.Spreading(namespace=spread.namespace, selector=spread.selector)
     per_slot = np.where(is_eligible, view.pod_counts.per_slot(question, len(view.present)), 0)
     is_domain = np.zeros(domains.count + 1, dtype=np.bool_)
     is_domain[domains.of[is_eligible]] = True

@@ -5,7 +5,7 @@ import numpy as np
 from carico_core.domain import cluster, constraints, decision
 from carico_scheduler.nodes import snapshot, volume_placement
 from carico_scheduler.pods import demand as demands
-from carico_scheduler.pods import pod_counts
+from carico_scheduler.pods import pod_questions
 from carico_scheduler.rules import protocol
 
 _NONE_THERE = "one of its PersistentVolumeClaims finds no PersistentVolume there, and none can be created"
@@ -69,7 +69,7 @@ class _Volumes:
 
     def _is_in_use(self) -> str | None:
         for use in self._exclusive():
-            if self._view.pod_counts.per_slot(pod_counts.Using(claim=use), len(self._view.present)).any():
+            if self._view.pod_counts.per_slot(pod_questions.Using(claim=use), len(self._view.present)).any():
                 return f"ReadWriteOncePod claim {use.name} is in use by another Pod"
         return None
 
