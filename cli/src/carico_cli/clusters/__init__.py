@@ -2,7 +2,7 @@
 
 - `which`: the one rule for which cluster a command means
 - `lifecycle`: `carico up`, `carico down`; `starting`: shows a cluster's start
-- `listing`: `carico list`; `status`, `logs`: `carico status`, `carico logs`
+- `listing`: `carico list`; `status`, as text `status_text`: `carico status`; `logs`: `carico logs`
 - `local_services`: which services of a cluster of this machine answer, for `status` and `doctor`
 - `integrations`: `carico env`, `carico use` (a shell), `carico targets` (Prometheus), `carico decode` and contexts (the
   nats CLI)

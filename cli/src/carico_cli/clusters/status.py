@@ -7,14 +7,13 @@ from typing import Any, Protocol
 
 import click
 
-from carico_cli.clusters import local_services, which
-from carico_cli.explain import words
+from carico_cli.clusters import local_services, status_text, which
 from carico_cli.live import connection, members, reader
 from carico_cli.live import picture as pictures
 from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_cli.top import once
-from carico_core.domain import amounts, errors, messages, names
+from carico_core.domain import errors, messages, names
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
@@ -25,11 +24,8 @@ from carico_local.cluster.services import probes
 _ANSWER_S = 2.0
 # NATS, the scheduler, the services and the API are asked at the same time; a busy machine takes a second.
 _HEARD_S = 5.0
-# A screenful; a cluster of played nodes has thousands.
-_NODES_SHOWN = 40
-_NOT_RUNNING = "not running"
 # Where local schedulers elect their leader (`carico_scheduler.settings.PROGRAM`).
-_LEASE_NAMESPACE, _LEASE = "kube-system", "carico-scheduler"
+_LEASE_NAMESPACE = "kube-system"
 # A process is some ticks older than its age; a clock may be set a little.
 _CLOCKS_S = 0.5
 # Only then schedulers send heartbeats, for which to wait takes a second.
@@ -57,14 +53,14 @@ def command(context: settings.Context, name: str | None, output: formats.Output)
     if output is formats.Output.JSON:
         formats.say(formats.json_text(view))
     else:
-        formats.say(_text(view, now_ns=clocks.SystemClock().wall_ns(), wide=output is formats.Output.WIDE))
+        formats.say(status_text.text(view, now_ns=clocks.SystemClock().wall_ns(), wide=output is formats.Output.WIDE))
     return 0 if running and all(row["ready"] for row in view["services"]) else 1
 
 
 def _services(found: state.ClusterState, *, running: bool) -> dict[str, Any]:
     return {
         "name": found.plan.name,
-        "phase": found.phase.value if running else _NOT_RUNNING,
+        "phase": found.phase.value if running else status_text.NOT_RUNNING,
         "nats_url": found.public_nats_url,
         "api_url": found.api_url,
         "services": local_services.rows(found, running=running),
@@ -159,7 +155,9 @@ async def _leader(api: api_actions.Api, found: state.ClusterState) -> str | None
     if found.plan.schedulers == 1 and found.plan.sharing != _SHARED:
         return None
     try:
-        lease = await api_actions.get_lease(api, namespace=_LEASE_NAMESPACE, name=_LEASE, timeout_s=_ANSWER_S)
+        lease = await api_actions.get_lease(
+            api, namespace=_LEASE_NAMESPACE, name=status_text.LEASE, timeout_s=_ANSWER_S
+        )
     except errors.CaricoError:
         return None
     if lease is None:
@@ -230,87 +228,3 @@ def _waiting(seen: pictures.Picture) -> dict[str, Any]:
             "why": seen.why(pod),
         }  # fmt: skip
     return found
-
-
-def _waiting_line(view: dict[str, Any]) -> list[str]:
-    waiting = view["waiting"]
-    if waiting is None or not waiting["pods"]:
-        return []
-    line = f"waiting: {amounts.plural(waiting['pods'], 'Pod')}"
-    longest = waiting["longest"]
-    if longest is not None:
-        why = f": {longest['why']}" if longest["why"] else ""
-        line += f"; {longest['namespace']}/{longest['name']} for {words.ago(longest['waited_s'])}{why}"
-    return ["", line]
-
-
-def _text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:
-    unready = [] if view["phase"] == _NOT_RUNNING else local_services.unready(view["services"], view["name"])
-    is_half = unready and view["phase"] == state.Phase.READY.value
-    lines = [f"cluster {view['name']}: {'up, but not everything is ready' if is_half else view['phase']}"]
-    if view["failure"]:
-        lines.append(f"failed: {view['failure']}")
-    if view["phase"] == _NOT_RUNNING:
-        lines.append(f"it ended without `carico down`: start it again with `carico up --name {view['name']}`,")
-        lines.append(f"or remove what it left with `carico down --name {view['name']}`")
-    lines += ["", *formats.lines(view["services"], ("name", "ready", "pid", "restarts"), "SERVICE")]
-    lines += [f"not ready: {each.names} ({each.why}): {each.do}" for each in unready]
-    lines += [*_leader_line(view), *_scheduler_lines(view)]
-    if view["nodes"]:
-        more = ("free", "cpu", "memory", "bottleneck", "age_s") if wide else ()
-        columns = ("name", "freshness", "pods", "capacity", "mode", "reserved", *more)
-        shown = [
-            {**node, "capacity": _capacity(node), "cpu": _percent(node["cpu"]), "memory": _percent(node["memory"])}
-            for node in view["nodes"][: None if wide else _NODES_SHOWN]
-        ]
-        lines += ["", *formats.lines(shown, columns, "NODE")]
-        if len(view["nodes"]) > len(shown):
-            fresh = sum(node["freshness"] == "fresh" for node in view["nodes"])
-            left = len(view["nodes"]) - len(shown)
-            lines.append(f"... and {left} more (-o wide shows all); {fresh} of all {len(view['nodes'])} are fresh")
-    if view["jobs"]:
-        lines += [
-            "",
-            *formats.lines(view["jobs"], ("name", "pods", "pending", "running", "succeeded", "failed"), "JOB"),
-        ]
-    lines += _waiting_line(view)
-    lines += [
-        f"crashed: {crash['service']} ({crash['how']}), {words.ago((now_ns - crash['at_ns']) / 1e9)} ago"
-        for crash in view["crashes"]
-    ]
-    lines += [f"note: {note}" for note in view["notes"]]
-    return "\n".join(lines)
-
-
-def _leader_line(view: dict[str, Any]) -> list[str]:
-    leader = view["leader"]
-    if leader is None:
-        return []
-    return [f"leader: {leader}, which holds the Lease {_LEASE}" if leader else f"leader: none holds the Lease {_LEASE}"]
-
-
-def _scheduler_lines(view: dict[str, Any]) -> list[str]:
-    if not view["schedulers"]:
-        return []
-    names_shown = names.shown_of([row["name"] for row in view["schedulers"]])
-    shown = [
-        {
-            **row, "name": names_shown[row["name"]], "share": _percent(row["share"]),
-            "view": None if row["view_age_s"] is None else words.ago(row["view_age_s"]),
-        }
-        for row in view["schedulers"]
-    ]  # fmt: skip
-    columns = ("name", "share", "committed", "conflicts", "requeued", "view")
-    why = [f"takes no Pods: {row['name']}: {row['why_not']}" for row in shown if row["why_not"]]
-    return ["", *formats.lines(shown, columns, "SCHEDULER"), *why]
-
-
-def _percent(share: float | None) -> str | None:
-    return None if share is None else f"{share:.0%}"
-
-
-def _capacity(node: dict[str, Any]) -> str | None:
-    """Return the capacity as `carico top` and `explain` show it; None where the node has advertised none."""
-    if node["capacity"] is None:
-        return None
-    return f"{amounts.pods_with_sd(node['capacity'], node['capacity_sd'])} Pods"

@@ -1,6 +1,8 @@
 """Jobs on a cluster.
 
-- `submit`: a job of Pods; `refusals`: why the API refuses them; `job_summary`: what became of it
-- `demo`: a cluster, a job and a report; `live_view` draws the job, `demo_page` is the report
+- `submit`: a job of Pods; `job_wait`: waits for it; `refusals`: why the API refuses them; `job_summary`: what became
+  of it
+- `demo`: a cluster, a job and a report; `live_view` draws the job, `demo_page` is the report, `demo_charts`
+  its pictures
 - `compare`: the same job under CARICO and under kube-scheduler; `compare_page` is its report
 """

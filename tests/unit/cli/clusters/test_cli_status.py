@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from carico_cli.clusters import local_services, status
+from carico_cli.clusters import local_services, status, status_text
 from carico_cli.live import members, signals
 from carico_cli.live import picture as pictures
 from carico_core.domain import errors, messages
@@ -58,7 +58,7 @@ def picture(capacity: float, capacity_sd: float) -> pictures.Picture:
 )
 def test_a_capacity_has_its_unit_and_the_digits_one_reads(capacity: float, capacity_sd: float, shown: str) -> None:
     view = {**status._services(FOUND, running=True), "nodes": status._nodes(picture(capacity, capacity_sd), FOUND)}
-    head, first, second = status._text(view, now_ns=1).splitlines()[-3:]
+    head, first, second = status_text.text(view, now_ns=1).splitlines()[-3:]
     assert head.split() == ["NODE", "FRESHNESS", "PODS", "CAPACITY", "MODE", "RESERVED"]
     assert first.split() == ["node-1", "fresh", "3", *shown.split(), "measured", "1"]
     assert second.split() == ["node-2", "absent", "-", "-", "-", "-"]
@@ -96,9 +96,9 @@ def service(name: str) -> state.ServiceState:
 async def test_a_frozen_node_is_not_ready_although_its_process_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     found = dataclasses.replace(FOUND, services=tuple(map(service, ("node/node-1", "node/node-2", "agent/node-2"))))
     view = status._services(found, running=True)
-    assert status._text(view, now_ns=1).startswith("cluster x: ready\n")
+    assert status_text.text(view, now_ns=1).startswith("cluster x: ready\n")
     status._mark(view["services"], await status._unready_nodes(Api(), found), bus_trouble=None)
-    said = status._text(view, now_ns=1)
+    said = status_text.text(view, now_ns=1)
     assert said.startswith("cluster x: up, but not everything is ready\n")
     assert [row["ready"] for row in view["services"]] == [True, False, True]
     assert "not ready: node/node-2 (its Node is not ready" in said
@@ -111,7 +111,7 @@ def test_services_with_one_cause_are_one_line() -> None:
     view = status._services(found, running=True)
     for row, why in zip(view["services"], ("it does not answer", "bus: away", "bus: away"), strict=True):
         row |= {"ready": False, "why_not": why}
-    assert [line for line in status._text(view, now_ns=1).splitlines() if line.startswith("not ready")] == [
+    assert [line for line in status_text.text(view, now_ns=1).splitlines() if line.startswith("not ready")] == [
         "not ready: nats (it does not answer): `carico logs nats --name x`",
         "not ready: scheduler, agent/node-1 (bus: away): `carico logs scheduler --name x`",
     ]
@@ -127,7 +127,7 @@ def test_a_process_that_a_signal_has_stopped_is_named_with_what_continues_it() -
             view["services"][0]["pid"] = child.pid
             asyncio.run(local_services.ask(view["services"], found))
             said = f"not ready: scheduler (a signal has stopped its process {child.pid}): `kill -CONT {child.pid}`"
-            assert said in status._text(view, now_ns=1)
+            assert said in status_text.text(view, now_ns=1)
             # Nor does a supervisor restart anything then.
             frozen = dataclasses.replace(found, supervisor=processes.ProcessId(pid=child.pid, start_ticks=1))
             rows: list[dict[str, Any]] = []
@@ -154,7 +154,7 @@ async def test_each_service_that_listens_is_asked_itself() -> None:
 def test_a_crash_says_how_long_ago_it_was() -> None:
     crash = state.Crash(service="nats", at_ns=10**9, how="killed by SIGKILL", last_lines=())
     view = status._services(dataclasses.replace(FOUND, crashes=(crash,)), running=True)
-    assert status._text(view, now_ns=126 * 10**9).endswith("\ncrashed: nats (killed by SIGKILL), 2 min ago")
+    assert status_text.text(view, now_ns=126 * 10**9).endswith("\ncrashed: nats (killed by SIGKILL), 2 min ago")
 
 
 def test_the_pod_that_has_waited_longest_is_named_with_its_reason() -> None:
@@ -162,13 +162,13 @@ def test_the_pod_that_has_waited_longest_is_named_with_its_reason() -> None:
     runs = WAITS._replace(uid="w", name="old", state=pictures.PodState.RUNNING, since_s=1.0)
     seen = dataclasses.replace(picture(1.0, 0.1), taken_ns=round(156e9), pods=(younger, WAITS, runs))
     view = {**status._services(FOUND, running=True), "waiting": status._waiting(seen)}
-    assert status._text(view, now_ns=1).splitlines()[-1] == (
+    assert status_text.text(view, now_ns=1).splitlines()[-1] == (
         "waiting: 2 Pods; shop/web-1 for 56.0 s: 0/2 nodes fit: 2 at capacity"
     )
     assert view["waiting"]["longest"]["class"] == "app/shop/web"
     none = status._waiting(dataclasses.replace(seen, pods=(runs,)))
     assert none == {"pods": 0, "longest": None}
-    assert "waiting" not in status._text({**view, "waiting": none}, now_ns=1)
+    assert "waiting" not in status_text.text({**view, "waiting": none}, now_ns=1)
 
 
 def test_schedulers_that_share_are_listed_with_why_one_takes_no_pods() -> None:
@@ -178,7 +178,7 @@ def test_schedulers_that_share_are_listed_with_why_one_takes_no_pods() -> None:
         records.HEARTBEAT_REPORT, replica="scheduler-2-17979cfe362a1b2d", is_leaving=True, report=stopped
     )
     view = {**status._services(FOUND, running=True), "schedulers": members.rows([records.HEARTBEAT_REPORT, other])}
-    said = [" ".join(line.split()) for line in status._text(view, now_ns=1).splitlines()]
+    said = [" ".join(line.split()) for line in status_text.text(view, now_ns=1).splitlines()]
     # As in the table of services.
     assert "SCHEDULER SHARE COMMITTED CONFLICTS REQUEUED VIEW" in said
     assert "scheduler 100% 4800 12 3 0.2 s" in said
@@ -223,7 +223,7 @@ class LeaseApi:
 async def test_which_of_several_schedulers_leads(sharing: str | None, api: LeaseApi, said: str | None) -> None:
     several = dataclasses.replace(FOUND, plan=dataclasses.replace(FOUND.plan, schedulers=2, sharing=sharing))
     view = {**status._services(several, running=True), "leader": await status._leader(api, several)}
-    lines = [line for line in status._text(view, now_ns=1).splitlines() if line.startswith("leader")]
+    lines = [line for line in status_text.text(view, now_ns=1).splitlines() if line.startswith("leader")]
     assert lines == ([] if said is None else [said])
 
 
@@ -247,4 +247,4 @@ def test_a_scheduler_that_was_started_again_does_not_hold_its_last_lease() -> No
 
 async def test_one_scheduler_leads_without_a_lease() -> None:
     assert await status._leader(LeaseApi("other"), FOUND) is None
-    assert "leader" not in status._text(status._services(FOUND, running=True), now_ns=1)
+    assert "leader" not in status_text.text(status._services(FOUND, running=True), now_ns=1)

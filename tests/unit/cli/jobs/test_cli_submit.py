@@ -13,7 +13,7 @@ import click.testing
 import pytest
 
 from carico_cli.clusters import which
-from carico_cli.jobs import submit
+from carico_cli.jobs import job_wait, submit
 from carico_cli.live import connection
 from carico_cli.shell import settings
 from carico_core.domain import errors, names
@@ -199,7 +199,7 @@ def listed(*phases: str) -> list_watch.Listed:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submit, "_PROGRESS_EVERY_S", 0.0)
+    monkeypatch.setattr(job_wait, "_PROGRESS_EVERY_S", 0.0)
 
 
 @pytest.mark.usefixtures("quick")
@@ -209,7 +209,7 @@ async def test_who_waits_hears_that_the_local_cluster_was_ended(
     gone = dataclasses.replace(REMOTE, name="shop", is_local=True)
     live = Live((0.0, list_watch.Away(error=NO_ANSWER)))
     with pytest.raises(errors.ApiUnavailable, match="job j: 0 of 2 done, and its cluster was ended"):
-        await submit._wait(live, JOB, why_gone=lambda s: submit._why_gone(context(tmp_path), gone, JOB, away_s=s))
+        await job_wait.wait(live, JOB, why_gone=lambda s: submit._why_gone(context(tmp_path), gone, JOB, away_s=s))
     assert capsys.readouterr().err == "job j: GET /api/v1/pods: no answer in time; still waiting\n"
 
 
@@ -217,7 +217,7 @@ async def test_who_waits_hears_that_the_local_cluster_was_ended(
 async def test_a_cluster_elsewhere_that_is_gone_for_good_is_given_up_after_a_minute(tmp_path: pathlib.Path) -> None:
     live = Live((0.0, listed("Succeeded", "Running")), (5.0, list_watch.Away(error=NO_ANSWER)))
     with pytest.raises(errors.ApiUnavailable) as failed:
-        await submit._wait(live, JOB, why_gone=lambda s: submit._why_gone(context(tmp_path), REMOTE, JOB, away_s=s))
+        await job_wait.wait(live, JOB, why_gone=lambda s: submit._why_gone(context(tmp_path), REMOTE, JOB, away_s=s))
     assert str(failed.value) == (
         "job j: 1 of 2 done, and its cluster's API has not answered for 60 s: was the cluster ended? If not, the job "
         "continues, and `kubectl get pods -l carico.dev/job=j` shows it"
@@ -232,7 +232,9 @@ async def test_an_api_that_is_back_within_the_minute_is_waited_for_again(
     live = Live(
         (0.0, away), (50.0, listed("Running", "Running")), (55.0, away), (105.0, listed("Succeeded", "Succeeded"))
     )
-    asked = await submit._wait(live, JOB, why_gone=lambda s: submit._why_gone(context(tmp_path), REMOTE, JOB, away_s=s))
+    asked = await job_wait.wait(
+        live, JOB, why_gone=lambda s: submit._why_gone(context(tmp_path), REMOTE, JOB, away_s=s)
+    )
     assert asked == 0
     assert capsys.readouterr().err.splitlines() == [
         "job j: GET /api/v1/pods: no answer in time; still waiting", "job j: the API is back",
@@ -246,7 +248,7 @@ async def test_who_waits_hears_once_where_a_job_stands_still(capsys: pytest.Capt
         (0.0, listed("Pending", "Pending")), (200.0, listed("Running", "Pending")),
         (300.0, listed("Running", "Running")), (500.0, listed("Succeeded", "Succeeded")),
     )  # fmt: skip
-    assert await submit._wait(live, JOB, why_gone=lambda _: None) == 0
+    assert await job_wait.wait(live, JOB, why_gone=lambda _: None) == 0
     assert capsys.readouterr().err.splitlines() == [
         "job j: no progress for 60 s: 2 without a node; `carico explain j-0` says why, `carico doctor` checks the "
         "cluster; still waiting",
@@ -259,7 +261,7 @@ async def test_who_waits_hears_once_where_a_job_stands_still(capsys: pytest.Capt
 async def test_a_watch_that_ends_ends_the_waiting() -> None:
     live = Live(fails=errors.KubeconfigError("the token's file is gone"))
     with pytest.raises(errors.KubeconfigError, match="the token's file is gone"):
-        await submit._wait(live, JOB, why_gone=lambda _: None)
+        await job_wait.wait(live, JOB, why_gone=lambda _: None)
 
 
 class Refusing(Api):
@@ -286,7 +288,7 @@ async def test_who_waits_hears_once_what_refuses_the_pods(capsys: pytest.Capture
         "Error creating: guard denied it",
         quota.format("c", 1),
     ]
-    assert await submit._wait(live, JOB, why_gone=lambda _: None, batch=True) == 0
+    assert await job_wait.wait(live, JOB, why_gone=lambda _: None, batch=True) == 0
     assert len(api.refused) == 1
     there = "job j: 1 of 2 Pods do not exist, because the API refuses them"
     assert capsys.readouterr().err.splitlines() == [
@@ -305,7 +307,7 @@ async def test_who_may_not_read_events_waits_all_the_same(capsys: pytest.Capture
     live = Live()
     clock, ended = cast(clocks.FakeClock, live.clock), listed("Failed", "Succeeded")
     live.api = cast(api_client.KubeClient, api := Denying(clock, (0.0, listed("Running")), (20.0, ended)))
-    assert await submit._wait(live, JOB, why_gone=lambda _: None, batch=True) == 1
+    assert await job_wait.wait(live, JOB, why_gone=lambda _: None, batch=True) == 1
     assert api.asked
     assert "refuses" not in capsys.readouterr().err
 

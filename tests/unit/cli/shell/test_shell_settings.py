@@ -2,7 +2,7 @@
 
 import pytest
 
-from carico_cli.jobs import submit
+from carico_cli.jobs import job_wait
 from carico_cli.shell import settings
 from carico_core.domain import errors
 from carico_local.jobs import facts
@@ -39,7 +39,7 @@ def test_each_pod_that_did_not_succeed_is_named_with_why() -> None:
         facts.PodFacts(uid="2", name="b", workload="pi", created_s=0.0, phase="Running", gone=True, nodes=["n1"]),
         facts.PodFacts(uid="3", name="c", workload="pi", created_s=0.0, phase="Pending", gone=True),
     ]
-    assert submit.unsuccessful("j", pods) == [
+    assert job_wait.unsuccessful("j", pods) == [
         "job j: Pod a failed on n1: Error",
         "job j: Pod b was deleted while Running on n1: by someone, or with its node",
         "job j: Pod c was deleted while Pending, not bound to a node: by someone, or with its node",
@@ -48,7 +48,7 @@ def test_each_pod_that_did_not_succeed_is_named_with_why() -> None:
         uid="4", name="d", workload="pi", created_s=0.0, phase="Failed", reason="Error", nodes=["n1"],
         deleted_while="Running",
     )  # fmt: skip
-    assert submit.unsuccessful("j", [killed]) == [
+    assert job_wait.unsuccessful("j", [killed]) == [
         "job j: Pod d was deleted while Running on n1: by someone, or with its node"
     ]
-    assert submit.unsuccessful("j", pods * 4)[-1] == "job j: and 2 more that did not succeed"
+    assert job_wait.unsuccessful("j", pods * 4)[-1] == "job j: and 2 more that did not succeed"

@@ -15,9 +15,9 @@ import math
 from collections.abc import Callable, Mapping, Set
 
 from carico_agent import ports
+from carico_agent.learning import usage_tally
 from carico_core.domain import messages, pod_telemetry, usage
 from carico_core.numerics import distribution
-from carico_core.wire.messages import usage as wire
 
 CPU, MEMORY = usage.DIMS
 READ_LEAST_S, READ_MOST_S = 1.0, 15.0
@@ -33,84 +33,17 @@ UNNAMED_S = 60.0
 UNNAMED_MOST = 256
 # Of a report in JSON; readers accept 64 KiB. What does not fit is in the next one.
 REPORT_BYTES = 48 << 10
-_CLASS_BYTES, _CONTAINER_BYTES, _NAME_BYTES, _PAIR_BYTES = 300, 150, 3, 16
-
-
-_Weights = collections.defaultdict[int, float]
 
 
 # Class, and digest of the images; empty if they are not known.
 _Key = tuple[str, str]
 
 
-@dataclasses.dataclass(slots=True)
-class _Part:
-    """What has been measured of one container of the Pods of a class."""
-
-    cpu: _Weights = dataclasses.field(default_factory=lambda: collections.defaultdict(float))
-    peaks: dict[str, float] = dataclasses.field(default_factory=dict)
-
-    def add(self, cpu: usage.Buckets, peaks: Mapping[str, float]) -> None:
-        for index, weight in cpu.items():
-            self.cpu[index] += weight
-        for dim, peak in peaks.items():
-            self.peaks[dim] = max(peak, self.peaks.get(dim, 0.0))
-
-
-@dataclasses.dataclass(slots=True)
-class _Tally:
-    """What has been measured of the Pods of a class with one set of images, or of a Pod without a class, since the last
-    report.
-    """
-
-    pods: int = 0
-    failed: int = 0
-    seconds: dict[str, _Weights] = dataclasses.field(
-        default_factory=lambda: {dim: collections.defaultdict(float) for dim in usage.DIMS}
-    )
-    pod_means: _Weights = dataclasses.field(default_factory=lambda: collections.defaultdict(float))
-    peaks: dict[str, float] = dataclasses.field(default_factory=dict)
-    containers: dict[str, _Part] = dataclasses.field(default_factory=dict)
-    template: usage.Template | None = None
-
-    def note(self, dimension: str, amount: float, seconds: float) -> None:
-        self.seconds[dimension][distribution.bucket(dimension, amount)] += seconds
-        self.peaks[dimension] = max(amount, self.peaks.get(dimension, 0.0))
-
-    def add(self, other: "_Tally | usage.ClassUsage") -> None:
-        self.pods += other.pods
-        self.failed += other.failed
-        for dim, buckets in other.seconds.items():
-            for index, weight in buckets.items():
-                self.seconds[dim][index] += weight
-        for index, count in other.pod_means.items():
-            self.pod_means[index] += count
-        for dim, peak in other.peaks.items():
-            self.peaks[dim] = max(peak, self.peaks.get(dim, 0.0))
-        for name, part in other.containers.items():
-            self.add_to_container(name, part.cpu, part.peaks)
-        self.template = other.template or self.template
-
-    def add_to_container(self, name: str, cpu: usage.Buckets, peaks: Mapping[str, float]) -> None:
-        # As many as an aggregator keeps. With too many, readers refuse the report of the whole node, and each Pod of a
-        # class may name its containers as it likes.
-        if name in self.containers or len(self.containers) < wire.CONTAINERS_KEPT:
-            self.containers.setdefault(name, _Part()).add(cpu, peaks)
-
-    @property
-    def size_bytes(self) -> int:
-        pairs = sum(map(len, self.seconds.values())) + len(self.pod_means)
-        pairs += sum(len(each.cpu) for each in self.containers.values())
-        names = () if self.template is None else (*self.template.containers, self.template.priority_class)
-        template = sum(map(len, names)) + _NAME_BYTES * len(names)
-        return _CLASS_BYTES + _CONTAINER_BYTES * len(self.containers) + template + _PAIR_BYTES * pairs
-
-
 @dataclasses.dataclass(slots=True, kw_only=True)
 class _Pod:
     """A Pod that is followed. `tally`: that of its class as soon as the class is known, until then its own."""
 
-    tally: _Tally
+    tally: usage_tally.Tally
     pod_class: str | None = None
     template: usage.Template | None = None
     # The last reading of each container by folder, and when it was taken.
@@ -154,7 +87,7 @@ class PodUsage:
         self._core_scale = core_scale
         self._pods: dict[str, _Pod] = {}
         self._ended: dict[str, _Pod] = {}
-        self._tallies: dict[_Key, _Tally] = {}
+        self._tallies: dict[_Key, usage_tally.Tally] = {}
         self._reads_left = float(READS_MOST)
         self._counted_s = 0.0
 
@@ -162,7 +95,7 @@ class PodUsage:
         """Set which Pods run (UID -> class), and what each is made of; return those that have ended."""
         for uid in classes.keys() - self._pods.keys():
             # A Pod that restarts is the same one.
-            self._pods[uid] = self._ended.pop(uid) if uid in self._ended else _Pod(tally=_Tally())
+            self._pods[uid] = self._ended.pop(uid) if uid in self._ended else _Pod(tally=usage_tally.Tally())
         ended = list(self._pods.keys() - classes.keys())
         for uid in ended:
             self._end(uid, now_s)
@@ -282,8 +215,8 @@ class PodUsage:
         for pod_class, each in found.items():
             self._tally((pod_class, "" if each.template is None else each.template.image)).add(each)
 
-    def _tally(self, key: _Key) -> _Tally:
-        return self._tallies.setdefault(key, _Tally())
+    def _tally(self, key: _Key) -> usage_tally.Tally:
+        return self._tallies.setdefault(key, usage_tally.Tally())
 
     def _clear(self, sent: Set[_Key]) -> None:
         for key in sent:
@@ -346,6 +279,6 @@ class PodUsage:
         pod.has_mean = True
 
 
-def _measured_most_first(item: tuple[_Key, _Tally]) -> tuple[float, _Key]:
+def _measured_most_first(item: tuple[_Key, usage_tally.Tally]) -> tuple[float, _Key]:
     key, tally = item
     return -float(sum(tally.seconds[CPU].values())), key
