@@ -14,7 +14,7 @@ from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.streams import kept
 from carico_core.runtime.observe import metrics
-from carico_core.wire import roles, streams, subjects
+from carico_core.wire import accounts, roles, streams, subjects
 from carico_local import nats_server
 from carico_recommender import classes, instruments
 from tests.tools import waiting
@@ -261,7 +261,7 @@ async def test_who_sends_too_much_or_listens_to_too_much_is_let_go(
     settings_of: Settings, core: Core, role: roles.Role
 ) -> None:
     node = "node-a" if role is roles.Role.AGENT else None
-    limits = roles.LIMITS[roles.account(role)]
+    limits = accounts.LIMITS[roles.account(role)]
     subject = subjects.capacity("node-a") if node else subjects.query("scheduler", "capacity.list")
     async with security_site.raw(settings_of(role, node)) as peer:
         await peer.client.publish(subject, b"x" * limits.payload_bytes)

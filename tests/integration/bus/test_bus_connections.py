@@ -8,7 +8,7 @@ import pathlib
 from carico_auth import ended_pods, server_config
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.security import nkeys
-from carico_core.wire import roles
+from carico_core.wire import accounts, roles
 from carico_local import nats_server
 from carico_local.cluster import free_ports
 from tests.tools import waiting
@@ -49,7 +49,7 @@ async def _check(servers: list[nats_server.NatsServer], keys: pathlib.Path) -> N
             # Until the servers have found each other.
             while len(found) < len(servers):
                 question = json.dumps({"auth": True, "limit": ended_pods.PAGE, "offset": 0}).encode()
-                answers = await auth.request_all(roles.connections(roles.Account.CORE), question, within_s=0.5)
+                answers = await auth.request_all(accounts.connections(accounts.Account.CORE), question, within_s=0.5)
                 found = {
                     page["server"]["id"]: [each["cid"] for each in page["data"]["connections"]]
                     for page in map(json.loads, answers)
@@ -57,6 +57,6 @@ async def _check(servers: list[nats_server.NatsServer], keys: pathlib.Path) -> N
                 assert all(ended_pods.parse_page(answer) == ([], False) for answer in answers), "none is of a Pod"
         assert [len(clients) for clients in found.values()] == [1, 1]
         for server, (client,) in found.items():
-            subject = roles.KICK_SUBJECTS.replace("*", server)
+            subject = accounts.KICK_SUBJECTS.replace("*", server)
             await auth.request(subject, json.dumps({"cid": client}).encode(), timeout_s=waiting.WAIT_S)
         await waiting.until(lambda: all(owner.client.is_closed for owner in owners))

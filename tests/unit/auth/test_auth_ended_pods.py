@@ -12,10 +12,10 @@ from carico_core.domain import errors
 from carico_core.runtime.kube import list_watch, memory_kube
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire import roles
+from carico_core.wire import accounts, roles
 
 SETTLED_S = ended_pods.SETTLE_S + 1.0
-AGENTS = roles.connections(roles.Account.AGENTS)
+AGENTS = accounts.connections(accounts.Account.AGENTS)
 
 
 class Servers:

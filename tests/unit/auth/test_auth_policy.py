@@ -8,7 +8,7 @@ import pytest
 from carico_auth import policy, settings
 from carico_core.domain import errors
 from carico_core.runtime.process import settings as loader
-from carico_core.wire import roles
+from carico_core.wire import accounts, roles
 
 CHOSEN = settings.AuthSettings(issuer="x", owners="ops/owner, ops/second")
 AGENT = policy.Identity(username="system:serviceaccount:carico:carico-agent", node="n1", pod_uid="u1", expires_s=100)
@@ -92,7 +92,7 @@ def test_no_agent_can_use_up_the_connections_of_its_account_within_the_life_of_a
     replicas, token_life_s, nodes = 2, 3600.0, 5000
     mine = replicas * (policy.AGENT_BURST + token_life_s / policy.AGENT_EVERY_S)
     # Each of the others has two while it renews its token.
-    assert mine + 2 * nodes <= roles.LIMITS[roles.Account.AGENTS].connections
+    assert mine + 2 * nodes <= accounts.LIMITS[accounts.Account.AGENTS].connections
 
 
 def test_people_and_replicas_that_share_an_identity_are_not_paced() -> None:

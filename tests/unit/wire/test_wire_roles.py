@@ -3,7 +3,7 @@
 import pytest
 
 from carico_core.domain import errors
-from carico_core.wire import roles, subjects
+from carico_core.wire import accounts, roles, subjects
 from tests.tools import bus_rights
 
 
@@ -35,28 +35,29 @@ def test_each_role_that_asks_may_hear_its_own_answers_and_agents_ask_nothing() -
 
 
 def test_agents_and_readers_have_accounts_of_their_own() -> None:
-    own = {role: roles.account(role) for role in roles.MEMBERS if roles.account(role) is not roles.Account.CORE}
-    assert own == {roles.Role.AGENT: roles.Account.AGENTS, roles.Role.READER: roles.Account.READERS}
+    own = {role: roles.account(role) for role in roles.MEMBERS if roles.account(role) is not accounts.Account.CORE}
+    assert own == {roles.Role.AGENT: accounts.Account.AGENTS, roles.Role.READER: accounts.Account.READERS}
 
 
 def test_no_answer_ever_reaches_the_account_of_agents() -> None:
     # It would land on the subject that its asker named, and that may be one which the account exports.
-    assert not [flow for flow in roles.FLOWS if flow.is_service and roles.Account.AGENTS in flow.to]
+    assert not [flow for flow in accounts.CROSSINGS if flow.is_service and accounts.Account.AGENTS in flow.to]
 
 
 def test_only_reports_and_answers_leave_the_account_of_agents() -> None:
-    said = {flow.subject for flow in roles.FLOWS if flow.source is roles.Account.AGENTS and not flow.is_service}
+    of_agents = [flow for flow in accounts.CROSSINGS if flow.source is accounts.Account.AGENTS]
+    said = {flow.subject for flow in of_agents if not flow.is_service}
     assert said == {f"carico.v1.{kind}.*" for kind in ("capacity", "subspace", "usage", "pods", "traffic")}
-    asked = {flow.subject for flow in roles.FLOWS if flow.source is roles.Account.AGENTS and flow.is_service}
+    asked = {flow.subject for flow in of_agents if flow.is_service}
     assert all("agent" in subject for subject in asked)
 
 
 def test_nothing_leaves_the_account_of_readers() -> None:
-    assert not [flow for flow in roles.FLOWS if flow.source is roles.Account.READERS]
+    assert not [flow for flow in accounts.CROSSINGS if flow.source is accounts.Account.READERS]
 
 
 def test_nothing_of_jetstream_crosses_accounts() -> None:
-    assert not [flow for flow in roles.FLOWS if flow.subject.startswith("$JS")]
+    assert not [flow for flow in accounts.CROSSINGS if flow.subject.startswith("$JS")]
 
 
 def test_who_answers_may_answer_and_who_does_not_may_not() -> None:
@@ -101,6 +102,6 @@ def test_a_pattern_covers_what_nats_lets_it_cover(pattern: str, subject: str, co
 
 
 def test_readers_see_plans_and_moves_and_cannot_apply_or_pause() -> None:
-    asked = {flow.subject for flow in roles.FLOWS if "query.rescheduler" in flow.subject}
+    asked = {flow.subject for flow in accounts.CROSSINGS if "query.rescheduler" in flow.subject}
     verbs = ("plan.get", "moves.list", "pod.explain", "traffic.list")
     assert asked == {f"carico.v1.query.rescheduler.{verb}" for verb in verbs}

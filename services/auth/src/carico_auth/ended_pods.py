@@ -19,7 +19,7 @@ from carico_core.domain import errors
 from carico_core.runtime.kube import list_watch, paged_lists
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire import roles
+from carico_core.wire import accounts
 
 # Between two looks at the connections: soon after a Pod's end, and else, as for a server that was cut off then.
 EVERY_S, IDLE_EVERY_S = 5.0, 60.0
@@ -107,7 +107,7 @@ class EndedPods:
         if bus is None or all(pods is None for pods in self._pods.values()):
             return
         silent: set[str] = set()
-        for account in roles.POD_ACCOUNTS:
+        for account in accounts.POD_ACCOUNTS:
             for connection in await self._connections(bus, account):
                 # A server that does not answer is asked once, so that it does not delay what others are asked.
                 if connection.server_id not in silent and self._is_ended(connection):
@@ -137,13 +137,13 @@ class EndedPods:
     def _hurry(self) -> None:
         self._hurry_until_s = self._clock.monotonic_s() + AFTER_END_S
 
-    async def _connections(self, bus: Bus, account: roles.Account) -> list[Connection]:
+    async def _connections(self, bus: Bus, account: accounts.Account) -> list[Connection]:
         """Return the connections of Pods to an account, as all servers list them."""
         found: list[Connection] = []
         for offset in itertools.count(0, PAGE):
             question = orjson.dumps({"auth": True, "limit": PAGE, "offset": offset})
             try:
-                answers = await bus.request_all(roles.connections(account), question, within_s=ANSWERS_WITHIN_S)
+                answers = await bus.request_all(accounts.connections(account), question, within_s=ANSWERS_WITHIN_S)
                 if not answers:
                     raise errors.BusUnavailable("no server answers")
             except errors.BusError as error:
@@ -163,12 +163,12 @@ class EndedPods:
                 return found
         raise AssertionError("count() does not end")
 
-    def _not_listed(self, account: roles.Account, error: Exception) -> None:
+    def _not_listed(self, account: accounts.Account, error: Exception) -> None:
         self._limited.warning("list", "connections cannot be listed", account=account.value, error=str(error))
 
     async def _disconnect(self, bus: Bus, connection: Connection) -> bool:
         """Return whether the server has answered."""
-        subject = roles.KICK_SUBJECTS.replace("*", connection.server_id)
+        subject = accounts.KICK_SUBJECTS.replace("*", connection.server_id)
         try:
             answer = await bus.request(
                 subject, orjson.dumps({"cid": connection.client_id}), timeout_s=_KICK_TIMEOUT_S

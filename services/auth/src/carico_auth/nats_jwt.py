@@ -15,7 +15,7 @@ import orjson
 
 from carico_auth import policy
 from carico_core.runtime.bus.security import nkeys
-from carico_core.wire import roles
+from carico_core.wire import accounts, roles
 
 _HEADER = {"typ": "JWT", "alg": "ed25519-nkey"}
 _REQUEST_AUDIENCE = "nats-authorization-request"
@@ -71,7 +71,7 @@ def decode_request(text: bytes) -> Request:
 def encode_user(grant: policy.Grant, request: Request, *, signer: nkeys.Signer, now_s: int) -> str:
     """Return the user as whom the server should accept the client, in the account of its role."""
     allowed, account = grant.permissions, roles.account(grant.role)
-    limits = roles.LIMITS.get(account)
+    limits = accounts.LIMITS.get(account)
     answers = {"max": roles.ANSWERS_EACH, "ttl": int(roles.ANSWER_WITHIN_S * 1e9)}
     user = {
         "pub": {"allow": list(allowed.publish)} if allowed.publish else {"deny": [">"]},

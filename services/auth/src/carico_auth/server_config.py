@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from carico_core.wire import accounts as bus_accounts
 from carico_core.wire import roles
 
 # How long the server waits for the callout: more than `app.ANSWER_WITHIN_S`, less than clients wait.
@@ -59,7 +60,7 @@ def callout(
             "timeout": ANSWER_TIMEOUT_S,
             "auth_callout": {
                 "issuer": issuer,
-                "account": roles.Account.AUTH.value,
+                "account": bus_accounts.Account.AUTH.value,
                 "auth_users": [*auth_keys, *owner_keys],
                 **({} if xkey is None else {"xkey": xkey}),
             },
@@ -80,21 +81,21 @@ def accounts(users: Mapping[roles.Role, Sequence[Mapping[str, Any]]]) -> dict[st
     """Return the accounts with these users (in the server's format) by role, and what crosses between them."""
     found: dict[str, Any] = {}
     with_callout = bool(users.get(roles.Role.AUTH))
-    for account in roles.Account:
-        if account in (roles.Account.AUTH, roles.Account.SYSTEM) and not with_callout:
+    for account in bus_accounts.Account:
+        if account in (bus_accounts.Account.AUTH, bus_accounts.Account.SYSTEM) and not with_callout:
             continue
         entries = [dict(user) for role, mine in users.items() if roles.account(role) is account for user in mine]
         found[account.value] = {
-            **({"jetstream": "enabled"} if account is roles.Account.CORE else {}),
+            **({"jetstream": "enabled"} if account is bus_accounts.Account.CORE else {}),
             **({"users": entries} if entries else {}),
             **_limits(account),
             **_crossings(account),
         }
-    return {"accounts": found, **({"system_account": roles.Account.SYSTEM.value} if with_callout else {})}
+    return {"accounts": found, **({"system_account": bus_accounts.Account.SYSTEM.value} if with_callout else {})}
 
 
-def _limits(account: roles.Account) -> dict[str, Any]:
-    limits = roles.LIMITS.get(account)
+def _limits(account: bus_accounts.Account) -> dict[str, Any]:
+    limits = bus_accounts.LIMITS.get(account)
     if limits is None:
         return {}
     return {
@@ -106,9 +107,9 @@ def _limits(account: roles.Account) -> dict[str, Any]:
     }
 
 
-def _crossings(account: roles.Account) -> dict[str, Any]:
+def _crossings(account: bus_accounts.Account) -> dict[str, Any]:
     exports, imports = [], []
-    for flow in roles.FLOWS:
+    for flow in bus_accounts.CROSSINGS:
         kind = "service" if flow.is_service else "stream"
         if flow.source is account:
             many = {"response_type": "stream"} if flow.many else {}

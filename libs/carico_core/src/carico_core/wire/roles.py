@@ -4,9 +4,7 @@ A role may publish and subscribe what is listed here and nothing else; NATS deni
 besides publish one answer to each question (`answers`), wherever its asker wants it.
 
 Permissions cover the subject of a message, never its reply subject, onto which services and JetStream publish. Agents
-and readers therefore have accounts of their own (`Account`), without JetStream, and only the subjects of `FLOWS` cross
-from one account to another. Agents import no service: an answer that lands in their account on the subject of another
-node's capacity would be exported as such.
+and readers therefore have accounts of their own (`accounts`).
 
 Each role that asks has inboxes of its own: with a shared `_INBOX.>`, everyone could read every answer. Rights
 to create consumers are the owner's alone, since a consumer delivers what is stored to any subject its maker names,
@@ -18,7 +16,7 @@ import enum
 from collections.abc import Iterator
 
 from carico_core.domain import names
-from carico_core.wire import codec, streams, subjects
+from carico_core.wire import accounts, streams, subjects
 
 INBOX = "_INBOX"
 # An answer is due at once; a server forgets the right to it after that.
@@ -32,16 +30,6 @@ WEBSOCKET = "WEBSOCKET"
 _API = "$JS.API"
 _MODEL_GET = f"{_API}.DIRECT.GET.{streams.MODEL_STREAM}.{streams.MODEL_SUBJECT}"
 _SERVICE_VERBS = ("PING", "INFO", "STATS")
-
-
-class Account(enum.StrEnum):
-    """The accounts of NATS, by their names in its configuration. A subject of one is not visible in another."""
-
-    CORE = "CARICO"
-    AGENTS = "AGENTS"
-    READERS = "READERS"
-    AUTH = "AUTH"
-    SYSTEM = "SYS"
 
 
 class Role(enum.StrEnum):
@@ -71,37 +59,9 @@ MEANING = {
 }
 # Roles that take part in CARICO's messages.
 MEMBERS = tuple(role for role in Role if role is not Role.AUTH)
-_ACCOUNTS = {Role.AGENT: Account.AGENTS, Role.READER: Account.READERS, Role.AUTH: Account.AUTH}
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Limits of each connection of an account, and of their number."""
-
-    payload_bytes: int
-    subscriptions: int
-    connections: int
-
-
-# An agent has a dozen subscriptions, and two connections while it renews its token. A page has one for each question.
-LIMITS = {
-    Account.AGENTS: Limits(payload_bytes=codec.PAYLOAD_MAX_BYTES, subscriptions=64, connections=12_000),
-    Account.READERS: Limits(payload_bytes=codec.PAYLOAD_MAX_BYTES, subscriptions=512, connections=512),
-}
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Crossing:
-    """A subject that crosses accounts: messages from `source`, or (`is_service`) questions that `source` answers.
-
-    `many`: one question may have several answers. NATS replaces the reply subject of a question, not of a message.
-    """
-
-    subject: str
-    source: Account
-    to: tuple[Account, ...]
-    is_service: bool = False
-    many: bool = False
+_ACCOUNTS = {
+    Role.AGENT: accounts.Account.AGENTS, Role.READER: accounts.Account.READERS, Role.AUTH: accounts.Account.AUTH,
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +74,9 @@ class Permissions:
     connections: tuple[str, ...]
 
 
-def account(role: Role) -> Account:
+def account(role: Role) -> accounts.Account:
     """Return the account that a role connects to."""
-    return _ACCOUNTS.get(role, Account.CORE)
+    return _ACCOUNTS.get(role, accounts.Account.CORE)
 
 
 def inbox(role: Role) -> str:
@@ -158,8 +118,6 @@ def allows(patterns: tuple[str, ...], subject: str) -> bool:
 
 
 _Subjects = tuple[tuple[str, ...], tuple[str, ...]]
-# Services of the account CORE that answer readers.
-_ANSWERING = ("scheduler", "aggregator", "rescheduler")
 
 
 def _agent(node: str | None) -> _Subjects:
@@ -243,24 +201,11 @@ def _owner(node: str | None) -> _Subjects:
 
 def _auth(_: str | None) -> _Subjects:
     # It answers what the server asks, and disconnects those whose Pod is gone.
-    return (KICK_SUBJECTS, *map(connections, POD_ACCOUNTS)), (AUTHORIZATION_SUBJECT,)
+    return (accounts.KICK_SUBJECTS, *map(accounts.connections, accounts.POD_ACCOUNTS)), (AUTHORIZATION_SUBJECT,)
 
 
 # https://docs.nats.io/running-a-nats-service/configuration/securing_nats/auth_callout
 AUTHORIZATION_SUBJECT = "$SYS.REQ.USER.AUTH"
-# Requests to a server, by its id, to disconnect one of its clients; in the system account.
-KICK_SUBJECTS = "$SYS.REQ.SERVER.*.KICK"
-# Accounts that Pods connect to.
-POD_ACCOUNTS = (Account.CORE, Account.AGENTS, Account.READERS)
-
-
-def connections(account: Account) -> str:
-    """Return the subject that asks every server for its connections to an account; in the system account.
-
-    >>> connections(Account.AGENTS)
-    '$SYS.REQ.ACCOUNT.AGENTS.CONNZ'
-    """
-    return f"$SYS.REQ.ACCOUNT.{account.value}.CONNZ"
 
 
 _SUBJECTS = {
@@ -284,53 +229,13 @@ def _service(service: str) -> Iterator[str]:
     """Yield what the services framework listens to: for all, for all of one name, for one (ADR-32)."""
     for verb in _SERVICE_VERBS:
         yield f"$SRV.{verb}"
-        yield from _named(verb, service)
-
-
-def _flows() -> Iterator[Crossing]:
-    core, agents, readers = Account.CORE, Account.AGENTS, Account.READERS
-    yield Crossing(subject=subjects.CAPACITY_ALL, source=agents, to=(core, readers))
-    yield Crossing(subject=subjects.SUBSPACE_ALL, source=agents, to=(core,))
-    yield Crossing(subject=subjects.USAGE_ALL, source=agents, to=(core,))
-    for subject in subjects.pod_telemetry(None):
-        yield Crossing(subject=subject, source=agents, to=(core,))
-    yield Crossing(subject=subjects.MODEL, source=core, to=(agents, readers))
-    yield Crossing(subject=subjects.ROSTER_ALL, source=core, to=(agents,))
-    yield Crossing(subject=subjects.DECISION_ALL, source=core, to=(readers,))
-    yield Crossing(subject=subjects.CLAIMED_ALL, source=core, to=(readers,))
-    yield Crossing(subject=subjects.MEMBER_ALL, source=core, to=(readers,))
-    yield Crossing(subject=subjects.SUMMARY, source=core, to=(readers,))
-    yield Crossing(subject=f"{subjects.PREFIX}.query.agent.*.>", source=agents, to=(core, readers), is_service=True)
-    # By their name alone: what is asked of all services does not reach agents, which could answer as another.
-    for subject in _named("*", "agent"):
-        yield Crossing(subject=subject, source=agents, to=(core, readers), is_service=True, many=True)
-    for service in ("scheduler", "aggregator"):
-        yield Crossing(subject=f"{subjects.PREFIX}.query.{service}.>", source=core, to=(readers,), is_service=True)
-    # Readers see plans and moves; to apply a plan, or to pause, is for administrators.
-    for verb in ("plan.get", "moves.list", "pod.explain", "traffic.list"):
-        yield Crossing(subject=subjects.query("rescheduler", verb), source=core, to=(readers,), is_service=True)
-    named = (each for service in _ANSWERING for each in _named("*", service))
-    for subject in ("$SRV.*", *named):
-        yield Crossing(subject=subject, source=core, to=(readers,), is_service=True, many=True)
-    yield Crossing(subject=KICK_SUBJECTS, source=Account.SYSTEM, to=(Account.AUTH,), is_service=True)
-    for account in POD_ACCOUNTS:
-        yield Crossing(
-            subject=connections(account), source=Account.SYSTEM, to=(Account.AUTH,), is_service=True, many=True
-        )  # fmt: skip
-
-
-def _named(verb: str, service: str) -> tuple[str, str]:
-    return f"$SRV.{verb}.carico-{service}", f"$SRV.{verb}.carico-{service}.*"
+        yield from accounts.named(verb, service)
 
 
 def _direct_gets() -> Iterator[str]:
     for stream in streams.PUBLIC:
         yield f"{_API}.DIRECT.GET.{stream}"
         yield f"{_API}.DIRECT.GET.{stream}.>"
-
-
-# All that crosses accounts.
-FLOWS = tuple(_flows())
 
 
 def _making_of_streams() -> Iterator[str]:

@@ -10,7 +10,7 @@ import urllib.parse
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.security import tls, token_expiry
-from carico_core.wire import roles
+from carico_core.wire import accounts
 
 # What `streams.jetstream` defines, in files.
 STREAMS_MIB = 296
@@ -126,10 +126,10 @@ def _token(path: str, *, now_s: float) -> str:
 
 def _limit(said: str) -> str:
     if "account active" in said:
-        known = ", ".join(f"{account.value} {each.connections}" for account, each in roles.LIMITS.items())
+        known = ", ".join(f"{account.value} {each.connections}" for account, each in accounts.LIMITS.items())
         return f"all connections of our account are in use ({known}): `/connz?auth=1` on its port 8222 lists whose"
     if "subscriptions" in said:
-        known = ", ".join(f"{account.value} {each.subscriptions}" for account, each in roles.LIMITS.items())
+        known = ", ".join(f"{account.value} {each.subscriptions}" for account, each in accounts.LIMITS.items())
         return f"this connection has more than its account allows ({known})"
     if "insufficient" in said:
         return (
