@@ -48,14 +48,7 @@ async def serve(chosen: settings.NodeSettings, clock: clocks.Clock, stop: tasks.
     next process finds them.
     """
     found = layout.read_layout() if chosen.cgroups == "auto" else layout.Layout(version=layout.Version.NONE, trees={})
-    opened = node_group.open_node(
-        found, cluster=chosen.cluster, node=chosen.name, cores=chosen.real_cores, memory_bytes=chosen.memory_bytes,
-        period_us=settings.QUOTA_PERIOD_US,
-    )  # fmt: skip
-    if chosen.cgroups == "none":
-        opened = dataclasses.replace(opened, reason="as requested")
-    if opened.group is None:
-        _log.warning("fallback", fallback=opened.fallback, why=opened.reason, note="Pods run without quota and limits")
+    opened = _open_group(chosen, found)
     runtime_group = None if opened.group is None else node_group.runtime_group(found, chosen.cluster, chosen.name)
     pod_users = users.of_node(allow_root=chosen.allow_root)
     kept = _open_records(chosen.root, pod_users)
@@ -82,6 +75,19 @@ async def serve(chosen: settings.NodeSettings, clock: clocks.Clock, stop: tasks.
         await containers.close(quit_runtime=is_empty)
         if is_empty:
             await asyncio.to_thread(_remove, opened, runtime_group, found, chosen.cluster)
+
+
+def _open_group(chosen: settings.NodeSettings, found: layout.Layout) -> node_group.NodeGroup:
+    """Return the node's cgroup; without one, log why."""
+    opened = node_group.open_node(
+        found, cluster=chosen.cluster, node=chosen.name, cores=chosen.real_cores, memory_bytes=chosen.memory_bytes,
+        period_us=settings.QUOTA_PERIOD_US,
+    )  # fmt: skip
+    if chosen.cgroups == "none":
+        opened = dataclasses.replace(opened, reason="as requested")
+    if opened.group is None:
+        _log.warning("fallback", fallback=opened.fallback, why=opened.reason, note="Pods run without quota and limits")
+    return opened
 
 
 async def _run(

@@ -96,21 +96,7 @@ class Service:
             node=self._chosen.node, boot=self._boot, network=traffic_sources.network_name(), clock=self._clock,
             counters=counters,
         )  # fmt: skip
-        agent = app.Agent(
-            app.Parts(
-                settings=self._chosen,
-                panel=found,
-                pods=pods if classes is None else adapter.Workloads(pods=pods, classes=classes),
-                classes=classes,
-                ledger=None if classes is None else sources.open_ledger(self._chosen.wanted(), clock=self._clock),
-                clock=self._clock,
-                metrics=self._metrics,
-                boot=self._boot,
-                witness=None if recorder is None else recorder.sample,
-                traces=None if opened is None else opened.traces,
-            )
-        )
-        self._agent = agent
+        agent = self._agent = self._make_agent(found, pods, classes, recorder, opened)
         samples = sampler.Sampler(
             agent.tick,
             period_s=pipeline.SAMPLE_S,
@@ -129,6 +115,25 @@ class Service:
                 recorder.close()
             if opened is not None:
                 await asyncio.to_thread(opened.close)
+
+    def _make_agent(
+        self, found: panel.Panel, pods: ports.PodEvents, classes: ports.PodClasses | None,
+        recorder: recording.Recorder | None, opened: "OpenTraces | None",
+    ) -> app.Agent:  # fmt: skip
+        return app.Agent(
+            app.Parts(
+                settings=self._chosen,
+                panel=found,
+                pods=pods if classes is None else adapter.Workloads(pods=pods, classes=classes),
+                classes=classes,
+                ledger=None if classes is None else sources.open_ledger(self._chosen.wanted(), clock=self._clock),
+                clock=self._clock,
+                metrics=self._metrics,
+                boot=self._boot,
+                witness=None if recorder is None else recorder.sample,
+                traces=None if opened is None else opened.traces,
+            )
+        )
 
     async def _sample(self, samples: sampler.Sampler, listed: rosters.RosterClasses | None) -> None:
         with contextlib.suppress(TimeoutError):

@@ -8,7 +8,7 @@ the scheduler fills it, so that the rescheduler does not take apart what the sch
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -79,15 +79,8 @@ def build(judge: movable.Judge, ceilings: Ceilings) -> Context:
     request, tasks = _amounts(known, pods, own)
     cores = np.array([max(node.allocatable_cores, _CORES_LEAST) for node in nodes])
     memory = np.array([node.allocatable_bytes * ceilings.memory for node in nodes])
-    # No search starts from a placement that violates a constraint: a node that is too full takes no more, and keeps
-    # all that it has.
     is_over = model.totals(present, request[:, 0], len(nodes)) > cores
-    for number in np.flatnonzero(is_over[present]) if len(pods) else ():
-        skipped.setdefault(
-            pods[number].uid,
-            movable.Skipped(why=movable.Stays.NOT_READY, detail="requests exceed what its node can allocate"),
-        )
-        request[number, 0] = 0.0
+    _keep(np.flatnonzero(is_over[present]) if len(pods) else (), pods, skipped, request)
     memory = np.maximum(memory, model.totals(present, request[:, 1], len(nodes)))
     baselines = [_baseline(known, node) for node in nodes]
     pairs, traffic = _traffic(known, pods)
@@ -113,6 +106,19 @@ def build(judge: movable.Judge, ceilings: Ceilings) -> Context:
         costs=np.concatenate([payback.costs(pods, tasks), own_costs]),
         horizons=np.concatenate([payback.horizons(known, pods), own_horizons]),
     )  # fmt: skip
+
+
+def _keep(
+    numbers: Iterable[int], pods: Sequence[objects.KnownPod], skipped: dict[str, movable.Skipped], request: arrays.Array
+) -> None:
+    """Let these Pods, of nodes that are too full, stay and request nothing.
+
+    No search starts from a placement that violates a constraint: such a node takes no more, and keeps all that it has.
+    """
+    why = movable.Skipped(why=movable.Stays.NOT_READY, detail="requests exceed what its node can allocate")
+    for number in numbers:
+        skipped.setdefault(pods[number].uid, why)
+        request[number, 0] = 0.0
 
 
 def _amounts(
