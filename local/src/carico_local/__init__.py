@@ -10,8 +10,10 @@ kubelets        real kubelets in namespaces of this machine
 played_nodes    thousands of nodes, played by kwok and one process
 cgroups         control groups of nodes: found, created, limited, swept
 workloads       the programs that Pods of a job run
-compare         `carico compare`: the same job under one scheduler after another
+applications    services that send each other requests, and their users
+compare         `carico compare`: the same job, or the applications, under one scheduler after another
 jobs            Pods of one workload with a common label: created, observed, reported
 nats_server     a NATS server with JetStream on loopback
 qos             quality-of-service classes of Pods: CPU weights and OOM scores, as in a kubelet
+private_files   files that only their owner can read
 """
