@@ -111,7 +111,7 @@ async def rules_of(api: Api) -> Rules:
     unknown: list[str] = []
     for path in (namespace_rules.LIMIT_RANGES, namespace_rules.QUOTAS):
         try:
-            found.append(paged_lists.items_of(await api.request("GET", path), path))
+            found.append([*paged_lists.items_of(await api.request("GET", path), path)])
         except errors.NotFound:
             # The embedded API has no such rules.
             found.append([])

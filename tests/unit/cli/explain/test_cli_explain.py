@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from carico_cli.clusters import which
-from carico_cli.explain import asking, capacity, command, fit_text, node_text, pod_text, words
+from carico_cli.explain import asking, capacity, command, fit_text, node_text, pod_text, remedies, words
 from carico_cli.live import service_queries
 from carico_core.domain import cluster, decision, errors, names
 from carico_core.runtime.bus import port as buses
@@ -568,8 +568,8 @@ def test_mistakes_are_reported_in_one_line(
 
 
 def test_every_reason_has_what_could_help() -> None:
-    assert set(pod_text.BY_REASON) == set(decision.Reason)
-    told = pod_text.for_refused({"taint": 1, "capacity": 5, "of a later version": 9})
+    assert set(remedies.BY_REASON) == set(decision.Reason)
+    told = remedies.for_refused({"taint": 1, "capacity": 5, "of a later version": 9})
     assert [reason for reason, _ in told] == ["capacity", "taint"]
 
 
@@ -603,9 +603,9 @@ def test_a_pod_that_no_node_can_take_does_not_read_like_one_in_the_queue() -> No
 
 
 def test_advice_names_the_flag_of_a_cluster_of_this_machine() -> None:
-    said = dict(pod_text.for_refused({"capacity": 1}, is_local=True))["capacity"]
+    said = dict(remedies.for_refused({"capacity": 1}, is_local=True))["capacity"]
     assert "`carico up --ceiling`" in said and "CARICO_AGENT" not in said
-    assert "CARICO_AGENT_CEILING_CPU" in dict(pod_text.for_refused({"capacity": 1}))["capacity"]
+    assert "CARICO_AGENT_CEILING_CPU" in dict(remedies.for_refused({"capacity": 1}))["capacity"]
 
 
 def test_nodes_are_listed_in_the_order_people_count_in() -> None:
