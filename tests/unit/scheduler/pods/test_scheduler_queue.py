@@ -241,6 +241,23 @@ def test_any_history_keeps_each_pod_in_one_place_and_in_order(steps: list[tuple[
     assert [each.key for each in taken] == sorted(each.key for each in taken)
 
 
+def test_a_pod_of_very_many_labels_takes_one_entry_and_is_always_looked_at() -> None:
+    source = queue.Queue(random.Random(0))
+    many = {str(index): "x" for index in range(queue.LABELS_MOST + 1)}
+    source.offer(objects.make_pod("few", labels={"app": "a"}), 0.0)
+    source.offer(objects.make_pod("many", labels=many), 0.0)
+    assert [each.pod.name for each in source.labelled([("app", "b")])] == ["many"]
+    assert {each.pod.name for each in source.labelled([("app", "a"), ("1", "x")])} == {"few", "many"}
+    assert source._by_label is not None and list(source._by_label) == [("app", "a")]
+    source.offer(objects.make_pod("many", labels={"app": "b"}), 0.0)
+    source.offer(objects.make_pod("few", labels=many), 0.0)
+    assert [each.pod.name for each in source.labelled([("app", "a")])] == ["few"]
+    source.forget("uid-few")
+    assert [each.pod.name for each in source.labelled([("app", "b")])] == ["many"]
+    source.forget("uid-many")
+    assert source.labelled([("app", "b")]) == []
+
+
 @pytest.mark.parametrize("kinds", [1, 7])
 def test_a_standby_that_takes_nothing_keeps_nothing_of_pods_that_come_and_go(kinds: int) -> None:
     source = queue.Queue(random.Random(0))

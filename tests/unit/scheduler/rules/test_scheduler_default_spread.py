@@ -2,8 +2,11 @@
 
 import collections
 import random
+from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from carico_core.domain import cluster, constraints
 from carico_scheduler.decide import cycle
@@ -42,6 +45,66 @@ def test_pods_of_one_stateful_set_are_one_group() -> None:
 )
 def test_others_have_none(pod: cluster.Pod) -> None:
     assert SPREAD.constraints_of(pod) is None
+
+
+def draw_labels(rng: random.Random, most: int) -> dict[str, str]:
+    return {
+        key: rng.choice("xy")
+        for key in rng.sample(("app", "tier", "app.kubernetes.io/name", "z"), rng.randint(0, most))
+    }
+
+
+@hypothesis.settings(max_examples=100, deadline=None)
+@hypothesis.given(seed=st.integers(0, 2**32))
+def test_a_pod_is_spread_with_those_of_all_services_that_select_it(seed: int) -> None:
+    rng = random.Random(seed)
+    made, there = default_spread.DefaultSpread(is_on=True), dict[tuple[str, str], cluster.Service]()
+    for _ in range(20):
+        namespace, name = rng.choice(("a", "b")), rng.choice("12345")
+        service = cluster.Service(namespace, name, tuple(sorted(draw_labels(rng, 3).items())))
+        before = there.get((namespace, name))
+        if rng.random() < 0.3:
+            there.pop((namespace, name), None)
+            assert made.remove(namespace, name) is (before is not None)
+        elif rng.random() < 0.1:
+            there = {("a", "1"): service._replace(namespace="a", name="1")}
+            made.put_all(there.values())
+        else:
+            there[namespace, name] = service
+            assert made.put(service) is (before != service)
+        pod = objects.make_pod(namespace=rng.choice(("a", "b")), labels=draw_labels(rng, 4))
+        selecting = [each.labels for each in there.values() if each.namespace == pod.namespace]
+        wanted = {key for labels in selecting if labels and set(labels) <= set(pod.labels.items()) for key, _ in labels}
+        found = made.constraints_of(pod)
+        spreads = () if found is None else found.default_spreads
+        assert {each.key for spread in spreads for each in spread.selector or ()} == wanted
+    for namespace, name in list(there):
+        made.remove(namespace, name)
+    assert not made._by_mark
+
+
+def test_thousands_of_services_and_labels_are_not_compared_with_each_pod() -> None:
+    """15 ms for each Pod of a namespace with 10,000 Services, and 3 s for each change of one with 200 Pods waiting."""
+    looked: list[str] = []
+
+    class Labels(dict[str, str]):
+        def get(self, key: str, default: Any = None) -> Any:
+            looked.append(key)
+            return super().get(key, default)
+
+    made = default_spread.DefaultSpread(is_on=True)
+    made.put_all(cluster.Service("default", f"s-{number}", (("app", f"x-{number}"),)) for number in range(1000))
+    # All of these may select the Pod.
+    made.put_all(
+        cluster.Service("default", f"s-{number}", (("app", "x"), ("n", str(number)))) for number in range(1000)
+    )
+    pod = objects.make_pod(labels={})._replace(labels=Labels({"app": "x", "n": "5"}))
+    assert made.constraints_of(pod) is not None
+    assert len(looked) <= 200
+    many = {str(number): "x" for number in range(65)}
+    assert made.constraints_of(objects.make_pod(owner=OWNER, labels=many)) is None
+    del many["0"]
+    assert made.constraints_of(objects.make_pod(owner=OWNER, labels=many)) is not None
 
 
 def test_a_pod_with_spread_constraints_keeps_them() -> None:

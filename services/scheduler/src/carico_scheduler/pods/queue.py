@@ -26,6 +26,9 @@ RIVALS_MOST = 8
 # first one did, and .06 % if only the third does (`carico_twin.evaluate.sharing`).
 CHOICES_AT_ONCE = 2
 OTHER_RIVALS = "others"
+# A Pod of 1.5 MB has 100,000 labels, of which each takes 400 bytes in the index; one with more than this is looked at
+# whichever label is asked for.
+LABELS_MOST = 64
 Key = tuple[int, float, str]
 Label = tuple[str, str]
 
@@ -94,6 +97,7 @@ class Queue:
         self._waiting: dict[str, Waiting] = {}
         # Their UIDs by label; None: not asked for since the queue was empty.
         self._by_label: dict[Label, dict[str, None]] | None = None
+        self._of_many_labels: dict[str, None] = {}
         self._lanes: dict[demands.Demand, _Lane] = {}
         # The same lanes by gang; None: of Pods without one, whose changes must not look at the lanes of every gang.
         self._by_gang: dict[gangs.Key | None, dict[demands.Demand, _Lane]] = {}
@@ -132,12 +136,13 @@ class Queue:
         return self._waiting.get(uid)
 
     def labelled(self, labels: Iterable[Label]) -> list[Waiting]:
-        """Return the waiting Pods that have any of these labels."""
+        """Return the waiting Pods that have any of these labels, and those of very many labels."""
         if self._by_label is None:
             self._by_label = {}
+            self._of_many_labels.clear()
             for each in self._waiting.values():
                 self._index(each.pod)
-        uids = {uid: None for label in labels for uid in self._by_label.get(label, ())}
+        uids = self._of_many_labels | {uid: None for label in labels for uid in self._by_label.get(label, ())}
         return [self._waiting[uid] for uid in uids]
 
     def due_s(self, uid: str) -> float | None:
@@ -287,13 +292,18 @@ class Queue:
         return waiting
 
     def _index(self, pod: cluster.Pod) -> None:
-        if self._by_label is not None:
+        if self._by_label is not None and len(pod.labels) > LABELS_MOST:
+            self._of_many_labels[pod.uid] = None
+        elif self._by_label is not None:
             for label in pod.labels.items():
                 self._by_label.setdefault(label, {})[pod.uid] = None
 
     def _unindex(self, pod: cluster.Pod) -> None:
         by_label = self._by_label
         if by_label is None:
+            return
+        if len(pod.labels) > LABELS_MOST:
+            del self._of_many_labels[pod.uid]
             return
         for label in pod.labels.items():
             uids = by_label[label]
