@@ -23,7 +23,7 @@ def _waiting_line(view: dict[str, Any]) -> list[str]:
     if longest is not None:
         why = f": {longest['why']}" if longest["why"] else ""
         line += f"; {longest['namespace']}/{longest['name']} for {words.ago(longest['waited_s'])}{why}"
-    return ["", line]
+    return ["", *words.paragraph(line, "")]
 
 
 def text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:

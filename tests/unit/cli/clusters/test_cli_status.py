@@ -165,6 +165,11 @@ def test_the_pod_that_has_waited_longest_is_named_with_its_reason() -> None:
     assert status_text.text(view, now_ns=1).splitlines()[-1] == (
         "waiting: 2 Pods; shop/web-1 for 56.0 s: 0/2 nodes fit: 2 at capacity"
     )
+    long = {
+        **view["waiting"],
+        "longest": {**view["waiting"]["longest"], "why": "3 at capacity (node-1: 0.3 free) " * 3},
+    }
+    assert max(map(len, status_text.text({**view, "waiting": long}, now_ns=1).splitlines()[-3:])) <= 80
     assert view["waiting"]["longest"]["class"] == "app/shop/web"
     none = status._waiting(dataclasses.replace(seen, pods=(runs,)))
     assert none == {"pods": 0, "longest": None}
