@@ -18,7 +18,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness
 from carico_scheduler.answers import kinds, questions, room
 from carico_scheduler.answers import known as knowns
-from carico_scheduler.decide import cycle as cycles
+from carico_scheduler.decide import cycle_scores
 from carico_scheduler.decide import scores as scoring
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
@@ -86,7 +86,7 @@ def overview(known: knowns.Known, now_s: float) -> list[dict[str, Any]]:
     return found
 
 
-def _stops_of_some(scores: cycles.Scores) -> str | None:
+def _stops_of_some(scores: cycle_scores.Scores) -> str | None:
     """Return what stops the next Pod most often in a sample of the nodes; None if there are no nodes."""
     slots = scores.view.present.nonzero()[0]
     rows = [scores.view.row(slot) for slot in slots[:: max(len(slots) // _ASKED_MOST, 1)].tolist()]
@@ -109,14 +109,16 @@ def _summary(kind: kinds.Kind, found: list[_Found], limit: int, lease_s: float) 
     }
 
 
-def _is_by_peers(scores: cycles.Scores) -> bool:
+def _is_by_peers(scores: cycle_scores.Scores) -> bool:
     """Return True if one more Pod may change what other nodes allow."""
     if not scores.demand.looks_at_peers:
         return False
     return any(each.peers(scores.view, scores.demand) is not None for each in scores.stages.by_peers)
 
 
-async def _counted(known: knowns.Known, kind: kinds.Kind, scores: cycles.Scores, clock: clocks.Clock) -> list[_Found]:
+async def _counted(
+    known: knowns.Known, kind: kinds.Kind, scores: cycle_scores.Scores, clock: clocks.Clock
+) -> list[_Found]:
     """Count each node alone. Decisions run between groups of nodes, so each node is counted as of its group."""
     found: list[_Found] = []
     names = known.state.fleet.names()
@@ -129,7 +131,7 @@ async def _counted(known: knowns.Known, kind: kinds.Kind, scores: cycles.Scores,
     return found
 
 
-def _count(known: knowns.Known, kind: kinds.Kind, scores: cycles.Scores, row: snapshot.NodeRow) -> _Found:
+def _count(known: knowns.Known, kind: kinds.Kind, scores: cycle_scores.Scores, row: snapshot.NodeRow) -> _Found:
     """Count one node: by the tightest of its bounds, or 0 with why it is refused."""
     if not kind.is_typical:
         return _count_of_class(scores, row)
@@ -141,7 +143,7 @@ def _count(known: knowns.Known, kind: kinds.Kind, scores: cycles.Scores, row: sn
     return _found(scores, row, room.typical_count(row, bounds, threshold), None, _tightest(bounds, threshold))
 
 
-def _count_of_class(scores: cycles.Scores, row: snapshot.NodeRow) -> _Found:
+def _count_of_class(scores: cycle_scores.Scores, row: snapshot.NodeRow) -> _Found:
     threshold = scores.view.policy.threshold
     tightest = _tightest(room.bounds(row, scores.demand), threshold)
     rejection = _rejection(scores, row)
@@ -150,7 +152,7 @@ def _count_of_class(scores: cycles.Scores, row: snapshot.NodeRow) -> _Found:
     return _found(scores, row, fits, rejection, tightest)
 
 
-def _rejection(scores: cycles.Scores, row: snapshot.NodeRow) -> decision.Rejection | None:
+def _rejection(scores: cycle_scores.Scores, row: snapshot.NodeRow) -> decision.Rejection | None:
     """Return why the node is refused; its score shows faster whether it is."""
     return None if scores.values[row.slot] > scoring.REFUSED else scores.rejection(row)
 
@@ -160,7 +162,8 @@ def _tightest(bounds: list[room.Bound], threshold: float) -> room.Bound:
 
 
 def _found(
-    scores: cycles.Scores, row: snapshot.NodeRow, fits: int, rejection: decision.Rejection | None, tightest: room.Bound
+    scores: cycle_scores.Scores, row: snapshot.NodeRow, fits: int, rejection: decision.Rejection | None,
+    tightest: room.Bound,
 ) -> _Found:  # fmt: skip
     """Return the count of one node; name the dimension or cap where the stage (capacity, requests) is less specific."""
     by_stage = rejection is not None and rejection.reason not in _BOUNDED
@@ -195,7 +198,7 @@ class _Endless:
         self._is_done = True
 
 
-def _placed(known: knowns.Known, kind: kinds.Kind, scores: cycles.Scores) -> tuple[list[_Found], bool]:
+def _placed(known: knowns.Known, kind: kinds.Kind, scores: cycle_scores.Scores) -> tuple[list[_Found], bool]:
     """Place Pods of the kind while they fit, and count them per node; return True if more may fit."""
     view = scores.view
     most = min(max(_WORK_MOST // max(view.count, 1), _PLACED_LEAST), _PLACED_MOST)

@@ -9,7 +9,7 @@ from typing import Any
 from carico_core.domain import decision, messages, names
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.answers import questions, room, standing
-from carico_scheduler.decide import cycle as cycles
+from carico_scheduler.decide import cycle_scores
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 
@@ -82,7 +82,7 @@ def _of_advertisement(advertised: messages.Advertisement | None) -> dict[str, An
     }
 
 
-def _of_room(scores: cycles.Scores, row: snapshot.NodeRow, bounds: list[room.Bound]) -> dict[str, Any]:
+def _of_room(scores: cycle_scores.Scores, row: snapshot.NodeRow, bounds: list[room.Bound]) -> dict[str, Any]:
     """Return what is free for the typical Pod, its bounds, and why the node takes none, if so."""
     tightest, threshold = bounds[0], scores.view.policy.threshold
     rejection = scores.rejection(row)

@@ -11,7 +11,7 @@ from carico_core.runtime.bus import serving
 from carico_core.wire import messages as wire
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.answers import questions, standing
-from carico_scheduler.decide import cycle as cycles
+from carico_scheduler.decide import cycle_scores
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.report import explain
@@ -110,8 +110,8 @@ def _of_pod(known: knowns.Known, pod: cluster.Pod, found: Standing) -> dict[str,
 
 
 def _why(
-    known: knowns.Known, pod: cluster.Pod, found: Standing, record: decision.Decision | None, scores: cycles.Scores,
-    waiting: queues.Waiting | None,
+    known: knowns.Known, pod: cluster.Pod, found: Standing, record: decision.Decision | None,
+    scores: cycle_scores.Scores, waiting: queues.Waiting | None,
 ) -> str:  # fmt: skip
     """Return the reason in one line."""
     match found:
@@ -148,7 +148,7 @@ def _why(
     return "there is room for it: it is placed in the next cycle"
 
 
-def _judged(pod: cluster.Pod, scores: cycles.Scores) -> dict[str, Any] | None:
+def _judged(pod: cluster.Pod, scores: cycle_scores.Scores) -> dict[str, Any] | None:
     """Return whether the Pod can ever fit as it is; None where that is not what keeps it waiting."""
     if standing.feasible(scores) or not judgement.EXPLAINS & set(scores.refused):
         return None
@@ -184,7 +184,7 @@ def _of_wait(known: knowns.Known, waiting: queues.Waiting | None, now_s: float) 
     }
 
 
-def _of_nodes(scores: cycles.Scores, limit: int, lease_s: float) -> dict[str, Any]:
+def _of_nodes(scores: cycle_scores.Scores, limit: int, lease_s: float) -> dict[str, Any]:
     """Return every node's score or refusal for this Pod, or for one more like it if it is already placed."""
     view: snapshot.Snapshot = scores.view
     return {

@@ -7,14 +7,14 @@ import numpy as np
 from carico_core.domain import decision
 from carico_core.wire import freshness
 from carico_scheduler.answers import questions
-from carico_scheduler.decide import cycle as cycles
+from carico_scheduler.decide import cycle_scores
 from carico_scheduler.decide import scores as scoring
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.report import explain
 from carico_scheduler.rules import preferences
 
 
-def best_first(scores: cycles.Scores) -> list[int]:
+def best_first(scores: cycle_scores.Scores) -> list[int]:
     """Return the slots of all nodes, by score, and refused ones by what is free."""
     view = scores.view
     slots = view.present.nonzero()[0]
@@ -25,12 +25,12 @@ def best_first(scores: cycles.Scores) -> list[int]:
     return found
 
 
-def feasible(scores: cycles.Scores) -> int:
+def feasible(scores: cycle_scores.Scores) -> int:
     """Return how many nodes have room."""
     return int(np.count_nonzero(scores.values > scoring.REFUSED))
 
 
-def candidates(scores: cycles.Scores, limit: int, lease_s: float) -> list[dict[str, object]]:
+def candidates(scores: cycle_scores.Scores, limit: int, lease_s: float) -> list[dict[str, object]]:
     """Return the best `limit` nodes as JSON."""
     values = scores.values
     preferred = preferences.preferences_of(scores.view, scores.demand)
@@ -45,7 +45,7 @@ def candidates(scores: cycles.Scores, limit: int, lease_s: float) -> list[dict[s
     return found
 
 
-def candidate(scores: cycles.Scores, row: snapshot.NodeRow, score: float, lease_s: float) -> dict[str, object]:
+def candidate(scores: cycle_scores.Scores, row: snapshot.NodeRow, score: float, lease_s: float) -> dict[str, object]:
     """Return one node as JSON: how many Pods of this kind it takes, and why it is refused."""
     found = explain.candidate_of(scores, row, score)
     free = row.free(scores.demand.pod_class, scores.demand.ceiling_offset)
@@ -78,7 +78,7 @@ def refused(found: decision.Rejection | None) -> dict[str, str] | None:
     return {"stage": found.reason.value, "means": explain.phrase(found.reason), "detail": found.detail}
 
 
-def _parts(scores: cycles.Scores, row: snapshot.NodeRow, met: dict[str, snapshot.Floats]) -> dict[str, object]:
+def _parts(scores: cycle_scores.Scores, row: snapshot.NodeRow, met: dict[str, snapshot.Floats]) -> dict[str, object]:
     """Return the parts of a score: that of room, and how far each kind of preference is met, from 0 to 1."""
     room = float(scores.stages.scorer.score(row, scores.demand))
     return {

@@ -9,22 +9,17 @@ import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
-import numpy as np
-
-from carico_core.domain import cluster, decision
+from carico_core.domain import cluster
 from carico_core.domain import gangs as gang_keys
-from carico_scheduler.decide import masks, parties, peer_scores
+from carico_scheduler.decide import cycle_scores, masks, parties, peer_scores
 from carico_scheduler.decide import scores as scoring
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.rules import policy as policies
-from carico_scheduler.rules import preferences, protocol, registry
-
-Scores: TypeAlias = scoring.Scores | peer_scores.PeerScores
-
+from carico_scheduler.rules import protocol, registry
 
 # Gangs tried in one cycle: each takes about a millisecond at 10,000 nodes, even if it finds no room.
 PARTIES_MOST = 16
@@ -50,7 +45,7 @@ class Placement(NamedTuple):
     row: snapshot.NodeRow
     free: float | None
     score: float
-    scores: Scores
+    scores: cycle_scores.Scores
     refused: dict[str, int]
     others: scoring.Seen
 
@@ -111,7 +106,7 @@ class Cycle:
                 # It came before this Pod if it was in `source` at all.
                 nominee = waits.popleft()
                 if nominee.uid not in placed:
-                    scorer.hold(nominee)
+                    scorer.hold(nominee.slot, nominee.demand)
                     if nominee.demand.gang is not None:
                         early[nominee.demand.gang].append(nominee)
             if gangs is not None and party is not None:
@@ -130,8 +125,9 @@ class Cycle:
         return outcome
 
     def _place_party(
-        self, party: parties.Party, scorer: "_Scorer", source: Source, outcome: CycleResult, own: Iterable[Nominee]
-    ) -> int | None:
+        self, party: parties.Party, scorer: cycle_scores.CycleScores, source: Source, outcome: CycleResult,
+        own: Iterable[Nominee],
+    ) -> int | None:  # fmt: skip
         """Place the Pods of a gang if enough of them fit, and park the others.
 
         Return for how many there was room; None: that was not counted.
@@ -150,10 +146,10 @@ class Cycle:
                 source.park(waiting)
         for nominee in own:
             if nominee.uid not in chosen:
-                scorer.hold(nominee)
+                scorer.hold(nominee.slot, nominee.demand)
         return fitted
 
-    def _fitting(self, party: parties.Party, scorer: "_Scorer") -> tuple[list[Placement], int | None]:
+    def _fitting(self, party: parties.Party, scorer: cycle_scores.CycleScores) -> tuple[list[Placement], int | None]:
         """Return placements of the Pods of a gang on the nodes that take most of them, and for how many there is room.
 
         There are no placements if there is certainly room for too few. None: the room was not counted.
@@ -179,7 +175,7 @@ class Cycle:
     def explain(
         self, view: snapshot.Snapshot, demand: demands.Demand, *,
         placed: Iterable[tuple[int, cluster.Pod, demands.Demand]] = (), only: snapshot.Bools | None = None,
-    ) -> Scores:  # fmt: skip
+    ) -> cycle_scores.Scores:  # fmt: skip
         """Return the scores of all nodes for one demand, as if these Pods were `placed`; `only`: on these nodes."""
         draft = scoring.Draft(view)
         for slot, pod, each in placed:
@@ -187,7 +183,7 @@ class Cycle:
         scorer = self._scorer(view, draft)
         return (scorer if only is None else scorer.fork(only)).scores(demand)
 
-    def _place(self, scorer: "_Scorer", waiting: queues.Waiting, slot: int) -> Placement:
+    def _place(self, scorer: cycle_scores.CycleScores, waiting: queues.Waiting, slot: int) -> Placement:
         """Reserve the node in the draft and in all scores of the cycle."""
         demand = waiting.demand
         scores, row = scorer.scores(demand), scorer.draft.row(slot)
@@ -200,10 +196,10 @@ class Cycle:
         scorer.reserve(row, waiting)
         return placement
 
-    def _scorer(self, view: snapshot.Snapshot, draft: scoring.Draft) -> "_Scorer":
+    def _scorer(self, view: snapshot.Snapshot, draft: scoring.Draft) -> cycle_scores.CycleScores:
         """Return a scorer by capacity, or by requests if no node advertises and the policy allows it."""
         stages = self._without if view.goes_by_requests else self._by_capacity
-        return _Scorer(view, stages, self._without, draft, self._masks)
+        return cycle_scores.CycleScores(view, stages, self._without, draft, self._masks)
 
 
 def _split_own(
@@ -226,90 +222,3 @@ def _split_own(
 
 def _ranked(stages: registry.Stages, ranking: Callable[[protocol.Scorer], protocol.Scorer]) -> registry.Stages:
     return dataclasses.replace(stages, scorer=ranking(stages.scorer))
-
-
-class _Scorer:
-    """The scores of one cycle, by demand."""
-
-    def __init__(
-        self, view: snapshot.Snapshot, stages: registry.Stages, baseline: registry.Stages, draft: scoring.Draft,
-        cached: masks.NodeMasks, only: snapshot.Bools | None = None,
-    ) -> None:  # fmt: skip
-        """`baseline`: the stages of Pods that belong to their node. `only`: the nodes of a gang; None: all."""
-        self.draft = draft
-        self.view = view
-        self.stages = stages
-        self._only = only
-        self._baseline = baseline
-        self._masks = cached
-        self._by_demand: dict[demands.Demand, Scores] = {}
-        # Answers of the filters that depend on neither placements nor demands.
-        self._shared: dict[decision.Reason, protocol.Passes] = {}
-        # Placements that the scores do not show yet: after the last one of a cycle they need not.
-        self._unseen: list[tuple[cluster.Pod, snapshot.NodeRow]] = []
-
-    def scores(self, demand: demands.Demand) -> Scores:
-        """Return the scores of a demand, after all placements so far."""
-        self._settle()
-        found = self._by_demand.get(demand)
-        if found is None:
-            found = self._by_demand[demand] = self._with_peers(self._plain(demand))
-        return found
-
-    def fork(self, only: snapshot.Bools | None) -> "_Scorer":
-        """Return a scorer over these nodes that begins with what this one has placed, and leaves it as it is."""
-        return _Scorer(self.view, self.stages, self._baseline, self.draft.fork(), self._masks, only)
-
-    def reserve(self, row: snapshot.NodeRow, waiting: queues.Waiting) -> None:
-        """Place a Pod on the node of `row`."""
-        self._unseen.append((waiting.pod, self.draft.reserve(row, waiting.pod, waiting.demand)))
-
-    def _settle(self) -> None:
-        for pod, row in self._unseen:
-            for each in self._by_demand.values():
-                each.take(pod, row.slot, row)
-        self._unseen.clear()
-
-    def hold(self, nominee: Nominee) -> None:
-        """Hold room on a node for a Pod that comes before all that follow."""
-        self._settle()
-        self.draft.hold(nominee.slot, nominee.demand)
-        for each in self._by_demand.values():
-            each.hold(nominee.slot, self.draft.row(nominee.slot))
-
-    def _plain(self, demand: demands.Demand) -> scoring.Scores:
-        """Return the scores from each node alone."""
-        view, stages = self.view, self._baseline if demand.is_baseline else self.stages
-        by_node = self._masks.of(demand, view, stages)
-        mask, count, refused = by_node.mask, by_node.count, dict(by_node.refused)
-        for each in stages.by_room:
-            mask, count = scoring.narrowed(mask, count, self._passes(each, demand), each.reason, refused)
-        if self._only is not None:
-            mask, _ = scoring.narrowed(mask, count, self._only, decision.Reason.GANG, refused)
-        values = np.where(mask, stages.scorer.score(view, demand), scoring.REFUSED)
-        found = scoring.Scores(
-            demand=demand, view=view, stages=stages, mask=by_node, values=values, refused=refused,
-            draft=self.draft, only=self._only,
-        )  # fmt: skip
-        # Pods with other demands may already have been placed in this cycle.
-        for slot, row in self.draft.changed.items():
-            found.update(slot, row)
-        return found
-
-    def _passes(self, each: protocol.RoomFilter, demand: demands.Demand) -> protocol.Passes:
-        if each.by_pods:
-            return each.passes(self.view, demand)
-        if each.reason not in self._shared:
-            self._shared[each.reason] = each.passes(self.view, demand)
-        return self._shared[each.reason]
-
-    def _with_peers(self, plain: scoring.Scores) -> Scores:
-        """Add what other Pods, volumes and preferences change; return the same scores if they change nothing."""
-        view, demand = self.view, plain.demand
-        by_peers = self.stages.by_peers if demand.looks_at_peers else ()
-        found = ((each.reason, each.peers(view, demand)) for each in by_peers)
-        peers = [(reason, each) for reason, each in found if each is not None]
-        preferred = preferences.preferences_of(view, demand)
-        if not peers and preferred is None:
-            return plain
-        return peer_scores.PeerScores(plain, peers=peers, preferred=preferred)

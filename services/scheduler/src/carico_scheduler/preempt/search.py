@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 from carico_core.domain import cluster
 from carico_core.runtime.process import clock as clocks
 from carico_scheduler.decide import cycle as cycles
+from carico_scheduler.decide import cycle_scores
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
@@ -94,7 +95,7 @@ class Search:
         best = victims.best_of(found)
         return None if best is None else self._as_of_now(best.node, kind, within)
 
-    def _allowed(self, scores: cycles.Scores, within: Within | None) -> snapshot.Bools:
+    def _allowed(self, scores: cycle_scores.Scores, within: Within | None) -> snapshot.Bools:
         """Return the nodes that could take the Pod if others left them."""
         return scores.allowed if within is None else scores.allowed & self._having(within)
 
@@ -136,7 +137,9 @@ class Search:
             return free
         return self.on_slot(slot, kind, scores)
 
-    def scores(self, kind: AlikePods, within: Within | None = None) -> tuple[cycles.Scores, victims.Choice | None]:
+    def scores(
+        self, kind: AlikePods, within: Within | None = None
+    ) -> tuple[cycle_scores.Scores, victims.Choice | None]:
         """Return the scores of all nodes, and the best one if it has room: for this Pod, or held for another."""
         view = self.view()
         # Pods of a gang each need room of their own, which the nominations of the others hold.
@@ -146,7 +149,7 @@ class Search:
         slot = scores.best("")
         return scores, None if slot == snapshot.NO_NODE else victims.Choice(view.row(slot).node.name, (), 0)
 
-    def _is_open(self, waiting: queues.Waiting, scores: cycles.Scores) -> bool:
+    def _is_open(self, waiting: queues.Waiting, scores: cycle_scores.Scores) -> bool:
         """Return True if the Pod should wait for nodes that are still being tried, or of which nothing is known."""
         match verdicts.verdict_of(scores):
             case verdicts.Verdict.UNSCHEDULABLE:
@@ -155,7 +158,7 @@ class Search:
                 return True
         return self._clock.monotonic_s() - waiting.since_s < conditions.OPEN_FOR_S
 
-    def on_slot(self, slot: int, kind: AlikePods, scores: cycles.Scores) -> victims.Choice | None:
+    def on_slot(self, slot: int, kind: AlikePods, scores: cycle_scores.Scores) -> victims.Choice | None:
         """Return what one node would lose, as it is now."""
         view = self.view()
         if view.nodes[slot] is None:

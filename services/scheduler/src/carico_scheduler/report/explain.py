@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from carico_core.domain import cluster, decision
-from carico_scheduler.decide import cycle
+from carico_scheduler.decide import cycle, cycle_scores
 from carico_scheduler.decide import scores as scoring
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
@@ -55,7 +55,7 @@ def why_unplaced(refused: Mapping[str, int], nodes: int, examples: tuple[decisio
     return f"0/{nodes} nodes fit: {', '.join(parts)}"
 
 
-def refused_to_gang(scores: cycle.Scores) -> dict[str, int]:
+def refused_to_gang(scores: cycle_scores.Scores) -> dict[str, int]:
     """Return the number of nodes that refuse a Pod of a gang, by reason: some have room for it, not for the gang."""
     feasible = int(np.isfinite(scores.values).sum())
     return scores.refused | ({decision.Reason.GANG.value: feasible} if feasible else {})
@@ -80,7 +80,7 @@ def why_placed(node: str, free: float | None, threshold: float, *, is_baseline: 
 
 
 def candidates_of(
-    scores: cycle.Scores, seen: scoring.Seen, chosen: tuple[snapshot.NodeRow, float] | None = None
+    scores: cycle_scores.Scores, seen: scoring.Seen, chosen: tuple[snapshot.NodeRow, float] | None = None
 ) -> tuple[decision.Candidate, ...]:
     """Return the chosen node first, then the best of the rest, as they were at the decision."""
     found = [] if chosen is None else [candidate_of(scores, *chosen)]
@@ -98,7 +98,7 @@ def candidates_of(
     return tuple(found[: scoring.SEEN_MAX])
 
 
-def _columns(scores: cycle.Scores, slots: list[int]) -> tuple[list[float], list[int], list[float], list[int]]:
+def _columns(scores: cycle_scores.Scores, slots: list[int]) -> tuple[list[float], list[int], list[float], list[int]]:
     """Return what is free and reserved on these nodes, when they were sampled, and their sequence numbers.
 
     From columns this takes a third of the time that it takes from rows, for each decision.
@@ -110,7 +110,7 @@ def _columns(scores: cycle.Scores, slots: list[int]) -> tuple[list[float], list[
     )  # fmt: skip
 
 
-def candidate_of(scores: cycle.Scores, row: snapshot.NodeRow, score: float) -> decision.Candidate:
+def candidate_of(scores: cycle_scores.Scores, row: snapshot.NodeRow, score: float) -> decision.Candidate:
     """Return a node as a candidate, with its score or why it is refused."""
     if math.isfinite(score):
         return record_of(row, scores.demand, score=score)

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from carico_core.domain import decision, gangs
 from carico_scheduler.decide import cycle as cycles
+from carico_scheduler.decide import cycle_scores
 from carico_scheduler.gangs import gang as gang_records
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
@@ -88,7 +89,7 @@ class Reporter:
             return None
         return _Unplaced(_facts(scores, scores.refused), verdicts.verdict_of(scores))
 
-    def _why_gang_waits(self, key: gangs.Key, scores: cycles.Scores) -> _Unplaced:
+    def _why_gang_waits(self, key: gangs.Key, scores: cycle_scores.Scores) -> _Unplaced:
         """Return why the Pods of a gang wait, some of which may fit a node by themselves."""
         gang = self._gangs.find(key)
         # More nodes do not help a gang that lacks Pods.
@@ -112,7 +113,7 @@ class Reporter:
         return self._notices.notify(waiting, "room", facts.message, now_s, reasons) or is_new
 
 
-def _facts(scores: cycles.Scores, refused: dict[str, int], begin: str = "") -> decisions.Facts:
+def _facts(scores: cycle_scores.Scores, refused: dict[str, int], begin: str = "") -> decisions.Facts:
     """Return the content of the record about a Pod that waits; `begin`: how its message begins."""
     candidates = explain.candidates_of(scores, scores.seen())
     return decisions.Facts(

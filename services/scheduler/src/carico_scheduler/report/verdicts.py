@@ -9,7 +9,7 @@ import enum
 import numpy as np
 
 from carico_core.domain import decision
-from carico_scheduler.decide import cycle
+from carico_scheduler.decide import cycle_scores
 from carico_scheduler.nodes import snapshot
 
 _Reason = decision.Reason
@@ -38,7 +38,7 @@ class Verdict(enum.Enum):
     UNKNOWN = enum.auto()
 
 
-def verdict_of(scores: cycle.Scores) -> Verdict:
+def verdict_of(scores: cycle_scores.Scores) -> Verdict:
     """Return the verdict on a demand that fits nowhere."""
     refused = {_Reason(name) for name in scores.refused} - _BY_NODE
     unknown = refused & _UNKNOWN
@@ -47,7 +47,7 @@ def verdict_of(scores: cycle.Scores) -> Verdict:
     return Verdict.OPEN if unknown or _is_tried(scores) else Verdict.UNSCHEDULABLE
 
 
-def _is_tried(scores: cycle.Scores) -> bool:
+def _is_tried(scores: cycle_scores.Scores) -> bool:
     """Return True if a node that refuses the demand only for its capacity is still being tried."""
     view, demand = scores.view, scores.demand
     nodes = scores.mask.mask

@@ -1,0 +1,102 @@
+"""The scores of one cycle, by demand: as of its snapshot, and of what the cycle has placed and held so far."""
+
+from typing import TypeAlias
+
+import numpy as np
+
+from carico_core.domain import cluster, decision
+from carico_scheduler.decide import masks, peer_scores
+from carico_scheduler.decide import scores as scoring
+from carico_scheduler.nodes import snapshot
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.pods import queue as queues
+from carico_scheduler.rules import preferences, protocol, registry
+
+Scores: TypeAlias = scoring.Scores | peer_scores.PeerScores
+
+
+class CycleScores:
+    """The scores of one cycle, by demand."""
+
+    def __init__(
+        self, view: snapshot.Snapshot, stages: registry.Stages, baseline: registry.Stages, draft: scoring.Draft,
+        cached: masks.NodeMasks, only: snapshot.Bools | None = None,
+    ) -> None:  # fmt: skip
+        """`baseline`: the stages of Pods that belong to their node. `only`: the nodes of a gang; None: all."""
+        self.draft = draft
+        self.view = view
+        self.stages = stages
+        self._only = only
+        self._baseline = baseline
+        self._masks = cached
+        self._by_demand: dict[demands.Demand, Scores] = {}
+        # Answers of the filters that depend on neither placements nor demands.
+        self._shared: dict[decision.Reason, protocol.Passes] = {}
+        # Placements that the scores do not show yet: after the last one of a cycle they need not.
+        self._unseen: list[tuple[cluster.Pod, snapshot.NodeRow]] = []
+
+    def scores(self, demand: demands.Demand) -> Scores:
+        """Return the scores of a demand, after all placements so far."""
+        self._settle()
+        found = self._by_demand.get(demand)
+        if found is None:
+            found = self._by_demand[demand] = self._with_peers(self._plain(demand))
+        return found
+
+    def fork(self, only: snapshot.Bools | None) -> "CycleScores":
+        """Return a scorer over these nodes that begins with what this one has placed, and leaves it as it is."""
+        return CycleScores(self.view, self.stages, self._baseline, self.draft.fork(), self._masks, only)
+
+    def reserve(self, row: snapshot.NodeRow, waiting: queues.Waiting) -> None:
+        """Place a Pod on the node of `row`."""
+        self._unseen.append((waiting.pod, self.draft.reserve(row, waiting.pod, waiting.demand)))
+
+    def _settle(self) -> None:
+        for pod, row in self._unseen:
+            for each in self._by_demand.values():
+                each.take(pod, row.slot, row)
+        self._unseen.clear()
+
+    def hold(self, slot: int, demand: demands.Demand) -> None:
+        """Hold room on a node for a Pod that comes before all that follow."""
+        self._settle()
+        self.draft.hold(slot, demand)
+        for each in self._by_demand.values():
+            each.hold(slot, self.draft.row(slot))
+
+    def _plain(self, demand: demands.Demand) -> scoring.Scores:
+        """Return the scores from each node alone."""
+        view, stages = self.view, self._baseline if demand.is_baseline else self.stages
+        by_node = self._masks.of(demand, view, stages)
+        mask, count, refused = by_node.mask, by_node.count, dict(by_node.refused)
+        for each in stages.by_room:
+            mask, count = scoring.narrowed(mask, count, self._passes(each, demand), each.reason, refused)
+        if self._only is not None:
+            mask, _ = scoring.narrowed(mask, count, self._only, decision.Reason.GANG, refused)
+        values = np.where(mask, stages.scorer.score(view, demand), scoring.REFUSED)
+        found = scoring.Scores(
+            demand=demand, view=view, stages=stages, mask=by_node, values=values, refused=refused,
+            draft=self.draft, only=self._only,
+        )  # fmt: skip
+        # Pods with other demands may already have been placed in this cycle.
+        for slot, row in self.draft.changed.items():
+            found.update(slot, row)
+        return found
+
+    def _passes(self, each: protocol.RoomFilter, demand: demands.Demand) -> protocol.Passes:
+        if each.by_pods:
+            return each.passes(self.view, demand)
+        if each.reason not in self._shared:
+            self._shared[each.reason] = each.passes(self.view, demand)
+        return self._shared[each.reason]
+
+    def _with_peers(self, plain: scoring.Scores) -> Scores:
+        """Add what other Pods, volumes and preferences change; return the same scores if they change nothing."""
+        view, demand = self.view, plain.demand
+        by_peers = self.stages.by_peers if demand.looks_at_peers else ()
+        found = ((each.reason, each.peers(view, demand)) for each in by_peers)
+        peers = [(reason, each) for reason, each in found if each is not None]
+        preferred = preferences.preferences_of(view, demand)
+        if not peers and preferred is None:
+            return plain
+        return peer_scores.PeerScores(plain, peers=peers, preferred=preferred)
