@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from carico_core.domain import cluster, constraints, selectors
-from carico_scheduler.pods import pod_counts
+from carico_scheduler.pods import pod_questions
 
 _KINDS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet"})
 # Labels in which Pods of one StatefulSet differ:
@@ -100,7 +100,7 @@ class DefaultSpread:
     def _count(self, service: cluster.Service | None, change: int) -> None:
         if service is None or not service.labels:
             return
-        key = (service.namespace, min(service.labels, key=lambda label: pod_counts.telling_rank(label[0])))
+        key = (service.namespace, min(service.labels, key=lambda label: pod_questions.telling_rank(label[0])))
         counted = self._by_mark.setdefault(key, collections.Counter())
         counted[service.labels] += change
         if not counted[service.labels]:
