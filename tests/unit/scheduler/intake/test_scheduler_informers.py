@@ -6,10 +6,11 @@ import random
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from carico_core.domain import errors
+from carico_core.domain import constraints, errors
 from carico_core.runtime.kube import list_watch
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock as clocks
+from carico_scheduler.decide import cycle
 from carico_scheduler.intake import api_collections, informers
 from carico_scheduler.report import instruments
 from carico_scheduler.rules import policy
@@ -142,3 +143,30 @@ def test_nothing_is_decided_on_a_mirror_whose_server_has_sent_nothing_for_45_s()
         await asyncio.gather(*works, return_exceptions=True)
 
     objects.run_fast(main())
+
+
+def test_a_change_of_a_claim_lets_only_pods_that_use_it_be_tried_again() -> None:
+    """A tenant that annotates its claim all the time had each waiting Pod with volumes compared with all nodes."""
+    made = state.State(policy.Policy(), random.Random(0))
+    made.put_node(objects.make_node())
+    for name in ("mine", "theirs"):
+        use = constraints.VolumeClaimUse(namespace="default", name=name)
+        made.put_pod(objects.make_pod(name, constraints=constraints.Constraints(volume_claims=(use,))), 0.0)
+    found = api_collections.all_of(made, clocks.FakeClock())
+    claims = next(each for each in found if each.path == CLAIMS)
+    volumes = next(each for each in found if each.path == "/api/v1/persistentvolumes")
+
+    def tried() -> list[str]:
+        view = made.fleet.snapshot(0.0)
+        return sorted(each.pod.name for each in cycle.Cycle(made.fleet.policy).run(view, made.queue, most=9).unplaced)
+
+    assert tried() == ["mine", "theirs"]
+    obj = {"metadata": {"namespace": "default", "name": "mine", "uid": "u", "resourceVersion": "1"}, "spec": {}}
+    claims.put(claims.parse(obj))
+    assert tried() == ["mine"]
+    claims.remove(obj["metadata"])
+    assert tried() == ["mine"]
+    volumes.remove({"name": "v"})
+    assert tried() == ["mine", "theirs"]
+    claims.put_all([])
+    assert tried() == ["mine", "theirs"]

@@ -151,7 +151,14 @@ def _pod_groups(state: states.State, clock: clocks.Clock, *, is_native: bool) ->
 def _storage(state: states.State) -> list[Collection]:
     known, group = state.fleet.storage, "/apis/storage.k8s.io/v1/"
     return [
-        _table(state, "/api/v1/persistentvolumeclaims", "claim", parse.parse_volume_claim, known.volume_claims),
+        _table(
+            state,
+            "/api/v1/persistentvolumeclaims",
+            "claim",
+            parse.parse_volume_claim,
+            known.volume_claims,
+            on_change=state.volumes_changed,
+        ),
         _table(state, "/api/v1/persistentvolumes", "volume", parse.parse_volume, known.volumes),
         _table(state, f"{group}storageclasses", "storage class", parse.parse_class, known.classes),
         _table(state, f"{group}csinodes", "CSI node", parse.parse_csi_node, known.csi_nodes),
@@ -162,9 +169,14 @@ def _storage(state: states.State) -> list[Collection]:
 
 
 def _table(
-    state: states.State, path: str, kind: str, parse_one: Callable[[Object], T], table: storage.Table[T]
-) -> Collection:
-    """Return a collection whose objects are looked up by namespace and name."""
+    state: states.State, path: str, kind: str, parse_one: Callable[[Object], T], table: storage.Table[T], *,
+    on_change: Callable[[storage.Key], None] | None = None,
+) -> Collection:  # fmt: skip
+    """Return a collection whose objects are looked up by namespace and name.
+
+    `on_change`: called with those of one that has changed; None: it may matter to all Pods with volumes.
+    """
+    changed = on_change or (lambda _: state.volumes_changed())
     name = path.rpartition("/")[2]
 
     def put_all(objects: Iterable[Any]) -> None:
@@ -173,11 +185,12 @@ def _table(
 
     def put(found: Any) -> None:
         table.put(_key(found), found)
-        state.volumes_changed()
+        changed(_key(found))
 
     def remove(metadata: Object) -> None:
-        table.remove((str(metadata.get("namespace", "")), str(metadata.get("name", ""))))
-        state.volumes_changed()
+        key = (str(metadata.get("namespace", "")), str(metadata.get("name", "")))
+        table.remove(key)
+        changed(key)
 
     def lacks(why: str | None) -> None:
         state.fleet.storage.note_lacking(name, why)

@@ -96,9 +96,17 @@ class NodeState:
                 )
             )
 
-    def volumes_changed(self) -> None:
-        """Try Pods that wait for a claim, a volume or a storage class again: one has changed."""
-        self.queue.unpark_if(lambda demand: bool((demand.constraints or constraints.NONE).volume_claims))
+    def volumes_changed(self, claim: tuple[str, str] | None = None) -> None:
+        """Try Pods that wait for a claim, a volume or a storage class again: one has changed.
+
+        `claim`: namespace and name of the claim that has, which only Pods that use it may wait for.
+        """
+
+        def may_help(demand: demands.Demand) -> bool:
+            uses = (demand.constraints or constraints.NONE).volume_claims
+            return any(claim is None or (use.namespace, use.name) == claim for use in uses)
+
+        self.queue.unpark_if(may_help)
         self.on_volumes()
 
     def helped_by(self, node: str) -> Callable[[demands.Demand], bool]:
