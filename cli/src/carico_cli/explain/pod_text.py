@@ -174,6 +174,8 @@ def _of_rescheduler(said: Row | None, now_ns: int) -> list[str]:
 def _of_wait(answer: Row) -> list[str]:
     if answer["state"] != "waiting" or answer.get("waited_s") is None:
         return []
+    if answer["attempts"] is None:
+        return words.paragraph(f"for {words.ago(answer['waited_s'])}; another scheduler decides on it")
     tried = amounts.plural(answer["attempts"], "bind") + " tried"
     due_s = answer["next_try_s"]
     then = "next try when something changes that could help" if due_s is None else f"next try in {due_s:.1f} s"

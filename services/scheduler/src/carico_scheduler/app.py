@@ -242,6 +242,7 @@ class Scheduler:
             known=known.Known(
                 state=self.engine.state, log=self._log, cycle=cycle.Cycle(settings.rules()),
                 lease_s=settings.bus.lease_s, turns=self.engine.turns, history=self._history,
+                is_shared=self._is_shared,
             ),
             clock=self._clock,
             silent_s=informers.ApiProbe(

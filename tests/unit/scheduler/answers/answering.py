@@ -23,7 +23,9 @@ NOW_S = 1000.0
 class Desk:
     """A scheduler's state, and its answers."""
 
-    def __init__(self, *nodes: cluster.Node, rules: policy.Policy | None = None) -> None:
+    def __init__(
+        self, *nodes: cluster.Node, rules: policy.Policy | None = None, is_shared: bool = False
+    ) -> None:  # fmt: skip
         self.clock = clocks.FakeClock(monotonic_s=NOW_S)
         self.policy = rules or policy.Policy()
         self.state = state.State(self.policy, random.Random(0))
@@ -36,7 +38,9 @@ class Desk:
         self.silent_s: float | None = None
         self.cycle = cycle.Cycle(self.policy)
         self.answers = queries.Answers(
-            known=known.Known(state=self.state, log=self.log, cycle=cycle.Cycle(self.policy), lease_s=10.0),
+            known=known.Known(
+                state=self.state, log=self.log, cycle=cycle.Cycle(self.policy), lease_s=10.0, is_shared=is_shared
+            ),
             clock=self.clock, led_by=lambda: self.leader, away=lambda: self.away, silent_s=self._silent_s,
         )  # fmt: skip
 

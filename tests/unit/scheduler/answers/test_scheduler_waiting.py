@@ -2,6 +2,7 @@
 
 import pytest
 
+from carico_cli.explain import pod_text
 from carico_core.domain import decision
 from carico_core.runtime.bus import serving
 from carico_scheduler.answers import waiting
@@ -67,3 +68,26 @@ async def test_groups_and_named_pods_are_bounded() -> None:
     assert said["reasons"][0]["named"] == []
     with pytest.raises(serving.BadQuestion, match="limit"):
         await desk.ask("waiting.list", limit=10_000_000)
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_pods_that_wait_for_schedulers_that_share_the_work_are_counted(is_shared: bool) -> None:
+    desk = answering.Desk(is_shared=is_shared)
+    desk.state.is_mine = lambda pod: pod.name.startswith("own")
+    created_s = desk.clock.wall_ns() / 1e9 - 50.0
+    desk.state.put_pod(objects.make_pod("own", image="a", created_at_s=created_s), NOW_S - 40.0)
+    refuse(desk, "uid-own", decision.Reason.CAPACITY)
+    for name, image in (("like", "a"), ("other", "b")):
+        desk.state.put_pod(objects.make_pod(name, image=image, created_at_s=created_s), NOW_S - 45.0)
+    desk.state.put_pod(objects.make_pod("theirs", scheduler_name="default-scheduler"), NOW_S)
+    said = await desk.ask("waiting.list")
+    found = {each["reason"]: ([one["pod"] for one in each["named"]], each["oldest_s"]) for each in said["reasons"]}
+    explained = await desk.ask("pod.explain", pod="other")
+    if not is_shared:
+        assert (said["pods"], found) == (1, {"at capacity": (["own"], 40.0)})
+        return
+    assert said["pods"] == 3
+    assert found == {"at capacity": (["like", "own"], 50.0), waiting.ELSEWHERE: (["other"], 50.0)}
+    assert (explained["state"], explained["waited_s"], explained["before"]) == ("waiting", 50.0, None)
+    text = pod_text.text({**explained, "note": None}, now_ns=0)
+    assert "\n  for 50.0 s; another scheduler decides on it\n" in text

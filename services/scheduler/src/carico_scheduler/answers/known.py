@@ -24,6 +24,8 @@ class Known:
     turns: queue_turns.Turns | None = None
     # None: nothing is kept of single nodes.
     history: histories.History | None = None
+    # Others decide at the same time, on Pods that do not wait here.
+    is_shared: bool = False
 
     @property
     def names(self) -> list[str]:

@@ -8,9 +8,11 @@ import orjson
 
 from carico_core.domain import amounts, cluster, decision, judgement, names
 from carico_core.runtime.bus import serving
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.answers import questions, standing
+from carico_scheduler.answers import waiting as in_queue
 from carico_scheduler.decide import cycle_scores
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import queue as queues
@@ -31,10 +33,10 @@ class Standing(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
-def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[str, Any]:
+def answer(known: knowns.Known, asked: Mapping[str, Any], clock: clocks.Clock) -> dict[str, Any]:
     """Return everything that determines the placement of {"namespace", "pod"}, as JSON. Raises `BadQuestion`."""
     namespace, name = serving.pod_of(asked)
-    limit = questions.limit_of(asked)
+    limit, now_s = questions.limit_of(asked), clock.monotonic_s()
     record = known.log.latest(namespace, name)
     pod = next((each for each in known.state.pods() if each.name == name and each.namespace == namespace), None)
     if pod is None:
@@ -44,12 +46,15 @@ def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[
         record = None
     kept = known.state.records.find(pod.uid)
     found, waiting = _standing(known, pod), None if kept is None else kept.waiting
+    waits = _of_wait(known, waiting, now_s)
+    if waiting is None and found is Standing.WAITING:
+        waits["waited_s"] = questions.finite(in_queue.since_created_s(pod, clock))
     scores = known.cycle.explain(known.view(now_s), known.state.demand_of(pod._replace(node_name=None)))
     return {
         **_of_pod(known, pod, found),
         "why": _why(known, pod, found, record, scores, waiting),
         **_of_record(record),
-        **_of_wait(known, waiting, now_s),
+        **waits,
         **_of_nodes(scores, limit, known.lease_s),
         "judgement": _judged(pod, scores) if found is Standing.WAITING else None,
     }

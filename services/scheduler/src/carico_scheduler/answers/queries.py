@@ -64,7 +64,7 @@ class Answers:
 
     async def pod_explain(self, payload: bytes) -> bytes:
         """Return why the Pod of {"namespace", "pod"} is where it is, or waits, with up to "limit" nodes."""
-        return await self._dump(pod.answer(self.known, serving.read_question(payload), self.clock.monotonic_s()))
+        return await self._dump(pod.answer(self.known, serving.read_question(payload), self.clock))
 
     async def node_explain(self, payload: bytes) -> bytes:
         """Return why the capacity of the node of {"node"} is what it is."""
@@ -77,7 +77,7 @@ class Answers:
 
     async def waiting_list(self, payload: bytes) -> bytes:
         """Return the Pods that wait for a node, by reason and by class; "limit" Pods of each reason are named."""
-        return await self._dump(waiting.answer(self.known, serving.read_question(payload), self.clock.monotonic_s()))
+        return await self._dump(waiting.answer(self.known, serving.read_question(payload), self.clock))
 
     async def decision_get(self, payload: bytes) -> bytes:
         """Return the newest decision about the Pod of {"namespace", "pod"}; {"found": false} if none is remembered."""

@@ -2,10 +2,11 @@
 
 import dataclasses
 import heapq
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
-from carico_core.domain import decision
+from carico_core.domain import cluster, decision, names
+from carico_core.runtime.process import clock as clocks
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.answers import questions
 from carico_scheduler.pods import queue as queues
@@ -17,28 +18,39 @@ GROUPS_MAX = 50
 HELD = "room on a node is held for it, as Pods end there"
 BACKOFF = "waits for a backoff after a failed bind"
 NEW = "not considered yet"
+ELSEWHERE = "decided on by another scheduler"
+
+
+class _Waits(NamedTuple):
+    """A Pod that waits here or for another scheduler; monotonic seconds."""
+
+    pod: cluster.Pod
+    pod_class: str
+    since_s: float
+    reason: str
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class _Group:
     """Pods with something in common."""
 
-    waiting: list[queues.Waiting] = dataclasses.field(default_factory=list)
+    waiting: list[_Waits] = dataclasses.field(default_factory=list)
 
     def oldest_s(self, now_s: float) -> float:
         return max(now_s - each.since_s for each in self.waiting)
 
 
-def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[str, Any]:
+def answer(known: knowns.Known, asked: Mapping[str, Any], clock: clocks.Clock) -> dict[str, Any]:
     """Return the groups, those with the longest wait first; `limit` Pods of each are named, in the queue's order."""
-    limit = questions.limit_of({"limit": NAMED, **asked})
+    limit, now_s = questions.limit_of({"limit": NAMED, **asked}), clock.monotonic_s()
     by_reason: dict[str, _Group] = {}
     by_class: dict[tuple[str, str], _Group] = {}
-    for each in known.state.queue:
-        by_reason.setdefault(_reason(known, each), _Group()).waiting.append(each)
-        by_class.setdefault((each.pod.namespace, each.demand.pod_class), _Group()).waiting.append(each)
+    every = list(_every(known, clock))
+    for each in every:
+        by_reason.setdefault(each.reason, _Group()).waiting.append(each)
+        by_class.setdefault((each.pod.namespace, each.pod_class), _Group()).waiting.append(each)
     return {
-        "pods": len(known.state.queue),
+        "pods": len(every),
         "reasons": [
             {"reason": reason, **_counts(group, now_s), "named": _named(group, limit, now_s)}
             for reason, group in _longest(by_reason.items(), now_s)
@@ -48,6 +60,26 @@ def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[
             for (namespace, name), group in _longest(by_class.items(), now_s)
         ],
     }
+
+
+def since_created_s(pod: cluster.Pod, clock: clocks.Clock) -> float:
+    """Return how long ago a Pod was created, which waits for another scheduler."""
+    return max(clock.wall_ns() / 1e9 - pod.created_at_s, 0.0)
+
+
+def _every(known: knowns.Known, clock: clocks.Clock) -> Iterator[_Waits]:
+    """Yield the Pods of the queue, then those of schedulers with which this one shares the work."""
+    of_class: dict[str, str] = {}
+    for each in known.state.queue:
+        found = _Waits(each.pod, each.demand.pod_class, each.since_s, _reason(known, each))
+        if found.reason != NEW:
+            of_class.setdefault(found.pod_class, found.reason)
+        yield found
+    for pod in known.state.of_others() if known.is_shared else ():
+        pod_class = names.class_of(pod)
+        since_s = clock.monotonic_s() - since_created_s(pod, clock)
+        # Why it waits there is not known here: most probably for the same reason as Pods of its class here.
+        yield _Waits(pod, pod_class, since_s, of_class.get(pod_class, ELSEWHERE))
 
 
 def _reason(known: knowns.Known, waiting: queues.Waiting) -> str:
@@ -70,10 +102,10 @@ def _counts(group: _Group, now_s: float) -> dict[str, Any]:
 
 
 def _named(group: _Group, limit: int, now_s: float) -> list[dict[str, Any]]:
-    first = heapq.nsmallest(limit, group.waiting, key=lambda each: each.key)
+    first = heapq.nsmallest(limit, group.waiting, key=lambda each: queues.key_of(each.pod))
     return [
         {
-            "namespace": each.pod.namespace, "pod": each.pod.name, "class": each.demand.pod_class,
+            "namespace": each.pod.namespace, "pod": each.pod.name, "class": each.pod_class,
             "waited_s": questions.finite(now_s - each.since_s),
         }
         for each in first

@@ -16,7 +16,6 @@ from carico_core.domain import cluster, errors, messages, names
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
-from carico_scheduler.pods import record as records
 from carico_scheduler.report import decisions
 from carico_scheduler.state import state as states
 
@@ -135,15 +134,8 @@ class Summaries:
         """Return how many Pods wait for a node of ours, and for how long the first of them has waited."""
         waited_s = [now_s - each.since_s for each in self._state.queue]
         if self._is_shared:
-            waited_s += [self._waited_s(pod, None) for pod in self._of_others()]
+            waited_s += [self._waited_s(pod, None) for pod in self._state.of_others()]
         return len(waited_s), max(waited_s, default=0.0)
-
-    def _of_others(self) -> Iterable[cluster.Pod]:
-        """Yield the Pods that wait for schedulers with which this one shares the work."""
-        ours = self._state.fleet.policy.names
-        for record in self._state.records:
-            if record.state is records.OTHERS and record.pod is not None and records.is_ours(record.pod, ours):
-                yield record.pod
 
     def _node_states(self, now_s: float) -> dict[str, str]:
         """Return the state of each node, as `carico top` shows it."""

@@ -5,7 +5,7 @@ advertisements, which is what happens at a start.
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from carico_core.domain import cluster
 from carico_scheduler.gangs import table as gang_table
@@ -122,6 +122,13 @@ class State(node_state.NodeState):
         """Return True if a node is chosen for the Pod and the API has not confirmed it yet."""
         record = self.records.find(uid)
         return record is not None and record.is_placed and not record.is_bound
+
+    def of_others(self) -> Iterator[cluster.Pod]:
+        """Yield the Pods that wait for schedulers with which this one shares the work; it looks at every Pod."""
+        ours = self.fleet.policy.names
+        for record in self.records:
+            if record.state is records.OTHERS and record.pod is not None and records.is_ours(record.pod, ours):
+                yield record.pod
 
     def is_undecided(self, uid: str) -> bool:
         """Return True while the Pod has no node and this scheduler has chosen none, its own or another's."""
