@@ -16,6 +16,19 @@ def compiled(function: F) -> F:
     each other, and constants that they read, belong into one module. Records from other modules are known by the types
     of their fields: after fields of one type have changed places, delete the cached code.
     """
+    return _njit(function)
+
+
+def inlined(function: F) -> F:
+    """Compile `function` as a part of each compiled function that calls it.
+
+    A call copies seven words or more for each array of its arguments. Where records of many arrays are passed, that
+    takes longer than what most functions do with them.
+    """
+    return _njit(function, forceinline=True)
+
+
+def _njit(function: F, **options: bool) -> F:
     if not IS_COMPILED:
         return function
     import numba
@@ -23,10 +36,10 @@ def compiled(function: F) -> F:
     try:
         # Without numba's runtime, references to arrays are not counted. Each call would change a counter for each array
         # in its arguments: three quarters of the time, where records of many arrays are passed.
-        result: F = numba.njit(cache=True, _nrt=False)(function)
+        result: F = numba.njit(cache=True, _nrt=False, **options)(function)
     except RuntimeError:
         # No directory is writable, as in a container with a read-only root: compiled again by each process.
-        result = numba.njit(_nrt=False)(function)
+        result = numba.njit(_nrt=False, **options)(function)
     return result
 
 

@@ -11,7 +11,7 @@ in blocks from outside, so that a run is the same with and without compilation.
 from typing import NamedTuple
 
 from carico_core.numerics import arrays
-from carico_core.numerics.rescheduling.compiled import compiled
+from carico_core.numerics.rescheduling.compiled import compiled, inlined
 from carico_core.numerics.rescheduling.services import affinity
 from carico_core.numerics.rescheduling.services.state import Fixed, State
 
@@ -53,14 +53,14 @@ class Draws(NamedTuple):
     used: affinity.Ints
 
 
-@compiled
+@inlined
 def _uniform(draws: Draws) -> float:
     number = draws.used[0]
     draws.used[0] = number + 1
     return float(draws.uniform[number])
 
 
-@compiled
+@inlined
 def _retable(fixed: Fixed, state: State, machine: int, service: int, step: int) -> None:
     """Count `step` (1 or -1) containers of a service on a machine, and update the machine's `add` and `drop`."""
     x0 = state.counts[machine, service]
@@ -81,7 +81,7 @@ def _retable(fixed: Fixed, state: State, machine: int, service: int, step: int) 
     state.drop[machine, service] = less
 
 
-@compiled
+@inlined
 def _note_extra(fixed: Fixed, state: State, machine: int, service: int) -> None:
     """Keep `extra` true for one machine and service."""
     rank, last = state.rank[machine, service], state.tally[1] - 1
@@ -98,7 +98,7 @@ def _note_extra(fixed: Fixed, state: State, machine: int, service: int) -> None:
         state.tally[1] = last
 
 
-@compiled
+@inlined
 def farther(fixed: Fixed, state: State, service: int, source: int, target: int) -> int:
     """Return by how many the moved containers would become more: -1, 0 or 1."""
     leaves = state.counts[source, service] <= fixed.before[source, service]
@@ -106,20 +106,20 @@ def farther(fixed: Fixed, state: State, service: int, source: int, target: int) 
     return int(leaves) - int(returns)
 
 
-@compiled
+@inlined
 def change(state: State, service: int, source: int, target: int) -> float:
     """Return what the gain would become more by."""
     return float(state.add[target, service] + state.drop[source, service])
 
 
-@compiled
+@inlined
 def fits(fixed: Fixed, state: State, service: int, machine: int) -> bool:
     """Return whether a machine has room for one more of a service."""
     cpu = state.free[machine, 0] >= fixed.request[service, 0]
     return bool(cpu and state.free[machine, 1] >= fixed.request[service, 1])
 
 
-@compiled
+@inlined
 def apply(fixed: Fixed, state: State, container: int, target: int) -> None:
     """Move a container."""
     service, source = fixed.service[container], state.where[container]
@@ -142,7 +142,7 @@ def apply(fixed: Fixed, state: State, container: int, target: int) -> None:
     _note_extra(fixed, state, target, service)
 
 
-@compiled
+@inlined
 def _logged(fixed: Fixed, state: State, container: int, target: int) -> None:
     entry = state.tally[2]
     state.log[entry, 0], state.log[entry, 1] = container, state.where[container]
@@ -150,7 +150,7 @@ def _logged(fixed: Fixed, state: State, container: int, target: int) -> None:
     apply(fixed, state, container, target)
 
 
-@compiled
+@inlined
 def _undo(fixed: Fixed, state: State) -> None:
     while state.tally[2] > 0:
         entry = state.tally[2] - 1
@@ -158,7 +158,7 @@ def _undo(fixed: Fixed, state: State) -> None:
         apply(fixed, state, state.log[entry, 0], state.log[entry, 1])
 
 
-@compiled
+@inlined
 def _home(fixed: Fixed, state: State, draws: Draws, service: int) -> int:
     """Return a machine that has fewer of a service than before, or -1 if none was found."""
     begin = fixed.begin[service]
@@ -170,13 +170,13 @@ def _home(fixed: Fixed, state: State, draws: Draws, service: int) -> int:
     return -1
 
 
-@compiled
+@inlined
 def _is_silent(fixed: Fixed, service: int) -> bool:
     """Return whether a service has no traffic."""
     return bool(fixed.links[service] == fixed.links[service + 1])
 
 
-@compiled
+@inlined
 def _place(fixed: Fixed, state: State, draws: Draws, container: int, left: int) -> int:
     """Return a machine with room for a container that has to leave its machine, or -1; `left` was freed before."""
     service, source = fixed.service[container], state.where[container]
@@ -196,20 +196,20 @@ def _place(fixed: Fixed, state: State, draws: Draws, container: int, left: int) 
     return best
 
 
-@compiled
+@inlined
 def _worth(state: State, terms: Terms, gain: float, moved: int) -> float:
     """Return what the proposal has brought so far."""
     return float(state.gain[0] - gain - terms.price * (state.tally[0] - moved))
 
 
-@compiled
+@inlined
 def _relief(fixed: Fixed, state: State, machine: int, service: int, price: float) -> float:
     """Return what a container brings by leaving its machine, at best: it may come home, or to a better place."""
     is_extra = state.counts[machine, service] > fixed.before[machine, service]
     return float(state.drop[machine, service] + (price if is_extra else -price))
 
 
-@compiled
+@inlined
 def _choose(fixed: Fixed, state: State, draws: Draws, machine: int, price: float, cpu: float, memory: float) -> int:
     """Choose one of some containers on a machine to evict, where `cpu` and `memory` are lacking; -1 if none.
 
@@ -239,7 +239,7 @@ def _choose(fixed: Fixed, state: State, draws: Draws, machine: int, price: float
     return best
 
 
-@compiled
+@inlined
 def _make_room(
     fixed: Fixed, state: State, draws: Draws, terms: Terms, service: int, machine: int, worth: float
 ) -> bool:  # fmt: skip
@@ -264,7 +264,7 @@ def _make_room(
     return True
 
 
-@compiled
+@inlined
 def _bring(fixed: Fixed, state: State, draws: Draws, terms: Terms, container: int, target: int) -> bool:
     """Move a container, and evict others from its target for it; False if that brings too little, or has no place."""
     service, source = fixed.service[container], state.where[container]
@@ -281,7 +281,7 @@ def _bring(fixed: Fixed, state: State, draws: Draws, terms: Terms, container: in
     return True
 
 
-@compiled
+@inlined
 def _settle(fixed: Fixed, state: State, terms: Terms, gain: float, moved: int, is_possible: bool) -> None:
     """Accept or undo the proposal; `gain` and `moved` were before it."""
     is_within = state.tally[0] <= max(moved, terms.most)
@@ -291,7 +291,7 @@ def _settle(fixed: Fixed, state: State, terms: Terms, gain: float, moved: int, i
         _undo(fixed, state)
 
 
-@compiled
+@inlined
 def _alone(fixed: Fixed, state: State, draws: Draws, terms: Terms, container: int, target: int) -> None:
     """Propose one container to a machine."""
     service, source = fixed.service[container], state.where[container]
@@ -308,7 +308,7 @@ def _alone(fixed: Fixed, state: State, draws: Draws, terms: Terms, container: in
         apply(fixed, state, container, target)
 
 
-@compiled
+@inlined
 def _both(
     fixed: Fixed, state: State, draws: Draws, terms: Terms, first: int, second: int, target: int, weight: float
 ) -> None:
@@ -332,14 +332,14 @@ def _both(
     _settle(fixed, state, terms, gain, moved, is_possible)
 
 
-@compiled
+@inlined
 def _one_of(fixed: Fixed, draws: Draws, service: int) -> int:
     """Return a container of a service."""
     begin = fixed.begin[service]
     return int(begin + int(_uniform(draws) * (fixed.begin[service + 1] - begin)))
 
 
-@compiled
+@inlined
 def _one_on(fixed: Fixed, state: State, draws: Draws, service: int, machine: int) -> int:
     """Return a container of a service that is on a machine; there must be one."""
     begin = fixed.begin[service]
@@ -365,23 +365,27 @@ def propose(fixed: Fixed, state: State, draws: Draws, mix: Mix, price: float, he
         terms = Terms(price, -heat * draws.exponential[made], most)
         made += 1
         kind = _uniform(draws)
-        if kind >= mix.partner + mix.pair + mix.anywhere and state.tally[1] > 0:
-            entry = int(_uniform(draws) * state.tally[1])
-            machine, service = state.extra[entry, 0], state.extra[entry, 1]
-            target = _home(fixed, state, draws, service)
-            if target >= 0:
-                _alone(fixed, state, draws, terms, _one_on(fixed, state, draws, service, machine), target)
-        elif kind >= mix.partner + mix.pair or len(fixed.lottery) == 0:
-            container = int(fixed.talking[int(_uniform(draws) * len(fixed.talking))])
-            _alone(fixed, state, draws, terms, container, int(_uniform(draws) * len(state.filled)))
-        else:
+        container, target = -1, -1
+        if kind < mix.partner + mix.pair and len(fixed.lottery) > 0:
             pair = fixed.lottery[int(_uniform(draws) * len(fixed.lottery))]
             end = int(_uniform(draws) * 2.0)
             first = _one_of(fixed, draws, fixed.pairs[pair, end])
             second = _one_of(fixed, draws, fixed.pairs[pair, 1 - end])
             if kind < mix.partner:
-                _alone(fixed, state, draws, terms, first, state.where[second])
+                container, target = first, state.where[second]
             else:
-                target = int(_uniform(draws) * len(state.filled))
-                _both(fixed, state, draws, terms, first, second, target, fixed.weight[pair])
+                place = int(_uniform(draws) * len(state.filled))
+                _both(fixed, state, draws, terms, first, second, place, fixed.weight[pair])
+        elif kind < mix.partner + mix.pair + mix.anywhere or state.tally[1] == 0:
+            container = fixed.talking[int(_uniform(draws) * len(fixed.talking))]
+            target = int(_uniform(draws) * len(state.filled))
+        else:
+            entry = int(_uniform(draws) * state.tally[1])
+            machine, service = state.extra[entry, 0], state.extra[entry, 1]
+            target = _home(fixed, state, draws, service)
+            if target >= 0:
+                container = _one_on(fixed, state, draws, service, machine)
+        # In one place, since all that it calls is compiled as a part of it.
+        if container >= 0:
+            _alone(fixed, state, draws, terms, container, target)
     return made
