@@ -15,6 +15,8 @@ from tests.tools import waiting
 
 # What takes seconds may take minutes where others build besides.
 WITHIN_S = 200.0
+# Between commands that look: each takes most of a second of a CPU, which what they wait for needs, too.
+LOOK_EVERY_S = 1.0
 
 
 class Shell:
@@ -70,8 +72,9 @@ class Shell:
 
         try:
             _, out, _ = await waiting.answered(
-                look, lambda answer: answer[0] == 0 and holds(json.loads(answer[1])), within_s=WITHIN_S
-            )
+                look, lambda answer: answer[0] == 0 and holds(json.loads(answer[1])), within_s=WITHIN_S,
+                every_s=LOOK_EVERY_S,
+            )  # fmt: skip
         except TimeoutError:
             raise AssertionError(f"not within {WITHIN_S:g} s, at last: {last}") from None
         return json.loads(out)

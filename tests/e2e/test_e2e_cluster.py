@@ -1,4 +1,4 @@
-"""A cluster by hand: up, env, submit, status, logs, down; two side by side; a killed supervisor; wrong words."""
+"""A cluster by hand: up, env, submit, status, logs, record, down; two side by side; what is killed; wrong words."""
 
 import asyncio
 import contextlib
@@ -8,13 +8,18 @@ import pathlib
 import shutil
 import signal
 import urllib.parse
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
+from carico_cli.recordings import reading
 from carico_local.cluster import state
 from tests.e2e import carico_command
-from tests.tools import waiting
+from tests.tools import carico_cli, waiting
+
+PAIR = ("e2e-a", "e2e-b")
 
 
 @pytest.fixture
@@ -22,36 +27,46 @@ def shell(tmp_path: pathlib.Path) -> carico_command.Shell:
     return carico_command.Shell(tmp_path)
 
 
-async def test_two_clusters_run_side_by_side_and_are_used_from_other_shells(shell: carico_command.Shell) -> None:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[carico_command.Shell]:
+    """Two clusters side by side: the first is of the first test alone, the second of those that name it."""
+    shell = carico_command.Shell(tmp_path_factory.mktemp("pair"))
+    first, second = PAIR
     async with (
-        carico_command.cluster(shell, "e2e-a", "--nodes", "2", "--aggregators", "2", "--schedulers", "2"),
-        carico_command.cluster(shell, "e2e-b", "--nodes", "2"),
+        carico_command.cluster(shell, first, "--nodes", "2", "--aggregators", "2", "--schedulers", "2"),
+        carico_command.cluster(shell, second, "--nodes", "2"),
     ):
-        environments = {}
-        for name in ("e2e-a", "e2e-b"):
-            code, out, err = await shell.run("env", "--name", name)
-            assert code == 0, err
-            environments[name] = out
-            lines = out.splitlines()
-            assert lines[0] == f"export CARICO_CLUSTER={name}"
-            assert lines[1].startswith("export NATS_URL=nats://local:")
-            assert lines[2].startswith("export KUBECONFIG=")
-        assert environments["e2e-a"] != environments["e2e-b"]
-        code, out, err = await shell.run(
-            "submit", "pi", "--name", "e2e-a", "--pods", "6", "--seconds", "0.5", "--job", "six", "--wait"
-        )
-        assert code == 0, out + err
-        assert "6 of 6 done" in out
-        code, out, err = await shell.run("submit", "pi", "--name", "e2e-a", "--pods", "6", "--job", "six")
-        assert code == 2, out + err
-        assert "six" in err
-        seen = await shell.until("status", "--name", "e2e-a", "--json", holds=_is_well)
-        assert sum(service["name"].startswith("aggregator") for service in seen["services"]) == 2
-        code, out, _ = await shell.run("logs", "scheduler", "--name", "e2e-a")
-        assert code == 0
-        assert '"started"' in out
-        await _kubectl(shell, environments["e2e-a"])
-        await _bus_is_closed(shell, "e2e-a", environments["e2e-a"])
+        yield shell
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_two_clusters_run_side_by_side_and_are_used_from_other_shells(pair: carico_command.Shell) -> None:
+    shell = pair
+    environments = {}
+    for name in PAIR:
+        code, out, err = await shell.run("env", "--name", name)
+        assert code == 0, err
+        environments[name] = out
+        lines = out.splitlines()
+        assert lines[0] == f"export CARICO_CLUSTER={name}"
+        assert lines[1].startswith("export NATS_URL=nats://local:")
+        assert lines[2].startswith("export KUBECONFIG=")
+    assert environments["e2e-a"] != environments["e2e-b"]
+    code, out, err = await shell.run(
+        "submit", "pi", "--name", "e2e-a", "--pods", "6", "--seconds", "0.5", "--job", "six", "--wait"
+    )
+    assert code == 0, out + err
+    assert "6 of 6 done" in out
+    code, out, err = await shell.run("submit", "pi", "--name", "e2e-a", "--pods", "6", "--job", "six")
+    assert code == 2, out + err
+    assert "six" in err
+    seen = await shell.until("status", "--name", "e2e-a", "--json", holds=_is_well)
+    assert sum(service["name"].startswith("aggregator") for service in seen["services"]) == 2
+    code, out, _ = await shell.run("logs", "scheduler", "--name", "e2e-a")
+    assert code == 0
+    assert '"started"' in out
+    await _kubectl(shell, environments["e2e-a"])
+    await _bus_is_closed(shell, "e2e-a", environments["e2e-a"])
 
 
 def _is_well(seen: Any) -> bool:
@@ -134,30 +149,70 @@ async def test_after_the_supervisor_is_killed_down_leaves_nothing(shell: carico_
     assert shell.left("e2e-orphan") == []
 
 
-async def test_a_crashed_service_is_started_again_and_the_cluster_goes_on(shell: carico_command.Shell) -> None:
-    async with carico_command.cluster(shell, "e2e-heal", "--nodes", "2") as paths:
-        found = state.read(paths)
-        assert found is not None
-        for name in ("scheduler", "aggregator", "agent/node-1"):
-            (victim,) = [service for service in found.services if service.name == name]
-            assert victim.process is not None
-            os.kill(victim.process.pid, signal.SIGKILL)
-
-        def healed() -> bool:
-            now = state.read(paths)
-            return now is not None and all(service.ready for service in now.services) and len(now.crashes) == 3
-
-        await waiting.until(healed, within_s=carico_command.WITHIN_S)
-        code, out, err = await shell.run(
-            "submit", "pi", "--name", "e2e-heal", "--pods", "4", "--seconds", "0.5", "--wait"
-        )
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_node_is_recorded_while_pods_run(pair: carico_command.Shell) -> None:
+    shell, path = pair, pair.directory / "node-1.rec"
+    words = ("record", "--name", "e2e-b", "--node", "node-1", "--out", path.name, "--for", "600")
+    async with shell.running(*words) as recording:
+        # The first block of samples: before it a Pod could come and go unseen.
+        await waiting.until(lambda: path.exists() and path.stat().st_size, within_s=carico_command.WITHIN_S)
+        code, out, err = await shell.run("submit", "pi", "--name", "e2e-b", "--pods", "6", "--seconds", "1", "--wait")
         assert code == 0, out + err
+        # The API may show the last Pod's end before the recording has it.
+        await waiting.until(lambda: _balanced(path), within_s=carico_command.WITHIN_S)
+        # Ctrl-C ends a recording and keeps it.
+        recording.terminate()
+        async with asyncio.timeout(carico_command.WITHIN_S):
+            said, notes = await recording.communicate()
+    assert recording.returncode == 0, notes
+    assert b"node-1.rec: " in said
+    assert b"interrupted" in notes
+    code, _, err = await shell.run("record", "--name", "e2e-b", "--node", "node-9", "--out", "x.rec")
+    assert code == 2
+    assert "expected one of node-1, node-2" in err
+    found = reading.read(path).recording
+    assert found.ended
+    assert found.facts.node == "node-1"
+    assert found.facts.cores == 4.0
+    kinds = [event.kind.value for event in found.events]
+    assert 1 <= kinds.count("ended") == kinds.count("started") <= 6
+    assert max(found.samples.values[:, 0]) > 0.1
+    for estimator in ("dual", "footprint"):
+        code, out, err = await shell.run("replay", path.name, "--estimator", estimator, "--json")
+        assert code == 0, err
+        assert json.loads(out)["most_pods"] >= 1
+
+
+def _balanced(path: pathlib.Path) -> bool:
+    """Whether Pods have started by what is in the file so far, and each has ended."""
+    kinds = [event.kind.value for event in reading.read(path, partial=True).recording.events]
+    return 0 < kinds.count("started") == kinds.count("ended")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_crashed_service_is_started_again_and_the_cluster_goes_on(pair: carico_command.Shell) -> None:
+    shell, paths = pair, pair.paths("e2e-b")
+    found = state.read(paths)
+    assert found is not None
+    for name in ("scheduler", "aggregator", "agent/node-1"):
+        (victim,) = [service for service in found.services if service.name == name]
+        assert victim.process is not None
+        os.kill(victim.process.pid, signal.SIGKILL)
+
+    def healed() -> bool:
+        now = state.read(paths)
+        return now is not None and all(service.ready for service in now.services) and len(now.crashes) == 3
+
+    await waiting.until(healed, within_s=carico_command.WITHIN_S)
+    code, out, err = await shell.run(
+        "submit", "pi", "--name", "e2e-b", "--pods", "4", "--seconds", "0.5", "--wait"
+    )  # fmt: skip
+    assert code == 0, out + err
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("dmo",), "Did you mean 'demo'"),
         (("demo", "--pods", "0"), "--pods: got 0, expected 1 to"),
         (("demo", "--pods", "many"), "'many' is not a valid integer"),
         (("demo", "--ceiling", "7"), "--ceiling: got 7, expected 0.05 to 1"),
@@ -171,11 +226,23 @@ async def test_a_crashed_service_is_started_again_and_the_cluster_goes_on(shell:
         (("down", "--name", "nobody"), "start one with `carico up`"),
     ],
 )
-async def test_wrong_arguments_give_one_line_and_exit_code_2(
-    shell: carico_command.Shell, words: tuple[str, ...], expected: str
-) -> None:
-    code, out, err = await shell.run(*words)
+def test_wrong_arguments_give_one_line_and_exit_code_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], shell: carico_command.Shell,
+    words: tuple[str, ...], expected: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(os, "environ", shell.environ)
+    monkeypatch.chdir(shell.directory)
+    code = carico_cli.run(monkeypatch, *words)
+    out, err = capsys.readouterr()
     assert code == 2, out + err
     assert expected in err
+    assert err.count("\n") == 1
+    assert out == ""
+
+
+async def test_a_wrong_command_gives_one_line_and_exit_code_2(shell: carico_command.Shell) -> None:
+    code, out, err = await shell.run("dmo")
+    assert code == 2, out + err
+    assert "Did you mean 'demo'" in err
     assert err.count("\n") == 1
     assert out == ""

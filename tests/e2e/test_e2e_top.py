@@ -143,6 +143,7 @@ async def _once(shell: carico_command.Shell) -> None:
         lambda: shell.run("top", "--name", "e2e-top"),
         lambda answer: all(text in answer[1] for text in texts),
         within_s=carico_command.WITHIN_S,
+        every_s=carico_command.LOOK_EVERY_S,
     )
     assert (code, err) == (0, "")
     assert out.isascii()

@@ -14,6 +14,8 @@ from carico_local.control_plane import standalone
 
 # For a first build of everything on a machine half as fast.
 BUILD_TIMEOUT_S = 1800
+# Variables of Go programs that end at once: without collecting garbage they need a quarter less CPU time.
+BRIEF = {"GOGC": "off"}
 
 
 def programs(*names: str) -> dict[str, tools.Found]:
@@ -32,7 +34,7 @@ def control_plane_programs() -> dict[str, tools.Found]:
 def kubectl(*arguments: str, given: str | None = None, kubeconfig: pathlib.Path | None = None) -> str:
     """Run kubectl with `given` as its input, and return its output. Fails where kubectl does."""
     path = programs("kubectl")["kubectl"].path
-    environ = {**settings.environment(), **({} if kubeconfig is None else {"KUBECONFIG": str(kubeconfig)})}
+    environ = {**settings.environment(), **BRIEF, **({} if kubeconfig is None else {"KUBECONFIG": str(kubeconfig)})}
     done = subprocess.run([path, *arguments], env=environ, input=given, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

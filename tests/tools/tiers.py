@@ -1,12 +1,12 @@
 """Run the tiers of the test suite, as several pytest runs, and print one summary line for all of them.
 
 `python -m tests.tools.tiers parallel serial` is `make test`. `parallel` is two runs at the same time, each with
-pytest-xdist, in which the tests of one file go to one worker. `waiting` has tests that wait for processes most of the
-time, in three workers more than the machine has CPUs; `computing` has those that need a CPU all the time, in a worker
-for each CPU, which runs while no other test wants it. `serial` has what measures this machine, or fills it, and would
-fail when other tests run at the same time. System software (Docker, kubelets) exists once on a machine, so `system` is
-one process; it needs no idle machine, but `compose` does. `browser` is a part of its own because it may run next to
-both.
+pytest-xdist, in which the tests of one file go to one worker, and so do all tests of the shared control plane
+(`SHARED_PLANE`). `waiting` has tests that wait for processes most of the time, in three workers more than the machine
+has CPUs; `computing` has those that need a CPU all the time, in a worker for each CPU, which runs while no other test
+wants it. `serial` has what measures this machine, or fills it, and would fail when other tests run at the same time.
+System software (Docker, kubelets) exists once on a machine, so `system` is one process; it needs no idle machine, but
+`compose` does. `browser` is a part of its own because it may run next to both.
 
 Exit code: 0 where every run succeeded, else 1. `--totals FILE` adds the results to those in FILE and prints the sum, so
 that several commands can end with one line.
@@ -27,6 +27,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 import pytest
+from xdist import scheduler as schedulers
 
 from carico_local.cluster import processes
 
@@ -50,6 +51,20 @@ LONG = (
     "tests/e2e/test_e2e_real_control_plane.py", "tests/e2e/test_e2e_recommend.py",
     "tests/unit/rescheduler/plan/test_rescheduler_convergence.py",
     "tests/unit/cli/rescheduling/test_rescheduling_command.py",
+)  # fmt: skip
+# One worker has all of these: another would start a control plane of its own, which takes five seconds of CPU time and
+# a twentieth of a CPU until the end.
+SHARED_PLANE = (
+    "tests/contract", "tests/integration/cluster/test_control_plane_kwok.py",
+    "tests/integration/cluster/test_job_refused.py", "tests/integration/deploy/test_deploy_admission.py",
+    "tests/integration/deploy/test_deploy_callout.py", "tests/integration/deploy/test_deploy_extender.py",
+    "tests/integration/deploy/test_deploy_helm.py", "tests/integration/deploy/test_deploy_manifests.py",
+    "tests/integration/identities/test_bus_security_real.py",
+    "tests/integration/scheduler/test_scheduler_extender.py",
+    "tests/integration/scheduler/test_scheduler_leadership_real.py",
+    "tests/integration/scheduler/test_scheduler_preemption_real.py",
+    "tests/integration/scheduler/test_scheduler_volumes.py", "tests/integration/services/test_autoscaler_rules.py",
+    "tests/integration/services/test_recommender_real.py", "tests/integration/services/test_rescheduler_real.py",
 )  # fmt: skip
 # Where tests of system software may be: `refuse_misplaced` refuses them elsewhere.
 SYSTEM = ("tests/conformance", "tests/integration", "tests/e2e")
@@ -134,7 +149,8 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def configure(config: pytest.Config) -> None:
-    """Register what reports the results; workers report to the process that started them."""
+    """Register what divides the tests and what reports the results; workers report to the process that started them."""
+    config.pluginmanager.register(_Division())
     path = config.getoption("--totals", None)
     if path is not None and "PYTEST_XDIST_WORKER" not in os.environ:
         config.pluginmanager.register(_Totals(path))
@@ -147,9 +163,30 @@ def refuse_misplaced(items: Sequence[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid} is marked system: put it into one of {', '.join(SYSTEM)}")
 
 
+def refuse_another_plane(item: pytest.Item) -> None:
+    """Raise `pytest.UsageError` where a test of the shared control plane may run in a worker that has none."""
+    if not item.nodeid.startswith((*SHARED_PLANE, "tests/upstream")) and item.get_closest_marker("system") is None:
+        raise pytest.UsageError(f"{item.nodeid} shares the control plane: put its file into SHARED_PLANE")
+
+
 def is_long(item: pytest.Item) -> bool:
-    """Return whether a test's file is one of `LONG`."""
-    return item.nodeid.partition("::")[0] in LONG
+    """Return whether a test's file is one of `LONG`, or of `SHARED_PLANE`, which is as long together."""
+    return item.nodeid.partition("::")[0] in LONG or item.nodeid.startswith(SHARED_PLANE)
+
+
+class _Units(schedulers.LoadScopeScheduling):  # type: ignore[misc]
+    """What goes to one worker: the tests of a file, and those of `SHARED_PLANE`."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return SHARED_PLANE[0] if nodeid.startswith(SHARED_PLANE) else nodeid.partition("::")[0]
+
+
+class _Division:
+    """Divides the tests among workers."""
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> _Units | None:
+        return _Units(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 class _Totals:

@@ -34,7 +34,11 @@ def until_now(
 
 
 async def answered(
-    ask: Callable[[], Awaitable[_T]], enough: Callable[[_T], object] = bool, *, within_s: float = WAIT_S
+    ask: Callable[[], Awaitable[_T]],
+    enough: Callable[[_T], object] = bool,
+    *,
+    within_s: float = WAIT_S,
+    every_s: float = 0.05,
 ) -> _T:
     """Ask until an answer is enough, and return it: a stream stores a message after its subscribers have received it.
 
@@ -50,6 +54,6 @@ async def answered(
                 except (errors.BusUnavailable, errors.ApiUnavailable) as error:
                     said = error
                 # Leave time for the service's other work.
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(every_s)
     except TimeoutError:
         raise TimeoutError(f"no answer was enough within {within_s:g} s") from said

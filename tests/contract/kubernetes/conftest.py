@@ -36,14 +36,17 @@ def unique(word: str) -> str:
 
 @pytest.fixture
 def namespace(kube_api: control_planes.KubeApi) -> Iterator[str]:
-    """A namespace that ends with the test."""
+    """A namespace of the test's own, whose Pods end with the test.
+
+    It stays itself: a real control plane asks for every kind of object in a namespace that goes, which takes more CPU
+    time than most tests.
+    """
     name = unique("contract")
     made = kube_api.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     assert made.code == 201, made.body
     _await_service_account(kube_api, name)
     yield name
     kube_api.request("DELETE", f"/api/v1/namespaces/{name}/pods", gracePeriodSeconds=0)
-    kube_api.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
 @pytest.fixture

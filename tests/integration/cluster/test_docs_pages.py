@@ -136,7 +136,7 @@ class Tour:
             missing = [text for text in expected(command) if text not in said]
             if not missing or time.monotonic() > end_s:
                 return said, missing
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(carico_command.LOOK_EVERY_S)
 
 
 def test_every_command_of_the_pages_has_an_expectation() -> None:

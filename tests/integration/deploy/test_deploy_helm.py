@@ -44,7 +44,7 @@ def run(
     helm: str, *arguments: str, kubeconfig: pathlib.Path | None = None, fails: bool = False
 ) -> str:  # fmt: skip
     """Output of helm, or its error where it must fail."""
-    environ = {**os.environ, "KUBECONFIG": str(kubeconfig or "/nonexistent")}
+    environ = {**os.environ, **kubernetes.BRIEF, "KUBECONFIG": str(kubeconfig or "/nonexistent")}
     done = subprocess.run([helm, *arguments], env=environ, capture_output=True, text=True, check=False)
     assert (done.returncode != 0) is fails, done.stdout + done.stderr
     return done.stderr if fails else done.stdout

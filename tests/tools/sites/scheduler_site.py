@@ -48,6 +48,8 @@ class Site:
         # As the watch of the API showed it: UID -> nodes it was ever bound to; UID -> Pod that is bound and not ended.
         self.nodes_of: dict[str, set[str]] = collections.defaultdict(set)
         self.pods: dict[str, dict[str, Any]] = {}
+        # UIDs of the Pods that hold room, by node; and the most at a time.
+        self._holding: dict[str, set[str]] = collections.defaultdict(set)
         self.largest: collections.Counter[str] = collections.Counter()
         self.decisions: list[decision.Decision] = []
         self.changed = asyncio.Event()
@@ -175,10 +177,11 @@ class Site:
                 self.pods[uid] = pod
                 if node:
                     self.nodes_of[uid].add(node)
-            for name in NODES:
-                on_node = [pod for pod in self.pods.values() if pod["spec"].get("nodeName") == name]
-                running = sum(pod["status"].get("phase") in ("Pending", "Running") for pod in on_node)
-                self.largest[name] = max(self.largest[name], running)
+                    holds = pod["status"].get("phase") in ("Pending", "Running")
+                    (self._holding[node].add if holds else self._holding[node].discard)(uid)
+            # After all of a list: some of its Pods may have ended before others came.
+            for name, uids in self._holding.items():
+                self.largest[name] = max(self.largest[name], len(uids))
             self.changed.set()
 
     async def live(self) -> None:

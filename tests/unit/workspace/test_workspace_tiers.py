@@ -31,10 +31,16 @@ def test_known(): assert False
 @pytest.mark.upstream
 def test_long(): assert False
 """
-CONTRACT = """
+CHAOS = """
 import os
 def test_of_a_worker_that_keeps_bytecode():
     assert "PYTEST_XDIST_WORKER" in os.environ and "PYTHONDONTWRITEBYTECODE" not in os.environ
+"""
+PLANE = """
+import os
+def test_of_the_shared_plane(pytestconfig):
+    with open(pytestconfig.rootpath / "workers", "a") as file:
+        print(os.environ["PYTEST_XDIST_WORKER"], file=file)
 """
 E2E = """
 import os
@@ -102,7 +108,8 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, int, str]:
     made = Project(tmp_path_factory.mktemp("mixed"))
     made.add("tests/unit/test_unit.py", UNIT).add(tiers.SERIAL[0], E2E)
     for number in range(4):
-        made.add(f"tests/contract/test_contract_{number}.py", CONTRACT)
+        made.add(f"tests/chaos/test_chaos_{number}.py", CHAOS)
+        made.add(tiers.SHARED_PLANE[number + 1], PLANE)
     return made, *made.run("parallel", "serial", "--workers", "2")
 
 
@@ -110,13 +117,19 @@ def test_parallel_and_serial_tests_end_with_one_summary_line(mixed: tuple[Projec
     _, code, output = mixed
     assert code == 1, output
     summaries = re.findall(r"^=+ (.*) in [\d.]+s =+$", output, re.M)
-    # One of the unit tests, four of contracts, and one for each folder and file that the tiers name.
-    passed = 5 + len(tiers.SERIAL) + len({*tiers.SYSTEM, *tiers.COMPUTING})
+    # One of the unit tests, eight of processes, and one for each folder and file that the tiers name.
+    passed = 9 + len(tiers.SERIAL) + len({*tiers.SYSTEM, *tiers.COMPUTING})
     assert summaries == [f"1 failed, {passed} passed, 1 skipped, 1 xfailed"], output
     assert output.rstrip().endswith("=")
     assert "AssertionError: in a worker" in output
     assert "SKIPPED [1] tests/unit/test_unit.py:5: for a reason" in output
     assert re.search(r"^ +[\d.]+ s  tests/unit$", output, re.M)
+
+
+def test_tests_of_the_shared_control_plane_run_in_one_worker(mixed: tuple[Project, int, str]) -> None:
+    made, _, output = mixed
+    workers = (made.folder / "workers").read_text().split()
+    assert (len(workers), len(set(workers))) == (4, 1), output
 
 
 def test_results_of_several_commands_add_up(project: Project, tmp_path: pathlib.Path) -> None:
