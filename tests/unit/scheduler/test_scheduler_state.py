@@ -228,28 +228,30 @@ def test_what_else_opens_the_queue() -> None:
 
 
 @pytest.mark.parametrize(
-    ("capacity", "waits", "fallback", "opens"),
+    ("capacity", "ends", "waits", "fallback", "opens"),
     [
-        (1.0, {}, policy.Fallback.WAIT, True),
-        (0.5, {}, policy.Fallback.WAIT, False),
-        (None, {}, policy.Fallback.WAIT, False),
-        (0.5, {"constraints": PORT}, policy.Fallback.WAIT, True),
-        (None, {"constraints": PORT}, policy.Fallback.WAIT, True),
-        (0.5, {"constraints": constraints.NONE}, policy.Fallback.WAIT, False),
-        (0.5, {}, policy.Fallback.REQUESTS, True),
+        (1.0, {}, {}, policy.Fallback.WAIT, True),
+        (0.5, {}, {}, policy.Fallback.WAIT, False),
+        (None, {}, {}, policy.Fallback.WAIT, False),
+        (0.5, {"constraints": PORT}, {"constraints": PORT}, policy.Fallback.WAIT, True),
+        (None, {"constraints": PORT}, {"constraints": PORT}, policy.Fallback.WAIT, True),
+        (0.5, {}, {"constraints": PORT}, policy.Fallback.WAIT, False),
+        (1.0, {}, {"constraints": PORT}, policy.Fallback.WAIT, True),
+        (0.5, {}, {"constraints": constraints.NONE}, policy.Fallback.WAIT, False),
+        (0.5, {}, {}, policy.Fallback.REQUESTS, True),
     ],
 )
 def test_an_end_opens_the_queue_to_whom_the_room_could_help(
-    capacity: float | None, waits: dict[str, object], fallback: policy.Fallback, opens: bool
+    capacity: float | None, ends: dict[str, object], waits: dict[str, object], fallback: policy.Fallback, opens: bool
 ) -> None:
     made = state.State(policy.Policy(fallback=fallback), random.Random(0))
     made.put_nodes([objects.make_node(), objects.make_node("node-1")])
     hear(made, 9.0, node="node-1")
     if capacity is not None:
         hear(made, capacity, pods=1, covers=frozenset({"uid-other"}))
-    made.put_pod(objects.make_pod("other", node_name="node-0"), NOW_S)
+    made.put_pod(objects.make_pod("other", node_name="node-0", **ends), NOW_S)
     park(made, **waits)
-    made.put_pod(objects.make_pod("other", node_name="node-0", phase="Succeeded"), NOW_S)
+    made.put_pod(objects.make_pod("other", node_name="node-0", phase="Succeeded", **ends), NOW_S)
     assert (made.queue.take(NOW_S) is not None) is opens
 
 

@@ -215,6 +215,50 @@ def test_a_new_namespace_costs_the_pods_of_others_nothing(monkeypatch: pytest.Mo
     assert computed == ["waits"] and not made.fleet.pod_counts.is_asked
 
 
+def test_pods_that_constraints_do_not_ask_about_let_nothing_be_tried_again() -> None:
+    """With 500 Pods that wait for others in vain, each Pod that came, went or was labelled took a tenth of a second."""
+    made = state.State(policy.Policy(), random.Random(0))
+    made.fleet.pod_counts.lacking = None
+    made.put_node(objects.make_node("a", labels={"zone": "x"}))
+    near, apart = TOGETHER.affinity[0], constraints.Constraints(anti_affinity=(NEAR_WEB,))
+    waiting = {
+        "near": constraints.Constraints(affinity=(near,)), "apart": apart, "spread": SPREAD, "port": PORT,
+        "repelled": None,
+    }  # fmt: skip
+    repels = constraints.Constraints(
+        anti_affinity=(constraints.PodTerm(topology_key="zone", selector=WEB, namespaces=("default",)),)
+    )
+    made.put_pod(objects.make_pod("repels", node_name="a", constraints=repels), 1000.0)
+    for name, own in waiting.items():
+        labels = {"app": "web"} if name == "repelled" else {}
+        made.put_pod(objects.make_pod(name, labels=labels, constraints=own), 1000.0)
+
+    def tried() -> set[str]:
+        view = made.fleet.snapshot(1000.0)
+        return {each.pod.name for each in cycle.Cycle(made.fleet.policy).run(view, made.queue, most=10).unplaced}
+
+    assert tried() == {*waiting}
+    other = objects.make_pod("other", node_name="a", labels={"app": "db"})
+    made.put_pod(other, 1000.0)
+    made.put_pod(other._replace(labels={"app": "db", "new": "yes"}), 1000.0)
+    made.remove_pod(other.uid)
+    assert tried() == set()
+    web = objects.make_pod("web", node_name="a", labels={"app": "web"})
+    made.put_pod(web, 1000.0)
+    assert tried() == {"near", "spread"}
+    made.put_pod(web._replace(labels={}), 1000.0)
+    assert tried() == {"near", "apart", "spread"}
+    made.put_pod(web, 1000.0)
+    assert tried() == {"near", "apart", "spread"}
+    made.remove_pod(web.uid)
+    assert tried() == {"near", "apart", "spread"}
+    made.put_pod(objects.make_pod("holds", node_name="a", constraints=PORT), 1000.0)
+    made.remove_pod("uid-holds")
+    assert tried() == {"port"}
+    made.remove_pod("uid-repels")
+    assert tried() == {"repelled"}
+
+
 def test_pods_spread_by_default_wait_for_room_like_others() -> None:
     """Another Pod that ends cannot help them: their spread refuses no node."""
     made = state.State(policy.Policy(default_spread=True), random.Random(0))

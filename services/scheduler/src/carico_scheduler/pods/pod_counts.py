@@ -62,6 +62,10 @@ class PodCounts:
         self._leave(*old)
         return True
 
+    def find(self, uid: str) -> tuple[cluster.Pod, str] | None:
+        """Return a placed Pod as it counts, and its node; None if it is not placed."""
+        return self._placed.get(uid)
+
     def on(self, node: str) -> Collection[cluster.Pod]:
         """Return the Pods on a node."""
         found = self._by_node.get(node)

@@ -36,6 +36,16 @@ def selects(term: constraints.PodTerm, namespace: str, namespace_labels: Labels,
     return term.matches(namespace, namespace_labels, labels) or term.matches(namespace, NO_LABELS, labels)
 
 
+def concern(own: constraints.Constraints | None, pod: cluster.Pod, namespace_labels: Labels) -> bool:
+    """Return whether constraints ask about the labels of a Pod that comes, goes or is changed."""
+    if own is None:
+        return False
+    terms = (*own.affinity, *own.anti_affinity)
+    return any(selects(term, pod.namespace, namespace_labels, pod.labels) for term in terms) or any(
+        each.namespace == pod.namespace and selectors.matches(each.selector, pod.labels) for each in own.hard_spreads
+    )
+
+
 class TermSet(frozenset[constraints.PodTerm]):
     """Terms, and the labels of their domains; its hash is computed once, as that of each frozenset."""
 

@@ -109,8 +109,12 @@ class NodeState:
         self.queue.unpark_if(may_help)
         self.on_volumes()
 
-    def helped_by(self, node: str) -> Callable[[demands.Demand], bool]:
+    def helped_by(
+        self, node: str, is_freed: Callable[[demands.Demand], bool] = lambda _: True
+    ) -> Callable[[demands.Demand], bool]:
         """Return which demands a change of `node` could help: room became free there, or it changed, or it is gone.
+
+        `is_freed`: whether what other Pods refuse to a demand may have changed.
 
         These are the demands for which the node has room by its advertisement, or which need none. On a full cluster
         most Pods end before their node advertises the room, and trying every demand on every node then would be wasted.
@@ -126,7 +130,7 @@ class NodeState:
         row = None if slot is None else self.fleet.row(slot)
         return lambda demand: (
             demand.is_baseline
-            or demand.is_limited_by_peers
+            or (demand.is_limited_by_peers and is_freed(demand))
             or (row is not None and bool(admission.has_room(row, demand.pod_class, demand.ceiling_offset)))
         )
 
