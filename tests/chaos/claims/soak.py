@@ -79,7 +79,7 @@ class Soak:
         self._nats = nats
         self._bus = bus
         self._members: list[members.Member] = []
-        self._nats_busy = asyncio.Lock()
+        # By the name of a member, or of all NATS servers.
         self._busy: dict[str, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
         # When no claim may have come from the bus (monotonic).
         self._unseen: list[tuple[float, float]] = []
@@ -123,53 +123,53 @@ class Soak:
         began_s = time.monotonic()
         async with asyncio.TaskGroup() as group:
             for number, step in enumerate(steps):
-                while time.monotonic() < began_s + step.at_s:
+                member = None if step.part == deck.NATS else self._members[int(step.choice * len(self._members))]
+                busy = self._busy[deck.NATS if member is None else member.name]
+                while time.monotonic() < began_s + step.at_s or busy.locked():
                     if living.done():
                         living.result()
                     if number >= len(self._run.cards) and self.commits >= self._run.commits:
                         return
                     await asyncio.sleep(0.1)
-                group.create_task(self._do(step))
+                # Those that follow keep their distance: on a slow machine more would come than are over.
+                began_s = max(began_s, time.monotonic() - step.at_s)
+                group.create_task(self._do(step, member, busy))
 
-    async def _do(self, step: deck.Step) -> None:
-        if step.part == deck.NATS:
-            await self._do_nats(step)
-        else:
-            await self._do_member(step, self._members[int(step.choice * len(self._members))])
+    async def _do(self, step: deck.Step, member: members.Member | None, busy: asyncio.Lock) -> None:
+        async with busy:
+            await (self._do_nats(step) if member is None else self._do_member(step, member))
         self.faults[f"{step.kind} {step.part}"] += 1
 
     async def _do_nats(self, step: deck.Step) -> None:
         first = int(step.choice * len(self._nats))
         count = 2 if step.kind == deck.QUORUM else 1
         servers = [self._nats[(first + index) % len(self._nats)] for index in range(count)]
-        async with self._nats_busy:
-            began_s = time.monotonic()
-            for server in servers:
-                await asyncio.to_thread(server.stop if step.kind == deck.RESTART else server.kill)
-            await asyncio.sleep(step.lasts_s / 4.0)
-            for server in servers:
-                await asyncio.to_thread(server.start)
-            while not self._bus.connected:
-                await asyncio.sleep(0.05)
-            # Of three, the next one fails only once this one has caught up.
-            await asyncio.sleep(UNSEEN_S)
-            self._unseen.append((began_s - UNSEEN_S, time.monotonic()))
+        began_s = time.monotonic()
+        for server in servers:
+            await asyncio.to_thread(server.stop if step.kind == deck.RESTART else server.kill)
+        await asyncio.sleep(step.lasts_s / 4.0)
+        for server in servers:
+            await asyncio.to_thread(server.start)
+        while not self._bus.connected:
+            await asyncio.sleep(0.05)
+        # Of three, the next one fails only once this one has caught up.
+        await asyncio.sleep(UNSEEN_S)
+        self._unseen.append((began_s - UNSEEN_S, time.monotonic()))
 
     async def _do_member(self, step: deck.Step, member: members.Member) -> None:
-        async with self._busy[member.name]:
-            if step.kind == deck.CUT_BUS:
-                await asyncio.gather(*(faults.cut(wire, step) for wire in member.wires))
-            elif step.kind == deck.CUT_API:
-                await faults.cut(member.api, step)
-            elif step.kind == deck.ONE_API:
-                await faults.silence_one_server(member.api, step)
-            elif step.kind == deck.STOP:
-                member.send(signal.SIGSTOP)
-                await asyncio.sleep(step.lasts_s)
-                member.send(signal.SIGCONT)
-            else:
-                await member.end(signal.SIGKILL if step.kind == deck.KILL else signal.SIGTERM)
-                member.start()
+        if step.kind == deck.CUT_BUS:
+            await asyncio.gather(*(faults.cut(wire, step) for wire in member.wires))
+        elif step.kind == deck.CUT_API:
+            await faults.cut(member.api, step)
+        elif step.kind == deck.ONE_API:
+            await faults.silence_one_server(member.api, step)
+        elif step.kind == deck.STOP:
+            member.send(signal.SIGSTOP)
+            await asyncio.sleep(step.lasts_s)
+            member.send(signal.SIGCONT)
+        else:
+            await member.end(signal.SIGKILL if step.kind == deck.KILL else signal.SIGTERM)
+            member.start()
 
     def _take(self, kept: buses.Kept) -> None:
         """Take in a message that the stream has stored."""
