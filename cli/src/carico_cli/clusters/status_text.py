@@ -14,18 +14,6 @@ NOT_RUNNING = "not running"
 LEASE = "carico-scheduler"
 
 
-def _waiting_line(view: dict[str, Any]) -> list[str]:
-    waiting = view["waiting"]
-    if waiting is None or not waiting["pods"]:
-        return []
-    line = f"waiting: {amounts.plural(waiting['pods'], 'Pod')}"
-    longest = waiting["longest"]
-    if longest is not None:
-        why = f": {longest['why']}" if longest["why"] else ""
-        line += f"; {longest['namespace']}/{longest['name']} for {words.ago(longest['waited_s'])}{why}"
-    return ["", *words.paragraph(line, "")]
-
-
 def text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:
     """Return what `carico status` shows of its JSON."""
     unready = [] if view["phase"] == NOT_RUNNING else local_services.unready(view["services"], view["name"])
@@ -63,6 +51,18 @@ def text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:
     ]
     lines += [f"note: {note}" for note in view["notes"]]
     return "\n".join(lines)
+
+
+def _waiting_line(view: dict[str, Any]) -> list[str]:
+    waiting = view["waiting"]
+    if waiting is None or not waiting["pods"]:
+        return []
+    line = f"waiting: {amounts.plural(waiting['pods'], 'Pod')}"
+    longest = waiting["longest"]
+    if longest is not None:
+        why = f": {longest['why']}" if longest["why"] else ""
+        line += f"; {longest['namespace']}/{longest['name']} for {words.ago(longest['waited_s'])}{why}"
+    return ["", *words.paragraph(line, "")]
 
 
 def _leader_line(view: dict[str, Any]) -> list[str]:

@@ -108,7 +108,7 @@ class Asker:
         found = await self._asked(lambda api: object_events.newest(api, namespace, f"involvedObject.uid={uid}"))
         return found or "the namespace is gone"
 
-    async def there(self, namespace: str) -> "There":
+    async def there(self, namespace: str) -> There:
         """Return the names of the first Pods of a namespace and of their jobs; empty where the API does not answer."""
         found = await self._get(f"/api/v1/namespaces/{namespace}/pods", {"limit": str(LIMIT_MOST)})
         pods = [each["metadata"] for each in found["items"]] if isinstance(found, Mapping) else []

@@ -94,14 +94,10 @@ def _limits() -> connections.Limits:
 
 
 def _listen(chosen: Settings) -> socket.socket:
-    try:
-        listener = socket.create_server((chosen.host, chosen.port), backlog=1024)
-    except OSError as error:
-        raise errors.EnvironmentUnfit(
-            f"cannot listen on {chosen.host}:{chosen.port} ({error.strerror}): "
-            "stop the program that uses the port, or use --port 0 for a free one"
-        ) from error
-    listener.setblocking(False)
+    listener = connections.listen(
+        chosen.host, chosen.port, _limits(), purpose="the API",
+        advice="stop the program that uses the port, or use --port 0 for a free one",
+    )  # fmt: skip
     # Accepted sockets inherit it: a client whose machine has gone is noticed.
     http_client.keep_alive(listener)
     return listener

@@ -101,11 +101,12 @@ def test_a_pod_is_meant_by_all_terms_or_not_at_all() -> None:
     site.known.put(web("other", namespace="other"), "b")
     both = pod_questions.Matching(terms=(HERE, IN_RED))
     assert (site.counts(WEBS), site.counts(both)) == ([1, 0], [0, 0])
-    assert site.known.put_namespaces({"default": {"team": "red"}, "other": {"team": "red"}})
+    changed = site.known.put_namespaces({"default": {"team": "red"}, "other": {"team": "red"}})
+    assert changed == ({"default", "other"}, True)
     assert (site.counts(WEBS), site.counts(both)) == ([1, 0], [1, 0])
     assert site.counts(pod_questions.Matching(terms=(IN_RED,))) == [1, 1]
     kept = site.known.per_slot(both, 2)
-    assert not site.known.put_namespaces({"other": {"team": "red"}, "default": {"team": "red"}})
+    assert site.known.put_namespaces({"other": {"team": "red"}, "default": {"team": "red"}}) == (set(), False)
     assert site.known.per_slot(both, 2).base is kept.base
 
 

@@ -249,11 +249,26 @@ def _apart(
     for term, mine in avoiding.items():
         theirs = [number for group, numbers in alike.items() if _applies(term, *group) for number in numbers]
         found.update(_pairs(mine, theirs, stays))
-    occupied = {each: constraints.Occupied(each) for each in ports}
-    for one, other in itertools.combinations_with_replacement(ports, 2):
-        if occupied[one].conflicts(other):
-            found.update(_pairs(ports[one], ports[other], stays))
+    groups = list(ports)
+    occupied = [constraints.Occupied(each) for each in groups]
+    for one, other in _sharing_a_port(groups):
+        if occupied[one].conflicts(groups[other]):
+            found.update(_pairs(ports[groups[one]], ports[groups[other]], stays))
     return sorted(found)
+
+
+def _sharing_a_port(groups: Sequence[tuple[constraints.HostPort, ...]]) -> set[tuple[int, int]]:
+    """Return pairs of groups of ports that have one in common, on whatever address; each has one with itself.
+
+    Thousands of Pods may each have a port of their own: only those of one number are compared.
+    """
+    by_port: dict[tuple[str, int], dict[int, None]] = {}
+    for number, ports in enumerate(groups):
+        for port in ports:
+            by_port.setdefault((port.protocol, port.port), {})[number] = None
+    # Groups that have many ports in common are the same set for each of them.
+    sharing = {tuple(each) for each in by_port.values()}
+    return {pair for each in sharing for pair in itertools.combinations_with_replacement(each, 2)}
 
 
 def _pairs(mine: Sequence[int], theirs: Sequence[int], stays: Sequence[bool]) -> Iterator[tuple[int, int]]:

@@ -94,28 +94,26 @@ class PodCounts:
         """The labels of all namespaces."""
         return self._namespaces
 
-    def put_namespaces(self, labels: Mapping[str, pod_questions.Labels]) -> Set[str]:
-        """Take in the labels of all namespaces; return the namespaces of which they have changed.
+    def put_namespaces(self, labels: Mapping[str, pod_questions.Labels]) -> tuple[Set[str], bool]:
+        """Take in the labels of all namespaces; return those of which they have changed, and whether Pods are there.
 
-        All counts are dropped if Pods are placed in one of them: a namespace that is new has none.
+        If Pods are placed in one of them, all counts are dropped: a namespace that is new has none.
         """
         before = self._namespaces
         names = before.keys() | labels.keys()
         none = pod_questions.NO_LABELS
         changed = {each for each in names if before.get(each, none) != labels.get(each, none)}
-        if changed:
-            self._namespaces = dict(labels)
-        if self.are_placed_in(changed):
+        if not changed:
+            return changed, False
+        self._namespaces = dict(labels)
+        has_pods = any(pod.namespace in changed for pod, _ in self._placed.values())
+        if has_pods:
             self._answers = lru.Lru(self._drop)
             self._asked.clear()
-        return changed
-
-    def are_placed_in(self, namespaces: Set[str]) -> bool:
-        """Return whether Pods of any of these namespaces are placed."""
-        return bool(namespaces) and any(pod.namespace in namespaces for pod, _ in self._placed.values())
+        return changed, has_pods
 
     def is_unsure_of(self, terms: Iterable[constraints.PodTerm]) -> bool:
-        """Return True if one of the terms pod_questions.selects namespaces by labels that are not known."""
+        """Return True if one of the terms selects namespaces by labels that are not known."""
         return self.lacking is not None and any(term.namespace_selector for term in terms)
 
     def recount(self, node: str, slot: int) -> None:

@@ -98,17 +98,15 @@ class PodDemands:
 
     def put_namespaces(self, labels: Mapping[str, Mapping[str, str]], now_s: float) -> None:
         """Take in the labels of all namespaces, by which some terms select Pods."""
-        known = self._nodes.fleet.pod_counts
-        changed = known.put_namespaces(labels)
+        changed, has_pods = self._nodes.fleet.pod_counts.put_namespaces(labels)
         if not changed:
             return
         self._renew(now_s, namespaces=changed)
-        # A namespace without Pods, such as a new one, changes nothing for the Pods of others.
-        is_counted = known.are_placed_in(changed)
 
         def may_help(demand: demands.Demand) -> bool:
             is_own = demand.constraints is not None and demand.constraints.namespace in changed
-            return demand.is_limited_by_peers and (is_counted or is_own)
+            # A namespace without Pods, such as a new one, changes nothing for the Pods of others.
+            return demand.is_limited_by_peers and (has_pods or is_own)
 
         self._nodes.queue.unpark_if(may_help)
 
