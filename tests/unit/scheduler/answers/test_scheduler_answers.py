@@ -2,7 +2,9 @@
 
 import asyncio
 import dataclasses
+import itertools
 import random
+import time
 from typing import Any
 
 import hypothesis
@@ -14,6 +16,7 @@ from carico_core.runtime.bus import serving
 from carico_core.runtime.process import tasks
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.answers import kinds, queries
+from carico_scheduler.answers import pod as pod_answers
 from carico_scheduler.decide import turns
 from carico_scheduler.nodes import headroom
 from carico_scheduler.pods import demand as demands
@@ -513,3 +516,19 @@ def test_who_asks_without_end_gets_a_tenth_of_the_time() -> None:
         return at_s
 
     assert objects.run_fast(main()) == [0.0, 10.0, 20.0, 30.0]
+
+
+async def test_questions_about_pods_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each looks at every node, in the loop in which Pods are decided on."""
+    took_s, at_s = 0.01, list[float]()
+
+    def look(*_: object) -> dict[str, Any]:
+        at_s.append(asyncio.get_running_loop().time())
+        time.sleep(took_s)
+        return {}
+
+    monkeypatch.setattr(pod_answers, "answer", look)
+    desk = answering.Desk()
+    await asyncio.gather(*(desk.ask("pod.explain", pod="a") for _ in range(3)))
+    assert len(at_s) == 3
+    assert all(after - before >= queries.REST * took_s for before, after in itertools.pairwise(at_s))

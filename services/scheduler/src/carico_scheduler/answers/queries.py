@@ -47,7 +47,9 @@ class Answers:
     away: Callable[[], Mapping[str, str]] = dict
     # Returns for how long the API has been silent; None while it answers.
     silent_s: Callable[[], Awaitable[float | None]] = _never_silent
-    _turns: tasks.OneAtATime = dataclasses.field(default_factory=lambda: tasks.OneAtATime(rest=REST))
+    # One for each of them, so that one kind of question does not keep another waiting.
+    _fits: tasks.OneAtATime = dataclasses.field(default_factory=lambda: tasks.OneAtATime(rest=REST))
+    _pods: tasks.OneAtATime = dataclasses.field(default_factory=lambda: tasks.OneAtATime(rest=REST))
 
     def endpoints(self) -> dict[str, buses.Endpoint]:
         """Return the handlers by verb."""
@@ -64,7 +66,12 @@ class Answers:
 
     async def pod_explain(self, payload: bytes) -> bytes:
         """Return why the Pod of {"namespace", "pod"} is where it is, or waits, with up to "limit" nodes."""
-        return await self._dump(pod.answer(self.known, serving.read_question(payload), self.clock))
+        asked = serving.read_question(payload)
+
+        async def answer() -> dict[str, Any]:
+            return pod.answer(self.known, asked, self.clock)
+
+        return await self._dump(await self._pods.take(answer))
 
     async def node_explain(self, payload: bytes) -> bytes:
         """Return why the capacity of the node of {"node"} is what it is."""
@@ -73,7 +80,7 @@ class Answers:
     async def capacity_fit(self, payload: bytes) -> bytes:
         """Return how many more Pods of {"pod": object}, {"like": "namespace/name"} or {"class": name} fit, by node."""
         asked = serving.read_question(payload)
-        return await self._dump(await self._turns.take(lambda: fit.answer(self.known, asked, self.clock)))
+        return await self._dump(await self._fits.take(lambda: fit.answer(self.known, asked, self.clock)))
 
     async def waiting_list(self, payload: bytes) -> bytes:
         """Return the Pods that wait for a node, by reason and by class; "limit" Pods of each reason are named."""
