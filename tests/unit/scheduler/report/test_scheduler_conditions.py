@@ -10,7 +10,7 @@ from carico_core.runtime.kube import api_actions, memory_kube
 from carico_core.runtime.process import tasks
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.pods import queue
-from carico_scheduler.report import conditions, verdicts
+from carico_scheduler.report import conditions, notices, verdicts
 from tests.unit.scheduler import objects
 
 Verdict = verdicts.Verdict
@@ -103,6 +103,23 @@ def test_a_young_pod_and_one_that_a_node_may_still_take_have_none() -> None:
         await asyncio.sleep(conditions.OPEN_FOR_S)
         assert not desk.note(waiting, Verdict.UNKNOWN)
         assert desk.note(waiting, Verdict.OPEN), "one node without an agent does not hide a full cluster forever"
+
+    objects.run_fast(main())
+
+
+def test_what_another_scheduler_has_written_is_written_again_only_for_another_cause() -> None:
+    async def main() -> None:
+        desk = Desk()
+        assert desk.note(await desk.create())
+        await desk.write()
+        # It goes to another scheduler, which has another queue.
+        desk.queue = queue.Queue(random.Random(0))
+        waiting = desk.see()
+        waiting.late_s = 5.0
+        await asyncio.sleep(notices.CHANGE_EVERY_S)
+        assert not desk.note(waiting)
+        await asyncio.sleep(notices.CHANGE_EVERY_S)
+        assert desk.note(waiting, reasons=frozenset({"taint"}))
 
     objects.run_fast(main())
 

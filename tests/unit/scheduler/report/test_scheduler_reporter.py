@@ -12,7 +12,7 @@ from carico_scheduler.decide import cycle
 from carico_scheduler.gangs import table
 from carico_scheduler.nodes import fleet
 from carico_scheduler.pods import queue, reservations
-from carico_scheduler.report import decisions, notices, reporter, verdicts
+from carico_scheduler.report import conditions, decisions, notices, reporter, verdicts
 from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
 
@@ -100,6 +100,21 @@ def test_a_record_is_written_again_only_where_the_reasons_have_changed() -> None
     desk.fleet.put_node(objects.make_node(ready=False), reservations.Load())
     desk.rounds(100)
     assert [each.refused for each in desk.records[5:]] == [{"not_ready": 1}] * 5
+
+
+@pytest.mark.parametrize(("wrote", "late_s", "records"), [(True, 5.0, 0), (False, 5.0, 1), (True, None, 1)])
+def test_what_another_scheduler_has_recorded_is_recorded_again_only_for_other_reasons(
+    wrote: bool, late_s: float | None, records: int
+) -> None:
+    desk = Desk(1)
+    waiting = next(iter(desk.queue))
+    waiting.pod = waiting.pod._replace(unscheduled_reason=conditions.UNSCHEDULABLE if wrote else "")
+    waiting.late_s = late_s
+    desk.rounds(50)
+    assert len(desk.records) == records
+    waiting.in_vain = "evictions did not help"
+    desk.rounds(50)
+    assert [each.message.endswith("did not help") for each in desk.records] == [False] * records + [True]
 
 
 def test_reasons_that_go_to_and_fro_are_not_reported_each_time() -> None:

@@ -73,6 +73,8 @@ class Conditions:
         reason = self._reason(waiting, verdict, now_s)
         if reason is None or len(self._wishes) >= WAITING_MAX:
             return False
+        if waiting.pod.unscheduled_reason == reason:
+            notices.inherit(waiting, "condition", now_s, reasons | {reason})
         if not notices.is_due(waiting, "condition", now_s, reasons=reasons | {reason}, again_s=math.inf):
             return False
         self._wishes[waiting.pod.uid] = _Wish(reason, text, waiting)

@@ -15,6 +15,8 @@ CHANGE_EVERY_S = 10.0
 EVENT_EVERY_S = 60.0
 # Why the Pod fits nowhere: as a decision record, an Event, and a condition of the Pod; failed binds, as an Event.
 Subject: TypeAlias = Literal["record", "room", "condition", "bind"]
+# The reason of a Pod for which others were evicted in vain: the holder of the Lease alone evicts.
+PREEMPTION = "preemption"
 _NEVER: tuple[frozenset[str], float] = (frozenset(), -math.inf)
 
 
@@ -58,3 +60,12 @@ def is_due(waiting: queues.Waiting, subject: Subject, now_s: float, *, reasons: 
         return False
     waiting.reported[subject] = (reasons, now_s)
     return True
+
+
+def inherit(waiting: queues.Waiting, subject: Subject, now_s: float, reasons: frozenset[str]) -> None:
+    """Note as reported what another scheduler has reported about a Pod that came from it, for the same reasons.
+
+    With shared work, Pods that fit nowhere go to the holder of the Lease and back, twice a minute.
+    """
+    if waiting.late_s is not None:
+        waiting.reported.setdefault(subject, (reasons - {PREEMPTION}, now_s))

@@ -104,8 +104,11 @@ class Reporter:
         reasons = frozenset(facts.refused)
         if waiting.in_vain:
             # Another reason, so that it is reported soon.
-            reasons |= {"preemption"}
+            reasons |= {notices.PREEMPTION}
             facts = facts._replace(message=f"{facts.message}; {waiting.in_vain}")
+        if waiting.pod.unscheduled_reason:
+            # Who wrote the condition has written a record.
+            notices.inherit(waiting, "record", now_s, reasons)
         is_new = notices.is_due(waiting, "record", now_s, reasons=reasons, again_s=math.inf)
         if is_new:
             self._log.record(waiting, facts)
