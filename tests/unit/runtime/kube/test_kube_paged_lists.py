@@ -100,17 +100,24 @@ async def test_what_is_no_whole_list_is_refused(parts: list[bytes]) -> None:
         await listed(parts)
 
 
-async def test_a_page_that_is_followed_by_itself_is_no_list() -> None:
-    """A command asked for it for ever."""
+@pytest.mark.parametrize(("token", "requests"), [("again", 2), ("{0}", paged_lists.PAGES_MOST)])
+async def test_a_list_without_end_is_no_list(token: str, requests: int) -> None:
+    """A command asked for its pages for ever, whether one follows itself or each has another token."""
 
     class Again(Expiring):
+        pages = 0
+
         async def request(
             self, method: str, path: str, *, params: Mapping[str, str] | None = None, timeout_s: float = 10.0
         ) -> Any:
-            return {"metadata": {"resourceVersion": "1", "continue": "again"}, "items": []}
+            self.pages += 1
+            assert self.pages <= paged_lists.PAGES_MOST
+            return {"metadata": {"resourceVersion": "1", "continue": token.format(self.pages)}, "items": []}
 
+    api = Again([])
     with pytest.raises(errors.ApiUnavailable, match="no end"):
-        await paged_lists.list_all(Again([]), "/x", params={})
+        await paged_lists.list_all(api, "/x", params={})
+    assert api.pages == requests
 
 
 async def test_an_object_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

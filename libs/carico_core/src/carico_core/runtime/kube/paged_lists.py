@@ -16,6 +16,8 @@ from carico_core.domain import errors
 Object = dict[str, Any]
 Read = Callable[[Object], Any]
 PAGE_LIMIT = 500
+# Half a million objects; Kubernetes supports 150,000 Pods: https://kubernetes.io/docs/setup/best-practices/cluster-large/
+PAGES_MOST = 1000
 TIMEOUT_S = 60.0
 # Maximum size of the bytes without the end of an object; the same as of a whole answer.
 UNSPLIT_LIMIT_BYTES = 256 * 2**20
@@ -65,7 +67,7 @@ async def list_all(
 
 async def _in_pages(api: Api, path: str, params: Mapping[str, str], timeout_s: float, read: Read | None) -> Listed:
     objects: list[Any] = []
-    while True:
+    for _ in range(PAGES_MOST):
         part = _part(await api.request("GET", path, params=params, timeout_s=timeout_s), path)
         objects.extend(part.objects if read is None else map(read, part.objects))
         if not part.following:
@@ -75,6 +77,7 @@ async def _in_pages(api: Api, path: str, params: Mapping[str, str], timeout_s: f
         params = {**params, "continue": part.following}
         # Otherwise it stays in memory until the next one is decoded.
         del part
+    raise errors.ApiUnavailable(f"GET {path}: the list has no end: {PAGES_MOST:,} pages are followed by another one")
 
 
 async def _as_it_comes(api: Api, path: str, params: Mapping[str, str], timeout_s: float, read: Read | None) -> Listed:
