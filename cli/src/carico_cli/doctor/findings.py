@@ -4,6 +4,8 @@ import dataclasses
 import enum
 from collections.abc import Iterable
 
+from carico_cli.output import formats
+
 
 class Level(enum.StrEnum):
     """How much it matters. `FAIL`: CARICO will not work. `WARN`: it will, but without what the detail names."""
@@ -48,9 +50,10 @@ def text(found: Iterable[Finding]) -> str:
     """Return a line for each finding, and below it what to do."""
     lines = []
     for finding in found:
-        lines.append(f"{finding.level.value:<5} {finding.what}: {finding.detail}")
+        # Details quote the API, Events and conditions.
+        lines.append(f"{finding.level.value:<5} {finding.what}: {formats.line(finding.detail)}")
         if finding.do:
-            lines.append(f"      -> {finding.do}")
+            lines.append(f"      -> {formats.line(finding.do)}")
     return "\n".join(lines)
 
 

@@ -55,6 +55,15 @@ def printable(text: str, *, kept: str = "\n\t") -> str:
     return "".join(each if each.isprintable() or each in kept else _escaped(each) for each in text)
 
 
+def line(text: str) -> str:
+    """Return what others have written as a part of one line: `printable`, and a blank for each line break.
+
+    >>> print(line("a\\x1b[2J\\n\\n  b"))
+    a\\u001b[2J b
+    """
+    return text if text.isprintable() else printable(" ".join(text.split()), kept="")
+
+
 def say(text: str, *, err: bool = False) -> None:
     """Print what a command has to say: whatever others have written, the terminal only shows it."""
     click.echo(printable(text), err=err)  # noqa: TID251
@@ -98,7 +107,7 @@ def aligned(
     >>> aligned(("NODE", "PODS"), [("node-1", "7")])
     ['NODE    PODS', 'node-1     7']
     """
-    table = [list(head), *map(list, rows)]
+    table = [list(head), *([line(text) for text in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     if width is not None:
         over = sum(widths) + 2 * (len(widths) - 1) - width

@@ -285,6 +285,14 @@ async def test_an_agent_cannot_write_to_the_terminal(notes: object) -> None:
     assert not any(one.what == "telemetry" for one in found)
 
 
+def test_what_others_have_written_stays_in_its_line() -> None:
+    """A message of the API, of a kubelet or of a service may have lines, and anything that moves a cursor."""
+    found = findings.fail("Kubernetes", "GET /x: 500: no\nok    NATS: x\x1b[2J", "ask\r\nagain")
+    assert findings.text([found]).splitlines() == [
+        "fail  Kubernetes: GET /x: 500: no ok NATS: x\\u001b[2J", "      -> ask again",
+    ]  # fmt: skip
+
+
 async def test_who_is_silent_and_what_the_agents_lack_is_named() -> None:
     answers = {subjects.query("agent", "state.get", "n1"): {"notes": ["no PSI of the CPU"]}}
     stored = [

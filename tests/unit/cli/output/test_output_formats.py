@@ -66,3 +66,7 @@ def test_others_words_move_no_cursor_and_json_stays_the_same(text: str, more: st
 
 def test_what_is_printable_stays_as_it_is() -> None:
     assert formats.printable("node-1\t7\n\N{LATIN SMALL LETTER E WITH ACUTE} ± \n") == "node-1\t7\né ± \n"
+
+
+def test_a_cell_of_a_table_stays_in_its_line_and_column() -> None:
+    assert formats.aligned(("A", "B"), [("a\n\x1b[2Jb", "1")]) == ["A             B", "a \\u001b[2Jb  1"]

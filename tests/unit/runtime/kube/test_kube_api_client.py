@@ -113,6 +113,12 @@ def test_no_status_is_without_a_class() -> None:
         assert type(error) is CLASSES.get(code, errors.ApiUnavailable if code >= 500 else errors.ApiError)
 
 
+@pytest.mark.parametrize("code", [403, 503])
+@pytest.mark.parametrize("payload", [b'{"message":"no:\\n\\t- a\\r\\n- b\\n"}', b"no:\n\t- a\n- b\n"])
+def test_what_the_api_said_is_one_line(code: int, payload: bytes) -> None:
+    assert str(api_errors.to_error(code, payload, "GET /")).endswith(": no: - a - b")
+
+
 async def test_the_error_says_what_the_api_said(start: Start) -> None:
     async def answer(_: web.Request) -> web.Response:
         return web.json_response(status(409, "AlreadyExists", 'pods "a" already exists'), status=409)

@@ -26,7 +26,8 @@ def to_error(status: int, payload: bytes, request: str) -> errors.ApiError | err
         document = orjson.loads(payload)
         if isinstance(document, dict):
             reason, message = str(document.get("reason") or ""), str(document.get("message") or "")
-    message = message or payload[:200].decode(errors="replace").strip()
+    # In one line: it is a part of lines of commands and logs.
+    message = " ".join((message or payload[:200].decode(errors="replace")).split())
     if status in (408, 429) or status >= 500:
         temporary = errors.ApiBusy if status == 429 else errors.ApiUnavailable
         return temporary(f"{request}: {status} {reason}: {message}")
