@@ -1,7 +1,5 @@
 """The `carico` command: its list of commands, and how each ends."""
 
-import asyncio
-import difflib
 import errno
 import importlib
 import importlib.util
@@ -12,7 +10,6 @@ import click
 
 from carico_cli.shell import exits
 from carico_core.domain import errors
-from carico_core.runtime.observe import logs as log_setup
 
 PROGRAM = "carico"
 # The sections of the help: where each command is, and its line in the help, which must fit into 80 columns.
@@ -109,9 +106,11 @@ def _is_installed(name: str) -> bool:
 @click.pass_context
 def cli(context: click.Context) -> None:
     """CARICO on this machine: a cluster that schedules by learned capacity, with Pods that really run."""
-    # Imported here: the help needs neither, and they take longer than all the rest.
+    # Imported here: the help needs none of them, and they take longer than all the rest.
     from carico_cli.shell import settings
+    from carico_core.runtime.observe import logs
 
+    logs.setup(service=PROGRAM, json=False, level="error")
     # The command's own modules are imported by now.
     exits.restore_interrupts()
     context.obj = settings.read(is_terminal=sys.stdout.isatty())
@@ -120,6 +119,9 @@ def cli(context: click.Context) -> None:
 
 def _hint(error: click.ClickException) -> str:
     """Return the choice that was probably meant, or what to do about an option that was given before the command."""
+    # Imported here: only a mistake needs it.
+    import difflib
+
     if isinstance(error, click.BadParameter) and error.param is not None and isinstance(error.param.type, click.Choice):
         got = error.message.split("'")[1:2]
         near = (
@@ -148,12 +150,11 @@ def _complain(why: str) -> None:
     # Imported here: the help does not need it.
     from carico_cli.output import formats
 
-    print(f"{PROGRAM}: {formats.printable(why)}", file=sys.stderr)
+    print(f"{PROGRAM}: {formats.line(why)}", file=sys.stderr)
 
 
 def run() -> int:
     """Run the command; return 0 done, 1 failed, 2 a user's mistake. Raises `KeyboardInterrupt` for Ctrl-C."""
-    log_setup.setup(service=PROGRAM, json=False, level="error")
     try:
         code = cli.main(standalone_mode=False, prog_name=PROGRAM)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -163,7 +164,7 @@ def run() -> int:
         # click puts each choice on a line of its own.
         _complain(" ".join(error.format_message().split()) + _hint(error))
         return exits.USER_ERROR
-    except (click.Abort, asyncio.CancelledError):
+    except (click.Abort, exits.cancelled()):
         raise KeyboardInterrupt from None
     except errors.CaricoError as error:
         _complain(str(error))

@@ -52,6 +52,13 @@ def cancel_on_signals() -> None:
         loop.add_signal_handler(number, task.cancel)
 
 
+def cancelled() -> type[BaseException]:
+    """Return what a task raises that `cancel_on_signals` has cancelled."""
+    import asyncio
+
+    return asyncio.CancelledError
+
+
 async def finished(work: Coroutine[Any, Any, None], *, hurry: Callable[[], None]) -> None:
     """Wait for `work` to end, however often Ctrl-C comes; call `hurry` each time it does."""
     import asyncio
