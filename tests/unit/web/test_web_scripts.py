@@ -175,6 +175,35 @@ def test_what_is_kept_is_asked_for_again_where_an_answer_is_late() -> None:
     ]  # fmt: skip
 
 
+def test_a_connection_waits_for_no_answer_but_the_servers_first_line() -> None:
+    """What it sends after its identity goes out at once; it is live once the server has taken it in."""
+    sent = run(
+        """
+        class Socket {
+          constructor() { this.readyState = 1; this.sent = []; Socket.last = this; }
+          send(bytes) { this.sent.push(new TextDecoder().decode(bytes)); }
+          close() {}
+        }
+        const states = [];
+        const notify = ({ kind }) => states.push(kind);
+        const made = new bus.Bus({ address: "ws://x", identify: async () => ({ user: "u" }), notify, Socket });
+        made.subscribe("carico.v1.capacity.*", () => {});
+        made.open();
+        Socket.last.onmessage({ data: "INFO {}\\r\\n" });
+        await new Promise((done) => setTimeout(done));
+        const before = [...Socket.last.sent];
+        Socket.last.onmessage({ data: "PONG\\r\\n" });
+        show([before.join("").split("\\r\\n"), Socket.last.sent.length - before.length, states]);
+        process.exit();
+        """,
+        "bus",
+    )  # fmt: skip
+    lines, later, states = sent
+    assert [line.split(" ")[0] for line in lines] == ["CONNECT", "PING", "SUB", "SUB", ""]
+    assert lines[2].startswith("SUB _INBOX.reader.") and lines[3] == "SUB carico.v1.capacity.* 2"
+    assert (later, states) == (0, ["connecting", "live"])
+
+
 def test_a_summary_is_read_as_it_was_written() -> None:
     said = records.SUMMARY
     read = run(
@@ -448,6 +477,51 @@ def test_the_fleet_takes_only_what_is_newer() -> None:
     show({ took, pods: found.now.pods, rows: found.nodes.get("n").history.size });
     """
     assert run(script, "fleet") == {"took": [True, False, False, False, True, True], "pods": 4, "rows": 2}
+
+
+def test_a_part_that_is_due_waits_for_no_other_and_each_has_its_rate() -> None:
+    drawn = run(
+        """
+        globalThis.document = { hidden: false, addEventListener() {} };
+        let nowMs = 0;
+        const timers = [];
+        performance.now = () => nowMs;
+        globalThis.setTimeout = (call, ms) => timers[timers.push({ call, atMs: nowMs + ms }) - 1];
+        globalThis.clearTimeout = (made) => timers.includes(made) && timers.splice(timers.indexOf(made), 1);
+        globalThis.requestAnimationFrame = (call) => setTimeout(call, 16);
+        const until = (ms) => {
+          for (;;) {
+            const next = timers.sort((a, b) => a.atMs - b.atMs)[0];
+            if (!next || next.atMs > ms) break;
+            timers.shift();
+            nowMs = next.atMs;
+            next.call();
+          }
+          nowMs = ms;
+        };
+        const drawn = [];
+        const made = new frames.Frames();
+        const add = (name, ms) => made.add(name, ms, () => drawn.push([name, Math.round(nowMs)]));
+        add("slow", 1000);
+        add("fast", 100);
+        until(200);
+        made.touch("slow");
+        until(300);
+        made.touch("fast");
+        until(350);
+        made.touch("fast");
+        until(500);
+        made.touchNow("slow");
+        until(600);
+        made.touch("slow");
+        until(2000);
+        show(drawn);
+        """,
+        "frames",
+    )  # fmt: skip
+    assert [name for name, _ in drawn] == ["slow", "fast", "fast", "fast", "slow", "slow"]
+    at = [ms for _, ms in drawn[2:]]
+    assert 300 <= at[0] <= 320 and 400 <= at[1] <= 430 and 500 <= at[2] <= 520 and 1500 <= at[3] <= 1540
 
 
 def test_the_ring_keeps_the_newest_and_their_order() -> None:

@@ -38,10 +38,9 @@ export class Bus {
     globalThis.addEventListener?.("online", () => this.again());
   }
 
+  // For every connection; before `start`.
   subscribe(subject, handler) {
-    const sid = String(this.nextSid++);
-    this.subscriptions.set(sid, { subject, handler });
-    if (this.isLive) this.socket.send(protocol.formatSubscribe(subject, sid));
+    this.subscriptions.set(String(this.nextSid++), { subject, handler });
   }
 
   // What one service answers, as text. Rejects with NoAnswer: no service, a timeout (LateAnswer), or the service's refusal.
@@ -114,6 +113,8 @@ export class Bus {
       const identity = await this.identify(info.nonce || "");
       if (socket !== this.socket || socket.readyState !== 1) return;
       socket.send(protocol.formatConnect({ ...ABOUT, ...identity }));
+      // Without waiting for PONG, which comes before the first message: the server reads in order.
+      for (const [sid, { subject }] of this.subscriptions) socket.send(protocol.formatSubscribe(subject, sid));
     } catch (error) {
       this.drop(socket, `this page's server gives no identity: ${error.message}`);
     }
@@ -126,7 +127,6 @@ export class Bus {
     this.everLive = true;
     this.failures = 0;
     this.unanswered = 0;
-    for (const [sid, { subject }] of this.subscriptions) socket.send(protocol.formatSubscribe(subject, sid));
     this.pinger = setInterval(() => this.ping(socket), PING_EVERY_MS);
     this.notify({ kind: "live", why: "", retryMs: 0 });
   }

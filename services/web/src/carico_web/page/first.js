@@ -1,6 +1,11 @@
 // Before the first paint: apply the stored theme, and notice parts of the page that do not load.
 (function () {
   var AGAIN_MS = 2000;
+  // What connecting needs, while modules load; main.js reads it.
+  if (window.fetch) {
+    window.firstSettings = fetch("/settings.json");
+    window.firstSettings.catch(function () {});
+  }
   try {
     var chosen = localStorage.getItem("carico-theme");
     if (chosen === "dark" || chosen === "light") document.documentElement.dataset.theme = chosen;

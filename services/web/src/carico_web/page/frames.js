@@ -3,7 +3,8 @@
 export class Frames {
   constructor() {
     this.parts = new Map();
-    this.isAsked = false;
+    // When the next frame is asked for; Infinity: none is.
+    this.nextMs = Infinity;
     this.isHeld = false;
     document.addEventListener("visibilitychange", () => this.ask());
   }
@@ -16,6 +17,14 @@ export class Frames {
   touch(name) {
     const part = this.parts.get(name);
     if (!part || part.isTouched) return;
+    part.isTouched = true;
+    this.ask();
+  }
+
+  // For what a part has waited for since it was first drawn: in the next frames, whatever its rate.
+  touchNow(name) {
+    const part = this.parts.get(name);
+    part.lastMs = -Infinity;
     part.isTouched = true;
     this.ask();
   }
@@ -35,19 +44,21 @@ export class Frames {
   }
 
   ask() {
-    if (this.isAsked || this.isHeld || document.hidden) return;
-    const now = performance.now();
-    let wait = Infinity;
-    for (const part of this.parts.values()) if (part.isTouched) wait = Math.min(wait, part.lastMs + part.periodMs - now);
-    if (wait === Infinity) return;
-    this.isAsked = true;
+    if (this.isHeld || document.hidden) return;
+    let dueMs = Infinity;
+    for (const part of this.parts.values()) if (part.isTouched) dueMs = Math.min(dueMs, part.lastMs + part.periodMs);
+    // A part that is due sooner does not wait for the others.
+    if (dueMs >= this.nextMs) return;
+    clearTimeout(this.timer);
+    const wait = dueMs - performance.now();
+    this.nextMs = wait > 20 ? dueMs : -Infinity;
     const frame = () => requestAnimationFrame(() => this.frame());
-    if (wait > 20) setTimeout(frame, wait - 8);
+    if (wait > 20) this.timer = setTimeout(frame, wait - 8);
     else frame();
   }
 
   frame() {
-    this.isAsked = false;
+    this.nextMs = Infinity;
     const now = performance.now();
     let due = null;
     for (const part of this.parts.values()) {

@@ -48,11 +48,12 @@ class Page {
     this.decided = new Map();
     // null: all that is shown is of the cluster that is connected.
     this.earlier = null;
-    this.drawn();
     this.listen();
+    // Before the rest is built: the connection takes longer.
+    this.bus.start();
+    this.drawn();
     this.route();
     this.themed();
-    this.bus.start();
     setInterval(() => this.tick(), 1000);
     addEventListener("hashchange", () => this.route());
     addEventListener("popstate", () => this.moved());
@@ -67,18 +68,20 @@ class Page {
   // ---- what is drawn, and the maximum rate
 
   drawn() {
-    this.frames.add("map", 100, (now) => this.map.draw(now));
+    this.frames.add("map", 100, (now) => {
+      this.map.draw(now);
+      // While nodes join, as in the page's first second, not only once a second.
+      if (!this.fleet.hasNew) return;
+      this.fleet.sum(Date.now());
+      drawSummary(this);
+    });
     this.frames.add("flow", 150, () => this.flow.draw());
     this.frames.add("list", 250, () => this.flow.drawList());
     this.frames.add("panel", 500, () => this.panel?.draw());
     this.frames.add("fan", 1000, () => this.model.drawFan());
     this.frames.add("strips", 1000, () => this.model.drawStrips());
     this.frames.add("history", 1000, () => this.historyView.draw());
-    this.frames.add("summary", 250, () => {
-      // While nodes join, as in the page's first second, not only once a second.
-      if (this.fleet.hasNew) this.fleet.sum(Date.now());
-      drawSummary(this);
-    });
+    this.frames.add("summary", 250, () => drawSummary(this));
   }
 
   // ---- messages from the bus
@@ -124,7 +127,6 @@ class Page {
     if (!node) return;
     this.offerMetrics();
     this.frames.touch("map");
-    if (this.fleet.hasNew) this.frames.touch("summary");
     if (this.panel?.name === node.name) this.frames.touch("panel");
   }
 
@@ -168,11 +170,12 @@ class Page {
   async catchUp() {
     this.panel?.ask?.(...(this.asked || []));
     const late = (what) => (error) => console.warn(`${what} not available: ${error.message}`);
+    // Aggregators answer one after the other: what takes longest is asked last.
     await Promise.all([
-      ask.recentDecisions(this.bus).then((all) => all.forEach((each) => this.decide(each))).catch(late("earlier decisions are")),
-      ask.model(this.bus).then((model) => model && !this.model.model && this.modelled(model)).catch(late("the model is")),
       // An aggregator of an earlier version does not answer.
       ask.summaries(this.bus).then((all) => this.remember(all)).catch(late("the last quarter of an hour is")),
+      ask.model(this.bus).then((model) => model && !this.model.model && this.modelled(model)).catch(late("the model is")),
+      ask.recentDecisions(this.bus).then((all) => all.forEach((each) => this.decide(each))).catch(late("earlier decisions are")),
     ]);
     this.frames.touch("panel");
     this.panel?.askWaiting?.();
@@ -185,7 +188,7 @@ class Page {
     this.hasShownMoment = true;
     this.fleet.recall(this.history.summaries);
     this.offerMetrics();
-    this.frames.touch("history");
+    this.frames.touchNow("history");
   }
 
   // Nothing of a cluster that another has replaced under its name may look like this one's; the model states its age.
@@ -380,10 +383,11 @@ async function start() {
   }
   let settings;
   try {
-    const answer = await fetch("/settings.json");
+    const answer = await (globalThis.firstSettings || fetch("/settings.json"));
     if (!answer.ok) throw new Error(`status ${answer.status}`);
     settings = await answer.json();
   } catch (error) {
+    globalThis.firstSettings = null;
     banner(`This page's server does not answer (${error.message}): retrying.`);
     setTimeout(start, AGAIN_MS);
     return;
