@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -11,6 +12,7 @@ from carico_cli.clusters import which
 from carico_cli.live import job_counts, node_answers, pods, ports, services, signals
 from carico_cli.live import picture as pictures
 from carico_core.domain import errors
+from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import list_watch
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import streams, subjects
@@ -199,11 +201,15 @@ class Reader:
         self._signals.begin()
         bus.on_reconnect(self._signals.begin)
         bus.on_reconnect(came_back.set)
-        await self._until_done(lambda: bus.subscribe(subjects.CAPACITY_ALL, self._on_capacity))
-        await self._until_done(lambda: bus.subscribe(subjects.DECISION_ALL, self._on_decision))
-        await self._until_done(lambda: bus.subscribe(subjects.MODEL, self._signals.on_model))
-        await self._until_done(lambda: bus.subscribe(subjects.SUMMARY, self._signals.on_summary))
-        await self._until_done(lambda: bus.subscribe(subjects.MEMBER_ALL, self._signals.on_heartbeat))
+        handlers: dict[str, buses.Handler] = {
+            subjects.CAPACITY_ALL: self._on_capacity, subjects.DECISION_ALL: self._on_decision,
+            subjects.MODEL: self._signals.on_model, subjects.SUMMARY: self._signals.on_summary,
+            subjects.MEMBER_ALL: self._signals.on_heartbeat,
+        }  # fmt: skip
+        # At once: each waits until the server knows of it.
+        await asyncio.gather(
+            *(self._until_done(functools.partial(bus.subscribe, subject, take)) for subject, take in handlers.items())
+        )
         while True:
             await self._until_done(lambda: self._take_kept(bus))
             self._settle(KEPT)

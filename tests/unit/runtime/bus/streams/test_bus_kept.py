@@ -49,8 +49,24 @@ async def test_more_capacities_than_an_answer_holds_come_in_several() -> None:
         return answer
 
     assert await kept.ask_capacities(measured) == sent
-    assert len(asked) > 3
+    # Of 30 messages eight fit into an answer; none asks whether there are more.
+    assert len(asked) == 4
     assert max(asked) < 1 << 20
+
+
+async def test_nodes_that_advertise_without_end_do_not_keep_a_reader_asking() -> None:
+    """They come again, after those that were not read yet."""
+    asked: list[int] = []
+
+    class Busy(memory_bus.MemoryBus):
+        async def capacities_page(self, first_seq: int, most_bytes: int) -> buses.StoredPage:
+            asked.append(first_seq)
+            found = [(subjects.capacity(f"n{seq % 10}"), b"%d" % seq) for seq in range(first_seq, first_seq + 4)]
+            return buses.StoredPage(messages=found, following_seq=first_seq + 4, left=6)
+
+    found = await kept.ask_capacities(await serving(Busy()))
+    assert dict(found) == {subjects.capacity(f"n{seq % 10}"): b"%d" % seq for seq in range(1, 13)}
+    assert asked == [1, 5, 9]
 
 
 async def test_of_too_many_decisions_the_newest_are_answered_oldest_first() -> None:

@@ -9,6 +9,7 @@ import orjson
 
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
+from carico_core.runtime.bus.streams import kept
 from carico_core.wire import streams, subjects
 
 
@@ -139,6 +140,12 @@ class MemoryBus:
         self._require("capacities")
         return list(self.hub.capacities.items())
 
+    async def capacities_page(self, first_seq: int, most_bytes: int) -> buses.StoredPage:
+        """Return them from one on, as many as fit; here their number is that in the order of nodes."""
+        found = kept.first((await self.latest_capacities())[first_seq - 1 :], most_bytes)
+        following = first_seq + len(found)
+        return buses.StoredPage(messages=found, following_seq=following, left=len(self.hub.capacities) - following + 1)
+
     async def put_model(self, payload: bytes) -> None:
         """Keep the model."""
         self._require("the model")
@@ -256,8 +263,8 @@ class _Claims:
 
     async def all(self) -> list[buses.Kept]:
         """See `port.Claims`."""
-        kept = self._hub(streams.CLAIMS).claims
-        return [each for each in kept.values() if matches(subjects.CLAIM_ALL, each.subject)]
+        claims = self._hub(streams.CLAIMS).claims
+        return [each for each in claims.values() if matches(subjects.CLAIM_ALL, each.subject)]
 
     async def follow(self, handler: Callable[[buses.Kept], None]) -> buses.Subscription:
         """See `port.Claims`."""
@@ -272,12 +279,12 @@ class _Claims:
         newest = hub.claims.get(change.subject)
         if change.seq != (0 if newest is None else newest.seq):
             return buses.WriteOutcome(is_conflict=True, detail="wrong last sequence")
-        kept = buses.Kept(subject=change.subject, payload=change.payload, seq=next(hub.claim_seq))
-        hub.claims[change.subject] = kept
+        stored = buses.Kept(subject=change.subject, payload=change.payload, seq=next(hub.claim_seq))
+        hub.claims[change.subject] = stored
         if matches(subjects.CLAIM_ALL, change.subject):
             for follower in list(hub.claim_followers):
-                follower(kept)
-        return buses.WriteOutcome(seq=kept.seq)
+                follower(stored)
+        return buses.WriteOutcome(seq=stored.seq)
 
     def _hub(self, what: str) -> Hub:
         if not self._bus.connected:

@@ -115,6 +115,16 @@ class NatsBus:
             # One that was replaced while we read has come twice: the later is the newer.
             return list({message.subject: message.payload async for message in read}.items())
 
+    async def capacities_page(self, first_seq: int, most_bytes: int) -> buses.StoredPage:
+        """Return what is stored of nodes' advertisements from `first_seq` on, as much as fits."""
+        with nats_server.Translated(jetstream.CAPACITY):
+            page = await direct_get.page_from(
+                self._client, jetstream.CAPACITY, subjects.CAPACITY_ALL, first_seq=first_seq, most_bytes=most_bytes
+            )
+        found = [(message.subject, message.payload) for message in page.messages]
+        following = page.messages[-1].seq + 1 if page.messages else first_seq
+        return buses.StoredPage(messages=found, following_seq=following, left=page.left)
+
     async def put_model(self, payload: bytes) -> None:
         """Keep the model of the cluster."""
         with nats_server.Translated("the model"):

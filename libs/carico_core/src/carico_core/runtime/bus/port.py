@@ -63,6 +63,15 @@ class Stored:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPage:
+    """(subject, payload) in the order in which they are stored, where those go on, and how many there are."""
+
+    messages: list[tuple[str, bytes]]
+    following_seq: int
+    left: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
     """What the bus holds, and how far the work queue is behind.
 
@@ -226,6 +235,10 @@ class Bus(Protocol):
 
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
         """(subject, payload) of each node's newest advertisement. Raises `BusUnavailable`."""
+        ...
+
+    async def capacities_page(self, first_seq: int, most_bytes: int) -> StoredPage:
+        """Return what is stored of them from `first_seq` on, as much as fits. Raises `BusUnavailable`."""
         ...
 
     async def put_model(self, payload: bytes) -> None:

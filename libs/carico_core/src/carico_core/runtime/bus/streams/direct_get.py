@@ -27,8 +27,8 @@ PAGE_TIMEOUT_S = 2.0
 _END_OF_PAGE = "204"
 _NOT_FOUND = "404"
 _LEFT = "Nats-Num-Pending"
-# A first look back this far; eight times as far each time that was not enough.
-_WINDOW = 1024
+# A first look goes back as far as two messages of each subject take; eight times as far each time that was not enough.
+_FIRST = 2
 _WIDER = 8
 
 
@@ -42,7 +42,7 @@ class StoredMessage:
 
 
 @dataclasses.dataclass(slots=True)
-class _Page:
+class Page:
     """What an answer holds, and how many messages of the subject come after it."""
 
     messages: list[StoredMessage] = dataclasses.field(default_factory=list)
@@ -57,14 +57,21 @@ async def read(client: Client, stream: str, subject: str, *, first_seq: int = 1)
     """
     left = math.inf
     while left > 0:
-        query = {"seq": first_seq, "next_by_subj": subject, "batch": PAGE_MESSAGES, "max_bytes": PAGE_BYTES}
-        page = await _ask(client, stream, query)
+        page = await page_from(client, stream, subject, first_seq=first_seq)
         for message in page.messages:
             yield message
         if not page.messages:
             return
         left = min(left - len(page.messages), page.left)
         first_seq = page.messages[-1].seq + 1
+
+
+async def page_from(
+    client: Client, stream: str, subject: str, *, first_seq: int, most_bytes: int = PAGE_BYTES
+) -> Page:  # fmt: skip
+    """Return the messages of `subject` from `first_seq` on, as many as a page holds. Raises nats-py's errors."""
+    query = {"seq": first_seq, "next_by_subj": subject, "batch": PAGE_MESSAGES, "max_bytes": most_bytes}
+    return await _ask(client, stream, query)
 
 
 async def last(client: Client, stream: str, subject: str) -> StoredMessage | None:
@@ -85,7 +92,7 @@ async def newest(client: Client, stream: str, subject: str) -> StoredMessage | N
 async def newest_of_each(client: Client, stream: str, subject: str, *, limit: int) -> list[StoredMessage]:
     """The last message of each subject, of the `limit` subjects written last, oldest first. Raises nats-py's errors."""
     last_of_all = await newest(client, stream, subject)
-    window = _WINDOW
+    window = _FIRST * limit
     while last_of_all is not None:
         first_seq = max(1, last_of_all.seq - window + 1)
         found: dict[str, StoredMessage] = {}
@@ -98,9 +105,9 @@ async def newest_of_each(client: Client, stream: str, subject: str, *, limit: in
     return []
 
 
-async def _ask(client: Client, stream: str, query: dict[str, Any] | None) -> _Page:
+async def _ask(client: Client, stream: str, query: dict[str, Any] | None) -> Page:
     """One answer: a single message, or several and a status that ends them."""
-    found = _Page()
+    found = Page()
     is_page = query is not None and "batch" in query
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

@@ -4,15 +4,16 @@ NATS answers direct gets into a queue without a limit, so that a reader who asks
 service drops the questions that it cannot keep up with, and its answers are bounded.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 import orjson
 
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import tasks
-from carico_core.wire import codec, subjects
+from carico_core.wire import codec, fields, subjects
 
 MODEL = subjects.query("aggregator", "kept.model")
 CAPACITIES = subjects.query("aggregator", "kept.capacities")
@@ -32,7 +33,7 @@ Ask = Callable[[str, bytes], Awaitable[bytes]]
 class Streams(Protocol):
     """What answering needs of the bus."""
 
-    async def latest_capacities(self) -> list[tuple[str, bytes]]: ...
+    async def capacities_page(self, first_seq: int, most_bytes: int) -> buses.StoredPage: ...
 
     async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]: ...
 
@@ -50,9 +51,9 @@ def endpoints(bus: Streams) -> dict[str, buses.Endpoint]:
 
     async def capacities(question: bytes) -> bytes:
         asked = codec.parse_json(question or b"{}")
-        after = asked.text("after", maximum=_TEXT_MAX, free=True) if asked.has("after") else ""
-        found = sorted(await turns.take(bus.latest_capacities))
-        return _encode(_first(each for each in found if each[0] > after))
+        first_seq = asked.integer("from", minimum=1, maximum=fields.INT64_MAX) if asked.has("from") else 1
+        page = await turns.take(lambda: bus.capacities_page(first_seq, _ANSWER_BYTES))
+        return _encode(page.messages, following=page.following_seq, left=page.left)
 
     async def decisions(question: bytes) -> bytes:
         asked = codec.parse_json(question or b"{}")
@@ -61,11 +62,11 @@ def endpoints(bus: Streams) -> dict[str, buses.Endpoint]:
         )
         limit = asked.integer("limit", minimum=1, maximum=DECISIONS_MOST) if asked.has("limit") else DECISIONS_MOST
         found = await turns.take(lambda: bus.recent_decisions(namespace, pod, limit))
-        return _encode(reversed(_first(reversed(found))))
+        return _encode(reversed(first(reversed(found))))
 
     async def summaries(_: bytes) -> bytes:
         found = await turns.take(bus.recent_summaries)
-        return _encode(reversed(_first((subjects.SUMMARY, payload) for payload in reversed(found))))
+        return _encode(reversed(first((subjects.SUMMARY, payload) for payload in reversed(found))))
 
     return {
         "kept.model": model, "kept.capacities": capacities, "kept.decisions": decisions, "kept.summaries": summaries,
@@ -78,13 +79,24 @@ async def ask_model(ask: Ask) -> bytes | None:
 
 
 async def ask_capacities(ask: Ask) -> list[tuple[str, bytes]]:
-    """(subject, payload) of each node's newest advertisement, by as many questions as needed."""
-    found: list[tuple[str, bytes]] = []
-    while True:
-        page = _decode(await ask(CAPACITIES, orjson.dumps({"after": found[-1][0]} if found else {})))
-        if not page or (found and page[0][0] <= found[-1][0]):
-            return found
-        found += page
+    """(subject, payload) of each node's newest advertisement, by as many questions as needed.
+
+    It ends with as many as there were at first: nodes that advertise meanwhile come again at the end, without end.
+    """
+    found: dict[str, bytes] = {}
+    left: float = math.inf
+    question: dict[str, int] = {}
+    while left > 0:
+        answer = _parse(await ask(CAPACITIES, orjson.dumps(question)))
+        page = _messages(answer)
+        if not page:
+            break
+        found |= dict(page)
+        try:
+            left, question = min(left - len(page), int(answer["left"])), {"from": int(answer["following"])}
+        except (KeyError, TypeError, ValueError) as error:
+            raise _unreadable(error) from None
+    return list(found.items())
 
 
 async def ask_decisions(ask: Ask, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]:
@@ -98,25 +110,42 @@ async def ask_summaries(ask: Ask) -> list[bytes]:
     return [payload for _, payload in _decode(await ask(SUMMARIES, b""))]
 
 
-def _first(messages: Iterable[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+def first(messages: Iterable[tuple[str, bytes]], most_bytes: int = _ANSWER_BYTES) -> list[tuple[str, bytes]]:
     """Return as many messages as an answer holds, and one at least."""
     taken: list[tuple[str, bytes]] = []
     size = 0
     for subject, payload in messages:
         size += len(subject) + len(payload)
-        if taken and size > _ANSWER_BYTES:
+        if taken and size > most_bytes:
             break
         taken.append((subject, payload))
     return taken
 
 
-def _encode(messages: Iterable[tuple[str, bytes]]) -> bytes:
+def _encode(messages: Iterable[tuple[str, bytes]], **more: int) -> bytes:
     # An agent may have stored any bytes; readers refuse what is not a message.
-    return orjson.dumps({"kept": [[subject, payload.decode(errors="replace")] for subject, payload in messages]})
+    kept = [[subject, payload.decode(errors="replace")] for subject, payload in messages]
+    return orjson.dumps({"kept": kept, **more})
 
 
 def _decode(answer: bytes) -> list[tuple[str, bytes]]:
+    return _messages(_parse(answer))
+
+
+def _parse(answer: bytes) -> dict[str, Any]:
     try:
-        return [(str(subject), str(text).encode()) for subject, text in orjson.loads(answer)["kept"]]
+        found = orjson.loads(answer)
+    except ValueError as error:
+        raise _unreadable(error) from None
+    return found if isinstance(found, dict) else {}
+
+
+def _messages(answer: dict[str, Any]) -> list[tuple[str, bytes]]:
+    try:
+        return [(str(subject), str(text).encode()) for subject, text in answer["kept"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise errors.BusError(f"what is kept cannot be read: {error!r}") from None
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: Exception) -> errors.BusError:
+    return errors.BusError(f"what is kept cannot be read: {error!r}")
