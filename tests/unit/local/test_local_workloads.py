@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from carico_local.workloads import main, mlp, pacing, phases, pi, server, train
+from carico_local.workloads import environment, main, mlp, pacing, phases, pi, server, train
 from carico_twin.nodes import work as twins
 
 
@@ -103,7 +103,7 @@ def test_the_last_line_is_also_the_termination_message(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     message = tmp_path / "message"
-    code = main.main(["pi", "--seconds", "0.02"], {main.SCALE_VARIABLE: "0.5", main.MESSAGE_VARIABLE: str(message)})
+    code = main.main(["pi", "--seconds", "0.02"], {environment.SCALE: "0.5", environment.MESSAGE: str(message)})
     line = json.loads(capsys.readouterr().out)
     assert code == 0
     assert json.loads(message.read_text()) == line

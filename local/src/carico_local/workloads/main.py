@@ -16,13 +16,8 @@ from typing import Any
 from carico_core.domain import amounts, errors
 from carico_core.runtime.process import clock as clocks
 from carico_local.applications import program
-from carico_local.workloads import mlp, pacing, phases, pi, server, train
+from carico_local.workloads import environment, mlp, pacing, phases, pi, server, train
 
-# Set by the emulated node in every container: real CPU per emulated core, the file for the last line, and the Pod's own
-# address.
-SCALE_VARIABLE = "CARICO_SCALE"
-MESSAGE_VARIABLE = "CARICO_TERMINATION_MESSAGE_PATH"
-ADDRESS_VARIABLE = "CARICO_POD_IP"
 # As sklearn's workload of the published jobs: 0.75 GB.
 _TRAIN_BYTES = 750_000_000
 
@@ -49,14 +44,14 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = 
         "work_s": arguments.seconds,
         **outcome,
     }
-    _report(json.dumps(line), variables.get(MESSAGE_VARIABLE))
+    _report(json.dumps(line), variables.get(environment.MESSAGE))
     return 0
 
 
 def _parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="carico-workload", description=__doc__)
     parser.add_argument(
-        "--scale", type=float, default=float(variables.get(SCALE_VARIABLE, "1")), help="real CPUs per emulated core"
+        "--scale", type=float, default=float(variables.get(environment.SCALE, "1")), help="real CPUs per emulated core"
     )
     kinds = parser.add_subparsers(dest="workload", required=True)
     pi_parser = kinds.add_parser("pi", help="single-threaded CPU: digits of pi")
@@ -75,14 +70,14 @@ def _parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
     server_parser = kinds.add_parser("server", help="HTTP with a latency probe")
     server_parser.set_defaults(run=_run_server)
     _add_seconds(server_parser, 0.0)
-    server_parser.add_argument("--host", default=variables.get(ADDRESS_VARIABLE, "127.0.0.1"))
+    server_parser.add_argument("--host", default=variables.get(environment.ADDRESS, "127.0.0.1"))
     server_parser.add_argument("--port", type=int, default=0, help="0: a free one, printed in the first line")
     server_parser.add_argument("--work-ms", type=float, default=1.0, help="work of a request on one emulated core")
     server_parser.add_argument("--probe-hz", type=float, default=20.0, help="probes a second; 0: none")
     app_parser = kinds.add_parser("app", help="one service of an application (docs/rescheduling.md#applications)")
     app_parser.set_defaults(run=_run_app, seconds=0.0)
     app_parser.add_argument("service", metavar="NAME", help="such as boutique-frontend")
-    app_parser.add_argument("--address", default=variables.get(ADDRESS_VARIABLE, ""), help="the Pod's own")
+    app_parser.add_argument("--address", default=variables.get(environment.ADDRESS, ""), help="the Pod's own")
     app_parser.add_argument("--directory", default=variables.get(program.DIRECTORY_VARIABLE, ""), metavar="HOST:PORT")
     for flag, variable in (("--delay-ms", program.DELAY_VARIABLE), ("--rate-mbit", program.RATE_VARIABLE)):
         app_parser.add_argument(flag, type=float, default=variables.get(variable, "0"), help="between nodes")

@@ -7,7 +7,7 @@ import pytest
 
 from carico_local.node.containers import handlers
 from carico_local.node.runtime import client as runtime
-from carico_local.node.runtime import zygote
+from carico_local.node.runtime import records
 from tests.tools import waiting
 
 LISTED = b'{"event": "running", "started_ns": {"a": 7}, "exits": {"b": {"code": 4, "signal": 0, "wall_ns": 9}}}\n'
@@ -24,7 +24,7 @@ async def serving(folder: pathlib.Path, *answers: bytes) -> asyncio.Server:
         writer.write(left.pop(0))
         writer.close()
 
-    return await asyncio.start_unix_server(answer, folder / zygote.SOCKET)
+    return await asyncio.start_unix_server(answer, folder / records.SOCKET)
 
 
 async def test_a_runtime_that_ends_before_it_says_what_runs_is_reached_again(

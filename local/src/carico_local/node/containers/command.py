@@ -16,7 +16,7 @@ from carico_local.node.runtime import records, users
 from carico_local.node.spec import container as container_spec
 from carico_local.node.spec import pod as podspec
 from carico_local.node.spec import sources
-from carico_local.workloads import main as workloads
+from carico_local.workloads import environment
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,9 +149,9 @@ class Commands:
             "PATH": runtime.container_path(),
             "HOME": "/",
             "HOSTNAME": pod.name,
-            workloads.SCALE_VARIABLE: repr(chosen.scale),
-            workloads.MESSAGE_VARIABLE: str(self._message(number)),
-            workloads.ADDRESS_VARIABLE: self._place.pod_ip,
+            environment.SCALE: repr(chosen.scale),
+            environment.MESSAGE: str(self._message(number)),
+            environment.ADDRESS: self._place.pod_ip,
         }
         return variables.environment(
             pod, self._spec, base=base, pod_ip=self._place.pod_ip, host_ip=chosen.address, node=self._node.amounts,

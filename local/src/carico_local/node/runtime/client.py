@@ -17,7 +17,7 @@ from carico_core.runtime.process import settings
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import sweep
 from carico_local.node.runtime import records as files
-from carico_local.node.runtime import users, zygote
+from carico_local.node.runtime import users
 
 # One minute in total: an interpreter starts in 0.1 s, or in 10 s where many nodes start at once.
 _CONNECT_TRIES = 2400
@@ -116,7 +116,7 @@ class Runtime:
         directory_fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
         try:
             # Through the descriptor: a Unix socket's path is limited to 108 bytes, and the directory's may be longer.
-            path = f"/proc/self/fd/{directory_fd}/{zygote.SOCKET}"
+            path = f"/proc/self/fd/{directory_fd}/{files.SOCKET}"
             reader, self._writer = await asyncio.open_unix_connection(path)
         finally:
             os.close(directory_fd)

@@ -4,6 +4,7 @@ Those that a Pod's own processes use are below SHARED, which is ROOT/pods where 
 root keeps ROOT to itself, and Pods' files in a directory of /var/lib/carico/pods that any user may pass through.
 
 ROOT/runtime.json                                    the zygote: pid and start time
+ROOT/runtime.sock                                    the socket on which it listens
 ROOT/pods/<uid>/<container>/<attempt>/started.json   pid, start time in ticks, wall time
                                      /failed.json    why its command could not be run
                                      /exit.json      exit code, signal, wall time
@@ -23,6 +24,7 @@ import shutil
 from typing import Any
 
 RUNTIME = "runtime.json"
+SOCKET = "runtime.sock"
 STARTED = "started.json"
 FAILED = "failed.json"
 EXITED = "exit.json"

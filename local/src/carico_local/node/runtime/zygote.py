@@ -28,7 +28,6 @@ from carico_local.node.runtime import landlock
 from carico_local.node.runtime import logs as container_logs
 from carico_local.node.runtime import records as files
 
-SOCKET = "runtime.sock"
 # Without a client and without containers it ends after this time, so that a node that never returns leaves nothing.
 IDLE_S = 60.0
 _RETRY_S = 1.0
@@ -92,8 +91,8 @@ class Zygote:
         # A relative name: the path of a Unix socket is limited to 108 bytes.
         os.chdir(self._root)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(SOCKET)
-        self._listener.bind(SOCKET)
+            os.unlink(files.SOCKET)
+        self._listener.bind(files.SOCKET)
         self._listener.listen(8)
         pid = os.getpid()
         self._record(self._root / files.RUNTIME, "", {"pid": pid, "start_ticks": sweep.start_ticks(pid)})
