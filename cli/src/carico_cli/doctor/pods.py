@@ -155,15 +155,22 @@ def _why_not_started(pod: Mapping[str, Any], now_s: float) -> list[str]:
 def _crashing(running: Iterable[tuple[cluster.Pod, Mapping[str, Any]]]) -> list[findings.Finding]:
     """Return a finding about Pods whose containers end again and again."""
     found = [
-        f"{pod.key} on {pod.node_name} (exit code {fact['exit_code']}, {amounts.plural(fact['restarts'], 'restart')})"
+        f"{pod.key} on {pod.node_name} (exit code {fact['exit_code']}, {amounts.plural(fact['restarts'], 'restart')}"
+        f"{_said_of(fact['ended'])})"
         for pod, item in running
         for fact in containers.of_status(item.get("status") or {})
         if fact["reason"] == containers.CRASHING
     ]
     if not found:
         return []
-    do = "`kubectl logs POD --previous` shows the output before it ended"
+    do = "`kubectl logs POD --previous` shows the output before it ended, `carico explain POD` why it did"
     return [findings.warn("Pods crashing", f"their containers end again and again: {findings.names(found)}", do)]
+
+
+def _said_of(end: str) -> str:
+    """Return the reason of an end where it says more than that the program failed: OOMKilled, StartError."""
+    reason = end.partition(":")[0]
+    return "" if reason in ("", "Error") else f", {reason}"
 
 
 def _has_begun(status: Mapping[str, Any]) -> bool:

@@ -11,13 +11,13 @@ EXPLAINED = ("Pending", "Running", "Failed")
 # (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy).
 CRASHING = "CrashLoopBackOff"
 # Why containers fail before their program runs, so that there is no output to show.
-_NOT_BEGUN = frozenset({"StartError", "ContainerCannotRun"})
+_NOT_BEGUN = ("StartError", "ContainerCannotRun")
 
 
 def of_status(status: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return each container that waits or has failed, and the Pod's own reason, if any, under the name None.
 
-    For one that has failed before and was started again, `restarts` and `exit_code` say how often and how it ended.
+    For one that has failed before and was started again, `restarts`, `exit_code` and `ended` say how often and how.
 
     >>> of_status({"containerStatuses": [{"name": "a", "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}]})
     [{'name': 'a', 'state': 'ended', 'exit_code': 3, 'reason': 'Error', 'message': '', 'restarts': 0}]
@@ -37,7 +37,10 @@ def _of_containers(status: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         if ended and ended.get("exitCode"):
             yield _fact(each["name"], "ended", ended, restarts)
         elif waits:
-            yield {**_fact(each["name"], "waits", waits, restarts), "exit_code": before.get("exitCode")}
+            yield {
+                **_fact(each["name"], "waits", waits, restarts), "exit_code": before.get("exitCode"),
+                "ended": _because(_fact(None, "ended", before)),
+            }  # fmt: skip
         elif restarts and before.get("exitCode"):
             yield _fact(each["name"], "restarted", before, restarts)
 
@@ -56,7 +59,7 @@ def sentences(answer: Mapping[str, Any]) -> list[str]:
         return []
     key = answer["pod"] if answer["namespace"] == "default" else f"{answer['pod']} -n {answer['namespace']}"
     lines = [*map(_sentence, found)]
-    if any(fact["reason"] in _NOT_BEGUN for fact in found):
+    if any(fact["reason"] in _NOT_BEGUN or fact.get("ended", "").startswith(_NOT_BEGUN) for fact in found):
         return lines
     if any(fact.get("restarts") and fact["state"] != "ended" for fact in found):
         return [*lines, f"`kubectl logs {key} --previous` shows its output before it ended"]
@@ -69,8 +72,12 @@ def _waits(found: Sequence[Mapping[str, Any]]) -> bool:
     return any(fact["state"] == "waits" for fact in found)
 
 
+def _because(fact: Mapping[str, Any]) -> str:
+    return ": ".join(filter(None, (fact["reason"], fact["message"])))
+
+
 def _sentence(fact: Mapping[str, Any]) -> str:
-    because = ": ".join(filter(None, (fact["reason"], fact["message"])))
+    because = _because(fact)
     if fact["name"] is None:
         return because
     who, ended = f"container {fact['name']}", f"ended with exit code {fact['exit_code']}"
@@ -79,6 +86,8 @@ def _sentence(fact: Mapping[str, Any]) -> str:
         return f"{who} was started again {times}, because it {ended}" + (f": {because}" if because else "")
     if fact["state"] == "waits":
         if fact.get("restarts") and fact["exit_code"] is not None:
-            return f"{who} {ended}, and was started again {times}; {because}"
+            # Any program that fails has the reason Error.
+            how = fact["ended"].removeprefix("Error").removeprefix(": ")
+            return f"{who} {ended}{f' ({how})' if how else ''}, and was started again {times}; {because}"
         return f"{who} waits" + (f": {because}" if because else "")
     return f"{who} {ended}" + (f": {because}" if because else "")

@@ -143,6 +143,10 @@ async def test_pods_that_end_again_and_again_are_named() -> None:
     said = (await found_of(crashing, pod("well", 300.0, phase="Running", nodeName="n1")))["Pods crashing"]
     assert said.detail == "their containers end again and again: default/crash on n1 (exit code 7, 4 restarts)"
     assert said.level is findings.Level.WARN
+    (container,) = crashing["status"]["containerStatuses"]
+    container["lastState"]["terminated"] = {"exitCode": 137, "reason": "OOMKilled"}
+    said = (await found_of(crashing))["Pods crashing"]
+    assert said.detail.endswith("default/crash on n1 (exit code 137, 4 restarts, OOMKilled)")
 
 
 async def test_a_pod_that_its_node_does_not_take_up_is_named() -> None:

@@ -291,6 +291,16 @@ async def test_a_pod_that_ends_again_and_again_is_told_with_its_exit_code() -> N
         "    CrashLoopBackOff: back-off 40s\n"
         "  `kubectl logs placed --previous` shows its output before it ended\n"
     )
+    for end, how in (
+        ({"reason": "OOMKilled"}, "(OOMKilled)"), ({"reason": "Error", "message": "no\ndisk"}, "(no disk)"),
+        ({"reason": "StartError", "message": "exec: not found"}, "(StartError: exec: not found)"),
+    ):  # fmt: skip
+        container["lastState"] = {"terminated": {"exitCode": 9, **end}}
+        text = await told(desk, "placed", pods={"placed": found})
+        assert f"main ended with exit code 9 {how}, and was started again 3 times;" in " ".join(text.split())
+        # Of a program that never ran there is no output.
+        assert ("--previous" in text) is (end["reason"] != "StartError")
+    container["lastState"] = {"terminated": {"exitCode": 7, "reason": "Error"}}
     # It runs between two ends.
     container["state"] = {"running": {}}
     text = await told(desk, "placed", pods={"placed": found})
