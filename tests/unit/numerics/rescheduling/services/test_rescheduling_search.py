@@ -13,10 +13,12 @@ from carico_core.numerics.rescheduling.services import affinity, order, search
 from tests.unit.numerics.rescheduling.services import affinity_problems
 
 
-def found(problem: affinity.Problem, *, limit: int, proposals: int = 8_000, seed: int = 0) -> search.Found:
+def found(
+    problem: affinity.Problem, *, limit: int, proposals: int = 8_000, seed: int = 0, starts: int = 1
+) -> search.Found:  # fmt: skip
     return search.search(
-        problem, limit=limit, rng=np.random.default_rng(seed), progress=lambda made: made / proposals,
-        schedule=search.Schedule(block=128),
+        problem, limit=limit, rng=np.random.default_rng(seed), progress=lambda made: made / (starts * proposals),
+        schedule=search.Schedule(block=128, starts=starts),
     )  # fmt: skip
 
 
@@ -36,7 +38,8 @@ def best(problem: affinity.Problem, limit: int) -> float:
 def test_a_tiny_problem_is_solved_exactly(seed: int, limit: int) -> None:
     problem = affinity_problems.random_problem(seed, services=5, machines=3, most=2, pairs=5, full=0.8)
     assert problem.containers <= 8
-    answer = found(problem, limit=min(limit, problem.containers))
+    # One start finds the best placement of the hardest of these for 18 of 30 seeds.
+    answer = found(problem, limit=min(limit, problem.containers), starts=search.STARTS)
     assert answer.gain == pytest.approx(best(problem, limit), abs=1e-9)
 
 

@@ -1,6 +1,9 @@
 """Compilation by numba where it is installed; otherwise the same functions run in Python, some hundred times slower."""
 
+import functools
+import importlib
 import importlib.util
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -31,8 +34,7 @@ def inlined(function: F) -> F:
 def _njit(function: F, **options: bool) -> F:
     if not IS_COMPILED:
         return function
-    import numba
-
+    numba = _numba()
     try:
         # Without numba's runtime, references to arrays are not counted. Each call would change a counter for each array
         # in its arguments: three quarters of the time, where records of many arrays are passed.
@@ -41,6 +43,24 @@ def _njit(function: F, **options: bool) -> F:
         # No directory is writable, as in a container with a read-only root: compiled again by each process.
         result = numba.njit(_nrt=False, **options)(function)
     return result
+
+
+@functools.cache
+def _numba() -> Any:
+    """Import numba, but not scipy.linalg.
+
+    numba imports it with what it loads at the first call, to find out whether it could compile matrix products. There
+    are none here, and to load machine code from disk would take half as long again.
+    """
+    numba = importlib.import_module("numba")
+    absent: dict[str, Any] = {} if "scipy.linalg" in sys.modules else {"scipy.linalg": None}
+    sys.modules.update(absent)
+    try:
+        importlib.import_module("numba.np.arraymath")
+    finally:
+        for name in absent:
+            del sys.modules[name]
+    return numba
 
 
 def was_compiled(function: Callable[..., Any]) -> bool:

@@ -10,6 +10,9 @@ in blocks from outside, so that a run is the same with and without compilation.
 
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from carico_core.numerics import arrays
 from carico_core.numerics.rescheduling.compiled import compiled, inlined
 from carico_core.numerics.rescheduling.services import affinity
@@ -48,7 +51,7 @@ class Mix(NamedTuple):
 class Draws(NamedTuple):
     """Random numbers: uniform in [0, 1), exponential with mean 1, and how many of the first are used (1,)."""
 
-    uniform: arrays.Array
+    uniform: npt.NDArray[np.float32]
     exponential: arrays.Array
     used: affinity.Ints
 
@@ -57,7 +60,8 @@ class Draws(NamedTuple):
 def _uniform(draws: Draws) -> float:
     number = draws.used[0]
     draws.used[0] = number + 1
-    return float(draws.uniform[number])
+    # For numba, float() of a number of 32 bits has 32 bits; what it is multiplied by must not be rounded to these.
+    return float(draws.uniform[number]) * 1.0
 
 
 @inlined
