@@ -47,15 +47,11 @@ def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[
     }
 
 
-def standing_of(row: snapshot.NodeRow) -> dict[str, bool]:
-    """Return whether the node may get Pods by its API object, as JSON."""
-    return {"ready": row.node.ready, "schedulable": not row.node.unschedulable and not row.node.deleting}
-
-
 def _of_api(row: snapshot.NodeRow) -> dict[str, Any]:
     node = row.node
     return {
-        **standing_of(row),
+        "ready": node.ready,
+        "schedulable": not node.unschedulable and not node.deleting,
         "taints": [{"key": each.key, "value": each.value, "effect": each.effect} for each in node.taints],
         "allocatable": {"cores": node.allocatable_cores, "bytes": node.allocatable_bytes, "pods": node.pod_limit},
         "requested": {"cores": questions.finite(row.used_cores), "bytes": questions.finite(row.used_bytes)},

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import numpy as np
 import orjson
 
 from carico_core.domain import errors
@@ -115,28 +116,27 @@ class Answers:
         Also the schedulerNames whose Pods are placed.
         """
         view = self.known.state.fleet.snapshot(self.clock.monotonic_s())
-        rows: list[dict[str, Any]] = []
-        for name in sorted(self.known.state.fleet.names()):
-            slot = self.known.state.fleet.slot_of(name)
-            assert slot is not None
-            row = view.row(slot)
-            age_s = view.now_s - row.sampled_s
-            rows.append(
-                {
-                    "node": name,
-                    **node.standing_of(row),
-                    "freshness": freshness.classify(age_s, lease_s=self.known.lease_s).value,
-                    "age_s": questions.finite(age_s),
-                    "capacity": questions.finite(row.capacity),
-                    "free": questions.finite(row.typical_free()),
-                    "reserved": row.reserved,
-                    "pods": row.pods,
-                    "placed": row.placed,
-                    "limit": questions.finite(row.limit),
-                    "seq": row.seq,
-                }
-            )
-        return orjson.dumps({"nodes": rows, "names": self.known.names})
+        slots = view.present.nonzero()[0]
+        # By columns: viewers ask each few seconds, and a thousand rows one by one take twice as long.
+        ages_s = view.now_s - view.sampled_s[slots]
+        free = np.array([view.row(slot).typical_free() for slot in slots.tolist()])
+        columns = {
+            "node": [each.name for each in map(view.nodes.__getitem__, slots.tolist()) if each is not None],
+            "ready": view.ready[slots].tolist(),
+            "schedulable": view.schedulable[slots].tolist(),
+            "freshness": [freshness.classify(age_s, lease_s=self.known.lease_s).value for age_s in ages_s.tolist()],
+            "age_s": questions.all_finite(ages_s),
+            "capacity": questions.all_finite(view.capacity[slots]),
+            "free": questions.all_finite(free),
+            "reserved": view.reserved[slots].tolist(),
+            "pods": view.pods[slots].tolist(),
+            "placed": view.placed[slots].tolist(),
+            "limit": questions.all_finite(view.limit[slots]),
+            "seq": view.seq[slots].tolist(),
+        }
+        rows = sorted(zip(*columns.values(), strict=True))
+        nodes = [dict(zip(columns, row, strict=True)) for row in rows]
+        return orjson.dumps({"nodes": nodes, "names": self.known.names})
 
     def _leading(self, handler: buses.Endpoint) -> buses.Endpoint:
         """Return the handler, which raises `NotLeading` while another scheduler leads."""

@@ -4,6 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from carico_core.runtime.bus import serving
 
 # Rows of an answer: by default a page of text; the maximum is far below one bus message (1 MiB).
@@ -30,3 +33,15 @@ def limit_of(asked: Mapping[str, Any]) -> int:
 def finite(value: float) -> float | None:
     """Return the number for JSON: rounded, and None if it is not finite."""
     return round(value, 4) if math.isfinite(value) else None
+
+
+def all_finite(values: npt.NDArray[np.float64]) -> list[float | None]:
+    """Return the same of each of a column.
+
+    >>> all_finite(np.array([0.12346, math.nan]))
+    [0.1235, None]
+    """
+    shown = np.round(values, 4).astype(object)
+    shown[~np.isfinite(values)] = None
+    found: list[float | None] = shown.tolist()
+    return found
