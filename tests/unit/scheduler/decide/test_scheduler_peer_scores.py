@@ -2,6 +2,7 @@
 
 import collections
 import random
+import zlib
 
 import hypothesis
 import numpy as np
@@ -61,6 +62,27 @@ def test_each_pod_goes_where_scores_computed_again_send_it(seed: int) -> None:
         assert each.score == fresh.values[each.row.slot]
         assert each.refused == fresh.refused
         assert each.others.scores == fresh.seen().scores
+
+
+@hypothesis.settings(max_examples=30, deadline=None)
+@hypothesis.given(seed=st.integers(0, 2**32), kinds=st.sampled_from([1, 3, 1000]))
+def test_each_pod_gets_the_best_of_many_nodes(seed: int, kinds: int) -> None:
+    rng = random.Random(seed)
+    nodes = fleet.Fleet(policy.Policy())
+    for index in range(rng.choice([scoring.SHORTLIST, 2 * scoring.SHORTLIST])):
+        nodes.put_node(objects.make_node(f"node-{index}"), reservations.Load())
+        room = 1.0 + rng.randrange(kinds) / kinds
+        nodes.put_advertisement(objects.make_advertisement(f"node-{index}", room), NOW_S)
+    view, source, cycles = nodes.snapshot(NOW_S), queue.Queue(random.Random(0)), cycle.Cycle(nodes.policy)
+    for index in range(3 * scoring.SHORTLIST):
+        source.offer(objects.make_pod(f"pod-{index}"), NOW_S)
+    found = cycles.run(view, source, most=3 * scoring.SHORTLIST).placed
+    assert len(found) == view.count
+    placed = [(each.row.slot, each.waiting.pod, each.waiting.demand) for each in found]
+    for number, each in enumerate(found):
+        values = cycles.explain(view, each.waiting.demand, placed=placed[:number]).values
+        equals = np.flatnonzero(values == values.max())
+        assert each.row.slot == equals[zlib.crc32(each.waiting.pod.uid.encode()) % len(equals)]
 
 
 def test_a_preference_over_nodes_is_computed_once_for_all_pods_of_a_cycle(monkeypatch: pytest.MonkeyPatch) -> None:

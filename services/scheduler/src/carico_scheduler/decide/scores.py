@@ -92,7 +92,11 @@ class Scores:
         self.draft = draft
         # The nodes to which the Pod's gang may go; None: all.
         self._only = only
+        # The best feasible nodes, and the same with refused ones if they are few; None: not asked for.
+        self._top: snapshot.Ints | None = None
         self._shortlist: snapshot.Ints | None = None
+        # No node outside of `_top` has a higher score than this.
+        self._outside = REFUSED
         self._updates = 0
 
     @property
@@ -106,20 +110,27 @@ class Scores:
 
     def best(self, uid: str) -> int:
         """Return the slot of the highest score, or NO_NODE; the UID chooses among equals, so that a replay agrees."""
-        if not len(self.values):
-            return snapshot.NO_NODE
-        highest = self.values[self.values.argmax()]
-        if highest == REFUSED:
-            return snapshot.NO_NODE
-        equals = (self.values == highest).nonzero()[0]
+        slots = self._best_slots()
+        values = self.values[slots]
+        highest = values[values.argmax()] if len(slots) else REFUSED
+        if highest > self._outside:
+            equals = slots[values == highest]
+        else:
+            # Nodes outside of the shortlist may have as high a score.
+            highest = self.values.max(initial=REFUSED)
+            if highest == REFUSED:
+                return snapshot.NO_NODE
+            equals = (self.values == highest).nonzero()[0]
         if len(equals) == 1:
             return int(equals[0])
+        equals.sort()
         return int(equals[zlib.crc32(uid.encode()) % len(equals)])
 
     def seen(self) -> Seen:
         """Return the best SEEN_MAX nodes, refused ones last."""
-        if self._shortlist is None or self._updates > SHORTLIST - SEEN_MAX:
-            self._shortlist, self._updates = self._best_slots(), 0
+        top = self._best_slots()
+        if self._shortlist is None:
+            self._shortlist = top if len(top) == SHORTLIST else self._with_refused(top)
         slots = self._shortlist
         values = self.values[slots]
         order = (-values).argsort(kind="stable")[:SEEN_MAX]
@@ -128,17 +139,21 @@ class Scores:
         return Seen(slots=best, scores=values[order].tolist(), rows=[changed.get(slot) for slot in best])
 
     def _best_slots(self) -> snapshot.Ints:
-        """Return a shortlist of the best nodes, enough for several decisions.
+        """Return the best feasible nodes in no order, enough for several decisions, or all if they are few.
 
         Within a cycle scores only fall, one node at a time: while fewer than SHORTLIST - SEEN_MAX have fallen, the
         best nodes are still in the list.
         """
-        # Only among feasible nodes: selection is ten times slower with thousands of equal values.
-        feasible = not_low(self.values)
-        feasible = feasible[_highest(self.values[feasible], SHORTLIST)]
-        if len(feasible) == SHORTLIST:
-            return feasible
-        # Of the refused nodes, those with most room are the most informative.
+        if self._top is None or self._updates > SHORTLIST - SEEN_MAX:
+            # Only among feasible nodes: selection is ten times slower with thousands of equal values.
+            feasible = not_low(self.values)
+            self._top = feasible = feasible[_highest(self.values[feasible], SHORTLIST)]
+            self._outside = REFUSED if len(feasible) < SHORTLIST else self.values[feasible].min()
+            self._shortlist, self._updates = None, 0
+        return self._top
+
+    def _with_refused(self, feasible: snapshot.Ints) -> snapshot.Ints:
+        """Return these nodes and refused ones: of those, the ones with most room are the most informative."""
         refused = (self.view.present & (self.values == REFUSED)).nonzero()[0]
         free = self.view.free(self.demand.pod_class, self.demand.ceiling_offset)
         nearest = refused[_highest(free[refused], SHORTLIST - len(feasible))]

@@ -44,7 +44,8 @@ class Fleet:
         self._slots: dict[str, int] = {}
         self._vacant: list[int] = []
         self._nodes_version = 0
-        self._views: dict[str, npt.NDArray[Any]] | None = None
+        # Makes snapshots; None after a slot was added.
+        self._view: Callable[..., snapshots.Snapshot] | None = None
         # Called with each slot whose Pods or whose node have changed.
         self.on_load: Callable[[int], None] = lambda slot: None
         # For reading single rows; it only holds views.
@@ -63,23 +64,15 @@ class Fleet:
 
     def snapshot(self, now_s: float) -> snapshots.Snapshot:
         """Return a snapshot of the fleet, valid until its next change."""
-        if self._views is None:
-            self._views = self._columns.views()
-        return snapshots.Snapshot(
-            now_s=now_s,
-            policy=self.policy,
-            nodes_version=self._nodes_version,
-            nodes=self._nodes,
-            slot_of=self.slot_of,
-            room=self.room,
-            free=self.free,
-            left=self.left,
-            labels=self.labels,
-            pod_counts=self.pod_counts,
-            storage=self.storage,
-            images=self.images,
-            **self._views,
-        )
+        if self._view is None:
+            # Each cycle asks for one: it takes three fifths of the time if only what may have changed is passed.
+            views: dict[str, Any] = self._columns.views()
+            self._view = functools.partial(
+                snapshots.Snapshot, policy=self.policy, nodes=self._nodes, slot_of=self.slot_of, room=self.room,
+                free=self.free, left=self.left, labels=self.labels, pod_counts=self.pod_counts, storage=self.storage,
+                images=self.images, **views,
+            )  # fmt: skip
+        return self._view(now_s=now_s, nodes_version=self._nodes_version)
 
     def put_node(self, node: cluster.Node, load: reservations.Load) -> bool:
         """Take in a Node; return True if it is new, or a field has changed that placement depends on."""
@@ -206,7 +199,7 @@ class Fleet:
             self._classes.append({})
             self._rooms.append(None)
             self._used_others.append({})
-            self._views = self._live = None
+            self._view = self._live = None
         self._slots[name] = slot
         return slot
 
