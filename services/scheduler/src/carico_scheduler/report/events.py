@@ -76,7 +76,8 @@ class Writer:
                 self._on_drop(type(error).__name__)
 
     def _put(self, note: Note) -> None:
-        try:
-            self._notes.put_nowait(note)
-        except asyncio.QueueFull:
+        # While thousands of Pods are bound most Events find no place: an exception for each takes longer.
+        if self._notes.full():
             self._on_drop("queue_full")
+        else:
+            self._notes.put_nowait(note)

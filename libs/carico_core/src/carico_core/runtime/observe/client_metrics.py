@@ -1,13 +1,10 @@
 """Metrics of a service's bus connection and API requests, with the same names in every service."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.security import refusals
 from carico_core.runtime.observe import metrics as metric
-
-if TYPE_CHECKING:
-    import prometheus_client
 
 # Around the API's target of 1 s for one object (service level of sig-scalability); requests time out after 10 s.
 _SECONDS = (0.001, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0)
@@ -87,17 +84,8 @@ class KubeMetrics:
             "kube_request_seconds", "time until the Kubernetes API answered, not counting waits for a slot",
             buckets=_SECONDS, labels=("verb",), shared=True,
         )  # fmt: skip
-        # Looking up labels takes longer than counting, and a scheduler sends thousands of requests per second.
-        self._counters: dict[tuple[str, str], prometheus_client.Counter] = {}
-        self._histograms: dict[str, prometheus_client.Histogram] = {}
 
     def asked(self, verb: str, code: str, took_s: float) -> None:
         """Count one request."""
-        counter = self._counters.get((verb, code))
-        if counter is None:
-            counter = self._counters[verb, code] = self._requests.labels(verb, code)
-        histogram = self._histograms.get(verb)
-        if histogram is None:
-            histogram = self._histograms[verb] = self._request_s.labels(verb)
-        counter.inc()
-        histogram.observe(took_s)
+        self._requests.labels(verb, code).inc()
+        self._request_s.labels(verb).observe(took_s)
