@@ -46,7 +46,7 @@ async def bound_to(made: shared_world.SharedWorld, prefix: str, count: int = 10)
 def changed(change: buses.GuardedWrite, **wrong: Any) -> buses.GuardedWrite:
     """A message with some other fields."""
     tree = json.loads(change.payload)
-    return dataclasses.replace(change, payload=json.dumps(tree | wrong).encode())
+    return change._replace(payload=json.dumps(tree | wrong).encode())
 
 
 def drops(made: shared_world.SharedWorld, reason: str) -> list[int]:

@@ -103,7 +103,9 @@ class Engine:
 
     def term(self) -> int | None:
         """Return the term in which this scheduler may decide and bind now; None if it must not."""
-        return self._parts.term() if self.informers.is_current else None
+        term = self._parts.term()
+        # A member has no term while it does not know the API's objects (`MemberParts.why_not_fit`).
+        return term if term is None or self.member is not None or self.informers.is_current else None
 
     def _duty_term(self) -> int | None:
         """Return the term in which this scheduler may evict Pods and give turns: of several, the Lease's holder."""
@@ -140,6 +142,9 @@ class Engine:
 
     def _on_event(self) -> None:
         """Let the decision loop turn if an event of the API may let it place a Pod."""
+        if self._wake.is_set():
+            # Events come in batches, and each look at the term takes a few microseconds.
+            return
         # The end of a bind or a commit lets it turn as well, and each turn costs as much as reading an event.
         if self.state.queue.may_take(self._clock.monotonic_s()) and self._term_to_decide() is not None:
             self._wake.set()

@@ -6,6 +6,7 @@ member has handed over (`corrections`).
 """
 
 import asyncio
+import functools
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -33,7 +34,7 @@ class Member:
         self._seq = 0
         self._tally = tally.Tally(parts.clock)
         self._changed = changed = asyncio.Event()
-        self.ledger = ledgers.Ledger(lambda uid, node: own_claims.fate_of(parts.state, uid, node))
+        self.ledger = ledgers.Ledger(functools.partial(own_claims.fate_of, parts.state))
         self._stream = stream.Stream(
             self.ledger, clock=parts.clock, new_epoch=parts.new_epoch, header=self._header, on_room=parts.wake,
             on_drop=self._on_drop, own=lambda node, payload: self._commits.own(node, payload),

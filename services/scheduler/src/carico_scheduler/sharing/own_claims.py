@@ -4,7 +4,6 @@ import functools
 from collections.abc import Callable
 
 from carico_core.domain import messages
-from carico_core.domain import names as class_names
 from carico_scheduler.bind import binder
 from carico_scheduler.sharing import corrections, tally
 from carico_scheduler.sharing import parts as member_parts
@@ -23,8 +22,8 @@ def fate_of(state: states.State, uid: str, node: str) -> ledgers.PodFate:
         return ledgers.PodFate.GONE if state.records.is_gone(uid) else ledgers.PodFate.UNKNOWN
     if record.is_bound:
         return ledgers.PodFate.BOUND
-    is_here = record.is_placed and record.booking is not None and record.booking.node == node
-    return ledgers.PodFate.ASSUMED if is_here else ledgers.PodFate.OPEN
+    booking = record.booking
+    return ledgers.PodFate.ASSUMED if booking is not None and booking.node == node else ledgers.PodFate.OPEN
 
 
 class OwnClaims:
@@ -97,7 +96,7 @@ class OwnClaims:
         """Claim a node for a Pod; return when the claim was sent (monotonic). Raises `commits.Lost`."""
         pod = bind.pod
         claim = messages.Claim(
-            uid=pod.uid, pod_class=class_names.class_of(pod), cores=pod.request_cores, size_bytes=pod.request_bytes,
+            uid=pod.uid, pod_class=bind.waiting.demand.pod_class, cores=pod.request_cores, size_bytes=pod.request_bytes,
             others=tuple(sorted(pod.request_others)), scheduler=self._parts.replica, at_ns=self._parts.clock.wall_ns(),
         )  # fmt: skip
         try:

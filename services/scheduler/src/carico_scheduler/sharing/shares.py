@@ -80,7 +80,9 @@ class HomeScore:
     def score(self, nodes: snapshot.Nodes, demand: demands.Demand) -> snapshot.Floats | float:
         """See `protocol.Scorer`."""
         if isinstance(nodes, snapshot.NodeRow):
-            more: Any = float(self.fuller(nodes.view)[nodes.slot])
+            more: Any = self.fuller(nodes.view).item(nodes.slot)
+            if not more:
+                return self.scorer.score(nodes, demand)
         else:
             more = self.fuller(nodes)
         # A view with the names of the columns, which scorers read.

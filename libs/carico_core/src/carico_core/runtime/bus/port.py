@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from carico_core.runtime.process import settings
 
@@ -140,17 +140,18 @@ class ServiceHandle(Protocol):
         ...
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """The newest message of a subject in its stream, and its number there."""
+class Kept(NamedTuple):
+    """The newest message of a subject in its stream, and its number there.
+
+    This and the next two are named tuples, since each claim of a scheduler makes one of each.
+    """
 
     subject: str
     payload: bytes
     seq: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class GuardedWrite:
+class GuardedWrite(NamedTuple):
     """A message that is stored only if the newest one of its subject has the number `seq` (0: there is none)."""
 
     subject: str
@@ -160,8 +161,7 @@ class GuardedWrite:
     lasts: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class WriteOutcome:
+class WriteOutcome(NamedTuple):
     """What became of a change: stored as number `seq`; refused, since there is a newer message; or not known.
 
     A change without an answer may have been stored.

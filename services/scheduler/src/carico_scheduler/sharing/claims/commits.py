@@ -14,6 +14,7 @@ import collections
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from carico_core.domain import errors, messages
 from carico_core.runtime.bus import port as buses
@@ -105,8 +106,6 @@ class Commits:
     ) -> "asyncio.Future[float]":
         """Ask for a claim. The future gives when it was first sent, or raises `Lost`."""
         ended: asyncio.Future[float] = asyncio.get_running_loop().create_future()
-        # The one who asked may be gone by the time it ends.
-        ended.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._asked.append(
             ClaimRequest(node=node, claim=claim, demand=demand, seq=seq, decided_s=decided_s, ended=ended)
         )
@@ -275,8 +274,7 @@ class Commits:
                 self._parts.count(outcome)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Sent:
+class _Sent(NamedTuple):
     """A change that is sent, and what it contains."""
 
     requests: list[ClaimRequest]
@@ -300,4 +298,6 @@ def _lose(request: ClaimRequest, outcome: str, detail: str, rival: str | None = 
     if request.ended.done():
         return False
     request.ended.set_exception(Lost(outcome, detail, rival))
+    # The one who asked may be gone: asyncio would log that no one has looked at it.
+    request.ended.exception()
     return True

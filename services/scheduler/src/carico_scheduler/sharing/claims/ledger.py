@@ -89,7 +89,9 @@ class Ledger:
 
     def take(self, node: str, seq: int, claims: Iterable[messages.Claim], now_s: float) -> bool:
         """Take in a newer message about a node. Return True if it lacks a claim that counted."""
-        known = self._nodes.setdefault(node, _Node())
+        known = self._nodes.get(node)
+        if known is None:
+            known = self._nodes[node] = _Node()
         if seq <= known.seq:
             return False
         before, known.held = known.held, {}
