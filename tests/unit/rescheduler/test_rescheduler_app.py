@@ -342,7 +342,7 @@ def test_a_move_that_fails_is_not_tried_again_at_once() -> None:
 def test_evictions_and_failures_are_remembered_by_the_next_leader() -> None:
     async def main() -> None:
         async with rescheduler_site.site() as made:
-            flags = ("--mode", "evict", "--moves-per-hour", "2", "--start-s", "10")
+            flags = ("--mode", "evict", "--moves-per-hour", "2", "--start-s", "10", "--every-s", "60")
             first = made.start("a", *flags)
             # The scheduler of the site chooses the first node again: the move has failed, and the replicas rest.
             while not first.executor.ended:
@@ -357,7 +357,8 @@ def test_evictions_and_failures_are_remembered_by_the_next_leader() -> None:
             assert second.planner._parts.journal.moves_of_the_hour() == 1
             await asyncio.sleep(600.0)
             assert len(second.executor.ended) == 1
-            # An hour has room for two.
+            # An hour has room for two; the load is steady.
+            made.cluster.every_s, made.report_every_s = 60.0, 9.0
             await asyncio.sleep(1500.0)
             assert len(second.executor.ended) == 1
             assert second.rounds.rests == "the budget of moves is used up"

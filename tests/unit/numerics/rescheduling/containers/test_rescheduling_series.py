@@ -74,8 +74,8 @@ def test_the_table_of_gains_is_that_of_the_placement(small: int, seed: int) -> N
 
 @pytest.fixture
 def few_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Containers may go to few of the servers, as in a large cluster."""
-    for name, value in (("_WHOLE", 0), ("_SMALL", 0), ("_COLUMNS", 6), ("_ROOMY", 2)):
+    """Containers may go to few of the servers, as in a large cluster; a search begins again four times."""
+    for name, value in (("_WHOLE", 0), ("_SMALL", 0), ("_COLUMNS", 6), ("_ROOMY", 2), ("SEARCHES", 4)):
         monkeypatch.setattr(series, name, value)
 
 
