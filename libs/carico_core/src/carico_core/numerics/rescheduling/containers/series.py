@@ -12,6 +12,7 @@ Fiduccia and Mattheyses (1982); iterated local search as by Lourenco, Martin and
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,7 @@ SEARCHES, KICKED = 16, 10
 _LEAST = 1e-9
 # What it is worth not to move, in tasks: of two places that are as good, a container takes the one where it is.
 _HOME = 1e-6
-# A table of so many entries is calculated whole faster than in parts.
+# A table of so many entries is calculated whole faster than in parts, and copied faster than moves are taken back.
 _SMALL = 4_000
 # Up to so many entries, a container may go to any server. In a larger table it has so many: its own, those with most
 # room, and those of the partners with which it exchanges most.
@@ -149,6 +150,7 @@ class _Table:
         made: list[tuple[int, int]] = []
         total, most, kept = 0.0, _LEAST, 0
         changed: set[int] = set()
+        before = [each.copy() for each in self._arrays()] if self.gains.size <= _SMALL else None
         best: tuple[int, int] | None = (row, column)
         while best is not None and len(made) < LENGTH and not is_over():
             row, column = best
@@ -160,10 +162,19 @@ class _Table:
                 most, kept = total, len(made)
             best = self._best()
         self._locked[:] = False
+        if before is not None and kept == 0:
+            for array, was in zip(self._arrays(), before, strict=True):
+                array[...] = was
+            return False
         for each, source in reversed(made[kept:]):
             self._shift(each, source)
         self._refill(changed)
         return kept > 0
+
+    def _arrays(self) -> tuple[arrays.Array | model.Ints, ...]:
+        """Return all that a move changes."""
+        pairs = (self._talks.own, self._talks.weight, self._apart.own, self._apart.weight)
+        return (self.placed, self._free, self._spare, self._places, self.columns, self.gains, *pairs)
 
     def _best(self) -> tuple[int, int] | None:
         """Return the possible move that gains most; None if none is possible."""
@@ -219,7 +230,7 @@ class _Table:
         for pairs in (self._talks, self._apart):
             pairs.fill()
         self.gains = np.empty(self.columns.shape)
-        self._fill(np.arange(self.gains.size))
+        self._fill()
 
     def _roomy(self, rows: model.Ints) -> model.Ints:
         """Return the servers with most tasks up to saturation where most of these containers, all alike, fit."""
@@ -231,7 +242,7 @@ class _Table:
     def _refill(self, changed: set[int]) -> None:
         """Calculate again what moves from and to these servers gain: a move changes no others."""
         if self.gains.size <= _SMALL:
-            self._fill(np.arange(self.gains.size))
+            self._fill()
             return
         is_changed = np.zeros(self._problem.servers + 1, dtype=bool)
         is_changed[list(changed)] = True
@@ -240,20 +251,22 @@ class _Table:
         entries[is_changed[self.placed[self.units]]] = True
         self._fill(np.flatnonzero(entries))
 
-    def _fill(self, entries: model.Ints) -> None:
-        """Calculate the gains of these entries of the flattened table."""
-        rows, server = entries // self.gains.shape[1], self.columns.ravel()[entries]
+    def _fill(self, entries: model.Ints | None = None) -> None:
+        """Calculate the gains of these entries of the flattened table; None: of all, row by row."""
+        chosen: Any = ... if entries is None else np.divmod(entries, self.gains.shape[1])
+        rows = np.arange(len(self.units))[:, None] if entries is None else chosen[0]
+        server = self.columns[chosen]
         at, need, home, price = self.placed[self.units[rows]], self._need[rows], self._home[rows], self._price[rows]
         spare = self._spare[server]
         over = np.maximum(-self._spare, 0.0)
         stays = self._talks.own[rows] - (over[at] - np.maximum(-self._spare[at] - need, 0.0)) + price * (home == at)
-        goes = self._talks.weight.ravel()[entries] - (np.maximum(need - spare, 0.0) - over[server])
+        goes = self._talks.weight[chosen] - (np.maximum(need - spare, 0.0) - over[server])
         goes += price * (home == server) - stays
         fits = self._problem.allowed[self.units[rows], server] & (at != server) & (server != _NONE)
         fits &= ~self._locked[rows] & (self._places[server] >= 1.0)
-        fits &= self._apart.weight.ravel()[entries] < 0.5
-        fits &= (self._request[rows] <= self._free[server]).all(axis=1)
-        self.gains.ravel()[entries] = np.where(fits, goes, -np.inf)
+        fits &= self._apart.weight[chosen] < 0.5
+        fits &= (self._request[rows] <= self._free[server]).all(axis=-1)
+        self.gains[chosen] = np.where(fits, goes, -np.inf)
 
 
 class _Pairs:
