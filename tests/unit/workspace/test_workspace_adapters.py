@@ -1,8 +1,10 @@
 """Inside `runtime` too, each foreign package has one adapter: what else may import it is decided by the file's name."""
 
 import ast
+import collections
+import functools
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Mapping
 
 import pytest
 
@@ -21,18 +23,21 @@ ADAPTERS = {
 }
 
 
-def importers(package: str) -> Iterator[pathlib.Path]:
-    """The modules of the core that import a package, wherever in them they do so."""
+@functools.cache
+def importers() -> Mapping[str, set[pathlib.Path]]:
+    """The modules of the core that import each package, wherever in them they do so."""
+    found = collections.defaultdict[str, set[pathlib.Path]](set)
     for path in sorted(CORE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            if any(name.partition(".")[0] == package for name in names):
-                yield path.relative_to(CORE)
+            for name in names:
+                found[name.partition(".")[0]].add(path.relative_to(CORE))
+    return found
 
 
 @pytest.mark.parametrize("package", sorted(ADAPTERS))
 def test_a_foreign_package_is_imported_by_its_adapter_alone(package: str) -> None:
-    found = set(importers(package))
+    found = importers().get(package, set())
     assert found, f"{package} is imported nowhere: take it out of this table"
     assert [path for path in found if not any(path.match(allowed) for allowed in ADAPTERS[package])] == []

@@ -1,12 +1,13 @@
 """Each member declares what it imports: one shared environment would hide it, a service installed alone would not."""
 
 import ast
+import functools
 import importlib.metadata
 import pathlib
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
@@ -31,6 +32,12 @@ def declared(member: pathlib.Path) -> set[str]:
     return names | {project["name"]}
 
 
+@functools.cache
+def providers() -> Mapping[str, Sequence[str]]:
+    """The distributions that have each top-level module."""
+    return importlib.metadata.packages_distributions()
+
+
 def imported(member: pathlib.Path) -> Iterator[tuple[pathlib.Path, str]]:
     """(file, top-level module) of each import below a member's src."""
     for path in sorted(member.glob("src/**/*.py")):
@@ -50,13 +57,12 @@ def test_all_members_are_found() -> None:
 
 @pytest.mark.parametrize("member", MEMBERS, ids=lambda m: m.name)
 def test_every_import_is_declared(member: pathlib.Path) -> None:
-    providers = importlib.metadata.packages_distributions()
     wanted = declared(member)
     undeclared = set()
     for path, module in imported(member):
         if module in sys.stdlib_module_names:
             continue
-        names = {name.lower().replace("_", "-") for name in providers.get(module, [module.replace("_", "-")])}
+        names = {name.lower().replace("_", "-") for name in providers().get(module, [module.replace("_", "-")])}
         if not names & wanted:
             undeclared.add(f"{path.relative_to(ROOT)} imports {module}")
     assert not undeclared
