@@ -57,21 +57,16 @@ def causes(each: Overload, pods: list[records.PodRecord]) -> list[records.PodRec
 
 @clusters.REPEATED
 @hypothesis.given(plan=clusters.plans(), seed=clusters.SEEDS)
-def test_an_overload_lasts_no_longer_than_the_pods_that_caused_it(plan: scenario.Scenario, seed: int) -> None:
-    watched = clusters.Watched(plan, clusters.options(), seed)
-    for each in overloads(watched):
-        last_s = max((pod.ended_s for pod in causes(each, watched.world.pods)), default=each.from_s)
-        assert each.to_s <= last_s + AFTERMATH_S, f"{each}, though the last of its Pods ended at {last_s:.1f} s"
-
-
-@clusters.REPEATED
-@hypothesis.given(plan=clusters.plans(), seed=clusters.SEEDS)
-def test_an_emptied_node_has_the_room_it_had_before_its_first_pod(plan: scenario.Scenario, seed: int) -> None:
+def test_an_overload_ends_with_its_pods_and_an_emptied_node_has_the_room_it_had(
+    plan: scenario.Scenario, seed: int
+) -> None:
     watched = clusters.Watched(plan, clusters.options(), seed)
     nodes = range(len(plan.hardware))
     watched.world.run_until(clusters.FIRST_POD_S - clusters.STEP_S)
     before = [estimate(watched, node) for node in nodes]
-    clusters.step_through(watched, lambda _: None)
+    for each in overloads(watched):
+        last_s = max((pod.ended_s for pod in causes(each, watched.world.pods)), default=each.from_s)
+        assert each.to_s <= last_s + AFTERMATH_S, f"{each}, though the last of its Pods ended at {last_s:.1f} s"
     watched.world.run_until(watched.world.now_s + SETTLING_S)
     for node in nodes:
         now = estimate(watched, node)
