@@ -208,6 +208,29 @@ def test_the_rate_and_the_number_that_wait_are_bounded() -> None:
     objects.run_fast(main())
 
 
+def test_a_namespace_with_thousands_of_conditions_delays_no_other() -> None:
+    """Its Pods, whose reasons change every 10 s, had filled the queue: others waited for 20 s, or got no place."""
+
+    async def main() -> None:
+        desk = Desk(per_s=10.0)
+        made = [("flaps", f"pod-{index}") for index in range(conditions.WAITING_MAX)]
+        made += [("quiet", "a"), ("calm", "b"), ("quiet", "c")]
+        for namespace, name in made:
+            pod = objects.make_pod(name, namespace=namespace)
+            desk.queue.offer(pod, desk.clock.monotonic_s() - 3.0)
+            waiting = desk.queue.find(pod.uid)
+            assert waiting is not None
+            assert desk.note(waiting), "what comes from others takes the place of its newest"
+        await desk.write()
+        asked = [path.split("/namespaces/")[1].split("/pods/") for path in desk.kube.requests if "PATCH" in path]
+        order = [(namespace, name.partition("/")[0]) for namespace, name in asked]
+        assert order[:6] == [
+            ("flaps", "pod-0"), ("quiet", "a"), ("calm", "b"), ("flaps", "pod-1"), ("quiet", "c"), ("flaps", "pod-2"),
+        ]  # fmt: skip
+
+    objects.run_fast(main())
+
+
 def test_a_condition_that_a_bind_prevented_is_due_again_if_the_bind_fails() -> None:
     async def main() -> None:
         desk = Desk()

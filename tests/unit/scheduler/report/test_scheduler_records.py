@@ -126,6 +126,20 @@ async def test_events_are_written_in_order_and_the_line_is_bounded() -> None:
     ]
 
 
+async def test_events_of_one_namespace_delay_and_displace_none_of_another() -> None:
+    recorder = SlowRecorder()
+    writer, drops = make_writer(recorder)
+    for _ in range(events.WAITING_MAX):
+        writer.failed(objects.make_pod(namespace="flood"), "flood")
+    for text in ("first", "second"):
+        writer.scheduled(objects.make_pod(namespace="quiet"), text)
+    assert drops == {"queue_full": 2}
+    recorder.may.set()
+    await drained(writer)
+    assert [each.rpartition(" ")[2] for each in recorder.notes[:5]] == ["flood", "first", "flood", "second", "flood"]
+    assert len(recorder.notes) == events.WAITING_MAX
+
+
 async def test_an_event_that_cannot_be_written_is_counted_and_passed_over() -> None:
     recorder = SlowRecorder(errors.ApiUnavailable("away"))
     recorder.may.set()

@@ -147,3 +147,20 @@ def test_many_demands_take_turns_too(monkeypatch: pytest.MonkeyPatch) -> None:
         desk.rounds(1)
     assert max(looks) <= reporter.DEMANDS_A_ROUND
     assert desk.known(600) == 600
+
+
+def test_namespaces_take_turns() -> None:
+    """A tenant with 10,000 Pods of different demands had all turns of 150 s."""
+    desk = Desk(600, jobs=600)
+    desk.rounds(2)
+    for name in ("a", "b"):
+        desk.queue.offer(objects.make_pod(name, namespace="other", request_cores=1000.0), desk.clock.monotonic_s())
+    desk.decide()
+    desk.rounds(1)
+    assert [desk.log.latest("other", name) is not None for name in ("a", "b")] == [True, True]
+    desk.hear(0.1)
+    desk.fleet.put_node(objects.make_node(ready=False), reservations.Load())
+    # All have had a turn but most of the 600; those of the others have theirs again nevertheless.
+    desk.rounds(int(notices.CHANGE_EVERY_S / 0.5))
+    found = [desk.log.latest("other", name) for name in ("a", "b")]
+    assert [each is not None and each.refused for each in found] == [{"not_ready": 1}] * 2

@@ -5,9 +5,9 @@
                                                   |                               |
                                                   +--- bound: the API sets True --+
 
-A condition is written again only when the set of reasons changes, one at a time, at a limited rate, and never about a
-Pod that is being bound: the patch carries the Pod's resourceVersion, so that the API refuses it after a bind. As in
-kube-scheduler, it is a strategic merge patch of `status.conditions`.
+A condition is written again only when the set of reasons changes, one at a time, at a limited rate at which namespaces
+take turns, and never about a Pod that is being bound: the patch carries the Pod's resourceVersion, so that the API
+refuses it after a bind. As in kube-scheduler, it is a strategic merge patch of `status.conditions`.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
 from carico_core.wire.kubernetes import api_objects, instants
 from carico_scheduler.pods import queue as queues
-from carico_scheduler.report import notices, verdicts
+from carico_scheduler.report import namespace_queue, notices, verdicts
 
 # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions, and the reasons of its constants
 # PodReasonUnschedulable, which autoscalers look for, and PodReasonSchedulerError, which they ignore.
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
-# As for Events: beyond this many, what is due next is due again later.
+# As for Events: beyond this many, what gives way is due again later.
 WAITING_MAX = 1024
 # A Pod is reported after so long although some node is still being tried or not known: a load that grows in steps is at
 # its size by then, and one node without an agent must not keep a cluster from growing.
@@ -64,32 +64,34 @@ class Conditions:
         self._find = find
         self._may_write = may_write
         self._on_outcome = on_outcome
-        self._wishes: dict[str, _Wish] = {}
+        self._wishes = namespace_queue.NamespaceQueue[_Wish](WAITING_MAX)
         self._more = asyncio.Event()
 
     def note(self, waiting: queues.Waiting, verdict: verdicts.Verdict, text: str, reasons: frozenset[str]) -> bool:
         """Queue the condition of a Pod if a change of it is due; return True if it was."""
         now_s = self._clock.monotonic_s()
         reason = self._reason(waiting, verdict, now_s)
-        if reason is None or len(self._wishes) >= WAITING_MAX:
+        if reason is None:
             return False
         if waiting.pod.unscheduled_reason == reason:
             notices.inherit(waiting, "condition", now_s, reasons | {reason})
         if not notices.is_due(waiting, "condition", now_s, reasons=reasons | {reason}, again_s=math.inf):
             return False
-        self._wishes[waiting.pod.uid] = _Wish(reason, text, waiting)
+        lost = self._wishes.put(waiting.pod.namespace, waiting.pod.uid, _Wish(reason, text, waiting))
+        if lost is not None:
+            self._put_off(lost.waiting)
         self._more.set()
-        return True
+        return lost is None or lost.waiting is not waiting
 
     async def write_forever(self) -> None:
-        """Write conditions, the oldest first, until cancelled."""
+        """Write conditions until cancelled."""
         while True:
             while not self._wishes:
                 self._more.clear()
                 await self._more.wait()
             await self._pace.wait()
-            uid = next(iter(self._wishes))
-            wish, waiting = self._wishes.pop(uid), self._find(uid)
+            wish = self._wishes.take()
+            waiting = self._find(wish.waiting.pod.uid)
             if waiting is not None:
                 await self._write(waiting, wish)
             else:

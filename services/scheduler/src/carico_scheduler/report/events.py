@@ -2,11 +2,13 @@
 
 import asyncio
 import dataclasses
+import itertools
 from collections.abc import Callable
 from typing import Protocol
 
 from carico_core.domain import cluster, errors
 from carico_core.runtime.process import tasks
+from carico_scheduler.report import namespace_queue
 
 WAITING_MAX = 1024
 SCHEDULED = "Scheduled"
@@ -34,14 +36,16 @@ class Note:
 
 
 class Writer:
-    """Writes one Event at a time, at a limited rate; when the queue is full the newest is dropped and counted."""
+    """Writes one Event at a time, at a limited rate at which namespaces take turns; what gives way is counted."""
 
     def __init__(self, recorder: Recorder, *, pace: tasks.Pace, on_drop: Callable[[str], None]) -> None:
         """`on_drop(why)` is called for each Event that is not written."""
         self._recorder = recorder
         self._pace = pace
         self._on_drop = on_drop
-        self._notes: asyncio.Queue[Note] = asyncio.Queue(WAITING_MAX)
+        self._notes = namespace_queue.NamespaceQueue[Note](WAITING_MAX)
+        self._numbers = itertools.count()
+        self._more = asyncio.Event()
         # Called with each Pod that is evicted for another.
         self.on_preempted: Callable[[cluster.Pod], None] = lambda pod: None
 
@@ -63,10 +67,13 @@ class Writer:
         self._put(Note(pod=pod, reason=GIVEN_BACK, text=text, is_warning=True))
 
     async def write_forever(self) -> None:
-        """Write Events in the order they were queued, until cancelled."""
+        """Write Events, those of a namespace in the order they were queued, until cancelled."""
         while True:
-            note = await self._notes.get()
+            while not self._notes:
+                self._more.clear()
+                await self._more.wait()
             await self._pace.wait()
+            note = self._notes.take()
             try:
                 await self._recorder.record(
                     note.pod, reason=note.reason, action=_ACTIONS[note.reason], note=note.text,
@@ -76,8 +83,7 @@ class Writer:
                 self._on_drop(type(error).__name__)
 
     def _put(self, note: Note) -> None:
-        # While thousands of Pods are bound most Events find no place: an exception for each takes longer.
-        if self._notes.full():
+        # While thousands of Pods are bound most Events find no place: it must cost little.
+        if self._notes.put(note.pod.namespace, str(next(self._numbers)), note) is not None:
             self._on_drop("queue_full")
-        else:
-            self._notes.put_nowait(note)
+        self._more.set()

@@ -4,8 +4,11 @@ A record is written only when the set of reasons for a Pod changes: the stream o
 would displace placements. Events are repeated (`notices`).
 """
 
+import collections
+import itertools
 import math
 import operator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from carico_core.domain import decision, gangs
@@ -17,7 +20,7 @@ from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.report import decisions, explain, notices, verdicts
 
-# Maximum Pods reported in one round; with thousands waiting, rounds take turns.
+# Maximum Pods reported in one round; with thousands waiting, rounds take turns, and so do namespaces.
 PODS_A_ROUND = 64
 # Maximum demands scored in one round: each reads every node, on the event loop that also binds.
 DEMANDS_A_ROUND = 32
@@ -67,8 +70,7 @@ class Reporter:
         """
         found: dict[demands.Demand, _Unplaced | None] = {}
         reported = 0
-        # The Pod whose turn was longest ago comes first; those that never had a turn come before all others.
-        for waiting in sorted(queue.parked(), key=operator.attrgetter("considered_s")):
+        for waiting in _in_turns(queue.parked()):
             if reported >= PODS_A_ROUND:
                 break
             if waiting.demand not in found:
@@ -114,6 +116,18 @@ class Reporter:
             self._log.record(waiting, facts)
         is_new |= self._conditions.note(waiting, verdict, facts.message, reasons)
         return self._notices.notify(waiting, "room", facts.message, now_s, reasons) or is_new
+
+
+def _in_turns(parked: Iterable[queues.Waiting]) -> Iterator[queues.Waiting]:
+    """Yield one Pod of each namespace, then the next of each.
+
+    The one whose turn was longest ago comes first, of each namespace and of all; before it those that never had one.
+    """
+    by_namespace: collections.defaultdict[str, list[queues.Waiting]] = collections.defaultdict(list)
+    for waiting in sorted(parked, key=operator.attrgetter("considered_s")):
+        by_namespace[waiting.pod.namespace].append(waiting)
+    for turn in itertools.zip_longest(*by_namespace.values()):
+        yield from filter(None, turn)
 
 
 def _facts(scores: cycle_scores.Scores, refused: dict[str, int], begin: str = "") -> decisions.Facts:
