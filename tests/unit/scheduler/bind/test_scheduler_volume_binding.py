@@ -71,9 +71,9 @@ class Site:
         }  # fmt: skip
         self.known.volumes.put(("", name), parse.parse_volume(obj))
 
-    def bind(self, volume: str) -> None:
+    def bind(self, volume: str, node: str = "a") -> None:
         """What the controllers do in the end."""
-        self.volume(volume, "a", phase="Bound")
+        self.volume(volume, node, phase="Bound")
         self.claim({parse.BIND_COMPLETED: "yes"}, volumeName=volume)
         self.claims.notify()
 
@@ -178,6 +178,38 @@ def test_what_cannot_be_bound_is_decided_on_again(why: str) -> None:
             await work
         if plan is not None:
             assert site.feasible() == ["a", "b"]
+
+    run(main)
+
+
+def test_a_claim_that_got_a_volume_of_another_node_lets_its_pod_be_decided_on_again() -> None:
+    """Its Pod was bound all the same, and could never start: the volume could not be attached to its node."""
+
+    async def main() -> None:
+        site = Site()
+        work = asyncio.create_task(site.bind_claims(site.plan("a")))
+        await asyncio.sleep(0.1)
+        # A user creates it again with a volume, or its controller has found another one.
+        site.bind("elsewhere", "b")
+        with pytest.raises(volume_binding.NotBound, match="cannot be used on a"):
+            await work
+        assert site.feasible() == ["b"]
+
+    run(main)
+
+
+def test_a_pod_is_bound_once_the_watch_has_shown_the_volumes_too() -> None:
+    async def main() -> None:
+        site = Site()
+        work = asyncio.create_task(site.bind_claims(site.plan("a")))
+        await asyncio.sleep(0.1)
+        site.claim({parse.BIND_COMPLETED: "yes"}, volumeName="made")
+        site.claims.notify()
+        await asyncio.sleep(1.0)
+        assert not work.done()
+        site.volume("made", "a", phase="Bound")
+        site.claims.notify()
+        await work
 
     run(main)
 

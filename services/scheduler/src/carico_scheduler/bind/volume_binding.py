@@ -64,6 +64,7 @@ class VolumeBinding:
             async with asyncio.timeout(TIMEOUT_S):
                 await self._ask(plan, node, may_write)
                 await self._until_bound(uses, plan, node, may_write)
+            self._check_reachable(uses, node)
         except TimeoutError as error:
             raise NotBound(f"claims not bound within {TIMEOUT_S:g} s") from error
         except (errors.ApiError, errors.ApiUnavailable) as error:
@@ -91,7 +92,8 @@ class VolumeBinding:
         self, uses: tuple[constraints.VolumeClaimUse, ...], plan: storage.Plan, node: str, may_write: Callable[[], bool]
     ) -> None:
         asked = {claim.uid for claim in plan.make if claim.selected_node == node}
-        while not self._known.are_bound(uses):
+        # The watch of volumes may lag behind that of claims.
+        while not self._known.are_bound(uses) or len(self._known.bound_volumes(uses)) < len(uses):
             for claim in plan.make:
                 if self._is_asked(claim, node):
                     asked.add(claim.uid)
@@ -103,6 +105,15 @@ class VolumeBinding:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CHECK_EVERY_S):
                     await self._changed.wait()
+
+    def _check_reachable(self, uses: tuple[constraints.VolumeClaimUse, ...], node: str) -> None:
+        """Raise `NotBound` if a volume cannot be used from the node: a claim may have got another one than planned.
+
+        Its controller chose first, its provisioner does not follow the node, or a user created the claim again.
+        """
+        slot = self._fleet.slot_of(node)
+        if slot is None or not volume_placement.reachable(self._fleet.snapshot(0.0), uses)[slot]:
+            raise NotBound(f"the claims are bound to volumes that cannot be used on {node}")
 
     def _is_asked(self, claim: objects.VolumeClaim, node: str) -> bool:
         now = self._known.volume_claims.find(claim.name, claim.namespace)
