@@ -43,14 +43,22 @@ KINDS: tuple[dict[str, object], ...] = (
     {"constraints": WITH_RED, "labels": {"app": "web"}},
     {"constraints": APART_FROM_RED, "labels": {"app": "web"}},
     {"namespace": "other", "constraints": APART_FROM_RED, "labels": {"app": "web"}},
+    {"labels": {"app": "web"}},
+    {"namespace": "other", "labels": {"app": "web"}},
 )
+# Kinds for which other Pods decide more than room.
+LIMITED = KINDS[4:]
 
 
 class Desk:
-    """A state to which things happen, and the cycle that follows each."""
+    """A state to which things happen, and the cycle that follows each.
 
-    def __init__(self, rng: random.Random, rules: policy.Policy) -> None:
+    `is_roomy`: a node that is not full has room for all Pods, so that other Pods decide where they may go.
+    """
+
+    def __init__(self, rng: random.Random, rules: policy.Policy, *, is_roomy: bool = False) -> None:
         self.rng = rng
+        self.is_roomy = is_roomy
         self.now_s = 1000.0
         self.state = state.State(rules, rng)
         self.state.fleet.pod_counts.lacking = None
@@ -66,8 +74,9 @@ class Desk:
         labels = {"disk": "ssd"} if self.rng.random() < 0.5 else {}
         labels |= {"zone": self.rng.choice("ab")} if self.rng.random() < 0.8 else {}
         made = objects.make_node(
-            name, labels=labels, unschedulable=self.rng.random() < 0.2, pod_limit=self.rng.choice([3, 110])
-        )
+            name, labels=labels, unschedulable=self.rng.random() < 0.2,
+            pod_limit=110 if self.is_roomy else self.rng.choice([3, 110]),
+        )  # fmt: skip
         self.state.put_node(made)
 
     def booking(self, uid: str) -> reservations.Booking | None:
@@ -84,18 +93,24 @@ class Desk:
             key: messages.ClassCapacity(cost_plus={"cpu": rng.choice([0.5, 1.0, 2.0])}, pods=1)
             for key in rng.sample(keys, rng.randrange(4))
         }
-        said = objects.make_advertisement(
-            name, rng.choice([0.2, 0.9, 1.0, 3.0]), seq=self.seq, pods=rng.randrange(3), limit=rng.choice([None, 2]),
-            headroom={"cpu": rng.choice([0.4, 1.0, 4.0])}, classes=classes,
-            covers=frozenset(rng.sample(covered, rng.randrange(len(covered) + 1))),
-        )  # fmt: skip
+        covers = frozenset(rng.sample(covered, rng.randrange(len(covered) + 1)))
+        if self.is_roomy:
+            said = objects.make_advertisement(
+                name, rng.choice([0.0, 90.0]), seq=self.seq, pods=3, covers=frozenset(covered)
+            )
+        else:
+            said = objects.make_advertisement(
+                name, rng.choice([0.2, 0.9, 1.0, 3.0]), seq=self.seq, pods=rng.randrange(3),
+                limit=rng.choice([None, 2]), headroom={"cpu": rng.choice([0.4, 1.0, 4.0])}, classes=classes,
+                covers=covers,
+            )  # fmt: skip
         self.state.put_advertisement(node_state.Heard(advertisement=said, sampled_s=self.now_s), self.now_s)
 
     def create(self) -> None:
         self.seq += 1
-        kind = self.rng.randrange(len(KINDS))
+        kind = self.rng.choice(LIMITED if self.is_roomy else KINDS)
         owner = cluster.Owner(kind="Job", name=f"job-{self.rng.randrange(3)}", uid="u")
-        pod = objects.make_pod(f"p{self.seq}", owner=owner, **KINDS[kind])
+        pod = objects.make_pod(f"p{self.seq}", owner=owner, **kind)
         self.pods.append(pod)
         self.state.put_pod(pod, self.now_s)
 
@@ -112,16 +127,19 @@ class Desk:
             self.state.remove_pod(self.pods.pop(self.rng.randrange(len(self.pods))).uid)
 
     def change(self) -> None:
-        """A Pod is shown on its node, or on another, with other requests or labels, or running."""
+        """A Pod is shown on its node, or on another; or it runs, or its requests or labels change, or it leaves."""
         if self.pods:
             at, rng = self.rng.randrange(len(self.pods)), self.rng
             booking = self.booking(self.pods[at].uid)
             if booking is not None:
-                self.pods[at] = self.pods[at]._replace(
-                    node_name=booking.node if rng.random() < 0.7 else rng.choice(NODES),
-                    phase=rng.choice(["Pending", "Running"]), request_cores=rng.choice([0.0, 1.0, 3.0]),
-                    labels=rng.choice([{}, {"app": "web"}]), is_mirror=rng.random() < 0.1,
+                changes: dict[str, object] = rng.choice(
+                    [
+                        {}, {"node_name": rng.choice(NODES)}, {"phase": rng.choice(["Pending", "Running"])},
+                        {"request_cores": rng.choice([0.0, 1.0, 3.0])}, {"labels": {}}, {"labels": {"app": "web"}},
+                        {"is_mirror": rng.random() < 0.5}, {"deleting": True},
+                    ]
                 )  # fmt: skip
+                self.pods[at] = self.pods[at]._replace(**{"node_name": booking.node, **changes})
                 self.state.put_pod(self.pods[at], self.now_s)
 
     def wait(self) -> None:
@@ -160,11 +178,15 @@ EVENTS = (
 
 @hypothesis.settings(max_examples=100, deadline=None)
 @hypothesis.given(
-    seed=st.integers(0, 2**32), fallback=st.sampled_from(policy.Fallback), release=st.sampled_from(policy.Release)
-)
-def test_no_pod_that_fits_is_left_waiting(seed: int, fallback: policy.Fallback, release: policy.Release) -> None:
+    seed=st.integers(0, 2**32), release=st.sampled_from(policy.Release), is_roomy=st.booleans(),
+    # By requests any change lets everything be tried again.
+    fallback=st.sampled_from([*policy.Fallback, policy.Fallback.WAIT, policy.Fallback.WAIT]),
+)  # fmt: skip
+def test_no_pod_that_fits_is_left_waiting(
+    seed: int, fallback: policy.Fallback, release: policy.Release, is_roomy: bool
+) -> None:
     rng = random.Random(seed)
-    desk = Desk(rng, policy.Policy(fallback=fallback, release=release))
+    desk = Desk(rng, policy.Policy(fallback=fallback, release=release), is_roomy=is_roomy)
     for _ in range(60):
         desk.now_s += 0.01
         match rng.choice(EVENTS):
