@@ -110,10 +110,12 @@ class LiveSite:
         waiting.until_now(is_bound, within_s=BIND_WITHIN_S, what=self.logs)
         return time.monotonic() - began_s, found[0]
 
-    def ask(self, service: str, verb: str) -> Any:
+    def ask(self, service: str, verb: str, *, within_s: float = waiting.WAIT_S) -> Any:
         """Return a service's answer to the cli. Raises `TimeoutError` and `orjson.JSONDecodeError`."""
         with self.bus.raw(roles.Role.CLI) as cli:
-            return orjson.loads(cli.request(subjects.query(service, verb), inbox=_CLI_INBOX, within_s=2.0).payload)
+            return orjson.loads(
+                cli.request(subjects.query(service, verb), inbox=_CLI_INBOX, within_s=within_s).payload
+            )  # fmt: skip
 
     def row(self, node: str) -> dict[str, Any]:
         """Return what the scheduler states of a node."""
@@ -128,7 +130,8 @@ class LiveSite:
     def hears_honest_nodes(self) -> bool:
         """Return whether the scheduler has new reports of all honest nodes."""
         try:
-            nodes = self.ask("scheduler", "capacity.list")["nodes"]
+            # Asked again: the one that is asked may have just been disconnected.
+            nodes = self.ask("scheduler", "capacity.list", within_s=2.0)["nodes"]
         except (TimeoutError, orjson.JSONDecodeError, KeyError, raw_client.Closed):
             return False
         return {row["node"] for row in nodes if row["freshness"] == "fresh"} >= set(HONEST)
