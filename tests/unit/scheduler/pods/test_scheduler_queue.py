@@ -54,7 +54,7 @@ def test_a_parked_lane_waits_and_others_go_on() -> None:
 
 def try_some(source: queue.Queue, most: int) -> list[str]:
     """The names of the Pods that a cycle tries in vain before it is cut short."""
-    tried = []
+    tried: list[str] = []
     while len(tried) < most and (waiting := source.take(0.0)) is not None:
         tried.append(waiting.pod.name)
         source.park(waiting)
