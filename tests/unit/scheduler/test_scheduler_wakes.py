@@ -8,6 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from carico_core.domain import cluster, constraints, messages, selectors
+from carico_core.wire.kubernetes import storage
 from carico_scheduler.decide import cycle
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
@@ -15,6 +16,7 @@ from carico_scheduler.pods import reservations
 from carico_scheduler.rules import policy
 from carico_scheduler.state import node_state, state
 from tests.unit.scheduler import objects
+from tests.unit.scheduler.rules import test_scheduler_peers as peers
 
 NODES = tuple(f"node-{index}" for index in range(3))
 PORT = constraints.Constraints(host_ports=(constraints.HostPort(address="0.0.0.0", protocol="TCP", port=80),))
@@ -32,6 +34,8 @@ APART_FROM_RED = constraints.Constraints(anti_affinity=(NEAR_RED,))
 ON_SSD = constraints.Constraints(
     node_terms=(selectors.NodeTerm(labels=(selectors.Requirement(key="disk", operator="In", values=("ssd",)),)),)
 )
+# Only one Pod of the whole cluster may use it.
+DISK = constraints.Constraints(volume_claims=(constraints.VolumeClaimUse(namespace="default", name="disk"),))
 KINDS: tuple[dict[str, object], ...] = (
     {},
     {"request_cores": 3.0},
@@ -46,6 +50,7 @@ KINDS: tuple[dict[str, object], ...] = (
     {"namespace": "other", "constraints": APART_FROM_RED, "labels": {"app": "web"}},
     {"labels": {"app": "web"}},
     {"namespace": "other", "labels": {"app": "web"}},
+    {"constraints": DISK},
 )
 # Kinds for which other Pods decide more than room.
 LIMITED = KINDS[4:]
@@ -63,6 +68,11 @@ class Desk:
         self.now_s = 1000.0
         self.state = state.State(rules, rng)
         self.state.fleet.pod_counts.lacking = None
+        claim = peers.claim("disk", volumeName="v", accessModes=["ReadWriteOncePod"])
+        claim["metadata"]["annotations"] = {storage.BIND_COMPLETED: "yes"}
+        known = self.state.fleet.storage
+        known.volume_claims.put(("default", "disk"), storage.parse_volume_claim(claim))
+        known.volumes.put(("", "v"), storage.parse_volume({"metadata": {"name": "v"}, "spec": {}}))
         self.cycle = cycle.Cycle(self.state.fleet.policy)
         self.pods: list[cluster.Pod] = []
         self.binding: list[cluster.Pod] = []
