@@ -23,8 +23,8 @@ from carico_local.cluster import client, machine, state
 from carico_local.cluster import plan as plans
 from carico_local.compare import comparison, servers, trial
 from carico_local.compare import contender as contenders
-from carico_local.compare import ground as grounds
 from carico_local.compare import load as loads
+from carico_local.compare import testbed as testbeds
 from carico_local.jobs import job as jobs
 
 NAME = "compare"
@@ -211,8 +211,8 @@ async def _compare(
         formats.say(runs if chosen.pod_s is None else f"{runs}: about {trials_s / 60 + 1:.0f} min")
         servers_millicores: int | None = given["servers_millicores"]
         with_servers = given["with_servers"] or servers_millicores is not None
-        async with _ground(launched.paths, found, bound_s, servers_millicores) as ground:
-            trials, idle_ms = await _trials(ground, wanted, load, repeats=repeats, with_servers=with_servers)
+        async with _testbed(launched.paths, found, bound_s, servers_millicores) as testbed:
+            trials, idle_ms = await _trials(testbed, wanted, load, repeats=repeats, with_servers=with_servers)
         setting = _setting(plan, chosen, bound_s, notes) | {"servers_millicores": servers_millicores}
         report = comparison.report(trials, wanted, setting=setting, idle_ms=idle_ms)
         return {**report, **report_folder.stamp(clocks.SystemClock().wall_ns())}
@@ -221,15 +221,15 @@ async def _compare(
 
 
 @contextlib.asynccontextmanager
-async def _ground(
+async def _testbed(
     paths: state.Paths, found: state.ClusterState, bound_s: float, servers_millicores: int | None
-) -> AsyncIterator[grounds.Ground]:
+) -> AsyncIterator[testbeds.Testbed]:
     """Follow the cluster's Pods while trials run on it."""
     agents = [each.process.pid for each in found.services if each.name.startswith("agent/") and each.process]
     async with connection.connect_to(connection.local_address(paths, found)) as live:
         following = asyncio.ensure_future(live.observer.follow_pods(live.api))
         try:
-            yield grounds.Ground(
+            yield testbeds.Testbed(
                 api=live.api, observer=live.observer, clock=live.clock, nodes=found.plan.node_names, agents=agents,
                 bound_s=bound_s, servers_millicores=servers_millicores,
             )  # fmt: skip
@@ -239,7 +239,7 @@ async def _ground(
 
 
 async def _trials(
-    ground: grounds.Ground,
+    testbed: testbeds.Testbed,
     wanted: Sequence[contenders.Contender],
     load: loads.Load,
     *,
@@ -253,12 +253,12 @@ async def _trials(
     done: list[trial.Trial] = []
     idle_ms: list[servers.Latency] = []
     for repeat in range(1, repeats + 1):
-        if with_servers and (alone := await servers.idle_ms(ground)) is not None:
+        if with_servers and (alone := await servers.idle_ms(testbed)) is not None:
             idle_ms.append(alone)
             formats.say(f"run {repeat} of {repeats}, servers alone: p99 {alone['p99']:.1f} ms")
         begin = (repeat - 1) % len(wanted)
         for contender in (*wanted[begin:], *wanted[:begin]):
-            one = await trial.run(ground, contender, load, repeat, with_servers=with_servers)
+            one = await trial.run(testbed, contender, load, repeat, with_servers=with_servers)
             done.append(one)
             mean = formats.number(one.pod_s["mean"])
             latency = "" if one.server_ms is None else f", servers' p99 {one.server_ms['p99']:.1f} ms"

@@ -183,12 +183,12 @@ async def _runs(
                     break
             return moved, rests
 
-        ground = experiment.Stage(
+        testbed = experiment.ApplicationTestbed(
             api=live.api, clock=clock, nodes=plan.node_names, node_cores=plan.cores,
             node_memory_bytes=plans.NODE_MEMORY_BYTES, pods=known, server=server, move=move,
             delay_ms=wanted.delay_ms, rate_mbit=RATE_MBIT,
         )  # fmt: skip
-        return await all_of(wanted, functools.partial(_one, ground, wanted.spans))
+        return await all_of(wanted, functools.partial(_one, testbed, wanted.spans))
 
 
 async def all_of(
@@ -215,9 +215,9 @@ async def all_of(
 
 
 async def _one(
-    ground: experiment.Stage, spans: experiment.Spans, contender: contenders.PlacementContender, load: str
+    testbed: experiment.ApplicationTestbed, spans: experiment.Spans, contender: contenders.PlacementContender, load: str
 ) -> result.Run:
-    run = await experiment.run(ground, contender, contenders.LOADS[load], spans)
+    run = await experiment.run(testbed, contender, contenders.LOADS[load], spans)
     times = ", ".join(
         f"{name} {formats.number(run.before.times[name].mean_ms)} -> {formats.number(run.after.times[name].mean_ms)} ms"
         for name in catalog.APPLICATIONS

@@ -1,7 +1,7 @@
 """The same job under one scheduler after another, on one cluster: CARICO and the real kube-scheduler.
 
 contender    a scheduler, and what its Pods request
-ground       the cluster on which trials run, and its agents
+testbed      the cluster on which trials run, and its agents
 load         what runs: a job of our workloads, or the Pods of manifests
 trial        one job under one contender
 servers      servers that run next to the job

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from carico_core.domain import amounts, errors
 from carico_local.compare import contender as contenders
-from carico_local.compare import ground as grounds
+from carico_local.compare import testbed as testbeds
 from carico_local.jobs import job as jobs
 
 # They run until they are deleted.
@@ -39,31 +39,31 @@ QUANTILES = ("min", "p50", "p90", "p95", "p99", "max")
 Latency = Mapping[str, float]
 
 
-async def idle_ms(ground: grounds.Ground) -> Latency | None:
+async def idle_ms(testbed: testbeds.Testbed) -> Latency | None:
     """Return the latency of servers on otherwise idle nodes."""
-    job = await start(ground, "servers-idle")
-    await asyncio.sleep(min(max(ground.bound_s, IDLE_LEAST_S), IDLE_MOST_S))
-    return await end(ground, job)
+    job = await start(testbed, "servers-idle")
+    await asyncio.sleep(min(max(testbed.bound_s, IDLE_LEAST_S), IDLE_MOST_S))
+    return await end(testbed, job)
 
 
-async def start(ground: grounds.Ground, name: str) -> jobs.Job:
-    """Start one server per node, each with the ground's request, placed by kube-scheduler."""
+async def start(testbed: testbeds.Testbed, name: str) -> jobs.Job:
+    """Start one server per node, each with the testbed's request, placed by kube-scheduler."""
     job = jobs.Job(
-        name=name, workload=jobs.Workload.SERVER, pods=len(ground.nodes), seconds=_SECONDS,
-        scheduler_name=contenders.KUBE_SCHEDULER, request_millicores=ground.servers_millicores,
+        name=name, workload=jobs.Workload.SERVER, pods=len(testbed.nodes), seconds=_SECONDS,
+        scheduler_name=contenders.KUBE_SCHEDULER, request_millicores=testbed.servers_millicores,
     )  # fmt: skip
-    for node, manifest in zip(ground.nodes, jobs.manifests(job), strict=True):
+    for node, manifest in zip(testbed.nodes, jobs.manifests(job), strict=True):
         # Time enough to write its message even on a busy machine: a killed server reports nothing.
         manifest["spec"] |= {"nodeSelector": {"kubernetes.io/hostname": node}, "terminationGracePeriodSeconds": GRACE_S}
-        await ground.api.request("POST", f"/api/v1/namespaces/{job.namespace}/pods", body=manifest)
-    await ground.until(lambda: sum(pod.running for pod in ground.observer.of_job(name)) == job.pods, READY_MOST_S)
+        await testbed.api.request("POST", f"/api/v1/namespaces/{job.namespace}/pods", body=manifest)
+    await testbed.until(lambda: sum(pod.running for pod in testbed.observer.of_job(name)) == job.pods, READY_MOST_S)
     return job
 
 
-async def end(ground: grounds.Ground, job: jobs.Job) -> Latency | None:
+async def end(testbed: testbeds.Testbed, job: jobs.Job) -> Latency | None:
     """End the servers and return their latency in ms, the median over nodes; None where none reported."""
-    await ground.clear(job)
-    return _latency_ms([pod.outcome for pod in ground.observer.of_job(job.name)])
+    await testbed.clear(job)
+    return _latency_ms([pod.outcome for pod in testbed.observer.of_job(job.name)])
 
 
 def _latency_ms(outcomes: Sequence[dict[str, object]]) -> Latency | None:

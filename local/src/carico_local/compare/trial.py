@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from carico_core.domain import errors
 from carico_local.compare import contender as contenders
-from carico_local.compare import ground as grounds
 from carico_local.compare import load as loads
 from carico_local.compare import servers
+from carico_local.compare import testbed as testbeds
 from carico_local.jobs import facts, figures
 from carico_local.jobs import job as jobs
 
@@ -35,19 +35,19 @@ class Trial:
 
 
 async def run(
-    ground: grounds.Ground, contender: contenders.Contender, load: loads.Load, repeat: int, *, with_servers: bool
+    testbed: testbeds.Testbed, contender: contenders.Contender, load: loads.Load, repeat: int, *, with_servers: bool
 ) -> Trial:
     """Run a trial and delete the job's Pods. Raises `EnvironmentUnfit` for a job that does not end."""
     named = load.under(contender, f"{load.name}-{repeat}-{contender.name}")
-    with contextlib.nullcontext() if contender.agents else ground.without_agents():
-        running_servers = await servers.start(ground, f"{named.name}-servers") if with_servers else None
-        submitted_s = ground.clock.wall_ns() / 1e9
-        await jobs.create_all(ground.api, f"/api/v1/namespaces/{named.namespace}/pods", named.manifests())
-        await _until_over(ground, named)
-        found = measure(ground.observer.of_job(named.name), contender, repeat, submitted_s)
+    with contextlib.nullcontext() if contender.agents else testbed.without_agents():
+        running_servers = await servers.start(testbed, f"{named.name}-servers") if with_servers else None
+        submitted_s = testbed.clock.wall_ns() / 1e9
+        await jobs.create_all(testbed.api, f"/api/v1/namespaces/{named.namespace}/pods", named.manifests())
+        await _until_over(testbed, named)
+        found = measure(testbed.observer.of_job(named.name), contender, repeat, submitted_s)
         if running_servers is not None:
-            found = dataclasses.replace(found, server_ms=await servers.end(ground, running_servers))
-        await ground.clear(named)
+            found = dataclasses.replace(found, server_ms=await servers.end(testbed, running_servers))
+        await testbed.clear(named)
     await asyncio.sleep(SETTLE_S)
     return found
 
@@ -69,14 +69,14 @@ def measure(
     )
 
 
-async def _until_over(ground: grounds.Ground, job: loads.Load) -> None:
-    most_s = ground.bound_s * GIVE_UP_AT + GIVE_UP_MORE_S
+async def _until_over(testbed: testbeds.Testbed, job: loads.Load) -> None:
+    most_s = testbed.bound_s * GIVE_UP_AT + GIVE_UP_MORE_S
 
     def left() -> int:
-        return job.pods - sum(pod.is_terminal for pod in ground.observer.of_job(job.name))
+        return job.pods - sum(pod.is_terminal for pod in testbed.observer.of_job(job.name))
 
     try:
-        await ground.until(lambda: left() == 0, most_s)
+        await testbed.until(lambda: left() == 0, most_s)
     except TimeoutError:
         raise errors.EnvironmentUnfit(
             f"job {job.name}: {left()} of {job.pods} Pods have not ended after {most_s:.0f} s; "

@@ -15,8 +15,8 @@ from carico_core.domain import errors
 from carico_core.runtime.kube import api_actions, api_client, cluster_access
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import connections, tasks
 from carico_core.runtime.process import settings as reading
-from carico_core.runtime.process import tasks
 from carico_local.api import access
 from carico_local.cgroups import layout, node_group
 from carico_local.node import settings
@@ -106,30 +106,30 @@ async def _run(
     labels = kubelet.NodeLabels(lambda: registered.labels, registered.refresh)
     pods = kubelet.Kubelet(node, labels=labels)
     server = log_server.LogServer(kept, find=pods.pod_directory, clock=clock)
-    port = await _listen(server, chosen, token=await _log_token(chosen, clock))
-    try:
-        await _or_stop(registered.register(log_port=port), stop)
-        if not stop.is_set:
-            await connected
-            params = {"fieldSelector": f"spec.nodeName={chosen.name}"}
-            drained = tasks.Stop()
-            await tasks.until(
-                drained,
-                pods=pods.run(client.mirror("/api/v1/pods", params=params)),
-                lease=registered.run_lease(),
-                status=registered.run_status(),
-                events=node.events.run(),
-                # The Node is Ready: its Lease is renewed also while there is no room for the file that says so.
-                announcing=_announce(chosen, opened),
-                leaving=draining.run(stop, drained, node=registered, pods=pods, within_s=chosen.drain_s),
-            )
-        await draining.end(pods, node.reporter, grace_s=settings.STOP_GRACE_S)
-        if chosen.leave and (pods.is_listed or not kept.pods()):
-            await draining.leave(registered)
-        return pods.is_listed
-    finally:
-        await node.reporter.close()
-        await server.close()
+    log_token = await _log_token(chosen, clock)
+    async with server.listening(chosen.address, chosen.log_port, token=log_token, tls=_log_tls(chosen)) as port:
+        try:
+            await _or_stop(registered.register(log_port=port), stop)
+            if not stop.is_set:
+                await connected
+                params = {"fieldSelector": f"spec.nodeName={chosen.name}"}
+                drained = tasks.Stop()
+                await tasks.until(
+                    drained,
+                    pods=pods.run(client.mirror("/api/v1/pods", params=params)),
+                    lease=registered.run_lease(),
+                    status=registered.run_status(),
+                    events=node.events.run(),
+                    # The Node is Ready: its Lease is renewed also while there is no room for the file that says so.
+                    announcing=_announce(chosen, opened),
+                    leaving=draining.run(stop, drained, node=registered, pods=pods, within_s=chosen.drain_s),
+                )
+            await draining.end(pods, node.reporter, grace_s=settings.STOP_GRACE_S)
+            if chosen.leave and (pods.is_listed or not kept.pods()):
+                await draining.leave(registered)
+            return pods.is_listed
+        finally:
+            await node.reporter.close()
 
 
 def _open_records(root: pathlib.Path, pod_users: users.ContainerUsers) -> records.Records:
@@ -150,26 +150,14 @@ async def _log_token(chosen: settings.NodeSettings, clock: clocks.Clock) -> str:
     return access.kubelet_token(token, chosen.name) if kind == "Bearer" else secrets.token_hex()
 
 
-async def _listen(server: log_server.LogServer, chosen: settings.NodeSettings, *, token: str) -> int:
-    try:
-        return await server.start(chosen.address, chosen.log_port, token=token, tls=_log_tls(chosen))
-    except OSError as error:
-        raise errors.EnvironmentUnfit(
-            f"cannot listen on {chosen.address}:{chosen.log_port} ({error.strerror}): "
-            "stop the program that uses the port, or use --log-port 0 for a free one"
-        ) from error
-
-
 def _log_tls(chosen: settings.NodeSettings) -> ssl.SSLContext | None:
     """Return TLS for the log endpoint: a real API server connects to kubelets in no other way."""
     if chosen.log_certificate is None:
         return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(chosen.log_certificate, chosen.log_key)
-    if chosen.log_authority is not None:
-        context.load_verify_locations(chosen.log_authority)
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
+    return connections.read_tls(
+        chosen.log_certificate, chosen.log_key, authority=chosen.log_authority,
+        flags="--log-certificate, --log-key, --log-authority",
+    )  # fmt: skip
 
 
 async def _or_stop(work: Any, stop: tasks.Stop) -> None:

@@ -128,13 +128,13 @@ def test_a_request_counts_in_the_span_in_which_it_began_however_long_it_takes(mo
         known = pods.Pods(server := directory.DirectoryServer())
         await server.start()
         known.on_event(listed([pod(str(index), name) for index, name in enumerate(catalog.SERVICES)]))
-        ground = experiment.Stage(
+        testbed = experiment.ApplicationTestbed(
             api=api, clock=clock, nodes=(), node_cores=1.0, node_memory_bytes=1.0, pods=known, server=server,
             move=nothing, delay_ms=0.0, rate_mbit=0.0,
         )  # fmt: skip
         spans = experiment.Spans(warm_s=0.0, before_s=0.0, settle_s=0.0, after_s=0.0)
         try:
-            return await experiment._measure(ground, contender.parse("none"), contender.LOADS["low"], spans)
+            return await experiment._measure(testbed, contender.parse("none"), contender.LOADS["low"], spans)
         finally:
             server.close()
 

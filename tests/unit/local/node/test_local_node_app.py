@@ -4,10 +4,12 @@ import asyncio
 import errno
 import os
 import pathlib
+import socket
 from typing import Any
 
 import pytest
 
+from carico_core.domain import errors
 from carico_core.runtime.kube import memory_kube
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
@@ -42,6 +44,38 @@ async def test_a_node_on_a_full_disk_waits_for_room_and_does_not_end(
 async def test_a_ready_file_that_cannot_be_written_at_all_ends_the_node(tmp_path: pathlib.Path) -> None:
     with pytest.raises(FileNotFoundError):
         await app.write_ready(tmp_path / "nowhere" / "ready", {})
+
+
+async def _start(chosen: settings.NodeSettings) -> None:
+    """Run a node up to the first thing that it cannot do."""
+    access.write_kubeconfig(pathlib.Path(chosen.kubeconfig), name="c", url="http://127.0.0.1:1", token="t")
+    connected: asyncio.Future[frozenset[str]] = asyncio.get_running_loop().create_future()
+    await app._run(
+        chosen, clocks.SystemClock(), tasks.Stop(), client=memory_kube.MemoryKube(),  # type: ignore[arg-type]
+        opened=node_group.NodeGroup(group=None), kept=records.Records(chosen.root),
+        pod_users=users.ContainerUsers(default=None), containers=runtime.Runtime(chosen.root, runtime_group=None),
+        connected=connected,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+async def test_a_certificate_that_cannot_be_read_is_not_taken_for_a_port_in_use(tmp_path: pathlib.Path) -> None:
+    chosen = settings.NodeSettings(
+        name="node-1", cluster="c", kubeconfig=str(tmp_path / "kubeconfig"), root=tmp_path,
+        log_certificate=tmp_path / "none.crt", log_key=tmp_path / "none.key",
+    )  # fmt: skip
+    with pytest.raises(errors.SettingsError, match=r"--log-certificate, .*cannot be read \(.*No such file"):
+        await _start(chosen)
+
+
+async def test_a_log_port_in_use_is_named_with_what_to_do(tmp_path: pathlib.Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        chosen = settings.NodeSettings(
+            name="node-1", cluster="c", kubeconfig=str(tmp_path / "kubeconfig"), root=tmp_path, log_port=port
+        )
+        said = f"cannot listen on 127.0.0.1:{port} for the logs of Pods .*--log-port 0"
+        with pytest.raises(errors.EnvironmentUnfit, match=said):
+            await _start(chosen)
 
 
 async def test_a_node_that_waits_for_room_renews_its_lease(

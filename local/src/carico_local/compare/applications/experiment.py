@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import clock as clocks
 from carico_local.applications import catalog, directory, manifests, network, roles, users
-from carico_local.compare import ground as grounds
+from carico_local.compare import testbed as testbeds
 from carico_local.compare.applications import contender as contenders
 from carico_local.compare.applications import pods as podlists
 from carico_local.compare.applications import result
@@ -42,7 +42,7 @@ QUICK = Spans(warm_s=15.0, before_s=20.0, settle_s=5.0, after_s=20.0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class ApplicationTestbed:
     """The cluster. `move`: moves the Pods of a contender; returns how many, and why no more (empty: not known)."""
 
     api: Api
@@ -57,78 +57,80 @@ class Stage:
     rate_mbit: float
 
 
-async def run(ground: Stage, contender: contenders.PlacementContender, load: users.Load, spans: Spans) -> result.Run:
+async def run(
+    testbed: ApplicationTestbed, contender: contenders.PlacementContender, load: users.Load, spans: Spans
+) -> result.Run:
     """Run the applications under a contender, and delete them. Raises `EnvironmentUnfit`."""
     try:
-        await _place(ground, contender)
-        return await _measure(ground, contender, load, spans)
+        await _place(testbed, contender)
+        return await _measure(testbed, contender, load, spans)
     finally:
-        await _clear(ground)
+        await _clear(testbed)
 
 
-async def _place(ground: Stage, contender: contenders.PlacementContender) -> None:
+async def _place(testbed: ApplicationTestbed, contender: contenders.PlacementContender) -> None:
     """Create the Deployments. Where Pods begin as in the paper, bind them while all nodes are closed to schedulers."""
     if not contender.is_placed:
-        await _create(ground, contender)
-        await ground.pods.until_ready(list(catalog.SERVICES), READY_MOST_S)
+        await _create(testbed, contender)
+        await testbed.pods.until_ready(list(catalog.SERVICES), READY_MOST_S)
         return
     try:
-        for node in ground.nodes:
-            await _close(ground, node, closed=True)
+        for node in testbed.nodes:
+            await _close(testbed, node, closed=True)
         await asyncio.sleep(CLOSED_S)
-        await _create(ground, contender)
+        await _create(testbed, contender)
         count = len(catalog.SERVICES)
-        await ground.pods.until(lambda: len(ground.pods.found) == count, READY_MOST_S, "not all Pods are created")
+        await testbed.pods.until(lambda: len(testbed.pods.found) == count, READY_MOST_S, "not all Pods are created")
         waiting: dict[int, list[podlists.AppPod]] = collections.defaultdict(list)
-        for pod in ground.pods.found.values():
-            waiting[(catalog.SERVICES[pod.service].node - 1) % len(ground.nodes)].append(pod)
+        for pod in testbed.pods.found.values():
+            waiting[(catalog.SERVICES[pod.service].node - 1) % len(testbed.nodes)].append(pod)
         for together in itertools.zip_longest(*waiting.values()):
-            await _bind(ground, [each for each in together if each is not None])
+            await _bind(testbed, [each for each in together if each is not None])
     finally:
-        for node in ground.nodes:
-            await _close(ground, node, closed=False)
+        for node in testbed.nodes:
+            await _close(testbed, node, closed=False)
 
 
-async def _bind(ground: Stage, pods: Sequence[podlists.AppPod]) -> None:
+async def _bind(testbed: ApplicationTestbed, pods: Sequence[podlists.AppPod]) -> None:
     """Bind Pods, at most one to each node, and wait until they are ready and their node knows what they take."""
     for pod in pods:
-        node = ground.nodes[(catalog.SERVICES[pod.service].node - 1) % len(ground.nodes)]
-        await api_actions.bind(ground.api, namespace=NAMESPACE, name=pod.name, uid=pod.uid, node=node)
-    await ground.pods.until_ready([each.service for each in pods], READY_MOST_S)
+        node = testbed.nodes[(catalog.SERVICES[pod.service].node - 1) % len(testbed.nodes)]
+        await api_actions.bind(testbed.api, namespace=NAMESPACE, name=pod.name, uid=pod.uid, node=node)
+    await testbed.pods.until_ready([each.service for each in pods], READY_MOST_S)
     await asyncio.sleep(APART_S)
 
 
-async def _close(ground: Stage, node: str, *, closed: bool) -> None:
+async def _close(testbed: ApplicationTestbed, node: str, *, closed: bool) -> None:
     """Let no new Pod onto a node (`kubectl cordon`), or let them again."""
-    await api_actions.patch_node(ground.api, node=node, patch={"spec": {"unschedulable": closed or None}})
+    await api_actions.patch_node(testbed.api, node=node, patch={"spec": {"unschedulable": closed or None}})
 
 
-async def _create(ground: Stage, contender: contenders.PlacementContender) -> None:
+async def _create(testbed: ApplicationTestbed, contender: contenders.PlacementContender) -> None:
     choice = manifests.Choice(
         namespace=NAMESPACE, scheduler_name=contender.scheduler_name,
-        node_cores=ground.node_cores if contender.requests else None, node_memory_bytes=ground.node_memory_bytes,
-        directory=f"127.0.0.1:{ground.server.port}", delay_ms=ground.delay_ms, rate_mbit=ground.rate_mbit,
+        node_cores=testbed.node_cores if contender.requests else None, node_memory_bytes=testbed.node_memory_bytes,
+        directory=f"127.0.0.1:{testbed.server.port}", delay_ms=testbed.delay_ms, rate_mbit=testbed.rate_mbit,
     )  # fmt: skip
     for each in catalog.SERVICES.values():
-        await ground.api.request("POST", _DEPLOYMENTS, body=manifests.deployment(each, choice))
+        await testbed.api.request("POST", _DEPLOYMENTS, body=manifests.deployment(each, choice))
 
 
 async def _measure(
-    ground: Stage, contender: contenders.PlacementContender, load: users.Load, spans: Spans
+    testbed: ApplicationTestbed, contender: contenders.PlacementContender, load: users.Load, spans: Spans
 ) -> result.Run:  # fmt: skip
     client = network.Client(own="", link=network.Link(), directory=directory.Directory({}))
-    known = asyncio.create_task(client.directory.follow("127.0.0.1", ground.server.port))
+    known = asyncio.create_task(client.directory.follow("127.0.0.1", testbed.server.port))
     try:
         await client.directory.known.wait()
-        people = users.Users(load, client, now_s=ground.clock.monotonic_s)
+        people = users.Users(load, client, now_s=testbed.clock.monotonic_s)
         using = asyncio.create_task(people.run())
         try:
             await _sleep(spans.warm_s, using)
-            before = await _watch(ground, client, using, spans.before_s)
-            moves, rests = await ground.move(contender)
-            await ground.pods.until_ready(list(catalog.SERVICES), READY_MOST_S)
+            before = await _watch(testbed, client, using, spans.before_s)
+            moves, rests = await testbed.move(contender)
+            await testbed.pods.until_ready(list(catalog.SERVICES), READY_MOST_S)
             await _sleep(spans.settle_s, using)
-            after = await _watch(ground, client, using, spans.after_s)
+            after = await _watch(testbed, client, using, spans.after_s)
             people.end()
             await using
         finally:
@@ -164,18 +166,20 @@ class _Watched:
         return result.Span(times=times, bytes_per_s=self.bytes_per_s, nodes=self.nodes)
 
 
-async def _watch(ground: Stage, client: network.Client, using: "asyncio.Task[None]", span_s: float) -> _Watched:
+async def _watch(
+    testbed: ApplicationTestbed, client: network.Client, using: "asyncio.Task[None]", span_s: float
+) -> _Watched:
     """Let users send requests for so long; return the traffic between nodes meanwhile."""
-    began_s, far = ground.clock.monotonic_s(), await _far_bytes(ground, client)
+    began_s, far = testbed.clock.monotonic_s(), await _far_bytes(testbed, client)
     await _sleep(span_s, using)
-    ended_s, later = ground.clock.monotonic_s(), await _far_bytes(ground, client)
+    ended_s, later = testbed.clock.monotonic_s(), await _far_bytes(testbed, client)
     more = sum(later[uid] - far[uid] for uid in later.keys() & far.keys())
     return _Watched(
-        from_s=began_s, until_s=ended_s, bytes_per_s=more / (ended_s - began_s), nodes=ground.pods.nodes()
+        from_s=began_s, until_s=ended_s, bytes_per_s=more / (ended_s - began_s), nodes=testbed.pods.nodes()
     )  # fmt: skip
 
 
-async def _far_bytes(ground: Stage, client: network.Client) -> Mapping[str, int]:
+async def _far_bytes(testbed: ApplicationTestbed, client: network.Client) -> Mapping[str, int]:
     """Return the bytes that each Pod has exchanged with Pods of other nodes, as it counts them."""
 
     async def ask(pod: podlists.AppPod) -> tuple[str, int]:
@@ -183,7 +187,7 @@ async def _far_bytes(ground: Stage, client: network.Client) -> Mapping[str, int]
         return pod.uid, int(answer.head["far_bytes"])
 
     found: dict[str, int] = {}
-    for each in await asyncio.gather(*map(ask, ground.pods.serving()), return_exceptions=True):
+    for each in await asyncio.gather(*map(ask, testbed.pods.serving()), return_exceptions=True):
         # One that ends meanwhile counts in neither of two readings.
         if not isinstance(each, BaseException):
             found[each[0]] = each[1]
@@ -197,7 +201,7 @@ async def _sleep(seconds: float, using: "asyncio.Task[None]") -> None:
         each.result()
 
 
-async def _clear(ground: Stage) -> None:
+async def _clear(testbed: ApplicationTestbed) -> None:
     """Delete the Deployments, and wait until their Pods are gone."""
-    await grounds.delete_all(ground.api, _DEPLOYMENTS, manifests.APPLICATION_LABEL, within_s=READY_MOST_S)
-    await ground.pods.until(lambda: not ground.pods.found, READY_MOST_S, "the Pods of the applications are not gone")
+    await testbeds.delete_all(testbed.api, _DEPLOYMENTS, manifests.APPLICATION_LABEL, within_s=READY_MOST_S)
+    await testbed.pods.until(lambda: not testbed.pods.found, READY_MOST_S, "the Pods of the applications are not gone")

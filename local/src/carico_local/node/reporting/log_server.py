@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import dataclasses
 import pathlib
-import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 
@@ -66,23 +65,26 @@ class LogServer:
         self._records = records
         self._find = find
         self._clock = clock
-        self._serving = contextlib.AsyncExitStack()
 
-    async def start(self, host: str, port: int, *, token: str, tls: ssl.SSLContext | None = None) -> int:
-        """Listen, and return the port. `token`: for requests without a verified certificate. Raises OSError."""
+    @contextlib.asynccontextmanager
+    async def listening(
+        self, host: str, port: int, *, token: str, tls: ssl.SSLContext | None = None
+    ) -> AsyncIterator[int]:  # fmt: skip
+        """Listen for as long as the block runs, and yield the port. Raises `EnvironmentUnfit`.
+
+        `token`: for requests without a verified certificate.
+        """
         is_verified = tls is not None and tls.verify_mode is ssl.CERT_REQUIRED
         guard = access.guard(None if is_verified else token, (host,), hint="logs are read through the cluster's API")
         app = web.Application(middlewares=[_answer_refusals, guard])
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._serve)
         app.router.add_get("/healthz", _healthz)
-        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-        listener.setblocking(False)
-        served = connections.serving(app, listener, _LIMITS, context=tls, handler_cancellation=True)
-        return await self._serving.enter_async_context(served)
-
-    async def close(self) -> None:
-        """Stop serving and free the port."""
-        await self._serving.aclose()
+        listener = connections.listen(
+            host, port, _LIMITS, purpose="the logs of Pods",
+            advice="stop the program that uses the port, or use --log-port 0 for a free one",
+        )  # fmt: skip
+        async with connections.serving(app, listener, _LIMITS, context=tls, handler_cancellation=True) as found:
+            yield found
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         try:

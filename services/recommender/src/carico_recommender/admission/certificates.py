@@ -11,6 +11,7 @@ import ssl
 
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import connections
 
 # X509_V_FLAG_NO_CHECK_TIME of OpenSSL, which Python's ssl has no name for.
 _ANY_TIME = 0x200000
@@ -28,7 +29,7 @@ class Certificate:
         self._ca = ca
         self._name = name
         # Read again in place, so that a listening server uses a new certificate from the next connection on.
-        self.context = _server_context()
+        self.context = connections.server_tls()
         self.authority = b""
         self._expires_s: float | None = None
         self._read: tuple[bytes, ...] = ()
@@ -43,7 +44,7 @@ class Certificate:
             if found == self._read:
                 return False
             # In a context of its own, so that files that do not fit leave the one in use as it is.
-            tried = _server_context()
+            tried = connections.server_tls()
             tried.load_cert_chain(self._cert, self._key)
             expires_s = _checked(tried, authority=found[2].decode(), name=self._name)
             if self._read and expires_s <= self._clock.wall_ns() / 1e9:
@@ -67,12 +68,6 @@ class Certificate:
         """Why the API server does not trust it, None if nothing is known against it."""
         left_s = self.left_s()
         return "its certificate has expired" if left_s is not None and left_s <= 0.0 else None
-
-
-def _server_context() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
 
 
 def _checked(context: ssl.SSLContext, *, authority: str, name: str) -> float:

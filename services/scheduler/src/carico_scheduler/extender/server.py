@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from aiohttp import web
 
-from carico_core.domain import errors
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import connections
@@ -135,15 +134,6 @@ def _handler(
 def _tls(wanted: extender_settings.ExtenderSettings) -> ssl.SSLContext | None:
     if not wanted.tls_cert:
         return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(wanted.tls_cert, wanted.tls_key)
-        if wanted.tls_client_ca:
-            context.load_verify_locations(wanted.tls_client_ca)
-            context.verify_mode = ssl.CERT_REQUIRED
-    except OSError as error:
-        raise errors.SettingsError(
-            f"--extender-tls-...: the certificate, key or CA cannot be read ({error}): expected PEM files"
-        ) from error
-    return context
+    return connections.read_tls(
+        wanted.tls_cert, wanted.tls_key, authority=wanted.tls_client_ca, flags="--extender-tls-..."
+    )

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+import pathlib
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -79,6 +80,34 @@ def listen(host: str, port: int, limits: Limits, *, purpose: str, advice: str) -
         ) from error
     listener.setblocking(False)
     return listener
+
+
+def server_tls() -> ssl.SSLContext:
+    """Return what a server needs for TLS, yet without a certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def read_tls(
+    certificate: str | pathlib.Path, key: str | pathlib.Path | None, *, authority: str | pathlib.Path | None, flags: str
+) -> ssl.SSLContext:  # fmt: skip
+    """Return TLS with a server's PEM files; with an authority, clients need certificates by it.
+
+    Raises `SettingsError`; `flags` are those that name the files.
+    """
+    context = server_tls()
+    try:
+        context.load_cert_chain(certificate, key)
+        if authority:
+            context.load_verify_locations(authority)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except OSError as error:
+        # An SSLError is an OSError.
+        raise errors.SettingsError(
+            f"{flags}: the certificate, key or CA cannot be read ({error}): expected PEM files"
+        ) from error
+    return context
 
 
 def note_known(request: web.Request) -> None:

@@ -41,7 +41,7 @@ class Named(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class Testbed:
     """One cluster. `agents`: process ids of the agents; `bound_s`: of the job, see `report.figures`.
 
     `servers_millicores`: request of each server that runs next to a job; None: no request.
