@@ -16,7 +16,7 @@ import urllib.request
 from typing import Any
 
 from carico_local.api import access
-from carico_local.cluster import state
+from carico_local.cluster import folders, state
 
 Row = tuple[str, float, str, str]
 OUTAGE_S = 60.0
@@ -41,7 +41,7 @@ def run(quick: bool) -> list[Row]:
 def _outage(folder: pathlib.Path, service: str, *, quick: bool) -> list[Row]:
     name, outage_s, pods = f"bench-{service}", OUTAGE_QUICK_S if quick else OUTAGE_S, PODS_QUICK if quick else PODS
     environ = {**os.environ, "XDG_STATE_HOME": str(folder)}
-    paths = state.Paths(folder / "carico" / name)
+    paths = folders.Paths(folder / "carico" / name)
     _carico(environ, "up", "--name", name)
     try:
         words = ("submit", "pi", "--name", name, "--pods", str(pods), "--seconds", str(SECONDS), "--job", "j")
@@ -57,7 +57,7 @@ def _outage(folder: pathlib.Path, service: str, *, quick: bool) -> list[Row]:
         _carico(environ, "down", "--name", name)
 
 
-def _freeze(paths: state.Paths, service: str, outage_s: float, nodes_of: dict[str, set[str]]) -> None:
+def _freeze(paths: folders.Paths, service: str, outage_s: float, nodes_of: dict[str, set[str]]) -> None:
     found = _state(paths)
     (victim,) = [each for each in found.services if each.name == service]
     assert victim.process is not None
@@ -74,7 +74,7 @@ def _freeze(paths: state.Paths, service: str, outage_s: float, nodes_of: dict[st
 
 
 def _rows(
-    paths: state.Paths, service: str, nodes_of: dict[str, set[str]], *, pods: int, left: int, after_s: float
+    paths: folders.Paths, service: str, nodes_of: dict[str, set[str]], *, pods: int, left: int, after_s: float
 ) -> list[Row]:  # fmt: skip
     ended = [pod["status"]["phase"] for pod in _pods(paths)]
     services = _state(paths).services
@@ -94,7 +94,7 @@ def _rows(
     ]
 
 
-def _look(paths: state.Paths, nodes_of: dict[str, set[str]]) -> int:
+def _look(paths: folders.Paths, nodes_of: dict[str, set[str]]) -> int:
     """How many Pods have not ended; where each was seen is noted by its UID."""
     left = 0
     for pod in _pods(paths):
@@ -105,11 +105,11 @@ def _look(paths: state.Paths, nodes_of: dict[str, set[str]]) -> int:
     return left
 
 
-def _restarts(paths: state.Paths) -> int:
+def _restarts(paths: folders.Paths) -> int:
     return sum(each["restartCount"] for pod in _pods(paths) for each in pod["status"].get("containerStatuses", ()))
 
 
-def _pods(paths: state.Paths) -> list[dict[str, Any]]:
+def _pods(paths: folders.Paths) -> list[dict[str, Any]]:
     token = access.obtain_token(paths.data / "api" / "token")
     asked = urllib.request.Request(
         f"{_state(paths).api_url}/api/v1/pods", headers={"Authorization": f"Bearer {token}"}
@@ -119,7 +119,7 @@ def _pods(paths: state.Paths) -> list[dict[str, Any]]:
     return items
 
 
-def _state(paths: state.Paths) -> state.ClusterState:
+def _state(paths: folders.Paths) -> state.ClusterState:
     found = state.read(paths)
     assert found is not None, "a cluster that is up has written its state"
     return found

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from carico_local.cgroups import layout, node_group, sweep
-from carico_local.cluster import processes, state
+from carico_local.cluster import folders, processes
 from tests.tools import waiting
 
 # What takes seconds may take minutes where others build besides.
@@ -33,9 +33,9 @@ class Shell:
             "TERM": "dumb",
         }
 
-    def paths(self, name: str) -> state.Paths:
+    def paths(self, name: str) -> folders.Paths:
         """The places of a cluster."""
-        return state.Paths(self.directory / "state" / "carico" / name)
+        return folders.Paths(self.directory / "state" / "carico" / name)
 
     @contextlib.asynccontextmanager
     async def running(self, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
@@ -100,7 +100,7 @@ async def said(process: asyncio.subprocess.Process, word: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def cluster(shell: Shell, name: str, *flags: str) -> AsyncIterator[state.Paths]:
+async def cluster(shell: Shell, name: str, *flags: str) -> AsyncIterator[folders.Paths]:
     """A cluster by `carico up`, taken down in the end."""
     code, out, err = await shell.run("up", "--name", name, *flags)
     assert code == 0, out + err

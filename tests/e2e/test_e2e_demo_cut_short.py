@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from carico_local.cluster import state
+from carico_local.cluster import folders, state
 from tests.e2e import carico_command
 from tests.tools import waiting
 
@@ -41,7 +41,7 @@ async def test_a_killed_demo_takes_its_cluster_along(shell: carico_command.Shell
         process.kill()
         await process.wait()
     paths = shell.paths("e2e-kill")
-    await waiting.until(lambda: not state.is_running(paths), within_s=carico_command.WITHIN_S)
+    await waiting.until(lambda: not folders.is_running(paths), within_s=carico_command.WITHIN_S)
     code, out, err = await shell.run("down", "--name", "e2e-kill")
     assert code == 0, out + err
     assert shell.left("e2e-kill") == []

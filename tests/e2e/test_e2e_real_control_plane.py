@@ -9,7 +9,7 @@ import pytest
 
 from carico_core.runtime.kube import api_client, paged_lists
 from carico_core.runtime.process import clock as clocks
-from carico_local.cluster import state
+from carico_local.cluster import folders, state
 from tests.e2e import carico_command
 from tests.tools import kubernetes
 from tests.tools.api import audit_log
@@ -42,7 +42,7 @@ async def test_each_pod_of_a_job_is_bound_once_and_a_killed_tool_leaves_nothing(
         os.kill(found.supervisor.pid, signal.SIGKILL)
 
 
-async def _check_binds(paths: state.Paths) -> None:
+async def _check_binds(paths: folders.Paths) -> None:
     """Return the API server's own log of bindings."""
     settings = api_client.KubeSettings(kubeconfig=str(paths.kubeconfig))
     client = await api_client.connect(settings, clock=clocks.SystemClock(), user_agent="test")
@@ -57,7 +57,7 @@ async def _check_binds(paths: state.Paths) -> None:
     assert {node for nodes in bound.values() for node in nodes} == {"node-1", "node-2"}
 
 
-async def _kubectl(shell: carico_command.Shell, kubectl: str, paths: state.Paths) -> None:
+async def _kubectl(shell: carico_command.Shell, kubectl: str, paths: folders.Paths) -> None:
     """Logs go through the API server to the node, by TLS both ways."""
     process = await asyncio.create_subprocess_exec(
         kubectl, "--kubeconfig", str(paths.kubeconfig), "logs", "job/pi",

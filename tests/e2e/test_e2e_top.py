@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from carico_local.cluster import state
+from carico_local.cluster import folders, state
 from tests.e2e import carico_command
 from tests.tools import waiting
 
@@ -179,7 +179,7 @@ async def _live(top: Terminal) -> None:
     await top.shows("reserved")
 
 
-async def _outage(top: Terminal, paths: state.Paths) -> None:
+async def _outage(top: Terminal, paths: folders.Paths) -> None:
     """NATS dies, and is started again later: one line says so meanwhile, and is gone by itself."""
     found = state.read(paths)
     assert found is not None

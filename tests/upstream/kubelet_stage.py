@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 import yaml
 
 from carico_core.runtime.kube import api_actions
-from carico_local.cluster import state
+from carico_local.cluster import folders, state
 from carico_local.control_plane import commands
 from carico_local.kubelets import image_archive, programs
 from carico_local.played_nodes import nodes as played
@@ -68,7 +68,7 @@ async def started(scheduler: str, root: pathlib.Path) -> AsyncIterator[suite_sta
             yield suite_stage.Stage(kubeconfig=paths.kubeconfig, nodes=NODES, environ=environ)
 
 
-def _give_images(shell: carico_command.Shell, paths: state.Paths, environ: Mapping[str, str]) -> str:
+def _give_images(shell: carico_command.Shell, paths: folders.Paths, environ: Mapping[str, str]) -> str:
     """Import the stand-ins into each node; return the name of the one that sleeps."""
     suite = str(kubernetes.programs(suite_stage.PROGRAM)[suite_stage.PROGRAM].path)
     listed = subprocess.run(
@@ -99,7 +99,7 @@ def _import_image(archive: pathlib.Path, pid: int, environ: Mapping[str, str]) -
 
 
 @contextlib.contextmanager
-def _carico(paths: state.Paths, root: pathlib.Path) -> Iterator[None]:
+def _carico(paths: folders.Paths, root: pathlib.Path) -> Iterator[None]:
     """Run a scheduler that serves every Pod, while the cluster's own are suspended."""
     found = state.read(paths)
     assert found is not None

@@ -14,7 +14,7 @@ from nats.js import JetStreamContext
 from carico_auth import arrangements
 from carico_core.runtime.bus import port as buses
 from carico_local import nats_server, private_files
-from carico_local.cluster import free_ports, state
+from carico_local.cluster import folders, free_ports
 from carico_local.cluster.services import readiness, web_access
 from carico_local.cluster.services import service as parts
 from tests.chaos.nemesis import identities
@@ -27,7 +27,7 @@ class Bus:
     """The servers, by the names of their services."""
 
     def __init__(
-        self, paths: state.Paths, environ: Mapping[str, str], *, servers: int, given: identities.Identities | None
+        self, paths: folders.Paths, environ: Mapping[str, str], *, servers: int, given: identities.Identities | None
     ) -> None:  # fmt: skip
         self.names = ("nats", *(f"nats-{number}" for number in range(2, servers + 1)))
         self.ports = {name: free_ports.choose_one() for name in self.names}

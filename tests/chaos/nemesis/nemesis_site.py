@@ -26,7 +26,7 @@ from carico_core.runtime.process import settings
 from carico_local import private_files
 from carico_local.api import access
 from carico_local.cgroups import sweep
-from carico_local.cluster import free_ports, machine, processes, state
+from carico_local.cluster import folders, free_ports, machine, processes
 from carico_local.cluster import plan as plans
 from carico_local.cluster.services import readiness, topology
 from carico_local.cluster.services import service as parts
@@ -77,7 +77,7 @@ class Site:
         environ = settings.environment()
         options = plans.Options(name=name, nodes=3, aggregators=2, schedulers=2, scale=1 / 16)
         self.plan = plans.make_plan(options, machine.read_machine())
-        self.paths = state.Paths(root)
+        self.paths = folders.Paths(root)
         self.history = into
         self._leader_flags = leader_flags
         ports = free_ports.choose(name, topology.ports_needed(self.plan))

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from carico_local.cluster import processes, state
+from carico_local.cluster import folders, processes, state
 from carico_local.kubelets import network, node_cgroups
 from tests.e2e import carico_command
 from tests.e2e.kubernetes import kubelet_site
@@ -169,7 +169,7 @@ def _kubectl(shell: carico_command.Shell, *arguments: str, given: str = "") -> s
     return done.stdout
 
 
-def _node_process(paths: state.Paths) -> processes.ProcessId:
+def _node_process(paths: folders.Paths) -> processes.ProcessId:
     found = state.read(paths)
     assert found is not None
     process = next(each.process for each in found.services if each.name == "node/node-1")
@@ -177,7 +177,7 @@ def _node_process(paths: state.Paths) -> processes.ProcessId:
     return process
 
 
-def _came_back(paths: state.Paths, before: processes.ProcessId) -> bool:
+def _came_back(paths: folders.Paths, before: processes.ProcessId) -> bool:
     found = state.read(paths)
     assert found is not None
     node = next(each for each in found.services if each.name == "node/node-1")

@@ -19,7 +19,7 @@ from carico_core.domain import errors
 from carico_core.wire import messages as wire
 from carico_core.wire import roles
 from carico_local import private_files
-from carico_local.cluster import state
+from carico_local.cluster import folders, state
 
 _DESCRIPTION = "CARICO cluster "
 # Services with metrics of CARICO.
@@ -60,7 +60,7 @@ def use(context: settings.Context, name: str | None, argv: tuple[str, ...]) -> N
     _become(argv or (shell,), {**context.environ, **_variables(paths, found)})
 
 
-def _variables(paths: state.Paths, found: state.ClusterState) -> dict[str, str]:
+def _variables(paths: folders.Paths, found: state.ClusterState) -> dict[str, str]:
     """Return the variables by which a shell means this cluster."""
     return {which.CLUSTER: paths.name, which.NATS_URL: found.nats_url, which.KUBECONFIG: str(paths.kubeconfig)}
 

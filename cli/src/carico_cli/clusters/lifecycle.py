@@ -9,7 +9,7 @@ import click
 from carico_cli.clusters import integrations, starting, which
 from carico_cli.output import formats
 from carico_cli.shell import exits, options, settings
-from carico_local.cluster import client, state
+from carico_local.cluster import client, folders
 from carico_local.cluster import plan as plans
 
 # A cluster ends in two or three seconds; one with a frozen supervisor takes a little more than `client.DOWN_TIMEOUT_S`.
@@ -55,13 +55,13 @@ def down(context: settings.Context, name: str | None, keep_logs: bool) -> None:
     """End a cluster and remove everything it left."""
     meant = which.meant(context, which.Flags(name=name), need=which.Need.STATE)
     instead = "end it as it was started: `docker compose down`, `kubectl delete`"
-    paths = state.find(context.home, meant.local_name(instead))
+    paths = folders.find(context.home, meant.local_name(instead))
     asyncio.run(_down(paths, keep_logs=keep_logs))
     integrations.remove_context(context.environ, paths.name)
     formats.say(f"cluster {paths.name} is down" + (f"; logs are in {paths.logs}" if keep_logs else ""))
 
 
-async def _down(paths: state.Paths, *, keep_logs: bool) -> None:
+async def _down(paths: folders.Paths, *, keep_logs: bool) -> None:
     ending = asyncio.ensure_future(client.down(paths, keep_logs=keep_logs))
     done, _ = await asyncio.wait([ending], timeout=SILENT_S)
     if not done:

@@ -15,7 +15,7 @@ from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
-from carico_local.cluster import state
+from carico_local.cluster import folders, state
 
 # A busy machine takes a second; a frozen API is not waited for.
 ANSWER_S = 2.0
@@ -51,8 +51,8 @@ def _meant(context: settings.Context) -> str | None:
 
 
 async def _row(context: settings.Context, name: str, *, is_meant: bool) -> dict[str, Any]:
-    paths = state.find(context.home, name)
-    is_running = state.is_running(paths)
+    paths = folders.find(context.home, name)
+    is_running = folders.is_running(paths)
     found: state.ClusterState | None = None
     with contextlib.suppress(errors.CaricoError):
         found = state.read(paths)

@@ -14,7 +14,7 @@ from carico_cli.clusters import which
 from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_core.domain import errors, names
-from carico_local.cluster import state
+from carico_local.cluster import folders, state
 from carico_local.cluster.services import service as service_parts
 from carico_local.cluster.services import topology
 
@@ -39,7 +39,7 @@ def command(
     """Show a service's log: nats, api, aggregator, scheduler, node/node-1, agent/node-1 or supervisor."""
     meant = which.meant(context, which.Flags(name=name), need=which.Need.LOGS)
     local = meant.local_name("`docker compose logs -f` or `kubectl logs -f` shows its logs")
-    paths = state.find_logs(context.home, local)
+    paths = folders.find_logs(context.home, local)
     found = state.read(paths)
     # Only the logs are left of a cluster that is gone, as after a crashed demo.
     known = [*topology.service_names(found.plan), "supervisor"] if found else service_parts.logged(paths)
@@ -65,7 +65,7 @@ def command(
             click.echo(f"carico: cluster {local!r} {_follow(file, log, paths, show)}", err=True)
 
 
-def _follow(file: TextIO, log: pathlib.Path, paths: state.Paths, show: Callable[[str], None]) -> str:
+def _follow(file: TextIO, log: pathlib.Path, paths: folders.Paths, show: Callable[[str], None]) -> str:
     """Show new lines; return why there will be no more."""
     looks = 0
     while looks < _LOOKS_WITHOUT_CLUSTER:
@@ -75,7 +75,7 @@ def _follow(file: TextIO, log: pathlib.Path, paths: state.Paths, show: Callable[
             continue
         if not log.exists():
             return "was ended and its logs were removed"
-        looks = 0 if state.is_running(paths) else looks + 1
+        looks = 0 if folders.is_running(paths) else looks + 1
         time.sleep(_LOOK_EVERY_S)
     return f"no longer runs; this is the end of its log: `carico up --name {paths.name}` starts it again"
 

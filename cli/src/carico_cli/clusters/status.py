@@ -17,7 +17,7 @@ from carico_core.domain import errors, messages, names
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
-from carico_local.cluster import machine, processes, state
+from carico_local.cluster import folders, machine, processes, state
 from carico_local.cluster.services import probes
 
 # A busy machine takes a second; a frozen API is not waited for.
@@ -39,9 +39,9 @@ _SHARED = "shared"
 def command(context: settings.Context, name: str | None, output: formats.Output) -> int:
     """Show services, nodes and jobs. Exit code 1 if something is not ready."""
     meant = which.meant(context, which.Flags(name=name), need=which.Need.STATE)
-    paths = state.find(context.home, meant.local_name("`carico top --once` shows nodes, jobs and services"))
+    paths = folders.find(context.home, meant.local_name("`carico top --once` shows nodes, jobs and services"))
     found = state.read(paths)
-    running = state.is_running(paths)
+    running = folders.is_running(paths)
     if found is None:
         raise errors.SettingsError(f"cluster {paths.name!r} has not started: see {paths.log('supervisor')}")
     view = _services(found, running=running)
@@ -76,7 +76,7 @@ def _services(found: state.ClusterState, *, running: bool) -> dict[str, Any]:
 
 
 async def _ask(
-    context: settings.Context, paths: state.Paths, found: state.ClusterState, view: dict[str, Any]
+    context: settings.Context, paths: folders.Paths, found: state.ClusterState, view: dict[str, Any]
 ) -> None:  # fmt: skip
     """Add what services, bus and API answer now."""
     _, live = await asyncio.gather(local_services.ask(view["services"], found), _live(context, paths, found))
@@ -102,7 +102,7 @@ class _Live:
     bus_trouble: str | None
 
 
-async def _live(context: settings.Context, paths: state.Paths, found: state.ClusterState) -> _Live:
+async def _live(context: settings.Context, paths: folders.Paths, found: state.ClusterState) -> _Live:
     """Return nodes and jobs as they are now."""
     address = connection.local_address(paths, found)
     async with connection.api_of(

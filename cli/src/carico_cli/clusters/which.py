@@ -25,7 +25,7 @@ from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import cluster_access as kube
 from carico_core.runtime.process import settings
-from carico_local.cluster import state
+from carico_local.cluster import folders, state
 
 CLUSTER, NATS_URL, KUBECONFIG = "CARICO_CLUSTER", "NATS_URL", "KUBECONFIG"
 _SCHEMES = ("nats", "tls", "ws", "wss")
@@ -156,8 +156,8 @@ def meant(context: contexts.Context, given: Flags, *, need: Need = Need.RUNNING)
 def cluster_names(home: pathlib.Path, need: Need) -> list[str]:
     """Return the clusters of this machine that a command with that need could mean."""
     if need in (Need.RUNNING, Need.API):
-        return [name for name in state.cluster_names(home) if state.is_running(state.find(home, name))]
-    return state.cluster_names(home) if need is Need.STATE else state.logged_names(home)
+        return [name for name in folders.cluster_names(home) if folders.is_running(folders.find(home, name))]
+    return folders.cluster_names(home) if need is Need.STATE else folders.logged_names(home)
 
 
 def naming(context: contexts.Context, name: str) -> str:
@@ -223,7 +223,7 @@ def _by_environment(context: contexts.Context, given: Flags, need: Need) -> Mean
         _check_agreement(context, name)
         return Meant(home=context.home, name=name, by=CLUSTER)
     if not url and kubeconfig and need is Need.API:
-        files = {str(state.find(context.home, each).kubeconfig): each for each, _ in _running(context.home)}
+        files = {str(folders.find(context.home, each).kubeconfig): each for each, _ in _running(context.home)}
         named = files.get(kubeconfig)
         return Meant(home=context.home, name=named, api=None if named else given.kube, by=KUBECONFIG)
     if not url:
@@ -240,7 +240,7 @@ def _check_agreement(context: contexts.Context, name: str) -> None:
     own = dict(_running(context.home)).get(name)
     if own is None:
         return
-    expected = {NATS_URL: own.nats_url, KUBECONFIG: str(state.find(context.home, name).kubeconfig)}
+    expected = {NATS_URL: own.nats_url, KUBECONFIG: str(folders.find(context.home, name).kubeconfig)}
     for variable, value in expected.items():
         got = context.environ.get(variable)
         if got and got != value:
@@ -281,7 +281,7 @@ def _running(home: pathlib.Path) -> list[tuple[str, state.ClusterState]]:
     found = []
     for name in cluster_names(home, Need.RUNNING):
         try:
-            own = state.read(state.find(home, name))
+            own = state.read(folders.find(home, name))
         except errors.CaricoError:
             continue
         if own is not None:

@@ -16,7 +16,7 @@ from carico_core.domain import cluster, errors
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
-from carico_local.cluster import machine, state
+from carico_local.cluster import folders, machine, state
 
 USER_AGENT = "carico-doctor"
 # 2 is a user's mistake, as everywhere.
@@ -64,17 +64,17 @@ def command(
     return exits.FAILED if findings.Level.FAIL in levels else WARNED if findings.Level.WARN in levels else 0
 
 
-def _disk(paths: state.Paths) -> list[findings.Finding]:
+def _disk(paths: folders.Paths) -> list[findings.Finding]:
     why = machine.disk_shortage(paths.root)
     return (
         [] if why is None else [findings.fail("disk", why, "make room: services that ended then restart by themselves")]
     )
 
 
-async def _services(paths: state.Paths) -> list[findings.Finding]:
+async def _services(paths: folders.Paths) -> list[findings.Finding]:
     """Return which of the services of a cluster of this machine do not answer, as `carico status` shows them."""
     found = state.read(paths)
-    if found is None or not state.is_running(paths):
+    if found is None or not folders.is_running(paths):
         return []
     rows = local_services.rows(found, running=True)
     await local_services.ask(rows, found)
@@ -110,7 +110,7 @@ async def _examine(
     finally:
         await api.close()
     if at is not None and at.is_local:
-        paths = state.find(context.home, at.name)
+        paths = folders.find(context.home, at.name)
         seen.findings.extend([*await _services(paths), *_disk(paths)])
     if at is None:
         detail = "not checked, because its address is not known; give --nats-url or set NATS_URL once it is installed"

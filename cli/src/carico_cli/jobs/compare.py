@@ -19,7 +19,7 @@ from carico_cli.output import report as report_folder
 from carico_cli.shell import exits, manifest_files, options, settings
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
-from carico_local.cluster import client, machine, state
+from carico_local.cluster import client, folders, machine, state
 from carico_local.cluster import plan as plans
 from carico_local.compare import comparison, servers, trial
 from carico_local.compare import contender as contenders
@@ -222,7 +222,7 @@ async def _compare(
 
 @contextlib.asynccontextmanager
 async def _testbed(
-    paths: state.Paths, found: state.ClusterState, bound_s: float, servers_millicores: int | None
+    paths: folders.Paths, found: state.ClusterState, bound_s: float, servers_millicores: int | None
 ) -> AsyncIterator[testbeds.Testbed]:
     """Follow the cluster's Pods while trials run on it."""
     agents = [each.process.pid for each in found.services if each.name.startswith("agent/") and each.process]

@@ -22,7 +22,7 @@ from carico_cli.shell import exits, settings
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 from carico_local.applications import catalog
-from carico_local.cluster import client, machine, state
+from carico_local.cluster import client, folders, machine, state
 from carico_local.cluster import plan as plans
 from carico_local.compare.applications import contender as contenders
 from carico_local.compare.applications import descheduler, experiment, pods, result
@@ -152,7 +152,7 @@ def _descheduler(context: settings.Context, wanted: Asked) -> pathlib.Path | Non
 
 
 async def _runs(
-    paths: state.Paths, found: state.ClusterState, wanted: Asked, program: pathlib.Path | None
+    paths: folders.Paths, found: state.ClusterState, wanted: Asked, program: pathlib.Path | None
 ) -> tuple[list[result.Run], list[result.Missing]]:
     at = connection.local_address(paths, found)
     plan, clock = found.plan, clocks.SystemClock()

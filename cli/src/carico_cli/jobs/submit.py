@@ -14,7 +14,7 @@ from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_core.domain import amounts, errors
 from carico_core.runtime.process import clock as clocks
-from carico_local.cluster import machine, state
+from carico_local.cluster import folders, machine
 from carico_local.jobs import job as jobs
 
 # Submitting hundreds of Pods takes less; after this long, what it waits for is printed.
@@ -54,7 +54,7 @@ def command(
         return _why_gone(context, address, job, away_s=away_s)
 
     def shortage() -> str | None:
-        return machine.disk_shortage(state.find(context.home, address.name).root) if address.is_local else None
+        return machine.disk_shortage(folders.find(context.home, address.name).root) if address.is_local else None
 
     of = which.naming(context, address.name) if address.is_local else ""
     try:

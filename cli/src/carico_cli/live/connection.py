@@ -19,7 +19,7 @@ from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import cluster_access
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import roles
-from carico_local.cluster import state
+from carico_local.cluster import folders, state
 
 if TYPE_CHECKING:
     from carico_cli.live import reader
@@ -38,7 +38,7 @@ class ApiSession:
         self.observer = observer.Observer(clock=clock)
 
 
-def local_address(paths: state.Paths, found: state.ClusterState) -> which.Address:
+def local_address(paths: folders.Paths, found: state.ClusterState) -> which.Address:
     """Return the address of a cluster of this machine."""
     bus, wanted = buses.BusSettings(url=found.nats_url), cluster_access.KubeSettings(kubeconfig=str(paths.kubeconfig))
     return which.Address(name=paths.name, bus=bus, kube=wanted, is_local=True)

@@ -12,9 +12,9 @@ from carico_cli.recordings import session
 from carico_cli.shell import exits, settings
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import setting_values
 from carico_core.runtime.process import settings as loader
 from carico_local.cluster import state
-from carico_local.cluster.services import service as service_parts
 from carico_local.cluster.services import topology
 
 HOST = "host"
@@ -60,7 +60,7 @@ def _of_cluster(context: settings.Context, name: str | None, node: str, out: pat
     if node not in found.plan.node_names:
         known = ", ".join(found.plan.node_names)
         raise errors.SettingsError(f"--node: got {node!r}, expected one of {known} of cluster {local!r}")
-    flags = service_parts.flags({"record": out, **topology.node_facts(found.plan, paths, node)})
+    flags = setting_values.flags({"record": out, **topology.node_facts(found.plan, paths, node)})
     return loader.load(agent.AgentSettings, prefix=agent.PREFIX, argv=flags, environ={}, program="carico record")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from carico_core.domain import errors
 from carico_core.runtime.process import settings
-from carico_local.cluster import state
+from carico_local.cluster import folders
 
 PREFIX = "CARICO_"
 # Groups of settings of the services and of docker-compose.yml; each service itself refuses a name it does not know.
@@ -42,7 +42,7 @@ def read(*, is_terminal: bool) -> Context:
     environ = settings.environment()
     # NO_COLOR (https://no-color.org) and a terminal that cannot move its cursor both mean plain lines.
     plain = not is_terminal or environ.get("TERM", "dumb") == "dumb" or bool(environ.get("NO_COLOR"))
-    return Context(home=state.home(environ), environ=environ, plain=plain)
+    return Context(home=folders.home(environ), environ=environ, plain=plain)
 
 
 def check(environ: Mapping[str, str]) -> None:

@@ -6,7 +6,8 @@ machine      what the machine offers: processors, memory, disk space
 free_ports   ports for services, each chosen by one process of the machine
 supervisor   keeps the services running; `python -m carico_local.cluster` is its process
 processes    child processes: started, identified, ended, restarted after crashes
-state        the files of a cluster: state.json, lock, directories
+folders      the directory of each cluster: paths, lock, and which clusters there are
+state        what state.json says of a cluster
 account      records one run, as events and as state
 events       what a supervisor reports to the command that started it
 leftovers    Pods and Nodes that an earlier run left at its API

@@ -14,7 +14,7 @@ import orjson
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings, tasks
-from carico_local.cluster import events, state, supervisor
+from carico_local.cluster import events, folders, supervisor
 from carico_local.cluster import plan as plans
 
 
@@ -27,14 +27,14 @@ def main() -> int:
     parser.add_argument("--lifeline", action="store_true", help="stop when standard input ends")
     arguments = parser.parse_args()
     logs.setup(service="carico-cluster", json=True)
-    paths = state.Paths(arguments.root)
+    paths = folders.Paths(arguments.root)
     failed: list[bool] = []
 
     async def run(stop: tasks.Stop) -> None:
         plan = plans.from_json(orjson.loads(paths.plan.read_bytes()))
         if arguments.lifeline:
             await _end_with_stdin(stop)
-        with state.acquire(paths) if arguments.lock is None else state.inherited(arguments.lock):
+        with folders.acquire(paths) if arguments.lock is None else folders.inherited(arguments.lock):
             found = supervisor.Supervisor(
                 plan, paths, settings.environment(), clock=clocks.SystemClock(), report=_report,
                 restart=arguments.restart,

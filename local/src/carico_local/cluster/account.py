@@ -3,7 +3,7 @@
 import contextlib
 
 from carico_core.runtime.process import clock as clocks
-from carico_local.cluster import events, processes, state
+from carico_local.cluster import events, folders, processes, state
 from carico_local.cluster import plan as plans
 from carico_local.cluster.services import topology
 
@@ -17,7 +17,7 @@ class Account:
     def __init__(
         self,
         plan: plans.Plan,
-        paths: state.Paths,
+        paths: folders.Paths,
         where: topology.Addresses,
         *,
         clock: clocks.Clock,

@@ -17,7 +17,7 @@ import orjson
 from carico_core.domain import errors
 from carico_core.runtime.process import settings
 from carico_local.cgroups import sweep
-from carico_local.cluster import events, machine, processes, state
+from carico_local.cluster import events, folders, machine, processes, state
 from carico_local.cluster import plan as plans
 from carico_local.cluster.services import kubelet_nodes
 from carico_local.node.runtime import records
@@ -37,7 +37,7 @@ class Launched:
     outlives the command.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], paths: state.Paths) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], paths: folders.Paths) -> None:
         self._process = process
         self._output: asyncio.StreamReader | None = None
         self.paths = paths
@@ -95,7 +95,7 @@ async def launch(
     fresh: remove the data of an earlier cluster of this name whose supervisor was killed; do not continue with it.
     """
     plan = plans.make_plan(options, machine.read_machine(), binaries)
-    paths = state.Paths(home / plan.name)
+    paths = folders.Paths(home / plan.name)
     # Held from here on, and passed to the supervisor: of two concurrent starts, one fails before it can remove what the
     # other has started.
     with _taken(paths) as lock:
@@ -103,24 +103,24 @@ async def launch(
         # The state of a killed supervisor is outdated, and would be taken for the new one's.
         paths.state.unlink(missing_ok=True)
         if fresh:
-            state.empty(paths)
+            folders.empty(paths)
         _write_plan(paths, plan)
         flags = (["--restart"] if restart else []) + (["--lifeline"] if lifeline else [])
         return Launched(_start(paths, flags, environ, lock, lifeline=lifeline), paths)
 
 
-def _taken(paths: state.Paths) -> IO[bytes]:
+def _taken(paths: folders.Paths) -> IO[bytes]:
     with _unfit(paths):
         paths.root.mkdir(parents=True, exist_ok=True)
         # Only this user may read kubeconfig, keys, state and logs.
         paths.root.chmod(0o700)
         try:
-            return state.acquire(paths)
+            return folders.acquire(paths)
         except errors.SettingsError as error:
             raise errors.SettingsError(f"{error}, or choose another --name") from None
 
 
-def _write_plan(paths: state.Paths, plan: plans.Plan) -> None:
+def _write_plan(paths: folders.Paths, plan: plans.Plan) -> None:
     with _unfit(paths):
         paths.logs.mkdir(parents=True, exist_ok=True)
         # On a full disk, services end without a message: their logs are on it.
@@ -130,7 +130,7 @@ def _write_plan(paths: state.Paths, plan: plans.Plan) -> None:
 
 
 @contextlib.contextmanager
-def _unfit(paths: state.Paths) -> Iterator[None]:
+def _unfit(paths: folders.Paths) -> Iterator[None]:
     """Translate errors of the file system."""
     try:
         yield
@@ -142,7 +142,7 @@ def _unfit(paths: state.Paths) -> Iterator[None]:
 
 
 def _start(
-    paths: state.Paths, flags: list[str], environ: Mapping[str, str], lock: IO[bytes], *, lifeline: bool
+    paths: folders.Paths, flags: list[str], environ: Mapping[str, str], lock: IO[bytes], *, lifeline: bool
 ) -> "subprocess.Popen[bytes]":
     with paths.log("supervisor").open("ab") as log:
         return subprocess.Popen(
@@ -166,11 +166,11 @@ def _start(
         )
 
 
-async def down(paths: state.Paths, *, keep_logs: bool) -> None:
+async def down(paths: folders.Paths, *, keep_logs: bool) -> None:
     """Stop a cluster, or what is left of it, and remove its files. Raises `EnvironmentUnfit` where that fails."""
     signalled: set[processes.ProcessId] = set()
     for _ in range(int(DOWN_TIMEOUT_S / _LOOK_EVERY_S)):
-        if not state.is_running(paths):
+        if not folders.is_running(paths):
             break
         # Read each time: a supervisor that just starts has not written its identity yet.
         supervisor = state.read_supervisor(paths)
@@ -184,14 +184,14 @@ async def down(paths: state.Paths, *, keep_logs: bool) -> None:
     with contextlib.ExitStack() as held:
         # With the lock, no other command starts it meanwhile. Continue without where a supervisor does not end.
         with contextlib.suppress(errors.SettingsError, OSError):
-            held.enter_context(state.acquire(paths))
+            held.enter_context(folders.acquire(paths))
         await clear(paths)
         for node in (paths.data / "nodes").glob("*"):
             records.remove_pod_files(node)
-        state.remove(paths, keep_logs=keep_logs)
+        folders.remove(paths, keep_logs=keep_logs)
 
 
-async def clear(paths: state.Paths) -> None:
+async def clear(paths: folders.Paths) -> None:
     """End processes and remove cgroups that a killed supervisor left. Raises `EnvironmentUnfit` where some remain."""
     mark, runtimes_mark = (f"{name}={paths.root}" for name in (sweep.RUN_VARIABLE, sweep.RUNTIME_VARIABLE))
     await _end_marked(mark, number=signal.SIGTERM, within_s=_KILL_GRACE_S)

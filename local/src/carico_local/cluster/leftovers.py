@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from carico_core.domain import errors
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
-from carico_local.cluster import state
+from carico_local.cluster import folders
 
 _ENDED = ("Succeeded", "Failed")
 
@@ -52,7 +52,7 @@ class Api(Protocol):
         ...
 
 
-def are_possible(paths: state.Paths) -> bool:
+def are_possible(paths: folders.Paths) -> bool:
     """Return True where a control plane has stored data here."""
     return any((paths.data / store).is_dir() for store in ("api", "etcd"))
 

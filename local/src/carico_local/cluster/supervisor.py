@@ -10,7 +10,7 @@ from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
 from carico_local.cgroups import sweep
-from carico_local.cluster import account, events, free_ports, leftovers, machine, processes, state
+from carico_local.cluster import account, events, folders, free_ports, leftovers, machine, processes, state
 from carico_local.cluster import plan as plans
 from carico_local.cluster.services import kubelet_nodes, readiness, ready_nodes, topology
 from carico_local.cluster.services import service as parts
@@ -37,7 +37,7 @@ class Supervisor:
     """One run of a cluster. `restart`: restart crashed services, as Kubernetes would."""
 
     def __init__(
-        self, plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], *,
+        self, plan: plans.Plan, paths: folders.Paths, environ: Mapping[str, str], *,
         clock: clocks.Clock, report: events.Report, restart: bool,
     ) -> None:  # fmt: skip
         self._plan = plan

@@ -8,13 +8,13 @@ import pytest
 
 from carico_cli.clusters import lifecycle
 from carico_cli.shell import settings
-from carico_local.cluster import client, state
+from carico_local.cluster import client, folders
 
 
 def test_down_says_why_nothing_happens_where_a_cluster_does_not_end(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def slow(paths: state.Paths, *, keep_logs: bool) -> None:
+    async def slow(paths: folders.Paths, *, keep_logs: bool) -> None:
         await asyncio.sleep(0.2)
 
     monkeypatch.setattr(client, "down", slow)

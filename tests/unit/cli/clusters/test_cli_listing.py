@@ -11,7 +11,7 @@ import pytest
 
 from carico_cli.clusters import listing, which
 from carico_cli.shell import settings
-from carico_local.cluster import machine, plan, processes, state
+from carico_local.cluster import folders, machine, plan, processes, state
 from tests.tools import carico_cli
 
 MACHINE = machine.Machine(
@@ -19,8 +19,8 @@ MACHINE = machine.Machine(
 )
 
 
-def written(home: pathlib.Path, name: str, phase: state.Phase = state.Phase.STARTING) -> state.Paths:
-    paths = state.Paths(home / name)
+def written(home: pathlib.Path, name: str, phase: state.Phase = state.Phase.STARTING) -> folders.Paths:
+    paths = folders.Paths(home / name)
     paths.root.mkdir(parents=True)
     paths.plan.write_text("{}")
     found = state.ClusterState(
@@ -48,7 +48,7 @@ def test_the_list_shows_each_cluster_and_how_to_choose_one(
 ) -> None:
     with contextlib.ExitStack() as running:
         for name in ("shop-10", "shop-2"):
-            running.enter_context(state.acquire(state.Paths(home / name)))
+            running.enter_context(folders.acquire(folders.Paths(home / name)))
         assert carico_cli.run(monkeypatch, "list", "-o", "json") == 0
         rows = orjson.loads(capsys.readouterr().out)
         assert carico_cli.run(monkeypatch, "list") == 0
@@ -68,11 +68,11 @@ def test_the_list_shows_each_cluster_and_how_to_choose_one(
 
 def test_the_only_cluster_that_runs_is_marked(home: pathlib.Path) -> None:
     context = settings.Context(home=home, environ={}, plain=True)
-    with state.acquire(state.Paths(home / "shop-2")):
+    with folders.acquire(folders.Paths(home / "shop-2")):
         assert listing._meant(context) == "shop-2"
         assert which.naming(context, "shop-2") == ""
         # With a second one, a command without --name would be refused.
-        with state.acquire(state.Paths(home / "shop-10")):
+        with folders.acquire(folders.Paths(home / "shop-10")):
             assert listing._meant(context) is None
             assert which.naming(context, "shop-2") == " --name shop-2"
 
@@ -105,7 +105,7 @@ def test_use_becomes_a_command_or_a_shell_that_means_the_cluster_and_writes_noth
 
     shown = "echo $CARICO_CLUSTER $NATS_URL $KUBECONFIG; grep SigIgn /proc/self/status; exit 7"
     before = set(home.rglob("*"))
-    with state.acquire(state.Paths(home / "shop-2")), state.acquire(state.Paths(home / "shop-10")):
+    with folders.acquire(folders.Paths(home / "shop-2")), folders.acquire(folders.Paths(home / "shop-10")):
         command, shell, unknown = use("shop-2", "sh", "-c", shown), use("shop-10"), use("shop-10", "no-such-command")
         ended, mistyped, without = use("old"), use("shop-22"), use()
     assert command.stdout.splitlines()[0] == f"shop-2 nats://x:1 {home}/shop-2/kubeconfig"

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from carico_cli.clusters import logs
-from carico_local.cluster import state
+from carico_local.cluster import folders
 from tests.tools import carico_cli
 
 LINE = (
@@ -53,7 +53,7 @@ def test_following_a_log_ends_with_a_line_if_its_cluster_has_stopped_writing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    paths = state.Paths(tmp_path / "carico" / "shop")
+    paths = folders.Paths(tmp_path / "carico" / "shop")
     log = paths.log("nats")
     log.parent.mkdir(parents=True)
     log.write_text("[1] started\n")
@@ -62,7 +62,7 @@ def test_following_a_log_ends_with_a_line_if_its_cluster_has_stopped_writing(
     def sleep(seconds: float) -> None:
         looks.append(seconds)
         if len(looks) == 10:
-            runs.enter_context(state.acquire(paths))
+            runs.enter_context(folders.acquire(paths))
         elif len(looks) == 100:
             log.write_text("[1] started\n[2] ended\n")
             runs.close()

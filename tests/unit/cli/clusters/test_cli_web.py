@@ -10,7 +10,7 @@ import pytest
 
 from carico_cli.clusters import web
 from carico_core.domain import errors
-from carico_local.cluster import free_ports, machine, plan, processes, state
+from carico_local.cluster import folders, free_ports, machine, plan, processes, state
 from carico_web import settings as setting
 from tests.tools import waiting
 
@@ -26,7 +26,7 @@ def run(port: int, started_ns: int = 1) -> web.ClusterRun:
 
 def written(home: pathlib.Path, *, phase: state.Phase = state.Phase.READY, page: str = "http://127.0.0.1:8") -> None:
     """A cluster as its supervisor writes it."""
-    paths = state.Paths(home / "x")
+    paths = folders.Paths(home / "x")
     paths.root.mkdir(parents=True, exist_ok=True)
     paths.plan.write_text("{}")
     found = state.ClusterState(
@@ -109,7 +109,7 @@ def test_a_cluster_is_there_as_long_as_its_supervisor_is_and_does_not_end(tmp_pa
     written(tmp_path)
     # Its supervisor is gone: what it wrote last is no longer true.
     assert web.run_now(tmp_path, "x") is None
-    with state.acquire(state.Paths(tmp_path / "x")):
+    with folders.acquire(folders.Paths(tmp_path / "x")):
         assert web.run_now(tmp_path, "x") == run(8)
         written(tmp_path, phase=state.Phase.STOPPING)
         assert web.run_now(tmp_path, "x") is None

@@ -17,7 +17,7 @@ from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
-from carico_local.cluster import machine, plan, processes, state
+from carico_local.cluster import folders, machine, plan, processes, state
 from tests.tools import carico_cli
 
 ANY = api_client.KubeSettings()
@@ -37,9 +37,9 @@ WITHOUT = {"demo", "list", "use", "compare", "evaluate", "replay", "decode", "bu
 LOCAL = {"status", "logs", "web", "env", "targets", "record", "down"}
 
 
-def written(home: pathlib.Path, name: str, url: str) -> state.Paths:
+def written(home: pathlib.Path, name: str, url: str) -> folders.Paths:
     """A cluster as its supervisor writes it; it runs as long as a process holds its lock."""
-    paths = state.Paths(home / name)
+    paths = folders.Paths(home / name)
     paths.logs.mkdir(parents=True)
     paths.log("scheduler").write_text("")
     paths.plan.write_text("{}")
@@ -65,7 +65,7 @@ def home(tmp_path: pathlib.Path) -> pathlib.Path:
 def running(home: pathlib.Path, names: str) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for name in names:
-            stack.enter_context(state.acquire(state.Paths(home / name)))
+            stack.enter_context(folders.acquire(folders.Paths(home / name)))
         yield
 
 
@@ -121,7 +121,7 @@ def test_each_command_means_the_cluster_of_the_rule(
             for variable in (which.CLUSTER, which.NATS_URL, which.KUBECONFIG):
                 patch.delenv(variable, raising=False)
             for variable, value in environ.items():
-                patch.setenv(variable, value.replace("{b}", str(state.Paths(home / "b").kubeconfig)))
+                patch.setenv(variable, value.replace("{b}", str(folders.Paths(home / "b").kubeconfig)))
             code = carico_cli.run(patch, command, *ARGUMENTS[command], *flags)
         said = capsys.readouterr().err
         case = (command, flags, environ, names)
@@ -140,8 +140,8 @@ def test_a_command_that_needs_no_running_cluster_takes_the_only_one_there_is(
     context = settings.Context(home=home, environ={}, plain=True)
     with pytest.raises(errors.SettingsError, match="which cluster"):
         which.meant(context, which.Flags(), need=which.Need[need])
-    state.Paths(home / "b").plan.unlink()
-    state.Paths(home / "b").log("scheduler").unlink()
+    folders.Paths(home / "b").plan.unlink()
+    folders.Paths(home / "b").log("scheduler").unlink()
     assert which.meant(context, which.Flags(), need=which.Need[need]).name == "a"
     with pytest.raises(errors.SettingsError, match=r"no cluster runs on this machine \(not running: a\): `carico up`"):
         which.meant(context, which.Flags())
@@ -185,7 +185,7 @@ def test_doctor_takes_a_kubeconfig_without_a_bus(
 
 
 def test_the_kubeconfig_of_a_cluster_that_runs_means_that_cluster(home: pathlib.Path) -> None:
-    environ = {"KUBECONFIG": str(state.Paths(home / "b").kubeconfig)}
+    environ = {"KUBECONFIG": str(folders.Paths(home / "b").kubeconfig)}
     context = settings.Context(home=home, environ=environ, plain=True)
     with running(home, "ab"):
         assert which.meant(context, which.Flags(), need=which.Need.API).name == "b"
@@ -218,10 +218,10 @@ def test_flags_of_an_address_need_all_of_it(home: pathlib.Path) -> None:
 
 
 def test_a_cluster_that_is_being_ended_does_not_run(home: pathlib.Path) -> None:
-    shop = state.Paths(home / "a")
+    shop = folders.Paths(home / "a")
     found = state.read(shop)
     assert found is not None
-    with state.acquire(shop):
+    with folders.acquire(shop):
         assert state.running(home, "a") == (shop, found)
         state.write(shop, dataclasses.replace(found, phase=state.Phase.STOPPING))
         with pytest.raises(errors.SettingsError, match="'a' is not running: start it with `carico up --name a`"):

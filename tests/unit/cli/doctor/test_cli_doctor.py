@@ -27,7 +27,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_core.wire.kubernetes import instants
-from carico_local.cluster import machine, plan, processes, state
+from carico_local.cluster import folders, machine, plan, processes, state
 from tests.tools import carico_cli
 from tests.unit.scheduler import objects
 
@@ -341,14 +341,14 @@ async def test_a_clock_that_is_behind_and_a_store_that_is_are_not_taken_for_sile
 def test_a_full_disk_is_reported_with_what_is_left_and_what_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
-    assert command._disk(state.Paths(tmp_path)) == []
+    assert command._disk(folders.Paths(tmp_path)) == []
     monkeypatch.setattr(shutil, "disk_usage", lambda _: types.SimpleNamespace(free=4096))
-    (said,) = command._disk(state.Paths(tmp_path))
+    (said,) = command._disk(folders.Paths(tmp_path))
     assert said.level is Level.FAIL and "4.1 kB free" in said.detail and said.do.startswith("make room")
 
 
 def test_a_service_that_a_signal_has_stopped_is_named_as_by_status(tmp_path: pathlib.Path) -> None:
-    paths = state.Paths(tmp_path / "shop")
+    paths = folders.Paths(tmp_path / "shop")
     paths.root.mkdir()
     with subprocess.Popen(["sleep", "60"]) as child:
         try:
@@ -359,7 +359,7 @@ def test_a_service_that_a_signal_has_stopped_is_named_as_by_status(tmp_path: pat
                 supervisor=processes.identify_self(), started_ns=1, nats_url="", api_url="", services=(node_1,),
                 crashes=(), notes=(), failure=None,
             )  # fmt: skip
-            with state.acquire(paths):
+            with folders.acquire(paths):
                 state.write(paths, found)
                 assert asyncio.run(command._services(paths)) == [findings.ok("services", "1 is ready")]
                 child.send_signal(signal.SIGSTOP)
@@ -413,10 +413,10 @@ def test_a_kubeconfig_that_is_not_there_is_one_line_which_names_the_clusters_tha
     for name, value in (("XDG_STATE_HOME", tmp_path), ("KUBECONFIG", tmp_path / "none")):
         monkeypatch.setenv(name, str(value))
     monkeypatch.delenv("NATS_URL", raising=False)
-    paths = state.Paths(tmp_path / "carico" / "shop")
+    paths = folders.Paths(tmp_path / "carico" / "shop")
     paths.root.mkdir(parents=True)
     paths.plan.write_text("{}")
-    with state.acquire(paths):
+    with folders.acquire(paths):
         assert carico_cli.run(monkeypatch, "doctor") == 2
         assert capsys.readouterr().err.endswith("`carico doctor --name shop`\n")
         assert carico_cli.run(monkeypatch, "doctor", "--kubeconfig", "/nowhere/config") == 2

@@ -20,7 +20,7 @@ from carico_core.domain import messages
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_local.cluster import machine, plan, processes, state
+from carico_local.cluster import folders, machine, plan, processes, state
 from carico_local.jobs import facts, figures, observer
 from carico_local.jobs import job as jobs
 
@@ -249,7 +249,7 @@ async def test_an_end_that_fails_says_so() -> None:
 
 
 def test_env_prints_the_name_and_the_addresses_as_export_lines_that_a_shell_can_read(tmp_path: pathlib.Path) -> None:
-    paths = state.Paths(tmp_path / "carico" / "a-b")
+    paths = folders.Paths(tmp_path / "carico" / "a-b")
     paths.root.mkdir(parents=True)
     paths.plan.write_text("{}")
     me = processes.ProcessId(pid=1, start_ticks=1)
@@ -264,7 +264,7 @@ def test_env_prints_the_name_and_the_addresses_as_export_lines_that_a_shell_can_
     runner = click.testing.CliRunner(env={"XDG_STATE_HOME": str(tmp_path)})
     refused = runner.invoke(application.cli, ["env", "--name", "a-b"])
     assert "is not running" in str(refused.exception)
-    with state.acquire(paths):
+    with folders.acquire(paths):
         given = runner.invoke(application.cli, ["env", "--name", "a-b"])
     assert (
         given.output == "export CARICO_CLUSTER=a-b\n"

@@ -16,7 +16,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_local.api import access, cluster
 from carico_local.api.http import server
 from carico_local.api.storage import store
-from carico_local.cluster import machine, state
+from carico_local.cluster import folders, machine
 from carico_local.cluster import plan as plans
 from carico_local.cluster.services import control_planes as planes
 from tests.contract.kubernetes import control_planes, shapes
@@ -163,7 +163,7 @@ def test_a_kubeconfig_of_an_older_version_is_replaced(tmp_path: pathlib.Path) ->
         cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
     )
     plan = plans.make_plan(plans.Options(name="x", nodes=1), here)
-    paths = state.Paths(tmp_path / plan.name)
+    paths = folders.Paths(tmp_path / plan.name)
     paths.root.mkdir()
     paths.kubeconfig.write_text("{}")
     paths.kubeconfig.chmod(0o644)

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from carico_core.runtime.process import clock as clocks
-from carico_local.cluster import account, events, free_ports, machine, plan, processes, state
+from carico_local.cluster import account, events, folders, free_ports, machine, plan, processes, state
 from carico_local.cluster.services import topology
 
 MACHINE = machine.Machine(
@@ -36,11 +36,11 @@ def told() -> list[events.Event]:
 def made(tmp_path: pathlib.Path, told: list[events.Event]) -> account.Account:
     found = plan.make_plan(plan.Options(name="x", nodes=1, node_cgroups="none"), MACHINE)
     where = topology.addresses(found, free_ports.choose("x", topology.ports_needed(found)))
-    return account.Account(found, state.Paths(tmp_path), where, clock=clocks.FakeClock(), report=told.append)
+    return account.Account(found, folders.Paths(tmp_path), where, clock=clocks.FakeClock(), report=told.append)
 
 
 def written(root: pathlib.Path) -> tuple[state.ClusterState, state.ServiceState]:
-    found = state.read(state.Paths(root))
+    found = state.read(folders.Paths(root))
     assert found is not None
     return found, next(each for each in found.services if each.name == "scheduler")
 

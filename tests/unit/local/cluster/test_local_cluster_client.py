@@ -11,14 +11,14 @@ import sys
 import pytest
 
 from carico_local.cgroups import sweep
-from carico_local.cluster import client, processes, state
+from carico_local.cluster import client, folders, processes
 from carico_local.node.runtime import client as runtime
 
 
 async def test_a_runtime_that_nothing_else_tells_of_ends_with_its_cluster(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paths = state.Paths(tmp_path / "cluster")
+    paths = folders.Paths(tmp_path / "cluster")
     # Not where a cluster keeps its nodes, and in no cgroup: as while the node that started it is being killed.
     root = tmp_path / "elsewhere"
     root.mkdir()
@@ -43,12 +43,12 @@ async def test_a_killed_process_is_waited_for_until_it_is_gone(
     monkeypatch.setattr(processes, "marked", lambda *_: looks.pop(0) if looks else [])
     monkeypatch.setattr(processes, "is_alive", lambda _: alive.pop(0))
     monkeypatch.setattr(processes, "kill", lambda *_: None)
-    await client.clear(state.Paths(tmp_path / "cluster"))
+    await client.clear(folders.Paths(tmp_path / "cluster"))
     assert alive == []
 
 
 async def test_a_cluster_of_an_older_version_is_ended(tmp_path: pathlib.Path) -> None:
-    paths = state.Paths(tmp_path / "cluster")
+    paths = folders.Paths(tmp_path / "cluster")
     paths.root.mkdir()
     paths.plan.write_text("{}")
     hold = "import fcntl, sys; file = open(sys.argv[1], 'wb'); fcntl.flock(file, fcntl.LOCK_EX); print('held'); input()"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_local.cluster import leftovers, state
+from carico_local.cluster import folders, leftovers
 from carico_local.cluster.services import service
 
 
@@ -70,14 +70,14 @@ async def test_an_empty_store_says_nothing() -> None:
 
 
 def test_logs_of_a_cluster_that_is_gone_are_found_by_the_names_of_its_services(tmp_path: pathlib.Path) -> None:
-    paths = state.Paths(tmp_path / "demo")
+    paths = folders.Paths(tmp_path / "demo")
     paths.logs.mkdir(parents=True)
     with pytest.raises(errors.SettingsError, match="no cluster named 'demo'"):
-        state.find_logs(tmp_path, "demo")
+        folders.find_logs(tmp_path, "demo")
     for name in ("node/node-1", "agent/node-1", "scheduler", "kube-scheduler"):
         paths.log(service.log_name(name)).write_text("said\n")
-    assert service.logged(state.find_logs(tmp_path, "demo")) == [
+    assert service.logged(folders.find_logs(tmp_path, "demo")) == [
         "agent/node-1", "kube-scheduler", "node/node-1", "scheduler",
     ]  # fmt: skip
     with pytest.raises(errors.SettingsError, match="no cluster named"):
-        state.find_logs(tmp_path, "../demo")
+        folders.find_logs(tmp_path, "../demo")

@@ -13,7 +13,7 @@ import pytest
 from carico_agent import settings as agent_settings
 from carico_aggregator import settings as aggregator_settings
 from carico_core.runtime.process import settings
-from carico_local.cluster import machine, plan, state
+from carico_local.cluster import folders, machine, plan
 from carico_local.cluster.services import probes, readiness, topology
 from carico_local.cluster.services import service as parts
 from carico_local.node import settings as node_settings
@@ -34,7 +34,7 @@ SETTINGS: dict[str, tuple[type[Any], str]] = {
 def some_services(tmp_path: pathlib.Path, **options: Any) -> list[parts.Service]:
     made = plan.make_plan(plan.Options(name="x", nodes=2, **options), MACHINE)
     where = topology.addresses(made, list(range(20_000, 20_000 + topology.ports_needed(made))))
-    return topology.services(made, where, state.Paths(tmp_path), {})
+    return topology.services(made, where, folders.Paths(tmp_path), {})
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_options_of_up_reach_the_agents(tmp_path: pathlib.Path) -> None:
 
 
 def test_an_agent_whose_node_has_no_cgroup_watches_its_processes(tmp_path: pathlib.Path) -> None:
-    paths = state.Paths(tmp_path)
+    paths = folders.Paths(tmp_path)
     paths.run.mkdir()
     topology.ready_file(paths, "node-1").write_text(json.dumps({"pid": 77, "fallback": "process-accounting"}))
     first, second = (s for s in some_services(tmp_path) if s.name.startswith("agent/"))
@@ -100,7 +100,7 @@ def test_an_agent_whose_node_has_no_cgroup_watches_its_processes(tmp_path: pathl
 
 
 def test_an_agent_gets_its_nodes_group_in_a_delegated_tree(tmp_path: pathlib.Path) -> None:
-    paths = state.Paths(tmp_path)
+    paths = folders.Paths(tmp_path)
     paths.run.mkdir()
     below = "/sys/fs/cgroup/user.slice/run-r7.scope/carico-x/node-1"
     said = {"layout": "v2", "path": "carico-x/node-1", "trees": {"unified": below}}
@@ -147,7 +147,7 @@ def real_services(tmp_path: pathlib.Path, **options: Any) -> list[parts.Service]
     made = plan.make_plan(plan.Options(name="x", nodes=2, control_plane="real", **options), MACHINE, REAL)
     where = topology.addresses(made, list(range(20_000, 20_000 + topology.ports_needed(made))))
     assert where.api_url.startswith("https://127.0.0.1:")
-    return topology.services(made, where, state.Paths(tmp_path), {})
+    return topology.services(made, where, folders.Paths(tmp_path), {})
 
 
 def test_a_real_control_plane_starts_after_its_store_and_ends_before_it(tmp_path: pathlib.Path) -> None:
@@ -213,7 +213,7 @@ async def test_an_http_probe_gives_the_first_line_of_the_refusal() -> None:
     server.close()
     await server.wait_closed()
     assert await probe.why_not() == f"nothing answers on port {port}"
-    assert await readiness.Tcp(port=port).why_not() == f"nothing listens on port {port}"
+    assert await readiness.Tcp(port=port).why_not() == f"nothing listens on 127.0.0.1:{port}"
 
 
 async def test_a_control_plane_that_is_frozen_is_not_ready_though_its_ports_listen(

@@ -1,18 +1,16 @@
 """What is written about a cluster, and what a reader makes of it."""
 
 import asyncio
-import fcntl
 import os
 import pathlib
 import signal
 import subprocess
-import time
 from typing import IO
 
 import pytest
 
 from carico_core.domain import errors
-from carico_local.cluster import client, events, machine, plan, processes, state
+from carico_local.cluster import client, events, folders, machine, plan, processes, state
 
 MACHINE = machine.Machine(
     cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
@@ -40,7 +38,7 @@ def some_state() -> state.ClusterState:
 
 
 def test_a_state_is_read_back_as_it_was_written(tmp_path: pathlib.Path) -> None:
-    paths = state.Paths(tmp_path)
+    paths = folders.Paths(tmp_path)
     assert state.read(paths) is None
     state.write(paths, some_state())
     assert state.read(paths) == some_state()
@@ -48,14 +46,14 @@ def test_a_state_is_read_back_as_it_was_written(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", '{"version": 99}'])
 def test_a_state_of_another_version_is_refused_in_one_line(tmp_path: pathlib.Path, text: str) -> None:
-    paths = state.Paths(tmp_path)
+    paths = folders.Paths(tmp_path)
     paths.state.write_text(text)
     with pytest.raises(errors.EnvironmentUnfit, match="another version of carico"):
         state.read(paths)
 
 
 def test_a_cluster_of_an_older_version_is_named_with_what_to_do(tmp_path: pathlib.Path) -> None:
-    paths = state.Paths(tmp_path / "shop")
+    paths = folders.Paths(tmp_path / "shop")
     paths.root.mkdir()
     paths.state.write_text('{"version": 2, "supervisor": {"pid": 7, "start_ticks": 8}}')
     with pytest.raises(errors.EnvironmentUnfit, match="carico down --name shop"):
@@ -65,61 +63,13 @@ def test_a_cluster_of_an_older_version_is_named_with_what_to_do(tmp_path: pathli
     assert state.read_supervisor(paths) is None
 
 
-def test_a_cluster_runs_while_its_lock_is_held(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths, flock = state.Paths(tmp_path), fcntl.flock
-
-    def twice(file: IO[bytes], operation: int) -> None:
-        """Another looks at the same time."""
-        with paths.lock.open("rb") as another:
-            flock(another, operation)
-            flock(file, operation)
-
-    assert not state.is_running(paths)
-    with state.acquire(paths):
-        assert state.is_running(paths)
-        with pytest.raises(errors.SettingsError, match="is running already"), state.acquire(paths):
-            pass
-    assert not state.is_running(paths)
-    monkeypatch.setattr(fcntl, "flock", twice)
-    assert not state.is_running(paths)
-
-
-def test_who_only_looks_at_a_lock_keeps_no_supervisor_from_it(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    paths = state.Paths(tmp_path)
-    paths.lock.touch()
-    with paths.lock.open("rb") as looker:
-        fcntl.flock(looker, fcntl.LOCK_SH)
-        monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(looker, fcntl.LOCK_UN))
-        with state.acquire(paths):
-            assert state.is_running(paths)
-
-
-def test_a_lock_that_was_removed_meanwhile_is_taken_again(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    paths, flock, removed = state.Paths(tmp_path), fcntl.flock, list[pathlib.Path]()
-
-    def removing(file: IO[bytes], operation: int) -> None:
-        """`carico down` was just about to remove it."""
-        if not removed:
-            paths.lock.unlink()
-            removed.append(paths.lock)
-        flock(file, operation)
-
-    monkeypatch.setattr(fcntl, "flock", removing)
-    with state.acquire(paths):
-        assert state.is_running(paths)
-
-
 async def test_of_two_that_start_a_cluster_at_once_one_fails_and_touches_nothing(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cleared, go_on = [], asyncio.Event()
     locks: list[int] = []
 
-    async def clear(paths: state.Paths) -> None:
+    async def clear(paths: folders.Paths) -> None:
         cleared.append(paths)
         await go_on.wait()
 
@@ -140,17 +90,17 @@ async def test_of_two_that_start_a_cluster_at_once_one_fails_and_touches_nothing
     paths = (await first).paths
     assert cleared == [paths]
     # It is the supervisor's now.
-    assert state.is_running(paths)
+    assert folders.is_running(paths)
     os.close(locks.pop())
-    assert not state.is_running(paths)
+    assert not folders.is_running(paths)
 
 
 async def test_a_cluster_that_has_not_written_yet_who_runs_it_is_ended_as_soon_as_it_has(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paths = state.Paths(tmp_path / "x")
+    paths = folders.Paths(tmp_path / "x")
     paths.root.mkdir()
-    lock, told = state.acquire(paths), []
+    lock, told = folders.acquire(paths), []
 
     def kill(process: processes.ProcessId, number: signal.Signals) -> None:
         told.append((process, number))
@@ -176,58 +126,11 @@ async def test_who_starts_a_cluster_hears_that_another_has_ended_it(
     tmp_path: pathlib.Path, ended: "subprocess.Popen[bytes]"
 ) -> None:
     """`carico down` during `carico up`: it removes what was written, the logs too."""
-    launched = client.Launched(ended, state.Paths(tmp_path / "x"))
+    launched = client.Launched(ended, folders.Paths(tmp_path / "x"))
     with pytest.raises(errors.EnvironmentUnfit, match="x was stopped by another command during its start"):
         async for _ in launched.until_up():
             pass
     await client.down(launched.paths, keep_logs=True)
-
-
-def test_an_unknown_name_is_answered_with_the_names_there_are(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(errors.SettingsError, match="there is none: start one"):
-        state.find(tmp_path / "absent", "a")
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "plan.json").write_text("{}")
-    (tmp_path / "no-cluster").mkdir()
-    with pytest.raises(errors.SettingsError, match=r"there are one, two$"):
-        state.find(tmp_path, "three")
-    assert state.find(tmp_path, "two").root == tmp_path / "two"
-
-
-def test_a_mistyped_cluster_gets_the_nearest_name_suggested(tmp_path: pathlib.Path) -> None:
-    for name in ("demo", "shop"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "plan.json").touch()
-    with pytest.raises(errors.SettingsError, match=r"'dmeo': there are demo, shop; did you mean 'demo'\?$"):
-        state.find(tmp_path, "dmeo")
-    (tmp_path / "shop" / "plan.json").unlink()
-    with pytest.raises(errors.SettingsError, match=r"'other': there is demo$"):
-        state.find(tmp_path, "other")
-
-
-def test_removal_keeps_the_logs_where_asked_and_nothing_otherwise(tmp_path: pathlib.Path) -> None:
-    paths = state.Paths(tmp_path / "carico" / "x")
-    for keep_logs in (True, False):
-        (paths.data / "nats").mkdir(parents=True)
-        paths.logs.mkdir(exist_ok=True)
-        paths.log("api").write_text("said\n")
-        paths.plan.write_text("{}")
-        state.remove(paths, keep_logs=keep_logs)
-        left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
-        assert left == (["carico", "carico/x", "carico/x/logs", "carico/x/logs/api.log"] if keep_logs else [])
-
-
-@pytest.mark.parametrize(
-    ("environ", "expected"),
-    [
-        ({"XDG_STATE_HOME": "/s", "HOME": "/h"}, "/s/carico"),
-        ({"XDG_STATE_HOME": "relative", "HOME": "/h"}, "/h/.local/state/carico"),
-        ({"HOME": "/h"}, "/h/.local/state/carico"),
-    ],
-)
-def test_the_home_of_all_clusters_follows_xdg(environ: dict[str, str], expected: str) -> None:
-    assert state.home(environ) == pathlib.Path(expected)
 
 
 @pytest.mark.parametrize(
@@ -259,14 +162,14 @@ async def test_a_fresh_start_finds_nothing_of_a_cluster_whose_supervisor_was_kil
 
     monkeypatch.setattr(client, "_start", lambda *_, **__: Started())
     name = "fresh-start-test"
-    left = state.Paths(tmp_path / name).data / "api" / "objects.sqlite3"
+    left = folders.Paths(tmp_path / name).data / "api" / "objects.sqlite3"
     for fresh, there in ((False, True), (True, False)):
         left.parent.mkdir(parents=True, exist_ok=True)
         left.write_bytes(b"an old job")
         options = plan.Options(name=name, nodes=1)
         await client.launch(options, home=tmp_path, environ={}, restart=False, lifeline=True, fresh=fresh)
         assert left.exists() is there
-        assert state.Paths(tmp_path / name).plan.exists()
+        assert folders.Paths(tmp_path / name).plan.exists()
 
 
 async def test_a_home_that_cannot_be_written_is_one_line(tmp_path: pathlib.Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from carico_core.runtime.process import clock as clocks
-from carico_local.cluster import events, machine, plan, processes, state, supervisor
+from carico_local.cluster import events, folders, machine, plan, processes, supervisor
 from carico_local.cluster.services import readiness, topology
 from tests.unit.scheduler import objects
 
@@ -21,7 +21,7 @@ MACHINE = machine.Machine(
 
 def some_supervisor(root: pathlib.Path, told: list[events.Event], **environ: str) -> supervisor.Supervisor:
     made = plan.make_plan(plan.Options(name="x", nodes=1, node_cgroups="none"), MACHINE)
-    paths = state.Paths(root)
+    paths = folders.Paths(root)
     paths.run.mkdir(parents=True)
     return supervisor.Supervisor(
         made, paths, environ, clock=clocks.FakeClock(), report=told.append, restart=True
@@ -37,7 +37,7 @@ def test_nodes_without_cgroups_are_started_so(tmp_path: pathlib.Path) -> None:
 def test_an_agent_of_an_ended_node_process_is_restarted(tmp_path: pathlib.Path) -> None:
     told: list[events.Event] = []
     found = some_supervisor(tmp_path, told)
-    ready = topology.ready_file(state.Paths(tmp_path), "node-1")
+    ready = topology.ready_file(folders.Paths(tmp_path), "node-1")
     ended: list[str] = []
     ready.write_text(json.dumps({"pid": 1, "fallback": "process-accounting", "reason": "as requested"}))
     child = types.SimpleNamespace(

@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from carico_local.cluster import client, state
+from carico_local.cluster import client, folders
 from carico_local.cluster import plan as plans
 from carico_local.cluster.services import kubelet_nodes
 from carico_local.kubelets import network
@@ -23,8 +23,8 @@ def kubelet_plan(**binaries: str) -> plans.Plan:
 
 
 @pytest.fixture
-def paths(tmp_path: pathlib.Path) -> state.Paths:
-    found = state.Paths(tmp_path / "t")
+def paths(tmp_path: pathlib.Path) -> folders.Paths:
+    found = folders.Paths(tmp_path / "t")
     found.run.mkdir(parents=True)
     return found
 
@@ -35,7 +35,7 @@ def command(folder: pathlib.Path, name: str, script: str) -> pathlib.Path:
     return folder / name
 
 
-async def test_a_bridge_of_this_machine_is_removed(paths: state.Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bridge_of_this_machine_is_removed(paths: folders.Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     swept: list[str] = []
 
     def made_and_killed(*_: object) -> network.Network:

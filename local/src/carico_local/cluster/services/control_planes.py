@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from carico_local.api import access
+from carico_local.cluster import folders
 from carico_local.cluster import plan as plans
-from carico_local.cluster import state
 from carico_local.cluster.services import kubelet_nodes, probes
 from carico_local.cluster.services import service as parts
 from carico_local.control_plane import commands, identity
@@ -37,7 +37,7 @@ class Plane(Protocol):
         ...
 
 
-def of(plan: plans.Plan, ports: Mapping[str, int], paths: state.Paths, environ: Mapping[str, str]) -> Plane:
+def of(plan: plans.Plan, ports: Mapping[str, int], paths: folders.Paths, environ: Mapping[str, str]) -> Plane:
     """Return the plan's control plane; `ports` by the service's name."""
     if plan.control_plane is plans.ControlPlane.EMBEDDED:
         return Embedded(plan=plan, port=ports[API], paths=paths)
@@ -50,7 +50,7 @@ class Embedded:
 
     plan: plans.Plan
     port: int
-    paths: state.Paths
+    paths: folders.Paths
 
     @property
     def url(self) -> str:
@@ -87,7 +87,7 @@ class Real:
     """etcd, API server, controllers and the default scheduler, with certificates, RBAC and tokens."""
 
     plan: plans.Plan
-    paths: state.Paths
+    paths: folders.Paths
     plane: commands.CommandLines
 
     @property
@@ -143,7 +143,7 @@ class Real:
         )
 
 
-def real(plan: plans.Plan, ports: Mapping[str, int], paths: state.Paths, environ: Mapping[str, str]) -> Real:
+def real(plan: plans.Plan, ports: Mapping[str, int], paths: folders.Paths, environ: Mapping[str, str]) -> Real:
     """Return the real control plane of a plan."""
     directory = paths.data / "control-plane"
     by_program = {commands.API if name == API else name: port for name, port in ports.items()}

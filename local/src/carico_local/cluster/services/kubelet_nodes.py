@@ -4,7 +4,6 @@ The control plane listens on loopback, as in every local cluster; the relay make
 metrics-server is next to it and asks the kubelets.
 """
 
-import asyncio
 import dataclasses
 import ipaddress
 import json
@@ -12,8 +11,7 @@ import pathlib
 from collections.abc import Mapping
 
 from carico_core.domain import errors
-from carico_local.cgroups import node_group
-from carico_local.cluster import machine, state
+from carico_local.cluster import folders, machine
 from carico_local.cluster import plan as plans
 from carico_local.cluster.services import probes, readiness
 from carico_local.cluster.services import service as parts
@@ -23,7 +21,7 @@ from carico_local.kubelets import configuration, instructions, launcher, metrics
 RELAY, METRICS = "relay", probes.METRICS
 
 
-def prepare(plan: plans.Plan, paths: state.Paths) -> network.Network:
+def prepare(plan: plans.Plan, paths: folders.Paths) -> network.Network:
     """Return the cluster's network; create it where absent. Raises `EnvironmentUnfit` where nodes cannot run here."""
     # Before anything is created: after a kill in between, `clear` must find this file.
     _directory(paths).mkdir(parents=True, exist_ok=True)
@@ -33,7 +31,7 @@ def prepare(plan: plans.Plan, paths: state.Paths) -> network.Network:
     return found
 
 
-def gateway(plan: plans.Plan, paths: state.Paths) -> str:
+def gateway(plan: plans.Plan, paths: folders.Paths) -> str:
     """Return the machine's address on the nodes' network; empty for nodes of another kind."""
     return _read_network(paths).gateway if plan.node_kind is plans.NodeKind.KUBELET else ""
 
@@ -43,7 +41,7 @@ def users(plan: plans.Plan) -> dict[str, identity.User]:
     return instructions.users(_members(plan)) if plan.node_kind is plans.NodeKind.KUBELET else {}
 
 
-def write(plan: plans.Plan, paths: state.Paths, *, keys: identity.Identities, port: int) -> None:
+def write(plan: plans.Plan, paths: folders.Paths, *, keys: identity.Identities, port: int) -> None:
     """Write the files of each node, including its keys."""
     found, on = _read_network(paths), machine.read_machine()
     instructions.write(
@@ -54,15 +52,15 @@ def write(plan: plans.Plan, paths: state.Paths, *, keys: identity.Identities, po
     )  # fmt: skip
 
 
-def relay(paths: state.Paths, environ: Mapping[str, str], *, port: int) -> parts.Service:
+def relay(paths: folders.Paths, environ: Mapping[str, str], *, port: int) -> parts.Service:
     """Return the service that lets the nodes reach the API at `port`."""
     host = _read_network(paths).gateway
     argv = (*parts.python("carico_local.kubelets.relay"), host, str(port), str(port))
     command = parts.command(RELAY, argv, paths, environ)
-    return parts.Service(name=RELAY, command=command, probe=_Listening(host=host, port=port), http_port=None)
+    return parts.Service(name=RELAY, command=command, probe=readiness.Tcp(host=host, port=port), http_port=None)
 
 
-def metrics(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], *, port: int) -> parts.Service:
+def metrics(plan: plans.Plan, paths: folders.Paths, environ: Mapping[str, str], *, port: int) -> parts.Service:
     """Return the service that answers `kubectl top`."""
     admin = str(paths.kubeconfig)
     program = metrics_api.command(
@@ -75,7 +73,7 @@ def metrics(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], *,
     )  # fmt: skip
 
 
-def node(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], name: str) -> parts.Service:
+def node(plan: plans.Plan, paths: folders.Paths, environ: Mapping[str, str], name: str) -> parts.Service:
     """Write the launcher's file of a node, and return the node's service."""
     member = next(each for each in _members(plan) if each.name == name)
     service, ready, within = f"node/{name}", paths.run / f"{name}.ready", _read_network(paths)
@@ -96,35 +94,13 @@ def node(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], name:
     )  # fmt: skip
 
 
-def cgroup(plan: plans.Plan, name: str) -> str:
-    """Return the path of the node's cgroup below the root of each tree."""
-    return node_group.node_path(plan.name, name)
-
-
-def clear(paths: state.Paths, environ: Mapping[str, str]) -> None:
+def clear(paths: folders.Paths, environ: Mapping[str, str]) -> None:
     """Remove processes, cgroups, interfaces and mounts of the cluster's nodes. Raises `EnvironmentUnfit`."""
     if not _network_file(paths).exists():
         return  # nothing was created yet
     if not node_cgroups.remove(paths.name):
         raise errors.EnvironmentUnfit(f"cannot remove the cgroups of {paths.name}: a process in them does not end")
     network.remove(programs.ip(environ), paths.name)
-
-
-class _Listening:
-    """Ready where a connection is accepted."""
-
-    def __init__(self, *, host: str, port: int) -> None:
-        self._host, self._port = host, port
-
-    async def why_not(self) -> str | None:
-        """Return None where a server accepts a connection, else a message."""
-        try:
-            async with asyncio.timeout(readiness.ANSWER_TIMEOUT_S):
-                _, writer = await asyncio.open_connection(self._host, self._port)
-        except (OSError, TimeoutError):
-            return f"nothing answers on {self._host}:{self._port}"
-        writer.close()
-        return None
 
 
 def _members(plan: plans.Plan) -> list[configuration.Node]:
@@ -134,21 +110,21 @@ def _members(plan: plans.Plan) -> list[configuration.Node]:
     ]
 
 
-def _directory(paths: state.Paths) -> pathlib.Path:
+def _directory(paths: folders.Paths) -> pathlib.Path:
     return paths.data / "kubelets"
 
 
-def _write_network(paths: state.Paths, **written: str) -> None:
+def _write_network(paths: folders.Paths, **written: str) -> None:
     # Atomically: a supervisor may be killed at any moment.
     unfinished = _network_file(paths).with_suffix(".unfinished")
     unfinished.write_text(json.dumps(written), encoding="utf-8")
     unfinished.replace(_network_file(paths))
 
 
-def _read_network(paths: state.Paths) -> network.Network:
+def _read_network(paths: folders.Paths) -> network.Network:
     found = json.loads(_network_file(paths).read_text(encoding="utf-8"))
     return network.Network(addresses=ipaddress.IPv4Network(found["addresses"]), gateway=found["gateway"])
 
 
-def _network_file(paths: state.Paths) -> pathlib.Path:
+def _network_file(paths: folders.Paths) -> pathlib.Path:
     return paths.run / "network.json"

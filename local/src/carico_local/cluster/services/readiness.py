@@ -64,16 +64,18 @@ class File:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Tcp:
-    """Ready where a server listens."""
+    """Ready where a server accepts a connection."""
 
     port: int
+    host: str = "127.0.0.1"
 
     async def why_not(self) -> str | None:
-        """Return None where a server listens, else a message."""
+        """Return None where a server accepts a connection, else a message."""
         try:
-            _, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        except OSError:
-            return f"nothing listens on port {self.port}"
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                _, writer = await asyncio.open_connection(self.host, self.port)
+        except (OSError, TimeoutError):
+            return f"nothing listens on {self.host}:{self.port}"
         writer.close()
         return None
 

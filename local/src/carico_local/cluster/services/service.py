@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Mapping
 
 from carico_core.runtime.process import setting_values
-from carico_local.cluster import processes, state
+from carico_local.cluster import folders, processes
 from carico_local.cluster.services import readiness
 
 _PREFIX = "CARICO_"
@@ -46,24 +46,19 @@ def log_name(service: str) -> str:
     return service.replace("/", "-")
 
 
-def logged(paths: state.Paths) -> list[str]:
+def logged(paths: folders.Paths) -> list[str]:
     """Return the names of the services that have written a log, in order."""
     stems = sorted(log.stem for log in paths.logs.glob("*.log"))
     return [stem.replace("-", "/", 1) if stem.startswith(("node-", "agent-")) else stem for stem in stems]
 
 
-def flags(options: Mapping[str, object]) -> list[str]:
-    """Return settings as command-line flags."""
-    return setting_values.flags(options)
-
-
 def python(module: str, **options: object) -> tuple[str, ...]:
     """Return the command line that runs a Python module."""
-    return (sys.executable, "-m", module, *flags(options))
+    return (sys.executable, "-m", module, *setting_values.flags(options))
 
 
 def command(
-    name: str, argv: tuple[str, ...], paths: state.Paths, environ: Mapping[str, str]
+    name: str, argv: tuple[str, ...], paths: folders.Paths, environ: Mapping[str, str]
 ) -> processes.Command:  # fmt: skip
     """Return the command of a service; its output goes to the service's log."""
     return processes.Command(

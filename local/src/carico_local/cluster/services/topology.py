@@ -11,8 +11,8 @@ from carico_auth import arrangements
 from carico_local import nats_server, private_files
 from carico_local.cgroups import layout as layouts
 from carico_local.cgroups import node_group
+from carico_local.cluster import folders, processes
 from carico_local.cluster import plan as plans
-from carico_local.cluster import processes, state
 from carico_local.cluster.services import control_planes, kubelet_nodes, probes, readiness, web_access
 from carico_local.cluster.services import service as parts
 
@@ -89,7 +89,7 @@ def ports_needed(plan: plans.Plan) -> int:
     return len(service_names(plan)) - len(plan.service_nodes) - relays + len((NATS_WEBSOCKET, WEB))
 
 
-def write_configuration(plan: plans.Plan, where: Addresses, paths: state.Paths, environ: Mapping[str, str]) -> None:
+def write_configuration(plan: plans.Plan, where: Addresses, paths: folders.Paths, environ: Mapping[str, str]) -> None:
     """Write kubeconfigs and the configuration of NATS. Raises `EnvironmentUnfit` without openssl."""
     if plan.node_kind is plans.NodeKind.KUBELET:
         kubelet_nodes.prepare(plan, paths)
@@ -102,7 +102,9 @@ def write_configuration(plan: plans.Plan, where: Addresses, paths: state.Paths, 
     private_files.write(paths.run / "nats.conf", config.encode())
 
 
-def services(plan: plans.Plan, where: Addresses, paths: state.Paths, environ: Mapping[str, str]) -> list[parts.Service]:
+def services(
+    plan: plans.Plan, where: Addresses, paths: folders.Paths, environ: Mapping[str, str]
+) -> list[parts.Service]:
     """Return every service of the plan, in start order."""
     build = _Builder(plan, where, paths, environ)
     found = [build.nats(), *build.control_plane.services(environ)]
@@ -129,7 +131,7 @@ def stop_groups(names: list[str]) -> list[list[str]]:
 class _Builder:
     """Builds the services of a plan."""
 
-    def __init__(self, plan: plans.Plan, where: Addresses, paths: state.Paths, environ: Mapping[str, str]) -> None:
+    def __init__(self, plan: plans.Plan, where: Addresses, paths: folders.Paths, environ: Mapping[str, str]) -> None:
         self._plan = plan
         self._where = where
         self._paths = paths
@@ -236,46 +238,45 @@ class _Builder:
         return parts.command(name, argv, self._paths, self._environ)
 
 
-def node_facts(plan: plans.Plan, paths: state.Paths, node: str) -> dict[str, object]:
+def node_facts(plan: plans.Plan, paths: folders.Paths, node: str) -> dict[str, object]:
     """Return the settings with which an agent measures a node: its cgroup, or else its processes."""
     if plan.node_kind is plans.NodeKind.KUBELET:
-        return {"node": node, "scope": "cgroup", "cgroup": kubelet_nodes.cgroup(plan, node), "pod_events": "cgroup"}
+        return {
+            "node": node,
+            "scope": "cgroup",
+            "cgroup": node_group.node_path(plan.name, node),
+            "pod_events": "cgroup",
+        }
     facts: dict[str, object] = {
         "node": node, "cores": plan.cores, "scale": plan.scale, "memory_bytes": plan.memory_bytes,
     }  # fmt: skip
-    fallback = _fallback_pid(ready_file(paths, node))
-    if fallback is not None:
+    ready = read_ready(paths, node)
+    if ready.get("fallback"):
+        # It has no cgroup to measure.
         kubeconfig = str(paths.kubeconfig)
-        return {**facts, "scope": "process", "root_pid": fallback, "pod_events": "kubernetes", "kubeconfig": kubeconfig}
-    return {**facts, "scope": "cgroup", "cgroup": _cgroup(plan, paths, node), "pod_events": "cgroup"}
+        return {
+            **facts, "scope": "process", "root_pid": ready["pid"], "pod_events": "kubernetes", "kubeconfig": kubeconfig
+        }  # fmt: skip
+    return {**facts, "scope": "cgroup", "cgroup": _cgroup(plan, ready, node), "pod_events": "cgroup"}
 
 
-def _cgroup(plan: plans.Plan, paths: state.Paths, node: str) -> str:
-    found = read_ready(paths, node).get("cgroup")
+def _cgroup(plan: plans.Plan, ready: Mapping[str, object], node: str) -> str:
+    found = ready.get("cgroup")
     if isinstance(found, dict) and found.get("layout") == layouts.Version.V2:
         # The tree that systemd delegates to a user begins below the mount point.
         return str(found["trees"][layouts.UNIFIED])
     return node_group.node_path(plan.name, node)
 
 
-def ready_file(paths: state.Paths, node: str) -> pathlib.Path:
+def ready_file(paths: folders.Paths, node: str) -> pathlib.Path:
     """Return the file in which a node reports that it is ready, with its cgroup."""
     return paths.run / f"{node}.ready.json"
 
 
-def read_ready(paths: state.Paths, node: str) -> dict[str, object]:
+def read_ready(paths: folders.Paths, node: str) -> dict[str, object]:
     """Return the content of a node's ready file; empty while it is not ready."""
     try:
         found = orjson.loads(ready_file(paths, node).read_bytes())
     except (OSError, orjson.JSONDecodeError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _fallback_pid(ready: pathlib.Path) -> int | None:
-    """Return the node's process id where the node has no cgroup to measure, else None."""
-    try:
-        found = orjson.loads(ready.read_bytes())
-    except (OSError, orjson.JSONDecodeError):
-        return None
-    return int(found["pid"]) if found.get("fallback") else None

@@ -17,8 +17,8 @@ from carico_core.domain import errors
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_core.runtime.process import settings, tasks
-from carico_local.cluster.services import readiness, service
+from carico_core.runtime.process import setting_values, settings, tasks
+from carico_local.cluster.services import readiness
 from carico_local.contained import identity as naming
 from carico_local.contained import settings as contained_settings
 from carico_local.contained import size
@@ -101,7 +101,7 @@ def _start_agent(node: configuration.Node) -> "subprocess.Popen[bytes]":
         "node": node.name, "scope": "cgroup", "cgroup": size.OWN_GROUP, "pod_events": "cgroup", "pod_classes": "roster",
         "http_host": "0.0.0.0", "http_port": _AGENT_PORT, "bus_nkey": contained_settings.bus_key(BUS_KEYS, node.name),
     }  # fmt: skip
-    return subprocess.Popen([str(pathlib.Path(sys.prefix) / "bin/carico-agent"), *service.flags(options)])
+    return subprocess.Popen([str(pathlib.Path(sys.prefix) / "bin/carico-agent"), *setting_values.flags(options)])
 
 
 async def _leave(name: str) -> None:
