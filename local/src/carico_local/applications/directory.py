@@ -78,9 +78,9 @@ class DirectoryServer:
         assert self._server is not None
         return int(self._server.sockets[0].getsockname()[1])
 
-    async def start(self, host: str = "127.0.0.1") -> None:
-        """Listen on a free port."""
-        self._server = await asyncio.start_server(self._serve, host, 0)
+    async def start(self) -> None:
+        """Listen on a free port of loopback."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
 
     def publish(self, table: Table) -> None:
         """Send a table to all clients if it has changed."""

@@ -37,7 +37,7 @@ def deployment(service: catalog.Service, choice: Choice) -> dict[str, Any]:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": _metadata(service, choice),
+        "metadata": {"name": service.name, "namespace": choice.namespace, "labels": _labels(service)},
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": labels},
@@ -56,10 +56,6 @@ def deployment(service: catalog.Service, choice: Choice) -> dict[str, Any]:
             },
         },
     }  # fmt: skip
-
-
-def _metadata(service: catalog.Service, choice: Choice) -> dict[str, Any]:
-    return {"name": service.name, "namespace": choice.namespace, "labels": _labels(service)}
 
 
 def _labels(service: catalog.Service) -> dict[str, str]:

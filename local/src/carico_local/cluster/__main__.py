@@ -1,4 +1,4 @@
-"""`python -m carico_local.cluster --root DIR [--lock N] [--restart] [--lifeline]`: the supervisor.
+"""`python -m carico_local.cluster --root DIR --lock N [--restart] [--lifeline]`: the supervisor.
 
 It writes its events to stdout.
 """
@@ -22,7 +22,7 @@ def main() -> int:
     """Return the exit code: 0 stopped in order, 1 the cluster failed, 2 a user error."""
     parser = argparse.ArgumentParser(prog="python -m carico_local.cluster")
     parser.add_argument("--root", type=pathlib.Path, required=True)
-    parser.add_argument("--lock", type=int, help="file descriptor of the cluster's lock, already held")
+    parser.add_argument("--lock", type=int, required=True, help="file descriptor of the cluster's lock, already held")
     parser.add_argument("--restart", action="store_true", help="restart crashed services")
     parser.add_argument("--lifeline", action="store_true", help="stop when standard input ends")
     arguments = parser.parse_args()
@@ -34,7 +34,7 @@ def main() -> int:
         plan = plans.from_json(orjson.loads(paths.plan.read_bytes()))
         if arguments.lifeline:
             await _end_with_stdin(stop)
-        with folders.acquire(paths) if arguments.lock is None else folders.inherited(arguments.lock):
+        with folders.inherited(arguments.lock):
             found = supervisor.Supervisor(
                 plan, paths, settings.environment(), clock=clocks.SystemClock(), report=_report,
                 restart=arguments.restart,

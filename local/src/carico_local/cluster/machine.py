@@ -22,7 +22,6 @@ class Machine:
 
     cpus: float
     memory_available_bytes: int
-    memory_total_bytes: int
     processor: str
     kernel: str
 
@@ -34,11 +33,9 @@ class Machine:
 def read_machine(root: pathlib.Path = pathlib.Path("/")) -> Machine:
     """Read the machine's properties from `root`/proc and `root`/sys."""
     meminfo = _parse_meminfo(_read_text(root / "proc/meminfo"))
-    total_bytes = meminfo.get("MemTotal", 0)
     return Machine(
         cpus=min(float(len(os.sched_getaffinity(0))), _quota_cpus(root)),
-        memory_available_bytes=meminfo.get("MemAvailable", total_bytes),
-        memory_total_bytes=total_bytes,
+        memory_available_bytes=meminfo.get("MemAvailable", meminfo.get("MemTotal", 0)),
         processor=_parse_processor(_read_text(root / "proc/cpuinfo")) or platform.machine(),
         kernel=platform.release(),
     )

@@ -1,16 +1,15 @@
 """Users of a real control plane: bearer tokens, kubeconfigs and keys, in one directory."""
 
 import base64
-import contextlib
 import csv
 import dataclasses
+import io
 import json
-import os
 import pathlib
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TextIO
+from collections.abc import Mapping, Sequence
 
+from carico_local import private_files
 from carico_local.control_plane import certificates
 
 # https://kubernetes.io/docs/reference/access-authn-authz/rbac/#user-facing-roles and #core-component-roles: the
@@ -73,11 +72,12 @@ class Identities:
         self.proxies.ensure(f"{cluster}-front-proxy-ca")
         self.proxies.issue(PROXY_CLIENT, user=PROXY_CLIENT)
         known = self._tokens()
-        with _private(self.token_file) as file:
-            writer = csv.writer(file)
-            for key, user in users.items():
-                token = known.get(user.name) or secrets.token_hex(16)
-                writer.writerow([token, user.name, key, ",".join(user.groups)])
+        table = io.StringIO()
+        csv.writer(table).writerows(
+            [known.get(user.name) or secrets.token_hex(16), user.name, key, ",".join(user.groups)]
+            for key, user in users.items()
+        )
+        private_files.write(self.token_file, table.getvalue().encode())
 
     def token(self, user: User) -> str:
         """Return the user's bearer token. Raises `KeyError` for a user that was not passed to `write`."""
@@ -94,20 +94,10 @@ class Identities:
             "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": user.name}}],
             "current-context": cluster,
         }
-        with _private(path) as file:
-            json.dump(config, file, indent=1)
+        private_files.write(path, json.dumps(config, indent=1).encode())
 
     def _tokens(self) -> dict[str, str]:
         if not self.token_file.exists():
             return {}
         with self.token_file.open(encoding="utf-8", newline="") as file:
             return {name: token for token, name, *_ in csv.reader(file)}
-
-
-@contextlib.contextmanager
-def _private(path: pathlib.Path) -> Iterator[TextIO]:
-    """Yield a file that replaces `path` as a whole, readable by its owner alone."""
-    fresh = path.with_name(f"{path.name}.new")
-    with open(fresh, "w", encoding="utf-8", newline="", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        yield file
-    fresh.rename(path)

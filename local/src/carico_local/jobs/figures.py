@@ -10,6 +10,7 @@ cost is known from the workload: one runnable task for `pi` and `train` (S = 2 x
 0.75 GB x scale of the node's memory. The baseline is the lowest usage that the node advertised.
 """
 
+import collections
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -55,7 +56,7 @@ def report(found: facts.Facts) -> dict[str, Any]:
         "scale": setting.scale,
         "targets": _targets(setting, found.pods, finished, job_s, bound_s),
         "placements": {
-            "by_mode": _count(p.mode for p in found.placed),
+            "by_mode": dict(sorted(collections.Counter(p.mode for p in found.placed).items())),
             "waits_by_reason": dict(sorted(found.waits.items())),
             "waited_s": distribution([p.waited_s for p in found.placed]),
         },
@@ -100,10 +101,8 @@ def most_at_once(spans: Sequence[tuple[float, float, str]]) -> int:
 
 def bound_twice(found: facts.Facts) -> int:
     """Return how many Pods the API showed on two nodes or two decisions bound."""
-    by_uid: dict[str, int] = {}
-    for placed in found.placed:
-        by_uid[placed.uid] = by_uid.get(placed.uid, 0) + 1
-    return sum(len(set(pod.nodes)) > 1 or by_uid.get(pod.uid, 0) > 1 for pod in found.pods)
+    by_uid = collections.Counter(placed.uid for placed in found.placed)
+    return sum(len(set(pod.nodes)) > 1 or by_uid[pod.uid] > 1 for pod in found.pods)
 
 
 def overload_node_s(found: facts.Facts, spans: Mapping[str, Sequence[tuple[float, float, str]]]) -> float:
@@ -199,10 +198,3 @@ def _setting(setting: facts.Setting) -> dict[str, Any]:
         "cores": setting.cores, "memory_bytes": setting.memory_bytes, "machine": dict(setting.machine),
         "versions": dict(setting.versions), "notes": list(setting.notes),
     }  # fmt: skip
-
-
-def _count(values: Any) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for value in values:
-        counts[value] = counts.get(value, 0) + 1
-    return dict(sorted(counts.items()))

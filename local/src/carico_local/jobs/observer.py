@@ -2,7 +2,6 @@
 
 import asyncio
 import collections
-import datetime
 import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
@@ -11,6 +10,7 @@ from carico_core.domain import decision, errors
 from carico_core.runtime.kube import list_watch
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
+from carico_core.wire.kubernetes import instants
 from carico_local.jobs import facts
 from carico_local.jobs import job as jobs
 
@@ -144,14 +144,6 @@ class Observer:
             found.outcome = message
         except (ValueError, KeyError, TypeError):
             # Not one of our workloads, or killed before it wrote its message: the node's times, in whole seconds.
-            started_s, finished_s = _seconds(ended.get("startedAt")), _seconds(ended.get("finishedAt"))
+            started_s, finished_s = map(instants.find_instant, (ended.get("startedAt"), ended.get("finishedAt")))
             if started_s is not None and finished_s is not None and found.phase == "Succeeded":
                 found.started_s, found.finished_s = started_s, finished_s
-
-
-def _seconds(text: object) -> float | None:
-    """Return the Unix time of the API's text; None where there is none."""
-    try:
-        return datetime.datetime.fromisoformat(str(text)).timestamp()
-    except ValueError:
-        return None

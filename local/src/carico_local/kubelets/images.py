@@ -45,28 +45,30 @@ def ensure_sandbox(busybox: pathlib.Path, environ: Mapping[str, str]) -> pathlib
         environ={"PATH": "/bin"},
         command=("/bin/busybox", "sleep", "2147483647"),
     )
-    target = cache.directory(environ) / f"sandbox-{image.key}.tar"
-    with cache.locked(target, lambda: None):
-        if not target.exists():
-            try:
-                image_archive.write(image, target)
-            except OSError as error:
-                raise errors.EnvironmentUnfit(f"cannot write the image of Pod sandboxes: {error}") from error
-    return target
+    return _kept(image, "sandbox", "Pod sandboxes", environ, before=lambda: None)
 
 
 def ensure_workloads(environ: Mapping[str, str], *, report: Callable[[str], None]) -> pathlib.Path:
     """Return the archive of the workloads' image; create it where the cache has none. Raises `EnvironmentUnfit`."""
-    image = of_this_python()
-    target = cache.directory(environ) / f"workload-{image.key}.tar"
+
+    def before() -> None:
+        report(f"making the workloads' image {job.IMAGE} from this Python (once)")
+        _remove_old(cache.directory(environ))
+
+    return _kept(of_this_python(), "workload", "the workloads", environ, before=before)
+
+
+def _kept(
+    image: image_archive.Image, name: str, of: str, environ: Mapping[str, str], *, before: Callable[[], None]
+) -> pathlib.Path:  # fmt: skip
+    target = cache.directory(environ) / f"{name}-{image.key}.tar"
     with cache.locked(target, lambda: None):
         if not target.exists():
-            report(f"making the workloads' image {job.IMAGE} from this Python (once)")
+            before()
             try:
                 image_archive.write(image, target)
             except OSError as error:
-                raise errors.EnvironmentUnfit(f"cannot write the image of the workloads: {error}") from error
-            _remove_old(target.parent)
+                raise errors.EnvironmentUnfit(f"cannot write the image of {of}: {error}") from error
     return target
 
 
@@ -94,8 +96,9 @@ def of_this_python() -> image_archive.Image:
 
 
 def _remove_old(folder: pathlib.Path) -> None:
+    """Make room for one more."""
     newest_first = sorted(folder.glob("workload-*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in newest_first[_KEPT:]:
+    for path in newest_first[_KEPT - 1 :]:
         path.unlink(missing_ok=True)
         path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
 

@@ -12,9 +12,7 @@ from carico_core.domain import errors
 from carico_local.cluster import machine, plan, processes, state
 from tests.tools import carico_cli
 
-MACHINE = machine.Machine(
-    cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
-)
+MACHINE = machine.Machine(cpus=2.0, memory_available_bytes=2**35, processor="test", kernel="6.18")
 
 GOLDEN = pathlib.Path(__file__).parents[3] / "fixtures" / "golden" / "v1" / "model.msgpack"
 

@@ -14,9 +14,7 @@ from carico_cli.shell import settings
 from carico_local.cluster import folders, machine, plan, processes, state
 from tests.tools import carico_cli
 
-MACHINE = machine.Machine(
-    cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
-)
+MACHINE = machine.Machine(cpus=2.0, memory_available_bytes=2**35, processor="test", kernel="6.18")
 
 
 def written(home: pathlib.Path, name: str, phase: state.Phase = state.Phase.STARTING) -> folders.Paths:

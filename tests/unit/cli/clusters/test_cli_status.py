@@ -27,9 +27,7 @@ WAITS = pictures.Pod(
     uid="u", namespace="shop", name="web-1", scheduler="carico", job="web", state=pictures.PodState.WAITING, node=None,
     created_s=100.0, since_s=100.0, priority=0, pod_class="app/shop/web", why="0/2 nodes fit: 2 at capacity",
 )  # fmt: skip
-MACHINE = machine.Machine(
-    cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
-)
+MACHINE = machine.Machine(cpus=2.0, memory_available_bytes=2**35, processor="test", kernel="6.18")
 FOUND = state.ClusterState(
     plan=plan.make_plan(plan.Options(name="x", nodes=2), MACHINE), phase=state.Phase.READY,
     supervisor=processes.ProcessId(pid=1, start_ticks=1), started_ns=1, nats_url="", api_url="", services=(),

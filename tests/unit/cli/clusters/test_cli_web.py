@@ -14,9 +14,7 @@ from carico_local.cluster import folders, free_ports, machine, plan, processes, 
 from carico_web import settings as setting
 from tests.tools import waiting
 
-MACHINE = machine.Machine(
-    cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
-)
+MACHINE = machine.Machine(cpus=2.0, memory_available_bytes=2**35, processor="test", kernel="6.18")
 
 
 def run(port: int, started_ns: int = 1) -> web.ClusterRun:

@@ -21,9 +21,7 @@ from carico_local.cluster import folders, machine, plan, processes, state
 from tests.tools import carico_cli
 
 ANY = api_client.KubeSettings()
-MACHINE = machine.Machine(
-    cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
-)
+MACHINE = machine.Machine(cpus=2.0, memory_available_bytes=2**35, processor="test", kernel="6.18")
 A, B, ELSEWHERE = "nats://127.0.0.1:4991", "nats://127.0.0.1:4992", "nats://elsewhere:4222"
 # Other arguments that each command needs.
 ARGUMENTS = {

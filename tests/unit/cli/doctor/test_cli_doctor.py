@@ -32,9 +32,7 @@ from tests.tools import carico_cli
 from tests.unit.scheduler import objects
 
 AT = which.Address(name="x", bus=buses.BusSettings(url="nats://x:4222"), kube=api_client.KubeSettings())
-MACHINE = machine.Machine(
-    cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
-)
+MACHINE = machine.Machine(cpus=2.0, memory_available_bytes=2**35, processor="test", kernel="6.18")
 ROOT = pathlib.Path(__file__).parents[4]
 NOW_S = 1_000_000_000.0
 Level = findings.Level

@@ -24,9 +24,7 @@ from carico_local.cluster import folders, machine, plan, processes, state
 from carico_local.jobs import facts, figures, observer
 from carico_local.jobs import job as jobs
 
-MACHINE = machine.Machine(
-    cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
-)
+MACHINE = machine.Machine(cpus=2.0, memory_available_bytes=2**35, processor="test", kernel="6.18")
 PLAN = plan.make_plan(plan.Options(name="x", nodes=2), MACHINE)
 JOB = jobs.Job(name="j", workload=jobs.Workload.PI, pods=4)
 

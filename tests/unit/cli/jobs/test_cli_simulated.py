@@ -7,9 +7,7 @@ from carico_local.cluster import machine
 from carico_local.cluster import plan as plans
 from carico_local.jobs import job as jobs
 
-MACHINE = machine.Machine(
-    cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
-)
+MACHINE = machine.Machine(cpus=2.0, memory_available_bytes=2**35, processor="test", kernel="6.18")
 PLAN = plans.make_plan(plans.Options(name="x", nodes=3), MACHINE)
 
 

@@ -159,9 +159,7 @@ def test_each_cluster_has_a_token_of_its_own_and_keeps_it(tmp_path: pathlib.Path
 
 
 def test_a_kubeconfig_of_an_older_version_is_replaced(tmp_path: pathlib.Path) -> None:
-    here = machine.Machine(
-        cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
-    )
+    here = machine.Machine(cpus=2.0, memory_available_bytes=2**35, processor="test", kernel="6.18")
     plan = plans.make_plan(plans.Options(name="x", nodes=1), here)
     paths = folders.Paths(tmp_path / plan.name)
     paths.root.mkdir()

@@ -10,9 +10,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_local.cluster import account, events, folders, free_ports, machine, plan, processes, state
 from carico_local.cluster.services import topology
 
-MACHINE = machine.Machine(
-    cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
-)
+MACHINE = machine.Machine(cpus=2.0, memory_available_bytes=2**35, processor="test", kernel="6.18")
 
 
 def child(root: pathlib.Path, returncode: int | None = None) -> processes.Child:

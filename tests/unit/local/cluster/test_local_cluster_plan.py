@@ -14,7 +14,6 @@ def on(cpus: float = 2.0, memory_gib: float = 20.0) -> machine.Machine:
     return machine.Machine(
         cpus=cpus,
         memory_available_bytes=int(memory_gib * GIB),
-        memory_total_bytes=int(memory_gib * GIB),
         processor="test",
         kernel="6.18",
     )

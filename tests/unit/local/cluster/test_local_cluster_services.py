@@ -21,9 +21,7 @@ from carico_local.played_nodes import service as played_nodes
 from carico_scheduler import settings as scheduler_settings
 from tests.tools import waiting
 
-MACHINE = machine.Machine(
-    cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
-)
+MACHINE = machine.Machine(cpus=2.0, memory_available_bytes=2**35, processor="test", kernel="6.18")
 SETTINGS: dict[str, tuple[type[Any], str]] = {
     "carico_agent": (agent_settings.AgentSettings, "AGENT"),
     "carico_aggregator": (aggregator_settings.AggregatorSettings, "AGGREGATOR"),

@@ -12,9 +12,7 @@ import pytest
 from carico_core.domain import errors
 from carico_local.cluster import client, events, folders, machine, plan, processes, state
 
-MACHINE = machine.Machine(
-    cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
-)
+MACHINE = machine.Machine(cpus=2.0, memory_available_bytes=2**35, processor="test", kernel="6.18")
 CRASH = state.Crash(service="scheduler", at_ns=5, how="exit code 1", last_lines=("a", "b"))
 
 

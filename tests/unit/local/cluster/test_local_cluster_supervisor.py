@@ -14,9 +14,7 @@ from carico_local.cluster import events, folders, machine, plan, processes, supe
 from carico_local.cluster.services import readiness, topology
 from tests.unit.scheduler import objects
 
-MACHINE = machine.Machine(
-    cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
-)
+MACHINE = machine.Machine(cpus=2.0, memory_available_bytes=2**35, processor="test", kernel="6.18")
 
 
 def some_supervisor(root: pathlib.Path, told: list[events.Event], **environ: str) -> supervisor.Supervisor:

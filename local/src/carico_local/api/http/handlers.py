@@ -87,9 +87,9 @@ class Handlers:
         """Answer with the object that was deleted, or a Status."""
         options = await _delete_options(request)
         stored = self._find(target)
-        deleted = self._state.remover.delete(_stored_as(target.resource), stored, options)
+        last = self._state.remover.delete(_stored_as(target.resource), stored, options)
         if target.resource in _RETURNED:
-            return _answer(self._presenter(request, target).one(deleted.stored))
+            return _answer(self._presenter(request, target).one(last))
         metadata = stored.data["metadata"]
         details = {"name": metadata["name"], "kind": target.resource.plural, "uid": metadata["uid"]}
         if target.resource.group:

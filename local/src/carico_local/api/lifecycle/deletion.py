@@ -30,14 +30,6 @@ class DeleteOptions:
     dry_run: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Deleted:
-    """The object after a delete; `gone`: removed, not only being deleted."""
-
-    stored: objects.Stored
-    gone: bool
-
-
 class Remover:
     """Deletes from one store."""
 
@@ -45,9 +37,11 @@ class Remover:
         self._store = kept
         self._clock = clock
 
-    def delete(self, resource: resources.Resource, stored: objects.Stored, options: DeleteOptions) -> Deleted:
-        """Delete an object, at once or gracefully; raise `RequestFailed` (403, 409)."""
-        _check_preconditions(resource, stored, options)
+    def delete(self, resource: resources.Resource, stored: objects.Stored, options: DeleteOptions) -> objects.Stored:
+        """Delete an object, at once or gracefully, and return it as it was last; raise `RequestFailed` (403, 409)."""
+        statuses.check_preconditions(
+            resource.plural, stored.data["metadata"], uid=options.uid, version=options.version, group=resource.group
+        )
         data = objects.copy(stored)
         metadata = data["metadata"]
         if resource is resources.NAMESPACES:
@@ -58,14 +52,14 @@ class Remover:
             # The grace period of a deletion in progress can only be shortened.
             given_s = options.grace_s
             if given_s is None or given_s >= metadata["deletionGracePeriodSeconds"]:
-                return Deleted(stored=stored, gone=False)
+                return stored
             grace_s = max(given_s, 0)
         if grace_s == 0 and not metadata.get("finalizers"):
             return self._remove(resource, data, options)
         if deleting and metadata.get("deletionGracePeriodSeconds") == grace_s:
-            return Deleted(stored=stored, gone=False)
+            return stored
         self._mark(metadata, grace_s)
-        return self._put(resource, data, options)
+        return objects.freeze(data, 0) if options.dry_run else self._store.put(resource.storage, data)
 
     def _mark(self, metadata: objects.Object, grace_s: int) -> None:
         """Set the deletion deadline; a second, shorter delete counts from the first request."""
@@ -79,7 +73,7 @@ class Remover:
                 metadata["generation"] += 1
         metadata["deletionGracePeriodSeconds"] = grace_s
 
-    def _end_namespace(self, stored: objects.Stored, data: objects.Object, options: DeleteOptions) -> Deleted:
+    def _end_namespace(self, stored: objects.Stored, data: objects.Object, options: DeleteOptions) -> objects.Stored:
         """Delete a namespace: its Pods gracefully, other objects at once, itself after the last Pod."""
         name = data["metadata"]["name"]
         if name in ("default", "kube-system", "kube-public"):
@@ -88,7 +82,7 @@ class Remover:
             self._mark(data["metadata"], 0)
             data["status"] = {**data.get("status", {}), "phase": "Terminating"}
         if options.dry_run:
-            return Deleted(stored=stored, gone=False)
+            return stored
         with self._store.batch():
             marked = self._store.put("namespaces", data)
             for resource in resources.CONTENTS:
@@ -97,7 +91,7 @@ class Remover:
             for pod in self._store.select("pods", name):
                 self.delete(resources.PODS, pod, DeleteOptions())
             self.settle_namespace(name)
-        return Deleted(stored=marked, gone=self._store.get("namespaces", ("", name)) is None)
+        return marked
 
     def settle_namespace(self, name: str) -> None:
         """Remove a namespace that is being deleted and has no Pods left."""
@@ -107,11 +101,11 @@ class Remover:
         if not self._store.select("pods", name):
             self._store.remove("namespaces", home.data)
 
-    def _remove(self, resource: resources.Resource, data: objects.Object, options: DeleteOptions) -> Deleted:
+    def _remove(self, resource: resources.Resource, data: objects.Object, options: DeleteOptions) -> objects.Stored:
         if options.dry_run:
-            return Deleted(stored=objects.freeze(data, self._store.revision), gone=False)
+            return objects.freeze(data, self._store.revision)
         if resource is not resources.PODS:
-            return Deleted(stored=self._store.remove(resource.storage, data), gone=True)
+            return self._store.remove(resource.storage, data)
         with self._store.batch():
             metadata = data["metadata"]
             if metadata.get("deletionGracePeriodSeconds") != 0:
@@ -120,11 +114,7 @@ class Remover:
                 data = objects.copy(self._store.put(resource.storage, data))
             stored = self._store.remove(resource.storage, data)
             self.settle_namespace(metadata["namespace"])
-        return Deleted(stored=stored, gone=True)
-
-    def _put(self, resource: resources.Resource, data: objects.Object, options: DeleteOptions) -> Deleted:
-        stored = objects.freeze(data, 0) if options.dry_run else self._store.put(resource.storage, data)
-        return Deleted(stored=stored, gone=False)
+        return stored
 
 
 def parse_options(body: objects.Object, text_of: Callable[[str], str | None]) -> DeleteOptions:
@@ -148,17 +138,6 @@ def parse_options(body: objects.Object, text_of: Callable[[str], str | None]) ->
     return DeleteOptions(
         grace_s=grace, uid=assumed.get("uid"), version=assumed.get("resourceVersion"), dry_run=bool(dry_run)
     )
-
-
-def _check_preconditions(resource: resources.Resource, stored: objects.Stored, options: DeleteOptions) -> None:
-    metadata = stored.data["metadata"]
-    detail = ""
-    if options.uid is not None and options.uid != metadata["uid"]:
-        detail = statuses.uid_mismatch(options.uid, metadata["uid"])
-    elif options.version is not None and options.version != metadata["resourceVersion"]:
-        detail = statuses.version_mismatch(options.version, metadata["resourceVersion"])
-    if detail:
-        raise statuses.conflict(resource.plural, metadata["name"], detail, group=resource.group)
 
 
 def _grace_s(pod: objects.Object, options: DeleteOptions) -> int:

@@ -34,7 +34,9 @@ def bind(
     """Bind a Pod to a node. Raise `RequestFailed` (409) if it is bound, is being deleted, or is another Pod."""
     name = pod.data["metadata"]["name"]
     assumed = binding.get("metadata") or {}
-    _check_preconditions(pod, assumed)
+    statuses.check_preconditions(
+        "pods", pod.data["metadata"], uid=assumed.get("uid") or None, version=assumed.get("resourceVersion") or None
+    )
     if refusal := _refusal(pod.data):
         raise statuses.conflict("pods/binding", name, refusal)
     data = objects.copy(pod)
@@ -54,17 +56,6 @@ def set_condition(status: objects.Object, condition: dict[str, Any]) -> None:
     """Set a condition, replacing one of the same type."""
     others = [item for item in status.get("conditions") or () if item.get("type") != condition["type"]]
     status["conditions"] = [*others, condition]
-
-
-def _check_preconditions(pod: objects.Stored, assumed: objects.Object) -> None:
-    metadata = pod.data["metadata"]
-    detail = ""
-    if assumed.get("uid") and assumed["uid"] != metadata["uid"]:
-        detail = statuses.uid_mismatch(assumed["uid"], metadata["uid"])
-    elif assumed.get("resourceVersion") and assumed["resourceVersion"] != metadata["resourceVersion"]:
-        detail = statuses.version_mismatch(assumed["resourceVersion"], metadata["resourceVersion"])
-    if detail:
-        raise statuses.conflict("pods", metadata["name"], detail)
 
 
 def _refusal(pod: objects.Object) -> str:

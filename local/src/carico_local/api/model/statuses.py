@@ -95,9 +95,19 @@ def uid_mismatch(expected: str, actual: str) -> str:
     return f"Precondition failed: UID in precondition: {expected}, UID in object meta: {actual}"
 
 
-def version_mismatch(expected: str, actual: str) -> str:
-    """Return the detail of a 409 for a resourceVersion precondition that does not hold."""
-    return f"Precondition failed: ResourceVersion in precondition: {expected}, ResourceVersion in object meta: {actual}"
+def check_preconditions(
+    resource: str, metadata: Mapping[str, Any], *, uid: str | None, version: str | None, group: str = ""
+) -> None:  # fmt: skip
+    """Raise a 409 if the object is not the one, or not of the version, that a request states; None: any."""
+    detail = ""
+    if uid is not None and uid != metadata["uid"]:
+        detail = uid_mismatch(uid, metadata["uid"])
+    elif version is not None and version != (now := metadata["resourceVersion"]):
+        detail = (
+            f"Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {now}"
+        )
+    if detail:
+        raise conflict(resource, metadata["name"], detail, group=group)
 
 
 def bad_request(message: str) -> RequestFailed:

@@ -128,12 +128,12 @@ class Commands:
     async def perform(self, number: int, handler: handlers.Handler, *, timeout_s: float) -> str | None:
         """Run a hook or a probe of start `number`; return None where it succeeded, else the reason."""
         command = self.make(number, self._node.records.attempt(self._place.pod.uid, self._spec.name, number))
-        procs = () if command.group is None else tuple(command.group.procs_files)
+        procs = () if command.group is None else command.group.procs_files
         if isinstance(handler, handlers.Exec):
             places = self._places()
             handler = handlers.Exec(command=tuple(sources.moved(word, places) for word in handler.command))
         inside = handlers.Inside(
-            address=self._place.pod_ip, env=command.env, cwd=command.cwd, procs=tuple(map(str, procs)),
+            address=self._place.pod_ip, env=command.env, cwd=command.cwd, procs=procs,
             user=command.user, closed=self._node.chosen.closed,
         )  # fmt: skip
         return await handlers.perform(handler, inside, timeout_s=timeout_s)

@@ -44,7 +44,7 @@ async def run(spec: container_spec.ContainerSpec, check: Check, listener: Listen
         elif spec.startup is not None:
             listener.ready(True)
         if spec.liveness is not None:
-            group.create_task(_follow_liveness("Liveness", spec.liveness, check, listener))
+            group.create_task(_follow_liveness(spec.liveness, check, listener))
 
 
 async def _until_passed(probe: container_spec.Probe, check: Check, listener: Listener) -> bool:
@@ -78,15 +78,15 @@ async def _follow_readiness(probe: container_spec.Probe, check: Check, listener:
         await asyncio.sleep(probe.period_s)
 
 
-async def _follow_liveness(kind: str, probe: container_spec.Probe, check: Check, listener: Listener) -> None:
+async def _follow_liveness(probe: container_spec.Probe, check: Check, listener: Listener) -> None:
     failures = 0
     await asyncio.sleep(probe.initial_delay_s)
     while True:
         why = await check(probe)
         failures = 0 if why is None else failures + 1
         if why is not None:
-            listener.unhealthy(kind, why)
+            listener.unhealthy("Liveness", why)
             if failures >= probe.failures:
-                await listener.dead(kind, why)
+                await listener.dead("Liveness", why)
                 return
         await asyncio.sleep(probe.period_s)

@@ -68,7 +68,6 @@ class Kubelet:
         self._labels = labels
         self._pods: dict[str, _Held] = {}
         self._addresses = PodAddresses(f"{node.chosen.cluster}/{node.chosen.name}")
-        self.unreadable = 0
         # True once the API has listed the node's Pods.
         self.is_listed = False
 
@@ -125,7 +124,6 @@ class Kubelet:
         try:
             spec = podspec.parse(pod)
         except ValueError as error:
-            self.unreadable += 1
             _log.error("pod_unreadable", uid=uid, why=str(error))
             self._node.events.add(pod, reason="Failed", action="Failed", note=f"Error: {error}", warning=True)
             return

@@ -1,6 +1,7 @@
 """Events about Pods, written in the background so that a slow API delays no container."""
 
 import asyncio
+import contextlib
 import dataclasses
 from typing import Any, Protocol
 
@@ -8,7 +9,7 @@ from carico_core.domain import cluster, errors
 from carico_core.runtime.observe import logs
 from carico_core.wire.kubernetes import api_objects
 
-# Beyond this many unwritten Events the newest is dropped and counted: Events only explain.
+# Beyond this many unwritten Events the newest is dropped: Events only explain.
 QUEUE_LIMIT = 512
 _RETRY_S = 2.0
 _log = logs.get("node.events")
@@ -35,15 +36,12 @@ class Events:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._queue: asyncio.Queue[_Event] = asyncio.Queue(QUEUE_LIMIT)
-        self.dropped = 0
 
     def add(self, pod: dict[str, Any], *, reason: str, action: str, note: str, warning: bool = False) -> None:
-        """Queue an Event; a full queue drops it and counts it."""
-        try:
+        """Queue an Event; a full queue drops it."""
+        with contextlib.suppress(ValueError, asyncio.QueueFull):
             parsed = api_objects.parse_pod(pod)
             self._queue.put_nowait(_Event(pod=parsed, reason=reason, action=action, note=note, warning=warning))
-        except (ValueError, asyncio.QueueFull):
-            self.dropped += 1
 
     async def run(self) -> None:
         """Write queued Events in order until cancelled."""
@@ -54,8 +52,6 @@ class Events:
                     event.pod, reason=event.reason, action=event.action, note=event.note, warning=event.warning
                 )
             except errors.ApiUnavailable:
-                self.dropped += 1
                 await asyncio.sleep(_RETRY_S)
             except errors.ApiError as error:
-                self.dropped += 1
                 _log.warning("event_refused", pod=event.pod.key, reason=event.reason, error=str(error))

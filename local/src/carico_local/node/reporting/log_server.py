@@ -121,7 +121,7 @@ class LogServer:
 
     async def _lines(self, directory: pathlib.Path, wanted: Wanted) -> AsyncIterator[bytes]:
         path = directory / files.LOG
-        log = await asyncio.to_thread(_open, path)
+        log = await asyncio.to_thread(container_logs.LogReader, path)
         with contextlib.closing(log):
             entries = [entry for entry in container_logs.parse(log.read()) if entry.wall_ns >= wanted.since_ns]
             if wanted.tail_lines is not None:
@@ -141,10 +141,6 @@ class LogServer:
 
 def _has_ended(directory: pathlib.Path) -> bool:
     return (directory / files.EXITED).exists() or not directory.exists()
-
-
-def _open(path: pathlib.Path) -> container_logs.LogReader:
-    return container_logs.LogReader(path)
 
 
 def _reopened(log: container_logs.LogReader, path: pathlib.Path) -> container_logs.LogReader:

@@ -35,7 +35,6 @@ class Exit:
     signal: int
     finished_ns: int
     oom_killed: bool = False
-    known: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
