@@ -1,16 +1,22 @@
-"""Shows a cluster's start: one line that is updated on a terminal, one line for each service elsewhere."""
+"""Shows a cluster's start: one line that is updated on a terminal, one line for each service elsewhere.
 
+Also starts the clusters of comparisons, which end with them.
+"""
+
+import contextlib
+import dataclasses
 import pathlib
 import re
 import shutil
+from collections.abc import AsyncIterator, Mapping
 
 import click
 
 from carico_cli.output import formats
-from carico_cli.shell import settings
+from carico_cli.shell import exits, settings
 from carico_core.runtime.process import clock as clocks
 from carico_local.binaries import cache
-from carico_local.cluster import client, events
+from carico_local.cluster import client, events, folders, state
 from carico_local.cluster import plan as plans
 
 PLAIN_PROGRESS_EVERY_S = 30.0
@@ -82,6 +88,37 @@ async def show(launched: client.Launched, context: settings.Context) -> list[str
     for text in notes:
         note(text, context)
     return notes
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A cluster for figures. `notes`: what to know before one trusts them."""
+
+    paths: folders.Paths
+    state: state.ClusterState
+    notes: list[str]
+
+
+@contextlib.asynccontextmanager
+async def measured(
+    wanted: plans.Options, binaries: Mapping[str, str], context: settings.Context, environ: Mapping[str, str]
+) -> AsyncIterator[Measured]:  # fmt: skip
+    """Run a cluster of its own for as long as the block runs, and remove it. Raises what `until_up` raises."""
+    exits.cancel_on_signals()
+    # Checked before the cluster itself keeps the machine busy.
+    busy = busy_machine()
+    if busy is not None:
+        note(busy, context)
+    launched = await client.launch(
+        wanted, home=context.home, environ=environ, restart=False, lifeline=True, fresh=True, binaries=binaries
+    )
+    try:
+        notes = [*([] if busy is None else [busy]), *await show(launched, context)]
+        found = state.read(launched.paths)
+        assert found is not None, "a cluster that is up has written its state"
+        yield Measured(paths=launched.paths, state=found, notes=notes)
+    finally:
+        await exits.finished(launched.remove(), hurry=launched.kill)
 
 
 def note(text: str, context: settings.Context) -> None:

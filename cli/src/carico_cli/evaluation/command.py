@@ -90,21 +90,12 @@ def command(context: settings.Context, /, **given: Any) -> int:
     found = {**results.document(selection, outcomes), **report_folder.stamp(clock.SystemClock().wall_ns())}
     as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
     files = {"evaluation.json": as_json, "evaluation.html": page.page(found).encode()}
-    return _report(out, files, _shown_as(given["output"], as_json, lambda: evaluate_text.text(found)))
+    report_folder.deliver(out, files, _shown_as(given["output"], as_json, lambda: evaluate_text.text(found)), err=True)
+    return 0
 
 
 def _shown_as(output: formats.Output, as_json: bytes, text: Callable[[], str]) -> Callable[[], str]:
     return as_json.decode if output is formats.Output.JSON else text
-
-
-def _report(out: pathlib.Path, files: Mapping[str, bytes], printed: Callable[[], str]) -> int:
-    try:
-        formats.say(printed())
-    finally:
-        # Even if standard output was closed (`--json | head`): it is the work of an hour.
-        report_folder.write(out, files)
-    formats.say(f"report: {' and '.join(str(out / name) for name in sorted(files))}", err=True)
-    return 0
 
 
 def _rescheduler(given: dict[str, Any]) -> int:
@@ -138,7 +129,8 @@ def _finish(
     found |= report_folder.stamp(clock.SystemClock().wall_ns())
     as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
     files = {f"{name}.json": as_json, f"{name}.html": page(found).encode()}
-    return _report(given["out"], files, _shown_as(given["output"], as_json, lambda: text(found)))
+    report_folder.deliver(given["out"], files, _shown_as(given["output"], as_json, lambda: text(found)), err=True)
+    return 0
 
 
 def _selection(given: dict[str, Any]) -> study.Selection:

@@ -4,7 +4,7 @@ import html
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from carico_cli.output import formats
+from carico_cli.output import formats, report
 
 Json = Mapping[str, Any]
 HEAD = ("", "", "emulated", "min", "max", "twin", "error")
@@ -39,14 +39,7 @@ def section(found: Json | None) -> str:
     """Return the section of the page; empty where no comparison was given."""
     if found is None:
         return ""
-    head = "".join(f"<th{'' if place < 2 else ' class=n'}>{each}</th>" for place, each in enumerate(HEAD))
-    body = "".join(
-        "<tr>"
-        + "".join(f"<td{'' if place < 2 else ' class=n'}>{html.escape(each)}</td>" for place, each in enumerate(row))
-        + "</tr>"
-        for row in rows(found)
-    )
     return (
         f"<p>{html.escape(sentence(found))}. The twin is not fitted to them, and other work on their machine is not "
-        f'simulated.</p><div class="wide"><table><tr>{head}</tr>{body}</table></div>'
+        f"simulated.</p>{report.table(HEAD, rows(found), texts=2)}"
     )

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import pathlib
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -16,10 +17,10 @@ from carico_cli.jobs import compare_page
 from carico_cli.live import connection
 from carico_cli.output import formats
 from carico_cli.output import report as report_folder
-from carico_cli.shell import exits, manifest_files, options, settings
+from carico_cli.shell import manifest_files, options, settings
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
-from carico_local.cluster import client, folders, machine, state
+from carico_local.cluster import folders, machine, state
 from carico_local.cluster import plan as plans
 from carico_local.compare import comparison, servers, trial
 from carico_local.compare import contender as contenders
@@ -107,12 +108,9 @@ def command(context: settings.Context, /, name: str, **given: Any) -> int:
     with contextlib.redirect_stdout(sys.stderr) if prints_json else contextlib.nullcontext():
         found = asyncio.run(_compare(context, request, wanted, chosen, given))
     as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
-    try:
-        formats.say(as_json.decode() if prints_json else compare_page.text(found))
-    finally:
-        # Even if standard output was closed (`--json | head`): it is the work of hours.
-        report_folder.write(out, {"compare.json": as_json, "compare.html": compare_page.page(found).encode()})
-    formats.say(f"report: {out / 'compare.json'} and {out / 'compare.html'}", err=prints_json)
+    files = {"compare.json": as_json, "compare.html": compare_page.page(found).encode()}
+    text = as_json.decode if prints_json else functools.partial(compare_page.text, found)
+    report_folder.deliver(out, files, text, err=prints_json)
     return int(any(row["failed"] or row["bound_twice"] for row in found["contenders"].values()))
 
 
@@ -187,19 +185,8 @@ async def _compare(
 ) -> dict[str, Any]:  # fmt: skip
     """Start a cluster, compare on it, and end it."""
     binaries = starting.obtain(request, context)
-    exits.cancel_on_signals()
-    # Checked before the cluster itself keeps the machine busy.
-    busy = starting.busy_machine()
-    if busy is not None:
-        starting.note(busy, context)
-    launched = await client.launch(
-        request, home=context.home, environ=context.environ, restart=False, lifeline=True, fresh=True, binaries=binaries
-    )  # fmt: skip
-    try:
-        notes = [*([] if busy is None else [busy]), *await starting.show(launched, context)]
-        found = state.read(launched.paths)
-        assert found is not None, "a cluster that is up has written its state"
-        plan = found.plan
+    async with starting.measured(request, binaries, context, context.environ) as cluster:
+        plan = cluster.state.plan
         chosen = _sized(chosen, given, plan)
         load = chosen.load
         assert load is not None
@@ -211,13 +198,11 @@ async def _compare(
         formats.say(runs if chosen.pod_s is None else f"{runs}: about {trials_s / 60 + 1:.0f} min")
         servers_millicores: int | None = given["servers_millicores"]
         with_servers = given["with_servers"] or servers_millicores is not None
-        async with _testbed(launched.paths, found, bound_s, servers_millicores) as testbed:
+        async with _testbed(cluster.paths, cluster.state, bound_s, servers_millicores) as testbed:
             trials, idle_ms = await _trials(testbed, wanted, load, repeats=repeats, with_servers=with_servers)
-        setting = _setting(plan, chosen, bound_s, notes) | {"servers_millicores": servers_millicores}
+        setting = _setting(plan, chosen, bound_s, cluster.notes) | {"servers_millicores": servers_millicores}
         report = comparison.report(trials, wanted, setting=setting, idle_ms=idle_ms)
         return {**report, **report_folder.stamp(clocks.SystemClock().wall_ns())}
-    finally:
-        await exits.finished(launched.remove(), hurry=launched.kill)
 
 
 @contextlib.asynccontextmanager

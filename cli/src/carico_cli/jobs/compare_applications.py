@@ -22,7 +22,7 @@ from carico_cli.shell import exits, settings
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 from carico_local.applications import catalog
-from carico_local.cluster import client, folders, machine, state
+from carico_local.cluster import folders, machine, state
 from carico_local.cluster import plan as plans
 from carico_local.compare.applications import contender as contenders
 from carico_local.compare.applications import descheduler, experiment, pods, result
@@ -104,12 +104,9 @@ def compare(context: settings.Context, chosen: plans.Options, wanted: Asked, giv
     with contextlib.redirect_stdout(sys.stderr) if prints_json else contextlib.nullcontext():
         found = asyncio.run(_compare(context, request(chosen), wanted))
     as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
-    page = compare_applications_page.page(found).encode()
-    try:
-        formats.say(as_json.decode() if prints_json else compare_applications_page.text(found))
-    finally:
-        report_folder.write(out, {"applications.json": as_json, "applications.html": page})
-    formats.say(f"report: {out / 'applications.json'} and {out / 'applications.html'}", err=prints_json)
+    files = {"applications.json": as_json, "applications.html": compare_applications_page.page(found).encode()}
+    text = as_json.decode if prints_json else functools.partial(compare_applications_page.text, found)
+    report_folder.deliver(out, files, text, err=prints_json)
     if any(each["why"] == _CUT_SHORT for each in found["missing"]):
         return exits.INTERRUPTED
     failed = any(each["failed"] for each in found["runs"] if each["contender"] == contenders.CARICO)
@@ -119,23 +116,11 @@ def compare(context: settings.Context, chosen: plans.Options, wanted: Asked, giv
 async def _compare(context: settings.Context, chosen: plans.Options, wanted: Asked) -> dict[str, Any]:
     binaries = starting.obtain(chosen, context)
     program = _descheduler(context, wanted)
-    exits.cancel_on_signals()
-    busy = starting.busy_machine()
-    if busy is not None:
-        starting.note(busy, context)
     environ = {**context.environ, **{f"CARICO_RESCHEDULER_{name}": each for name, each in RESCHEDULER.items()}}
-    launched = await client.launch(
-        chosen, home=context.home, environ=environ, restart=False, lifeline=True, fresh=True, binaries=binaries
-    )  # fmt: skip
-    try:
-        notes = [*([] if busy is None else [busy]), *await starting.show(launched, context)]
-        found = state.read(launched.paths)
-        assert found is not None, "a cluster that is up has written its state"
-        runs, missing = await _runs(launched.paths, found, wanted, program)
+    async with starting.measured(chosen, binaries, context, environ) as cluster:
+        runs, missing = await _runs(cluster.paths, cluster.state, wanted, program)
         stamp = report_folder.stamp(clocks.SystemClock().wall_ns())
-        return {**result.report(runs, missing, _setting(found.plan, wanted, notes)), **stamp}
-    finally:
-        await exits.finished(launched.remove(), hurry=launched.kill)
+        return {**result.report(runs, missing, _setting(cluster.state.plan, wanted, cluster.notes)), **stamp}
 
 
 def _descheduler(context: settings.Context, wanted: Asked) -> pathlib.Path | None:

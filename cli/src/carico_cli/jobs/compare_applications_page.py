@@ -2,7 +2,7 @@
 
 import html
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from carico_cli.output import charts, formats, report
@@ -35,8 +35,8 @@ def page(found: Report) -> str:
         for each in found["targets"]
     )
     figures = (
-        f"<p>{html.escape(_sentence(found))}</p>{_table(_HEAD, _times(found), texts=3)}"
-        f"{_table(_TRAFFIC_HEAD, _traffic(found), texts=2)}<ul>{targets}</ul>"
+        f"<p>{html.escape(_sentence(found))}</p>{report.table(_HEAD, _times(found), texts=3)}"
+        f"{report.table(_TRAFFIC_HEAD, _traffic(found), texts=2)}<ul>{targets}</ul>"
     )
     return report.document(
         report.Page(
@@ -48,7 +48,10 @@ def page(found: Report) -> str:
             details=[
                 ("Figures", figures),
                 *(
-                    (f"Nodes: {each['load']} load, {each['contender']}", _table(_PLACES_HEAD, _places(each), texts=3))
+                    (
+                        f"Nodes: {each['load']} load, {each['contender']}",
+                        report.table(_PLACES_HEAD, _places(each), texts=3),
+                    )
                     for each in found["runs"]
                 ),
             ],
@@ -90,15 +93,6 @@ def _picture(found: Report) -> str:
     names = [f"{run['contender']}, {run['load']}" for run in runs]
     ours = f"{contenders.CARICO}, {runs[-1]['load']}" if runs else ""
     return charts.panels(names, shown, ours=ours, name="service-times") if shown else ""
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, texts: int) -> str:
-    def cells(row: Sequence[str], tag: str) -> str:
-        kinds = (("" if place < texts else ' class="n"', cell) for place, cell in enumerate(row))
-        return "<tr>" + "".join(f"<{tag}{kind}>{html.escape(cell)}</{tag}>" for kind, cell in kinds) + "</tr>"
-
-    body = "".join(cells(row, "td") for row in rows)
-    return f'<div class="wide"><table>{cells(head, "th")}{body}</table></div>'
 
 
 def _sentence(found: Report) -> str:

@@ -31,7 +31,7 @@ def page(found: Report) -> str:
     """Return the whole page."""
     setting = found["setting"]
     latency = _latency(found)
-    tables = _table(_HEAD, _rows(found)) + (_table(_LATENCY_HEAD, latency) if latency else "")
+    tables = report.table(_HEAD, _rows(found)) + (report.table(_LATENCY_HEAD, latency) if latency else "")
     overhead = "".join(f"<p>{html.escape(line)}</p>" for line in _overhead(found))
     targets = "".join(
         f'<li><span class="{one["verdict"]}">{one["verdict"]}</span> {html.escape(_target(one))}</li>'
@@ -109,15 +109,6 @@ def _picture(found: Report) -> str:
     titles = ("job time in seconds", "mean Pod time in seconds")
     shown = [panel(*each) for each in zip(_FIGURES, titles, marks, strict=True)]
     return charts.panels(list(rows), shown, ours=contenders.CARICO, name="contenders")
-
-
-def _table(head: Sequence[str], rows: Sequence[tuple[str, ...]]) -> str:
-    titles = "".join(f"<th{' class=n' if place else ''}>{cell}</th>" for place, cell in enumerate(head))
-    body = "".join(
-        f"<tr><td>{html.escape(row[0])}</td>" + "".join(f'<td class="n">{cell}</td>' for cell in row[1:]) + "</tr>"
-        for row in rows
-    )
-    return f"<table><tr>{titles}</tr>{body}</table>"
 
 
 def _latency(found: Report) -> list[tuple[str, ...]]:

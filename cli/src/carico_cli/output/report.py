@@ -12,10 +12,11 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
+from carico_cli.output import formats
 from carico_core.domain import errors
 
 # Larger than any report: a demo's takes half a megabyte.
@@ -67,6 +68,16 @@ def write(folder: pathlib.Path, files: Mapping[str, bytes], *, flag: str = "--ou
             (folder / name).write_bytes(content)
 
 
+def deliver(out: pathlib.Path, files: Mapping[str, bytes], text: Callable[[], str], *, err: bool) -> None:
+    """Print a report's text, write its files, and say where they are, on stderr if `err`."""
+    try:
+        formats.say(text())
+    finally:
+        # Even if standard output was closed (`--json | head`): it is the work of an hour.
+        write(out, files)
+    formats.say(f"report: {' and '.join(str(out / name) for name in sorted(files, reverse=True))}", err=err)
+
+
 def stamp(ended_at_ns: int) -> dict[str, Any]:
     """Return what a report states about its origin: when its work ended (Unix ns), the version and the command."""
     return {
@@ -98,6 +109,17 @@ def document(page: Page, *, style: str = "") -> str:
         f'<h1>{html.escape(page.title)}</h1>\n<p class="result">{html.escape(page.result)}</p>'
         f'<p class="note">{html.escape(page.origin)}</p>{notes}{page.picture}\n{details}\n</body></html>\n'
     )
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int = 1) -> str:
+    """Return a table; columns from number `texts` on are aligned right."""
+
+    def line(row: Sequence[str], tag: str) -> str:
+        kinds = (("" if place < texts else ' class="n"', cell) for place, cell in enumerate(row))
+        return "<tr>" + "".join(f"<{tag}{kind}>{html.escape(cell)}</{tag}>" for kind, cell in kinds) + "</tr>"
+
+    body = "".join(line(row, "td") for row in rows)
+    return f'<div class="wide"><table>{line(head, "th")}{body}</table></div>'
 
 
 def figure(svg: str, caption: str) -> str:
