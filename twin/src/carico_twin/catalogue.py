@@ -62,9 +62,9 @@ def known(pods: int) -> scenario.Scenario:
     return _plan(f"known-pi-{pods}", first, job(work.PI, pods, at_s=45.0), measured=("pi",))
 
 
-def isolation(pods: int) -> scenario.Scenario:
+def isolation() -> scenario.Scenario:
     """Return a server on every node, then a job of pi."""
-    return _plan("isolation", job(work.SERVER, NODES), job(work.PI, pods, at_s=20.0))
+    return _plan("isolation", job(work.SERVER, NODES), job(work.PI, 1000, at_s=20.0))
 
 
 def wave() -> scenario.Scenario:
@@ -125,7 +125,7 @@ def all_scenarios() -> dict[str, scenario.Scenario]:
         _plan("memory-held", job(work.HOLDS_MEMORY, 200)),
         _plan("memory-grows", job(work.GROWS_MEMORY, 200)),
         _plan("two-kinds", job(work.QUARTER_CORE, 400), job(work.PI, 400)),
-        unequal(), neighbour(), wave(), isolation(1000),
+        unequal(), neighbour(), wave(), isolation(),
         linked("late-0.05s-10%-lost", delay_s=0.05, loss=0.1), linked("late-1s", delay_s=1.0),
         linked("late-3s", delay_s=3.0),
         late_memory(), _plan("four-threads", job(work.FOUR_THREADS, 200)), _plan("limited", job(work.LIMITED, 400)),

@@ -134,12 +134,12 @@ def _parts(found: Json) -> list[str]:
     return list(found["table_6"][0]["parts_s"])
 
 
-def _some(points: Sequence[Json], most: int = 10) -> list[Json]:
-    """Return at most so many points of each problem, the first and the last included."""
+def _some(points: Sequence[Json]) -> list[Json]:
+    """Return at most ten points of each problem, the first and the last included."""
     shown = []
     for overload in dict.fromkeys(each["overload"] for each in points):
         own = [each for each in points if each["overload"] == overload]
-        count = min(most, len(own))
+        count = min(10, len(own))
         shown += [own[round(index * (len(own) - 1) / max(count - 1, 1))] for index in range(count)]
     return shown
 

@@ -75,14 +75,10 @@ def _took(job_s: float, slowdown: float) -> str:
     return f"{formats.number(job_s, 1)} s and Pods {formats.number(slowdown)} times their time alone"
 
 
-def with_interval(found: Sequence[Any], digits: int = 2) -> str:
+def with_interval(found: Sequence[Any]) -> str:
     """Return `mean ± half width`; only the mean where one seed ran."""
     mean, half, _ = found
-    return (
-        formats.number(mean, digits)
-        if half is None
-        else f"{formats.number(mean, digits)} ± {formats.number(half, digits)}"
-    )
+    return formats.number(mean) if half is None else f"{formats.number(mean)} ± {formats.number(half)}"
 
 
 def _scenarios(found: Json) -> Iterator[str]:

@@ -66,7 +66,9 @@ def parse_detail(payload: bytes) -> Detail:
         scale=message.number_map("scale", maximum=fields.QUANTITY_MAX),
         ceiling=message.number_map("ceiling", maximum=fields.QUANTITY_MAX),
         history=_history(message.fields("history")),
-        innovation={} if now is None else _signed(now, "innovation"),
+        innovation={}
+        if now is None
+        else now.number_map("innovation", minimum=-fields.QUANTITY_MAX, maximum=fields.QUANTITY_MAX),
         federated=False if now is None else now.flag("federated"),
     )
 
@@ -91,10 +93,6 @@ def _history(table: fields.Fields) -> dict[str, tuple[float, ...]]:
 
 def _is_row(row: object, width: int) -> bool:
     return isinstance(row, list) and len(row) == width and all(type(value) in (int, float) for value in row)
-
-
-def _signed(message: fields.Fields, name: str) -> dict[str, float]:
-    return message.number_map(name, minimum=-fields.QUANTITY_MAX, maximum=fields.QUANTITY_MAX)
 
 
 def parse_standing(payload: bytes) -> Standing | None:

@@ -27,12 +27,11 @@ class Kind(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A request to another service. `topic`: of a broker. `times`: so often, one after another."""
+    """A request to another service. `topic`: of a broker."""
 
     service: str
     route: str = "/"
     topic: str = ""
-    times: int = 1
     request_bytes: int = 400
 
 

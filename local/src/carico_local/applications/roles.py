@@ -37,11 +37,10 @@ class Work:
         await self._cores.work(route.work_ms / 1e3)
         passed: Sequence[int] = ()
         for call in route.calls:
-            for _ in range(call.times):
-                answer = await self._client.call(
-                    call.service, _head(call, self._service.name, events), _body(call, events)
-                )
-                passed = answer.head.get("events", ())
+            answer = await self._client.call(
+                call.service, _head(call, self._service.name, events), _body(call, events)
+            )  # fmt: skip
+            passed = answer.head.get("events", ())
         head: dict[str, Any] = {"events": passed} if route.passes_on else {}
         return frames.Message(head=head, body=bytes(route.answer_bytes + len(head.get("events", ()))))
 

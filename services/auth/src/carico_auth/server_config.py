@@ -33,11 +33,10 @@ Key = str | Variable
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """Paths of the server's certificate and key. `clients_ca`: clients must show certificates that it signed."""
+    """Paths of the server's certificate and key."""
 
     cert: str
     key: str
-    clients_ca: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,8 +155,7 @@ def _entries(user: User) -> Iterator[dict[str, Any]]:
 def _tls(tls: Tls | None) -> dict[str, Any]:
     if tls is None:
         return {}
-    clients = {} if tls.clients_ca is None else {"ca_file": tls.clients_ca, "verify": True}
-    return {"tls": {"cert_file": tls.cert, "key_file": tls.key, "timeout": TLS_TIMEOUT_S, **clients}}
+    return {"tls": {"cert_file": tls.cert, "key_file": tls.key, "timeout": TLS_TIMEOUT_S}}
 
 
 def _lines(config: Mapping[str, Any], indent: str) -> Iterator[str]:

@@ -159,8 +159,8 @@ def _share(coc: float, present: float) -> float | None:
     return coc / present if present > 0.0 else None
 
 
-def _thinned(curve: tuple[annealing.Point, ...], most: int = 100) -> Iterator[annealing.Point]:
-    step = max(1, len(curve) // most)
+def _thinned(curve: tuple[annealing.Point, ...]) -> Iterator[annealing.Point]:
+    step = max(1, len(curve) // 100)
     return itertools.islice(curve, step - 1, None, step)
 
 

@@ -104,7 +104,7 @@ class Fields:
     def number_map(self, name: str, *, maximum: float, minimum: float = 0.0) -> dict[str, float]:
         """Return dimension name -> finite number within bounds."""
         inner = self.fields(name)
-        inner._check_keys(DIMS_MAX, NAME_MAX)
+        inner._check_names()
         return {key: inner._number(key, value, minimum, maximum) for key, value in inner._values.items()}
 
     def fields(self, name: str) -> "Fields":
@@ -158,12 +158,12 @@ class Fields:
             raise self.fail(errors.Drop.OUT_OF_RANGE, name, detail)
         return value
 
-    def _check_keys(self, count: int, maximum: int) -> None:
-        if len(self._values) > count:
-            detail = f"got {len(self._values)} names, expected at most {count}"
+    def _check_names(self) -> None:
+        if len(self._values) > DIMS_MAX:
+            detail = f"got {len(self._values)} names, expected at most {DIMS_MAX}"
             raise errors.MessageError(errors.Drop.OUT_OF_RANGE, self._own_path(), detail)
         for key in self._values:
-            self._text(key, key, maximum, False)
+            self._text(key, key, NAME_MAX, False)
 
     def _own_path(self) -> str:
         return self._name if self._parent is None else self._parent.path(self._name)

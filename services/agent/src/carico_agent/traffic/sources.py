@@ -35,14 +35,14 @@ def open_traffic(
     return found
 
 
-def network_name(proc: pathlib.Path = pathlib.Path("/proc")) -> str:
+def network_name() -> str:
     """Return the name of the host's network namespace, 32 hex digits at most; empty if it cannot be read.
 
     It is the start of the machine and the number of the namespace in it.
     """
     try:
-        boot = (proc / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip().replace("-", "")
-        return f"{boot[:20]}{(proc / 'self' / 'ns' / 'net').stat().st_ino:012x}"
+        boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip().replace("-", "")
+        return f"{boot[:20]}{pathlib.Path('/proc/self/ns/net').stat().st_ino:012x}"
     except OSError:
         return ""
 

@@ -75,7 +75,7 @@ def plans() -> dict[str, scenario.Scenario]:
         *(catalogue.pi(pods) for pods in published.PI_PODS),
         *(catalogue.train(pods) for pods in published.SKLEARN_PODS),
         *(catalogue.mixed(*pods) for pods in published.MIXED),
-        catalogue.isolation(1000),
+        catalogue.isolation(),
     ]
     return {plan.name: as_published(plan) for plan in found}
 

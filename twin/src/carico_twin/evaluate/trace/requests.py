@@ -162,12 +162,12 @@ def _ages_decay(count: int, interval_s: int) -> arrays.Array:
     return found
 
 
-def _vpa_percentile(amounts: arrays.Array, weights: arrays.Array, *, first: float, share: float = 0.9) -> float:
-    """Return the upper bound of the bucket in which the percentile is; the n-th is `first` x 1.05^n wide."""
+def _vpa_percentile(amounts: arrays.Array, weights: arrays.Array, *, first: float) -> float:
+    """Return the upper bound of the bucket in which the 90th percentile is; the n-th is `first` x 1.05^n wide."""
     # start of bucket n = first (1.05^n - 1) / .05
     places = np.floor(np.log1p(amounts * 0.05 / first) / math.log(1.05)).astype(int)
     reached = np.cumsum(np.bincount(places, weights=weights))
-    place = int(np.searchsorted(reached, share * reached[-1]))
+    place = int(np.searchsorted(reached, 0.9 * reached[-1]))
     return first * (1.05 ** (place + 1) - 1.0) / 0.05
 
 

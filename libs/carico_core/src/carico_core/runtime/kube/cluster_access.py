@@ -69,14 +69,14 @@ def load(kubeconfig: str, *, context: str, environ: Mapping[str, str], clock: cl
     Blocks, as a plugin may run a process. Raises `KubeconfigError` with one line that a person can act on.
     """
     if not kubeconfig and (SERVICE_ACCOUNT / "token").is_file():
-        return in_cluster(SERVICE_ACCOUNT, environ=environ, clock=clock)
+        return _in_cluster(environ=environ, clock=clock)
     return from_file(_path(kubeconfig, environ), context=context, clock=clock)
 
 
-def own_namespace(folder: pathlib.Path = SERVICE_ACCOUNT) -> str | None:
+def own_namespace() -> str | None:
     """Return the namespace of the Pod that this process runs in; None outside of a Pod."""
     try:
-        return (folder / "namespace").read_text().strip() or None
+        return (SERVICE_ACCOUNT / "namespace").read_text().strip() or None
     except OSError:
         return None
 
@@ -100,17 +100,17 @@ def _path(kubeconfig: str, environ: Mapping[str, str]) -> pathlib.Path:
     return pathlib.Path(path.split(os.path.pathsep)[0]).expanduser()
 
 
-def in_cluster(folder: pathlib.Path, *, environ: Mapping[str, str], clock: clocks.Clock) -> Access:
+def _in_cluster(*, environ: Mapping[str, str], clock: clocks.Clock) -> Access:
     """Return the access of a Pod's service account."""
     host = environ.get("KUBERNETES_SERVICE_HOST", "kubernetes.default.svc")
     port = environ.get("KUBERNETES_SERVICE_PORT", "443")
     if ":" in host:
         host = f"[{host}]"
-    tls = _tls_context(f"{folder}", cafile=str(folder / "ca.crt"), cadata=None, verify=True)
+    tls = _tls_context(f"{SERVICE_ACCOUNT}", cafile=str(SERVICE_ACCOUNT / "ca.crt"), cadata=None, verify=True)
     return Access(
         server=f"https://{host}:{port}",
         tls=tls,
-        credentials=kube_credentials.FileCredentials(folder / "token", clock=clock),
+        credentials=kube_credentials.FileCredentials(SERVICE_ACCOUNT / "token", clock=clock),
     )
 
 

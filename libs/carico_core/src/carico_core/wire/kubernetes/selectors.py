@@ -43,18 +43,18 @@ def node_term(obj: fields.Object, path: str) -> selectors.NodeTerm:
     )
 
 
-def topology_terms(obj: fields.Object, key: str, path: str) -> selectors.NodeTerms:
+def topology_terms(obj: fields.Object) -> selectors.NodeTerms:
     """Return the allowed topologies of a StorageClass as node terms; one without expressions allows nothing."""
     return tuple(
         selectors.NodeTerm(
             labels=tuple(
                 selectors.Requirement(
-                    key=fields.required(each, "key", f"{path}{key}."),
+                    key=fields.required(each, "key", "allowedTopologies."),
                     operator=selectors.IN,
-                    values=fields.words(each, "values", f"{path}{key}."),
+                    values=fields.words(each, "values", "allowedTopologies."),
                 )
-                for each in fields.objects(item, "matchLabelExpressions", f"{path}{key}.")
+                for each in fields.objects(item, "matchLabelExpressions", "allowedTopologies.")
             )
         )
-        for item in fields.objects(obj, key, path)
+        for item in fields.objects(obj, "allowedTopologies")
     )

@@ -91,7 +91,7 @@ def parse_class(obj: fields.Object) -> storage.StorageClass:
         name=fields.required(fields.mapping(obj, "metadata"), "name", "metadata."),
         provisioner=fields.optional(obj, "provisioner"),
         waits_for_consumer=fields.optional(obj, "volumeBindingMode") == "WaitForFirstConsumer",
-        topologies=parse.topology_terms(obj, "allowedTopologies", ""),
+        topologies=parse.topology_terms(obj),
     )
 
 
