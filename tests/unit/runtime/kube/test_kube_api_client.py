@@ -8,7 +8,7 @@ import pytest
 from aiohttp import test_utils, web
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import api_client, api_errors, cluster_access
+from carico_core.runtime.kube import api_client, api_errors
 from carico_core.runtime.kube import credentials as kube_credentials
 from carico_core.runtime.process import clock as clocks
 from tests.tools import waiting
@@ -36,7 +36,7 @@ def make_client(
     credentials: kube_credentials.Credentials | None = None,
     wanted: api_client.KubeSettings | None = None,
 ) -> api_client.KubeClient:
-    access = cluster_access.Access(
+    access = kube_credentials.Access(
         server=server, tls=None, credentials=credentials or kube_credentials.FixedCredentials(value=None)
     )
     return api_client.KubeClient(

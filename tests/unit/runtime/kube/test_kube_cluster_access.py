@@ -38,7 +38,7 @@ def write(folder: pathlib.Path, *, user: dict[str, Any] | None = None, **cluster
     return path
 
 
-def load(path: pathlib.Path | str, *, context: str = "", **environ: str) -> cluster_access.Access:
+def load(path: pathlib.Path | str, *, context: str = "", **environ: str) -> kube_credentials.Access:
     return cluster_access.load(str(path), context=context, environ=environ, clock=clocks.FakeClock())
 
 

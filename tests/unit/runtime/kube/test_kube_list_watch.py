@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import api_client, cluster_access, credentials, list_watch, paged_lists
+from carico_core.runtime.kube import api_client, credentials, list_watch, paged_lists
 from carico_core.runtime.process import clock as clocks
 from tests.tools import waiting
 
@@ -419,7 +419,7 @@ async def test_a_stopped_server_is_noticed_although_its_connections_stand(monkey
                     writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    access = cluster_access.Access(
+    access = credentials.Access(
         server=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", tls=None,
         credentials=credentials.FixedCredentials(),
     )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import test_utils, web
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import api_client, cluster_access, credentials
+from carico_core.runtime.kube import api_client, credentials
 from carico_core.runtime.observe import client_metrics, metrics
 from carico_core.runtime.process import clock as clocks
 
@@ -29,7 +29,7 @@ async def site(request: pytest.FixtureRequest) -> AsyncIterator[tuple[api_client
         address = str(server.make_url("")).rstrip("/")
         series = metrics.Metrics("test")
         client = api_client.KubeClient(
-            cluster_access.Access(
+            credentials.Access(
                 server=address, tls=None, credentials=credentials.FixedCredentials(value=None),
                 proxy=address if request.param == "by a proxy" else None,
             ),

@@ -1,8 +1,9 @@
-"""Credentials in requests to the Kubernetes API, and their renewal."""
+"""How to reach one API server: its address, TLS, and the credentials in requests with their renewal."""
 
 import asyncio
 import dataclasses
 import pathlib
+import ssl
 from typing import Any, Protocol
 
 from carico_core.domain import errors
@@ -22,6 +23,17 @@ class Credentials(Protocol):
     def expire(self) -> None:
         """Discard what is cached, because the API answered 401."""
         ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How to reach one API server."""
+
+    server: str
+    tls: ssl.SSLContext | None
+    credentials: Credentials
+    server_hostname: str | None = None
+    proxy: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,3 +103,22 @@ class PluginCredentials:
             self._configuration.refresh_api_key_hook(self._configuration)
         value = self._configuration.api_key.get("BearerToken")
         return None if value is None else str(value)
+
+
+def tls_context(where: str, *, cafile: str | None, cadata: str | None, verify: bool) -> ssl.SSLContext:
+    """Return TLS to an API server. Raises `KubeconfigError`, which names `where` the authority was found."""
+    try:
+        tls = ssl.create_default_context(cafile=cafile, cadata=cadata)
+    except (OSError, ValueError) as error:
+        raise errors.KubeconfigError(
+            f"{where}: the certificate authority cannot be used: {one_line(error)}; expected PEM certificates"
+        ) from error
+    if not verify:
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
+    return tls
+
+
+def one_line(error: Exception) -> str:
+    """Return the message of an error of another package."""
+    return " ".join(str(error).split()) or type(error).__name__
