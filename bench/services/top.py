@@ -16,10 +16,9 @@ from typing import Any
 
 from bench import _process
 from bench.services import scheduler as fleet_bench
-from carico_cli.clusters import which
+from carico_cli.live import addresses, ports, signals
 from carico_cli.live import picture as pictures
 from carico_cli.live import pods as live_pods
-from carico_cli.live import ports, signals
 from carico_cli.live import reader as readers
 from carico_cli.top import screen
 from carico_core.runtime.bus import nats_bus
@@ -140,10 +139,10 @@ async def _with_and_without(
 async def _viewer(settings: buses.BusSettings) -> AsyncIterator[None]:
     """A reader as `carico top` has one, without an API and a screen; its requests get no answer."""
     clock = clocks.SystemClock()
-    here = which.Address(name="bench", bus=settings, kube=api_client.KubeSettings())
+    here = addresses.Address(name="bench", bus=settings, kube=api_client.KubeSettings())
 
     @contextlib.asynccontextmanager
-    async def connect(address: which.Address) -> AsyncIterator[tuple[ports.Bus, ports.Api | str]]:
+    async def connect(address: addresses.Address) -> AsyncIterator[tuple[ports.Bus, ports.Api | str]]:
         bus = await nats_bus.connect(address.bus, name="viewer", clock=clock, owns_streams=False)
         try:
             yield bus, "no API here"
@@ -188,9 +187,9 @@ class _Still:
     def __init__(self, take: Callable[[], pictures.Picture]) -> None:
         self.picture = take
 
-    def where(self) -> which.Address:
+    def where(self) -> addresses.Address:
         """Return an address that is not used."""
-        return which.Address(name="bench", bus=buses.BusSettings(), kube=api_client.KubeSettings())
+        return addresses.Address(name="bench", bus=buses.BusSettings(), kube=api_client.KubeSettings())
 
     async def detail(self, node: str) -> None:
         """Return no answer."""

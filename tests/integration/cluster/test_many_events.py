@@ -8,10 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from carico_cli.clusters import which
 from carico_cli.doctor import installation, rights
 from carico_cli.explain import asking, pod_text
-from carico_cli.live import object_events
+from carico_cli.live import addresses, object_events
 from carico_cli.live import picture as pictures
 from carico_cli.top import overlays, pods_screen
 from carico_core.runtime.bus import port as buses
@@ -83,7 +82,7 @@ def asker(api: api_client.KubeClient) -> asking.Asker:
     async def connect() -> AsyncIterator[object_events.Api]:
         yield api
 
-    at = which.Address(name="here", bus=buses.BusSettings(), kube=api_client.KubeSettings())
+    at = addresses.Address(name="here", bus=buses.BusSettings(), kube=api_client.KubeSettings())
     return asking.Asker(cast(asking.Bus, None), at, connect, clocks.SystemClock())
 
 

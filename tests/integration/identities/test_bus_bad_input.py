@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 
 from carico_auth import arrangements, key_folder
-from carico_cli.clusters import which
 from carico_cli.doctor import bus as bus_checks
 from carico_cli.doctor import findings
-from carico_cli.live import connection
+from carico_cli.live import addresses, connection
 from carico_core.domain import errors
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
@@ -267,7 +266,7 @@ async def trying(settings: buses.BusSettings, series: client_metrics.BusMetrics)
 
 async def doctor(settings: buses.BusSettings) -> list[findings.Finding]:
     """What `carico doctor` finds with these settings."""
-    at = which.Address(name="elsewhere", bus=settings, kube=api_client.KubeSettings())
+    at = addresses.Address(name="elsewhere", bus=settings, kube=api_client.KubeSettings())
 
     async def connect() -> bus_checks.Bus:
         return await connection.join(at, security_site.CLOCK, name="doctor", within_s=DOCTOR_S)

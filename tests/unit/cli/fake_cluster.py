@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from carico_cli.clusters import which
-from carico_cli.live import ports
+from carico_cli.live import addresses, ports
 from carico_cli.live import reader as readers
 from carico_core.domain import decision, errors, messages
 from carico_core.runtime.bus import memory_bus
@@ -23,7 +22,7 @@ from tests.tools import waiting
 
 BOOT = "18e9f814b6bb5a96"
 LEASE_S = 10.0
-ADDRESS = which.Address(
+ADDRESS = addresses.Address(
     name="test", bus=buses.BusSettings(url="nats://127.0.0.1:4222"), kube=api_client.KubeSettings(kubeconfig="none")
 )
 
@@ -135,12 +134,12 @@ class Cluster:
         self.api = Api()
         self.own = memory_bus.MemoryBus(self.hub)
         self.names = [f"node-{number + 1}" for number in range(nodes)]
-        self.where: Callable[[], which.Address] = lambda: ADDRESS
+        self.where: Callable[[], addresses.Address] = lambda: ADDRESS
         self.connected = 0
         self.reader = readers.Reader(lambda: self.where(), self._connect, clock=self.clock, lease_s=LEASE_S)
 
     @contextlib.asynccontextmanager
-    async def _connect(self, address: which.Address) -> AsyncIterator[tuple[ports.Bus, ports.Api | str]]:
+    async def _connect(self, address: addresses.Address) -> AsyncIterator[tuple[ports.Bus, ports.Api | str]]:
         if self.hub.away:
             raise errors.BusUnavailable("127.0.0.1:4222 is away")
         self.connected += 1

@@ -10,7 +10,7 @@ import click
 
 from carico_cli.clusters import which
 from carico_cli.explain import words
-from carico_cli.live import connection
+from carico_cli.live import addresses, connection
 from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_core.domain import errors
@@ -70,11 +70,11 @@ async def _row(context: settings.Context, name: str, *, is_meant: bool) -> dict[
         "api_url": found.api_url,
     }  # fmt: skip
     if found.phase is state.Phase.READY:
-        row["pods"] = await _pods(context, connection.local_address(paths, found))
+        row["pods"] = await _pods(context, addresses.of_state(paths, found))
     return row
 
 
-async def _pods(context: settings.Context, at: which.Address) -> int | None:
+async def _pods(context: settings.Context, at: addresses.Address) -> int | None:
     """Return how many Pods the API has; None where it does not answer in time."""
     with contextlib.suppress(TimeoutError, errors.CaricoError, KeyError, TypeError):
         async with asyncio.timeout(ANSWER_S), connection.api_of(

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import click
 
 from carico_cli.clusters import local_services, status_text, which
-from carico_cli.live import connection, members, reader
+from carico_cli.live import addresses, connection, members, reader
 from carico_cli.live import picture as pictures
 from carico_cli.output import formats
 from carico_cli.shell import settings
@@ -104,7 +104,7 @@ class _Live:
 
 async def _live(context: settings.Context, paths: folders.Paths, found: state.ClusterState) -> _Live:
     """Return nodes and jobs as they are now."""
-    address = connection.local_address(paths, found)
+    address = addresses.of_state(paths, found)
     async with connection.api_of(
         address, clocks.SystemClock(), context.environ, name="carico-status"
     ) as api, connection.reading(

@@ -14,22 +14,18 @@ Anything else is refused in one line that names the clusters of this machine. `c
 import dataclasses
 import enum
 import pathlib
-import urllib.parse
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
+from carico_cli.live import addresses
 from carico_cli.shell import settings as contexts
 from carico_core.domain import errors
-from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import cluster_access as kube
-from carico_core.runtime.process import settings
 from carico_local.cluster import folders, state
 
 CLUSTER, NATS_URL, KUBECONFIG = "CARICO_CLUSTER", "NATS_URL", "KUBECONFIG"
-_SCHEMES = ("nats", "tls", "ws", "wss")
-_EXAMPLE = "nats://127.0.0.1:4222"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -61,54 +57,23 @@ class Flags:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """How to reach a cluster. Equal addresses are the same cluster."""
-
-    name: str
-    bus: buses.BusSettings
-    kube: kube.KubeSettings
-    # A cluster of `carico up`, on this machine.
-    is_local: bool = False
-
-    @property
-    def url(self) -> str:
-        """The address of NATS, without credentials."""
-        return self.bus.url.rpartition("@")[2]
-
-    @property
-    def look(self) -> str:
-        """What to do where nothing answers."""
-        if self.is_local:
-            return f"`carico status --name {self.name}` shows what runs"
-        return "check the address and the credentials (CARICO_BUS_..., docs/security.md); `carico doctor` checks more"
-
-
-class Where(Protocol):
-    """Finds a cluster's present address: one that was started again may have another."""
-
-    def __call__(self) -> Address:
-        """Return the address. Raises `SettingsError` with what to do where there is none now."""
-        ...
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Meant:
     """The cluster that a command means: one of this machine, one elsewhere, or (`Need.API`) one without a bus."""
 
     home: pathlib.Path
     name: str | None = None
-    elsewhere: Address | None = None
+    elsewhere: addresses.Address | None = None
     api: kube.KubeSettings | None = None
     # The flag or variable that names it; empty: it is the only one.
     by: str = ""
 
-    def where(self) -> Where:
+    def where(self) -> addresses.Where:
         """Return a function that finds its address."""
         at = self.elsewhere
         if at is not None:
             return lambda: at
         assert self.name is not None
-        return local(self.home, self.name)
+        return addresses.local(self.home, self.name)
 
     def local_name(self, instead: str) -> str:
         """Return its name, for a command that works only with clusters of this machine.
@@ -169,29 +134,6 @@ def naming(context: contexts.Context, name: str) -> str:
     return "" if is_meant else f" --name {name}"
 
 
-def local(home: pathlib.Path, name: str) -> Where:
-    """Return a function that finds the address of a cluster of `carico up`."""
-
-    def find() -> Address:
-        paths, found = state.running(home, name)
-        wanted = kube.KubeSettings(kubeconfig=str(paths.kubeconfig))
-        return Address(name=name, bus=buses.BusSettings(url=found.nats_url), kube=wanted, is_local=True)
-
-    return find
-
-
-def remote(nats_url: str, wanted: kube.KubeSettings, environ: Mapping[str, str], *, given_by: str) -> Address:
-    """Return the address of a cluster elsewhere; CARICO_BUS_... holds the credentials, as for every service.
-
-    given_by: the flag or variable that holds the address. Raises `SettingsError` for an invalid address or setting.
-    """
-    if not all(map(_is_address, nats_url.split(","))):
-        raise errors.SettingsError(f"{given_by}: got {nats_url!r}, expected an address such as {_EXAMPLE}")
-    shared = {name: value for name, value in environ.items() if name.startswith("CARICO_BUS_")}
-    bus = settings.load(buses.BusSettings, prefix="bus", argv=["--url", nats_url], environ=shared, program="carico")
-    return Address(name=nats_url.rpartition("@")[2], bus=bus, kube=wanted)
-
-
 def _by_flags(context: contexts.Context, given: Flags, need: Need) -> Meant | None:
     others = (("--nats-url", given.nats_url), ("--kubeconfig", given.kubeconfig), ("--context", given.kube_context))
     elsewhere = [flag for flag, value in others if value]
@@ -208,7 +150,7 @@ def _by_flags(context: contexts.Context, given: Flags, need: Need) -> Meant | No
         return Meant(home=context.home, api=given.kube, by=elsewhere[0])
     if not url:
         raise errors.SettingsError(f"{elsewhere[0]}: the cluster's NATS address is missing: also give --nats-url")
-    return Meant(home=context.home, elsewhere=remote(url, given.kube, context.environ, given_by=by), by=by)
+    return Meant(home=context.home, elsewhere=addresses.remote(url, given.kube, context.environ, given_by=by), by=by)
 
 
 def _by_environment(context: contexts.Context, given: Flags, need: Need) -> Meant | None:
@@ -232,7 +174,9 @@ def _by_environment(context: contexts.Context, given: Flags, need: Need) -> Mean
     known = {own.nats_url: each for each, own in _running(context.home)}
     if url in known:
         return Meant(home=context.home, name=known[url], by=NATS_URL)
-    return Meant(home=context.home, elsewhere=remote(url, given.kube, context.environ, given_by=NATS_URL), by=NATS_URL)
+    return Meant(
+        home=context.home, elsewhere=addresses.remote(url, given.kube, context.environ, given_by=NATS_URL), by=NATS_URL
+    )
 
 
 def _check_agreement(context: contexts.Context, name: str) -> None:
@@ -287,17 +231,3 @@ def _running(home: pathlib.Path) -> list[tuple[str, state.ClusterState]]:
         if own is not None:
             found.append((name, own))
     return found
-
-
-def _is_address(text: str) -> bool:
-    """Return whether a NATS client accepts the address; without a scheme it is host:port, as everywhere in NATS.
-
-    >>> [_is_address(text) for text in ("tls://nats:4222", "nats:4222", "nats:port", "nats:99999", "http://nats", "")]
-    [True, True, False, False, False, False]
-    """
-    try:
-        parsed = urllib.parse.urlsplit(text if "://" in text else f"nats://{text}")
-        return parsed.scheme in _SCHEMES and bool(parsed.hostname) and parsed.port != 0
-    except ValueError:
-        # A port that is not a number or is out of range, or an unclosed bracket.
-        return False

@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import metadata
 from typing import Protocol
 
-from carico_cli.clusters import which
 from carico_cli.doctor import agents, findings, limits, members, places
+from carico_cli.live import addresses, node_answers, services, signals
 from carico_cli.live import members as member_signals
-from carico_cli.live import node_answers, services, signals
 from carico_core.domain import cluster, errors, messages
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock as clocks
@@ -70,7 +69,7 @@ async def scheduler_names(connect: Callable[[], Awaitable[Bus]], clock: clocks.C
 
 async def check(
     connect: Callable[[], Awaitable[Bus]], nodes: Sequence[cluster.Node], *, lease_s: float, now_s: float,
-    at: which.Address, namespace: str,
+    at: addresses.Address, namespace: str,
 ) -> list[findings.Finding]:  # fmt: skip
     """Check the bus and the services on it. `connect` ends with an error after `CONNECT_MOST_S`."""
     what, url, place = "NATS", at.url, places.Place.of(at, namespace)

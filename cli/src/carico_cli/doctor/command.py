@@ -9,7 +9,7 @@ import click
 
 from carico_cli.clusters import local_services, which
 from carico_cli.doctor import bus, findings, kubernetes, places
-from carico_cli.live import connection
+from carico_cli.live import addresses, connection
 from carico_cli.output import formats
 from carico_cli.shell import exits, settings
 from carico_core.domain import cluster, errors
@@ -84,12 +84,12 @@ async def _services(paths: folders.Paths) -> list[findings.Finding]:
     return [findings.warn("services", f"not ready: {each.names} ({each.why})", each.do) for each in unready]
 
 
-def _connecting(at: which.Address, clock: clocks.Clock) -> Callable[[], Awaitable[nats_bus.NatsBus]]:
+def _connecting(at: addresses.Address, clock: clocks.Clock) -> Callable[[], Awaitable[nats_bus.NatsBus]]:
     return lambda: connection.join(at, clock, name=USER_AGENT, within_s=bus.CONNECT_MOST_S)
 
 
 async def _examine(
-    context: settings.Context, wanted: api_client.KubeSettings, at: which.Address | None, namespace: str
+    context: settings.Context, wanted: api_client.KubeSettings, at: addresses.Address | None, namespace: str
 ) -> list[findings.Finding]:
     clock = clocks.SystemClock()
     seen = kubernetes.Seen(findings=[], nodes=[])

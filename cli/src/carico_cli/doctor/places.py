@@ -4,7 +4,7 @@ import dataclasses
 import enum
 import urllib.parse
 
-from carico_cli.clusters import which
+from carico_cli.live import addresses
 
 # The name of NATS in docker-compose.yml: its commands have no other address.
 _COMPOSE_HOST = "nats-server"
@@ -30,7 +30,7 @@ class Place:
     namespace: str = "carico"
 
     @classmethod
-    def of(cls, at: which.Address | None, namespace: str) -> "Place":
+    def of(cls, at: addresses.Address | None, namespace: str) -> "Place":
         """Return the place of a cluster; None: one without a known bus."""
         if at is not None and at.is_local:
             return cls(kind=Kind.LOCAL, name=at.name)

@@ -5,9 +5,8 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from carico_cli.clusters import which
 from carico_cli.jobs import refusals
-from carico_cli.live import connection, job_counts, object_events, service_queries
+from carico_cli.live import addresses, connection, job_counts, object_events, service_queries
 from carico_core.domain import decision, errors
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
@@ -35,7 +34,7 @@ class Bus(service_queries.Bus, Protocol):
     async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]: ...
 
 
-def run(asking: Callable[["Asker"], Awaitable[T]], at: which.Address, environ: Mapping[str, str]) -> T:
+def run(asking: Callable[["Asker"], Awaitable[T]], at: addresses.Address, environ: Mapping[str, str]) -> T:
     """Connect, and return what `asking` returns."""
 
     async def main() -> T:
@@ -57,8 +56,8 @@ class Asker:
     """Questions to one cluster."""
 
     def __init__(
-        self, bus: Bus, at: which.Address, api: Callable[[], contextlib.AbstractAsyncContextManager[object_events.Api]],
-        clock: clocks.Clock,
+        self, bus: Bus, at: addresses.Address,
+        api: Callable[[], contextlib.AbstractAsyncContextManager[object_events.Api]], clock: clocks.Clock,
     ) -> None:  # fmt: skip
         self._bus = bus
         self._at = at

@@ -11,7 +11,7 @@ import orjson
 from carico_cli.clusters import which
 from carico_cli.explain import asking, containers, job_text, node_text, pod_text
 from carico_cli.jobs import refusals
-from carico_cli.live import connection, job_counts, service_queries
+from carico_cli.live import addresses, connection, job_counts, service_queries
 from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_core.domain import errors, names
@@ -136,7 +136,7 @@ async def _not_found(asker: asking.Asker, answer: dict[str, Any], namespace: str
 
 
 async def _explain_job(
-    at: which.Address, context: settings.Context, namespace: str, name: str
+    at: addresses.Address, context: settings.Context, namespace: str, name: str
 ) -> dict[str, Any]:  # fmt: skip
     """Return where a job's time went. Raises `SettingsError` where no Pod belongs to it, `ApiUnavailable`."""
     clock = clocks.SystemClock()

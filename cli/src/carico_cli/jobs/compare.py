@@ -14,7 +14,7 @@ import orjson
 
 from carico_cli.clusters import starting
 from carico_cli.jobs import compare_page
-from carico_cli.live import connection
+from carico_cli.live import addresses, connection
 from carico_cli.output import formats
 from carico_cli.output import report as report_folder
 from carico_cli.shell import manifest_files, options, settings
@@ -211,7 +211,7 @@ async def _testbed(
 ) -> AsyncIterator[testbeds.Testbed]:
     """Follow the cluster's Pods while trials run on it."""
     agents = [each.process.pid for each in found.services if each.name.startswith("agent/") and each.process]
-    async with connection.connect_to(connection.local_address(paths, found)) as live:
+    async with connection.connect_to(addresses.of_state(paths, found)) as live:
         following = asyncio.ensure_future(live.observer.follow_pods(live.api))
         try:
             yield testbeds.Testbed(

@@ -14,7 +14,7 @@ import orjson
 
 from carico_cli.clusters import starting
 from carico_cli.jobs import compare_applications_page
-from carico_cli.live import connection
+from carico_cli.live import addresses, connection
 from carico_cli.output import formats
 from carico_cli.output import report as report_folder
 from carico_cli.rescheduling import cluster as reschedulers
@@ -139,7 +139,7 @@ def _descheduler(context: settings.Context, wanted: Asked) -> pathlib.Path | Non
 async def _runs(
     paths: folders.Paths, found: state.ClusterState, wanted: Asked, program: pathlib.Path | None
 ) -> tuple[list[result.Run], list[result.Missing]]:
-    at = connection.local_address(paths, found)
+    at = addresses.of_state(paths, found)
     plan, clock = found.plan, clocks.SystemClock()
     async with contextlib.AsyncExitStack() as stack:
         live = await stack.enter_async_context(connection.connect_to(at))

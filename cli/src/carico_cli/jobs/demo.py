@@ -14,7 +14,7 @@ import orjson
 
 from carico_cli.clusters import starting, which
 from carico_cli.jobs import demo_page, live_view, simulated
-from carico_cli.live import connection
+from carico_cli.live import addresses, connection
 from carico_cli.output import formats
 from carico_cli.output import report as report_folder
 from carico_cli.shell import exits, options, settings
@@ -132,7 +132,7 @@ class _Demo:
         assert found is not None, "a cluster that is up has written its state"
         job = self._sized(found.plan)
         self._ran = found.plan, job
-        address = connection.local_address(launched.paths, found)
+        address = addresses.of_state(launched.paths, found)
         async with connection.connect_to(address, self._context.environ) as live, connection.reading(
             address, self._context.environ, name="carico-demo", record=live.observer
         ) as read:  # fmt: skip

@@ -9,7 +9,7 @@ import click
 
 from carico_cli.clusters import which
 from carico_cli.jobs import job_wait
-from carico_cli.live import connection
+from carico_cli.live import addresses, connection
 from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_core.domain import amounts, errors
@@ -71,7 +71,7 @@ def command(
     return code
 
 
-def _address(context: settings.Context, given: which.Flags) -> which.Address:
+def _address(context: settings.Context, given: which.Flags) -> addresses.Address:
     address = which.meant(context, given).where()()
     if not (address.is_local or given.kubeconfig or context.environ.get(which.KUBECONFIG)):
         # A NATS address alone must not submit a job to whatever API the user's default kubeconfig names.
@@ -81,11 +81,11 @@ def _address(context: settings.Context, given: which.Flags) -> which.Address:
     return address
 
 
-def _why_gone(context: settings.Context, address: which.Address, job: jobs.Job, *, away_s: float) -> str | None:
+def _why_gone(context: settings.Context, address: addresses.Address, job: jobs.Job, *, away_s: float) -> str | None:
     """Return why to stop waiting for a cluster whose API is away; None to keep waiting."""
     if address.is_local:
         try:
-            which.local(context.home, address.name)()
+            addresses.local(context.home, address.name)()
         except errors.SettingsError:
             return "its cluster was ended"
         return None
@@ -98,7 +98,7 @@ def _why_gone(context: settings.Context, address: which.Address, job: jobs.Job, 
 
 
 async def _submit(
-    address: which.Address, job: jobs.Job, *, wait: bool, why_gone: job_wait.WhyGone,
+    address: addresses.Address, job: jobs.Job, *, wait: bool, why_gone: job_wait.WhyGone,
     shortage: Callable[[], str | None], environ: Mapping[str, str] | None = None,
 ) -> int:  # fmt: skip
     """Submit the job, and wait for it if `wait`. shortage: what the machine lacks, such as room on the disk."""

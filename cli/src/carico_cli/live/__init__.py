@@ -1,6 +1,6 @@
 """Live signals of a cluster, read into an immutable picture. Nothing here draws.
 
-- `connection`: connects to a cluster
+- `addresses`: where a cluster is reached; `connection`: connects to it
 - `reader`: follows bus and API, reconnects, and returns the picture
 - `signals`: messages of the bus; `services`: answers of services; `service_queries`: asks a service
 - `pods`: Pods of the API in the order in which they are shown; `job_counts`: the same, counted by job

@@ -11,15 +11,11 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from carico_cli.clusters import which
-from carico_cli.live import ports
+from carico_cli.live import addresses, ports
 from carico_core.domain import errors
 from carico_core.runtime.bus import nats_bus
-from carico_core.runtime.bus import port as buses
-from carico_core.runtime.kube import cluster_access
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import roles
-from carico_local.cluster import folders, state
 
 if TYPE_CHECKING:
     from carico_cli.live import reader
@@ -38,15 +34,9 @@ class ApiSession:
         self.observer = observer.Observer(clock=clock)
 
 
-def local_address(paths: folders.Paths, found: state.ClusterState) -> which.Address:
-    """Return the address of a cluster of this machine."""
-    bus, wanted = buses.BusSettings(url=found.nats_url), cluster_access.KubeSettings(kubeconfig=str(paths.kubeconfig))
-    return which.Address(name=paths.name, bus=bus, kube=wanted, is_local=True)
-
-
 @contextlib.asynccontextmanager
 async def api_of(
-    at: which.Address, clock: clocks.Clock, environ: Mapping[str, str] | None, *, name: str
+    at: addresses.Address, clock: clocks.Clock, environ: Mapping[str, str] | None, *, name: str
 ) -> AsyncIterator["api_client.KubeClient"]:  # fmt: skip
     """Connect to the cluster's API until the block is left. Raises `KubeconfigError`."""
     # Imported here: its HTTP client takes a fifth of the time of a command that asks only the bus.
@@ -60,7 +50,7 @@ async def api_of(
 
 
 @contextlib.asynccontextmanager
-async def connect_to(at: which.Address, environ: Mapping[str, str] | None = None) -> AsyncIterator[ApiSession]:
+async def connect_to(at: addresses.Address, environ: Mapping[str, str] | None = None) -> AsyncIterator[ApiSession]:
     """Connect to the cluster's API until the block is left, with an observer of its Pods."""
     clock = clocks.SystemClock()
     async with api_of(at, clock, environ, name="carico-cli") as api:
@@ -69,7 +59,7 @@ async def connect_to(at: which.Address, environ: Mapping[str, str] | None = None
 
 @contextlib.asynccontextmanager
 async def reading(
-    at: which.Address, environ: Mapping[str, str], *, name: str, record: ports.SignalSink | None = None,
+    at: addresses.Address, environ: Mapping[str, str], *, name: str, record: ports.SignalSink | None = None,
     firsts: Iterable[str] | None = None, is_brief: bool = False,
 ) -> AsyncIterator["reader.Reader"]:  # fmt: skip
     """Read the cluster's signals until the block is left; `complete` is set once each of `firsts` is known.
@@ -92,7 +82,7 @@ async def reading(
 
 
 async def join(
-    at: which.Address, clock: clocks.Clock, *, name: str, within_s: float | None = None
+    at: addresses.Address, clock: clocks.Clock, *, name: str, within_s: float | None = None
 ) -> nats_bus.NatsBus:  # fmt: skip
     """Connect to the cluster's bus, in the role cli. Raises `BusUnavailable`; without `within_s` it waits."""
     inbox = roles.inbox(roles.Role.CLI)
@@ -103,7 +93,7 @@ async def join(
 
 @contextlib.asynccontextmanager
 async def bus_of(
-    at: which.Address, clock: clocks.Clock, *, name: str, within_s: float
+    at: addresses.Address, clock: clocks.Clock, *, name: str, within_s: float
 ) -> AsyncIterator[nats_bus.NatsBus]:  # fmt: skip
     """Connect to the cluster's bus until the block is left. Raises `BusUnavailable` with what to do."""
     try:
@@ -122,7 +112,7 @@ def connector(clock: clocks.Clock, environ: Mapping[str, str], *, name: str) -> 
     """Return a function that connects to NATS, and to the Kubernetes API where a kubeconfig leads to one."""
 
     @contextlib.asynccontextmanager
-    async def connect(address: which.Address) -> AsyncIterator[tuple[ports.Bus, ports.Api | str]]:
+    async def connect(address: addresses.Address) -> AsyncIterator[tuple[ports.Bus, ports.Api | str]]:
         bus = await join(address, clock, name=name)
         try:
             async with contextlib.AsyncExitStack() as stack:

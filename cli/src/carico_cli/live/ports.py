@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Protocol
 
-from carico_cli.clusters import which
+from carico_cli.live import addresses
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import list_watch
 
@@ -60,4 +60,4 @@ class SignalSink(Protocol):
 class Connect(Protocol):
     """Connects to a cluster's bus and API until the block is left. Where there is no API: the reason, in one line."""
 
-    def __call__(self, address: which.Address) -> contextlib.AbstractAsyncContextManager[tuple[Bus, Api | str]]: ...
+    def __call__(self, address: addresses.Address) -> contextlib.AbstractAsyncContextManager[tuple[Bus, Api | str]]: ...

@@ -8,8 +8,7 @@ from typing import Any
 
 import orjson
 
-from carico_cli.clusters import which
-from carico_cli.live import job_counts, node_answers, pods, ports, services, signals
+from carico_cli.live import addresses, job_counts, node_answers, pods, ports, services, signals
 from carico_cli.live import picture as pictures
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
@@ -46,7 +45,7 @@ class Reader:
     """One cluster's signals: `run` reads them, `picture` returns the newest."""
 
     def __init__(
-        self, where: which.Where, connect: ports.Connect, *, clock: clocks.Clock, lease_s: float,
+        self, where: addresses.Where, connect: ports.Connect, *, clock: clocks.Clock, lease_s: float,
         record: ports.SignalSink | None = None, firsts: Iterable[str] = FIRSTS, is_brief: bool = False,
     ) -> None:  # fmt: skip
         """`record`: receives the same capacities, decisions and Pods. `firsts`: what `complete` waits for.
@@ -105,7 +104,7 @@ class Reader:
         """The Kubernetes API; None while there is none."""
         return self._api
 
-    def where(self) -> which.Address:
+    def where(self) -> addresses.Address:
         """Return the cluster's address. Raises `SettingsError` where there is none now."""
         return self._where()
 
@@ -172,7 +171,7 @@ class Reader:
         """Why there is no bus; None where there is one, or the connection was only lost."""
         return self._bus_trouble
 
-    async def _follow(self, bus: ports.Bus, api: ports.Api | str, address: which.Address) -> None:
+    async def _follow(self, bus: ports.Bus, api: ports.Api | str, address: addresses.Address) -> None:
         """Follow until cancelled. Raises `CaricoError` where the reader must reconnect."""
         self._bus, self._bus_trouble = bus, None
         self._api_trouble, self._api = (api, None) if isinstance(api, str) else (None, api)
@@ -296,7 +295,7 @@ class Reader:
                 self._settle(PODS)
             await asyncio.sleep(CONNECT_S)
 
-    async def _stay(self, bus: ports.Bus, address: which.Address) -> None:
+    async def _stay(self, bus: ports.Bus, address: addresses.Address) -> None:
         """Raise `_Left` when the bus is closed for good, or the cluster has another address now."""
         closed = asyncio.ensure_future(bus.wait_closed())
         try:
@@ -308,7 +307,7 @@ class Reader:
         finally:
             closed.cancel()
 
-    def _look(self, address: which.Address) -> None:
+    def _look(self, address: addresses.Address) -> None:
         """Check whether a cluster that is away has another address now. Raises `_Left` if so."""
         try:
             moved = self._where() != address

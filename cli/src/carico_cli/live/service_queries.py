@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from carico_cli.clusters import which
+from carico_cli.live import addresses
 from carico_core.domain import errors
 from carico_core.wire import subjects
 
@@ -25,7 +25,7 @@ class Bus(Protocol):
 
 
 async def ask(
-    bus: Bus, at: which.Address, service: str, verb: str, question: Mapping[str, object], *, within_s: float,
+    bus: Bus, at: addresses.Address, service: str, verb: str, question: Mapping[str, object], *, within_s: float,
     hint: str,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the answer. `hint`: why there may be none, and what to do. Raises `NoAnswer`, `Refused`."""

@@ -5,8 +5,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
-from carico_cli.clusters import which
-from carico_cli.live import connection, service_queries
+from carico_cli.live import addresses, connection, service_queries
 from carico_core.domain import errors
 from carico_core.runtime.kube import paged_lists
 from carico_core.runtime.process import clock as clocks
@@ -35,7 +34,7 @@ class Api(Protocol):
     async def request(self, method: str, path: str) -> Any: ...
 
 
-def ask(at: which.Address, rule: Mapping[str, float]) -> list[Row]:
+def ask(at: addresses.Address, rule: Mapping[str, float]) -> list[Row]:
     """Return the row of every class by the rule. Raises `CaricoError`."""
 
     async def main() -> list[Row]:
@@ -46,7 +45,7 @@ def ask(at: which.Address, rule: Mapping[str, float]) -> list[Row]:
     return asyncio.run(main())
 
 
-def with_distribution(at: which.Address, rule: Mapping[str, float], pod_class: str) -> Row:
+def with_distribution(at: addresses.Address, rule: Mapping[str, float], pod_class: str) -> Row:
     """Return the row of a class with its distribution. Raises `CaricoError`."""
 
     async def main() -> Row:
@@ -63,7 +62,7 @@ def with_distribution(at: which.Address, rule: Mapping[str, float], pod_class: s
     return asyncio.run(main())
 
 
-async def rows(bus: service_queries.Bus, rule: Mapping[str, float | str], at: which.Address) -> list[Row]:
+async def rows(bus: service_queries.Bus, rule: Mapping[str, float | str], at: addresses.Address) -> list[Row]:
     """Return the row of every class, by as many questions as needed. Raises `NoAnswer`, `Refused`."""
     found: list[Row] = []
     while True:
@@ -76,7 +75,7 @@ async def rows(bus: service_queries.Bus, rule: Mapping[str, float | str], at: wh
             return found
 
 
-def exists(at: which.Address, environ: Mapping[str, str], path: str) -> bool | None:
+def exists(at: addresses.Address, environ: Mapping[str, str], path: str) -> bool | None:
     """Return whether the API has the object at `path`; None if the API does not answer that."""
 
     async def main() -> bool | None:
@@ -89,7 +88,7 @@ def exists(at: which.Address, environ: Mapping[str, str], path: str) -> bool | N
     return asyncio.run(main())
 
 
-def rules(at: which.Address, environ: Mapping[str, str]) -> Rules:
+def rules(at: addresses.Address, environ: Mapping[str, str]) -> Rules:
     """Return the LimitRanges and ResourceQuotas of all namespaces, as far as the API answers."""
 
     async def main() -> Rules:

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from carico_cli.clusters import which
-from carico_cli.live import connection, service_queries
+from carico_cli.live import addresses, connection, service_queries
 from carico_core.runtime.process import clock as clocks
 
 USER_AGENT = "carico-reschedule"
@@ -19,7 +18,7 @@ Answer = dict[str, Any]
 class ReschedulerAsker:
     """Questions to one rescheduler."""
 
-    def __init__(self, bus: service_queries.Bus, at: which.Address) -> None:
+    def __init__(self, bus: service_queries.Bus, at: addresses.Address) -> None:
         self._bus = bus
         self._at = at
 
@@ -80,7 +79,7 @@ class ReschedulerAsker:
                 say(each)
 
 
-def run(at: which.Address, asking: Callable[[ReschedulerAsker], Awaitable[T]]) -> T:
+def run(at: addresses.Address, asking: Callable[[ReschedulerAsker], Awaitable[T]]) -> T:
     """Connect, and return what `asking` returns. Raises `CaricoError`."""
 
     async def main() -> T:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from carico_cli.clusters import which
+from carico_cli.live import addresses
 from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_core.domain import errors
@@ -93,7 +94,7 @@ def command(
 
 
 def _of_cluster(
-    at: which.Address, what: str, *, max_moves: int | None, algorithm: str | None, output: formats.Output
+    at: addresses.Address, what: str, *, max_moves: int | None, algorithm: str | None, output: formats.Output
 ) -> None:
     """Ask the cluster's rescheduler. Raises `CaricoError`."""
     from carico_cli.rescheduling import cluster, cluster_text

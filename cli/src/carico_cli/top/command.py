@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from carico_cli.clusters import which
-from carico_cli.live import connection, picture, reader
+from carico_cli.live import addresses, connection, picture, reader
 from carico_cli.output import formats
 from carico_cli.shell import exits, settings
 from carico_cli.top import once
@@ -108,7 +108,7 @@ def undrawable(term: str) -> str | None:
     return None
 
 
-async def _once(found: reader.Reader, at: which.Address, chosen: Choices, clock: clocks.Clock) -> str:
+async def _once(found: reader.Reader, at: addresses.Address, chosen: Choices, clock: clocks.Clock) -> str:
     """Return the text to print, or the SVG to write. Raises `BusUnavailable`; `SettingsError` for an unknown node."""
     name = at.name
     task = asyncio.ensure_future(found.run())

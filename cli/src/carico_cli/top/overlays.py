@@ -5,8 +5,7 @@ from typing import ClassVar, Protocol
 
 from textual import app, binding, events, screen, widgets, worker
 
-from carico_cli.clusters import which
-from carico_cli.live import node_answers, ports
+from carico_cli.live import addresses, node_answers, ports
 from carico_cli.live import picture as pictures
 from carico_cli.top import widgets as own
 from carico_cli.top.words import node_words, pod_words
@@ -53,7 +52,7 @@ class Reader(Protocol):
     @property
     def api(self) -> ports.Api | None: ...
 
-    def where(self) -> which.Address: ...
+    def where(self) -> addresses.Address: ...
 
 
 class Owner(Protocol):

@@ -11,7 +11,7 @@ import pytest
 
 from carico_cli import application
 from carico_cli.clusters import which
-from carico_cli.live import connection
+from carico_cli.live import addresses, connection
 from carico_cli.shell import options, settings
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
@@ -223,12 +223,12 @@ def test_a_cluster_that_is_being_ended_does_not_run(home: pathlib.Path) -> None:
         assert state.running(home, "a") == (shop, found)
         state.write(shop, dataclasses.replace(found, phase=state.Phase.STOPPING))
         with pytest.raises(errors.SettingsError, match="'a' is not running: start it with `carico up --name a`"):
-            which.local(home, "a")()
+            addresses.local(home, "a")()
 
 
 @pytest.mark.parametrize(("is_local", "look"), [(True, "`carico status --name shop`"), (False, "CARICO_BUS_")])
 async def test_a_bus_that_does_not_answer_is_one_line_with_what_to_do(is_local: bool, look: str) -> None:
-    at = which.Address(
+    at = addresses.Address(
         name="shop", bus=buses.BusSettings(url="nats://me:secret@127.0.0.1:1"), kube=ANY, is_local=is_local
     )
     with pytest.raises(errors.BusUnavailable) as failed:

@@ -15,10 +15,9 @@ import orjson
 import pytest
 import yaml
 
-from carico_cli.clusters import which
 from carico_cli.doctor import bus as bus_checks
 from carico_cli.doctor import command, findings, kubernetes, rights
-from carico_cli.live import members
+from carico_cli.live import addresses, members
 from carico_core.domain import errors
 from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.bus import port as buses
@@ -31,7 +30,7 @@ from carico_local.cluster import folders, machine, plan, processes, state
 from tests.tools import carico_cli
 from tests.unit.scheduler import objects
 
-AT = which.Address(name="x", bus=buses.BusSettings(url="nats://x:4222"), kube=api_client.KubeSettings())
+AT = addresses.Address(name="x", bus=buses.BusSettings(url="nats://x:4222"), kube=api_client.KubeSettings())
 MACHINE = machine.Machine(cpus=2.0, memory_available_bytes=2**35, processor="test", kernel="6.18")
 ROOT = pathlib.Path(__file__).parents[4]
 NOW_S = 1_000_000_000.0
@@ -139,7 +138,7 @@ async def look(api: Api) -> dict[str, list[findings.Finding]]:
     return found
 
 
-async def listen(bus: Bus, *names: str, at: which.Address = AT) -> list[findings.Finding]:
+async def listen(bus: Bus, *names: str, at: addresses.Address = AT) -> list[findings.Finding]:
     async def connect() -> Bus:
         return bus
 

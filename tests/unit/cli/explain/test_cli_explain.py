@@ -8,9 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from carico_cli.clusters import which
 from carico_cli.explain import asking, capacity, command, fit_text, node_text, pod_text, remedies, words
-from carico_cli.live import service_queries
+from carico_cli.live import addresses, service_queries
 from carico_core.domain import cluster, decision, errors, names
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client, cluster_access
@@ -47,7 +46,7 @@ def asker(bus: answering.DeskBus, pods: Mapping[str, Any] | Exception | Api | No
     async def api() -> AsyncIterator[Api]:
         yield pods if isinstance(pods, Api) else Api(pods or {})
 
-    at = which.Address(name="here", bus=buses.BusSettings(), kube=api_client.KubeSettings())
+    at = addresses.Address(name="here", bus=buses.BusSettings(), kube=api_client.KubeSettings())
     return asking.Asker(bus, at, api, Hasty())
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from carico_cli.clusters import which
 from carico_cli.jobs import job_wait, submit
-from carico_cli.live import connection
+from carico_cli.live import addresses, connection
 from carico_cli.shell import settings
 from carico_core.domain import errors, names
 from carico_core.runtime.bus import port as buses
@@ -98,7 +98,7 @@ async def test_what_is_said_to_be_created_is_there(
             return {}
 
     @contextlib.asynccontextmanager
-    async def connect_to(address: which.Address, environ: object) -> AsyncGenerator[object, None]:
+    async def connect_to(address: addresses.Address, environ: object) -> AsyncGenerator[object, None]:
         yield types.SimpleNamespace(api=Taker())
 
     monkeypatch.setattr(connection, "connect_to", connect_to)
@@ -116,7 +116,7 @@ async def test_a_job_is_not_added_to_one_of_the_same_name(monkeypatch: pytest.Mo
             return {"items": [{}] if (params or {}).get("labelSelector") == f"{jobs.JOB_LABEL}=j" else []}
 
     @contextlib.asynccontextmanager
-    async def connect_to(address: which.Address, environ: object) -> AsyncGenerator[object, None]:
+    async def connect_to(address: addresses.Address, environ: object) -> AsyncGenerator[object, None]:
         yield types.SimpleNamespace(api=Taken())
 
     monkeypatch.setattr(connection, "connect_to", connect_to)
@@ -139,7 +139,7 @@ async def test_a_job_that_the_api_does_not_take_is_announced_while_it_is_submitt
             return {}
 
     @contextlib.asynccontextmanager
-    async def connect_to(address: which.Address, environ: object) -> AsyncGenerator[object, None]:
+    async def connect_to(address: addresses.Address, environ: object) -> AsyncGenerator[object, None]:
         yield types.SimpleNamespace(api=Full())
 
     monkeypatch.setattr(connection, "connect_to", connect_to)
@@ -150,7 +150,9 @@ async def test_a_job_that_the_api_does_not_take_is_announced_while_it_is_submitt
 
 NO_ANSWER = errors.ApiUnavailable("GET /api/v1/pods: no answer in time")
 JOB = jobs.Job(name="j", workload=jobs.Workload.PI, pods=2)
-REMOTE = which.Address(name="nats:4222", bus=buses.BusSettings(url="nats://nats:4222"), kube=api_client.KubeSettings())
+REMOTE = addresses.Address(
+    name="nats:4222", bus=buses.BusSettings(url="nats://nats:4222"), kube=api_client.KubeSettings()
+)
 
 
 class Api:

@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 
-from carico_cli.clusters import which
+from carico_cli.live import addresses
 from carico_cli.live import reader as readers
 from carico_core.domain import errors
 from carico_core.runtime.kube import list_watch
@@ -93,14 +93,14 @@ async def test_a_cluster_that_was_taken_down_and_started_elsewhere_is_found() ->
     await cluster.advertise()
     async with cluster.running():
 
-        def gone() -> which.Address:
+        def gone() -> addresses.Address:
             raise errors.SettingsError("cluster 'test' is not running: start it with `carico up --name test`")
 
         cluster.where = gone
         cluster.hub.set_away(True)
         await waiting.until(lambda: "is not running" in cluster.reader.picture().trouble[0])
         other = fake_cluster.ADDRESS.bus.__class__(url="nats://127.0.0.1:4333")
-        cluster.where = lambda: which.Address(name="test", bus=other, kube=fake_cluster.ADDRESS.kube)
+        cluster.where = lambda: addresses.Address(name="test", bus=other, kube=fake_cluster.ADDRESS.kube)
         await waiting.until(lambda: "was restarted" in cluster.reader.picture().trouble[0])
         cluster.hub.set_away(False)
         await waiting.until(lambda: cluster.connected == 2)

@@ -9,8 +9,7 @@ import orjson
 import pytest
 
 from carico_auth import server_config
-from carico_cli.clusters import which
-from carico_cli.live import connection
+from carico_cli.live import addresses, connection
 from carico_cli.live import picture as pictures
 from carico_cli.live import reader as readers
 from carico_core.runtime.bus import nats_bus
@@ -79,7 +78,7 @@ async def test_people_see_all_by_their_rights(
     agent = await nats_bus.connect(agents, name="agent", clock=CLOCK, owns_streams=False)
     await serve(services, agent)
     settings = buses.BusSettings(url=url(server, role.value), inbox_prefix=roles.inbox(role))
-    address = which.Address(name="t", bus=settings, kube=api_client.KubeSettings(kubeconfig=str(tmp_path / "none")))
+    address = addresses.Address(name="t", bus=settings, kube=api_client.KubeSettings(kubeconfig=str(tmp_path / "none")))
     connect = connection.connector(CLOCK, {}, name="carico-top")
     reader = readers.Reader(lambda: address, connect, clock=CLOCK, lease_s=fake_cluster.LEASE_S)
     task = asyncio.ensure_future(reader.run())

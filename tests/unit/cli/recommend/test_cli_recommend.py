@@ -9,7 +9,7 @@ import orjson
 import pytest
 import yaml
 
-from carico_cli.clusters import which
+from carico_cli.live import addresses
 from carico_cli.recommend import asking, choosing, command, contradictions, manifests, picture, text
 from carico_core.domain import amounts, errors
 from carico_core.numerics import recommendation
@@ -20,7 +20,7 @@ from tests.tools import carico_cli
 
 MIB = 2.0**20
 NOW_NS = 10**18
-AT = which.Address(name="here", bus=buses.BusSettings(), kube=api_client.KubeSettings())
+AT = addresses.Address(name="here", bus=buses.BusSettings(), kube=api_client.KubeSettings())
 
 
 def row(pod_class: str = "ReplicaSet/shop/web", **changed: Any) -> dict[str, Any]:

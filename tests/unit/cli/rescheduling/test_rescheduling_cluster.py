@@ -8,8 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from carico_cli.clusters import which
-from carico_cli.live import service_queries
+from carico_cli.live import addresses, service_queries
 from carico_cli.rescheduling import cluster, cluster_text
 from carico_core.domain import errors
 from carico_core.numerics.rescheduling.containers import carico as search
@@ -24,7 +23,7 @@ from tests.tools import carico_cli
 from tests.unit.rescheduler import cluster_objects as world
 from tests.unit.scheduler import objects as parts
 
-AT = which.Address(name="here", bus=buses.BusSettings(), kube=api_client.KubeSettings(), is_local=True)
+AT = addresses.Address(name="here", bus=buses.BusSettings(), kube=api_client.KubeSettings(), is_local=True)
 STANDING = {"mode": "surge", "automatic": True, "paused": "", "rests": "no move pays", "rounds": 1}
 
 

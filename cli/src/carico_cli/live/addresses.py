@@ -1,0 +1,84 @@
+"""Where a cluster is reached: its bus and its Kubernetes API."""
+
+import dataclasses
+import pathlib
+import urllib.parse
+from collections.abc import Mapping
+from typing import Protocol
+
+from carico_core.domain import errors
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import cluster_access as kube
+from carico_core.runtime.process import settings
+from carico_local.cluster import folders, state
+
+_SCHEMES = ("nats", "tls", "ws", "wss")
+_EXAMPLE = "nats://127.0.0.1:4222"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """How to reach a cluster. Equal addresses are the same cluster."""
+
+    name: str
+    bus: buses.BusSettings
+    kube: kube.KubeSettings
+    # A cluster of `carico up`, on this machine.
+    is_local: bool = False
+
+    @property
+    def url(self) -> str:
+        """The address of NATS, without credentials."""
+        return self.bus.url.rpartition("@")[2]
+
+    @property
+    def look(self) -> str:
+        """What to do where nothing answers."""
+        if self.is_local:
+            return f"`carico status --name {self.name}` shows what runs"
+        return "check the address and the credentials (CARICO_BUS_..., docs/security.md); `carico doctor` checks more"
+
+
+class Where(Protocol):
+    """Finds a cluster's present address: one that was started again may have another."""
+
+    def __call__(self) -> Address:
+        """Return the address. Raises `SettingsError` with what to do where there is none now."""
+        ...
+
+
+def of_state(paths: folders.Paths, found: state.ClusterState) -> Address:
+    """Return the address of a cluster of this machine."""
+    wanted = kube.KubeSettings(kubeconfig=str(paths.kubeconfig))
+    return Address(name=paths.name, bus=buses.BusSettings(url=found.nats_url), kube=wanted, is_local=True)
+
+
+def local(home: pathlib.Path, name: str) -> Where:
+    """Return a function that finds the address of a cluster of `carico up`."""
+    return lambda: of_state(*state.running(home, name))
+
+
+def remote(nats_url: str, wanted: kube.KubeSettings, environ: Mapping[str, str], *, given_by: str) -> Address:
+    """Return the address of a cluster elsewhere; CARICO_BUS_... holds the credentials, as for every service.
+
+    given_by: the flag or variable that holds the address. Raises `SettingsError` for an invalid address or setting.
+    """
+    if not all(map(_is_address, nats_url.split(","))):
+        raise errors.SettingsError(f"{given_by}: got {nats_url!r}, expected an address such as {_EXAMPLE}")
+    shared = {name: value for name, value in environ.items() if name.startswith("CARICO_BUS_")}
+    bus = settings.load(buses.BusSettings, prefix="bus", argv=["--url", nats_url], environ=shared, program="carico")
+    return Address(name=nats_url.rpartition("@")[2], bus=bus, kube=wanted)
+
+
+def _is_address(text: str) -> bool:
+    """Return whether a NATS client accepts the address; without a scheme it is host:port, as everywhere in NATS.
+
+    >>> [_is_address(text) for text in ("tls://nats:4222", "nats:4222", "nats:port", "nats:99999", "http://nats", "")]
+    [True, True, False, False, False, False]
+    """
+    try:
+        parsed = urllib.parse.urlsplit(text if "://" in text else f"nats://{text}")
+        return parsed.scheme in _SCHEMES and bool(parsed.hostname) and parsed.port != 0
+    except ValueError:
+        # A port that is not a number or is out of range, or an unclosed bracket.
+        return False
