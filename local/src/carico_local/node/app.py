@@ -109,7 +109,7 @@ async def _run(
     log_token = await _log_token(chosen, clock)
     async with server.listening(chosen.address, chosen.log_port, token=log_token, tls=_log_tls(chosen)) as port:
         try:
-            await _or_stop(registered.register(log_port=port), stop)
+            await tasks.unless(stop, registered.register(log_port=port))
             if not stop.is_set:
                 await connected
                 params = {"fieldSelector": f"spec.nodeName={chosen.name}"}
@@ -158,20 +158,6 @@ def _log_tls(chosen: settings.NodeSettings) -> ssl.SSLContext | None:
         chosen.log_certificate, chosen.log_key, authority=chosen.log_authority,
         flags="--log-certificate, --log-key, --log-authority",
     )  # fmt: skip
-
-
-async def _or_stop(work: Any, stop: tasks.Stop) -> None:
-    """Wait until the work is done; cancel it where `stop` comes first."""
-    working = asyncio.ensure_future(work)
-    stopping = asyncio.ensure_future(stop.wait())
-    try:
-        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            working.result()
-    finally:
-        working.cancel()
-        stopping.cancel()
-        await asyncio.gather(working, stopping, return_exceptions=True)
 
 
 async def _announce(chosen: settings.NodeSettings, opened: node_group.NodeGroup) -> None:

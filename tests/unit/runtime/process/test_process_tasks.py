@@ -126,3 +126,12 @@ async def test_unless_returns_the_result_or_cancels_the_work_when_asked_to_end()
     stop.set()
     assert await tasks.unless(stop, never) is None
     assert never.cancelled()
+
+
+async def test_unless_leaves_no_work_behind_if_it_is_cancelled_itself() -> None:
+    never = asyncio.ensure_future(asyncio.Event().wait())
+    waiting = asyncio.ensure_future(tasks.unless(tasks.Stop(), never))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert waiting.cancelled() and never.cancelled()

@@ -136,13 +136,14 @@ async def unless(stop: Stop, work: Awaitable[_Result]) -> _Result | None:
     """Return the result of `work`, or None if `stop` comes first, which cancels it."""
     working = asyncio.ensure_future(work)
     stopping = asyncio.ensure_future(stop.wait())
-    await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not working.done():
+    try:
+        await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        # Also if this task itself is cancelled.
         working.cancel()
-        await asyncio.gather(working, return_exceptions=True)
-        return None
-    return working.result()
+        stopping.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
 
 
 async def until(stop: Stop, **works: Awaitable[object]) -> None:
