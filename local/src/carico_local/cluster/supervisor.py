@@ -221,10 +221,11 @@ class Supervisor:
     def _report_end(self, running: "asyncio.Future[None]") -> None:
         """Report why the cluster failed."""
         error = running.exception()
-        failed = next(iter(_leaves(error, ClusterNotReady)), None)
+        leaves = () if error is None else tasks.leaves(error)
+        failed = next((leaf for leaf in leaves if isinstance(leaf, ClusterNotReady)), None)
         why = str(failed or error or "ended")
         self._log.error("cluster_failed", why=why)
-        self._account.failed(why, failed.crash if isinstance(failed, ClusterNotReady) else None)
+        self._account.failed(why, None if failed is None else failed.crash)
         if failed is None and error is not None:
             raise error
 
@@ -237,9 +238,3 @@ class Supervisor:
             await asyncio.to_thread(kubelet_nodes.clear, self._paths, self._environ)
         roots = [self._paths.data / "nodes" / node for node in self._plan.node_names]
         await asyncio.to_thread(sweep.sweep, self._plan.name, state_dirs=roots)
-
-
-def _leaves(error: BaseException | None, kind: type[BaseException]) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for child in error.exceptions for leaf in _leaves(child, kind)]
-    return [error] if isinstance(error, kind) else []

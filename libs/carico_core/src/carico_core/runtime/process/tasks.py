@@ -109,13 +109,13 @@ def run(main: Main, *, program: str = "carico", make_loop: MakeLoop = fast_loop)
 
 def report(error: BaseException, *, program: str) -> int:
     """Report an error on stderr and return its exit code; errors that are raised on purpose take one line."""
-    leaves = list(_leaves(error))
-    user_error = next((leaf for leaf in leaves if isinstance(leaf, errors.UserError)), None)
+    found = list(leaves(error))
+    user_error = next((leaf for leaf in found if isinstance(leaf, errors.UserError)), None)
     if user_error is not None:
         print(f"{program}: {user_error}", file=sys.stderr)
         return EXIT_USER_ERROR
-    if all(isinstance(leaf, errors.CaricoError) for leaf in leaves):
-        for leaf in leaves:
+    if all(isinstance(leaf, errors.CaricoError) for leaf in found):
+        for leaf in found:
             print(f"{program}: {leaf}", file=sys.stderr)
         return EXIT_FAILED
     traceback.print_exception(error, file=sys.stderr)
@@ -179,10 +179,11 @@ async def _supervise(main: Main) -> None:
             loop.remove_signal_handler(number)
 
 
-def _leaves(error: BaseException) -> Iterator[BaseException]:
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """Yield the error, or those of a group and of the groups in it."""
     if isinstance(error, BaseExceptionGroup):
         for child in error.exceptions:
-            yield from _leaves(child)
+            yield from leaves(child)
     else:
         yield error
 
