@@ -17,10 +17,13 @@ def mutated(payload: bytes, *, is_json: bool, count: int, seed: int) -> Iterator
     """`count` payloads, half of them damaged bytes, half damaged values; some may still be valid."""
     rng = random.Random(seed)
     decode = json.loads if is_json else msgpack.unpackb
-    paths = list(_paths(decode(payload), ()))
+    tree = decode(payload)
+    paths = list(_paths(tree, ()))
+    # A copy of it is made faster than by reading the payload again.
+    kept = pickle.dumps(tree)
     for _ in range(count // 2):
         yield _damaged_bytes(payload, rng)
-        changed = decode(payload)
+        changed = pickle.loads(kept)
         _damage_tree(changed, paths, rng)
         yield _encode(changed, is_json=is_json)
 
@@ -34,7 +37,7 @@ def _damaged_bytes(payload: bytes, rng: random.Random) -> bytes:
         start = rng.randrange(len(data))
         return bytes(data[:start] + data[start : start + rng.randrange(1, 20)] * 2 + data[start:])
     if kind == 2:
-        return bytes(rng.randrange(256) for _ in range(rng.randrange(64)))
+        return rng.randbytes(rng.randrange(64))
     for _ in range(rng.randrange(1, 9)):
         if kind == 3:
             data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
