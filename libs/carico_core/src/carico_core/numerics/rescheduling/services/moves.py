@@ -181,10 +181,10 @@ def _is_silent(fixed: Fixed, service: int) -> bool:
 
 
 @inlined
-def _place(fixed: Fixed, state: State, draws: Draws, container: int, left: int) -> int:
+def _place(fixed: Fixed, state: State, draws: Draws, price: float, container: int, left: int) -> int:
     """Return a machine with room for a container that has to leave its machine, or -1; `left` was freed before."""
     service, source = fixed.service[container], state.where[container]
-    if state.counts[source, service] > fixed.before[source, service]:
+    if price > 0.0 and state.counts[source, service] > fixed.before[source, service]:
         machine = _home(fixed, state, draws, service)
         if machine >= 0 and fits(fixed, state, service, machine):
             return machine
@@ -278,7 +278,7 @@ def _bring(fixed: Fixed, state: State, draws: Draws, terms: Terms, container: in
         return False
     _logged(fixed, state, container, target)
     for pick in range(state.tally[3]):
-        machine = _place(fixed, state, draws, state.picks[pick], source)
+        machine = _place(fixed, state, draws, terms.price, state.picks[pick], source)
         if machine < 0:
             return False
         _logged(fixed, state, state.picks[pick], machine)

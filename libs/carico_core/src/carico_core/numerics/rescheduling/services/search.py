@@ -10,6 +10,8 @@ import numpy as np
 from carico_core.numerics.rescheduling import compiled
 from carico_core.numerics.rescheduling.services import affinity, moves, start
 
+# Shares of the proposals up to `Schedule.heavy_until`.
+EARLY = moves.Mix(partner=0.8)
 # Uniform random numbers for each proposal of a block, the mean use on M3; more would be drawn for nothing.
 UNIFORM = 7
 
@@ -24,6 +26,7 @@ class Schedule:
     traffic. It follows the number of moved containers: times exp(x (moved - limit) / limit), x being `follow` for each
     proposal or `follow_all` for a whole start, whichever is more. starts: how often the search starts from the present
     placement, one after the other. kept_from: the share of a start after which the limit binds and placements count.
+    heavy_until: the share of a start up to which pairs are drawn as often as they have traffic, and nothing goes home.
     """
 
     block: int = 2048
@@ -35,6 +38,7 @@ class Schedule:
     follow_all: float = 100.0
     starts: int = 1
     kept_from: float = 0.7
+    heavy_until: float = 0.0
     mix: moves.Mix = dataclasses.field(default_factory=moves.Mix)
 
 
@@ -50,8 +54,9 @@ class Found:
 
 # Without a limit there is more to arrange, and time at middle temperatures pays: on RASA M3 (10 million proposals, mean
 # of three seeds) 86.4 % local, with the other schedule 85.3 %; with a limit of 5 % of the containers 49.6 and 50.3 %.
+# Without one, the places of the heaviest pairs are decided at the first temperatures; there, moves home only cost time.
 LIMITED = Schedule()
-UNLIMITED = Schedule(hot=1.0, bend=1.6)
+UNLIMITED = Schedule(hot=1.0, bend=1.6, heavy_until=0.4)
 # A small limit is used up by a few choices, and without a limit the first places of large services bind the others: a
 # search that began badly does not revise them. There, several starts find more than a long one. On M3, at most 1 %
 # moved: 25.9 % local with 60 million proposals in eight starts, 24.9 % with 20 million in one; without a limit, one
@@ -84,19 +89,20 @@ def search(
     fixed = start.fix(problem)
     best = Found(where=problem.home, gain=affinity.local(problem, fixed.before), moved=0, proposals=0)
     unit = float(problem.share @ fixed.weight)
+    heavy = fixed._replace(lottery=start.lottery(problem.share, 1.0))
     made = 0
     for number in range(schedule.starts if limit else 0):
         state = start.place(problem, fixed, problem.home)
         price = schedule.price / limit if limit < problem.containers else 0.0
         share = progress(made) * schedule.starts - number
         while share < 1.0:
-            binds = share >= schedule.kept_from
+            binds, is_early = share >= schedule.kept_from, share < schedule.heavy_until
             heat = unit * schedule.hot * (schedule.cold / schedule.hot) ** share**schedule.bend
             block = moves.propose(
-                fixed,
+                heavy if is_early else fixed,
                 state,
                 draws(rng, schedule.block),
-                schedule.mix,
+                EARLY if is_early else schedule.mix,
                 price,
                 heat,
                 limit if binds else problem.containers,

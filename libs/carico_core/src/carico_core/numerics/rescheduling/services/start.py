@@ -20,8 +20,6 @@ def fix(problem: affinity.Problem) -> state.Fixed:
     both = np.concatenate([share, share])
     order = np.argsort(here, kind="stable")
     here, there, both = here[order], there[order], both[order]
-    drawn = share**POWER
-    tickets = drawn / drawn.sum() * TICKETS * len(share) if drawn.sum() > 0.0 else drawn
     return state.Fixed(
         begin=_begins(problem.size),
         service=problem.service,
@@ -35,10 +33,18 @@ def fix(problem: affinity.Problem) -> state.Fixed:
         other=both / problem.size[there],
         pairs=problem.pairs.copy(),
         weight=share / problem.size[problem.pairs].max(axis=1, initial=1),
-        lottery=np.repeat(np.arange(len(share), dtype=np.int32), np.ceil(tickets).astype(np.int64)),
+        lottery=lottery(share, POWER),
         floor=_begins(_most(problem)),
         talking=_talking(problem),
     )
+
+
+def lottery(share: arrays.Array, power: float) -> affinity.Ints:
+    """Return a pair for each ticket; the number of a pair's tickets is as its share (E,) of the traffic to a power."""
+    drawn = share**power
+    tickets = drawn / drawn.sum() * TICKETS * len(share) if drawn.sum() > 0.0 else drawn
+    pairs: affinity.Ints = np.repeat(np.arange(len(share), dtype=np.int32), np.ceil(tickets).astype(np.int64))
+    return pairs
 
 
 def place(problem: affinity.Problem, fixed: state.Fixed, where: affinity.Ints) -> state.State:
