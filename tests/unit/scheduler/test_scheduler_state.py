@@ -348,3 +348,22 @@ def test_the_lowest_priority_is_that_of_the_pods_that_may_be_evicted() -> None:
     for pod in made.pods():
         made.remove_pod(pod.uid)
     assert made.placements.lowest_priority() is None
+
+
+def test_the_outcome_of_an_earlier_decision_changes_nothing() -> None:
+    made = state.State(policy.Policy(), random.Random(0))
+    made.put_node(objects.make_node())
+    pod = objects.make_pod()
+    made.put_pod(pod, 0.0)
+    attempts = []
+    for now_s in (0.0, 30.0):
+        waiting = made.queue.take(now_s)
+        assert waiting is not None
+        attempts.append(made.assume(waiting, "node-0", now_s))
+        if now_s == 0.0:
+            assert made.refuse(pod.uid, attempts[0], now_s)
+    first, second = attempts
+    assert not made.is_open(pod.uid, first) and not made.send(pod.uid, first)
+    assert not made.refuse(pod.uid, first, 30.0)
+    made.confirm(pod.uid, first)
+    assert made.is_open(pod.uid, second) and made.is_binding(pod.uid) and made.node_of(pod.uid) == "node-0"

@@ -26,6 +26,7 @@ SPREAD = constraints.Constraints(
     spreads=(constraints.Spread(namespace="default", topology_key="zone", selector=WEB, max_skew=1),)
 )
 TOGETHER = constraints.Constraints(affinity=(NEAR_WEB,), is_own_peer=True, namespace="default")
+NEAR = constraints.Constraints(affinity=(NEAR_WEB,), namespace="default")
 APART = constraints.Constraints(anti_affinity=(NEAR_WEB,))
 RED = (selectors.Requirement(key="team", operator=selectors.IN, values=("red",)),)
 NEAR_RED = constraints.PodTerm(topology_key="zone", selector=WEB, namespaces=(), namespace_selector=RED)
@@ -51,6 +52,7 @@ KINDS: tuple[dict[str, object], ...] = (
     {"labels": {"app": "web"}},
     {"namespace": "other", "labels": {"app": "web"}},
     {"constraints": DISK},
+    {"constraints": NEAR},
 )
 # Kinds for which other Pods decide more than room.
 LIMITED = KINDS[4:]
@@ -146,8 +148,8 @@ class Desk:
                 changes: dict[str, Any] = rng.choice(
                     [
                         {}, {"node_name": rng.choice(NODES)}, {"phase": rng.choice(["Pending", "Running"])},
-                        {"request_cores": rng.choice([0.0, 1.0, 3.0])}, {"labels": {}}, {"labels": {"app": "web"}},
-                        {"is_mirror": rng.random() < 0.5}, {"deleting": True},
+                        {"request_cores": 0.0}, {"request_cores": rng.choice([1.0, 3.0])}, {"labels": {}},
+                        {"labels": {"app": "web"}}, {"is_mirror": rng.random() < 0.5}, {"deleting": True},
                     ]
                 )  # fmt: skip
                 self.pods[at] = self.pods[at]._replace(**{"node_name": booking.node, **changes})
@@ -182,8 +184,8 @@ class Desk:
 
 
 EVENTS = (
-    "node", "leave", "hear", "hear", "hear", "create", "create", "end", "end", "change", "change", "wait", "come_out",
-    "label",
+    "node", "leave", "hear", "hear", "hear", "create", "create", "create", "create", "end", "end", "change", "change",
+    "change", "wait", "come_out", "label",
 )  # fmt: skip
 # Where other Pods decide, many are placed, and no node is unknown for long.
 ROOMY_EVENTS = (

@@ -2,12 +2,13 @@
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
 from carico_scheduler.gangs import gang
 from carico_scheduler.nodes import snapshot
-from carico_scheduler.preempt import search
+from carico_scheduler.preempt import nominations, search, victims
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.gangs import gang_world
 
@@ -98,6 +99,38 @@ def test_no_pod_goes_for_a_gang_that_lacks_pods_or_of_which_one_does_not_preempt
         made.member("polite", "polite-1", least=2, spec={"priority": 10, "preemptionPolicy": "Never"})
         await asyncio.sleep(30.0)
         assert made.deleted() == 0
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("why", ["gone", "deposed"])
+def test_no_pod_goes_for_a_gang_that_lost_a_pod_or_after_the_term_ended_during_the_search(
+    monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    async def main() -> None:
+        made = await filled(2, 6)
+        state, one = made.engines[0].state, made.engines[0].preemptor
+        choose, leads, found = one._search.choose, True, False
+        monkeypatch.setattr(one, "_term", lambda: 0 if leads else None)
+
+        async def choose_and_change(*args: Any, **more: Any) -> victims.Choice | None:
+            nonlocal leads, found
+            choice = await choose(*args, **more)
+            if choice is not None and len(state.nominations) == 3:
+                found = True
+                if why == "gone":
+                    state.remove_pod(next(each.uid for each in state.pods() if each.name.startswith("train")))
+                leads = why == "gone"
+            return choice
+
+        started: list[nominations.Nomination] = []
+        monkeypatch.setattr(one, "_start", lambda nomination, term: started.append(nomination))
+        monkeypatch.setattr(one._search, "choose", choose_and_change)
+        made.gang("train", 4, spec={"priority": 10})
+        await asyncio.sleep(4.0)
+        assert found
+        assert not started and len(state.nominations) == 0
         await made.stop()
 
     objects.run_fast(main())

@@ -223,6 +223,34 @@ def test_no_pod_goes_on_a_node_that_no_longer_allows_the_new_one(is_cordoned: bo
     objects.run_fast(main())
 
 
+@pytest.mark.parametrize("why", ["gone", "deposed"])
+def test_no_pod_goes_for_one_that_went_or_after_the_term_ended_during_the_search(
+    monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    async def main() -> None:
+        made = await full()
+        state, one = made.engines[0].state, made.engines[0].preemptor
+        choose, leads = one._search.choose, True
+        monkeypatch.setattr(one, "_term", lambda: 0 if leads else None)
+
+        async def choose_and_change(*args: Any, **more: Any) -> victims.Choice | None:
+            nonlocal leads
+            found = await choose(*args, **more)
+            if found is not None and why == "gone":
+                state.remove_pod(uid)
+            leads = found is None or why != "deposed"
+            return found
+
+        monkeypatch.setattr(one._search, "choose", choose_and_change)
+        uid = made.create_pod("high", priority=10)
+        await asyncio.sleep(4.0)
+        assert (state.pod(uid) is None) is (why == "gone") and leads is (why == "gone")
+        assert count(made, "DELETE") == 0 and len(state.nominations) == 0
+        await made.stop()
+
+    objects.run_fast(main())
+
+
 def test_a_nominee_whose_bind_is_under_way_counts_once() -> None:
     async def main() -> None:
         made = await full(room=4.0)
