@@ -23,9 +23,9 @@ from carico_core.wire.kubernetes import api_objects, lease, storage
 from carico_core.wire.kubernetes.pods import status
 from tests.unit.wire import kinds
 
-REFUSED = 5_000
-# What the allocator and the measurement itself account for, over all messages: a byte for each, while the least that
-# could be kept, a reference, has eight.
+REFUSED = 10_000
+# What the allocator and the measurement itself account for, over all messages: half a byte for each, while the least
+# that could be kept, a reference, has eight.
 NOISE_BYTES = 5_000
 # Enough to fill every cache, so that only growth is measured.
 WARM_UP = 5_000
