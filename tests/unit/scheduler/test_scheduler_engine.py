@@ -417,33 +417,3 @@ def test_room_is_held_for_a_pod_that_has_waited_for_long_until_it_is_gone(monkey
         assert one.step() == 1
 
     objects.run_fast(main())
-
-
-def test_a_pod_that_comes_while_thousands_fit_nowhere_does_not_wait_for_all_of_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """10,000 Pods that ask for different things were one cycle of more than a second."""
-
-    async def main() -> None:
-        one = world.World().engines[0]
-        monkeypatch.setattr(one, "term", lambda: 0)
-        now_s = asyncio.get_running_loop().time()
-        one.state.put_nodes([objects.make_node()])
-        one.state.put_advertisement(
-            node_state.Heard(advertisement=objects.make_advertisement(capacity=3.0), sampled_s=now_s), now_s
-        )
-        for number in range(100):
-            one.state.put_pod(objects.make_pod(f"p{number}", node_selector={"a": str(number)}), now_s)
-        # Each look at the time takes a fifth of what a cycle may take.
-        looks = iter(range(10**6))
-        monkeypatch.setattr(one._clock, "monotonic_s", lambda: now_s + next(looks) * engine.SLICE_S / 5.0)
-        assert one.step() == 0
-        assert 90 < 100 - len(one.state.queue.parked()) < 100 and one._wake.is_set()
-        one.state.put_pod(objects.make_pod("urgent", priority=1), now_s)
-        assert one.step() == 1
-        for _ in range(100):
-            one.step()
-        assert len(one.state.queue.parked()) == 100 and not one._is_cut
-        await one.binder.drain(1.0)
-
-    objects.run_fast(main())

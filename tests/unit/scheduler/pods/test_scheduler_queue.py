@@ -52,42 +52,6 @@ def test_a_parked_lane_waits_and_others_go_on() -> None:
     assert names(source) == ["a", "b", "later"]
 
 
-def try_some(source: queue.Queue, most: int) -> list[str]:
-    """The names of the Pods that a cycle tries in vain before it is cut short."""
-    tried: list[str] = []
-    while len(tried) < most and (waiting := source.take(0.0)) is not None:
-        tried.append(waiting.pod.name)
-        source.park(waiting)
-    source.cut()
-    return tried
-
-
-def test_each_lane_has_its_turn_while_changes_open_all_of_them_again_and_again() -> None:
-    source = make()
-    for number in range(50):
-        source.offer(objects.make_pod(f"p{number}", created_at_s=float(number), node_selector={"a": str(number)}), 0.0)
-    everything = [f"p{number}" for number in range(50)]
-    cycles = []
-    for _ in range(9):
-        cycles.append(try_some(source, 10))
-        source.unpark()
-    assert cycles[::2] == [everything[:10]] * 5, "the first come first, as soon as something may help them"
-    assert cycles[1] + cycles[3] + cycles[5] + cycles[7] == everything[10:], "the others go on where they were"
-    source.offer(objects.make_pod("new", priority=1, node_selector={"a": "new"}), 0.0)
-    assert try_some(source, 1) == ["new"]
-
-
-def test_what_no_change_may_help_is_tried_once_though_cycles_are_cut() -> None:
-    source = make()
-    for number in range(30):
-        source.offer(objects.make_pod(f"p{number}", created_at_s=float(number), node_selector={"a": str(number)}), 0.0)
-    cycles = [try_some(source, 10) for _ in range(4)]
-    assert cycles == [[f"p{number}" for number in range(first, first + 10)] for first in (0, 10, 20)] + [[]]
-    assert not source.may_take(0.0)
-    source.unpark()
-    assert try_some(source, 40) == [f"p{number}" for number in range(30)]
-
-
 def keys_kept(source: queue.Queue) -> int:
     return sum(len(lane.heap) for lane in source._lanes.values())
 
@@ -228,8 +192,7 @@ def test_backoff_doubles_to_ten_seconds() -> None:
 @hypothesis.given(
     steps=st.lists(
         st.tuples(
-            st.sampled_from(["offer", "take", "park", "retry", "forget", "unpark", "pass", "ask", "cut"]),
-            st.integers(0, 7),
+            st.sampled_from(["offer", "take", "park", "retry", "forget", "unpark", "pass", "ask"]), st.integers(0, 7)
         )
     )
 )
@@ -262,8 +225,6 @@ def test_any_history_keeps_each_pod_in_one_place_and_in_order(steps: list[tuple[
             source.unpark()
         elif verb == "pass":
             now_s += 3.0
-        elif verb == "cut":
-            source.cut()
         assert {each.pod.uid for each in source} == inside
         is_asked |= verb == "ask"
         if is_asked:
@@ -273,9 +234,6 @@ def test_any_history_keeps_each_pod_in_one_place_and_in_order(steps: list[tuple[
                 each.pod.uid for each in source if each.pod.labels["app"] == "1" or each.pod.labels["tier"] == "0"
             }
     source.unpark()
-    if source._goes_on:
-        source.cut()
-    assert source.may_take(now_s + 20.0) or not inside
     taken = []
     while (waiting := source.take(now_s + 20.0)) is not None:
         taken.append(waiting)

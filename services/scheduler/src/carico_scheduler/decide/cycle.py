@@ -65,7 +65,7 @@ class CycleResult:
 
     placed: list[Placement] = dataclasses.field(default_factory=list)
     unplaced: list[queues.Waiting] = dataclasses.field(default_factory=list)
-    # True if it ended because it had tried enough gangs, or for long enough: another should follow.
+    # True if it ended because it had tried enough gangs: another should follow.
     is_cut: bool = False
 
 
@@ -83,12 +83,11 @@ class Cycle:
     def run(
         self, view: snapshot.Snapshot, source: Source, *, most: int, held: Iterable[tuple[int, demands.Demand]] = (),
         nominees: Sequence[Nominee] = (), gangs: parties.PartySource | None = None,
-        is_late: Callable[[], bool] = lambda: False,
     ) -> CycleResult:  # fmt: skip
         """Decide on Pods of `source` until `most` are placed or none is left; the last gang may exceed it.
 
         `held`: room held for other Pods. `nominees`: Pods that may be in `source`, in its order. `gangs`: None: each
-        Pod is placed by itself. `is_late`: asked after each gang and each Pod that found no node; True ends the cycle.
+        Pod is placed by itself.
         """
         outcome = CycleResult()
         draft = scoring.Draft(view)
@@ -113,13 +112,12 @@ class Cycle:
             if gangs is not None and party is not None:
                 gangs.tried(party, self._place_party(party, scorer, source, outcome, own))
                 tried += 1
-                outcome.is_cut = tried >= PARTIES_MOST or is_late()
+                outcome.is_cut = tried >= PARTIES_MOST
                 continue
             slot = peer_scores.slot_for(scorer.scores(waiting.demand), waiting.pod)
             if slot == snapshot.NO_NODE:
                 outcome.unplaced.append(waiting)
                 source.park(waiting)
-                outcome.is_cut = is_late()
                 continue
             outcome.placed.append(self._place(scorer, waiting, slot))
             if waits:

@@ -41,9 +41,6 @@ GATHERED_S = 0.004
 # A member gathers Pods for so long after each cycle that placed some: each batch of claims is a commit, a look at the
 # stream's epoch, and two answers to wake up for.
 COMMITTED_S = 0.01
-# A cycle that finds no nodes for many different demands ends after so long; others go on with the rest, so that binds,
-# events and more important Pods have their turn. 10,000 demands took 1.5 s of CPU time on a slow machine.
-SLICE_S = 0.05
 
 
 class Engine:
@@ -96,8 +93,6 @@ class Engine:
             parts.kube, into=self.state, clock=parts.clock, metrics=parts.metrics, wake=self._on_event
         )
         self.beat_s = self._decoded_s = parts.clock.monotonic_s()
-        # True if the last cycle has not tried all open demands.
-        self._is_cut = False
         # When the bus last delivered an advertisement of any node; None before the first.
         self._advertised_s: float | None = None
 
@@ -186,9 +181,6 @@ class Engine:
         """Return for how long Pods are gathered for the next cycle, after one that has placed this many."""
         if placed and self.member is not None:
             return COMMITTED_S
-        if self._is_cut:
-            # What others wait for takes several turns of the event loop.
-            return GATHERED_S
         return GATHERED_S if self.binder.room <= FEW_FREE * self._parts.binds_in_flight else 0.0
 
     async def report_forever(self) -> None:
@@ -200,7 +192,6 @@ class Engine:
     def step(self) -> int:
         """Take in new advertisements, run one cycle, and return how many Pods it placed."""
         now_s = self._clock.monotonic_s()
-        self._is_cut = False
         self._decode(now_s)
         term = self._term_to_decide() if len(self.state.queue) else None
         if term is None:
@@ -209,11 +200,9 @@ class Engine:
         outcome = self._cycle.run(
             view, self.state.queue, most=self.binder.room, held=self.held.slots_for_others(),
             nominees=self.held.nominees(),
-            gangs=self.state.waiting_gangs, is_late=lambda: self._clock.monotonic_s() - now_s >= SLICE_S,
+            gangs=self.state.waiting_gangs,
         )  # fmt: skip
-        self._is_cut = outcome.is_cut
         if outcome.is_cut:
-            self.state.queue.cut()
             self._wake.set()
         if not outcome.placed and not outcome.unplaced:
             return 0

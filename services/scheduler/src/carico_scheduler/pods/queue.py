@@ -3,11 +3,6 @@
 Pods with equal demands wait in one lane. If one of them finds no node, none of the lane can, so the lane is parked and
 costs nothing until a change that could help it (`unpark`). A Pod whose bind failed waits for a backoff of its own
 before it returns to its lane.
-
-A pass tries each open lane. Changes may open lanes again that were tried in it; those come first if they are more
-important. With thousands of lanes a pass takes several cycles, and if changes opened them faster than they are tried,
-those at the end would never be. So after each cycle that was cut short (`cut`), the next is for the other kind: for all
-open lanes, then for those that were not tried in this pass.
 """
 
 import collections
@@ -76,8 +71,6 @@ class _Lane:
     demand: demands.Demand
     heap: list[Key] = dataclasses.field(default_factory=list)
     is_parked: bool = False
-    # The last pass in which it was tried in vain.
-    tried_in: int = 0
     # At least the number of keys in the heap whose Pods no longer wait in this lane.
     dead: int = 0
 
@@ -108,13 +101,8 @@ class Queue:
         self._lanes: dict[demands.Demand, _Lane] = {}
         # The same lanes by gang; None: of Pods without one, whose changes must not look at the lanes of every gang.
         self._by_gang: dict[gangs.Key | None, dict[demands.Demand, _Lane]] = {}
-        # Heads of open lanes: not tried in this pass, and opened again after they were. Entries may be out of date,
-        # which `take` checks.
+        # Heads of open lanes. Entries may be out of date, which `take` checks.
         self._open: list[tuple[Key, int]] = []
-        self._again: list[tuple[Key, int]] = []
-        self._pass = 1
-        # True: lanes that were tried in this pass have no turn now.
-        self._goes_on = False
         self._by_id: dict[int, _Lane] = {}
         # The classes of parked lanes, cached since each advertisement asks for them; None: to be computed again.
         self._parked: Mapping[float, Set[str]] | None = None
@@ -216,13 +204,13 @@ class Queue:
 
     def may_take(self, now_s: float) -> bool:
         """Return False if `take` would return None: all Pods are parked or in backoff."""
-        return bool(self._open or self._again) or (bool(self._backing_off) and self._backing_off[0][0] <= now_s)
+        return bool(self._open) or (bool(self._backing_off) and self._backing_off[0][0] <= now_s)
 
     def take(self, now_s: float) -> Waiting | None:
         """Remove and return the next Pod to decide on; None if all are parked or in backoff."""
         self._end_backoffs(now_s)
-        while heads := self._next():
-            key, lane_id = heapq.heappop(heads)
+        while self._open:
+            key, lane_id = heapq.heappop(self._open)
             lane = self._by_id.get(lane_id)
             if lane is None or lane.is_parked or not lane.heap or lane.heap[0] != key:
                 continue
@@ -241,26 +229,10 @@ class Queue:
                 return waiting
         return None
 
-    def _next(self) -> list[tuple[Key, int]]:
-        """Return the heads of which the first has its turn; empty if there are none."""
-        if not self._open:
-            # The pass is over.
-            self._open, self._again = self._again, self._open
-            self._pass += 1
-            self._goes_on = False
-        if self._again and not self._goes_on and self._again[0] < self._open[0]:
-            return self._again
-        return self._open
-
-    def cut(self) -> None:
-        """Note that a cycle has ended before it tried all open lanes."""
-        self._goes_on = not self._goes_on
-
     def park(self, waiting: Waiting) -> None:
         """Return a Pod to the queue that found no node, and park its lane."""
         self._enter(waiting)
-        lane = self._enter_lane(waiting)
-        lane.is_parked, lane.tried_in = True, self._pass
+        self._enter_lane(waiting).is_parked = True
         self._parked = None
 
     def retry(self, waiting: Waiting, now_s: float) -> float:
@@ -392,21 +364,14 @@ class Queue:
     def _show(self, lane: _Lane) -> None:
         """Add the lane's head to the open heads."""
         if lane.heap and not lane.is_parked:
-            heads = self._again if lane.tried_in == self._pass else self._open
-            heapq.heappush(heads, (lane.heap[0], id(lane)))
-            count = len(self._open) + len(self._again)
-            if count > SWEEP_ABOVE and count > 2 * len(self._lanes):
+            heapq.heappush(self._open, (lane.heap[0], id(lane)))
+            if len(self._open) > SWEEP_ABOVE and len(self._open) > 2 * len(self._lanes):
                 self._sweep_open()
 
     def _sweep_open(self) -> None:
         """Keep the head of each open lane once: a standby takes nothing, so its heads would only accumulate."""
-        self._open, self._again = [], []
-        for lane in self._lanes.values():
-            if lane.heap and not lane.is_parked:
-                heads = self._again if lane.tried_in == self._pass else self._open
-                heads.append((lane.heap[0], id(lane)))
+        self._open = [(lane.heap[0], id(lane)) for lane in self._lanes.values() if lane.heap and not lane.is_parked]
         heapq.heapify(self._open)
-        heapq.heapify(self._again)
 
     def _valid(self, lane: _Lane, key: Key) -> Waiting | None:
         """Return the Pod of a lane's entry; None if the entry is out of date or the Pod is in backoff."""
