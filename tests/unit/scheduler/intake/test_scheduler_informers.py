@@ -170,25 +170,3 @@ def test_a_change_of_a_claim_lets_only_pods_that_use_it_be_tried_again() -> None
     assert tried() == ["mine", "theirs"]
     claims.put_all([])
     assert tried() == ["mine", "theirs"]
-
-
-def test_pods_of_an_api_server_whose_clock_is_ahead_do_not_come_after_all_others() -> None:
-    """Those that an API server dates an hour ahead came after all that were created in that hour."""
-    clock = clocks.FakeClock(wall_ns=round(1_735_689_600e9))  # 2025-01-01
-    made = state.State(policy.Policy(), random.Random(0))
-    pods = next(each for each in api_collections.all_of(made, clock) if each.path == api_collections.PODS)
-
-    def show(name: str, date: str, **spec: Any) -> Any:
-        shown = objects.pod_object(name, **spec)
-        shown["metadata"] |= {"uid": f"uid-{name}", "resourceVersion": "1", "creationTimestamp": f"2025-01-01T{date}Z"}
-        return pods.parse(shown)
-
-    pods.put_all([show("second", "01:00:02"), show("first", "01:00:01")])
-    clock.advance(1.0)
-    pods.put(show("third", "00:00:01"))
-    clock.advance(1.0)
-    # A later event, and one after the clock of this machine was set back, change no order.
-    pods.put(show("second", "01:00:02"))
-    made.put_pod(show("first", "01:00:01")._replace(created_at_s=1.0), clock.monotonic_s())
-    taken = [made.queue.take(clock.monotonic_s()) for _ in range(3)]
-    assert [each and each.pod.name for each in taken] == ["first", "second", "third"]

@@ -21,8 +21,6 @@ BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 NATIVE_POD_GROUPS = "/apis/scheduling.k8s.io/v1alpha2/podgroups"
 POD_GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
 
-# How much later a Pod counts as created for each second by which its date is ahead: an hour is 4 ms.
-AHEAD = 1e-6
 Object = Mapping[str, Any]
 T = TypeVar("T")
 
@@ -56,7 +54,7 @@ def _pods(state: states.State, clock: clocks.Clock) -> Collection:
     return Collection(
         path=PODS,
         kind="pod",
-        parse=lambda obj: _dated(api_objects.parse_pod(obj, _known(state, obj)), clock.wall_ns() / 1e9),
+        parse=lambda obj: api_objects.parse_pod(obj, _known(state, obj)),
         put_all=lambda pods: state.put_pods(pods, clock.monotonic_s()),
         put=lambda pod: state.put_pod(pod, clock.monotonic_s()),
         remove=lambda metadata: state.remove_pod(str(metadata.get("uid", ""))),
@@ -67,15 +65,6 @@ def _known(state: states.State, obj: Object) -> cluster.Pod | None:
     """Return a Pod as it was before this object."""
     metadata = obj.get("metadata")
     return state.pod(str(metadata.get("uid"))) if isinstance(metadata, dict) else None
-
-
-def _dated(pod: cluster.Pod, now_s: float) -> cluster.Pod:
-    """Return a Pod whose API server's clock is ahead as created now, but for its place among others like it.
-
-    Otherwise it would come after all Pods that are created until then. `state` keeps the date that it came with first.
-    """
-    ahead_s = pod.created_at_s - now_s
-    return pod if ahead_s <= 0.0 else pod._replace(created_at_s=now_s + AHEAD * ahead_s)
 
 
 def _nodes(state: states.State) -> Collection:

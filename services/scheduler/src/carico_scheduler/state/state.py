@@ -259,9 +259,6 @@ class State(node_state.NodeState):
         if pod.node_name is None and record.is_bound:
             # From before the bind: the bind's answer was faster than the watch.
             return
-        if record.pod is not None and record.pod.created_at_s != pod.created_at_s:
-            # Dates are bounded by when they come, and the queue goes by the first.
-            pod = pod._replace(created_at_s=record.pod.created_at_s)
         self._note_pod(record, pod, now_s)
         if pod.node_name is not None:
             if not record.is_bound:
