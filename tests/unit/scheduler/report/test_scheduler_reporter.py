@@ -149,6 +149,20 @@ def test_many_demands_take_turns_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert desk.known(600) == 600
 
 
+def test_more_namespaces_than_demands_in_a_round_take_turns() -> None:
+    desk = Desk(0, jobs=1)
+    namespaces = [f"n{number}" for number in range(reporter.DEMANDS_A_ROUND + 8)]
+    for namespace in namespaces:
+        for number in range(20):
+            demand = {"request_cores": 1000.0 + len(desk.queue)}
+            made = objects.make_pod(f"{namespace}-{number}", namespace=namespace, **demand)
+            desk.queue.offer(made, desk.clock.monotonic_s())
+    desk.decide()
+    desk.rounds(2)
+    told = {each for each in namespaces if any(desk.log.latest(each, f"{each}-{number}") for number in range(20))}
+    assert told == set(namespaces)
+
+
 def test_namespaces_take_turns() -> None:
     """A tenant with 10,000 Pods of different demands had all turns of 150 s."""
     desk = Desk(600, jobs=600)

@@ -125,13 +125,13 @@ class Answers:
             "ready": view.ready[slots].tolist(),
             "schedulable": view.schedulable[slots].tolist(),
             "freshness": [freshness.classify(age_s, lease_s=self.known.lease_s).value for age_s in ages_s.tolist()],
-            "age_s": questions.all_finite(ages_s),
-            "capacity": questions.all_finite(view.capacity[slots]),
-            "free": questions.all_finite(free),
+            "age_s": questions.finite_column(ages_s),
+            "capacity": questions.finite_column(view.capacity[slots]),
+            "free": questions.finite_column(free),
             "reserved": view.reserved[slots].tolist(),
             "pods": view.pods[slots].tolist(),
             "placed": view.placed[slots].tolist(),
-            "limit": questions.all_finite(view.limit[slots]),
+            "limit": questions.finite_column(view.limit[slots]),
             "seq": view.seq[slots].tolist(),
         }
         rows = sorted(zip(*columns.values(), strict=True))

@@ -35,10 +35,10 @@ def finite(value: float) -> float | None:
     return round(value, 4) if math.isfinite(value) else None
 
 
-def all_finite(values: npt.NDArray[np.float64]) -> list[float | None]:
-    """Return the same of each of a column.
+def finite_column(values: npt.NDArray[np.float64]) -> list[float | None]:
+    """Return each number of a column for JSON, as `finite` does.
 
-    >>> all_finite(np.array([0.12346, math.nan]))
+    >>> finite_column(np.array([0.12346, math.nan]))
     [0.1235, None]
     """
     shown = np.round(values, 4).astype(object)

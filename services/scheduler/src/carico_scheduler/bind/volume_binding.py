@@ -112,7 +112,9 @@ class VolumeBinding:
         Its controller chose first, its provisioner does not follow the node, or a user created the claim again.
         """
         slot = self._fleet.slot_of(node)
-        if slot is None or not volume_placement.reachable(self._fleet.snapshot(0.0), uses)[slot]:
+        if slot is None:
+            raise NotBound(f"{node} is gone")
+        if not volume_placement.reachable(self._fleet.snapshot(0.0), uses)[slot]:
             raise NotBound(f"the claims are bound to volumes that cannot be used on {node}")
 
     def _is_asked(self, claim: objects.VolumeClaim, node: str) -> bool:

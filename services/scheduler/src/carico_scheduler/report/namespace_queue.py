@@ -9,7 +9,8 @@ T = TypeVar("T")
 class NamespaceQueue(Generic[T]):
     """Up to `most` entries: the oldest of each namespace in turn.
 
-    When it is full, a namespace that has the most entries loses its newest, unless that is where the next one belongs.
+    When it is full, the next entry of a namespace that has its share gives way, which costs little; for one of another
+    namespace, one that has most loses its newest.
     """
 
     def __init__(self, most: int) -> None:
@@ -26,10 +27,9 @@ class NamespaceQueue(Generic[T]):
         own, lost = self._entries.get(namespace, {}), None
         if key not in own:
             if self._count >= self._most:
-                longest = max(self._entries.values(), key=len)
-                if len(longest) <= len(own) + 1:
+                if (len(own) + 1) * (len(self._entries) + (not own)) > self._most:
                     return entry
-                _, lost = longest.popitem()
+                _, lost = max(self._entries.values(), key=len).popitem()
                 self._count -= 1
             self._count += 1
         own[key] = entry

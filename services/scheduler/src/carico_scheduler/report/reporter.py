@@ -5,7 +5,6 @@ would displace placements. Events are repeated (`notices`).
 """
 
 import collections
-import itertools
 import math
 import operator
 from collections.abc import Iterable, Iterator
@@ -121,13 +120,19 @@ class Reporter:
 def _in_turns(parked: Iterable[queues.Waiting]) -> Iterator[queues.Waiting]:
     """Yield one Pod of each namespace, then the next of each.
 
-    The one whose turn was longest ago comes first, of each namespace and of all; before it those that never had one.
+    The namespace whose last turn was longest ago comes first, and so does the Pod of a namespace. Those that never had
+    one come before.
     """
     by_namespace: collections.defaultdict[str, list[queues.Waiting]] = collections.defaultdict(list)
     for waiting in sorted(parked, key=operator.attrgetter("considered_s")):
         by_namespace[waiting.pod.namespace].append(waiting)
-    for turn in itertools.zip_longest(*by_namespace.values()):
-        yield from filter(None, turn)
+    turns = collections.deque(map(iter, sorted(by_namespace.values(), key=lambda pods: pods[-1].considered_s)))
+    while turns:
+        pods = turns.popleft()
+        waiting_next = next(pods, None)
+        if waiting_next is not None:
+            turns.append(pods)
+            yield waiting_next
 
 
 def _facts(scores: cycle_scores.Scores, refused: dict[str, int], begin: str = "") -> decisions.Facts:
