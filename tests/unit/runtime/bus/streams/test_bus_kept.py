@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import random
 
 import pytest
 
@@ -67,6 +68,25 @@ async def test_nodes_that_advertise_without_end_do_not_keep_a_reader_asking() ->
     found = await kept.ask_capacities(await serving(Busy()))
     assert dict(found) == {subjects.capacity(f"n{seq % 10}"): b"%d" % seq for seq in range(1, 13)}
     assert asked == [1, 5, 9]
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_a_node_that_advertises_before_it_was_read_is_not_missed(seed: int) -> None:
+    """It goes to the end, behind nodes that have been read and advertise again as well."""
+    nodes = {f"n{number:02d}": number + 1 for number in range(100)}
+    rng = random.Random(seed)
+
+    class Moving(memory_bus.MemoryBus):
+        async def capacities_page(self, first_seq: int, most_bytes: int) -> buses.StoredPage:
+            stored = sorted((seq, node) for node, seq in nodes.items() if seq >= first_seq)
+            page = stored[:10]
+            for again in rng.sample(sorted(nodes), 4):
+                nodes[again] = max(nodes.values()) + 1
+            messages = [(subjects.capacity(node), b"{}") for _, node in page]
+            return buses.StoredPage(messages=messages, following_seq=page[-1][0] + 1, left=len(stored) - len(page))
+
+    found = await kept.ask_capacities(await serving(Moving()))
+    assert {subject for subject, _ in found} == {subjects.capacity(node) for node in nodes}
 
 
 async def test_of_too_many_decisions_the_newest_are_answered_oldest_first() -> None:

@@ -142,7 +142,7 @@ class MemoryBus:
 
     async def capacities_page(self, first_seq: int, most_bytes: int) -> buses.StoredPage:
         """Return them from one on, as many as fit; here their number is that in the order of nodes."""
-        found = kept.first((await self.latest_capacities())[first_seq - 1 :], most_bytes)
+        found = kept.that_fit((await self.latest_capacities())[first_seq - 1 :], most_bytes)
         following = first_seq + len(found)
         return buses.StoredPage(messages=found, following_seq=following, left=len(self.hub.capacities) - following + 1)
 

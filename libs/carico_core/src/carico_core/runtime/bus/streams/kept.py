@@ -62,11 +62,11 @@ def endpoints(bus: Streams) -> dict[str, buses.Endpoint]:
         )
         limit = asked.integer("limit", minimum=1, maximum=DECISIONS_MOST) if asked.has("limit") else DECISIONS_MOST
         found = await turns.take(lambda: bus.recent_decisions(namespace, pod, limit))
-        return _encode(reversed(first(reversed(found))))
+        return _encode(reversed(that_fit(reversed(found))))
 
     async def summaries(_: bytes) -> bytes:
         found = await turns.take(bus.recent_summaries)
-        return _encode(reversed(first((subjects.SUMMARY, payload) for payload in reversed(found))))
+        return _encode(reversed(that_fit((subjects.SUMMARY, payload) for payload in reversed(found))))
 
     return {
         "kept.model": model, "kept.capacities": capacities, "kept.decisions": decisions, "kept.summaries": summaries,
@@ -81,21 +81,24 @@ async def ask_model(ask: Ask) -> bytes | None:
 async def ask_capacities(ask: Ask) -> list[tuple[str, bytes]]:
     """(subject, payload) of each node's newest advertisement, by as many questions as needed.
 
-    It ends with as many as there were at first: nodes that advertise meanwhile come again at the end, without end.
+    It ends with as many nodes as there were at first. Those that advertise meanwhile come again at the end, without end
+    where they advertise faster than they are read: it ends after twice as many messages, too.
     """
     found: dict[str, bytes] = {}
-    left: float = math.inf
     question: dict[str, int] = {}
-    while left > 0:
+    nodes, read, left = math.inf, 0, 1
+    while left > 0 and len(found) < nodes and read < 2 * nodes:
         answer = _parse(await ask(CAPACITIES, orjson.dumps(question)))
         page = _messages(answer)
         if not page:
             break
         found |= dict(page)
         try:
-            left, question = min(left - len(page), int(answer["left"])), {"from": int(answer["following"])}
+            left, question = int(answer["left"]), {"from": int(answer["following"])}
         except (KeyError, TypeError, ValueError) as error:
             raise _unreadable(error) from None
+        read += len(page)
+        nodes = min(nodes, read + left)
     return list(found.items())
 
 
@@ -110,7 +113,7 @@ async def ask_summaries(ask: Ask) -> list[bytes]:
     return [payload for _, payload in _decode(await ask(SUMMARIES, b""))]
 
 
-def first(messages: Iterable[tuple[str, bytes]], most_bytes: int = _ANSWER_BYTES) -> list[tuple[str, bytes]]:
+def that_fit(messages: Iterable[tuple[str, bytes]], most_bytes: int = _ANSWER_BYTES) -> list[tuple[str, bytes]]:
     """Return as many messages as an answer holds, and one at least."""
     taken: list[tuple[str, bytes]] = []
     size = 0
