@@ -3,7 +3,7 @@
 export class Frames {
   constructor() {
     this.parts = new Map();
-    // When the next frame is asked for; Infinity: none is.
+    // When the next frame is due; -Infinity: it is asked for; Infinity: none is.
     this.nextMs = Infinity;
     this.isHeld = false;
     document.addEventListener("visibilitychange", () => this.ask());
@@ -51,8 +51,11 @@ export class Frames {
     if (dueMs >= this.nextMs) return;
     clearTimeout(this.timer);
     const wait = dueMs - performance.now();
-    this.nextMs = wait > 20 ? dueMs : -Infinity;
-    const frame = () => requestAnimationFrame(() => this.frame());
+    const frame = () => {
+      this.nextMs = -Infinity;
+      requestAnimationFrame(() => this.frame());
+    };
+    this.nextMs = dueMs;
     if (wait > 20) this.timer = setTimeout(frame, wait - 8);
     else frame();
   }

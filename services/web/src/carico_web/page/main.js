@@ -70,10 +70,8 @@ class Page {
   drawn() {
     this.frames.add("map", 100, (now) => {
       this.map.draw(now);
-      // While nodes join, as in the page's first second, not only once a second.
-      if (!this.fleet.hasNew) return;
-      this.fleet.sum(Date.now());
-      drawSummary(this);
+      // While nodes join, as in the page's first second, they are counted with each picture of them.
+      if (this.fleet.hasNew) this.frames.touchNow("summary");
     });
     this.frames.add("flow", 150, () => this.flow.draw());
     this.frames.add("list", 250, () => this.flow.drawList());
@@ -81,7 +79,10 @@ class Page {
     this.frames.add("fan", 1000, () => this.model.drawFan());
     this.frames.add("strips", 1000, () => this.model.drawStrips());
     this.frames.add("history", 1000, () => this.historyView.draw());
-    this.frames.add("summary", 250, () => drawSummary(this));
+    this.frames.add("summary", 250, () => {
+      if (this.fleet.hasNew) this.fleet.sum(Date.now());
+      drawSummary(this);
+    });
   }
 
   // ---- messages from the bus
