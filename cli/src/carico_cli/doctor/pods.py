@@ -156,10 +156,10 @@ def _crashing(running: Iterable[tuple[cluster.Pod, Mapping[str, Any]]]) -> list[
     """Return a finding about Pods whose containers end again and again."""
     found = [
         f"{pod.key} on {pod.node_name} (exit code {fact['exit_code']}, {amounts.plural(fact['restarts'], 'restart')}"
-        f"{_said_of(fact['ended'])})"
+        f"{_said_of(fact['ended_reason'])})"
         for pod, item in running
         for fact in containers.of_status(item.get("status") or {})
-        if fact["reason"] == containers.CRASHING
+        if fact["state"] == "waits" and fact["reason"] == containers.CRASHING
     ]
     if not found:
         return []
@@ -167,10 +167,9 @@ def _crashing(running: Iterable[tuple[cluster.Pod, Mapping[str, Any]]]) -> list[
     return [findings.warn("Pods crashing", f"their containers end again and again: {findings.names(found)}", do)]
 
 
-def _said_of(end: str) -> str:
+def _said_of(reason: str) -> str:
     """Return the reason of an end where it says more than that the program failed: OOMKilled, StartError."""
-    reason = end.partition(":")[0]
-    return "" if reason in ("", "Error") else f", {reason}"
+    return "" if reason in ("", containers.FAILED) else f", {reason}"
 
 
 def _has_begun(status: Mapping[str, Any]) -> bool:

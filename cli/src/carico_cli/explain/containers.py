@@ -1,5 +1,6 @@
 """The state of a Pod's containers: why they failed, or what they wait for."""
 
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,15 +13,22 @@ EXPLAINED = ("Pending", "Running", "Failed")
 CRASHING = "CrashLoopBackOff"
 # Why containers fail before their program runs, so that there is no output to show.
 _NOT_BEGUN = ("StartError", "ContainerCannotRun")
+# Any program that fails has this reason.
+FAILED = "Error"
+# In the middle of a sentence so much of a message is quoted: a program may have written kilobytes.
+_QUOTED = 200
+_NONE: Mapping[str, Any] = types.MappingProxyType({})
 
 
 def of_status(status: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return each container that waits or has failed, and the Pod's own reason, if any, under the name None.
 
-    For one that has failed before and was started again, `restarts`, `exit_code` and `ended` say how often and how.
+    Of one that waits and has failed before, `restarts`, `exit_code`, `ended_reason` and `ended_message` say how often
+    and how.
 
-    >>> of_status({"containerStatuses": [{"name": "a", "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}]})
-    [{'name': 'a', 'state': 'ended', 'exit_code': 3, 'reason': 'Error', 'message': '', 'restarts': 0}]
+    >>> [fact] = of_status({"containerStatuses": [{"name": "a", "state": {"terminated": {"exitCode": 3}}}]})
+    >>> fact["name"], fact["state"], fact["exit_code"], fact["reason"], fact["ended_reason"]
+    ('a', 'ended', 3, '', '')
     """
     return [*_of_pod(status), *_of_containers(status)]
 
@@ -35,21 +43,25 @@ def _of_containers(status: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         state, before = each.get("state") or {}, (each.get("lastState") or {}).get("terminated") or {}
         ended, waits, restarts = state.get("terminated"), state.get("waiting"), int(each.get("restartCount") or 0)
         if ended and ended.get("exitCode"):
-            yield _fact(each["name"], "ended", ended, restarts)
+            yield _fact(each["name"], "ended", ended, restarts=restarts)
         elif waits:
-            yield {
-                **_fact(each["name"], "waits", waits, restarts), "exit_code": before.get("exitCode"),
-                "ended": _because(_fact(None, "ended", before)),
-            }  # fmt: skip
+            yield _fact(each["name"], "waits", waits, restarts=restarts, before=before)
         elif restarts and before.get("exitCode"):
-            yield _fact(each["name"], "restarted", before, restarts)
+            yield _fact(each["name"], "restarted", before, restarts=restarts)
 
 
-def _fact(name: str | None, state: str, status: Mapping[str, Any], restarts: int = 0) -> dict[str, Any]:
+def _fact(
+    name: str | None, state: str, status: Mapping[str, Any], *, restarts: int = 0, before: Mapping[str, Any] = _NONE
+) -> dict[str, Any]:  # fmt: skip
     return {
-        "name": name, "state": state, "exit_code": status.get("exitCode"), "reason": str(status.get("reason") or ""),
-        "message": " ".join(str(status.get("message") or "").split()), "restarts": restarts,
+        "name": name, "state": state, "exit_code": (before or status).get("exitCode"),
+        "reason": str(status.get("reason") or ""), "message": _line(status.get("message")), "restarts": restarts,
+        "ended_reason": str(before.get("reason") or ""), "ended_message": _line(before.get("message")),
     }  # fmt: skip
+
+
+def _line(message: object) -> str:
+    return " ".join(str(message or "").split())
 
 
 def sentences(answer: Mapping[str, Any]) -> list[str]:
@@ -59,7 +71,7 @@ def sentences(answer: Mapping[str, Any]) -> list[str]:
         return []
     key = answer["pod"] if answer["namespace"] == "default" else f"{answer['pod']} -n {answer['namespace']}"
     lines = [*map(_sentence, found)]
-    if any(fact["reason"] in _NOT_BEGUN or fact.get("ended", "").startswith(_NOT_BEGUN) for fact in found):
+    if any(reason in _NOT_BEGUN for fact in found for reason in (fact["reason"], fact["ended_reason"])):
         return lines
     if any(fact.get("restarts") and fact["state"] != "ended" for fact in found):
         return [*lines, f"`kubectl logs {key} --previous` shows its output before it ended"]
@@ -72,12 +84,12 @@ def _waits(found: Sequence[Mapping[str, Any]]) -> bool:
     return any(fact["state"] == "waits" for fact in found)
 
 
-def _because(fact: Mapping[str, Any]) -> str:
-    return ": ".join(filter(None, (fact["reason"], fact["message"])))
+def _because(reason: str, message: str) -> str:
+    return ": ".join(filter(None, (reason, message)))
 
 
 def _sentence(fact: Mapping[str, Any]) -> str:
-    because = _because(fact)
+    because = _because(fact["reason"], fact["message"])
     if fact["name"] is None:
         return because
     who, ended = f"container {fact['name']}", f"ended with exit code {fact['exit_code']}"
@@ -86,8 +98,9 @@ def _sentence(fact: Mapping[str, Any]) -> str:
         return f"{who} was started again {times}, because it {ended}" + (f": {because}" if because else "")
     if fact["state"] == "waits":
         if fact.get("restarts") and fact["exit_code"] is not None:
-            # Any program that fails has the reason Error.
-            how = fact["ended"].removeprefix("Error").removeprefix(": ")
+            reason = "" if fact["ended_reason"] == FAILED else fact["ended_reason"]
+            said = fact["ended_message"]
+            how = _because(reason, said if len(said) <= _QUOTED else f"{said[:_QUOTED]}...")
             return f"{who} {ended}{f' ({how})' if how else ''}, and was started again {times}; {because}"
         return f"{who} waits" + (f": {because}" if because else "")
     return f"{who} {ended}" + (f": {because}" if because else "")

@@ -147,6 +147,10 @@ async def test_pods_that_end_again_and_again_are_named() -> None:
     container["lastState"]["terminated"] = {"exitCode": 137, "reason": "OOMKilled"}
     said = (await found_of(crashing))["Pods crashing"]
     assert said.detail.endswith("default/crash on n1 (exit code 137, 4 restarts, OOMKilled)")
+    # Whoever may write statuses may write this; what ended is not started again.
+    container["state"] = {"terminated": {"exitCode": 1, "reason": "CrashLoopBackOff"}}
+    crashing["status"]["reason"] = "CrashLoopBackOff"
+    assert "Pods crashing" not in await found_of(crashing)
 
 
 async def test_a_pod_that_its_node_does_not_take_up_is_named() -> None:

@@ -293,12 +293,14 @@ async def test_a_pod_that_ends_again_and_again_is_told_with_its_exit_code() -> N
     for end, how in (
         ({"reason": "OOMKilled"}, "(OOMKilled)"), ({"reason": "Error", "message": "no\ndisk"}, "(no disk)"),
         ({"reason": "StartError", "message": "exec: not found"}, "(StartError: exec: not found)"),
+        ({"message": "Error: no such file"}, "(Error: no such file)"),
+        ({"message": f"StartError {'x' * 5000}"}, f"(StartError {'x' * 189}...)"),
     ):  # fmt: skip
         container["lastState"] = {"terminated": {"exitCode": 9, **end}}
         text = await told(desk, "placed", pods={"placed": found})
         assert f"main ended with exit code 9 {how}, and was started again 3 times;" in " ".join(text.split())
         # Of a program that never ran there is no output.
-        assert ("--previous" in text) is (end["reason"] != "StartError")
+        assert ("--previous" in text) is (end.get("reason") != "StartError")
     container["lastState"] = {"terminated": {"exitCode": 7, "reason": "Error"}}
     # It runs between two ends.
     container["state"] = {"running": {}}
