@@ -110,7 +110,7 @@ class LiveSite:
         waiting.until_now(is_bound, within_s=BIND_WITHIN_S, what=self.logs)
         return time.monotonic() - began_s, found[0]
 
-    def ask(self, service: str, verb: str, *, within_s: float = waiting.WAIT_S) -> Any:
+    def ask(self, service: str, verb: str, *, within_s: float = HEARD_WITHIN_S) -> Any:
         """Return a service's answer to the cli. Raises `TimeoutError` and `orjson.JSONDecodeError`."""
         with self.bus.raw(roles.Role.CLI) as cli:
             return orjson.loads(

@@ -104,10 +104,11 @@ class _Demo:
                 **figures.report(found), **report_folder.stamp(round(found.ended_s * 1e9)),
                 "kube_scheduler": await asyncio.to_thread(simulated.kube_scheduler, *self._ran),
             }  # fmt: skip
-            formats.say(demo_page.text(report))
-            files = {"report.json": orjson.dumps(report, option=orjson.OPT_INDENT_2)}
-            report_folder.write(self._out, files | {"report.html": demo_page.page(report).encode()})
-            formats.say(f"report: {self._out / 'report.json'} and {self._out / 'report.html'}")
+            files = {
+                "report.json": orjson.dumps(report, option=orjson.OPT_INDENT_2),
+                "report.html": demo_page.page(report).encode(),
+            }
+            report_folder.deliver(self._out, files, lambda: demo_page.text(report), err=False)
             formats.say(formats.next_steps(self._next_steps(keep=keep)))
             finished = True
             return _exit_code(report)

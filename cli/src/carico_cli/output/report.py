@@ -75,7 +75,7 @@ def deliver(out: pathlib.Path, files: Mapping[str, bytes], text: Callable[[], st
     finally:
         # Even if standard output was closed (`--json | head`): it is the work of an hour.
         write(out, files)
-    formats.say(f"report: {' and '.join(str(out / name) for name in sorted(files, reverse=True))}", err=err)
+    formats.say(f"report: {' and '.join(str(out / name) for name in files)}", err=err)
 
 
 def stamp(ended_at_ns: int) -> dict[str, Any]:
