@@ -87,7 +87,7 @@ RUNS: Mapping[str, tuple[str, ...]] = {
 # Runs at the same time. The first one prints as it goes, the others once they have ended.
 TOGETHER: Mapping[str, tuple[str, ...]] = {"parallel": ("waiting", "computing")}
 # How much others go first, as for nice(1).
-_NICE = {"computing": 10}
+_NICE = {"computing": 3, "system": 5}
 # In the order of pytest's own summary.
 OUTCOMES = ("failed", "passed", "skipped", "xfailed", "xpassed", "warnings", "error")
 # As a shell reports a command that SIGINT ended.
