@@ -1,6 +1,6 @@
 """An answer about a Pod as text."""
 
-from carico_cli.explain import pod_text, words
+from carico_cli.explain import containers, pod_text, words
 from carico_core.domain import judgement
 
 
@@ -28,7 +28,9 @@ def test_the_events_of_a_pod_that_its_node_does_not_start_are_quoted() -> None:
     event = {"type": "Warning", "reason": "Failed", "message": "no such image", "lastTimestamp": "2026-11-21T10:00:00Z"}
     answer = {
         "namespace": "default", "pod": "bad", "state": "bound", "node": "node-1", "phase": "Pending", "why": "room",
-        "containers": [{"name": "a", "state": "waits", "exit_code": None, "reason": "ErrImagePull", "message": ""}],
+        "containers": containers.of_status(
+            {"containerStatuses": [{"name": "a", "state": {"waiting": {"reason": "ErrImagePull"}}}]}
+        ),
         "events": [{**event, "reason": "Scheduled"}, {**event, "count": 3}],
     }  # fmt: skip
     text = pod_text.text(answer, now_ns=0)
