@@ -4,6 +4,7 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from carico_cli.output import formats
 from carico_core.domain import amounts
 
 # Phases that the containers' states explain: of a running Pod, a container may end again and again.
@@ -55,13 +56,10 @@ def _fact(
 ) -> dict[str, Any]:  # fmt: skip
     return {
         "name": name, "state": state, "exit_code": (before or status).get("exitCode"),
-        "reason": str(status.get("reason") or ""), "message": _line(status.get("message")), "restarts": restarts,
-        "ended_reason": str(before.get("reason") or ""), "ended_message": _line(before.get("message")),
+        "reason": str(status.get("reason") or ""), "message": formats.one_line(status.get("message")),
+        "restarts": restarts,
+        "ended_reason": str(before.get("reason") or ""), "ended_message": formats.one_line(before.get("message")),
     }  # fmt: skip
-
-
-def _line(message: object) -> str:
-    return " ".join(str(message or "").split())
 
 
 def sentences(answer: Mapping[str, Any]) -> list[str]:

@@ -275,5 +275,5 @@ def _event(each: Row) -> str:
     at = str(each.get("lastTimestamp") or each.get("eventTime") or "-")[:19]
     count = (each.get("series") or {}).get("count") or each.get("count") or 1
     often = f" ({count} times)" if count > 1 else ""
-    message = " ".join(str(each.get("message") or "").split())
+    message = formats.one_line(each.get("message"))
     return f"  {at}  {each.get('type', '-')}  {each.get('reason', '-')}{often}: {message}"

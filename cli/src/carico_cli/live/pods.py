@@ -10,6 +10,7 @@ from typing import Any
 
 from carico_cli.live import job_counts
 from carico_cli.live import picture as pictures
+from carico_cli.output import formats
 from carico_core.domain import names
 from carico_core.runtime.kube import list_watch
 from carico_core.wire.kubernetes import api_objects, instants
@@ -126,9 +127,9 @@ def _why(state: pictures.PodState, status: Mapping[str, Any]) -> str:
     if state is pictures.PodState.WAITING:
         for each in status.get("conditions") or ():
             if each.get("type") == "PodScheduled" and each.get("status") == "False":
-                return _line(each.get("message") or each.get("reason"))
+                return formats.one_line(each.get("message") or each.get("reason"))
     if state is pictures.PodState.FAILED and status.get("reason"):
-        return _line(f"{status['reason']}: {status.get('message') or ''}".removesuffix(": "))
+        return formats.one_line(f"{status['reason']}: {status.get('message') or ''}".removesuffix(": "))
     # A container of a running Pod waits where it has ended and is to start again.
     waiting = (pictures.PodState.STARTING, pictures.PodState.RUNNING)
     kind = "terminated" if state is pictures.PodState.FAILED else "waiting" if state in waiting else None
@@ -139,9 +140,5 @@ def _why(state: pictures.PodState, status: Mapping[str, Any]) -> str:
         if said.get("exitCode") == 0:
             continue
         if said.get("reason"):
-            return _line(f"{said['reason']}: {said.get('message') or ''}".removesuffix(": "))
+            return formats.one_line(f"{said['reason']}: {said.get('message') or ''}".removesuffix(": "))
     return ""
-
-
-def _line(text: object) -> str:
-    return " ".join(str(text or "").split())

@@ -64,6 +64,11 @@ def line(text: str) -> str:
     return text if text.isprintable() else printable(" ".join(text.split()), kept="")
 
 
+def one_line(message: object) -> str:
+    """Return a message of the API without its line breaks; empty for None."""
+    return " ".join(str(message or "").split())
+
+
 def say(text: str, *, err: bool = False) -> None:
     """Print what a command has to say: whatever others have written, the terminal only shows it."""
     click.echo(printable(text), err=err)  # noqa: TID251

@@ -10,7 +10,6 @@ take turns, and never about a Pod that is being bound: the patch carries the Pod
 refuses it after a bind. As in kube-scheduler, it is a strategic merge patch of `status.conditions`.
 """
 
-import asyncio
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -65,7 +64,6 @@ class Conditions:
         self._may_write = may_write
         self._on_outcome = on_outcome
         self._wishes = namespace_queue.NamespaceQueue[_Wish](WAITING_MAX)
-        self._more = asyncio.Event()
 
     def note(self, waiting: queues.Waiting, verdict: verdicts.Verdict, text: str, reasons: frozenset[str]) -> bool:
         """Queue the condition of a Pod if a change of it is due; return True if it was."""
@@ -80,15 +78,12 @@ class Conditions:
         lost = self._wishes.put(waiting.pod.namespace, waiting.pod.uid, _Wish(reason, text, waiting))
         if lost is not None:
             self._put_off(lost.waiting)
-        self._more.set()
         return lost is None or lost.waiting is not waiting
 
     async def write_forever(self) -> None:
         """Write conditions until cancelled."""
         while True:
-            while not self._wishes:
-                self._more.clear()
-                await self._more.wait()
+            await self._wishes.until_some()
             await self._pace.wait()
             wish = self._wishes.take()
             waiting = self._find(wish.waiting.pod.uid)

@@ -1,6 +1,5 @@
 """Kubernetes Events about Pods, written without delaying binds: queued up to a limit, paced, dropped beyond it."""
 
-import asyncio
 import dataclasses
 import itertools
 from collections.abc import Callable
@@ -45,7 +44,6 @@ class Writer:
         self._on_drop = on_drop
         self._notes = namespace_queue.NamespaceQueue[Note](WAITING_MAX)
         self._numbers = itertools.count()
-        self._more = asyncio.Event()
         # Called with each Pod that is evicted for another.
         self.on_preempted: Callable[[cluster.Pod], None] = lambda pod: None
 
@@ -69,9 +67,7 @@ class Writer:
     async def write_forever(self) -> None:
         """Write Events, those of a namespace in the order they were queued, until cancelled."""
         while True:
-            while not self._notes:
-                self._more.clear()
-                await self._more.wait()
+            await self._notes.until_some()
             await self._pace.wait()
             note = self._notes.take()
             try:
@@ -86,4 +82,3 @@ class Writer:
         # While thousands of Pods are bound most Events find no place: it must cost little.
         if self._notes.put(note.pod.namespace, str(next(self._numbers)), note) is not None:
             self._on_drop("queue_full")
-        self._more.set()

@@ -1,5 +1,6 @@
 """A queue in which namespaces take turns, so that a tenant with many entries does not delay those of others."""
 
+import asyncio
 import collections
 from typing import Generic, TypeVar
 
@@ -16,6 +17,7 @@ class NamespaceQueue(Generic[T]):
     def __init__(self, most: int) -> None:
         self._most = most
         self._count = 0
+        self._more = asyncio.Event()
         # Entries by key, by namespace; the namespace whose turn is next comes first.
         self._entries: collections.OrderedDict[str, dict[str, T]] = collections.OrderedDict()
 
@@ -34,7 +36,14 @@ class NamespaceQueue(Generic[T]):
             self._count += 1
         own[key] = entry
         self._entries.setdefault(namespace, own)
+        self._more.set()
         return lost
+
+    async def until_some(self) -> None:
+        """Wait until there is an entry."""
+        while not self._count:
+            self._more.clear()
+            await self._more.wait()
 
     def take(self) -> T:
         """Remove and return the next entry. Raises `KeyError` if there is none."""

@@ -7,6 +7,7 @@ import ssl
 from typing import Any, Protocol
 
 from carico_core.domain import errors
+from carico_core.runtime.kube import api_errors
 from carico_core.runtime.process import clock as clocks
 
 # client-go rereads a token file after this time (transport/token_source.go); kubelets rotate it at 80 % of its life
@@ -111,14 +112,10 @@ def tls_context(where: str, *, cafile: str | None, cadata: str | None, verify: b
         tls = ssl.create_default_context(cafile=cafile, cadata=cadata)
     except (OSError, ValueError) as error:
         raise errors.KubeconfigError(
-            f"{where}: the certificate authority cannot be used: {one_line(error)}; expected PEM certificates"
+            f"{where}: the certificate authority cannot be used: {api_errors.one_line(error)}; "
+            "expected PEM certificates"
         ) from error
     if not verify:
         tls.check_hostname = False
         tls.verify_mode = ssl.CERT_NONE
     return tls
-
-
-def one_line(error: Exception) -> str:
-    """Return the message of an error of another package."""
-    return " ".join(str(error).split()) or type(error).__name__
