@@ -18,6 +18,7 @@ from carico_core.runtime.kube import api_actions, api_client, paged_lists
 from carico_local.cluster import processes
 from carico_local.cluster.services import ready_nodes
 from carico_local.jobs import job as jobs
+from carico_local.jobs import job_labels
 from carico_local.played_nodes import nodes
 from tests.tools import kubernetes
 
@@ -65,7 +66,7 @@ async def test_kwok_nodes_become_ready_run_a_job_and_go(real_api: api_client.Kub
     job = jobs.Job(name="kwok-pi", workload=jobs.Workload.PI, pods=3, seconds=0.5, scheduler_name="nobody")
     await jobs.submit(real_api, job, batch=True)
     pods = f"/api/v1/namespaces/{job.namespace}/pods"
-    selector = {"labelSelector": f"{jobs.JOB_LABEL}={job.name}"}
+    selector = {"labelSelector": f"{job_labels.JOB_LABEL}={job.name}"}
 
     async def all_created() -> bool:
         return len(await listed(real_api, pods, **selector)) == job.pods

@@ -18,8 +18,8 @@ ADAPTERS = {
     "opentelemetry": ("runtime/observe/tracing.py",),
     "prometheus_client": ("runtime/observe/metrics.py", "runtime/observe/client_metrics.py"),
     "structlog": ("runtime/observe/logs.py",),
-    "msgpack": ("wire/codec.py", "wire/recording.py"),
-    "msgspec": ("wire/codec.py", "wire/messages/*.py"),
+    "msgpack": ("wire/schemas.py", "wire/recording.py"),
+    "msgspec": ("wire/schemas.py", "wire/messages/*.py"),
 }
 
 

@@ -3,14 +3,15 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from carico_cli.jobs import refusals
-from carico_cli.live import addresses, connection, job_counts, object_events, service_queries
+from carico_cli.live import addresses, connection, service_queries
 from carico_core.domain import decision, errors
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire import messages as wire
-from carico_local.jobs import job as jobs
+from carico_local.jobs import job_labels
+
+if TYPE_CHECKING:
+    from carico_cli.live import object_events
 
 USER_AGENT = "carico-explain"
 CONNECT_MOST_S = 5.0
@@ -18,6 +19,8 @@ ANSWER_MOST_S = 5.0
 # A change of leader takes about this long if the old one released its Lease. If it died, the answer is `NoAnswer`.
 LEADER_MOST_S = 4.0
 LEADER_EVERY_S = 0.5
+# Names that are suggested for one that is not known.
+NEAREST_MOST = 3
 # What it says of a Pod is a detail: the rest of the answer does not wait longer for it.
 RESCHEDULER_MOST_S = 1.0
 # Most rows of an answer, by the scheduler's limit.
@@ -57,7 +60,7 @@ class Asker:
 
     def __init__(
         self, bus: Bus, at: addresses.Address,
-        api: Callable[[], contextlib.AbstractAsyncContextManager[object_events.Api]], clock: clocks.Clock,
+        api: "Callable[[], contextlib.AbstractAsyncContextManager[object_events.Api]]", clock: clocks.Clock,
     ) -> None:  # fmt: skip
         self._bus = bus
         self._at = at
@@ -92,6 +95,10 @@ class Asker:
 
     async def record(self, namespace: str, pod: str) -> decision.Decision | None:
         """Return the newest decision about a Pod in the stream, or None."""
+        # Imported here, as what reads Events below: most answers are those of the scheduler alone, and decoding takes a
+        # tenth of their time to import.
+        from carico_core.wire import messages as wire
+
         try:
             found = await self._bus.recent_decisions(namespace, pod, 1)
             return wire.decode_decision(found[-1][1], subject=found[-1][0]) if found else None
@@ -102,8 +109,10 @@ class Asker:
         """Return the Pod from the API; None where it does not exist; a text where the API does not answer."""
         return await self._get(f"/api/v1/namespaces/{namespace}/pods/{pod}")
 
-    async def events(self, namespace: str, uid: str) -> object_events.Found | str:
+    async def events(self, namespace: str, uid: str) -> "object_events.Found | str":
         """Return the Events about an object; a text where the API does not answer, or the user may not list them."""
+        from carico_cli.live import object_events
+
         found = await self._asked(lambda api: object_events.newest(api, namespace, f"involvedObject.uid={uid}"))
         return found or "the namespace is gone"
 
@@ -112,7 +121,7 @@ class Asker:
         found = await self._get(f"/api/v1/namespaces/{namespace}/pods", {"limit": str(LIMIT_MOST)})
         pods = [each["metadata"] for each in found["items"]] if isinstance(found, Mapping) else []
         return There(
-            [each["name"] for each in pods], sorted({job_counts.job_of(each) for each in pods} - {jobs.OTHERS})
+            [each["name"] for each in pods], sorted({job_labels.job_of(each) for each in pods} - {job_labels.OTHERS})
         )
 
     async def has_namespace(self, namespace: str) -> bool:
@@ -122,7 +131,7 @@ class Asker:
     async def other_kind(self, namespace: str, name: str) -> str | None:
         """Return "job" or "node" where one has the name of a Pod that was asked for; None where neither has."""
         path = f"/api/v1/namespaces/{namespace}/pods"
-        for label in job_counts.JOB_LABELS:
+        for label in job_labels.JOB_LABELS:
             found = await self._get(path, {"labelSelector": f"{label}={name}", "limit": "1"})
             if isinstance(found, Mapping) and found["items"]:
                 return "job"
@@ -131,13 +140,13 @@ class Asker:
     async def _get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any] | str | None:
         """Return the API's object; None where it does not exist; a text where the API does not answer."""
 
-        async def get(api: object_events.Api) -> Mapping[str, Any]:
+        async def get(api: "object_events.Api") -> Mapping[str, Any]:
             found: Mapping[str, Any] = await api.request("GET", path, params=params)
             return found
 
         return await self._asked(get)
 
-    async def _asked(self, question: Callable[[object_events.Api], Awaitable[T]]) -> T | str | None:
+    async def _asked(self, question: "Callable[[object_events.Api], Awaitable[T]]") -> T | str | None:
         """Return the API's answer; None where the object does not exist; a text where the API does not answer."""
         try:
             async with asyncio.timeout(ANSWER_MOST_S), self._api() as api:
@@ -153,6 +162,8 @@ class Asker:
 
     async def refusal(self, namespace: str, job: str) -> str | None:
         """Return why the API refused Pods of this Job; None where it did not, or the reason is not known."""
+        from carico_cli.jobs import refusals
+
         with contextlib.suppress(errors.CaricoError, TimeoutError):
             async with asyncio.timeout(ANSWER_MOST_S), self._api() as api:
                 return await refusals.of_job(api, namespace, job)

@@ -3,22 +3,18 @@
 import asyncio
 import difflib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 import orjson
 
 from carico_cli.clusters import which
-from carico_cli.explain import asking, containers, job_text, node_text, pod_text
-from carico_cli.jobs import refusals
-from carico_cli.live import addresses, connection, job_counts, service_queries
+from carico_cli.explain import asking, containers, node_text, pod_text
+from carico_cli.live import service_queries
 from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_core.domain import errors, names
-from carico_core.runtime.kube import cluster_access, paged_lists
-from carico_core.runtime.process import clock as clocks
-from carico_core.wire import messages as wire
-from carico_local.jobs import job as jobs
+from carico_core.runtime.kube import cluster_access
 
 NODE, POD, JOB = "node", "pod", "job"
 # Kinds that create Pods, with kubectl's abbreviations.
@@ -34,8 +30,6 @@ _OTHER_KINDS = frozenset(
     )
     for kind in names_of.split()
 )
-_LABEL_MOST = 63
-_NEAREST_MOST = 3
 _OF_CONTROLLER = (
     "got {got!r}, expected a Pod, a node or a job: `kubectl get pods` lists the Pods that it created, "
     "`carico capacity --file` shows how many more would fit"
@@ -62,7 +56,10 @@ def command(
 
     is_json, wide = output is formats.Output.JSON, output is formats.Output.WIDE
     if kind == JOB:
-        found = asyncio.run(_explain_job(at, context, in_namespace, name))
+        # Imported here: neither a Pod nor a node needs them.
+        from carico_cli.explain import job_asking, job_text
+
+        found = asyncio.run(job_asking.explain(at, context, in_namespace, name))
         formats.say(formats.json_text(found) if is_json else job_text.text(found, wide=wide))
         return
 
@@ -126,8 +123,8 @@ async def _not_found(asker: asking.Asker, answer: dict[str, Any], namespace: str
     if not (answer.get("nearest") or answer.get("namespaces") or other):
         # The scheduler has forgotten Pods that have ended.
         there = await asker.there(namespace)
-        answer["nearest"] = names.nearest(name, there.pods, most=_NEAREST_MOST)
-        answer["jobs"] = (names.nearest(name, there.jobs) or there.jobs)[:_NEAREST_MOST]
+        answer["nearest"] = names.nearest(name, there.pods, most=asking.NEAREST_MOST)
+        answer["jobs"] = (names.nearest(name, there.jobs) or there.jobs)[: asking.NEAREST_MOST]
         answer["has_namespace"] = bool(there.pods) or await asker.has_namespace(namespace)
     text = _unknown(answer, other, await asker.refusal(namespace, name))
     # While the API does not answer, the Pod may exist: the name need not be wrong.
@@ -135,52 +132,14 @@ async def _not_found(asker: asking.Asker, answer: dict[str, Any], namespace: str
     return errors.ApiUnavailable(text) if is_silent else errors.SettingsError(text)
 
 
-async def _explain_job(
-    at: addresses.Address, context: settings.Context, namespace: str, name: str
-) -> dict[str, Any]:  # fmt: skip
-    """Return where a job's time went. Raises `SettingsError` where no Pod belongs to it, `ApiUnavailable`."""
-    clock = clocks.SystemClock()
-    try:
-        async with connection.api_of(at, clock, context.environ, name=asking.USER_AGENT) as api:
-            found = await _pods_of_job(api, namespace, name)
-            if found.own:
-                return job_text.answer(name, found.own, now_s=clock.wall_ns() / 1e9)
-            why = await refusals.of_job(api, namespace, name)
-    except errors.ApiUnavailable as error:
-        raise errors.ApiUnavailable(f"job {name}: {error}; {at.look}") from None
-    known = sorted(found.others - {jobs.OTHERS})
-    near = (names.nearest(name, known) or known)[:_NEAREST_MOST]
-    hint = f" (nearest: {', '.join(near)})" if near else ""
-    refused = "" if why is None else f"; the API refuses its Pods: {why}"
-    raise errors.SettingsError(f"job {name!r}{hint}: no Pod in namespace {namespace!r} belongs to it{refused}")
-
-
-class _Pods(NamedTuple):
-    """A job's Pods; where there are none, the namespace's other jobs."""
-
-    own: list[Mapping[str, Any]]
-    others: set[str]
-
-
-async def _pods_of_job(api: paged_lists.Api, namespace: str, name: str) -> _Pods:
-    async def listed(read: paged_lists.Read | None = None, **params: str) -> list[Any]:
-        path = f"/api/v1/namespaces/{namespace}/pods"
-        return (await paged_lists.list_all(api, path, params=params, read=read, timeout_s=asking.ANSWER_MOST_S)).objects
-
-    # A longer name is no value of a label: the API would refuse the question.
-    for label in job_counts.JOB_LABELS if len(name) <= _LABEL_MOST else ():
-        found = await listed(labelSelector=f"{label}={name}")
-        own = [pod for pod in found if job_counts.job_of(pod["metadata"]) == name]
-        if own:
-            return _Pods(own, set())
-    return _Pods([], set(await listed(lambda pod: job_counts.job_of(pod["metadata"]))))
-
-
 async def _add_record(asker: asking.Asker, answer: dict[str, Any]) -> None:
     """Add the Pod's record from the decision stream: a scheduler knows only those of its own term."""
     found = await asker.record(answer["namespace"], answer["pod"])
     if found is None or answer.get("uid", found.uid) != found.uid:
         return
+    # Imported here: the scheduler has decided about most Pods itself.
+    from carico_core.wire import messages as wire
+
     answer["decision"] = orjson.loads(wire.encode_decision(found))
     chosen = next((each for each in answer["decision"]["candidates"] if each["node"] == found.node), None)
     if chosen is not None:

@@ -12,7 +12,7 @@ from carico_cli.explain import words
 from carico_cli.output import formats
 from carico_core.domain import amounts
 from carico_core.wire.kubernetes import instants
-from carico_local.jobs import job as jobs
+from carico_local.jobs import job_labels
 
 # Nodes shown in a text; -o wide and -o json show all.
 SHOWN = 20
@@ -145,7 +145,7 @@ def _times(pod: Mapping[str, Any]) -> _Times:
         None,
     )
     started_s, ended_s = _process(status)
-    work = str((metadata.get("annotations") or {}).get(jobs.WORK_ANNOTATION) or "").removesuffix("s")
+    work = str((metadata.get("annotations") or {}).get(job_labels.WORK_ANNOTATION) or "").removesuffix("s")
     return _Times(
         phase=str(status.get("phase") or "Pending"),
         node=(pod.get("spec") or {}).get("nodeName"),

@@ -16,6 +16,7 @@ from carico_core.domain import amounts, errors
 from carico_core.runtime.process import clock as clocks
 from carico_local.cluster import folders, machine
 from carico_local.jobs import job as jobs
+from carico_local.jobs import job_labels
 
 # Submitting hundreds of Pods takes less; after this long, what it waits for is printed.
 _SILENT_S = 1.0
@@ -93,7 +94,7 @@ def _why_gone(context: settings.Context, address: addresses.Address, job: jobs.J
         return None
     return (
         f"its cluster's API has not answered for {away_s:.0f} s: was the cluster ended? If not, the job continues, and "
-        f"`kubectl get pods -l {jobs.JOB_LABEL}={job.name}` shows it"
+        f"`kubectl get pods -l {job_labels.JOB_LABEL}={job.name}` shows it"
     )
 
 
@@ -119,7 +120,7 @@ async def _submit(
 
 async def _check_name(live: connection.ApiSession, job: jobs.Job) -> None:
     """Raise `SettingsError` where a job of this name has Pods, whose own names need not collide."""
-    path, label = f"/api/v1/namespaces/{job.namespace}/pods", f"{jobs.JOB_LABEL}={job.name}"
+    path, label = f"/api/v1/namespaces/{job.namespace}/pods", f"{job_labels.JOB_LABEL}={job.name}"
     found = await live.api.request("GET", path, params={"labelSelector": label, "limit": "1"})
     if found.get("items"):
         raise _taken(job)
@@ -128,7 +129,7 @@ async def _check_name(live: connection.ApiSession, job: jobs.Job) -> None:
 def _taken(job: jobs.Job) -> errors.SettingsError:
     return errors.SettingsError(
         f"--job: a job named {job.name!r} exists already: choose another name, or remove its Pods with "
-        f"`kubectl delete pods -l {jobs.JOB_LABEL}={job.name}`"
+        f"`kubectl delete pods -l {job_labels.JOB_LABEL}={job.name}`"
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from carico_cli.live import picture as pictures
 from carico_core.runtime.kube import list_watch
-from carico_local.jobs import job as jobs
+from carico_local.jobs import job_labels
 
 PODS_PATH = "/api/v1/pods"
 # The schedulerName and the job of a Pod.
@@ -15,9 +15,6 @@ _Job: TypeAlias = tuple[str, str]
 ANSWER_S = 2.0
 # A watch in which nothing happens is renewed within 28 s (`list_watch.FRESH_OPTIONS`).
 SILENT_S = 30.0
-# https://kubernetes.io/docs/reference/labels-annotations-taints/#batch-kubernetes-io-job-name
-# Of jobs of `carico submit`, and of Kubernetes.
-JOB_LABELS = (jobs.JOB_LABEL, "batch.kubernetes.io/job-name")
 
 
 class JobCounts:
@@ -76,12 +73,12 @@ class JobCounts:
             pictures.Job(name=name, created=created[name], **{phase: counts[phase] for phase in _PHASES})
             for name, counts in by_name.items()
         ]
-        found.sort(key=lambda job: (job.name != jobs.OTHERS, job.created, job.name), reverse=True)
+        found.sort(key=lambda job: (job.name != job_labels.OTHERS, job.created, job.name), reverse=True)
         return tuple(found)
 
     def _put(self, pod: Mapping[str, Any]) -> None:
         metadata, spec = pod["metadata"], pod.get("spec", {})
-        uid, job = str(metadata["uid"]), (str(spec.get("schedulerName", "")), job_of(metadata))
+        uid, job = str(metadata["uid"]), (str(spec.get("schedulerName", "")), job_labels.job_of(metadata))
         self._remove(uid)
         phase = phase_of(spec, pod.get("status", {}))
         self._pods[uid] = (job, phase)
@@ -100,12 +97,6 @@ class JobCounts:
 
 # The phases of Kubernetes, and "starting": bound to a node and not running yet.
 _PHASES = ("pending", "starting", "running", "succeeded", "failed")
-
-
-def job_of(metadata: Mapping[str, Any]) -> str:
-    """Return the job of a Pod by its labels; `jobs.OTHERS` where it has none."""
-    labels = metadata.get("labels") or {}
-    return str(next(filter(None, map(labels.get, JOB_LABELS)), jobs.OTHERS))
 
 
 def phase_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:

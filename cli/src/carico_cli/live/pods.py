@@ -14,6 +14,7 @@ from carico_cli.output import formats
 from carico_core.domain import names
 from carico_core.runtime.kube import list_watch
 from carico_core.wire.kubernetes import api_objects, instants
+from carico_local.jobs import job_labels
 
 _Key = tuple[int, int, float, str]
 
@@ -71,7 +72,7 @@ def record_of(pod: Mapping[str, Any]) -> pictures.Pod:
         namespace=str(metadata.get("namespace") or "default"),
         name=str(metadata["name"]),
         scheduler=str(spec.get("schedulerName") or ""),
-        job=job_counts.job_of(metadata),
+        job=job_labels.job_of(metadata),
         state=state,
         node=str(spec["nodeName"]) if spec.get("nodeName") else None,
         created_s=created_s,

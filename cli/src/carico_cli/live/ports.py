@@ -2,11 +2,14 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from carico_cli.live import addresses
 from carico_core.runtime.bus import port as buses
-from carico_core.runtime.kube import list_watch
+
+if TYPE_CHECKING:
+    # Who only asks lists nothing.
+    from carico_core.runtime.kube import list_watch
 
 
 class Bus(Protocol):
@@ -38,9 +41,9 @@ class Api(Protocol):
     """The Kubernetes API."""
 
     def mirror(
-        self, path: str, *, params: Mapping[str, str] | None = None, options: list_watch.Options | None = None,
-        freshness: list_watch.CopyAge | None = None,
-    ) -> AsyncIterator[list_watch.MirrorEvent]: ...  # fmt: skip
+        self, path: str, *, params: Mapping[str, str] | None = None, options: "list_watch.Options | None" = None,
+        freshness: "list_watch.CopyAge | None" = None,
+    ) -> AsyncIterator["list_watch.MirrorEvent"]: ...  # fmt: skip
 
     async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> Any: ...
 
@@ -54,7 +57,7 @@ class SignalSink(Protocol):
 
     def on_decision(self, subject: str, payload: bytes) -> None: ...
 
-    def on_pods(self, event: list_watch.MirrorEvent) -> None: ...
+    def on_pods(self, event: "list_watch.MirrorEvent") -> None: ...
 
 
 class Connect(Protocol):

@@ -12,7 +12,7 @@ from carico_core.domain import cluster, decision, errors, messages, names
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import codec, fields, freshness
 from carico_core.wire import messages as wire
-from carico_local.jobs import job as jobs_of
+from carico_local.jobs import job_labels
 
 DECISIONS_KEPT = 200
 REFUSALS_KEPT = 20_000
@@ -205,7 +205,7 @@ class Signals:
         found = dict(self._refusals)
         for pod in itertools.takewhile(lambda each: each.state is pictures.PodState.WAITING, pods):
             said = self._refusals.get(pod.uid)
-            if said is not None and pod.job != jobs_of.OTHERS:
+            if said is not None and pod.job != job_labels.OTHERS:
                 found[pod.job] = said
         return found
 

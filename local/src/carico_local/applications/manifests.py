@@ -7,6 +7,7 @@ from typing import Any
 from carico_core.domain import cluster
 from carico_local.applications import catalog, network, program
 from carico_local.jobs import job as jobs
+from carico_local.jobs import job_labels
 
 APPLICATION_LABEL = "carico.dev/application"
 # Annotation of Pods that no rescheduler moves (docs/rescheduling.md).
@@ -33,7 +34,7 @@ class Choice:
 
 def deployment(service: catalog.Service, choice: Choice) -> dict[str, Any]:
     """Return the Deployment of a service: one Pod, of which a new one is ready before the old one ends."""
-    labels = {jobs.APP_LABEL: service.name}
+    labels = {job_labels.APP_LABEL: service.name}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -59,7 +60,7 @@ def deployment(service: catalog.Service, choice: Choice) -> dict[str, Any]:
 
 
 def _labels(service: catalog.Service) -> dict[str, str]:
-    return {jobs.APP_LABEL: service.name, APPLICATION_LABEL: service.name.partition("-")[0]}
+    return {job_labels.APP_LABEL: service.name, APPLICATION_LABEL: service.name.partition("-")[0]}
 
 
 def _container(service: catalog.Service, choice: Choice) -> dict[str, Any]:

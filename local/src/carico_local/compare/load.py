@@ -10,6 +10,7 @@ from carico_core.wire import fields
 from carico_core.wire.kubernetes.pods import pod_requests
 from carico_local.compare import contender as contenders
 from carico_local.jobs import job as jobs
+from carico_local.jobs import job_labels
 from carico_local.node.spec import pod as pod_spec
 
 Object = Mapping[str, Any]
@@ -113,11 +114,11 @@ class Manifests:
             pod = copy.deepcopy(dict(template))
             metadata = pod["metadata"]
             kind = str(metadata.get("generateName") or metadata.get("name") or "pod")[:_LABEL_MOST].rstrip("-.")
-            labels = {jobs.WORKLOAD_LABEL: kind, jobs.APP_LABEL: kind, **(metadata.get("labels") or {})}
+            labels = {job_labels.WORKLOAD_LABEL: kind, job_labels.APP_LABEL: kind, **(metadata.get("labels") or {})}
             pod["metadata"] = {
                 "name": f"{self.name}-{index:0{width}d}",
                 "namespace": self.namespace,
-                "labels": {**labels, jobs.JOB_LABEL: self.name},
+                "labels": {**labels, job_labels.JOB_LABEL: self.name},
                 "annotations": dict(metadata.get("annotations") or {}),
             }
             if self.contender is not None:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import clock as clocks
-from carico_local.jobs import job as jobs
+from carico_local.jobs import job_labels
 from carico_local.jobs import observer as observers
 
 CLEAR_MOST_S = 60.0
@@ -65,7 +65,7 @@ class Testbed:
     async def clear(self, job: Named) -> None:
         """Delete every Pod of the job and wait until all are gone."""
         path = f"/api/v1/namespaces/{job.namespace}/pods"
-        await delete_all(self.api, path, f"{jobs.JOB_LABEL}={job.name}", within_s=CLEAR_MOST_S)
+        await delete_all(self.api, path, f"{job_labels.JOB_LABEL}={job.name}", within_s=CLEAR_MOST_S)
         await self.until(lambda: all(pod.gone for pod in self.observer.of_job(job.name)), CLEAR_MOST_S)
 
     @contextlib.contextmanager

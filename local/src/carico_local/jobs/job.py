@@ -8,16 +8,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from carico_core.domain import cluster, errors, names
+from carico_local.jobs import job_labels
 from carico_local.workloads import phases
 
-JOB_LABEL = "carico.dev/job"
-WORKLOAD_LABEL = "carico.dev/workload"
-# https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
-APP_LABEL = "app.kubernetes.io/name"
-# Shown in place of a job's name for Pods without a job, such as those created with kubectl.
-OTHERS = "(others)"
-# How long a Pod works, for a node that is only played (kwok).
-WORK_ANNOTATION = "carico.dev/work"
 # The image of the workloads on real nodes; an emulated node uses no image.
 IMAGE = "carico/workload:0.1.0"
 IN_FLIGHT = 16
@@ -170,7 +163,7 @@ def batch_manifests(job: Job) -> Iterator[dict[str, Any]]:
             "metadata": {
                 "name": job.name if len(counts) == 1 else f"{job.name}-{kind.value}",
                 "namespace": job.namespace,
-                "labels": {JOB_LABEL: job.name, WORKLOAD_LABEL: kind.value},
+                "labels": {job_labels.JOB_LABEL: job.name, job_labels.WORKLOAD_LABEL: kind.value},
             },
             "spec": {
                 "completions": pods,
@@ -193,8 +186,12 @@ def _template(job: Job, kind: Workload) -> dict[str, Any]:
     return {
         "metadata": {
             # By the last of these labels, agents and scheduler distinguish classes of Pods without an owner.
-            "labels": {JOB_LABEL: job.name, WORKLOAD_LABEL: kind.value, APP_LABEL: kind.value},
-            "annotations": {WORK_ANNOTATION: f"{work_s:g}s"},
+            "labels": {
+                job_labels.JOB_LABEL: job.name,
+                job_labels.WORKLOAD_LABEL: kind.value,
+                job_labels.APP_LABEL: kind.value,
+            },
+            "annotations": {job_labels.WORK_ANNOTATION: f"{work_s:g}s"},
         },
         "spec": {
             "schedulerName": job.scheduler_name,

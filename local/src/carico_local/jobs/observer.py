@@ -11,8 +11,7 @@ from carico_core.runtime.kube import list_watch
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire.kubernetes import instants
-from carico_local.jobs import facts
-from carico_local.jobs import job as jobs
+from carico_local.jobs import facts, job_labels
 
 PODS_PATH = "/api/v1/pods"
 CAPACITIES_KEPT = 100_000
@@ -43,7 +42,7 @@ class Observer:
 
     async def follow_pods(self, api: Api) -> None:
         """Keep `pods` up to date from the API until cancelled."""
-        async for event in api.mirror(PODS_PATH, params={"labelSelector": jobs.JOB_LABEL}):
+        async for event in api.mirror(PODS_PATH, params={"labelSelector": job_labels.JOB_LABEL}):
             self.on_pods(event)
 
     def on_pods(self, event: list_watch.MirrorEvent) -> None:
@@ -114,11 +113,11 @@ class Observer:
         found = self.pods.get(uid)
         if found is None:
             labels = metadata.get("labels", {})
-            self._jobs[uid] = labels.get(jobs.JOB_LABEL, "")
+            self._jobs[uid] = labels.get(job_labels.JOB_LABEL, "")
             found = self.pods[uid] = facts.PodFacts(
                 uid=uid,
                 name=metadata["name"],
-                workload=labels.get(jobs.WORKLOAD_LABEL, "?"),
+                workload=labels.get(job_labels.WORKLOAD_LABEL, "?"),
                 created_s=self._clock.wall_ns() / 1e9,
             )
         node = pod.get("spec", {}).get("nodeName")

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from carico_cli.explain import asking, capacity, command, fit_text, node_text, pod_text, remedies, words
+from carico_cli.explain import asking, capacity, command, fit_text, job_asking, node_text, pod_text, remedies, words
 from carico_cli.live import addresses, service_queries
 from carico_core.domain import cluster, decision, errors, names
 from carico_core.runtime.bus import port as buses
@@ -443,9 +443,9 @@ class Jobs:
 
 
 async def test_only_the_pods_of_a_job_are_read_and_others_to_name_them() -> None:
-    assert len((await command._pods_of_job(Jobs(), "default", "night")).own) == 1
-    assert await command._pods_of_job(Jobs(), "default", "nigth") == ([], {"night"})
-    assert await command._pods_of_job(Jobs(), "default", "x" * 64) == ([], {"night"})
+    assert len((await job_asking.pods_of(Jobs(), "default", "night")).own) == 1
+    assert await job_asking.pods_of(Jobs(), "default", "nigth") == ([], {"night"})
+    assert await job_asking.pods_of(Jobs(), "default", "x" * 64) == ([], {"night"})
 
 
 @pytest.mark.parametrize(

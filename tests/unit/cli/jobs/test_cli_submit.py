@@ -21,7 +21,7 @@ from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client, list_watch
 from carico_core.runtime.process import clock as clocks
 from carico_local.jobs import job as jobs
-from carico_local.jobs import observer
+from carico_local.jobs import job_labels, observer
 
 
 def context(home: pathlib.Path, **environ: str) -> settings.Context:
@@ -113,7 +113,7 @@ async def test_a_job_is_not_added_to_one_of_the_same_name(monkeypatch: pytest.Mo
         async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> object:
             # Its Pods have other names, such as j-07, since there were more of them.
             assert method == "GET"
-            return {"items": [{}] if (params or {}).get("labelSelector") == f"{jobs.JOB_LABEL}=j" else []}
+            return {"items": [{}] if (params or {}).get("labelSelector") == f"{job_labels.JOB_LABEL}=j" else []}
 
     @contextlib.asynccontextmanager
     async def connect_to(address: addresses.Address, environ: object) -> AsyncGenerator[object, None]:
@@ -192,7 +192,7 @@ class Live(connection.ApiSession):
 
 def listed(*phases: str) -> list_watch.Listed:
     found = [
-        {"metadata": {"name": f"j-{number}", "uid": f"u{number}", "labels": {jobs.JOB_LABEL: "j"}},
+        {"metadata": {"name": f"j-{number}", "uid": f"u{number}", "labels": {job_labels.JOB_LABEL: "j"}},
          "spec": {}, "status": {"phase": phase}}
         for number, phase in enumerate(phases)
     ]  # fmt: skip

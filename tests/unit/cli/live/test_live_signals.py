@@ -9,7 +9,7 @@ from carico_core.runtime.kube import list_watch
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
-from carico_local.jobs import job
+from carico_local.jobs import job_labels
 from tests.fixtures.golden import records
 from tests.unit.cli import fake_cluster
 
@@ -174,7 +174,7 @@ def test_jobs_are_counted_by_where_their_pods_are() -> None:
         "hello", 1, 1, 1, 1, 1,
     )  # fmt: skip
     assert (first.pods, first.ended) == (5, 2)
-    assert (last.name, last.running) == (job.OTHERS, 1)
+    assert (last.name, last.running) == (job_labels.OTHERS, 1)
     assert found.table({"carico", "default-scheduler"})[0].running == 2
     found.on_event(list_watch.Changed(type="MODIFIED", object=fake_cluster.pod("c", phase="Succeeded")))
     assert found.table({"carico"})[0].succeeded == 2

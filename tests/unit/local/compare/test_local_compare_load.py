@@ -7,6 +7,7 @@ import pytest
 from carico_core.domain import errors
 from carico_local.compare import contender, load
 from carico_local.jobs import job as jobs
+from carico_local.jobs import job_labels
 
 NODE_BYTES = 8.0 * 2**30
 
@@ -40,9 +41,10 @@ def test_pods_of_manifests_run_under_each_scheduler() -> None:
     assert {each["spec"]["schedulerName"] for each in ours} == {"carico"}
     # CARICO needs no requests.
     assert all("requests" not in each["spec"]["containers"][0]["resources"] for each in ours)
-    assert {each["metadata"]["labels"][jobs.JOB_LABEL] for each in ours} == {"compare-1-carico"}
+    assert {each["metadata"]["labels"][job_labels.JOB_LABEL] for each in ours} == {"compare-1-carico"}
     # Pods of one Job are of one class, those of another are not.
-    assert [each["metadata"]["labels"][jobs.APP_LABEL] for each in ours] == ["a", "crunch", "crunch", "crunch", "b"]
+    applications = [each["metadata"]["labels"][job_labels.APP_LABEL] for each in ours]
+    assert applications == ["a", "crunch", "crunch", "crunch", "b"]
     kube = list(found.under(contender.parse("kube-500m", cores=4), "compare-1-kube-500m").manifests())
     assert {each["spec"]["schedulerName"] for each in kube} == {"default-scheduler"}
     asked = kube[0]["spec"]["containers"][0]["resources"]["requests"]

@@ -8,7 +8,7 @@ import pytest
 from carico_core.domain import errors
 from carico_core.runtime.kube import list_watch
 from carico_core.runtime.process import clock as clocks
-from carico_local.jobs import job, observer
+from carico_local.jobs import job, job_labels, observer
 from tests.tools import waiting
 
 PI, TRAIN, MIXED = job.Workload.PI, job.Workload.TRAIN, job.Workload.MIXED
@@ -93,8 +93,8 @@ async def test_as_a_batch_job_a_kind_is_one_job_and_each_pod_is_tried_once() -> 
     assert all(spec["parallelism"] == spec["completions"] and spec["backoffLimitPerIndex"] == 0
                for spec in kinds.values())  # fmt: skip
     template = kinds["m-pi"]["template"]
-    assert template["metadata"]["labels"][job.JOB_LABEL] == "m"
-    assert template["metadata"]["annotations"][job.WORK_ANNOTATION] == "2s"
+    assert template["metadata"]["labels"][job_labels.JOB_LABEL] == "m"
+    assert template["metadata"]["annotations"][job_labels.WORK_ANNOTATION] == "2s"
     assert template["spec"]["schedulerName"] == "carico"
 
 
@@ -149,7 +149,7 @@ async def test_an_api_that_is_frozen_is_given_up_as_soon(monkeypatch: pytest.Mon
 def pod(phase: str, *, node: str = "", **terminated: Any) -> dict[str, Any]:
     state: dict[str, Any] = {"terminated": terminated} if terminated else {"running": {}} if phase == "Running" else {}
     return {
-        "metadata": {"uid": "u", "name": "j-0", "labels": {job.JOB_LABEL: "j", job.WORKLOAD_LABEL: "pi"}},
+        "metadata": {"uid": "u", "name": "j-0", "labels": {job_labels.JOB_LABEL: "j", job_labels.WORKLOAD_LABEL: "pi"}},
         "spec": {"nodeName": node} if node else {},
         "status": {"phase": phase, "containerStatuses": [{"state": state}]},
     }

@@ -4,7 +4,7 @@ from typing import Any
 
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
-from carico_local.jobs import job, observer
+from carico_local.jobs import job_labels, observer
 
 
 class Api:
@@ -20,7 +20,7 @@ class Api:
 
 
 def pod(phase: str, *, deleted: bool = False) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"name": "p", "uid": "u", "labels": {job.JOB_LABEL: "j"}}
+    metadata: dict[str, Any] = {"name": "p", "uid": "u", "labels": {job_labels.JOB_LABEL: "j"}}
     if deleted:
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     return {"metadata": metadata, "spec": {"nodeName": "n"}, "status": {"phase": phase}}

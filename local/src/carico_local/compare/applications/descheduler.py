@@ -12,7 +12,7 @@ from typing import Any
 from carico_core.domain import errors
 from carico_local.applications import catalog, manifests
 from carico_local.cluster import processes
-from carico_local.jobs import job as jobs
+from carico_local.jobs import job_labels
 
 # "we define the CPU overutilization threshold at 25%", above all nodes but one (table 11).
 OVER_PERCENT = 25
@@ -26,7 +26,7 @@ def policy() -> dict[str, Any]:
     selector = {
         "matchExpressions": [
             {"key": manifests.APPLICATION_LABEL, "operator": "Exists"},
-            {"key": jobs.APP_LABEL, "operator": "NotIn", "values": stays},
+            {"key": job_labels.APP_LABEL, "operator": "NotIn", "values": stays},
         ]
     }
     return {

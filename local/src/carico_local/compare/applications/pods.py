@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from carico_core.domain import errors
 from carico_core.runtime.kube import list_watch
 from carico_local.applications import directory, manifests
-from carico_local.jobs import job as jobs
+from carico_local.jobs import job_labels
 
 PODS_PATH = "/api/v1/pods"
 
@@ -125,7 +125,7 @@ def _parse(pod: Mapping[str, Any]) -> AppPod:
     return AppPod(
         uid=metadata["uid"],
         name=metadata["name"],
-        service=(metadata.get("labels") or {}).get(jobs.APP_LABEL, ""),
+        service=(metadata.get("labels") or {}).get(job_labels.APP_LABEL, ""),
         node=pod["spec"].get("nodeName") or "",
         address=status.get("podIP") or "",
         is_ready=any(each["type"] == "Ready" and each["status"] == "True" for each in conditions),

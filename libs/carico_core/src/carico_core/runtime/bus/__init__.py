@@ -8,5 +8,6 @@
     (joining a server, checking its version, translating errors), `upkeep` (what is done at each reconnect), `security`
     (TLS, nkeys, tokens and their renewal);
   - `streams`: what is kept on the bus;
-  - messages: `requests` (many in one write), `responders` (answering requests), `services` (NATS's services framework).
+  - messages: `requests` (many in one write, or one that many answer), `responders` (answering
+    requests), `services` (NATS's services framework).
 """

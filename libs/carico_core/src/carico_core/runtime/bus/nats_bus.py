@@ -26,7 +26,7 @@ with memory_use.hidden_from_nats():
     from nats.errors import Error as NatsError
     from nats.js import JetStreamContext
 
-    from carico_core.runtime.bus import nats_client, nats_server, responders, services, upkeep
+    from carico_core.runtime.bus import nats_client, nats_server, requests, responders, upkeep
     from carico_core.runtime.bus.security import renewal as bus_renewal
     from carico_core.runtime.bus.streams import claims, direct_get, jetstream, kept, pull_consumer
 from carico_core.wire import roles, streams, subjects
@@ -170,7 +170,7 @@ class NatsBus:
         """Return the answer of a service."""
         with nats_server.Translated(subject):
             answer = await self._client.request(subject, payload, timeout=timeout_s)
-        failure = (answer.headers or {}).get(services.ERROR_HEADER)
+        failure = (answer.headers or {}).get(requests.ERROR_HEADER)
         if failure is not None:
             raise errors.BusError(f"{subject}: {failure}")
         return bytes(answer.data)
@@ -185,6 +185,9 @@ class NatsBus:
 
     async def serve(self, service: buses.ServiceSpec) -> buses.ServiceHandle:
         """Answer the questions to a service."""
+        # Imported here: most commands only ask, and NATS's services framework takes as long to import as our own bus.
+        from carico_core.runtime.bus import services
+
         with nats_server.Translated(service.name):
             found = await services.serve(self._client, service)
             await self._settle()
@@ -254,7 +257,7 @@ class NatsBus:
         if not self._client.is_connected:
             raise errors.BusUnavailable(f"not connected to NATS: {subject} was not asked")
         with nats_server.Translated(subject):
-            return await services.ask_all(self._client, subject, payload, within_s=within_s)
+            return await requests.ask_all(self._client, subject, payload, within_s=within_s)
 
     def _restart_pulls(self) -> None:
         for puller in self._pullers:

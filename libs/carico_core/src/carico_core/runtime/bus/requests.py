@@ -1,10 +1,11 @@
-"""Many requests in one write, and their answers on one subscription.
+"""Many requests in one write, and their answers on one subscription; and one request that many answer.
 
 nats-py's own `request` costs a task, a timer, a future and a random name for each; a scheduler that shares the work
 sends one for each node of a cycle, and spent more time on that than on the rest of a commit.
 """
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,9 +13,17 @@ from typing import NamedTuple
 from carico_core.runtime.process import memory_use
 
 with memory_use.hidden_from_nats():
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
     from nats.errors import Error as NatsError
 
     from carico_core.runtime.bus import nats_client
+
+# With what NATS's services framework says why there is no answer (ADR-32). `services` is not imported for it: who only
+# asks does not load that framework.
+ERROR_HEADER = "Nats-Service-Error"
+# The status of a request without subscribers: https://docs.nats.io/nats-concepts/core-nats/reqreply
+_NO_RESPONDERS = "503"
 
 
 class Request(NamedTuple):
@@ -109,3 +118,28 @@ def _command(request: Request, reply: str) -> bytes:
     return b"HPUB %s %s %d %d\r\n%s%s\r\n" % (
         subject.encode(), reply.encode(), size, size + len(payload), headers, payload,
     )  # fmt: skip
+
+
+async def ask_all(client: Client, subject: str, payload: bytes = b"", *, within_s: float) -> list[tuple[float, bytes]]:
+    """(seconds until it came, payload) of each answer that comes in time; none where there is no subscriber."""
+    loop = asyncio.get_running_loop()
+    found: list[tuple[float, bytes]] = []
+    no_responders = asyncio.Event()
+
+    async def on_answer(message: Msg) -> None:
+        if not message.data and (message.headers or {}).get("Status") == _NO_RESPONDERS:
+            no_responders.set()
+        else:
+            found.append((loop.time() - asked_s, bytes(message.data)))
+
+    inbox = client.new_inbox()
+    listening = await client.subscribe(inbox, cb=on_answer)
+    asked_s = loop.time()
+    try:
+        await client.publish(subject, payload, reply=inbox)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await no_responders.wait()
+    finally:
+        await listening.unsubscribe()
+    return found

@@ -1,13 +1,10 @@
 """Services that answer on NATS by its services framework, so that `nats service ls|info|stats|ping` see them."""
 
-import asyncio
 import contextlib
 
 from nats.aio.client import Client
-from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.micro import add_service
-from nats.micro.request import ERROR_HEADER as ERROR_HEADER
 from nats.micro.request import Request, ServiceError
 from nats.micro.service import EndpointConfig, Service, ServiceConfig
 
@@ -15,9 +12,6 @@ from carico_core.domain import errors
 from carico_core.runtime.bus import nats_server
 from carico_core.runtime.bus import port as buses
 from carico_core.wire import subjects
-
-# The status of a request without subscribers: https://docs.nats.io/nats-concepts/core-nats/reqreply
-_NO_RESPONDERS = "503"
 
 
 async def serve(client: Client, spec: buses.ServiceSpec) -> "Handle":
@@ -76,28 +70,3 @@ def _handler(answer: buses.Endpoint):  # type: ignore[no-untyped-def]  # nats.mi
         await request.respond(payload)
 
     return on_request
-
-
-async def ask_all(client: Client, subject: str, payload: bytes = b"", *, within_s: float) -> list[tuple[float, bytes]]:
-    """(seconds until it came, payload) of each answer that comes in time; none where there is no subscriber."""
-    loop = asyncio.get_running_loop()
-    found: list[tuple[float, bytes]] = []
-    no_responders = asyncio.Event()
-
-    async def on_answer(message: Msg) -> None:
-        if not message.data and (message.headers or {}).get("Status") == _NO_RESPONDERS:
-            no_responders.set()
-        else:
-            found.append((loop.time() - asked_s, bytes(message.data)))
-
-    inbox = client.new_inbox()
-    listening = await client.subscribe(inbox, cb=on_answer)
-    asked_s = loop.time()
-    try:
-        await client.publish(subject, payload, reply=inbox)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
-                await no_responders.wait()
-    finally:
-        await listening.unsubscribe()
-    return found

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from carico_core.domain import messages
-from carico_core.wire import codec, fields
+from carico_core.wire import codec, fields, schemas
 from carico_core.wire.messages import elements
 
 # 64 KiB hold about 1,680; a Pod limit plus 256 is far below.
@@ -52,7 +52,7 @@ class _Advertisement(elements.Message, kw_only=True, gc=False):
     limit: elements.Pods | None = None
 
 
-_DECODER = codec.Decoder(_Advertisement, is_json=True)
+_DECODER = schemas.Decoder(_Advertisement, is_json=True)
 
 
 def encode_advertisement(advertisement: messages.Advertisement) -> bytes:

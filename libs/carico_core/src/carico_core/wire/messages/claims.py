@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from carico_core.domain import errors, messages, names
-from carico_core.wire import codec, fields
+from carico_core.wire import codec, fields, schemas
 from carico_core.wire.messages import elements
 
 # A claim is about 200 bytes, so 64 KiB hold some 300. A node runs 110 to 250 Pods, and a claim leaves with its Pod.
@@ -65,8 +65,8 @@ class _Heartbeat(elements.Message, kw_only=True, gc=False):
     corrections: _Corrections | None = None
 
 
-_CLAIMS = codec.Decoder(_NodeClaims, is_json=True)
-_HEARTBEAT = codec.Decoder(_Heartbeat, is_json=True)
+_CLAIMS = schemas.Decoder(_NodeClaims, is_json=True)
+_HEARTBEAT = schemas.Decoder(_Heartbeat, is_json=True)
 
 
 def encode_claims(found: messages.NodeClaims) -> bytes:

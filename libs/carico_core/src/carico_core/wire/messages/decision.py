@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from carico_core.domain import decision as records
 from carico_core.domain import errors, names
-from carico_core.wire import codec, fields, subjects
+from carico_core.wire import codec, fields, schemas, subjects
 from carico_core.wire.messages import elements
 
 _ID_MAX = 128
@@ -59,7 +59,7 @@ class _Decision(elements.Message, kw_only=True, gc=False):
     scheduler: elements.ObjectName | None = None
 
 
-_DECODER = codec.Decoder(_Decision, is_json=True)
+_DECODER = schemas.Decoder(_Decision, is_json=True)
 
 
 def encode_decision(decision: records.Decision) -> bytes:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from carico_core.domain import errors, messages, names, usage
-from carico_core.wire import codec, fields, subjects
+from carico_core.wire import fields, schemas, subjects
 
 T = TypeVar("T")
 Int64 = Annotated[int, Meta(ge=0, le=fields.INT64_MAX)]
@@ -102,7 +102,7 @@ def format_header(*, boot: str, seq: int, ts_ns: int) -> dict[str, object]:
 def check_version(message: Message) -> None:
     """Raise `MessageError` if a message has another version."""
     if message.v != messages.SCHEMA_VERSION:
-        raise codec.wrong_version(message.v)
+        raise schemas.wrong_version(message.v)
 
 
 def check_writer(path: str, writer: str, subject: str) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from carico_core.domain import errors, messages, names
-from carico_core.wire import codec
+from carico_core.wire import codec, schemas
 from carico_core.wire.messages import elements
 
 # More than subspaces within their bounds can add up to: rank x sigma^2 = 32 x 1e6.
@@ -53,16 +53,16 @@ class _Model(elements.Message, kw_only=True, gc=False):
     peak_pods_per_core: elements.PodsPerCore | None = None
 
 
-_PARTIALS = codec.Decoder(_Partial, maximum_bytes=codec.MODEL_MAX_BYTES)
-_MODELS = codec.Decoder(_Model, maximum_bytes=codec.MODEL_MAX_BYTES)
+_PARTIALS = schemas.Decoder(_Partial, maximum_bytes=codec.MODEL_MAX_BYTES)
+_MODELS = schemas.Decoder(_Model, maximum_bytes=codec.MODEL_MAX_BYTES)
 
 
 def encode_model(model: messages.GlobalModel) -> bytes:
     """Return the bytes of a model."""
-    return codec.format_msgpack(
+    return schemas.format_msgpack(
         {
             **_format_model(model),
-            "gram": codec.pack_array(model.gram),
+            "gram": schemas.pack_array(model.gram),
             "evidence": elements.format_evidence(model.evidence),
         }
     )
@@ -92,7 +92,7 @@ def decode_model(payload: bytes, *, subject: str = "") -> messages.GlobalModel:
 
 def encode_partial(partial: messages.Partial) -> bytes:
     """Return the bytes of a partial. Use `split_partial` first, as those with many nodes are too large."""
-    return codec.format_msgpack(
+    return schemas.format_msgpack(
         {
             "replica": partial.replica,
             **elements.format_header(boot=partial.boot, seq=partial.seq, ts_ns=partial.ts_ns),
@@ -108,7 +108,7 @@ def split_partial(partial: messages.Partial) -> list[messages.Partial]:
     chunks: list[list[messages.Entry]] = [[]]
     size_bytes = 0
     for entry in partial.entries:
-        entry_bytes = len(codec.format_msgpack(_format_entry(entry)))
+        entry_bytes = len(schemas.format_msgpack(_format_entry(entry)))
         if chunks[-1] and size_bytes + entry_bytes > _CHUNK_BYTES:
             chunks.append([])
             size_bytes = 0
@@ -153,9 +153,9 @@ def _format_entry(entry: messages.Entry) -> dict[str, object]:
         "ts": entry.ts_ns,
         "age_s": float(entry.age_s),
         "dims": list(entry.dims),
-        "gram": codec.pack_array(entry.gram),
+        "gram": schemas.pack_array(entry.gram),
         "weight": float(entry.weight),
-        "scale": codec.pack_array(entry.scale),
+        "scale": schemas.pack_array(entry.scale),
         "peak_pods_per_core": float(entry.peak_pods_per_core),
         "evidence": elements.format_evidence(entry.evidence),
     }

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from carico_core.domain import errors, pod_telemetry
-from carico_core.wire import codec, fields
+from carico_core.wire import codec, fields, schemas
 from carico_core.wire.messages import elements
 
 # As many as a roster has. A row of a load is about 60 bytes, one of a flow 90: less fit into a payload.
@@ -68,8 +68,8 @@ class _Traffic(elements.Message, kw_only=True, gc=False):
     skipped: Annotated[dict[elements.Name, elements.Int64], Meta(max_length=REASONS_MAX)] | None = None
 
 
-_LOADS = codec.Decoder(_Loads, is_json=True)
-_TRAFFIC = codec.Decoder(_Traffic, is_json=True)
+_LOADS = schemas.Decoder(_Loads, is_json=True)
+_TRAFFIC = schemas.Decoder(_Traffic, is_json=True)
 
 
 def encode_loads(found: pod_telemetry.PodLoads) -> bytes:

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from carico_core.domain import usage
-from carico_core.wire import codec, fields
+from carico_core.wire import codec, fields, schemas
 from carico_core.wire.messages import elements
 
 _Word = Annotated[str, Meta(max_length=fields.NAME_MAX)]
@@ -49,7 +49,7 @@ class _Page(msgspec.Struct, gc=False):
     complete: bool
 
 
-_PAGES = codec.Decoder(_Page, is_json=True, maximum_bytes=codec.MODEL_MAX_BYTES)
+_PAGES = schemas.Decoder(_Page, is_json=True, maximum_bytes=codec.MODEL_MAX_BYTES)
 
 
 def decode_recommended(payload: bytes) -> tuple[list[usage.Recommended], bool]:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from carico_core.domain import errors, messages, usage
-from carico_core.wire import codec, fields
+from carico_core.wire import codec, fields, schemas
 from carico_core.wire.messages import elements
 
 # Far above any kubelet's limit of Pods. With longer lists, or long names, a roster is cut: see `encode_roster`.
@@ -39,7 +39,7 @@ class _Roster(elements.Message, kw_only=True, gc=False):
     )
 
 
-_DECODER = codec.Decoder(_Roster, is_json=True)
+_DECODER = schemas.Decoder(_Roster, is_json=True)
 # The most characters of a Pod's containers, and of its template, that a roster has: of the first that fits.
 _ALL, _NONE = 1 << 20, -1
 _STEPS = (

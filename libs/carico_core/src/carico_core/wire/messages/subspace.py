@@ -6,7 +6,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from carico_core.domain import errors, messages
-from carico_core.wire import codec
+from carico_core.wire import codec, schemas
 from carico_core.wire.messages import elements
 
 # Columns of u have length 1.
@@ -31,7 +31,7 @@ class _LocalSubspace(elements.Message, kw_only=True, gc=False):
     peak_pods_per_core: elements.PodsPerCore | None = None
 
 
-_DECODER = codec.Decoder(_LocalSubspace)
+_DECODER = schemas.Decoder(_LocalSubspace)
 
 
 def encode_subspace(subspace: messages.LocalSubspace) -> bytes:
@@ -43,23 +43,23 @@ def encode_subspace(subspace: messages.LocalSubspace) -> bytes:
 
     def size(name: str, found: messages.ClassEvidence) -> int:
         # The map's own first byte counts once.
-        return len(codec.format_msgpack(elements.format_evidence({name: found}))) - 1
+        return len(schemas.format_msgpack(elements.format_evidence({name: found}))) - 1
 
     return _format(subspace, elements.fitting(subspace.evidence, over_bytes, size))
 
 
 def _format(s: messages.LocalSubspace, evidence: Mapping[str, messages.ClassEvidence]) -> bytes:
-    return codec.format_msgpack(
+    return schemas.format_msgpack(
         {
             "node": s.node,
             **elements.format_header(boot=s.boot, seq=s.seq, ts_ns=s.ts_ns),
             "sampled_at": s.sampled_at_ns,
             "dims": list(s.dims),
-            "u": codec.pack_array(s.u),
-            "sigma": codec.pack_array(s.sigma),
+            "u": schemas.pack_array(s.u),
+            "sigma": schemas.pack_array(s.sigma),
             "samples": int(s.samples),
             "weight": float(s.weight),
-            "scale": codec.pack_array(s.scale),
+            "scale": schemas.pack_array(s.scale),
             "peak_pods_per_core": float(s.peak_pods_per_core),
             "evidence": elements.format_evidence(evidence),
         }

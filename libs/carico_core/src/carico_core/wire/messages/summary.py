@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from carico_core.domain import errors, messages
-from carico_core.wire import codec, fields, subjects
+from carico_core.wire import codec, fields, schemas, subjects
 from carico_core.wire.messages import elements
 
 # An event has at most some 600 bytes, so that all of them fit into a payload.
@@ -41,7 +41,7 @@ class _Summary(elements.Message, kw_only=True, gc=False):
     left_off: elements.Int64 = 0
 
 
-_DECODER = codec.Decoder(_Summary, is_json=True)
+_DECODER = schemas.Decoder(_Summary, is_json=True)
 
 
 def encode_summary(found: messages.ClusterSummary) -> bytes:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from carico_core.domain import errors, usage
-from carico_core.wire import codec, fields
+from carico_core.wire import codec, fields, schemas
 from carico_core.wire.messages import elements
 
 # A class keeps at most this many hashes of nodes and digests of images; above it, "64 or more".
@@ -77,8 +77,8 @@ class _Kept(msgspec.Struct, kw_only=True, gc=False):
     classes: list[_KeptClass]
 
 
-_REPORTS = codec.Decoder(_Usage, is_json=True)
-_KEPT = codec.Decoder(_Kept, is_json=True, maximum_bytes=codec.MODEL_MAX_BYTES)
+_REPORTS = schemas.Decoder(_Usage, is_json=True)
+_KEPT = schemas.Decoder(_Kept, is_json=True, maximum_bytes=codec.MODEL_MAX_BYTES)
 
 
 def encode_usage(report: usage.UsageReport) -> bytes:
@@ -113,7 +113,7 @@ def decode_kept(payload: bytes) -> list[usage.KeptClass]:
     """Return the classes in `payload`. Raises `MessageError` if anything in it is wrong."""
     found = _KEPT.read(payload)
     if found.v != 1:
-        raise codec.wrong_version(found.v)
+        raise schemas.wrong_version(found.v)
     return [_read_kept(each) for each in found.classes]
 
 

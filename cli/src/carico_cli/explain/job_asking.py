@@ -1,0 +1,58 @@
+"""Asks the Kubernetes API for a job's Pods."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from carico_cli.explain import asking, job_text
+from carico_cli.jobs import refusals
+from carico_cli.live import addresses, connection
+from carico_cli.shell import settings
+from carico_core.domain import errors, names
+from carico_core.runtime.kube import paged_lists
+from carico_core.runtime.process import clock as clocks
+from carico_local.jobs import job_labels
+
+_LABEL_MOST = 63
+
+
+async def explain(
+    at: addresses.Address, context: settings.Context, namespace: str, name: str
+) -> dict[str, Any]:  # fmt: skip
+    """Return where a job's time went. Raises `SettingsError` where no Pod belongs to it, `ApiUnavailable`."""
+    clock = clocks.SystemClock()
+    try:
+        async with connection.api_of(at, clock, context.environ, name=asking.USER_AGENT) as api:
+            found = await pods_of(api, namespace, name)
+            if found.own:
+                return job_text.answer(name, found.own, now_s=clock.wall_ns() / 1e9)
+            why = await refusals.of_job(api, namespace, name)
+    except errors.ApiUnavailable as error:
+        raise errors.ApiUnavailable(f"job {name}: {error}; {at.look}") from None
+    known = sorted(found.others - {job_labels.OTHERS})
+    near = (names.nearest(name, known) or known)[: asking.NEAREST_MOST]
+    hint = f" (nearest: {', '.join(near)})" if near else ""
+    refused = "" if why is None else f"; the API refuses its Pods: {why}"
+    raise errors.SettingsError(f"job {name!r}{hint}: no Pod in namespace {namespace!r} belongs to it{refused}")
+
+
+class Pods(NamedTuple):
+    """A job's Pods; where there are none, the namespace's other jobs."""
+
+    own: list[Mapping[str, Any]]
+    others: set[str]
+
+
+async def pods_of(api: paged_lists.Api, namespace: str, name: str) -> Pods:
+    """Return the Pods of a job; where it has none, the namespace's other jobs. Raises `CaricoError`."""
+
+    async def listed(read: paged_lists.Read | None = None, **params: str) -> list[Any]:
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        return (await paged_lists.list_all(api, path, params=params, read=read, timeout_s=asking.ANSWER_MOST_S)).objects
+
+    # A longer name is no value of a label: the API would refuse the question.
+    for label in job_labels.JOB_LABELS if len(name) <= _LABEL_MOST else ():
+        found = await listed(labelSelector=f"{label}={name}")
+        own = [pod for pod in found if job_labels.job_of(pod["metadata"]) == name]
+        if own:
+            return Pods(own, set())
+    return Pods([], set(await listed(lambda pod: job_labels.job_of(pod["metadata"]))))
