@@ -11,7 +11,7 @@ import sys
 import time
 
 from carico_twin import scenario, world
-from carico_twin.nodes import work
+from carico_twin.nodes import machine, work
 
 SLICE_S = 0.1
 Row = tuple[str, float, str, str]
@@ -41,7 +41,7 @@ def _rows(what: str, cpu_s: float, events: float, _: float, *, most_s: int) -> l
 def _measured(nodes: int, pods: int, *, runs: int) -> tuple[float, float, float]:
     """CPU seconds and events to the end of the job, and the process's peak memory in MB."""
     job = scenario.Job(name="pi", work=work.PI, pods=pods)
-    plan = scenario.Scenario(name="bench", hardware=world.uniform(nodes), jobs=(job,))
+    plan = scenario.Scenario(name="bench", hardware=(machine.Hardware(),) * nodes, jobs=(job,))
     sliced, events = [], 0
     for _ in range(runs):
         spent, events = _slices(plan)

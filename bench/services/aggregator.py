@@ -19,11 +19,10 @@ from carico_core.domain import messages
 from carico_core.domain import usage as usages
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
-from carico_core.runtime.bus.streams import jetstream
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock, memory_use
 from carico_core.wire import messages as wire
-from carico_core.wire import subjects
+from carico_core.wire import streams, subjects
 from carico_local import nats_server
 
 DIMS = ("cpu", "memory", "io")
@@ -103,13 +102,13 @@ async def _fill(url: str, *, nodes: int, seq: int) -> None:
     """Publish what each node would, and wait until the stream has it; the stream does not acknowledge messages."""
     client = await nats.connect(url)
     stream = client.jetstream()
-    stored = (await stream.stream_info(jetstream.SUBSPACES)).state.last_seq + nodes
+    stored = (await stream.stream_info(streams.SUBSPACES)).state.last_seq + nodes
     for number in range(nodes):
         found = subspace(number, seq)
         headers = {"Nats-Msg-Id": f"{found.node}-{found.boot}-{seq}"}
         await client.publish(subjects.subspace(found.node), wire.encode_subspace(found), headers=headers)
     async with asyncio.timeout(ROUND_TIMEOUT_S):
-        while (await stream.stream_info(jetstream.SUBSPACES)).state.last_seq < stored:
+        while (await stream.stream_info(streams.SUBSPACES)).state.last_seq < stored:
             await asyncio.sleep(0.01)
     await client.close()
 

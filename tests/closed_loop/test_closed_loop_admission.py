@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from carico_core.numerics import estimators
 from carico_twin import scenario, world
-from carico_twin.nodes import work
+from carico_twin.nodes import machine, work
 from tests.closed_loop import clusters
 
 ROUNDING = 1e-6
@@ -53,5 +53,5 @@ def test_every_pod_is_bound_once_and_none_is_lost(plan: scenario.Scenario, seed:
 @pytest.mark.parametrize("estimator", sorted(estimators.ESTIMATORS))
 def test_a_cold_cluster_places_its_first_pods(estimator: str) -> None:
     job = scenario.Job(name="pi", work=work.PI, pods=10, at_s=clusters.FIRST_POD_S)
-    plan = scenario.Scenario(name="cold", hardware=world.uniform(2), jobs=(job,), limit_s=60.0)
+    plan = scenario.Scenario(name="cold", hardware=(machine.Hardware(),) * 2, jobs=(job,), limit_s=60.0)
     assert world.run(plan, clusters.options(estimator), seed=1).finished

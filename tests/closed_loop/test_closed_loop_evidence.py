@@ -6,7 +6,7 @@ import pytest
 
 from carico_core.domain import messages
 from carico_twin import catalogue, records, scenario, world
-from carico_twin.nodes import work
+from carico_twin.nodes import machine, work
 from tests.closed_loop import clusters
 
 LIAR, NEWCOMER = 0, 6
@@ -19,7 +19,9 @@ def plan() -> scenario.Scenario:
     first = catalogue.job(work.PI, 14, name="pi-28391040")
     second = catalogue.job(work.PI, 80, at_s=SECOND_S, name="pi-28391050")
     joins = ((NEWCOMER, JOINS_S),)
-    return scenario.Scenario(name="lie", hardware=world.uniform(7), jobs=(first, second), nodes_join_at_s=joins)
+    return scenario.Scenario(
+        name="lie", hardware=(machine.Hardware(),) * 7, jobs=(first, second), nodes_join_at_s=joins
+    )
 
 
 def lied(said: messages.LocalSubspace) -> messages.LocalSubspace:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import strategies as st
 
 from carico_scheduler.rules import policy as policies
-from carico_twin import scenario, virtual_time, world
-from carico_twin.nodes import work
+from carico_twin import scenario, virtual_time
+from carico_twin.nodes import machine, work
 from tests.closed_loop import clusters
 
 LIAR = 0
@@ -124,7 +124,7 @@ def test_the_pods_of_a_job_go_round_a_node_whose_agent_died() -> None:
     job = scenario.Job(name="pi", work=work.PI, pods=60, at_s=clusters.FIRST_POD_S)
     plan = scenario.Scenario(
         name="dies",
-        hardware=world.uniform(2),
+        hardware=(machine.Hardware(),) * 2,
         jobs=(job,),
         link=virtual_time.Link(delay_s=0.05),
         agents_die_at_s=((1, 8.0),),

@@ -6,11 +6,11 @@ import pytest
 
 from carico_twin import catalogue, scenario, world
 from carico_twin.evaluate import ablation, contenders
-from carico_twin.nodes import work
+from carico_twin.nodes import machine, work
 
 JOIN_S = 8.0
 PLAN = scenario.Scenario(
-    name="late", hardware=world.uniform(3), jobs=(catalogue.job(work.PI, 60),), nodes_join_at_s=((2, JOIN_S),)
+    name="late", hardware=(machine.Hardware(),) * 3, jobs=(catalogue.job(work.PI, 60),), nodes_join_at_s=((2, JOIN_S),)
 )
 
 

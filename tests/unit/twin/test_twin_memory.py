@@ -79,7 +79,7 @@ def test_without_kills_the_overrun_is_counted_and_every_pod_ends() -> None:
 
 def test_blind_requests_have_pods_killed_and_carico_without_any_has_none() -> None:
     plan = dataclasses.replace(
-        catalogue.all_scenarios()["out-of-memory"], hardware=world.uniform(4), limit_s=200.0,
+        catalogue.all_scenarios()["out-of-memory"], hardware=(machine.Hardware(),) * 4, limit_s=200.0,
         jobs=(catalogue.job(work.HOLDS_MEMORY, 40),),
     )  # fmt: skip
     ours = measures.measure(world.run(plan, world.CaricoOptions(), seed=1))

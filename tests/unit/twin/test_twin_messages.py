@@ -13,11 +13,11 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_twin import agents, catalogue, scenario, world
 from carico_twin.evaluate import contenders
-from carico_twin.nodes import work
+from carico_twin.nodes import machine, work
 
 MIXED = scenario.Scenario(
     name="mixed",
-    hardware=world.uniform(3),
+    hardware=(machine.Hardware(),) * 3,
     jobs=(
         catalogue.job(work.PI, 30),
         catalogue.job(work.GROWS_MEMORY, 8, at_s=4.0),

@@ -8,7 +8,7 @@ import pytest
 
 from carico_twin import measures, scenario, world
 from carico_twin.evaluate import contenders
-from carico_twin.nodes import work
+from carico_twin.nodes import machine, work
 from carico_twin.public import alibaba, openb
 
 PLANS = {"alibaba": alibaba.alibaba, "openb": openb.openb}
@@ -64,7 +64,7 @@ def test_pods_of_a_recorded_job_have_their_own_times() -> None:
     assert [job.arrival(number) for number in range(2)] == [
         (10.0, dataclasses.replace(kind, cpu_s=2.0)), (13.0, dataclasses.replace(kind, cpu_s=4.0)),
     ]  # fmt: skip
-    plan = scenario.Scenario(name="two", hardware=world.uniform(1), jobs=(job,))
+    plan = scenario.Scenario(name="two", hardware=(machine.Hardware(),), jobs=(job,))
     pods = world.run(plan, world.ConstantOptions(pods_per_core=1.0), seed=1).pods
     assert [pod.created_s for pod in pods] == [10.0, 13.0]
     assert [pod.work.alone_s for pod in pods] == [2.0, 4.0]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from carico_twin import agents, measures, scenario, virtual_time, world
+from carico_twin.nodes import machine
 from carico_twin.nodes import work as works
 from carico_twin.schedulers import load_aware, slots
 
@@ -23,7 +24,7 @@ CHOICES: dict[str, world.Choice] = {
 
 def plan(pods: int = 40, nodes: int = 3, **changes: Any) -> scenario.Scenario:
     job = scenario.Job(name="pi", work=works.PI, pods=pods, request_cores=1.0)
-    made = scenario.Scenario(name="small", hardware=world.uniform(nodes), jobs=(job,))
+    made = scenario.Scenario(name="small", hardware=(machine.Hardware(),) * nodes, jobs=(job,))
     return dataclasses.replace(made, **changes)
 
 

@@ -27,12 +27,11 @@ Said: TypeAlias = messages.Advertisement | messages.LocalSubspace
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOptions:
-    """The agent's settings. merge_global False: it ignores the model of the cluster. model: see `local_model`."""
+    """The agent's settings. model: see `local_model`."""
 
     estimator: str = "footprint"
     ceiling_cpu: float = base.DEFAULT_CEILING["cpu"]
     ceiling_memory: float = base.DEFAULT_CEILING["memory"]
-    merge_global: bool = True
     publish_at_events: bool = True
     constants: object | None = None
     model: local_model.Kind = "gram"
@@ -99,7 +98,7 @@ class TwinAgent:
 
     def hear_model(self, model: messages.GlobalModel) -> None:
         """Take in the model of the cluster."""
-        if self._begun and self.alive and self._options.merge_global:
+        if self._begun and self.alive:
             self.catch_up(self._timeline.now_s)
             self.pipeline.follow(model, now_s=self._timeline.now_s)
 

@@ -78,11 +78,11 @@ def late_memory() -> scenario.Scenario:
     return _plan("late-memory", job(work.PI, 500), job(work.HOLDS_MEMORY, 100, at_s=20.0))
 
 
-def unequal(share: float = 1.0) -> scenario.Scenario:
-    """Return nodes of 2, 4, 8 and 16 cores, and `share` of 1000 pi Pods."""
+def unequal() -> scenario.Scenario:
+    """Return nodes of 2, 4, 8 and 16 cores, and 1000 pi Pods."""
     sizes = (2.0, 4.0, 8.0, 16.0)
     hardware = tuple(machine.Hardware(cores=c, memory_bytes=2.0 * c * work.GIB) for c in sizes for _ in range(4))
-    return _plan("unequal-nodes", job(work.PI, round(1000 * share)), hardware=hardware)
+    return _plan("unequal-nodes", job(work.PI, 1000), hardware=hardware)
 
 
 def neighbour() -> scenario.Scenario:

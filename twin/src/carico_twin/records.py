@@ -41,17 +41,14 @@ class PodRecord:
 class NodeRecord:
     """What one node carried, as integrals over time.
 
-    contended_s: with more runnable tasks than cores. doubled_s: with more than twice as many. memory_over_s: with more
-    memory demanded than there is. server_s, server_contended_s: with a server on it; contended, with a server on it.
+    doubled_s: with more than twice as many runnable tasks as cores. memory_over_s: with more memory demanded than there
+    is. server_s, server_contended_s: with a server on it; the same, with more runnable tasks than cores.
     """
 
     cores: float
     most_pods: int = 0
     pod_s: float = 0.0
-    tasks_s: float = 0.0
-    contended_s: float = 0.0
     doubled_s: float = 0.0
-    doubled_running_s: float = 0.0
     memory_over_s: float = 0.0
     peak_memory_share: float = 0.0
     server_s: float = 0.0

@@ -12,7 +12,7 @@ import numpy as np
 from carico_core.domain import messages
 from carico_scheduler.rules import policy as policies
 from carico_twin import agents, aggregator, records, scenario, virtual_time
-from carico_twin.nodes import kubelet, machine
+from carico_twin.nodes import kubelet
 from carico_twin.nodes import work as works
 from carico_twin.schedulers import carico, load_aware, oracle, port, slots
 
@@ -285,8 +285,3 @@ def no_garbage_collection() -> Iterator[None]:
 def run(plan: scenario.Scenario, choice: Choice, *, seed: int) -> Run:
     """Run a scenario under a scheduler; the same seed gives the same result."""
     return World(plan, choice, seed).run()
-
-
-def uniform(count: int, hardware: machine.Hardware | None = None) -> tuple[machine.Hardware, ...]:
-    """Return `count` nodes of one kind, by default with four cores and 8 GB."""
-    return (hardware if hardware is not None else machine.Hardware(),) * count

@@ -44,15 +44,14 @@ class Pacer:
     is lost. A piece of work that exceeds its share is compensated in the following periods.
     """
 
-    __slots__ = ("_mark_cpu_s", "_period_end_s", "_period_s", "_share_s", "_start_cpu_s", "_timer")
+    __slots__ = ("_mark_cpu_s", "_period_end_s", "_share_s", "_start_cpu_s", "_timer")
 
-    def __init__(self, *, scale: float, timer: Timer, period_s: float = PERIOD_S) -> None:
+    def __init__(self, *, scale: float, timer: Timer) -> None:
         self._timer = timer
-        self._period_s = period_s
-        self._share_s = scale * period_s
+        self._share_s = scale * PERIOD_S
         self._start_cpu_s = timer.cpu_s()
         self._mark_cpu_s = self._start_cpu_s + self._share_s
-        self._period_end_s = timer.monotonic_s() + period_s
+        self._period_end_s = timer.monotonic_s() + PERIOD_S
 
     @property
     def cpu_s(self) -> float:
@@ -71,8 +70,8 @@ class Pacer:
         now_s = self._timer.monotonic_s()
         periods = int(over_s / self._share_s) + 1
         # A period that is over is lost, and the next one begins now.
-        wake_s = max(now_s, self._period_end_s) + (periods - 1) * self._period_s
+        wake_s = max(now_s, self._period_end_s) + (periods - 1) * PERIOD_S
         if now_s < wake_s:
             self._timer.sleep(wake_s - now_s)
-        self._period_end_s = wake_s + self._period_s
+        self._period_end_s = wake_s + PERIOD_S
         self._mark_cpu_s += periods * self._share_s

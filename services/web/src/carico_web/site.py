@@ -72,16 +72,16 @@ class File:
     tag: str
 
 
-def read_files(folder: pathlib.Path = PAGE) -> Mapping[str, File]:
+def read_files() -> Mapping[str, File]:
     """Return path in the URL -> file; index.html is `/`. Files of unknown types are skipped.
 
     index.html names all modules, so that a browser fetches them at once and not one level of imports after another.
     """
     read = {
-        INDEX if place.name == "index.html" else f"/{place.relative_to(folder).as_posix()}": (
+        INDEX if place.name == "index.html" else f"/{place.relative_to(PAGE).as_posix()}": (
             _TYPES[place.suffix], place.read_bytes(),
         )
-        for place in sorted(folder.rglob("*")) if place.suffix in _TYPES
+        for place in sorted(PAGE.rglob("*")) if place.suffix in _TYPES
     }  # fmt: skip
     modules = [name for name, (_, body) in read.items() if name.endswith(".js") and b"\nexport " in body]
     links = "".join(f'<link rel="modulepreload" href="{name}">\n' for name in modules).encode()

@@ -14,10 +14,11 @@ from carico_core.domain import errors
 from carico_twin import catalogue, scenario, world
 from carico_twin.evaluate import ablation, contenders, pool, results, runs, study, tables, targets
 from carico_twin.evaluate.comparisons import calibration, published, shapes
+from carico_twin.nodes import machine
 from carico_twin.nodes import work as works
 
 SMALL = scenario.Scenario(
-    name="small", hardware=world.uniform(2),
+    name="small", hardware=(machine.Hardware(),) * 2,
     jobs=(scenario.Job(name="pi", work=works.PI, pods=12, request_cores=1.0),), limit_s=200.0,
 )  # fmt: skip
 

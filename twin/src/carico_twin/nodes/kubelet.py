@@ -175,15 +175,10 @@ class TwinNode:
         if span_s <= 0.0:
             return
         record, hardware = self.record, self.machine.hardware
-        tasks, cores, pods = self.machine.tasks, hardware.cores, len(self.pods)
-        record.pod_s += span_s * pods
-        record.tasks_s += span_s * tasks
-        if tasks > cores:
-            record.contended_s += span_s
-            if tasks > 2.0 * cores:
-                record.doubled_s += span_s
-        if pods > 2.0 * cores:
-            record.doubled_running_s += span_s
+        tasks, cores = self.machine.tasks, hardware.cores
+        record.pod_s += span_s * len(self.pods)
+        if tasks > 2.0 * cores:
+            record.doubled_s += span_s
         if self._servers:
             record.server_s += span_s
             if tasks > cores:

@@ -29,11 +29,10 @@ ESTIMATE_CORES, ESTIMATE_BYTES = 0.25, 200.0 * 1024**2
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LoadAwareOptions:
-    """way: whose rules. request_cores, request_bytes: replace the Pods' requests; None: as recorded."""
+    """way: whose rules. request_cores: replaces the Pods' requests for CPU; None: as stated."""
 
     way: Literal["trimaran", "koordinator"] = "trimaran"
     request_cores: float | None = None
-    request_bytes: float | None = None
 
 
 class LoadAware(slots.KubeScheduler):
@@ -46,8 +45,7 @@ class LoadAware(slots.KubeScheduler):
         timeline: virtual_time.Timeline,
         rng: np.random.Generator,
     ) -> None:
-        requests = slots.KubeOptions(request_cores=options.request_cores, request_bytes=options.request_bytes)
-        super().__init__(cluster, requests, rng)
+        super().__init__(cluster, slots.KubeOptions(request_cores=options.request_cores), rng)
         self._way = options.way
         self._timeline = timeline
         count = len(cluster.nodes)

@@ -62,7 +62,7 @@ class CycleScores:
         self._settle()
         self.draft.hold(slot, demand)
         for each in self._by_demand.values():
-            each.hold(slot, self.draft.row(slot))
+            each.update(slot, self.draft.row(slot))
 
     def _plain(self, demand: demands.Demand) -> scoring.Scores:
         """Return the scores from each node alone."""

@@ -72,9 +72,9 @@ class PeerScores:
                 nodes = nodes & condition.passes
         return nodes
 
-    def hold(self, slot: int, row: snapshot.NodeRow) -> None:
+    def update(self, slot: int, row: snapshot.NodeRow) -> None:
         """See `scores.Scores`."""
-        self._plain.hold(slot, row)
+        self._plain.update(slot, row)
         self._follow(slot)
 
     def best(self, uid: str) -> int:

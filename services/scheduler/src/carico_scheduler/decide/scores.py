@@ -104,10 +104,6 @@ class Scores:
         """The nodes that pass every filter but those that other Pods' leaving could change: room for one more Pod."""
         return self.mask.mask
 
-    def hold(self, slot: int, row: snapshot.NodeRow) -> None:
-        """Note that room on a node is held, which is now as `row`."""
-        self.update(slot, row)
-
     def best(self, uid: str) -> int:
         """Return the slot of the highest score, or NO_NODE; the UID chooses among equals, so that a replay agrees."""
         slots = self._best_slots()
@@ -169,7 +165,7 @@ class Scores:
         self.values[slot] = score
 
     def update(self, slot: int, row: snapshot.NodeRow) -> None:
-        """Bring one node up to date."""
+        """Bring one node up to date, which is now as `row`."""
         self._updates += 1
         if self.values[slot] == REFUSED:
             return

@@ -88,7 +88,7 @@ class NatsBus:
 
     async def pull(self) -> AsyncGenerator[list[buses.QueueItem], None]:
         """Batches of the work queue: whatever is there, as soon as something is."""
-        puller = pull_consumer.Puller(self._client, stream=jetstream.SUBSPACES, consumer=jetstream.CONSUMER)
+        puller = pull_consumer.Puller(self._client, stream=streams.SUBSPACES, consumer=streams.CONSUMER)
         self._pullers.append(puller)
         try:
             async with contextlib.aclosing(puller.batches()) as batches:
@@ -110,16 +110,16 @@ class NatsBus:
 
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
         """Return each node's newest advertisement."""
-        with nats_server.Translated(jetstream.CAPACITY):
-            read = direct_get.read(self._client, jetstream.CAPACITY, subjects.CAPACITY_ALL)
+        with nats_server.Translated(streams.CAPACITY):
+            read = direct_get.read(self._client, streams.CAPACITY, subjects.CAPACITY_ALL)
             # One that was replaced while we read has come twice: the later is the newer.
             return list({message.subject: message.payload async for message in read}.items())
 
     async def capacities_page(self, first_seq: int, most_bytes: int) -> buses.StoredPage:
         """Return what is stored of nodes' advertisements from `first_seq` on, as much as fits."""
-        with nats_server.Translated(jetstream.CAPACITY):
+        with nats_server.Translated(streams.CAPACITY):
             page = await direct_get.page_from(
-                self._client, jetstream.CAPACITY, subjects.CAPACITY_ALL, first_seq=first_seq, most_bytes=most_bytes
+                self._client, streams.CAPACITY, subjects.CAPACITY_ALL, first_seq=first_seq, most_bytes=most_bytes
             )
         found = [(message.subject, message.payload) for message in page.messages]
         following = page.messages[-1].seq + 1 if page.messages else first_seq
@@ -128,12 +128,12 @@ class NatsBus:
     async def put_model(self, payload: bytes) -> None:
         """Keep the model of the cluster."""
         with nats_server.Translated("the model"):
-            await self._js.publish(jetstream.MODEL_SUBJECT, payload, timeout=STORE_TIMEOUT_S)
+            await self._js.publish(streams.MODEL_SUBJECT, payload, timeout=STORE_TIMEOUT_S)
 
     async def get_model(self) -> bytes | None:
         """Return the model kept last."""
         with nats_server.Translated("the model"):
-            found = await direct_get.last(self._client, jetstream.MODEL_STREAM, jetstream.MODEL_SUBJECT)
+            found = await direct_get.last(self._client, streams.MODEL_STREAM, streams.MODEL_SUBJECT)
         # A key that was deleted leaves an empty message.
         return found.payload if found is not None and found.payload else None
 
@@ -151,19 +151,19 @@ class NatsBus:
     async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]:
         """Return the newest `limit` of one Pod, or the last of each of the `limit` newest Pods; oldest first."""
         subject = subjects.decisions(namespace, pod)
-        with nats_server.Translated(jetstream.DECISIONS):
+        with nats_server.Translated(streams.DECISIONS):
             if namespace is None or pod is None:
-                last = await direct_get.newest_of_each(self._client, jetstream.DECISIONS, subject, limit=limit)
+                last = await direct_get.newest_of_each(self._client, streams.DECISIONS, subject, limit=limit)
                 return [(message.subject, message.payload) for message in last]
             found: collections.deque[tuple[str, bytes]] = collections.deque(maxlen=limit)
-            async for message in direct_get.read(self._client, jetstream.DECISIONS, subject):
+            async for message in direct_get.read(self._client, streams.DECISIONS, subject):
                 found.append((message.subject, message.payload))
             return list(found)
 
     async def recent_summaries(self) -> list[bytes]:
         """Return the summaries of the cluster that are kept, oldest first."""
-        with nats_server.Translated(jetstream.HISTORY):
-            read = direct_get.read(self._client, jetstream.HISTORY, subjects.SUMMARY)
+        with nats_server.Translated(streams.HISTORY):
+            read = direct_get.read(self._client, streams.HISTORY, subjects.SUMMARY)
             return [message.payload async for message in read]
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:

@@ -16,12 +16,6 @@ from carico_core.runtime.bus import port as buses
 from carico_core.wire import codec, subjects
 from carico_core.wire import streams as names
 
-CAPACITY, SUBSPACES, DECISIONS, CLAIMS = names.CAPACITY, names.SUBSPACES, names.DECISIONS, names.CLAIMS
-HISTORY = names.HISTORY
-MODEL_BUCKET, MODEL_KEY = names.MODEL_BUCKET, names.MODEL_KEY
-MODEL_STREAM, MODEL_SUBJECT = names.MODEL_STREAM, names.MODEL_SUBJECT
-CONSUMER = names.CONSUMER
-
 DECISIONS_AGE_S = 24 * 3600.0
 DECISIONS_COUNT = 100_000
 # The claims of a node that is gone leave the stream after this time; no claim is valid for as long.
@@ -69,26 +63,26 @@ def streams(lease_s: float, *, copies: int = 1) -> tuple[api.StreamConfig, ...]:
     """
     return (
         api.StreamConfig(
-            name=CAPACITY, description="newest advertisement of each node", subjects=[subjects.CAPACITY_ALL],
+            name=names.CAPACITY, description="newest advertisement of each node", subjects=[subjects.CAPACITY_ALL],
             storage=api.StorageType.FILE, retention=api.RetentionPolicy.LIMITS, discard=api.DiscardPolicy.OLD,
             max_msgs_per_subject=1, max_age=lease_s, allow_direct=True, num_replicas=copies, no_ack=True,
             max_bytes=_CAPACITY_BYTES, max_msg_size=_REPORT_BYTES, duplicate_window=_DUPLICATE_WINDOW_S,
         ),
         api.StreamConfig(
-            name=SUBSPACES, description="newest local subspace of each node, for the aggregators",
+            name=names.SUBSPACES, description="newest local subspace of each node, for the aggregators",
             subjects=[subjects.SUBSPACE_ALL], storage=api.StorageType.FILE,
             retention=api.RetentionPolicy.WORK_QUEUE, discard=api.DiscardPolicy.OLD, max_msgs_per_subject=1,
             max_age=lease_s / 3.0, num_replicas=copies, no_ack=True,
             max_bytes=_SUBSPACES_BYTES, max_msg_size=_REPORT_BYTES, duplicate_window=_DUPLICATE_WINDOW_S,
         ),
         api.StreamConfig(
-            name=DECISIONS, description="what the scheduler decided and why", subjects=[subjects.DECISION_ALL],
+            name=names.DECISIONS, description="what the scheduler decided and why", subjects=[subjects.DECISION_ALL],
             storage=api.StorageType.FILE, retention=api.RetentionPolicy.LIMITS, discard=api.DiscardPolicy.OLD,
             max_age=DECISIONS_AGE_S, max_msgs=DECISIONS_COUNT, allow_direct=True, num_replicas=copies,
             max_bytes=_DECISIONS_BYTES, max_msg_size=_DECISION_BYTES, duplicate_window=_DUPLICATE_WINDOW_S,
         ),
         api.StreamConfig(
-            name=CLAIMS, description="room on nodes that schedulers have claimed",
+            name=names.CLAIMS, description="room on nodes that schedulers have claimed",
             subjects=[subjects.CLAIM_ALL, subjects.CLAIMS_EPOCH], storage=api.StorageType.MEMORY,
             # A full stream refuses claims: dropping the oldest would give room away twice.
             retention=api.RetentionPolicy.LIMITS, discard=api.DiscardPolicy.NEW, max_msgs_per_subject=1,
@@ -97,7 +91,7 @@ def streams(lease_s: float, *, copies: int = 1) -> tuple[api.StreamConfig, ...]:
             max_bytes=_CLAIMS_BYTES, max_msg_size=_CLAIMS_MESSAGE_BYTES, duplicate_window=_DUPLICATE_WINDOW_S,
         ),
         api.StreamConfig(
-            name=HISTORY, description="the cluster every five seconds of the last quarter of an hour",
+            name=names.HISTORY, description="the cluster every five seconds of the last quarter of an hour",
             subjects=[subjects.SUMMARY], storage=api.StorageType.FILE, retention=api.RetentionPolicy.LIMITS,
             discard=api.DiscardPolicy.OLD, max_age=HISTORY_AGE_S, max_msgs=HISTORY_COUNT, allow_direct=True,
             num_replicas=copies, no_ack=True, max_bytes=_HISTORY_BYTES, max_msg_size=_REPORT_BYTES,
@@ -109,7 +103,7 @@ def streams(lease_s: float, *, copies: int = 1) -> tuple[api.StreamConfig, ...]:
 def consumer() -> api.ConsumerConfig:
     """Return the one durable consumer that all replicas of the aggregator pull from."""
     return api.ConsumerConfig(
-        name=CONSUMER, durable_name=CONSUMER, description="shared by all replicas of the aggregator",
+        name=names.CONSUMER, durable_name=names.CONSUMER, description="shared by all replicas of the aggregator",
         deliver_policy=api.DeliverPolicy.ALL, ack_policy=api.AckPolicy.EXPLICIT, ack_wait=ACK_WAIT_S,
         filter_subject=subjects.SUBSPACE_ALL, max_ack_pending=20_000,
     )  # fmt: skip
@@ -131,12 +125,12 @@ async def ensure(js: JetStreamContext, *, lease_s: float, copies: int = 1) -> li
             _compare(str(wanted.name), wanted, found, _STREAM_FIELDS)
     wanted_consumer = consumer()
     try:
-        found_consumer = (await js.consumer_info(SUBSPACES, CONSUMER)).config
+        found_consumer = (await js.consumer_info(names.SUBSPACES, names.CONSUMER)).config
     except NotFoundError:
-        await js.add_consumer(SUBSPACES, wanted_consumer)
-        made.append(f"{SUBSPACES}/{CONSUMER}")
+        await js.add_consumer(names.SUBSPACES, wanted_consumer)
+        made.append(f"{names.SUBSPACES}/{names.CONSUMER}")
     else:
-        _compare(f"{SUBSPACES} consumer {CONSUMER}", wanted_consumer, found_consumer, _CONSUMER_FIELDS)
+        _compare(f"{names.SUBSPACES} consumer {names.CONSUMER}", wanted_consumer, found_consumer, _CONSUMER_FIELDS)
     for bucket in _buckets(copies):
         try:
             await js.key_value(bucket.bucket)
@@ -150,7 +144,7 @@ def _buckets(copies: int) -> tuple[api.KeyValueConfig, ...]:
     """Return the definition of each bucket."""
     return (
         api.KeyValueConfig(
-            bucket=MODEL_BUCKET, description="the model of the cluster, for late joiners", history=1,
+            bucket=names.MODEL_BUCKET, description="the model of the cluster, for late joiners", history=1,
             storage=api.StorageType.FILE, direct=True, replicas=copies,
             max_bytes=_MODEL_BYTES, max_value_size=_MODEL_MESSAGE_BYTES,
         ),
@@ -168,7 +162,7 @@ async def backlog(js: JetStreamContext) -> buses.Backlog:
     for name in names.ALL:
         state = (await js.stream_info(name)).state
         held.append(buses.Stored(stream=name, messages=state.messages, size_bytes=state.bytes))
-    queue = await js.consumer_info(SUBSPACES, CONSUMER)
+    queue = await js.consumer_info(names.SUBSPACES, names.CONSUMER)
     return buses.Backlog(
         streams=tuple(held),
         pending=queue.num_pending or 0,
