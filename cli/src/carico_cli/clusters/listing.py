@@ -9,9 +9,8 @@ from typing import Any
 import click
 
 from carico_cli.clusters import which
-from carico_cli.explain import words
 from carico_cli.live import addresses, connection
-from carico_cli.output import formats
+from carico_cli.output import formats, words
 from carico_cli.shell import settings
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
@@ -109,6 +108,6 @@ def _since(started_ns: int | None, now_s: float, *, wide: bool) -> str | None:
     if started_ns is None:
         return None
     if not wide:
-        return words.ago(max(now_s - started_ns / 1e9, 0.0))
+        return formats.duration(max(now_s - started_ns / 1e9, 0.0))
     at = time.strftime("%Y-%m-%d %H:%M", time.localtime(started_ns / 1e9))
-    return f"{at} ({words.ago(max(now_s - started_ns / 1e9, 0.0))})"
+    return f"{at} ({formats.duration(max(now_s - started_ns / 1e9, 0.0))})"

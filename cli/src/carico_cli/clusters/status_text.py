@@ -3,8 +3,7 @@
 from typing import Any
 
 from carico_cli.clusters import local_services
-from carico_cli.explain import words
-from carico_cli.output import formats
+from carico_cli.output import formats, words
 from carico_core.domain import amounts, names
 from carico_local.cluster import state
 
@@ -46,7 +45,7 @@ def text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:
         ]
     lines += _waiting_line(view)
     lines += [
-        f"crashed: {crash['service']} ({crash['how']}), {words.ago((now_ns - crash['at_ns']) / 1e9)} ago"
+        f"crashed: {crash['service']} ({crash['how']}), {formats.duration((now_ns - crash['at_ns']) / 1e9)} ago"
         for crash in view["crashes"]
     ]
     lines += [f"note: {note}" for note in view["notes"]]
@@ -61,7 +60,7 @@ def _waiting_line(view: dict[str, Any]) -> list[str]:
     longest = waiting["longest"]
     if longest is not None:
         why = f": {longest['why']}" if longest["why"] else ""
-        line += f"; {longest['namespace']}/{longest['name']} for {words.ago(longest['waited_s'])}{why}"
+        line += f"; {longest['namespace']}/{longest['name']} for {formats.duration(longest['waited_s'])}{why}"
     return ["", *words.paragraph(line, "")]
 
 
@@ -79,7 +78,7 @@ def _scheduler_lines(view: dict[str, Any]) -> list[str]:
     shown = [
         {
             **row, "name": names_shown[row["name"]], "share": _percent(row["share"]),
-            "view": None if row["view_age_s"] is None else words.ago(row["view_age_s"]),
+            "view": None if row["view_age_s"] is None else formats.duration(row["view_age_s"]),
         }
         for row in view["schedulers"]
     ]  # fmt: skip

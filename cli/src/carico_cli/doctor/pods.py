@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from carico_cli.doctor import findings, places, rights, waiting
-from carico_cli.explain import containers, words
+from carico_cli.explain import containers
+from carico_cli.output import formats
 from carico_core.domain import amounts, cluster, errors, names
 from carico_core.runtime.kube import paged_lists
 from carico_core.wire.kubernetes import api_objects, instants
@@ -88,7 +89,7 @@ def _passed_over(
             for each in running
         )
         if later >= PASSED_OVER:
-            waited = words.ago(now_s - pod.created_at_s)
+            waited = formats.duration(now_s - pod.created_at_s)
             detail = f"class {named}: {pod.key} has waited {waited}, while {later} later Pods of other classes run"
             do = f"`carico explain {pod.key}` says what it lacks; a higher priority makes room go to it first"
             found.append(findings.warn("fairness", detail, do))
@@ -146,10 +147,10 @@ def _why_not_started(pod: Mapping[str, Any], now_s: float) -> list[str]:
     placed_s = _placed_s(status)
     if not (waits or status.get("startTime") or status.get("containerStatuses")):
         since_s = now_s - placed_s
-        return [f"its node has not taken it up for {words.ago(since_s)}"] if since_s > TAKEN_UP_WITHIN_S else []
+        return [f"its node has not taken it up for {formats.duration(since_s)}"] if since_s > TAKEN_UP_WITHIN_S else []
     if stuck or not waits or _has_begun(status) or now_s - placed_s <= STARTS_WITHIN_S:
         return stuck[:1]
-    return [f"{waits[0] or 'waiting'} for {words.ago(now_s - placed_s)}"]
+    return [f"{waits[0] or 'waiting'} for {formats.duration(now_s - placed_s)}"]
 
 
 def _crashing(running: Iterable[tuple[cluster.Pod, Mapping[str, Any]]]) -> list[findings.Finding]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from carico_cli.doctor import findings, places
-from carico_cli.explain import words
+from carico_cli.output import formats, words
 from carico_core.domain import cluster, judgement, names
 
 Object = Mapping[str, Any]
@@ -63,7 +63,7 @@ def _finding(
 ) -> findings.Finding:  # fmt: skip
     oldest = group[0]
     keys = findings.names([pod.key for pod in group])
-    waited = words.ago(now_s - oldest.created_at_s)
+    waited = formats.duration(now_s - oldest.created_at_s)
     detail = f"{len(group)} for up to {waited}: {why or 'no scheduler has looked at them'} ({keys})"
     explain = f"`carico explain {oldest.key}{place.flag}`"
     if not why:

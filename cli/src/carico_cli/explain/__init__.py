@@ -4,5 +4,4 @@
   `job_asking`: asks the API for a job's Pods
 - `pod_text`, `node_text`, `job_text`, `fit_text`: the answers as text; `containers`: why a Pod's containers do not run;
   `remedies`: what could help, by reason
-- `words`: numbers and paragraphs of 80 columns
 """

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from carico_cli.explain import words
-from carico_cli.output import formats
+from carico_cli.output import formats, words
 from carico_core.domain import amounts
 
 Row = Mapping[str, Any]

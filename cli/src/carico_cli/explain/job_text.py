@@ -8,8 +8,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from carico_cli.explain import words
-from carico_cli.output import formats
+from carico_cli.output import formats, words
 from carico_core.domain import amounts
 from carico_core.wire.kubernetes import instants
 from carico_local.jobs import job_labels

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from carico_cli.explain import containers, remedies, words
-from carico_cli.output import formats
+from carico_cli.explain import containers, remedies
+from carico_cli.output import formats, words
 from carico_core.domain import amounts, decision, names
 
 Row = Mapping[str, Any]
@@ -111,7 +111,8 @@ def _of_record(answer: Row, now_ns: int) -> list[str]:
     # A scheduler of an earlier version does not say its name.
     by = names.replica_of(made["scheduler"]) if made.get("scheduler") else f"scheduler-{made['boot']}"
     said = (
-        f"decided {words.ago(ago_s)} ago by {by}, attempt {made['attempt']}, after waiting {made['waited_s']:.2f} s: "
+        f"decided {formats.duration(ago_s)} ago by {by}, attempt {made['attempt']}, "
+        f"after waiting {made['waited_s']:.2f} s: "
     )
     lines = words.paragraph(said + made["outcome"].replace("_", " "))
     if answer["state"] != "waiting":
@@ -157,7 +158,7 @@ def _of_rescheduler(said: Row | None, now_ns: int) -> list[str]:
     if moved is not None:
         ago_s = max(now_ns / 1e9 - moved["at_s"], 0.0)
         source, why = moved["from"] or "another node", f": {moved['why']}" if moved["why"] else ""
-        lines += words.paragraph(f"the rescheduler moved it here from {source} {words.ago(ago_s)} ago{why}")
+        lines += words.paragraph(f"the rescheduler moved it here from {source} {formats.duration(ago_s)} ago{why}")
     if said["plan_at_ns"] is None:
         next_move = f"has made no plan yet: {said['rests']}"
     elif said["stays"] is not None:
@@ -175,7 +176,7 @@ def _of_wait(answer: Row) -> list[str]:
     if answer["state"] != "waiting" or answer.get("waited_s") is None:
         return []
     if answer["attempts"] is None:
-        return words.paragraph(f"for {words.ago(answer['waited_s'])}; another scheduler decides on it")
+        return words.paragraph(f"for {formats.duration(answer['waited_s'])}; another scheduler decides on it")
     tried = amounts.plural(answer["attempts"], "bind") + " tried"
     due_s = answer["next_try_s"]
     then = "next try when something changes that could help" if due_s is None else f"next try in {due_s:.1f} s"
@@ -183,7 +184,7 @@ def _of_wait(answer: Row) -> list[str]:
     # An older scheduler does not report its queue.
     queued = "" if before is None else f"; {_before(before)}"
     return [
-        *words.paragraph(f"for {words.ago(answer['waited_s'])}{queued}; {tried}; {then}"),
+        *words.paragraph(f"for {formats.duration(answer['waited_s'])}{queued}; {tried}; {then}"),
         *_of_lost(answer.get("lost")),
     ]
 

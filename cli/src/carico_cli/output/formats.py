@@ -102,6 +102,23 @@ def number(value: float | None, digits: int = 2) -> str:
     return "-" if value is None or not math.isfinite(value) else amounts.number(value, digits)
 
 
+def duration(seconds: float) -> str:
+    """Return a duration.
+
+    >>> duration(0.00004), duration(0.0042), duration(3.21), duration(318.0), duration(9000.0)
+    ('40 µs', '4 ms', '3.2 s', '5 min', '2.5 h')
+    """
+    if seconds <= 0.0:
+        return "0 s"
+    if seconds < 0.0009995:
+        return f"{1e6 * seconds:.0f} µs"
+    if seconds < 0.9995:
+        return f"{1000.0 * seconds:.0f} ms"
+    if seconds < 119.5:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60.0:.0f} min" if seconds < 7170.0 else f"{seconds / 3600.0:.1f} h"
+
+
 def aligned(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, left: int | None = 1, width: int | None = None
 ) -> list[str]:

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from carico_cli.explain import words
-from carico_cli.output import formats
+from carico_cli.output import formats, words
 from carico_cli.recommend import manifests
 from carico_core.domain import amounts
 
@@ -37,11 +36,11 @@ def table(rows: Sequence[Row], *, now_ns: int) -> str:
 
 def detail(row: Row, *, now_ns: int) -> str:
     """Return one class with its distribution."""
-    since = words.ago(max(now_ns - row["since_ns"], 0) / 1e9)
+    since = formats.duration(max(now_ns - row["since_ns"], 0) / 1e9)
     nodes = f"{'at least ' if row['nodes_at_least'] else ''}{amounts.plural(row['nodes'], 'node')}"
     lines = words.paragraph(
         f"{row['class']}: {amounts.plural(row['pods'], 'Pod')} on {nodes} since {since} ago "
-        f"({row['running']} running, {row['failed']} failed), measured for {words.ago(row['measured_s'])}; "
+        f"({row['running']} running, {row['failed']} failed), measured for {formats.duration(row['measured_s'])}; "
         f"confidence {row['confidence']}",
         "",
     )
@@ -77,7 +76,7 @@ def detail(row: Row, *, now_ns: int) -> str:
 
 def _cells(row: Row, now_ns: int) -> tuple[str, ...]:
     nodes = f"{row['nodes']}{'+' if row['nodes_at_least'] else ''}"
-    since = words.ago(max(now_ns - row["since_ns"], 0) / 1e9)
+    since = formats.duration(max(now_ns - row["since_ns"], 0) / 1e9)
     sure = f"{row['confidence']}{' !' if row['flags'] or row['contradicts'] else ''}"
     return (
         row["class"], _amount(row["requested"], "cpu"), _amount(row["requests"], "cpu"),

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from carico_cli.explain import words
-from carico_cli.output import formats
+from carico_cli.output import formats, words
 from carico_core.domain import amounts
 
 Row = Mapping[str, Any]
@@ -42,7 +41,7 @@ def _moves(found: Row) -> list[str]:
 
 def _pays_back(move: Row) -> str:
     # What makes room for another move gains nothing by itself.
-    return "-" if move["pays_back_s"] is None else words.ago(move["pays_back_s"])
+    return "-" if move["pays_back_s"] is None else formats.duration(move["pays_back_s"])
 
 
 def _nodes(found: Row, is_wide: bool) -> list[str]:
@@ -144,7 +143,7 @@ def rests(answer: Row) -> list[str]:
 
 def move(each: Row) -> str:
     """Return one move in a line."""
-    took = "" if each["took_s"] is None else f" after {words.ago(each['took_s'])}"
+    took = "" if each["took_s"] is None else f" after {formats.duration(each['took_s'])}"
     detail = f" ({each['detail']})" if each["detail"] else ""
     return f"{each['pod']}: {each['from']} -> {each['to']}: {each['state']}{took}{detail}; {each['why']}"
 

@@ -86,7 +86,7 @@ def test_a_list_fits_a_terminal_and_wide_shows_where_each_is() -> None:
     assert max(map(len, lines)) <= 80
     assert lines[0].split() == ["NAME", "STATE", "SINCE", "NODES", "PODS", "KIND"] and lines[1].startswith("* shop ")
     wide = listing.text(rows, now_s=60.0, wide=True).splitlines()
-    assert str(row["folder"]) in wide[1] and "(1 min)" in wide[1] and "a-name-of-the-shop-that-is-long" in wide[2]
+    assert str(row["folder"]) in wide[1] and "(60.0 s)" in wide[1] and "a-name-of-the-shop-that-is-long" in wide[2]
 
 
 def test_a_machine_without_a_cluster_says_what_starts_one() -> None:

@@ -184,8 +184,8 @@ def test_schedulers_that_share_are_listed_with_why_one_takes_no_pods() -> None:
     said = [" ".join(line.split()) for line in status_text.text(view, now_ns=1).splitlines()]
     # As in the table of services.
     assert "SCHEDULER SHARE COMMITTED CONFLICTS REQUEUED VIEW" in said
-    assert "scheduler 100% 4800 12 3 0.2 s" in said
-    assert "scheduler-2 0% 4800 12 3 0.2 s" in said
+    assert "scheduler 100% 4800 12 3 200 ms" in said
+    assert "scheduler-2 0% 4800 12 3 200 ms" in said
     assert said[-1] == "takes no Pods: scheduler-2: not connected to NATS"
 
 

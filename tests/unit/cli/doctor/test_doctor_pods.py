@@ -113,11 +113,11 @@ async def test_pods_that_wait_are_told_apart_by_their_reason_oldest_first() -> N
     )
     assert first.do.endswith("`carico capacity --name shop` shows what limits it")
     assert second.detail == (
-        "1 for up to 2 min: without the required labels (default/a); default/a can never fit as it is: no node has the "
-        "label kubernetes.io/hostnam; did you mean kubernetes.io/hostname?"
+        "1 for up to 90.0 s: without the required labels (default/a); default/a can never fit as it is: no node has "
+        "the label kubernetes.io/hostnam; did you mean kubernetes.io/hostname?"
     )
     assert second.do.startswith("`carico explain default/a --name shop`")
-    assert third.detail == "1 for up to 1 min: no scheduler has looked at them (default/unseen)"
+    assert third.detail == "1 for up to 80.0 s: no scheduler has looked at them (default/unseen)"
     assert "`carico logs scheduler --name shop`" in third.do
 
 
@@ -159,7 +159,7 @@ async def test_a_pod_that_its_node_does_not_take_up_is_named() -> None:
         each["status"]["conditions"] = [condition("", "True", ago_s)]
     taken["status"]["startTime"] = instant(89.0)
     assert (await found_of(taken, left, new))["Pods not started"].detail == (
-        "their nodes cannot start them: default/left on n1 (its node has not taken it up for 2 min)"
+        "their nodes cannot start them: default/left on n1 (its node has not taken it up for 90.0 s)"
     )
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import orjson
 import pytest
 
-from carico_cli.explain import asking, capacity, command, fit_text, job_asking, node_text, pod_text, remedies, words
+from carico_cli.explain import asking, capacity, command, fit_text, job_asking, node_text, pod_text, remedies
 from carico_cli.live import addresses, service_queries
+from carico_cli.output import words
 from carico_core.domain import cluster, decision, errors, names
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client, cluster_access
@@ -372,7 +373,7 @@ async def test_an_api_that_does_not_answer_the_scheduler_is_said_in_a_last_line(
         fit_text.text(await asked.ask("capacity.fit", {})),
     ]
     for text in texts:
-        last = "the Kubernetes API last answered the scheduler 2 min ago: Pods and Nodes are"
+        last = "the Kubernetes API last answered the scheduler 95.0 s ago: Pods and Nodes are"
         assert f" {last}" in f" {' '.join(text.split())}"
         assert text.splitlines()[-1].endswith("shown as they were then")
         assert_fits_a_terminal(text)

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from carico_cli.explain import command, job_text, words
+from carico_cli.explain import command, job_text
+from carico_cli.output import words
 from carico_core.domain import errors
 
 AT = "2026-11-21T10:{:02}:{:02}Z"

@@ -1,6 +1,7 @@
 """An answer about a Pod as text."""
 
-from carico_cli.explain import containers, pod_text, words
+from carico_cli.explain import containers, pod_text
+from carico_cli.output import words
 from carico_core.domain import judgement
 
 

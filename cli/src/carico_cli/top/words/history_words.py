@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from carico_cli.live import history
 from carico_cli.live import picture as pictures
+from carico_cli.output import formats
 from carico_cli.top.words import spans
 from carico_core.domain import messages
 
@@ -20,7 +21,7 @@ def lines(picture: pictures.Picture, width: int = 80) -> list[spans.Line]:
         return [(("nothing is kept yet: the scheduler that leads writes a summary every 5 s", "dim"),)]
     cells = max(10, min(width - _NAME_CELLS - _TEXT_CELLS, _SPARK_CELLS_MOST))
     last = found[-1]
-    waits = f"{last.waiting}, the first for {spans.duration(last.oldest_s)}" if last.waiting else "none"
+    waits = f"{last.waiting}, the first for {formats.duration(last.oldest_s)}" if last.waiting else "none"
     rows = [
         _series("waiting", [float(each.waiting) for each in found], cells, f"{waits} (most {_most(found)})"),
         _series("placed/s", [_rate(each) for each in found], cells, f"{_rate(last):.1f}"),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from carico_cli.live import picture as pictures
+from carico_cli.output import formats
 from carico_cli.top.words import spans
 from carico_core.domain import amounts, messages, names
 
@@ -44,7 +45,7 @@ def _member(each: messages.Heartbeat, shown: str, recent: int) -> spans.Line:
         return (name, (" leaves" if each.is_leaving else " does not report", "yellow"))
     if report.why_not:
         return (name, (f" takes no Pods: {spans.clean(report.why_not)}", "red"))
-    view = "" if report.view_age_s is None else f", view {spans.duration(report.view_age_s)}"
+    view = "" if report.view_age_s is None else f", view {formats.duration(report.view_age_s)}"
     return (
         name, (" ", ""), *spans.bar(report.recent / recent if recent else None, _BAR_CELLS),
         (f"{report.recent:>6}/min{report.conflicts:>5} conflicts{report.requeued:>4} waits{view}", ""),

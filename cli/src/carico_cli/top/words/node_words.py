@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from carico_cli.live import node_answers
 from carico_cli.live import picture as pictures
+from carico_cli.output import formats
 from carico_cli.top.words import columns, spans
 from carico_core.domain import amounts, messages
 
@@ -89,7 +90,7 @@ def _history(standing: node_answers.Standing, width: int) -> list[spans.Line]:
     ages_s = standing.history.get("age_s")
     if not ages_s:
         return [(("no history yet: schedulers keep a row every 10 s", "dim"),), ()]
-    found: list[spans.Line] = [((f"the last {spans.duration(ages_s[0])}", "bold"),)]
+    found: list[spans.Line] = [((f"the last {formats.duration(ages_s[0])}", "bold"),)]
     cells = max(10, width - _TITLE_CELLS - 22)
     for name, each in standing.history.items():
         if name in ("age_s", "capacity_sd"):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from carico_cli.live import picture as pictures
 from carico_cli.live import services as asked
+from carico_cli.output import formats
 from carico_cli.top.words import spans
 from carico_core.domain import amounts, decision
 from carico_core.wire import freshness
@@ -50,7 +51,7 @@ def summary(picture: pictures.Picture, *, name: str, paused_s: float | None, sho
 def _waiting(picture: pictures.Picture) -> str:
     """Return how many Pods wait, and the longest time of one of them."""
     longest = picture.longest_waiting
-    return f"{picture.waiting} waiting" + ("" if longest is None else f" ({spans.duration(longest[1])})")
+    return f"{picture.waiting} waiting" + ("" if longest is None else f" ({formats.duration(longest[1])})")
 
 
 def jobs(picture: pictures.Picture, width: int = 80) -> list[spans.Line]:
@@ -100,7 +101,7 @@ def _decision(found: decision.Decision, width: int) -> spans.Line:
     clock: spans.Span = (time.strftime("%H:%M:%S ", time.localtime(found.ts_ns / 1e9)), "dim")
     if found.outcome is decision.Outcome.BOUND and found.node is not None:
         room = "" if found.free is None else f", room for {amounts.number(found.free, 1)}"
-        said = f"{room}, waited {spans.duration(found.waited_s)}"
+        said = f"{room}, waited {formats.duration(found.waited_s)}"
         pod, node = _names(pod, spans.clean(found.node), width - len(clock[0]) - len(_ARROW) - len(said))
         return (clock, (pod, "bold"), (_ARROW, "dim"), (node, "green"), (said, ""))
     outcome = "waits" if found.outcome is decision.Outcome.UNSCHEDULABLE else found.outcome.value.replace("_", " ")
@@ -126,7 +127,7 @@ def _service(each: pictures.Service, decided: Sequence[decision.Decision]) -> sp
     # 0: it was refused for the reason for which a Pod like it had just been refused.
     took_us = [found.decided_us for found in decided if found.decided_us > 0.0]
     if name == "scheduler" and took_us:
-        words += f"; decides in {spans.duration(statistics.median(took_us) / 1e6)}"
+        words += f"; decides in {formats.duration(statistics.median(took_us) / 1e6)}"
     instance = spans.clean(each.instance)[:INSTANCE_CELLS]
     found: list[spans.Span] = [(spans.fitted(name, 11), "bold"), (instance.ljust(INSTANCE_CELLS), "dim"), (words, "")]
     if each.errors:

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from carico_cli.explain import words
 from carico_cli.live import picture as pictures
+from carico_cli.output import formats, words
 from carico_cli.top.words import spans
 from carico_core.domain import amounts, messages
 
@@ -75,7 +75,7 @@ class PodTable:
         return ("".join(words) + self._picture.why(pod)).lower()
 
     def _for(self, pod: pictures.Pod) -> str:
-        return "-" if math.isinf(pod.since_s) else spans.duration(max(self._now_s - pod.since_s, 0.0))
+        return "-" if math.isinf(pod.since_s) else formats.duration(max(self._now_s - pod.since_s, 0.0))
 
     def _at(self, pod: pictures.Pod) -> str:
         before = self.before(pod)

@@ -94,18 +94,3 @@ def _bar_of(values: Sequence[float], top: float) -> str:
         return " "
     share = max(values) / top if top > 0.0 else 0.0
     return _SPARKS[min(max(int(share * len(_SPARKS)), 0), len(_SPARKS) - 1)]
-
-
-def duration(seconds: float) -> str:
-    """Return a duration.
-
-    >>> duration(0.00004), duration(0.0042), duration(3.21), duration(318.0), duration(9000.0)
-    ('40 µs', '4 ms', '3.2 s', '5 min', '2.5 h')
-    """
-    if seconds < 0.0009995:
-        return f"{1e6 * seconds:.0f} µs"
-    if seconds < 0.9995:
-        return f"{1000.0 * seconds:.0f} ms"
-    if seconds < 119.5:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60.0:.0f} min" if seconds < 7170.0 else f"{seconds / 3600.0:.1f} h"

@@ -5,12 +5,13 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
+from carico_cli.output import formats
 from carico_core.domain import amounts
 
 WIDTH = 80
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 # Between a number and its unit.
-_UNIT = re.compile(r"(?<=\d) (?=(?:s|ms|min|h|[kMGT]?B|cores?|Pods?|nodes?|tasks?)\b)")
+_UNIT = re.compile(r"(?<=\d) (?=(?:s|ms|µs|min|h|[kMGT]?B|cores?|Pods?|nodes?|tasks?)\b)")
 # How a scheduler begins to say why no node fits.
 _UNFIT = re.compile(r"^0/\d+ nodes (fit|are available): ")
 
@@ -22,17 +23,6 @@ def amount(dimension: str, value: float | None) -> str:
     ('9.8 MB', '1.22 tasks', '-')
     """
     return "-" if value is None else amounts.text(dimension, value)
-
-
-def ago(seconds: float) -> str:
-    """Return a duration.
-
-    >>> ago(4.25), ago(125.0), ago(7300.0)
-    ('4.2 s', '2 min', '2.0 h')
-    """
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
 
 
 def counted(why: str) -> str:
@@ -62,6 +52,6 @@ def behind(answer: Mapping[str, Any]) -> list[str]:
         found += paragraph(f"the scheduler's view of {what} is out of date: {why}", "")
     silent_s = answer.get("api_silent_s")
     if silent_s is not None:
-        said = f"the Kubernetes API last answered the scheduler {ago(silent_s)} ago"
+        said = f"the Kubernetes API last answered the scheduler {formats.duration(silent_s)} ago"
         found += paragraph(f"{said}: Pods and Nodes are shown as they were then", "")
     return found
