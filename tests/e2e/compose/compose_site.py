@@ -138,7 +138,24 @@ class Stack:
 
     def get(self, path: str) -> Any:
         """An object, a list or a log of the Kubernetes API."""
-        asked = urllib.request.Request(self.api_url + path, headers={"Authorization": f"Bearer {self.token()}"})
+        return self._ask(path)
+
+    @contextlib.contextmanager
+    def cordoned(self, nodes: Iterable[str]) -> Iterator[None]:
+        """These nodes take no Pods meanwhile."""
+        paths = [f"/api/v1/nodes/{node}" for node in nodes]
+        for path in paths:
+            self._ask(path, "PATCH", {"spec": {"unschedulable": True}})
+        try:
+            yield
+        finally:
+            for path in paths:
+                self._ask(path, "PATCH", {"spec": {"unschedulable": False}})
+
+    def _ask(self, path: str, method: str = "GET", patch: dict[str, Any] | None = None) -> Any:
+        headers = {"Authorization": f"Bearer {self.token()}", "Content-Type": "application/merge-patch+json"}
+        body = None if patch is None else json.dumps(patch).encode()
+        asked = urllib.request.Request(self.api_url + path, method=method, headers=headers, data=body)
         with urllib.request.urlopen(asked, timeout=10.0) as answer:
             return json.load(answer)
 

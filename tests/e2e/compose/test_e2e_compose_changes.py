@@ -97,14 +97,16 @@ def test_new_nodes_take_work_at_once_and_leaving_ones_finish_theirs(stack: compo
     job, more = f"scaled-{int(time.time()) % 10_000}", compose_site.NODES * 2
     submitting = stack.submit(job, pods=SCALED_PODS, seconds=1.0)
     stack.until("the job's Pods wait", lambda: compose_site.phases(stack.pods(job)).get("Running", 0) > 0)
-    typed_s = time.monotonic()
-    stack.compose("up", "--detach", "--no-recreate", "--scale", f"node={more}")
-    returned_s = time.monotonic()
-    new = {f"node-{number}" for number in range(compose_site.NODES + 1, more + 1)}
-    took_s = stack.until(
-        "each new node has a Pod of the job",
-        lambda: new <= {pod["spec"].get("nodeName") for pod in stack.pods(job)},
-    )
+    # However long the new nodes take, the job waits for them.
+    with stack.cordoned(stack.nodes()):
+        typed_s = time.monotonic()
+        stack.compose("up", "--detach", "--no-recreate", "--scale", f"node={more}")
+        returned_s = time.monotonic()
+        new = {f"node-{number}" for number in range(compose_site.NODES + 1, more + 1)}
+        took_s = stack.until(
+            "each new node has a Pod of the job",
+            lambda: new <= {pod["spec"].get("nodeName") for pod in stack.pods(job)},
+        )
     print(
         f"{len(new)} new nodes had Pods {took_s:.1f} s after `up --scale` returned, "
         f"{time.monotonic() - typed_s:.1f} s after it was typed (which took {returned_s - typed_s:.1f} s)"
