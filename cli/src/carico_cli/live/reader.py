@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import functools
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 import orjson
@@ -14,6 +14,7 @@ from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import list_watch
 from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import tasks
 from carico_core.wire import streams, subjects
 
 CONNECT_S = 5.0
@@ -175,7 +176,7 @@ class Reader:
         """Follow until cancelled. Raises `CaricoError` where the reader must reconnect."""
         self._bus, self._bus_trouble = bus, None
         self._api_trouble, self._api = (api, None) if isinstance(api, str) else (None, api)
-        works: list[Awaitable[None]] = [
+        works: list[Coroutine[Any, Any, None]] = [
             self._listen(bus), self._ask_scheduler(bus), self._stay(bus, address),
         ]  # fmt: skip
         if not self._is_brief:
@@ -184,15 +185,12 @@ class Reader:
             self._settle(PODS)
         else:
             works.append(self._follow_pods(api))
-        tasks = [asyncio.ensure_future(work) for work in works]
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            async with asyncio.TaskGroup() as group:
+                for work in works:
+                    group.create_task(work)
+        except ExceptionGroup as failed:
+            raise next(tasks.leaves(failed)) from None
 
     async def _listen(self, bus: ports.Bus) -> None:
         """Subscribe, and read what the bus has kept, once more after each reconnection."""
@@ -206,9 +204,9 @@ class Reader:
             subjects.MEMBER_ALL: self._signals.on_heartbeat,
         }  # fmt: skip
         # At once: each waits until the server knows of it.
-        await asyncio.gather(
-            *(self._until_done(functools.partial(bus.subscribe, subject, take)) for subject, take in handlers.items())
-        )
+        async with asyncio.TaskGroup() as group:
+            for subject, take in handlers.items():
+                group.create_task(self._until_done(functools.partial(bus.subscribe, subject, take)))
         while True:
             await self._until_done(lambda: self._take_kept(bus))
             self._settle(KEPT)

@@ -3,9 +3,12 @@
 import asyncio
 import dataclasses
 
+import pytest
+
 from carico_cli.live import addresses
 from carico_cli.live import reader as readers
 from carico_core.domain import errors
+from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.kube import list_watch
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
@@ -86,6 +89,30 @@ async def test_history_that_nothing_answers_for_delays_nothing_after_a_reconnect
         cluster.hub.set_away(False)
         await waiting.until(lambda: read)
         assert len(cluster.reader.picture().nodes) == 3
+
+
+async def test_no_subscription_goes_on_once_another_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They went on with a bus that had been closed, and kept it."""
+    cluster = fake_cluster.Cluster()
+    tries: dict[str, int] = {}
+
+    async def subscribe(bus: memory_bus.MemoryBus, subject: str, take: object) -> None:
+        tries[subject] = tries.get(subject, 0) + 1
+        if subject == subjects.MODEL:
+            raise errors.BusError("not allowed")
+        raise errors.BusUnavailable("not yet")
+
+    monkeypatch.setattr(memory_bus.MemoryBus, "subscribe", subscribe)
+    monkeypatch.setattr(readers, "AGAIN_S", 0.01)
+    reading = asyncio.ensure_future(cluster.reader.run())
+    try:
+        await waiting.until(lambda: cluster.connected >= 3)
+        assert "not allowed" in cluster.reader.picture().trouble[0]
+        names = [str(each.get_coro()) for each in asyncio.all_tasks()]
+        assert sum("_until_done" in name for name in names) <= len(tries)
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
 
 
 async def test_a_cluster_that_was_taken_down_and_started_elsewhere_is_found() -> None:
