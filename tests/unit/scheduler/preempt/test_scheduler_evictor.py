@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from carico_core.domain import cluster
+import pytest
+
+from carico_core.domain import cluster, errors
 from carico_core.runtime.process import clock as clocks
 from carico_scheduler.pods import demand
 from carico_scheduler.preempt import evictor, nominations
@@ -99,6 +101,23 @@ async def test_a_nomination_that_failed_meanwhile_stays_so() -> None:
     desk.then = lambda: setattr(desk.nomination, "has_failed", True)
     assert await desk.run() == VICTIMS
     assert desk.nomination.has_failed
+
+
+@pytest.mark.parametrize("refused", ["PATCH", "DELETE"])
+async def test_a_victim_that_was_replaced_by_another_pod_of_its_name_is_gone(refused: str) -> None:
+    """All that was done for the Pod was in vain then, and other Pods were evicted for it."""
+    desk = Desk()
+
+    def refuse() -> None:
+        method, body = desk.sent[-1]
+        if method == refused and "nominatedNodeName" not in body.get("status", {}):
+            desk.then = lambda: None
+            raise errors.Conflict(status=409, reason="Conflict", message="another UID", request=method)
+
+    desk.then = refuse
+    await desk.run()
+    assert len(desk.events) == VICTIMS - 1
+    assert not desk.nomination.has_failed
 
 
 async def test_a_pod_whose_eviction_is_under_way_is_not_evicted_twice() -> None:

@@ -127,7 +127,8 @@ class Evictor:
                 await api_actions.delete_pod(
                     self._api, namespace=victim.namespace, name=victim.name, uid=victim.uid
                 )  # fmt: skip
-        except errors.NotFound:
+        except (errors.NotFound, errors.Conflict):
+            # It is gone, perhaps replaced by another Pod of its name.
             return True
         except errors.CaricoError as error:
             self._count(type(error).__name__)
