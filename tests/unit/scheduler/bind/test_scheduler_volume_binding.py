@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from carico_core.domain import cluster, errors
+from carico_core.domain import storage as storage_objects
 from carico_core.wire.kubernetes import storage as parse
 from carico_scheduler.bind import volume_binding
 from carico_scheduler.decide import cycle
@@ -212,6 +213,51 @@ def test_a_pod_is_bound_once_the_watch_has_shown_the_volumes_too() -> None:
         await work
 
     run(main)
+
+
+@pytest.mark.parametrize("gone", ["volume", "volume in a list", "volume, said by its claim", "claim"])
+def test_what_is_deleted_meanwhile_is_not_waited_for(gone: str) -> None:
+    """A Pod kept its reservation for ten minutes, for a volume that had been deleted at once."""
+
+    async def main() -> None:
+        site = Site(provisioner="kubernetes.io/no-provisioner")
+        site.volume("only", "a")
+        work = asyncio.create_task(site.bind_claims(site.plan()))
+        await asyncio.sleep(0.1)
+        spec = {"volumeName": "only"}
+        if gone == "claim":
+            site.known.volume_claims.remove(("default", "disk"))
+        elif gone == "volume, said by its claim":
+            lost = peers.claim("disk", **spec) | {"status": {"phase": "Lost"}}
+            site.known.volume_claims.put(("default", "disk"), parse.parse_volume_claim(lost))
+        else:
+            site.claim({parse.BIND_COMPLETED: "yes"}, **spec)
+            if gone == "volume":
+                site.known.volumes.remove(("", "only"))
+            else:
+                site.known.volumes.put_all({})
+        site.claims.notify()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert work.done()
+        with pytest.raises(volume_binding.NotBound, match="was deleted" if gone == "claim" else "has lost its"):
+            await work
+
+    run(main)
+
+
+@pytest.mark.parametrize("provisioner", ["csi.example.com", storage_objects.NO_PROVISIONER])
+def test_pods_that_share_a_claim_keep_what_was_chosen_for_it_until_the_last_gives_it_up(provisioner: str) -> None:
+    site = Site(provisioner=provisioner)
+    if provisioner == storage_objects.NO_PROVISIONER:
+        site.volume("of-a", "a")
+        site.volume("of-b", "b")
+    first = site.plan()
+    second = site.plan()
+    site.known.release(first)
+    assert site.feasible() == ["a"]
+    site.known.release(second)
+    assert site.feasible() == ["a", "b"]
 
 
 def refuse(path: str, body: Any) -> None:

@@ -100,6 +100,9 @@ class VolumeBinding:
                 elif claim.uid in asked:
                     # By removing the annotation a provisioner reports that it cannot create the volume there.
                     raise NotBound(f"the volume of PersistentVolumeClaim {claim.name} cannot be created on {node}")
+            lost = self._known.never_bound(uses)
+            if lost is not None:
+                raise NotBound(lost)
             if not may_write():
                 raise NotBound("no longer needed: the Pod is gone or bound, or another scheduler may lead by now")
             with contextlib.suppress(TimeoutError):

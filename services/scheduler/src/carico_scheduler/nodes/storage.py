@@ -1,5 +1,6 @@
 """PersistentVolumeClaims, volumes and attachments as the API shows them, and which volume is kept for a claim."""
 
+import collections
 import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
@@ -8,6 +9,8 @@ from carico_core.domain import constraints, selectors, storage
 
 T = TypeVar("T")
 Key = tuple[str, str]
+# A claim names its volume within seconds of the volume's creation: this is as many deletions as an API does in them.
+REMOVED_MOST = 1024
 
 
 class Table(Generic[T]):
@@ -15,6 +18,7 @@ class Table(Generic[T]):
 
     def __init__(self) -> None:
         self._objects: dict[Key, T] = {}
+        self._removed: collections.deque[Key] = collections.deque(maxlen=REMOVED_MOST)
 
     def find(self, name: str, namespace: str = "") -> T | None:
         """Return the object of this name, or None."""
@@ -26,6 +30,7 @@ class Table(Generic[T]):
 
     def put_all(self, objects: Mapping[Key, T]) -> None:
         """Take in the list of all objects."""
+        self._removed.extend(self._objects.keys() - objects.keys())
         self._objects = dict(objects)
 
     def put(self, key: Key, value: T) -> None:
@@ -34,7 +39,12 @@ class Table(Generic[T]):
 
     def remove(self, key: Key) -> None:
         """Forget one object."""
+        self._removed.append(key)
         self._objects.pop(key, None)
+
+    def was_removed(self, name: str, namespace: str = "") -> bool:
+        """Return True if there was an object of this name lately and is none now; False also if none is known yet."""
+        return (namespace, name) not in self._objects and (namespace, name) in self._removed
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +68,11 @@ class Storage:
         self.capacities: Table[storage.StorageCapacity] = Table()
         # Collection -> why it is not known.
         self._lacking: dict[str, str] = {}
-        # Volume name -> UID of the claim, and UID of the claim -> node: decided, and not shown by the API yet.
+        # Volume name -> UID of the claim, and UID of the claim -> node: decided, and not shown by the API yet. For how
+        # many Pods, by either key: several may use one claim.
         self._kept: dict[str, str] = {}
         self._chosen: dict[str, str] = {}
+        self._promised: collections.Counter[str] = collections.Counter()
 
     def lacking(self) -> str | None:
         """Return which collection is not known, so that Pods with claims must wait; None if all are known."""
@@ -92,15 +104,17 @@ class Storage:
         """Keep the plan's volumes for a Pod on `node`, until `release`."""
         for volume, claim in plan.keep:
             self._kept[volume.name] = claim.uid
+            self._promised[volume.name] += 1
         for claim in plan.make:
             self._chosen[claim.uid] = node
+            self._promised[claim.uid] += 1
 
     def release(self, plan: Plan) -> None:
-        """Forget a plan: it failed, or the API shows its result now."""
+        """Forget a plan that was promised: it failed, or the API shows its result now."""
         for volume, _ in plan.keep:
-            self._kept.pop(volume.name, None)
+            self._release(self._kept, volume.name)
         for claim in plan.make:
-            self._chosen.pop(claim.uid, None)
+            self._release(self._chosen, claim.uid)
 
     def waits_for(self, uses: Iterable[constraints.VolumeClaimUse]) -> str | None:
         """Return why a Pod with these claims must wait whatever the node; None if a node may be found."""
@@ -126,6 +140,16 @@ class Storage:
         uses = tuple(uses)
         return len(claims := list(self._claims(uses))) == len(uses) and all(claim.is_bound for claim in claims)
 
+    def never_bound(self, uses: Iterable[constraints.VolumeClaimUse]) -> str | None:
+        """Return why claims that a node was chosen with will not get usable volumes any more; None if they may."""
+        for use in uses:
+            claim, named = self.volume_claims.find(use.name, use.namespace), f"PersistentVolumeClaim {use.name}"
+            if claim is None:
+                return f"{named} was deleted"
+            if claim.is_lost or self.volumes.was_removed(claim.volume):
+                return f"{named} has lost its PersistentVolume {claim.volume}"
+        return None
+
     def candidates(self, claim: storage.VolumeClaim) -> list[storage.Volume]:
         """Return the volumes that fit an unbound claim, smallest first; only the kept one if there is one."""
         fitting = [volume for volume in self.volumes.all() if _fits(claim, volume)]
@@ -148,6 +172,11 @@ class Storage:
         if found is None or found.provisioner in ("", storage.NO_PROVISIONER):
             return None
         return found
+
+    def _release(self, promises: dict[str, str], key: str) -> None:
+        self._promised[key] -= 1
+        if not self._promised[key]:
+            del self._promised[key], promises[key]
 
     def _claims(self, uses: Iterable[constraints.VolumeClaimUse]) -> Iterable[storage.VolumeClaim]:
         found = (self.volume_claims.find(use.name, use.namespace) for use in uses)
