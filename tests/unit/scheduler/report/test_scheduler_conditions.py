@@ -124,6 +124,30 @@ def test_what_another_scheduler_has_written_is_written_again_only_for_another_ca
     objects.run_fast(main())
 
 
+def test_what_another_scheduler_had_still_to_write_is_written_here() -> None:
+    """The Pod kept the words of its former reasons until its reasons changed once more."""
+
+    async def main() -> None:
+        desk = Desk()
+        assert desk.note(await desk.create(), text="0/2 nodes fit: 2 at capacity (node-0: 0.1 free)")
+        await desk.write()
+        await asyncio.sleep(notices.CHANGE_EVERY_S)
+        tainted, text = frozenset({"taint"}), "0/2 nodes fit: 2 tainted"
+        assert desk.note(desk.see(), text=text, reasons=tainted)
+        # It goes to another scheduler before that is written.
+        desk.queue = queue.Queue(random.Random(0))
+        waiting = desk.see()
+        waiting.late_s = 5.0
+        await asyncio.sleep(notices.CHANGE_EVERY_S)
+        assert desk.note(waiting, text=text, reasons=tainted)
+        await desk.write()
+        found = desk.condition()
+        assert found is not None
+        assert found["message"] == text
+
+    objects.run_fast(main())
+
+
 def test_a_cause_that_is_no_longer_known_replaces_the_reason() -> None:
     async def main() -> None:
         desk = Desk()

@@ -75,11 +75,13 @@ def test_why_a_pod_is_not_scheduled_is_read_while_it_has_no_node() -> None:
     obj = pod(containers=[container("250m", "1Gi")])
     obj["spec"].pop("nodeName", None)
     assert api_objects.parse_pod(obj).unscheduled_reason == ""
-    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes fit"}
     obj["status"] = {"phase": "Pending", "conditions": [{"type": "Ready", "status": "False", "reason": "x"}, refused]}
-    assert api_objects.parse_pod(obj).unscheduled_reason == "Unschedulable"
+    found = api_objects.parse_pod(obj)
+    assert (found.unscheduled_reason, found.unscheduled_message) == ("Unschedulable", "0/2 nodes fit")
     obj["spec"]["nodeName"] = "node-1"
-    assert api_objects.parse_pod(obj).unscheduled_reason == ""
+    found = api_objects.parse_pod(obj)
+    assert (found.unscheduled_reason, found.unscheduled_message) == ("", "")
 
 
 def test_a_pod() -> None:

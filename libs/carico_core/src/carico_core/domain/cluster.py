@@ -120,8 +120,9 @@ class Pod(NamedTuple):
     request_others: tuple[tuple[str, float], ...] = ()
     # None: no constraints besides those above.
     constraints: limits.Constraints | None = None
-    # The reason of its condition PodScheduled=False; empty without one.
+    # Reason and message of its condition PodScheduled=False; empty without one.
     unscheduled_reason: str = ""
+    unscheduled_message: str = ""
     # Of a static Pod: its UID in the node's runtime, where it has another one than in the API.
     static_uid: str = ""
     # None: not known.

@@ -20,7 +20,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
 from carico_core.wire.kubernetes import api_objects, instants
 from carico_scheduler.pods import queue as queues
-from carico_scheduler.report import namespace_queue, notices, verdicts
+from carico_scheduler.report import explain, namespace_queue, notices, verdicts
 
 # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions, and the reasons of its constants
 # PodReasonUnschedulable, which autoscalers look for, and PodReasonSchedulerError, which they ignore.
@@ -71,7 +71,8 @@ class Conditions:
         reason = self._reason(waiting, verdict, now_s)
         if reason is None:
             return False
-        if waiting.pod.unscheduled_reason == reason:
+        said = explain.reasons_in(waiting.pod.unscheduled_message)
+        if waiting.pod.unscheduled_reason == reason and said == explain.reasons_in(text):
             notices.inherit(waiting, "condition", now_s, reasons | {reason})
         if not notices.is_due(waiting, "condition", now_s, reasons=reasons | {reason}, again_s=math.inf):
             return False

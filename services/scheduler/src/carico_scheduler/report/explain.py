@@ -1,6 +1,7 @@
 """Decisions in words and as records: why this node, and why not the others."""
 
 import math
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -35,6 +36,8 @@ _PHRASES = {
     decision.Reason.GANG: "with room for one Pod, but not for its gang",
     decision.Reason.UNSUPPORTED: "refused because of unsupported constraints",
 }
+# With its number: without, a phrase may be part of a detail.
+_REASONS_IN = re.compile(rf"\b\d+ ({'|'.join(map(re.escape, _PHRASES.values()))})\b")
 # Events are at most 1 kB.
 _DETAIL_MAX = 160
 
@@ -53,6 +56,15 @@ def why_unplaced(refused: Mapping[str, int], nodes: int, examples: tuple[decisio
         detail = f" ({example.node}: {example.rejection.detail[:_DETAIL_MAX]})" if example and example.rejection else ""
         parts.append(f"{count} {_PHRASES[decision.Reason(reason)]}{detail}")
     return f"0/{nodes} nodes fit: {', '.join(parts)}"
+
+
+def reasons_in(text: str) -> frozenset[str]:
+    """Return the phrases of the reasons that such a line names, without the numbers of nodes.
+
+    >>> sorted(reasons_in("0/7 nodes fit: 4 at capacity (a: 0.2 free), 3 not ready"))
+    ['at capacity', 'not ready']
+    """
+    return frozenset(_REASONS_IN.findall(text))
 
 
 def refused_to_gang(scores: cycle_scores.Scores) -> dict[str, int]:

@@ -41,6 +41,7 @@ def parse_pod(obj: Object, before: cluster.Pod | None = None) -> cluster.Pod:
 def _parse_progress(metadata: Object, spec: Object, status: Object) -> dict[str, Any]:
     """Return the fields of a Pod that change while its spec stays, but for its node."""
     labels, node_name = fields.texts(metadata, "labels", "metadata."), fields.optional(spec, "nodeName", "spec.")
+    unscheduled_reason, unscheduled_message = ("", "") if node_name else _unscheduled(status)
     deleting = metadata.get("deletionTimestamp") is not None
     return {
         "resource_version": fields.optional(metadata, "resourceVersion", "metadata."),
@@ -51,7 +52,8 @@ def _parse_progress(metadata: Object, spec: Object, status: Object) -> dict[str,
         "node_name": node_name,
         "phase": fields.optional(status, "phase", "status.") or "Pending",
         "has_failed": statuses.has_failed(status),
-        "unscheduled_reason": "" if node_name else _unscheduled_reason(status),
+        "unscheduled_reason": unscheduled_reason,
+        "unscheduled_message": unscheduled_message,
         "nominated_node": "" if node_name else fields.optional(status, "nominatedNodeName", "status."),
         "gang": pod_groups.membership_of(metadata, spec, lambda: _bound_at_s(status) if node_name else 0.0),
     }
@@ -92,12 +94,13 @@ def _ends_at_s(metadata: Object) -> float:
     return instants.parse_at(ends_at, "metadata.deletionTimestamp")
 
 
-def _unscheduled_reason(status: Object) -> str:
-    """Return the reason of the condition PodScheduled=False; empty without one."""
+def _unscheduled(status: Object) -> tuple[str, str]:
+    """Return reason and message of the condition PodScheduled=False; empty without one."""
     for each in fields.objects(status, "conditions", "status."):
         if each.get("type") == POD_SCHEDULED and each.get("status") == "False":
-            return fields.optional(each, "reason", "status.conditions[].")
-    return ""
+            reason, message = (fields.optional(each, key, "status.conditions[].") for key in ("reason", "message"))
+            return reason, message
+    return "", ""
 
 
 def _bound_at_s(status: Object) -> float:
