@@ -10,6 +10,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
 
+from carico_core.numerics import backoff
 from carico_core.runtime.process import clock as clocks
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -228,4 +229,4 @@ class CrashLoop:
         self._crashes += 1
         if self._crashes == 1:
             return 0.0
-        return float(min(CRASH_MOST_S, CRASH_FIRST_S * 2 ** (self._crashes - 2)))
+        return backoff.doubled_s(self._crashes - 2, first_s=CRASH_FIRST_S, most_s=CRASH_MOST_S)

@@ -1,6 +1,7 @@
 """Pure functions and small estimators: inputs in, new values out; no clock, no I/O.
 
 - `arrays`: arrays with checked shapes. `ewma`: the filter of telemetry. `kalman`: one filter step.
+  `backoff`: waits between attempts.
 - `subspace`: a node's model (FSVD as Gram matrices). `merge`: the cluster's. `signal`: the capacity signal of both.
 - `fpca`, `spikes`: PRONTO's model and Reject-Job, for comparison.
 - `distribution`: usage in buckets. `recommendation`: requests and limits from it.

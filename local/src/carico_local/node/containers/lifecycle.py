@@ -8,6 +8,7 @@ import math
 import pathlib
 import random
 
+from carico_core.numerics import backoff
 from carico_local.node.reporting import status
 from carico_local.node.runtime import client as runtime
 from carico_local.node.runtime import logs as container_logs
@@ -79,4 +80,4 @@ def backoff_s(failures: int) -> float:
     """
     if failures == 0:
         return 0.0
-    return float(min(BACKOFF_FIRST_S * 2.0 ** min(failures - 1, 10), BACKOFF_MOST_S))
+    return backoff.doubled_s(failures - 1, first_s=BACKOFF_FIRST_S, most_s=BACKOFF_MOST_S)

@@ -6,7 +6,8 @@ import random
 from typing import Any
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import api_actions, list_watch
+from carico_core.numerics import backoff
+from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 
 # Statuses in flight: enough to hide the API's latency, few enough not to overload it.
@@ -70,7 +71,7 @@ class Reporter:
 
     async def _send_all(self, uid: str) -> None:
         """Send the reports of one Pod until there is no newer one."""
-        backoff = list_watch.Backoff(first_s=RETRY_FIRST_S, most_s=RETRY_MOST_S, rng=self._rng)
+        waits = backoff.Backoff(first_s=RETRY_FIRST_S, most_s=RETRY_MOST_S, rng=self._rng)
         try:
             while uid in self._reports:
                 async with self._slots:
@@ -81,7 +82,7 @@ class Reporter:
                     continue
                 newer = self._reports.get(uid)
                 self._reports[uid] = _merged(report, newer)
-                await asyncio.sleep(backoff.next_s())
+                await asyncio.sleep(waits.next_s())
         finally:
             del self._sending[uid]
             if not self._sending:

@@ -19,7 +19,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeAlias
 
 from carico_core.domain import cluster, errors
-from carico_core.runtime.kube import api_actions, list_watch
+from carico_core.numerics import backoff
+from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.pods import queue as queues
@@ -252,7 +253,7 @@ class Binder:
 
     async def _attempt(self, bind: Bind) -> Result:
         """Send the bind, and again while an earlier one may still be carried out."""
-        backoff = list_watch.Backoff(first_s=ASK_FIRST_S, most_s=ASK_MOST_S, rng=self._rng)
+        waits = backoff.Backoff(first_s=ASK_FIRST_S, most_s=ASK_MOST_S, rng=self._rng)
         until_s = self._clock.monotonic_s() + ASK_WITHIN_S
         result = last = await self._send(bind)
         # Who shares the work keeps its claim on the node instead, and may try another one meanwhile. A refusal ends the
@@ -260,7 +261,7 @@ class Binder:
         while last.fate is Fate.UNBOUND and last.is_doubtful and not bind.is_shared:
             if self._clock.monotonic_s() >= until_s:
                 break
-            await asyncio.sleep(backoff.next_s())
+            await asyncio.sleep(waits.next_s())
             last = await self._send(bind)
             if last.fate is not Fate.WITHHELD:
                 result = last
@@ -303,7 +304,7 @@ class Binder:
 
         If the watch works and only this request fails, give up after a while: the watch shows the Pod without a node.
         """
-        backoff = list_watch.Backoff(first_s=ASK_FIRST_S, most_s=ASK_MOST_S, rng=self._rng)
+        waits = backoff.Backoff(first_s=ASK_FIRST_S, most_s=ASK_MOST_S, rng=self._rng)
         until_s = self._clock.monotonic_s() + ASK_WITHIN_S
         path = api_actions.pod_path(bind.pod.namespace, bind.pod.name)
         while self._pods.is_open(bind.pod.uid, bind.attempt):
@@ -315,7 +316,7 @@ class Binder:
                 self._doubtful.add(bind)
                 if self._clock.monotonic_s() >= until_s and self._term() is not None:
                     return _result(bind, Fate.UNBOUND, detail=f"{detail}; then: {error}", is_conflict=is_conflict)
-                await asyncio.sleep(backoff.next_s())
+                await asyncio.sleep(waits.next_s())
                 continue
             return _read(bind, found, detail=detail, is_conflict=is_conflict)
         return _result(bind, Fate.SETTLED, detail=detail, is_conflict=is_conflict)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from carico_core.domain import decision
+from carico_core.numerics import backoff
 from carico_scheduler.decide import cycle as cycles
 from carico_scheduler.nodes import fleet as fleets
 from carico_scheduler.nodes import snapshot
@@ -126,7 +127,7 @@ class Turns:
             return False
         if is_vain:
             turns = self._pauses[turn.demand].turns + 1 if turn.demand in self._pauses else 1
-            rest_s = min(AGAIN_S * 2.0 ** min(turns - 1, 16), AGAIN_MOST_S)
+            rest_s = backoff.doubled_s(turns - 1, first_s=AGAIN_S, most_s=AGAIN_MOST_S)
             self._pauses[turn.demand] = _Pause(now_s + rest_s, turns)
         return is_vain
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from carico_core.domain import cluster, gangs
+from carico_core.numerics import backoff
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
@@ -163,7 +164,8 @@ class Keeper:
         self._served_s = {name: at_s for name, at_s in self._served_s.items() if now_s - at_s < SERVED_KEPT_S}
         self._served_s[least.key.namespace] = now_s
         _, times = self._rests.get(least.key, (0.0, 0))
-        self._rests[least.key] = (now_s + min(REST_S * 2.0 ** min(times, 16), REST_MOST_S), times + 1)
+        rest_s = backoff.doubled_s(times, first_s=REST_S, most_s=REST_MOST_S)
+        self._rests[least.key] = (now_s + rest_s, times + 1)
         self._state.gangs.resting.add(least.key)
         self._state.gangs.give_back(least)
 

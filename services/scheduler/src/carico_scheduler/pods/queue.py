@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 from carico_core.domain import cluster, gangs
+from carico_core.numerics import backoff
 from carico_scheduler.pods import demand as demands
 
 BACKOFF_FIRST_S = 0.1
@@ -82,8 +83,7 @@ def key_of(pod: cluster.Pod) -> Key:
 
 def backoff_s(attempts: int, rng: random.Random) -> float:
     """Return how long a Pod waits after its n-th failed bind: 100 ms doubling to 10 s, less up to half at random."""
-    full = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(max(attempts - 1, 0), 16))
-    return full * (1.0 - 0.5 * rng.random())
+    return backoff.drawn_s(max(attempts - 1, 0), first_s=BACKOFF_FIRST_S, most_s=BACKOFF_MAX_S, rng=rng)
 
 
 class Queue:

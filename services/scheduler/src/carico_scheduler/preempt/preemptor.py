@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from carico_core.domain import cluster
+from carico_core.numerics import backoff
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
@@ -227,8 +228,8 @@ class Preemptor:
 
     def _rest_s(self, ended: nominations.Nomination) -> float:
         """Return how long no others are evicted for a Pod that did not get the room."""
-        doublings = min(max(self._preemptions[ended.pod.uid] - 1, 0), 16)
-        return min(AGAIN_S * 2.0**doublings, AGAIN_MOST_S)
+        earlier = max(self._preemptions[ended.pod.uid] - 1, 0)
+        return backoff.doubled_s(earlier, first_s=AGAIN_S, most_s=AGAIN_MOST_S)
 
     def _has_no_node(self, uid: str) -> bool:
         pod = self._state.pod(uid)

@@ -13,6 +13,7 @@ from typing import Literal, cast
 import orjson
 
 from carico_core.domain import errors
+from carico_core.numerics import backoff
 from carico_core.runtime.kube import paged_lists
 from carico_core.runtime.process import clock as clocks
 
@@ -87,26 +88,6 @@ class CopyAge:
         return None if self._answered_s is None else self._clock.monotonic_s() - self._answered_s
 
 
-class Backoff:
-    """Waits that double from `first_s` to `most_s`, each times a random 0.5 to 1, until `reset`."""
-
-    def __init__(self, *, first_s: float, most_s: float, rng: random.Random) -> None:
-        self._first_s = first_s
-        self._most_s = most_s
-        self._rng = rng
-        self._next_s = first_s
-
-    def reset(self) -> None:
-        """Start again from the first wait."""
-        self._next_s = self._first_s
-
-    def next_s(self) -> float:
-        """Return how long to wait now."""
-        wait_s = self._next_s * self._rng.uniform(0.5, 1.0)
-        self._next_s = min(2.0 * self._next_s, self._most_s)
-        return wait_s
-
-
 async def mirror(
     api: paged_lists.Api, path: str, *, params: Mapping[str, str], clock: clocks.Clock, rng: random.Random,
     options: Options, read: paged_lists.Read | None = None, freshness: CopyAge | None = None,
@@ -160,7 +141,7 @@ class _Follower:
         self._clock = clock
         self._rng = rng
         self._options = options
-        self._backoff = Backoff(first_s=options.backoff_first_s, most_s=options.backoff_most_s, rng=rng)
+        self._backoff = backoff.Backoff(first_s=options.backoff_first_s, most_s=options.backoff_most_s, rng=rng)
         self._broken = 0
         # The kind of error that was last reported (`_kind_of`); None while the API is there.
         self._away: type[errors.CaricoError] | None = None
