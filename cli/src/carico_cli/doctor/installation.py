@@ -9,6 +9,7 @@ from carico_cli.explain import containers
 from carico_cli.live import object_events
 from carico_core.domain import errors
 from carico_core.runtime.kube import paged_lists
+from carico_core.wire.kubernetes import object_fields as fields
 
 _WHAT = "installation"
 # Of everything in deploy/k8s.
@@ -75,9 +76,9 @@ def _waiting(pods: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 def _unplaced(pods: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for pod in pods:
-        for condition in (pod.get("status") or {}).get("conditions") or ():
-            if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-                yield str(condition.get("message") or condition.get("reason") or "not placed")
+        scheduled = fields.condition(pod.get("status") or {}, "PodScheduled")
+        if scheduled.get("status") == "False":
+            yield str(scheduled.get("message") or scheduled.get("reason") or "not placed")
 
 
 async def _mounts(api: rights.Api, namespace: str) -> list[str]:

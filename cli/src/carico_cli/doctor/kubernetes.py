@@ -9,6 +9,7 @@ from typing import Any
 from carico_cli.doctor import findings, installation, places, pods, rights
 from carico_core.domain import amounts, cluster, errors
 from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import object_fields as fields
 
 # Node-bound tokens, which identify an agent's node to the auth callout, are on by default from this version.
 NODE_TOKENS_FROM = (1, 30)
@@ -89,8 +90,7 @@ def _nodes(
     unready, foreign, old, seen = [], [], [], []
     for item in objects:
         name, info = str(item["metadata"]["name"]), item.get("status", {}).get("nodeInfo", {})
-        conditions = item.get("status", {}).get("conditions", [])
-        if not any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions):
+        if not fields.holds(item.get("status", {}), "Ready"):
             unready.append(name)
         if info.get("operatingSystem") not in ("linux", "", None):
             foreign.append(name)

@@ -12,6 +12,7 @@ from carico_cli.output import formats
 from carico_core.domain import amounts, cluster, errors, names
 from carico_core.runtime.kube import paged_lists
 from carico_core.wire.kubernetes import api_objects, instants
+from carico_core.wire.kubernetes import object_fields as fields
 
 # Why a container waits that is about to start: its image is pulled, its volumes are mounted. A missing volume has the
 # same reason, so that after as long as the alerts wait (deploy/observe/rules) the container is reported.
@@ -124,8 +125,8 @@ def _unnoticed(
     """Return a finding for each schedulerName of Pods that no scheduler has looked at."""
     by_name: dict[str, list[str]] = {}
     for pod, item in pending:
-        noticed = any(one.get("type") == "PodScheduled" for one in (item.get("status") or {}).get("conditions") or ())
-        if pod.scheduler_name in scheduler_names or noticed or not _waits(pod):
+        is_noticed = bool(fields.condition(item.get("status") or {}, "PodScheduled"))
+        if pod.scheduler_name in scheduler_names or is_noticed or not _waits(pod):
             continue
         if now_s - pod.created_at_s > NOTICED_WITHIN_S:
             by_name.setdefault(pod.scheduler_name, []).append(pod.key)
@@ -181,12 +182,9 @@ def _has_begun(status: Mapping[str, Any]) -> bool:
 
 def _placed_s(status: Mapping[str, Any]) -> float:
     """Return when the Pod was bound, in Unix seconds; +inf where that is not known."""
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
-            placed_s = instants.find_instant(condition.get("lastTransitionTime"))
-            if placed_s is not None:
-                return placed_s
-    return math.inf
+    scheduled = fields.condition(status, "PodScheduled")
+    placed_s = instants.find_instant(scheduled.get("lastTransitionTime"))
+    return placed_s if placed_s is not None and scheduled.get("status") == "True" else math.inf
 
 
 def _not_started(pods: list[str]) -> list[findings.Finding]:

@@ -7,6 +7,7 @@ from typing import Any
 from carico_cli.doctor import findings, places
 from carico_cli.output import formats, words
 from carico_core.domain import cluster, judgement, names
+from carico_core.wire.kubernetes import object_fields as fields
 
 Object = Mapping[str, Any]
 LONG_S = 60.0
@@ -42,13 +43,11 @@ def reason(pod: Object) -> str:
     ...     "message": "0/3 nodes fit: 1 cordoned, 2 at capacity (node-1: 0.7 free of threshold 1)"}]}})
     'cordoned, at capacity'
     """
-    for each in (pod.get("status") or {}).get("conditions") or ():
-        if each.get("type") == "PodScheduled" and each.get("status") == "False":
-            said = str(each.get("message") or each.get("reason") or "")
-            if words.counted(said) == said:
-                return said
-            return re.sub(r"(^|, )\d+ ", r"\1", words.counted(said).partition(" (")[0])
-    return ""
+    scheduled = fields.condition(pod.get("status") or {}, "PodScheduled")
+    said = str(scheduled.get("message") or scheduled.get("reason") or "") if scheduled.get("status") == "False" else ""
+    if words.counted(said) == said:
+        return said
+    return re.sub(r"(^|, )\d+ ", r"\1", words.counted(said).partition(" (")[0])
 
 
 def _asked(pod: cluster.Pod) -> tuple[object, ...]:

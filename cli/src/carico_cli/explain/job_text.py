@@ -11,6 +11,7 @@ from typing import Any
 from carico_cli.output import formats, words
 from carico_core.domain import amounts
 from carico_core.wire.kubernetes import instants
+from carico_core.wire.kubernetes import object_fields as fields
 from carico_local.jobs import job_labels
 
 # Nodes shown in a text; -o wide and -o json show all.
@@ -138,11 +139,8 @@ def _seconds(value: float | None) -> str:
 def _times(pod: Mapping[str, Any]) -> _Times:
     metadata, status = pod["metadata"], pod.get("status") or {}
     created_s = instants.find_instant(metadata.get("creationTimestamp")) or 0.0
-    bound = [each for each in status.get("conditions") or () if each.get("type") == "PodScheduled"]
-    bound_s = next(
-        (instants.find_instant(each.get("lastTransitionTime")) for each in bound if each.get("status") == "True"),
-        None,
-    )
+    scheduled = fields.condition(status, "PodScheduled")
+    bound_s = instants.find_instant(scheduled.get("lastTransitionTime")) if scheduled.get("status") == "True" else None
     started_s, ended_s = _process(status)
     work = str((metadata.get("annotations") or {}).get(job_labels.WORK_ANNOTATION) or "").removesuffix("s")
     return _Times(

@@ -14,6 +14,7 @@ from carico_cli.output import formats
 from carico_core.domain import names
 from carico_core.runtime.kube import list_watch
 from carico_core.wire.kubernetes import api_objects, instants
+from carico_core.wire.kubernetes import object_fields as fields
 from carico_local.jobs import job_labels
 
 _Key = tuple[int, int, float, str]
@@ -106,8 +107,7 @@ _ORDER = {state: place for place, state in enumerate(pictures.PodState)}
 def _since_s(state: pictures.PodState, status: Mapping[str, Any], created_s: float) -> float:
     """Return since when it is in its state, as far as the API shows that; otherwise when it was created."""
     if state is pictures.PodState.STARTING:
-        bound = (each for each in status.get("conditions") or () if each.get("type") == "PodScheduled")
-        return _first(created_s, (each.get("lastTransitionTime") for each in bound))
+        return _first(created_s, [fields.condition(status, "PodScheduled").get("lastTransitionTime")])
     states = [each.get("state") or {} for each in status.get("containerStatuses") or ()]
     if state is pictures.PodState.RUNNING:
         return _first(
@@ -126,9 +126,9 @@ def _first(otherwise: float, times: Iterable[object]) -> float:
 def _why(state: pictures.PodState, status: Mapping[str, Any]) -> str:
     """Return what the Pod's status says about why it does not run, in one line."""
     if state is pictures.PodState.WAITING:
-        for each in status.get("conditions") or ():
-            if each.get("type") == "PodScheduled" and each.get("status") == "False":
-                return formats.one_line(each.get("message") or each.get("reason"))
+        scheduled = fields.condition(status, "PodScheduled")
+        if scheduled.get("status") == "False":
+            return formats.one_line(scheduled.get("message") or scheduled.get("reason"))
     if state is pictures.PodState.FAILED and status.get("reason"):
         return formats.one_line(f"{status['reason']}: {status.get('message') or ''}".removesuffix(": "))
     # A container of a running Pod waits where it has ended and is to start again.

@@ -415,7 +415,7 @@ async def test_a_stopped_server_is_noticed_although_its_connections_stand(monkey
                     continue
                 watches += 1
                 if watches == 1:
-                    # Only the second one has to fail at once: the first imports aiohttp, which takes a second under load.
+                    # Only for the second one: the first imports aiohttp, which takes a second under load.
                     monkeypatch.setattr(api_client, "WATCH_START_TIMEOUT_S", 0.3)
                     writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
 

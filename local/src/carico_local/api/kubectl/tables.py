@@ -6,6 +6,7 @@ Source: k8s.io/kubernetes/pkg/printers/internalversion/printers.go.
 from collections.abc import Callable
 from typing import Any
 
+from carico_core.wire.kubernetes import object_fields as fields
 from carico_local.api.model import objects
 
 Row = list[Any]
@@ -76,7 +77,7 @@ def pod_status(pod: objects.Object) -> str:
         reason = _container_word(container.get("state") or {}) or reason
         running = running or (bool(container.get("ready")) and "running" in (container.get("state") or {}))
     if reason == "Completed" and running:
-        reason = "Running" if _is_ready(status) else "NotReady"
+        reason = "Running" if fields.holds(status, "Ready") else "NotReady"
     if pod["metadata"].get("deletionTimestamp"):
         terminal = status.get("phase") in ("Succeeded", "Failed")
         return reason if terminal else "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
@@ -91,10 +92,6 @@ def _container_word(state: objects.Object) -> str:
             return str(ended["reason"])
         return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode', 0)}"
     return ""
-
-
-def _is_ready(status: objects.Object) -> bool:
-    return any(item.get("type") == "Ready" and item.get("status") == "True" for item in status.get("conditions") or ())
 
 
 def _pod(pod: objects.Object, now_ns: int) -> Row:
@@ -125,8 +122,8 @@ def _restarts(containers: list[objects.Object], now_ns: int) -> str:
 
 def _node(node: objects.Object, now_ns: int) -> Row:
     status, labels = node.get("status") or {}, node["metadata"].get("labels") or {}
-    ready = [item for item in status.get("conditions") or () if item.get("type") == "Ready"]
-    words = ["Ready" if item.get("status") == "True" else "NotReady" for item in ready] or ["Unknown"]
+    ready = fields.condition(status, "Ready")
+    words = ["Unknown" if not ready else "Ready" if ready.get("status") == "True" else "NotReady"]
     if (node.get("spec") or {}).get("unschedulable"):
         words.append("SchedulingDisabled")
     roles = sorted(key.removeprefix(_ROLE_LABEL) for key in labels if key.startswith(_ROLE_LABEL))

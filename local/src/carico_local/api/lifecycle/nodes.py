@@ -12,6 +12,7 @@ from typing import Any
 
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import object_fields as fields
 from carico_local.api.model import objects
 from carico_local.api.storage import store
 
@@ -109,8 +110,7 @@ def _unknown(kind: str, now: str, *, never: bool) -> dict[str, Any]:
 
 def _heartbeat(node: objects.Object) -> str:
     """Return the heartbeat in the status, which only a kubelet changes."""
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    ready: objects.Object = next((item for item in conditions if item.get("type") == "Ready"), {})
+    ready = fields.condition(node.get("status") or {}, "Ready")
     # A kubelet that returns posts Ready with another status, perhaps within the same second.
     posted = ready.get("status") if ready.get("status") != "Unknown" else ""
     return f"{ready.get('lastHeartbeatTime')} {posted}" if posted else ""
@@ -121,7 +121,7 @@ def _settle_taints(node: objects.Object, now: str) -> None:
     wanted: set[tuple[str, str]] = set()
     if spec.get("unschedulable"):
         wanted.add((_UNSCHEDULABLE, "NoSchedule"))
-    ready = next((item.get("status") for item in status.get("conditions") or () if item.get("type") == "Ready"), None)
+    ready = fields.condition(status, "Ready").get("status")
     if ready in ("False", "Unknown"):
         key = _NOT_READY if ready == "False" else _UNREACHABLE
         wanted |= {(key, "NoSchedule"), (key, "NoExecute")}

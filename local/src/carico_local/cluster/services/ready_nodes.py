@@ -12,6 +12,7 @@ from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import subjects
+from carico_core.wire.kubernetes import object_fields as fields
 from carico_local.cluster.services import readiness
 
 
@@ -39,8 +40,7 @@ class ReadyNodes:
 
 def is_ready(node: Mapping[str, Any]) -> bool:
     """Return True where the Node has the condition Ready."""
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return fields.holds(node.get("status") or {}, "Ready")
 
 
 async def until_advertised(

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from carico_core.domain import errors
 from carico_core.runtime.kube import list_watch
+from carico_core.wire.kubernetes import object_fields as fields
 from carico_local.applications import directory, manifests
 from carico_local.jobs import job_labels
 
@@ -121,13 +122,12 @@ async def following(api: Api) -> AsyncIterator[tuple[Pods, directory.DirectorySe
 
 def _parse(pod: Mapping[str, Any]) -> AppPod:
     metadata, status = pod["metadata"], pod.get("status") or {}
-    conditions = status.get("conditions") or ()
     return AppPod(
         uid=metadata["uid"],
         name=metadata["name"],
         service=(metadata.get("labels") or {}).get(job_labels.APP_LABEL, ""),
         node=pod["spec"].get("nodeName") or "",
         address=status.get("podIP") or "",
-        is_ready=any(each["type"] == "Ready" and each["status"] == "True" for each in conditions),
+        is_ready=fields.holds(status, "Ready"),
         is_ending=bool(metadata.get("deletionTimestamp")),
     )

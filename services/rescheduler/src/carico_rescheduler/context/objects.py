@@ -155,10 +155,8 @@ def _addresses(status: Object) -> tuple[str, ...]:
 
 
 def _ready_at_s(status: Object) -> float | None:
-    for each in fields.objects(status, "conditions", "status."):
-        if each.get("type") == "Ready" and each.get("status") == "True":
-            return instants.find_instant(each.get("lastTransitionTime")) or 0.0
-    return None
+    ready = fields.condition(status, "Ready")
+    return (instants.find_instant(ready.get("lastTransitionTime")) or 0.0) if ready.get("status") == "True" else None
 
 
 def _local_volume(spec: Object) -> str:

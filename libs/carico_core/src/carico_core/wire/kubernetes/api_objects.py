@@ -96,19 +96,18 @@ def _ends_at_s(metadata: Object) -> float:
 
 def _unscheduled(status: Object) -> tuple[str, str]:
     """Return reason and message of the condition PodScheduled=False; empty without one."""
-    for each in fields.objects(status, "conditions", "status."):
-        if each.get("type") == POD_SCHEDULED and each.get("status") == "False":
-            reason, message = (fields.optional(each, key, "status.conditions[].") for key in ("reason", "message"))
-            return reason, message
-    return "", ""
+    scheduled = fields.condition(status, POD_SCHEDULED)
+    if scheduled.get("status") != "False":
+        return "", ""
+    reason, message = (fields.optional(scheduled, key, "status.conditions[].") for key in ("reason", "message"))
+    return reason, message
 
 
 def _bound_at_s(status: Object) -> float:
     """Return when the Pod was bound; 0 if its status does not show it."""
-    for each in fields.objects(status, "conditions", "status."):
-        if each.get("type") == POD_SCHEDULED and each.get("status") == "True":
-            return instants.find_instant(each.get("lastTransitionTime")) or 0.0
-    return 0.0
+    scheduled = fields.condition(status, POD_SCHEDULED)
+    is_bound = scheduled.get("status") == "True"
+    return (instants.find_instant(scheduled.get("lastTransitionTime")) or 0.0) if is_bound else 0.0
 
 
 def parse_node(obj: Object) -> cluster.Node:
@@ -117,7 +116,6 @@ def parse_node(obj: Object) -> cluster.Node:
     # A kubelet that has not reported yet leaves both empty: nothing fits, which is right at that moment.
     field = "allocatable" if status.get("allocatable") else "capacity"
     amounts = pod_requests.rounded(pod_requests.amounts(status, field, "status."))
-    conditions = fields.objects(status, "conditions", "status.")
     return cluster.Node(
         name=fields.required(metadata, "name", "metadata."),
         uid=fields.optional(metadata, "uid", "metadata."),
@@ -125,7 +123,7 @@ def parse_node(obj: Object) -> cluster.Node:
         labels=fields.texts(metadata, "labels", "metadata."),
         taints=_taints(spec),
         unschedulable=spec.get("unschedulable") is True,
-        ready=any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions),
+        ready=fields.holds(status, "Ready"),
         deleting=metadata.get("deletionTimestamp") is not None,
         allocatable_cores=amounts.pop("cpu", 0.0),
         allocatable_bytes=amounts.pop("memory", 0.0),

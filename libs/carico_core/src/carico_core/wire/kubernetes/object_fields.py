@@ -72,6 +72,23 @@ def words(obj: Object, key: str, path: str = "") -> tuple[str, ...]:
     return tuple(value)
 
 
+def condition(status: Object, kind: str) -> Object:
+    """Return the condition of this type in a status; empty if there is none. Raises `ValueError`.
+
+    >>> condition({"conditions": [{"type": "Ready", "status": "False"}]}, "Ready")["status"]
+    'False'
+    """
+    for each in objects(status, "conditions", "status."):
+        if each.get("type") == kind:
+            return each
+    return {}
+
+
+def holds(status: Object, kind: str) -> bool:
+    """Return True if the condition of this type is True. Raises `ValueError`."""
+    return condition(status, kind).get("status") == "True"
+
+
 def _is_object(value: object) -> TypeGuard[Object]:
     # JSON objects are dicts; checking for the abstract class takes six times as long.
     return type(value) is dict or isinstance(value, Mapping)

@@ -76,10 +76,7 @@ class _Resized:
         ]
         self._status = status
         self._containers = {str(each.get("name")): each for each in reported if each.get("resources") is not None}
-        conditions = fields.objects(status, "conditions", "status.")
-        self._is_infeasible = any(
-            each.get("type") == "PodResizePending" and each.get("reason") == "Infeasible" for each in conditions
-        )
+        self._is_infeasible = fields.condition(status, "PodResizePending").get("reason") == "Infeasible"
 
     def of(self, container: Object, asked: Amounts) -> Amounts:
         """Return the requests that count for a container whose spec requests `asked`."""
