@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import pathlib
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,12 +10,10 @@ import pytest
 
 from carico_cli import application
 from carico_cli.clusters import which
-from carico_cli.live import addresses, connection
+from carico_cli.live import addresses
 from carico_cli.shell import options, settings
 from carico_core.domain import errors
-from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client
-from carico_core.runtime.process import clock as clocks
 from carico_local.cluster import folders, machine, plan, processes, state
 from tests.tools import carico_cli
 
@@ -224,20 +221,6 @@ def test_a_cluster_that_is_being_ended_does_not_run(home: pathlib.Path) -> None:
         state.write(shop, dataclasses.replace(found, phase=state.Phase.STOPPING))
         with pytest.raises(errors.SettingsError, match="'a' is not running: start it with `carico up --name a`"):
             addresses.local(home, "a")()
-
-
-@pytest.mark.parametrize(("is_local", "look"), [(True, "`carico status --name shop`"), (False, "CARICO_BUS_")])
-async def test_a_bus_that_does_not_answer_is_one_line_with_what_to_do(is_local: bool, look: str) -> None:
-    at = addresses.Address(
-        name="shop", bus=buses.BusSettings(url="nats://me:secret@127.0.0.1:1"), kube=ANY, is_local=is_local
-    )
-    with pytest.raises(errors.BusUnavailable) as failed:
-        async with connection.bus_of(at, clocks.SystemClock(), name="test", within_s=0.01):
-            pass
-    # The reason is there as soon as one attempt has failed.
-    assert re.match(r"NATS at 127\.0\.0\.1:1: cannot connect within 0\.01 s(: .*)?; ", str(failed.value))
-    assert "secret" not in str(failed.value)
-    assert look in str(failed.value)
 
 
 @pytest.mark.parametrize("url", ["foo:bar", "nats://foo:99999", "http://foo:1", "x:1,:2", "nats://[::1"])

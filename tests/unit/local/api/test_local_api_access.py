@@ -11,7 +11,8 @@ import pytest
 from aiohttp import test_utils, web
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import api_client, cluster_access, credentials
+from carico_core.runtime.kube import access as accesses
+from carico_core.runtime.kube import api_client, cluster_access
 from carico_core.runtime.process import clock as clocks
 from carico_local.api import access, cluster
 from carico_local.api.http import server
@@ -180,7 +181,7 @@ def test_a_written_kubeconfig_leads_to_the_api_with_the_token(tmp_path: pathlib.
     access.write_kubeconfig(tmp_path / "k", name="c", url="http://127.0.0.1:1", token="t-_")
     found = cluster_access.load(str(tmp_path / "k"), context="", environ={}, clock=clocks.FakeClock())
     assert found.server == "http://127.0.0.1:1"
-    assert found.credentials == credentials.FixedCredentials(value="Bearer t-_")
+    assert found.credentials == accesses.FixedCredentials(value="Bearer t-_")
 
 
 async def test_a_client_without_the_token_gets_one_line(tmp_path: pathlib.Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 from aiohttp import test_utils, web
 
 from carico_core.domain import errors
+from carico_core.runtime.kube import access as accesses
 from carico_core.runtime.kube import api_client, api_errors
-from carico_core.runtime.kube import credentials as kube_credentials
 from carico_core.runtime.process import clock as clocks
 from tests.tools import waiting
 
@@ -33,12 +33,10 @@ class Rotating:
 def make_client(
     server: str,
     *,
-    credentials: kube_credentials.Credentials | None = None,
+    credentials: accesses.Credentials | None = None,
     wanted: api_client.KubeSettings | None = None,
 ) -> api_client.KubeClient:
-    access = kube_credentials.Access(
-        server=server, tls=None, credentials=credentials or kube_credentials.FixedCredentials(value=None)
-    )
+    access = accesses.Access(server=server, tls=None, credentials=credentials or accesses.FixedCredentials(value=None))
     return api_client.KubeClient(
         access, wanted=wanted or api_client.KubeSettings(), clock=clocks.SystemClock(), user_agent="carico-test"
     )

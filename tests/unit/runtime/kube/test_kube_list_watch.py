@@ -10,7 +10,8 @@ import orjson
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import api_client, credentials, list_watch, paged_lists
+from carico_core.runtime.kube import access as accesses
+from carico_core.runtime.kube import api_client, list_watch, paged_lists
 from carico_core.runtime.process import clock as clocks
 from tests.tools import waiting
 
@@ -420,9 +421,9 @@ async def test_a_stopped_server_is_noticed_although_its_connections_stand(monkey
                     writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    access = credentials.Access(
+    access = accesses.Access(
         server=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", tls=None,
-        credentials=credentials.FixedCredentials(),
+        credentials=accesses.FixedCredentials(),
     )  # fmt: skip
     client = api_client.KubeClient(
         access, wanted=api_client.KubeSettings(), clock=clocks.SystemClock(), user_agent="test",

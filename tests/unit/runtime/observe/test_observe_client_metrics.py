@@ -8,7 +8,8 @@ import pytest
 from aiohttp import test_utils, web
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import api_client, credentials
+from carico_core.runtime.kube import access as accesses
+from carico_core.runtime.kube import api_client
 from carico_core.runtime.observe import client_metrics, metrics
 from carico_core.runtime.process import clock as clocks
 
@@ -29,8 +30,8 @@ async def site(request: pytest.FixtureRequest) -> AsyncIterator[tuple[api_client
         address = str(server.make_url("")).rstrip("/")
         series = metrics.Metrics("test")
         client = api_client.KubeClient(
-            credentials.Access(
-                server=address, tls=None, credentials=credentials.FixedCredentials(value=None),
+            accesses.Access(
+                server=address, tls=None, credentials=accesses.FixedCredentials(value=None),
                 proxy=address if request.param == "by a proxy" else None,
             ),
             wanted=api_client.KubeSettings(), clock=clocks.SystemClock(), user_agent="carico-test",

@@ -4,8 +4,8 @@
 - `api_actions`: what CARICO writes, typed: binds, Events, patches, Leases.
 - Informers: `paged_lists` reads a collection page by page, `list_watch` keeps a copy of it up to date, `informer`
   follows it for a service.
-- Access: `cluster_access` (in-cluster files or a kubeconfig, which `kubeconfig` reads), `credentials` (the
-  Authorization header and its renewal, TLS).
+- Access: `access` (an API server's address, TLS, and credentials with their renewal); `cluster_access` finds it, in
+  in-cluster files or a kubeconfig, which `kubeconfig` reads.
 - Transport: `http_client` and `http_answer` (requests over persistent connections, which detect a dead peer),
   `api_errors` (answers as our errors).
 - `memory_kube`, over `memory_objects`: an API in memory with the same interface, for tests. The same contract tests

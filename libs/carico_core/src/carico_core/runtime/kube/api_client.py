@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import api_errors, cluster_access, credentials, http_client, list_watch, paged_lists
+from carico_core.runtime.kube import access as accesses
+from carico_core.runtime.kube import api_errors, cluster_access, http_client, list_watch, paged_lists
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
 
@@ -81,7 +82,7 @@ class KubeClient:
     """One API server, one session. Raises `ApiError` and subclasses (it answered), `ApiUnavailable` (it did not)."""
 
     def __init__(
-        self, access: credentials.Access, *, wanted: KubeSettings, clock: clocks.Clock, user_agent: str,
+        self, access: accesses.Access, *, wanted: KubeSettings, clock: clocks.Clock, user_agent: str,
         observe: Observe | None = None, watching: list_watch.Options = list_watch.DEFAULT_OPTIONS,
     ) -> None:  # fmt: skip
         self._access = access

@@ -5,7 +5,7 @@ import os.path
 import pathlib
 from collections.abc import Mapping
 
-from carico_core.runtime.kube import credentials as kube_credentials
+from carico_core.runtime.kube import access as accesses
 from carico_core.runtime.kube import kubeconfig as kubeconfigs
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings
@@ -38,7 +38,7 @@ class KubeSettings:
     )
 
 
-def load(kubeconfig: str, *, context: str, environ: Mapping[str, str], clock: clocks.Clock) -> kube_credentials.Access:
+def load(kubeconfig: str, *, context: str, environ: Mapping[str, str], clock: clocks.Clock) -> accesses.Access:
     """Return the access by `kubeconfig` (a path), else this Pod's service account, else $KUBECONFIG or ~/.kube/config.
 
     Blocks, as a plugin may run a process. Raises `KubeconfigError` with one line that a person can act on.
@@ -68,17 +68,15 @@ def _path(kubeconfig: str, environ: Mapping[str, str]) -> pathlib.Path:
     return pathlib.Path(path.split(os.path.pathsep)[0]).expanduser()
 
 
-def _in_cluster(*, environ: Mapping[str, str], clock: clocks.Clock) -> kube_credentials.Access:
+def _in_cluster(*, environ: Mapping[str, str], clock: clocks.Clock) -> accesses.Access:
     """Return the access of a Pod's service account."""
     host = environ.get("KUBERNETES_SERVICE_HOST", "kubernetes.default.svc")
     port = environ.get("KUBERNETES_SERVICE_PORT", "443")
     if ":" in host:
         host = f"[{host}]"
-    tls = kube_credentials.tls_context(
-        str(SERVICE_ACCOUNT), cafile=str(SERVICE_ACCOUNT / "ca.crt"), cadata=None, verify=True
-    )
-    return kube_credentials.Access(
+    tls = accesses.tls_context(str(SERVICE_ACCOUNT), cafile=str(SERVICE_ACCOUNT / "ca.crt"), cadata=None, verify=True)
+    return accesses.Access(
         server=f"https://{host}:{port}",
         tls=tls,
-        credentials=kube_credentials.FileCredentials(SERVICE_ACCOUNT / "token", clock=clock),
+        credentials=accesses.FileCredentials(SERVICE_ACCOUNT / "token", clock=clock),
     )

@@ -18,12 +18,12 @@ from typing import Any
 import orjson
 
 from carico_core.domain import errors
+from carico_core.runtime.kube import access as accesses
 from carico_core.runtime.kube import api_errors
-from carico_core.runtime.kube import credentials as kube_credentials
 from carico_core.runtime.process import clock as clocks
 
 
-def read(path: pathlib.Path, *, context: str, clock: clocks.Clock) -> kube_credentials.Access:
+def read(path: pathlib.Path, *, context: str, clock: clocks.Clock) -> accesses.Access:
     """Return the access that a kubeconfig file describes; an empty `context` means its current one."""
     document = _document(path)
     name = context or document.get("current-context") or ""
@@ -57,9 +57,9 @@ def namespace_of(path: pathlib.Path, *, context: str) -> str | None:
 
 
 def _access(
-    server: str, *, tls: ssl.SSLContext | None, cluster: Mapping[str, Any], credentials: kube_credentials.Credentials
-) -> kube_credentials.Access:
-    return kube_credentials.Access(
+    server: str, *, tls: ssl.SSLContext | None, cluster: Mapping[str, Any], credentials: accesses.Credentials
+) -> accesses.Access:
+    return accesses.Access(
         server=server,
         tls=tls,
         credentials=credentials,
@@ -117,17 +117,15 @@ def _names(document: Mapping[str, Any], section: str) -> str:
     return ", ".join(str(item.get("name")) for item in _items(document, section)) or f"no {section}"
 
 
-def _file_credentials(
-    path: pathlib.Path, user: Mapping[str, Any], *, clock: clocks.Clock
-) -> kube_credentials.Credentials:
+def _file_credentials(path: pathlib.Path, user: Mapping[str, Any], *, clock: clocks.Clock) -> accesses.Credentials:
     if user.get("token"):
-        return kube_credentials.FixedCredentials(value=f"Bearer {user['token']}")
+        return accesses.FixedCredentials(value=f"Bearer {user['token']}")
     if user.get("tokenFile"):
-        return kube_credentials.FileCredentials(path.parent / str(user["tokenFile"]), clock=clock)
+        return accesses.FileCredentials(path.parent / str(user["tokenFile"]), clock=clock)
     if "username" in user and "password" in user:
         pair = base64.b64encode(f"{user['username']}:{user['password']}".encode()).decode()
-        return kube_credentials.FixedCredentials(value=f"Basic {pair}")
-    return kube_credentials.FixedCredentials()
+        return accesses.FixedCredentials(value=f"Basic {pair}")
+    return accesses.FixedCredentials()
 
 
 def _split_user(server: str) -> tuple[str, dict[str, str]]:
@@ -146,7 +144,7 @@ def _split_user(server: str) -> tuple[str, dict[str, str]]:
 def _file_tls(path: pathlib.Path, *, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl.SSLContext:
     authority = _pem(path, cluster, "certificate-authority")
     verify = not cluster.get("insecure-skip-tls-verify", False)
-    tls = kube_credentials.tls_context(f"kubeconfig {path}", cafile=None, cadata=authority, verify=verify)
+    tls = accesses.tls_context(f"kubeconfig {path}", cafile=None, cadata=authority, verify=verify)
     certificate, key = _pem(path, user, "client-certificate"), _pem(path, user, "client-key")
     if certificate is not None and key is not None:
         _load_pair(path, tls, certificate, key)
@@ -184,7 +182,7 @@ def _load_pair(path: pathlib.Path, tls: ssl.SSLContext, certificate: str, key: s
 
 def _from_plugin(
     path: pathlib.Path, document: dict[str, Any], *, name: str, cluster: Mapping[str, Any], server: str
-) -> kube_credentials.Access:
+) -> accesses.Access:
     try:
         import kubernetes.client
         import kubernetes.config
@@ -210,11 +208,7 @@ def _from_plugin(
     tls = None
     if server.startswith("https"):
         verify = not cluster.get("insecure-skip-tls-verify", False)
-        tls = kube_credentials.tls_context(
-            f"kubeconfig {path}", cafile=configuration.ssl_ca_cert, cadata=None, verify=verify
-        )
+        tls = accesses.tls_context(f"kubeconfig {path}", cafile=configuration.ssl_ca_cert, cadata=None, verify=verify)
         if configuration.cert_file:
             tls.load_cert_chain(configuration.cert_file, configuration.key_file)
-    return _access(
-        server, tls=tls, cluster=cluster, credentials=kube_credentials.PluginCredentials(loader, configuration)
-    )
+    return _access(server, tls=tls, cluster=cluster, credentials=accesses.PluginCredentials(loader, configuration))
