@@ -10,6 +10,7 @@ that keeps every constraint, as all before it do.
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from carico_core.numerics.rescheduling.services import affinity
 
@@ -52,42 +53,37 @@ class _Plan:
         self.where = problem.home.copy()
         self.steps: list[tuple[int, int, int]] = []
         self.parked = 0
-        # One row for each missing container: (service, machine), in the order of the attempts, largest first.
+        # One row for each missing container: service and machine (-1 once it is there), in the order of the attempts,
+        # largest first; and whether it has room. Only rows of the two machines of a step are looked at again.
         missing = np.maximum(0, target - before)
         machine, service = np.nonzero(missing)
         rows = np.repeat(np.stack([service, machine], axis=1), missing[machine, service], axis=0)
-        self._demand = rows[np.argsort(-self._size[rows[:, 0]], kind="stable")]
+        self._missing, self._machine = rows[np.argsort(-self._size[rows[:, 0]], kind="stable")].T.copy()
+        self._fits = self._have_room(np.arange(len(rows)))
+        # How many containers are not on their targets.
+        self.remaining = len(rows)
         self._supply = _leaving(problem, before, target)
-        self._settled = np.ones(problem.containers, dtype=bool)
-        self._settled[self._supply] = False
-
-    @property
-    def remaining(self) -> int:
-        """How many containers are not on their target."""
-        return len(self._demand)
 
     def move(self) -> bool:
         """Make the first move whose target has room; False if there is none."""
-        service, machine = self._demand.T
-        fits = (self._free[machine] >= self._problem.request[service]).all(axis=1)
-        first = int(np.argmax(fits))
-        if not fits[first]:
+        first = int(np.argmax(self._fits))
+        if not self._fits[first]:
             return False
-        givers = self._supply[self._service[self._supply] == service[first]]
+        givers = self._supply[self._service[self._supply] == self._missing[first]]
         fullest = np.argmin((self._free[self.where[givers]] / self._mean).min(axis=1))
-        container, target = int(givers[fullest]), int(machine[first])
-        self._demand = np.delete(self._demand, first, axis=0)
+        container, target = int(givers[fullest]), int(self._machine[first])
+        self._machine[first], self._fits[first] = -1, False
+        self.remaining -= 1
         self._supply = self._supply[self._supply != container]
         self._step(container, target)
         return True
 
     def park(self) -> bool:
         """Park a container whose leaving makes room for a move; False if there is none, or no place for it."""
-        service, machine = self._demand.T
         for container in self._supply[np.argsort(-self._size[self._service[self._supply]], kind="stable")]:
             source, request = self.where[container], self._problem.request[self._service[container]]
-            opens = (self._free[source] + request >= self._problem.request[service[machine == source]]).all(axis=1)
-            if not opens.any():
+            waiting = self._problem.request[self._missing[self._machine == source]]
+            if not (self._free[source] + request >= waiting).all(axis=1).any():
                 continue
             place = self._place(int(container))
             if place >= 0:
@@ -107,10 +103,17 @@ class _Plan:
         room = (self._free / self._mean).min(axis=1)
         return int(np.argmax(np.where(possible, room, -np.inf)))
 
+    def _have_room(self, rows: npt.NDArray[np.intp]) -> affinity.Bools:
+        cpu, memory = (self._free[self._machine[rows]] >= self._problem.request[self._missing[rows]]).T
+        have_room: affinity.Bools = cpu & memory
+        return have_room
+
     def _step(self, container: int, target: int) -> None:
         source, request = int(self.where[container]), self._problem.request[self._service[container]]
         self._free[source] += request
         self._free[target] -= request
+        rows = np.flatnonzero((self._machine == source) | (self._machine == target))
+        self._fits[rows] = self._have_room(rows)
         self.where[container] = target
         self.steps.append((container, source, target))
 
