@@ -83,7 +83,7 @@ def api_pod(record: PodRecord, node: str | None = None, *, phase: str = "Pending
     """Return the Pod as the API shows it, bound to `node` if given."""
     return cluster.Pod(
         namespace="default", name=record.uid, uid=record.uid, resource_version="1",
-        scheduler_name=cluster.SCHEDULER_NAME, node_name=node, phase=phase, priority=0,
+        scheduler_name=names.SCHEDULER_NAME, node_name=node, phase=phase, priority=0,
         created_at_s=record.created_s, deleting=False, labels={}, node_selector={}, tolerations=(),
         owner=_owner(record.job), image="twin",
         is_mirror=False, request_cores=0.0, request_bytes=0.0, unsupported=(),

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
@@ -14,11 +14,12 @@ from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_cli.top import once
 from carico_core.domain import errors, messages, names
-from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire.kubernetes import api_objects
 from carico_local.cluster import folders, machine, processes, state
 from carico_local.cluster.services import probes
+
+if TYPE_CHECKING:
+    from carico_core.runtime.kube import api_actions
 
 # A busy machine takes a second; a frozen API is not waited for.
 _ANSWER_S = 2.0
@@ -143,6 +144,9 @@ async def _unready_nodes(api: _Api, found: state.ClusterState) -> set[str]:
     """Return the nodes whose kubelet has stopped reporting; none where the API does not answer (reported elsewhere)."""
     if not found.plan.service_nodes:
         return set()
+    # Imported here, as below: most large clusters have neither such nodes nor several schedulers.
+    from carico_core.wire.kubernetes import api_objects
+
     with contextlib.suppress(TimeoutError, errors.CaricoError, ValueError):
         async with asyncio.timeout(_ANSWER_S):
             nodes = [api_objects.parse_node(item) for item in (await api.request("GET", "/api/v1/nodes"))["items"]]
@@ -150,10 +154,12 @@ async def _unready_nodes(api: _Api, found: state.ClusterState) -> set[str]:
     return set()
 
 
-async def _leader(api: api_actions.Api, found: state.ClusterState) -> str | None:
+async def _leader(api: "api_actions.Api", found: state.ClusterState) -> str | None:
     """Return which of several schedulers holds the Lease; empty if none does, None if that is not known."""
     if found.plan.schedulers == 1 and found.plan.sharing != _SHARED:
         return None
+    from carico_core.runtime.kube import api_actions
+
     try:
         lease = await api_actions.get_lease(
             api, namespace=_LEASE_NAMESPACE, name=status_text.LEASE, timeout_s=_ANSWER_S
@@ -189,22 +195,22 @@ def _nodes(seen: pictures.Picture, found: state.ClusterState) -> list[dict[str, 
 
 
 def _node(name: str, node: pictures.Node | None) -> dict[str, Any]:
-    said = None if node is None else node.advertisement
-    row = once.node_row(node) if node is not None else {}
-    return {
-        "name": name,
-        "freshness": "absent" if node is None else node.freshness.value,
-        "pods": row.get("pods"),
-        "capacity": row.get("capacity"),
-        "capacity_sd": row.get("capacity_sd"),
-        "mode": row.get("mode"),
-        "reserved": row.get("reserved"),
-        "free": row.get("free"),
-        "cpu": None if said is None else said.usage.get("cpu"),
-        "memory": None if said is None else said.usage.get("memory"),
-        "bottleneck": row.get("bottleneck"),
-        "age_s": row.get("age_s"),
-    }
+    row: dict[str, Any] = {
+        "name": name, "freshness": "absent", "pods": None, "capacity": None, "capacity_sd": None, "mode": None,
+        "reserved": None, "free": None, "cpu": None, "memory": None, "bottleneck": None, "age_s": None,
+    }  # fmt: skip
+    if node is None:
+        return row
+    row |= {"freshness": node.freshness.value, "reserved": node.reserved}
+    row |= {"free": once.rounded(node.free), "age_s": once.rounded(node.age_s)}
+    said = node.advertisement
+    if said is not None:
+        row |= {
+            "pods": said.pods, "capacity": once.rounded(said.capacity), "capacity_sd": once.rounded(said.capacity_sd),
+            "mode": said.mode.value, "cpu": said.usage.get("cpu"), "memory": said.usage.get("memory"),
+            "bottleneck": said.bottleneck,
+        }  # fmt: skip
+    return row
 
 
 def _jobs(seen: pictures.Picture) -> list[dict[str, Any]]:

@@ -12,7 +12,8 @@ from carico_cli.doctor import bus, findings, kubernetes, places
 from carico_cli.live import addresses, connection
 from carico_cli.output import formats
 from carico_cli.shell import exits, settings
-from carico_core.domain import cluster, errors
+from carico_core.domain import errors
+from carico_core.domain import names as domain_names
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
@@ -93,7 +94,7 @@ async def _examine(
 ) -> list[findings.Finding]:
     clock = clocks.SystemClock()
     seen = kubernetes.Seen(findings=[], nodes=[])
-    names = frozenset({cluster.SCHEDULER_NAME})
+    names = frozenset({domain_names.SCHEDULER_NAME})
     if at is not None:
         names = await bus.scheduler_names(_connecting(at, clock), clock)
     api = await api_client.connect(wanted, clock=clock, user_agent=USER_AGENT, environ=context.environ)

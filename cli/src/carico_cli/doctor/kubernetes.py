@@ -7,7 +7,7 @@ from collections.abc import Mapping, Set
 from typing import Any
 
 from carico_cli.doctor import findings, installation, places, pods, rights
-from carico_core.domain import amounts, cluster, errors
+from carico_core.domain import amounts, cluster, errors, names
 from carico_core.wire.kubernetes import api_objects
 from carico_core.wire.kubernetes import object_fields as fields
 
@@ -28,7 +28,7 @@ class Seen:
 
 
 async def check(
-    api: rights.Api, namespace: str, *, now_s: float, scheduler_names: Set[str] = frozenset({cluster.SCHEDULER_NAME}),
+    api: rights.Api, namespace: str, *, now_s: float, scheduler_names: Set[str] = frozenset({names.SCHEDULER_NAME}),
     place: places.Place | None = None,
 ) -> Seen:  # fmt: skip
     """Check the API, and the Pods with one of these schedulerNames.

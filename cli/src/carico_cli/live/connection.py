@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 from carico_cli.live import addresses, ports
 from carico_core.domain import errors
-from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire import roles
 
 if TYPE_CHECKING:
     from carico_cli.live import reader
+    from carico_core.runtime.bus import nats_bus
     from carico_core.runtime.kube import api_client
 
 
@@ -83,8 +82,12 @@ async def reading(
 
 async def join(
     at: addresses.Address, clock: clocks.Clock, *, name: str, within_s: float | None = None
-) -> nats_bus.NatsBus:  # fmt: skip
+) -> "nats_bus.NatsBus":  # fmt: skip
     """Connect to the cluster's bus, in the role cli. Raises `BusUnavailable`; without `within_s` it waits."""
+    # Imported here: it takes half of the time of a command that asks only the API.
+    from carico_core.runtime.bus import nats_bus
+    from carico_core.wire import roles
+
     inbox = roles.inbox(roles.Role.CLI)
     return await nats_bus.connect(
         at.bus, name=name, clock=clock, owns_streams=False, inbox=inbox, within_s=within_s
@@ -94,7 +97,7 @@ async def join(
 @contextlib.asynccontextmanager
 async def bus_of(
     at: addresses.Address, clock: clocks.Clock, *, name: str, within_s: float
-) -> AsyncIterator[nats_bus.NatsBus]:  # fmt: skip
+) -> AsyncIterator["nats_bus.NatsBus"]:  # fmt: skip
     """Connect to the cluster's bus until the block is left. Raises `BusUnavailable` with what to do."""
     try:
         joined = await join(at, clock, name=name, within_s=within_s)

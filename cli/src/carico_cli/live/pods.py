@@ -11,10 +11,10 @@ from typing import Any
 from carico_cli.live import job_counts
 from carico_cli.live import picture as pictures
 from carico_cli.output import formats
-from carico_core.domain import names
 from carico_core.runtime.kube import list_watch
-from carico_core.wire.kubernetes import api_objects, instants
+from carico_core.wire.kubernetes import instants
 from carico_core.wire.kubernetes import object_fields as fields
+from carico_core.wire.kubernetes.pods import pod_class as pod_classes
 from carico_local.jobs import job_labels
 
 _Key = tuple[int, int, float, str]
@@ -66,7 +66,7 @@ def record_of(pod: Mapping[str, Any]) -> pictures.Pod:
     created_s = _first(-math.inf, (metadata.get("creationTimestamp"),))
     pod_class = ""
     with contextlib.suppress(ValueError):
-        pod_class = names.class_of(api_objects.parse_pod(pod))
+        pod_class = pod_classes.parse_class(pod)
     priority = spec.get("priority")
     return pictures.Pod(
         uid=str(metadata["uid"]),

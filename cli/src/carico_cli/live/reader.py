@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from carico_cli.live import addresses, job_counts, node_answers, pods, ports, services, signals
+from carico_cli.live import addresses, job_counts, pods, ports, services, signals
 from carico_cli.live import picture as pictures
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
@@ -16,6 +16,9 @@ from carico_core.runtime.kube import list_watch
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
 from carico_core.wire import streams, subjects
+
+if TYPE_CHECKING:
+    from carico_cli.live import node_answers
 
 CONNECT_S = 5.0
 AGAIN_S = 1.0
@@ -109,20 +112,25 @@ class Reader:
         """Return the cluster's address. Raises `SettingsError` where there is none now."""
         return self._where()
 
-    async def detail(self, node: str) -> node_answers.Detail | None:
+    async def detail(self, node: str) -> "node_answers.Detail | None":
         """Ask a node's agent; None where none answers, as for nodes that kwok plays."""
         if self._bus is None:
             return None
+        # Imported here: only who looks at a single node asks.
+        from carico_cli.live import node_answers
+
         try:
             subject = subjects.query("agent", "state.get", node)
             return node_answers.parse_detail(await self._bus.request(subject, b"", timeout_s=ANSWER_S))
         except (errors.BusError, errors.MessageError, errors.BadName):
             return None
 
-    async def standing(self, node: str) -> node_answers.Standing | None:
+    async def standing(self, node: str) -> "node_answers.Standing | None":
         """Ask the scheduler about a node; None where none answers, or it does not know the node."""
         if self._bus is None:
             return None
+        from carico_cli.live import node_answers
+
         try:
             asked = orjson.dumps({"node": node, "history": True})
             return node_answers.parse_standing(await self._bus.request(NODE_EXPLAIN, asked, timeout_s=ANSWER_S))
@@ -194,6 +202,11 @@ class Reader:
 
     async def _listen(self, bus: ports.Bus) -> None:
         """Subscribe, and read what the bus has kept, once more after each reconnection."""
+        if self._is_brief:
+            # What is said from now on would come once more.
+            await self._until_done(lambda: self._take_kept(bus))
+            self._settle(KEPT)
+            return
         came_back = asyncio.Event()
         self._signals.begin()
         bus.on_reconnect(self._signals.begin)
@@ -210,9 +223,8 @@ class Reader:
         while True:
             await self._until_done(lambda: self._take_kept(bus))
             self._settle(KEPT)
-            if not self._is_brief:
-                # An aggregator of an earlier version does not answer: that must not delay the rest.
-                await self._until_done(lambda: self._take_history(bus), unless=came_back)
+            # An aggregator of an earlier version does not answer: that must not delay the rest.
+            await self._until_done(lambda: self._take_history(bus), unless=came_back)
             await came_back.wait()
             came_back.clear()
 

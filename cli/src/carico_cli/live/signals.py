@@ -8,7 +8,7 @@ import math
 from carico_cli.live import earlier, history, members
 from carico_cli.live import picture as pictures
 from carico_cli.output import formats
-from carico_core.domain import cluster, decision, errors, messages, names
+from carico_core.domain import decision, errors, messages, names
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import codec, fields, freshness
 from carico_core.wire import messages as wire
@@ -57,7 +57,7 @@ class Signals:
         self._nodes: dict[str, _Heard] = {}
         self._listed: dict[str, _Listed] | None = None
         # The schedulerNames whose Pods the scheduler places.
-        self.scheduler_names: frozenset[str] = frozenset({cluster.SCHEDULER_NAME})
+        self.scheduler_names: frozenset[str] = frozenset({names.SCHEDULER_NAME})
         self._decisions: collections.deque[decision.Decision] = collections.deque(maxlen=DECISIONS_KEPT)
         # Decoded when a picture is taken: of a burst only the last are kept.
         self._undecoded: collections.deque[tuple[str, bytes]] = collections.deque(maxlen=DECISIONS_KEPT)

@@ -84,9 +84,9 @@ def node_row(node: pictures.Node) -> dict[str, Any]:
         "name": node.name,
         "state": node.state,
         "freshness": node.freshness.value,
-        "age_s": _rounded(node.age_s),
+        "age_s": rounded(node.age_s),
         "reserved": node.reserved,
-        "free": _rounded(node.free),
+        "free": rounded(node.free),
         "ready": node.ready,
         "schedulable": node.schedulable,
     }
@@ -99,12 +99,12 @@ def node_row(node: pictures.Node) -> dict[str, Any]:
     return {
         **found,
         "pods": said.pods,
-        "capacity": _rounded(said.capacity),
-        "capacity_sd": _rounded(said.capacity_sd),
+        "capacity": rounded(said.capacity),
+        "capacity_sd": rounded(said.capacity_sd),
         "limit": said.limit,
         "bottleneck": said.bottleneck,
         "mode": said.mode.value,
-        "signal": _rounded(said.signal),
+        "signal": rounded(said.signal),
         "headroom": None if said.headroom is None else dict(said.headroom),
         "classes": None if said.classes is None else _classes(said.classes),
         "usage": dict(said.usage),
@@ -132,8 +132,8 @@ def _job(job: pictures.Job) -> dict[str, Any]:
 def _decision(found: decision.Decision) -> dict[str, Any]:
     return {
         "id": found.id, "ts_ns": found.ts_ns, "namespace": found.namespace, "pod": found.pod, "uid": found.uid,
-        "outcome": found.outcome.value, "node": found.node, "free": _rounded(found.free),
-        "threshold": found.threshold, "attempt": found.attempt, "waited_s": _rounded(found.waited_s),
+        "outcome": found.outcome.value, "node": found.node, "free": rounded(found.free),
+        "threshold": found.threshold, "attempt": found.attempt, "waited_s": rounded(found.waited_s),
         "decided_us": found.decided_us, "refused": dict(found.refused), "message": found.message,
     }  # fmt: skip
 
@@ -161,7 +161,7 @@ def _service(each: pictures.Service) -> dict[str, Any]:
 
 def _model(model: pictures.Model) -> dict[str, Any]:
     return {
-        "replica": model.replica, "contributors": model.contributors, "age_s": _rounded(model.age_s),
+        "replica": model.replica, "contributors": model.contributors, "age_s": rounded(model.age_s),
         "magnitude": dict(model.magnitude),
     }  # fmt: skip
 
@@ -177,7 +177,8 @@ def _ascii(text: str) -> str:
     return "".join(char if char.isascii() and char.isprintable() else "?" for char in text)
 
 
-def _rounded(value: float | None) -> float | None:
+def rounded(value: float | None) -> float | None:
+    """Return a number with the digits that the schema has; None stays None."""
     return None if value is None else round(value, 3)
 
 

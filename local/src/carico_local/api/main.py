@@ -8,8 +8,7 @@ import resource
 import socket
 from collections.abc import Sequence
 
-from carico_core.domain import cluster as domain
-from carico_core.domain import errors
+from carico_core.domain import errors, names
 from carico_core.runtime.kube import http_client
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
@@ -45,7 +44,7 @@ class Settings:
         why="a web page can make its own name resolve to this address",
     )
     scheduler_names: tuple[str, ...] = settings.setting(
-        (domain.SCHEDULER_NAME,), help="schedulerNames with a scheduler; Pods with another one get a warning"
+        (names.SCHEDULER_NAME,), help="schedulerNames with a scheduler; Pods with another one get a warning"
     )
     node_grace_s: float = settings.setting(
         40.0,

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from carico_core.domain import cluster
+from carico_core.domain import names
 from carico_local.applications import catalog, network, program
 from carico_local.jobs import job as jobs
 from carico_local.jobs import job_labels
@@ -24,7 +24,7 @@ class Choice:
     """
 
     namespace: str = "default"
-    scheduler_name: str = cluster.SCHEDULER_NAME
+    scheduler_name: str = names.SCHEDULER_NAME
     node_cores: float | None = None
     node_memory_bytes: float = 0.0
     directory: str = ""

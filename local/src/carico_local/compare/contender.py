@@ -3,7 +3,7 @@
 import dataclasses
 import re
 
-from carico_core.domain import cluster, errors
+from carico_core.domain import errors, names
 
 KUBE_SCHEDULER = "default-scheduler"
 CARICO = "carico"
@@ -50,7 +50,7 @@ def parse(name: str, *, cores: int) -> Contender:
         )
     if name.startswith(CARICO):
         own = int(found["own"]) if found["own"] else None
-        return Contender(name=name, scheduler_name=cluster.SCHEDULER_NAME, request_millicores=own)
+        return Contender(name=name, scheduler_name=names.SCHEDULER_NAME, request_millicores=own)
     request = int(found["request"]) if found["request"] else cores * 1000 // int(found["pods"])
     return Contender(
         name=name, scheduler_name=KUBE_SCHEDULER, request_millicores=request, agents=found["bare"] is None

@@ -7,7 +7,7 @@ import enum
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
-from carico_core.domain import cluster, errors, names
+from carico_core.domain import errors, names
 from carico_local.jobs import job_labels
 from carico_local.workloads import phases
 
@@ -68,7 +68,7 @@ class Job:
     pods: int
     seconds: float | None = None
     namespace: str = "default"
-    scheduler_name: str = cluster.SCHEDULER_NAME
+    scheduler_name: str = names.SCHEDULER_NAME
     request_millicores: int | None = None
     # Failed containers are restarted on their node.
     restarts: bool = False

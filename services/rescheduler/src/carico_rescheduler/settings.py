@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import ClassVar
 
-from carico_core.domain import cluster, names
+from carico_core.domain import names as domain_names
 from carico_core.numerics.estimators import base
 from carico_core.numerics.rescheduling.containers import gains
 from carico_core.runtime.bus import port as buses
@@ -39,7 +39,7 @@ class ReschedulerSettings:
         why="surge loses no request",
     )
     names: tuple[str, ...] = settings.setting(
-        (cluster.SCHEDULER_NAME,), help="schedulerNames whose Pods may move",
+        (domain_names.SCHEDULER_NAME,), help="schedulerNames whose Pods may move",
         why="another scheduler would place them by other rules",
     )  # fmt: skip
     namespaces: tuple[str, ...] = settings.setting((), help="namespaces whose Pods may move; none: all")
@@ -108,7 +108,7 @@ class ReschedulerSettings:
             raise ValueError("--names: got none, expected the schedulerNames whose Pods may move")
         for flag, given in (("--namespaces", self.namespaces), ("--baseline-namespaces", self.baseline_namespaces)):
             for name in given:
-                if not names.is_label(name):
+                if not domain_names.is_label(name):
                     raise ValueError(f"{flag}: got {name!r}, expected names of namespaces")
 
     def policy(self) -> movable.Policy:

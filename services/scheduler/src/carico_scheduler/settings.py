@@ -5,7 +5,7 @@ import enum
 from collections.abc import Mapping
 from typing import ClassVar
 
-from carico_core.domain import cluster, names
+from carico_core.domain import names as domain_names
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client as kubes
 from carico_core.runtime.leadership import leader_settings
@@ -39,7 +39,7 @@ class SchedulerSettings:
         why="who holds the Lease, decided or took a claim is shown by it",
     )  # fmt: skip
     names: tuple[str, ...] = settings.setting(
-        (cluster.SCHEDULER_NAME,), help=f"schedulerNames whose Pods it places, at most {NAMES_MOST}",
+        (domain_names.SCHEDULER_NAME,), help=f"schedulerNames whose Pods it places, at most {NAMES_MOST}",
         why="add default-scheduler where CARICO replaces kube-scheduler",
     )  # fmt: skip
     profiles: tuple[str, ...] = settings.setting(
@@ -151,10 +151,10 @@ class SchedulerSettings:
 
     def __post_init__(self) -> None:
         tracing.check(self.traces)
-        if self.replica and not (names.is_label(self.replica) and len(self.replica) <= names.REPLICA_MAX):
+        if self.replica and not (domain_names.is_label(self.replica) and len(self.replica) <= domain_names.REPLICA_MAX):
             raise ValueError(
                 f"--replica: got {self.replica!r}, expected a lower-case RFC 1123 label of at most "
-                f"{names.REPLICA_MAX} characters"
+                f"{domain_names.REPLICA_MAX} characters"
             )
         _check_names(self.names)
         try:
@@ -162,7 +162,7 @@ class SchedulerSettings:
         except ValueError as error:
             raise ValueError(f"--profiles: {error}") from None
         own = self.opportunistic
-        if own and (own.startswith("system-") or not names.is_subdomain(own)):
+        if own and (own.startswith("system-") or not domain_names.is_subdomain(own)):
             raise ValueError(f"--opportunistic: got {own!r}, expected the name of a PriorityClass of your own")
         # A bind that was permitted just before its term ended must time out before another scheduler may lead.
         if self.leader.election and self.leader.renew_s + self.bind_timeout_s > self.leader.lease_s:
@@ -208,7 +208,7 @@ def _check_names(given: tuple[str, ...]) -> None:
     if not 0 < len(given) <= NAMES_MOST:
         raise ValueError(f"--names: got {len(given)} names, expected 1 to {NAMES_MOST}")
     for name in given:
-        if not names.is_subdomain(name):
+        if not domain_names.is_subdomain(name):
             raise ValueError(
                 f"--names {text}: got {name!r}, expected a DNS name of lowercase letters, digits, '-' and '.'"
             )

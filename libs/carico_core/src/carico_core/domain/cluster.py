@@ -8,7 +8,6 @@ from typing import NamedTuple
 from carico_core.domain import constraints as limits
 from carico_core.domain import gangs, selectors, usage
 
-SCHEDULER_NAME = "carico"
 # Kubernetes' own default for pods per node: https://kubernetes.io/docs/setup/best-practices/cluster-large/
 DEFAULT_POD_LIMIT = 110
 TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})

@@ -169,3 +169,8 @@ class Forbidden(ApiError):
 
 class Invalid(ApiError):
     """400 or 422: the API does not accept the object."""
+
+
+def one_line(error: Exception) -> str:
+    """Return the message of an error of another package in one line."""
+    return " ".join(str(error).split()) or type(error).__name__

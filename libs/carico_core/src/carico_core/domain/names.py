@@ -8,7 +8,7 @@ import difflib
 import heapq
 import itertools
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from carico_core.domain import errors
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     # Its records take a tenth of the time of `carico list`, which reads no Pods.
     from carico_core.domain import cluster
 
+# The schedulerName of Pods that CARICO places, unless settings add others.
+SCHEDULER_NAME = "carico"
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ : RFC 1123 subdomain (253) and label (63).
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
@@ -154,7 +156,13 @@ def class_of(pod: "cluster.Pod") -> str:
     after its application label if it has one, else after its image. A class never spans namespaces: what is learnt from
     the Pods of one tenant is not applied to those of another.
     """
-    name = _class_of(pod)[:CLASS_MAX]
+    owner = None if pod.owner is None else (pod.owner.kind, pod.owner.name)
+    return class_by(pod.namespace, labels=pod.labels, owner=owner, image=pod.image)
+
+
+def class_by(namespace: str, *, labels: Mapping[str, str], owner: tuple[str, str] | None, image: str) -> str:
+    """Return the class of a Pod by all that it depends on. `owner`: kind and name; `image`: of the first container."""
+    name = _class_by(namespace, labels, owner, image)[:CLASS_MAX]
     # The API accepts any character in images and owners' names; on the bus, one such name would refuse a whole message.
     if not name.isprintable():
         name = "".join(each if each.isprintable() else _NOT_PRINTABLE for each in name)
@@ -170,14 +178,14 @@ def namespace_of(pod_class: str) -> str:
     return pod_class.partition("/")[2].partition("/")[0]
 
 
-def _class_of(pod: "cluster.Pod") -> str:
-    owner = pod.owner
+def _class_by(namespace: str, labels: Mapping[str, str], owner: tuple[str, str] | None, image: str) -> str:
     if owner is None:
-        app = pod.labels.get(_APP)
-        return f"app/{pod.namespace}/{app}" if app else f"image/{pod.namespace}/{pod.image}"
-    template_hash = pod.labels.get(TEMPLATE_HASH) or pod.labels.get(SURGE_LABEL)
+        app = labels.get(_APP)
+        return f"app/{namespace}/{app}" if app else f"image/{namespace}/{image}"
+    kind, name = owner
+    template_hash = labels.get(TEMPLATE_HASH) or labels.get(SURGE_LABEL)
     ending = f"-{template_hash}"
-    is_replica_set = bool(template_hash) and owner.name.endswith(ending)
-    name = owner.name.removesuffix(ending) if is_replica_set else template_of(owner.name)
+    is_replica_set = bool(template_hash) and name.endswith(ending)
+    name = name.removesuffix(ending) if is_replica_set else template_of(name)
     # Who creates a Pod chooses its owner's kind: with a slash in it, the class could be one of another namespace.
-    return f"{owner.kind.replace('/', _NOT_PRINTABLE)}/{pod.namespace}/{name}"
+    return f"{kind.replace('/', _NOT_PRINTABLE)}/{namespace}/{name}"

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from carico_core.domain import cluster, errors
+from carico_core.domain import errors, names
 from carico_core.numerics.rescheduling.containers import annealing
 from carico_local.applications import users
 from carico_local.compare import contender as contenders
@@ -47,5 +47,5 @@ def parse(name: str) -> PlacementContender:
         )
     if name in NAMES:
         algorithm = "" if name == NOTHING else name
-        return PlacementContender(name=name, scheduler_name=cluster.SCHEDULER_NAME, requests=False, algorithm=algorithm)
+        return PlacementContender(name=name, scheduler_name=names.SCHEDULER_NAME, requests=False, algorithm=algorithm)
     raise errors.SettingsError(f"--contender: got {name!r}, expected one of {', '.join(NAMES)} with --applications")

@@ -4,7 +4,7 @@ import dataclasses
 import enum
 from collections.abc import Mapping
 
-from carico_core.domain import cluster
+from carico_core.domain import names as domain_names
 from carico_core.wire import freshness
 
 
@@ -51,7 +51,7 @@ class Policy:
     """The rules of a cycle. Ages in seconds, threshold in Pods; the defaults are those of the settings."""
 
     # The schedulerNames whose Pods are placed.
-    names: frozenset[str] = frozenset({cluster.SCHEDULER_NAME})
+    names: frozenset[str] = frozenset({domain_names.SCHEDULER_NAME})
     # Those of them that have settings of their own.
     profiles: Mapping[str, Profile] = dataclasses.field(default_factory=dict)
     threshold: float = 1.0

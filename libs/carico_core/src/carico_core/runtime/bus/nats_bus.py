@@ -12,6 +12,7 @@ import functools
 import pathlib
 import random
 from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import TYPE_CHECKING
 
 from carico_core.domain import errors
 from carico_core.runtime.bus import connection_options
@@ -26,10 +27,13 @@ with memory_use.hidden_from_nats():
     from nats.errors import Error as NatsError
     from nats.js import JetStreamContext
 
-    from carico_core.runtime.bus import nats_client, nats_server, requests, responders, upkeep
+    from carico_core.runtime.bus import nats_client, nats_server, requests, upkeep
     from carico_core.runtime.bus.security import renewal as bus_renewal
     from carico_core.runtime.bus.streams import claims, direct_get, jetstream, kept, pull_consumer
 from carico_core.wire import roles, streams, subjects
+
+if TYPE_CHECKING:
+    from carico_core.runtime.bus import responders
 
 STORE_TIMEOUT_S = 2.0
 SETTLE_TIMEOUT_S = 2
@@ -197,6 +201,8 @@ class NatsBus:
         self, subject: str, answer: "responders.Answer", *, group: str, on_dropped: Callable[[], None]
     ) -> "responders.Responder":
         """Answer requests that others of the `group` do not. Raises `BusUnavailable`."""
+        from carico_core.runtime.bus import responders
+
         found = responders.Responder(self._client, answer, log=self._log, on_dropped=on_dropped)
         with nats_server.Translated(subject):
             await found.start(subject, group=group)

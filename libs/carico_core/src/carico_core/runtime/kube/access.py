@@ -7,7 +7,6 @@ import ssl
 from typing import Any, Protocol
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import api_errors
 from carico_core.runtime.process import clock as clocks
 
 # client-go rereads a token file after this time (transport/token_source.go); kubelets rotate it at 80 % of its life
@@ -112,8 +111,7 @@ def tls_context(where: str, *, cafile: str | None, cadata: str | None, verify: b
         tls = ssl.create_default_context(cafile=cafile, cadata=cadata)
     except (OSError, ValueError) as error:
         raise errors.KubeconfigError(
-            f"{where}: the certificate authority cannot be used: {api_errors.one_line(error)}; "
-            "expected PEM certificates"
+            f"{where}: the certificate authority cannot be used: {errors.one_line(error)}; expected PEM certificates"
         ) from error
     if not verify:
         tls.check_hostname = False

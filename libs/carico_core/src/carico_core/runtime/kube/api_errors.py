@@ -70,9 +70,4 @@ def _reason(error: Exception) -> str:
     cause = getattr(error, "os_error", error)
     if isinstance(cause, ConnectionRefusedError):
         return "connection refused"
-    return one_line(error)
-
-
-def one_line(error: Exception) -> str:
-    """Return the message of an error of another package in one line."""
-    return " ".join(str(error).split()) or type(error).__name__
+    return errors.one_line(error)

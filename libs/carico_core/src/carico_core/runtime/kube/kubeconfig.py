@@ -19,7 +19,6 @@ import orjson
 
 from carico_core.domain import errors
 from carico_core.runtime.kube import access as accesses
-from carico_core.runtime.kube import api_errors
 from carico_core.runtime.process import clock as clocks
 
 
@@ -96,7 +95,7 @@ def _parsed(text: str) -> Any:
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ValueError(api_errors.one_line(error)) from error
+        raise ValueError(errors.one_line(error)) from error
 
 
 def _entry(path: pathlib.Path, document: Mapping[str, Any], section: str, key: str, name: str) -> dict[str, Any]:
@@ -176,7 +175,7 @@ def _load_pair(path: pathlib.Path, tls: ssl.SSLContext, certificate: str, key: s
             tls.load_cert_chain(pair.name)
         except (OSError, ValueError) as error:
             raise errors.KubeconfigError(
-                f"kubeconfig {path}: client certificate and key cannot be used: {api_errors.one_line(error)}"
+                f"kubeconfig {path}: client certificate and key cannot be used: {errors.one_line(error)}"
             ) from error
 
 
@@ -200,7 +199,7 @@ def _from_plugin(
         loader = make_loader(document, active_context=name, config_base_path=str(path.parent))
         loader.load_and_set(configuration)
     except (kubernetes.config.ConfigException, KeyError, TypeError, OSError) as error:
-        raise errors.KubeconfigError(f"kubeconfig {path}: {api_errors.one_line(error)}") from error
+        raise errors.KubeconfigError(f"kubeconfig {path}: {errors.one_line(error)}") from error
     if not configuration.api_key and not configuration.cert_file:
         raise errors.KubeconfigError(
             f"kubeconfig {path}: the plugin of context {name!r} returned no token and no certificate: run it by hand"

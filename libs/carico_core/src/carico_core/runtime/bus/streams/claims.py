@@ -3,7 +3,6 @@
 https://docs.nats.io/nats-concepts/jetstream/headers
 """
 
-import re
 from collections.abc import Awaitable, Callable, Sequence
 
 import orjson
@@ -23,9 +22,6 @@ _EXPECTED = b"Nats-Expected-Stream: " + streams.CLAIMS.encode() + b"\r\nNats-Exp
 _LASTS = b"Nats-TTL: never\r\n"
 _NEWEST = f"$JS.API.DIRECT.GET.{streams.CLAIMS}"
 _NOT_FOUND = "404"
-# Of a stored message: the subject and the number under which it was stored.
-_SUBJECT = re.compile(rb"\r\nNats-Subject: ([^\r]*)\r\n")
-_SEQUENCE = re.compile(rb"\r\nNats-Sequence: (\d+)\r\n")
 # What JetStream answers if the newest message is another one (JSStreamWrongLastSequenceErrF).
 _WRONG_LAST_SEQUENCE = 10071
 # The same while another change of the subject is under way in a cluster (JSStreamWrongLastSequenceConstantErr).
@@ -60,8 +56,9 @@ class NatsClaims:
             (answer,) = await self._requests.ask([asked], within_s=ANSWER_S)
             if answer is None:
                 raise TimeoutError
-            if _SUBJECT.search(answer.headers) is not None:
-                return _kept(answer.headers, answer.payload)
+            found = direct_get.stored(answer.headers, answer.payload)
+            if found is not None:
+                return _kept(found)
             status = pull_consumer.status_of(answer.headers)
             if status is not None and status[0] == _NOT_FOUND:
                 return None
@@ -70,18 +67,21 @@ class NatsClaims:
     async def all(self) -> list[buses.Kept]:
         """See `port.Claims`."""
         with nats_server.Translated(streams.CLAIMS):
-            found = [
-                buses.Kept(subject=message.subject, payload=message.payload, seq=message.seq)
-                async for message in direct_get.read(self._client, streams.CLAIMS, subjects.CLAIM_ALL)
-            ]
+            read = direct_get.read(self._client, streams.CLAIMS, subjects.CLAIM_ALL)
+            found = [_kept(message) async for message in read]
         # One that was replaced while this was read has come twice: the later one is the newer.
         return list({each.subject: each for each in found}.values())
 
     async def follow(self, handler: Callable[[buses.Kept], None]) -> buses.Subscription:
         """See `port.Claims`."""
-        return await self._subscribe(
-            subjects.CLAIMED_ALL, lambda _, headers, payload: handler(_kept(headers, payload))
-        )  # fmt: skip
+
+        def take(_: str, headers: bytes, payload: bytes) -> None:
+            found = direct_get.stored(headers, payload)
+            if found is None:
+                raise NatsError("a message without its subject and number in the stream")
+            handler(_kept(found))
+
+        return await self._subscribe(subjects.CLAIMED_ALL, take)
 
 
 def _headers_of(change: buses.GuardedWrite) -> bytes:
@@ -106,9 +106,5 @@ def _changed(answer: "requests.Answer | None") -> buses.WriteOutcome:
         )
 
 
-def _kept(headers: bytes, payload: bytes) -> buses.Kept:
-    """Return a stored message. Raises `NatsError` if the headers do not have its subject and number."""
-    subject, seq = _SUBJECT.search(headers), _SEQUENCE.search(headers)
-    if subject is None or seq is None:
-        raise NatsError("a message without its subject and number in the stream")
-    return buses.Kept(subject=subject[1].decode(), payload=payload, seq=int(seq[1]))
+def _kept(found: "direct_get.StoredMessage") -> buses.Kept:
+    return buses.Kept(subject=found.subject, payload=found.payload, seq=found.seq)

@@ -15,9 +15,10 @@ import orjson
 from carico_core.runtime.process import memory_use
 
 with memory_use.hidden_from_nats():
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
     from nats.errors import Error as NatsError
+
+    from carico_core.runtime.bus import nats_client
+    from carico_core.runtime.bus.streams import pull_consumer
 
 # A page ends with either. By bytes, or a server takes who reads thousands of large messages for one that does not keep
 # up, and hangs up (`max_pending`).
@@ -26,7 +27,9 @@ PAGE_BYTES = 1 << 20
 PAGE_TIMEOUT_S = 2.0
 _END_OF_PAGE = "204"
 _NOT_FOUND = "404"
-_LEFT = "Nats-Num-Pending"
+_SUBJECT, _SEQUENCE, _LEFT = b"Nats-Subject", b"Nats-Sequence", b"Nats-Num-Pending"
+# Of a number of 64 bits.
+_DIGITS_MOST = 20
 # A first look goes back as far as two messages of each subject take; eight times as far each time that was not enough.
 _FIRST = 2
 _WIDER = 8
@@ -49,7 +52,9 @@ class Page:
     left: int = 0
 
 
-async def read(client: Client, stream: str, subject: str, *, first_seq: int = 1) -> AsyncIterator[StoredMessage]:
+async def read(
+    client: nats_client.Client, stream: str, subject: str, *, first_seq: int = 1
+) -> AsyncIterator[StoredMessage]:
     """Yield each message of `subject` (wildcards allowed) from `first_seq` on, oldest first; nats-py's errors.
 
     Reading ends with as many as there were at the first page: where 5,000 advertisements a second replace others, a
@@ -67,14 +72,14 @@ async def read(client: Client, stream: str, subject: str, *, first_seq: int = 1)
 
 
 async def page_from(
-    client: Client, stream: str, subject: str, *, first_seq: int, most_bytes: int = PAGE_BYTES
+    client: nats_client.Client, stream: str, subject: str, *, first_seq: int, most_bytes: int = PAGE_BYTES
 ) -> Page:  # fmt: skip
     """Return the messages of `subject` from `first_seq` on, as many as a page holds. Raises nats-py's errors."""
     query = {"seq": first_seq, "next_by_subj": subject, "batch": PAGE_MESSAGES, "max_bytes": most_bytes}
     return await _ask(client, stream, query)
 
 
-async def last(client: Client, stream: str, subject: str) -> StoredMessage | None:
+async def last(client: nats_client.Client, stream: str, subject: str) -> StoredMessage | None:
     """Return the last message of one subject, which stands in what is asked: a right can be given to it alone.
 
     Raises nats-py's errors.
@@ -83,13 +88,13 @@ async def last(client: Client, stream: str, subject: str) -> StoredMessage | Non
     return found[-1] if found else None
 
 
-async def newest(client: Client, stream: str, subject: str) -> StoredMessage | None:
+async def newest(client: nats_client.Client, stream: str, subject: str) -> StoredMessage | None:
     """Return the last message of one subject, by the right to read the whole stream. Raises nats-py's errors."""
     found = (await _ask(client, stream, {"last_by_subj": subject})).messages
     return found[-1] if found else None
 
 
-async def newest_of_each(client: Client, stream: str, subject: str, *, limit: int) -> list[StoredMessage]:
+async def newest_of_each(client: nats_client.Client, stream: str, subject: str, *, limit: int) -> list[StoredMessage]:
     """The last message of each subject, of the `limit` subjects written last, oldest first. Raises nats-py's errors."""
     last_of_all = await newest(client, stream, subject)
     window = _FIRST * limit
@@ -105,27 +110,48 @@ async def newest_of_each(client: Client, stream: str, subject: str, *, limit: in
     return []
 
 
-async def _ask(client: Client, stream: str, query: dict[str, Any] | None) -> Page:
+def stored(headers: bytes, payload: bytes) -> StoredMessage | None:
+    """Return the message of a stream that an answer holds; None for an answer that holds none."""
+    subject, seq = _value(headers, _SUBJECT), _number(headers, _SEQUENCE)
+    return None if subject is None or seq is None else StoredMessage(seq, subject.decode(errors="replace"), payload)
+
+
+def _number(headers: bytes, name: bytes) -> int | None:
+    value = _value(headers, name) or b""
+    return int(value) if value.isdigit() and len(value) <= _DIGITS_MOST else None
+
+
+def _value(headers: bytes, name: bytes) -> bytes | None:
+    """Return the value of the last header of that name.
+
+    The server adds its own after those of the stored message, whose writer could have chosen the same names.
+    """
+    _, found, rest = headers.rpartition(b"\r\n" + name + b": ")
+    return rest.partition(b"\r\n")[0] if found else None
+
+
+async def _ask(client: nats_client.Client, stream: str, query: dict[str, Any] | None) -> Page:
     """One answer: a single message, or several and a status that ends them."""
     found = Page()
     is_page = query is not None and "batch" in query
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def on_message(message: Msg) -> None:
-        headers = message.headers or {}
-        if "Nats-Subject" in headers:
-            found.messages.append(StoredMessage(int(headers["Nats-Sequence"]), headers["Nats-Subject"], message.data))
-        if ended.done() or ("Nats-Subject" in headers and is_page):
+    def on_message(_subject: str, _reply: str, headers: bytes, payload: bytes) -> None:
+        message = stored(headers, payload)
+        if message is not None:
+            found.messages.append(message)
+        if ended.done() or (message is not None and is_page):
             return
-        status = headers.get("Status", _END_OF_PAGE)
+        status, said = pull_consumer.status_of(headers) or (_END_OF_PAGE, "")
         if status in (_END_OF_PAGE, _NOT_FOUND):
-            found.left = int(headers.get(_LEFT, "0"))
+            found.left = _number(headers, _LEFT) or 0
             ended.set_result(None)
         else:
-            ended.set_exception(NatsError(f"{stream} answers {status} {headers.get('Description', '')}".strip()))
+            ended.set_exception(NatsError(f"{stream} answers {status} {said}".strip()))
 
     inbox = client.new_inbox()
-    listening = await client.subscribe(inbox, cb=on_message)
+    # Without nats-py's records of messages and headers, which take as long as all the rest.
+    listening = await client.subscribe_raw(inbox, on_message)
     try:
         await client.publish(f"$JS.API.DIRECT.GET.{stream}", b"" if query is None else orjson.dumps(query), reply=inbox)
         async with asyncio.timeout(PAGE_TIMEOUT_S):

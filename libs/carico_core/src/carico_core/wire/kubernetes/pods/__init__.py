@@ -3,5 +3,5 @@
 - `spec`: what its spec states. `constraints`, `pod_requests`, `images`, `template` (images, containers and requests as
   one value): parts of that.
 - `status`: whether its containers run, or have failed. `ownership`: its controller, or that it belongs to its node.
-- `shared_values`: what Pods of one template share.
+- `pod_class`: its class alone. `shared_values`: what Pods of one template share.
 """

@@ -1,18 +1,22 @@
 """Who a Pod belongs to: its controller, or its node."""
 
 from collections.abc import Mapping, Set
+from typing import TYPE_CHECKING
 
 from carico_core.domain import names
 from carico_core.wire.kubernetes import object_fields as fields
 from carico_core.wire.kubernetes.object_fields import Object
-from carico_core.wire.kubernetes.pods import shared_values
+
+if TYPE_CHECKING:
+    # It imports the records of Pods, which the class of a Pod does not need.
+    from carico_core.wire.kubernetes.pods import shared_values
 
 # The kubelet's annotation of a mirror Pod.
 # https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-mirror
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
 
-def owner_of(metadata: Object, labels: Mapping[str, str]) -> shared_values.Texts | None:
+def owner_of(metadata: Object, labels: Mapping[str, str]) -> "shared_values.Texts | None":
     """Return kind, name and UID of what decides on a Pod's class.
 
     A surge Pod's first owner, its ReplicaSet, will control it: it is of the same class of Pods as the others. The label
@@ -52,7 +56,7 @@ def belongs_to_node(obj: Object, baseline_namespaces: Set[str] = frozenset()) ->
     )
 
 
-def _owner(metadata: Object, *, must_control: bool = True) -> shared_values.Texts | None:
+def _owner(metadata: Object, *, must_control: bool = True) -> "shared_values.Texts | None":
     """Return kind, name and UID of the controlling owner, or of the first one."""
     for index, reference in enumerate(fields.objects(metadata, "ownerReferences", "metadata.")):
         if reference.get("controller") is True or not must_control:
