@@ -120,8 +120,3 @@ def test_a_rank_that_the_node_has_not_is_one_line_of_the_settings() -> None:
     chosen = settings.AgentSettings(node="node-1", model="svd", model_rank=3)
     with pytest.raises(errors.SettingsError, match="expected 1 to 2"):
         configuration.pipeline_config(chosen, node())
-
-
-@pytest.mark.parametrize("kind", ["gram", "svd", "fpca"])
-def test_the_setting_names_the_kind(kind: str) -> None:
-    assert configuration.model_kind(kind) == kind

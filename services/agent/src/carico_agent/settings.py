@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar
 
+from carico_agent.learning import local_model
 from carico_agent.telemetry import sources
 from carico_core.domain import names
 from carico_core.numerics import estimators
@@ -137,11 +138,10 @@ class AgentSettings:
         gone=estimators.GONE,
         why="best over all scenarios of the twin (docs/evaluation.md)",
     )
-    model: str = setting(
+    model: local_model.Kind = setting(
         "gram",
         help="how the node's own model is kept: gram (all directions), svd (FSVD with the first model_rank of them) or "
         "fpca (PRONTO's, around the mean; while its Reject-Job is raised, the node takes no Pod)",
-        choices=("gram", "svd", "fpca"),
         why="exact and cheapest; the others are for comparison",
     )
     model_rank: int | None = setting(

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from carico_core.runtime.leadership import candidate as candidates
 from carico_core.wire.kubernetes import lease
 
-TERMS = candidates.LeaseTimes(duration_s=15, renew_s=10.0, retry_s=2.0)
+TIMES = candidates.LeaseTimes(duration_s=15, renew_s=10.0, retry_s=2.0)
 Lease = lease.Lease
 
 
-def make(identity: str = "a", terms: candidates.LeaseTimes = TERMS) -> candidates.LeaseCandidate:
-    return candidates.LeaseCandidate(identity=identity, namespace="kube-system", name="carico-scheduler", terms=terms)
+def make(identity: str = "a", times: candidates.LeaseTimes = TIMES) -> candidates.LeaseCandidate:
+    return candidates.LeaseCandidate(identity=identity, namespace="kube-system", name="carico-scheduler", times=times)
 
 
 class Store:
@@ -175,14 +175,14 @@ class Faults:
 class World:
     """Candidates with clocks of their own around one store, in simulated time; every `yield` may be a SIGSTOP."""
 
-    def __init__(self, terms: candidates.LeaseTimes, rates: list[float], faults: Faults, seed: int) -> None:
+    def __init__(self, times: candidates.LeaseTimes, rates: list[float], faults: Faults, seed: int) -> None:
         self.now_s = 0.0
         self.rng = random.Random(seed)
         self.faults = faults
         self.store = Store()
         self.rates = rates
         self.offsets = [self.rng.uniform(-1e6, 1e6) for _ in rates]
-        self.candidates = [make(f"c{index}", terms) for index in range(len(rates))]
+        self.candidates = [make(f"c{index}", times) for index in range(len(rates))]
         self.most_at_a_time = 0
         self.events = 0
         self.led = 0
@@ -273,19 +273,19 @@ FAULTS = st.builds(
 )
 def test_never_two_leaders(duration_s: int, share: float, bends: list[float], faults: Faults, seed: int) -> None:
     renew_s = share * duration_s
-    terms = candidates.LeaseTimes(duration_s=duration_s, renew_s=renew_s, retry_s=renew_s / 5.0)
+    times = candidates.LeaseTimes(duration_s=duration_s, renew_s=renew_s, retry_s=renew_s / 5.0)
     # Clocks run wrong by as much as is stated, some fast and some slow.
-    world = World(terms, [1.0 + bend * terms.drift for bend in bends], faults, seed)
+    world = World(times, [1.0 + bend * times.drift for bend in bends], faults, seed)
     world.run(until_s=20.0 * duration_s)
     assert world.most_at_a_time <= 1
 
 
 def test_the_simulation_finds_a_second_leader_where_clocks_run_more_wrong_than_is_stated() -> None:
-    terms = candidates.LeaseTimes(duration_s=10, renew_s=9.0, retry_s=1.8)
+    times = candidates.LeaseTimes(duration_s=10, renew_s=9.0, retry_s=1.8)
     faults = Faults(lost=0.3, pause_share=0.1, pause_s=20.0, delay_s=0.01)
     found = []
     for seed in range(20):
-        world = World(terms, [0.7, 1.3], faults, seed)
+        world = World(times, [0.7, 1.3], faults, seed)
         world.run(until_s=300.0)
         found.append(world.most_at_a_time)
     assert max(found) == 2
@@ -294,7 +294,7 @@ def test_the_simulation_finds_a_second_leader_where_clocks_run_more_wrong_than_i
 @hypothesis.settings(max_examples=15, deadline=None)
 @hypothesis.given(seed=st.integers(0, 2**32), count=st.integers(1, 4))
 def test_somebody_leads_most_of_the_time(seed: int, count: int) -> None:
-    world = World(TERMS, [1.0] * count, Faults(lost=0.02, pause_share=0.0, pause_s=0.0, delay_s=0.05), seed)
+    world = World(TIMES, [1.0] * count, Faults(lost=0.02, pause_share=0.0, pause_s=0.0, delay_s=0.05), seed)
     world.run(until_s=600.0)
     # A renewal each 2 s, less what is lost; an event in which there is no leader is rare.
     assert world.store.version > 150

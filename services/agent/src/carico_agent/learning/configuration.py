@@ -24,23 +24,16 @@ def node_config(chosen: settings.AgentSettings, facts: panel.Facts) -> base.Esti
     )
 
 
-def model_kind(named: str) -> local_model.Kind:
-    """Return the kind of model for this setting."""
-    if named == "svd":
-        return "svd"
-    return "fpca" if named == "fpca" else "gram"
-
-
 def pipeline_config(chosen: settings.AgentSettings, node: base.EstimatorConfig) -> pipeline.PipelineConfig:
     """Return the pipeline's configuration. Raises `SettingsError` for a rank that the model cannot have."""
     try:
-        local_model.make(model_kind(chosen.model), rank=chosen.model_rank, dimensions=len(node.dims))
+        local_model.make(chosen.model, rank=chosen.model_rank, dimensions=len(node.dims))
     except ValueError as error:
         raise errors.SettingsError(str(error)) from error
     return pipeline.PipelineConfig(
         estimator=chosen.estimator,
         node=node,
-        model=model_kind(chosen.model),
+        model=chosen.model,
         model_rank=chosen.model_rank,
         model_max_age_s=freshness.MODEL_LEASES * chosen.bus.lease_s,
     )

@@ -37,9 +37,9 @@ class LeaseTimes:
 class LeaseCandidate:
     """What one candidate knows of a Lease. Times are monotonic seconds of its own clock."""
 
-    def __init__(self, *, identity: str, namespace: str, name: str, terms: LeaseTimes) -> None:
+    def __init__(self, *, identity: str, namespace: str, name: str, times: LeaseTimes) -> None:
         self.identity = identity
-        self.terms = terms
+        self.times = times
         self._namespace = namespace
         self._name = name
         # As last read or written; kept if the Lease is deleted, since its holder may not know yet.
@@ -92,7 +92,7 @@ class LeaseCandidate:
             namespace=self._namespace,
             name=self._name,
             holder=self.identity,
-            duration_s=self.terms.duration_s,
+            duration_s=self.times.duration_s,
             acquired_at_ns=record.acquired_at_ns if record is not None and is_mine else wall_ns,
             renewed_at_ns=wall_ns,
             transitions=changes,
@@ -104,7 +104,7 @@ class LeaseCandidate:
         self._record = written
         self._observed_s = now_s
         self._is_known, self._is_missing = True, False
-        self._until_s = sent_s + self.terms.renew_s
+        self._until_s = sent_s + self.times.renew_s
 
     def doubt(self) -> None:
         """Note that a write was refused, or may have been accepted without an answer: the Lease must be read."""
@@ -116,8 +116,8 @@ class LeaseCandidate:
         They read often so that they take over a released Lease soon; each read is of one object.
         """
         if self.holder == self.identity:
-            return now_s + self.terms.retry_s
-        read_s = now_s + self.terms.retry_s / 2.0
+            return now_s + self.times.retry_s
+        read_s = now_s + self.times.retry_s / 2.0
         return min(read_s, self._ends_s) if self._ends_s > now_s else read_s
 
     def resignation(self, wall_ns: int) -> leases.Lease | None:

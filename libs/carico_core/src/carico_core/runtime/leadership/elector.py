@@ -250,7 +250,7 @@ class Elector:
             return False
         if self._free_since_s is None:
             self._free_since_s = now_s
-        yield_s = YIELD_RETRIES * self._candidate.terms.retry_s
+        yield_s = YIELD_RETRIES * self._candidate.times.retry_s
         return self._duties.is_reached() or now_s - self._free_since_s >= yield_s
 
     async def _prepare_term(self) -> None:

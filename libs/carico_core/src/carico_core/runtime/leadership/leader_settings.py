@@ -50,6 +50,6 @@ class LeaderSettings:
             )
 
     @property
-    def terms(self) -> candidate.LeaseTimes:
+    def times(self) -> candidate.LeaseTimes:
         """Return the times for a candidate."""
         return candidate.LeaseTimes(duration_s=self.lease_s, renew_s=self.renew_s, retry_s=self.retry_s)

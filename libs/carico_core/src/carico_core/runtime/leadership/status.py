@@ -123,6 +123,6 @@ def elector_of(
     # Two tries within a term, as in kube-scheduler.
     leases = elector.ApiLeases(api, namespace=namespace, name=wanted.name or program, timeout_s=wanted.renew_s / 2.0)
     running = candidate.LeaseCandidate(
-        identity=wanted.identity or start, namespace=namespace, name=wanted.name or program, terms=wanted.terms
+        identity=wanted.identity or start, namespace=namespace, name=wanted.name or program, times=wanted.times
     )
     return elector.Elector(running, leases, clock=clock, duties=duties)
