@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from carico_core.domain import cluster, gangs
 from carico_core.numerics import backoff
 from carico_scheduler.pods import demand as demands
+from carico_scheduler.pods import label_index
 
 BACKOFF_FIRST_S = 0.1
 BACKOFF_MAX_S = 10.0
@@ -27,11 +28,7 @@ RIVALS_MOST = 8
 # first one did, and .06 % if only the third does (`carico_twin.evaluate.sharing`).
 CHOICES_AT_ONCE = 2
 OTHER_RIVALS = "others"
-# A Pod of 1.5 MB has 100,000 labels, of which each takes 400 bytes in the index; one with more than this is looked at
-# whichever label is asked for.
-LABELS_MOST = 64
 Key = tuple[int, float, str]
-Label = tuple[str, str]
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
@@ -95,9 +92,7 @@ class Queue:
         self._rng = rng
         self._demand_of = demand_of
         self._waiting: dict[str, Waiting] = {}
-        # Their UIDs by label; None: not asked for since the queue was empty.
-        self._by_label: dict[Label, dict[str, None]] | None = None
-        self._of_many_labels: dict[str, None] = {}
+        self._labels = label_index.LabelIndex()
         self._lanes: dict[demands.Demand, _Lane] = {}
         # The same lanes by gang; None: of Pods without one, whose changes must not look at the lanes of every gang.
         self._by_gang: dict[gangs.Key | None, dict[demands.Demand, _Lane]] = {}
@@ -135,14 +130,9 @@ class Queue:
         """Return the waiting Pod; None if it does not wait."""
         return self._waiting.get(uid)
 
-    def labelled(self, labels: Iterable[Label]) -> list[Waiting]:
+    def labelled(self, labels: Iterable[label_index.Label]) -> list[Waiting]:
         """Return the waiting Pods that have any of these labels, and those of very many labels."""
-        if self._by_label is None:
-            self._by_label = {}
-            self._of_many_labels.clear()
-            for each in self._waiting.values():
-                self._index(each.pod)
-        uids = self._of_many_labels | {uid: None for label in labels for uid in self._by_label.get(label, ())}
+        uids = self._labels.find(labels, (each.pod for each in self._waiting.values()))
         return [self._waiting[uid] for uid in uids]
 
     def due_s(self, uid: str) -> float | None:
@@ -185,9 +175,9 @@ class Queue:
             self._insert(Waiting(pod=pod, demand=demand, since_s=now_s))
             return True
         changed = waiting.demand != demand or waiting.pod.priority != pod.priority
-        self._unindex(waiting.pod)
+        self._labels.remove(waiting.pod)
         waiting.pod = pod
-        self._index(pod)
+        self._labels.add(pod)
         if changed:
             left, waiting.demand = waiting.demand, demand
             self._unpark_lane(self._enter_lane(waiting))
@@ -279,37 +269,17 @@ class Queue:
     def _enter(self, waiting: Waiting) -> None:
         known = self._waiting.get(waiting.pod.uid)
         if known is not None:
-            self._unindex(known.pod)
+            self._labels.remove(known.pod)
         self._waiting[waiting.pod.uid] = waiting
-        self._index(waiting.pod)
+        self._labels.add(waiting.pod)
 
     def _leave(self, uid: str) -> Waiting | None:
         waiting = self._waiting.pop(uid, None)
         if waiting is not None:
-            self._unindex(waiting.pod)
+            self._labels.remove(waiting.pod)
         if not self._waiting:
-            self._by_label = None
+            self._labels.drop()
         return waiting
-
-    def _index(self, pod: cluster.Pod) -> None:
-        if self._by_label is not None and len(pod.labels) > LABELS_MOST:
-            self._of_many_labels[pod.uid] = None
-        elif self._by_label is not None:
-            for label in pod.labels.items():
-                self._by_label.setdefault(label, {})[pod.uid] = None
-
-    def _unindex(self, pod: cluster.Pod) -> None:
-        by_label = self._by_label
-        if by_label is None:
-            return
-        if len(pod.labels) > LABELS_MOST:
-            del self._of_many_labels[pod.uid]
-            return
-        for label in pod.labels.items():
-            uids = by_label[label]
-            del uids[pod.uid]
-            if not uids:
-                del by_label[label]
 
     def _insert(self, waiting: Waiting) -> None:
         self._enter(waiting)
