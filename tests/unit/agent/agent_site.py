@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from carico_agent import app, service, settings
+from carico_agent import app, ports, service, settings
 from carico_agent.pod_events import pod_states
 from carico_agent.reporting import publishers
 from carico_agent.telemetry import panel
@@ -98,10 +98,23 @@ class Classes:
         await asyncio.Event().wait()
 
 
+class Ledger:
+    """Every Pod uses half a core."""
+
+    def __init__(self, clock: clocks.Clock) -> None:
+        self.clock = clock
+
+    def read(self, _uid: str, *, has_several: bool = False) -> ports.PodAmounts:
+        return ports.PodAmounts(cpu_s=0.5 * self.clock.monotonic_s(), memory_bytes=2.0**23)
+
+    def forget(self, _uid: str) -> None:
+        pass
+
+
 class Rig:
     """One agent, its surroundings, and the bus as others see it."""
 
-    def __init__(self, **chosen: Any) -> None:
+    def __init__(self, *, reads_pods: bool = False, **chosen: Any) -> None:
         self.clock = clocks.FakeClock()
         self.boot, self.classes = clocks.boot_id(self.clock), Classes()
         self.cpu, self.memory, self.pods = Gauge(0.02), Gauge(0.1), Pods()
@@ -116,6 +129,7 @@ class Rig:
                 metrics=self.metrics,
                 boot=self.boot,
                 classes=self.classes,
+                ledger=Ledger(self.clock) if reads_pods else None,
             )
         )
         self.hub = memory_bus.Hub()

@@ -6,7 +6,7 @@ import uuid
 import orjson
 import pytest
 
-from carico_agent import ports, settings
+from carico_agent import settings
 from carico_agent.reporting import advertisement
 from carico_agent.telemetry import port
 from carico_core.domain import errors, pod_telemetry, usage
@@ -50,24 +50,10 @@ async def test_a_pod_that_starts_or_ends_is_published_at_once(rig: agent_site.Ma
     assert (ended.seq, ended.pods, ended.covers) == (before.seq + 2, 0, frozenset({"uid-a"}))
 
 
-class Ledger:
-    """Every Pod uses half a core."""
-
-    def __init__(self, one: agent_site.Rig) -> None:
-        self.one = one
-
-    def read(self, uid: str, *, has_several: bool = False) -> ports.PodAmounts:
-        return ports.PodAmounts(cpu_s=0.5 * self.one.clock.monotonic_s(), memory_bytes=2.0**23)
-
-    def forget(self, uid: str) -> None:
-        pass
-
-
 async def test_what_pods_use_is_reported_by_class_and_survives_an_outage(
     rig: agent_site.Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = rig()
-    monkeypatch.setattr(one.agent, "_ledger", Ledger(one))
+    one = rig(reads_pods=True)
     monkeypatch.setattr(one.classes, "of", lambda uid: "Job/default/pi")
     heard: list[usage.ClassUsage] = []
 
@@ -92,8 +78,7 @@ async def test_what_pods_use_is_reported_by_class_and_survives_an_outage(
 async def test_the_load_of_each_pod_is_reported_every_ten_seconds(
     rig: agent_site.Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = rig()
-    monkeypatch.setattr(one.agent, "_ledger", Ledger(one))
+    one = rig(reads_pods=True)
     monkeypatch.setattr(one.classes, "of", lambda uid: "Job/default/pi")
     heard: list[pod_telemetry.PodLoads] = []
     one.hub.subscriptions.append(

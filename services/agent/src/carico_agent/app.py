@@ -9,11 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from carico_agent import ports, settings
-from carico_agent.learning import cluster_model, configuration, pipeline, pod_usage
-from carico_agent.reporting import advertisement, instruments, views
+from carico_agent.learning import cluster_model, configuration, pipeline
+from carico_agent.reporting import advertisement, instruments, usage_reports, views
 from carico_agent.telemetry import panel, port
-from carico_core.domain import messages, pod_telemetry, recording
-from carico_core.domain import usage as usages
+from carico_core.domain import messages, recording
 from carico_core.numerics import estimators
 from carico_core.runtime.observe import logs
 from carico_core.runtime.observe import metrics as metric
@@ -24,10 +23,6 @@ from carico_core.wire import messages as wire
 HISTORY_S = 180
 # The canonical line is logged each second at debug and each minute at info.
 INFO_EVERY = 60
-# Interval of reports of what Pods use: with it, a class is recommended some ten seconds after its first Pod's start.
-USAGE_EVERY_S = 5.0
-# Interval of reports of each Pod's load: a rescheduler acts on means of minutes.
-LOADS_EVERY_S = 10.0
 # Not ready after this time without a sample.
 SAMPLE_STALE_S = 3.0
 
@@ -76,40 +71,30 @@ class Agent:
         self._history: collections.deque[tuple[Any, ...]] = collections.deque(maxlen=HISTORY_S)
         self._last_sample_s: float | None = None
         self._started_s = parts.clock.monotonic_s()
-        self._seqs = {"capacity": 0, "subspace": 0, "usage": 0, "pods": 0}
+        self._seqs = {"capacity": 0, "subspace": 0}
         self._updates = 0
         self._counted: frozenset[str] = frozenset()
         self._held = False
         self._covers: frozenset[str] = frozenset()
         self._on_capacity: Callable[[], None] = _nothing
         self._on_subspace: Callable[[], None] = _nothing
-        self._on_usage: Callable[[], None] = _nothing
-        self._on_loads: Callable[[], None] = _nothing
-        self._usage_reported_s = self._loads_reported_s = parts.clock.monotonic_s()
         self._instruments.describe(node=parts.settings.node, estimator=parts.settings.estimator)
         self._instruments.read_ages(self)
         for note in parts.panel.facts.notes:
             self._instruments.degraded.labels(note[:80]).set(1)
             self._log.warning("degraded", note=note)
         self._classes = parts.classes
-        # Without classes all Pods are of one, and what they use together recommends nothing.
-        self._ledger = None if parts.classes is None else parts.ledger
-        self._pod_usage = pod_usage.PodUsage(core_scale=parts.settings.scale)
+        self.usage_reports = _usage_reports(parts)
         self._named: dict[str, str] = {}
         parts.pods.on_change(self.pods_changed)
         parts.pods.on_event(self._on_pod_event)
         if parts.classes is not None:
             parts.classes.on_change(self.pods_changed)
 
-    def when_due(
-        self, *, capacity: Callable[[], None], subspace: Callable[[], None],
-        usage: Callable[[], None] = lambda: None, loads: Callable[[], None] = lambda: None,
-    ) -> None:  # fmt: skip
+    def when_due(self, *, capacity: Callable[[], None], subspace: Callable[[], None]) -> None:
         """Register publish callbacks."""
         self._on_capacity = capacity
         self._on_subspace = subspace
-        self._on_usage = usage
-        self._on_loads = loads
 
     def tick(self, late_s: float, missed: int) -> None:
         """Take one sample, and update the model if it fills a batch."""
@@ -137,7 +122,8 @@ class Agent:
         now = self._pods.current()
         self._counted, self._held = frozenset(now.running), now.holding
         self._name_pods()
-        self._read_pods(begun_s)
+        if self.usage_reports is not None:
+            self.usage_reports.read(self._named, begun_s)
         state = self.pipeline.update(pods=len(now.running), churning=now.holding)
         if state is None:
             return
@@ -196,35 +182,6 @@ class Agent:
             return None
         self._instruments.published.labels("subspace").inc()
         return wire.encode_subspace(record)
-
-    def next_usage(self) -> usages.UsageReport | None:
-        """Return what Pods have used since the last report; None if there is nothing to report."""
-        classes = self._classes
-        if self._ledger is None or classes is None:
-            return None
-        self._pod_usage.failed(classes.take_failed())
-        found = self._pod_usage.report()
-        if not found:
-            return None
-        self._instruments.published.labels("usage").inc()
-        stamp = self._stamp("usage")
-        return usages.UsageReport(node=stamp.node, boot=stamp.boot, seq=stamp.seq, ts_ns=stamp.ts_ns, classes=found)
-
-    def usage_not_sent(self, report: usages.UsageReport) -> None:
-        """Keep what a report contains for the next one."""
-        self._pod_usage.put_back(report.classes)
-
-    def next_loads(self) -> bytes | None:
-        """Return the load of each Pod; None if it is not measured. A node without Pods reports that it has none."""
-        if self._ledger is None:
-            return None
-        self._instruments.published.labels("pods").inc()
-        stamp = self._stamp("pods")
-        return wire.encode_loads(
-            pod_telemetry.PodLoads(
-                node=stamp.node, boot=stamp.boot, seq=stamp.seq, ts_ns=stamp.ts_ns, loads=self._pod_usage.loads()
-            )
-        )
 
     def sent(self, kind: str) -> None:
         """Count a message that others have prepared."""
@@ -301,25 +258,6 @@ class Agent:
         self.pipeline.pods_changed(named)
         return True
 
-    def _read_pods(self, now_s: float) -> None:
-        """Read the Pods that are due, and request a report at times."""
-        ledger, classes = self._ledger, self._classes
-        if ledger is None or classes is None:
-            return
-        followed = self._pod_usage
-        for uid in followed.follow(self._named, now_s, classes.template):
-            ledger.forget(uid)
-        followed.name_ended(classes.of, now_s, classes.template)
-        for uid in followed.due(now_s):
-            amounts = ledger.read(uid, has_several=followed.has_several(uid))
-            followed.take(uid, amounts, now_s, container=classes.container)
-        if now_s - self._usage_reported_s >= USAGE_EVERY_S:
-            self._usage_reported_s = now_s
-            self._on_usage()
-        if now_s - self._loads_reported_s >= LOADS_EVERY_S:
-            self._loads_reported_s = now_s
-            self._on_loads()
-
     def _stamp(self, kind: str) -> advertisement.Stamp:
         self._seqs[kind] += 1
         return advertisement.Stamp(
@@ -329,6 +267,17 @@ class Agent:
     def _log_update(self, state: pipeline.State) -> None:
         log = self._log.info if self._updates % INFO_EVERY == 1 else self._log.debug
         log("update", **views.log_line(state))
+
+
+def _usage_reports(parts: Parts) -> usage_reports.UsageReports | None:
+    """Return the reports of what Pods use; None if that is not measured."""
+    if parts.classes is None or parts.ledger is None:
+        # Without classes all Pods are of one, and what they use together recommends nothing.
+        return None
+    return usage_reports.UsageReports(
+        node=parts.settings.node, boot=parts.boot, core_scale=parts.settings.scale, classes=parts.classes,
+        ledger=parts.ledger, clock=parts.clock,
+    )  # fmt: skip
 
 
 def _nothing() -> None:

@@ -33,10 +33,9 @@ class Publishers:
         self._subspace_due = asyncio.Event()
         self._usage_due = asyncio.Event()
         self._loads_due = asyncio.Event()
-        agent.when_due(
-            capacity=self._capacity_due.set, subspace=self._subspace_due.set, usage=self._usage_due.set,
-            loads=self._loads_due.set,
-        )  # fmt: skip
+        agent.when_due(capacity=self._capacity_due.set, subspace=self._subspace_due.set)
+        if agent.usage_reports is not None:
+            agent.usage_reports.when_due(usage=self._usage_due.set, loads=self._loads_due.set)
 
     def refresh(self) -> None:
         """Send everything again: after a reconnect others may have missed it."""
@@ -83,18 +82,21 @@ class Publishers:
             await self._send(self._subspace_subject, found)
 
     async def _send_loads(self) -> None:
-        found = self._agent.next_loads()
-        if found is not None:
-            await self._send(self._loads_subject, found)
+        reports = self._agent.usage_reports
+        if reports is not None:
+            self._agent.sent("pods")
+            await self._send(self._loads_subject, wire.encode_loads(reports.next_loads()))
 
     async def _send_usage(self) -> None:
-        report = self._agent.next_usage()
-        if report is None:
+        reports = self._agent.usage_reports
+        report = None if reports is None else reports.next_usage()
+        if reports is None or report is None:
             return
+        self._agent.sent("usage")
         try:
             await self._send(self._usage_subject, wire.encode_usage(report))
         except errors.BusError:
-            self._agent.usage_not_sent(report)
+            reports.put_back(report)
             raise
 
     async def _send(self, subject: str, payload: bytes) -> None:
