@@ -34,6 +34,7 @@ def _run() -> int:
     # Imported here, so that Ctrl-C while Python still imports modules ends in one line and not in a traceback.
     from carico_core.runtime.process import memory_use
 
+    memory_use.skip_last_collection()
     # Imports create a hundred thousand objects that stay; searching them for garbage takes a tenth of their time.
     with memory_use.rare_collections():
         from carico_cli import application

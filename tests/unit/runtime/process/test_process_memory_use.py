@@ -76,3 +76,13 @@ def test_what_is_left_out_can_be_derived_from_and_not_made(monkeypatch: pytest.M
     import wave as real
 
     assert real is not wave and issubclass(real.Error, Exception)
+
+
+def test_the_last_search_for_garbage_leaves_out_all_that_a_command_has_made() -> None:
+    # What is registered last runs first.
+    program = (
+        "import atexit, gc\nfrom carico_core.runtime.process import memory_use\n"
+        "atexit.register(lambda: print(gc.get_freeze_count() > 1000))\n"
+        "memory_use.skip_last_collection()\nprint(gc.get_freeze_count())\n"
+    )
+    assert said(program) == ["0", "True"]
