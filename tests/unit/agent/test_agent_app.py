@@ -6,7 +6,7 @@ import uuid
 import orjson
 import pytest
 
-from carico_agent import settings
+from carico_agent import ports, settings
 from carico_agent.reporting import advertisement
 from carico_agent.telemetry import port
 from carico_core.domain import errors, pod_telemetry, usage
@@ -73,6 +73,34 @@ async def test_what_pods_use_is_reported_by_class_and_survives_an_outage(
     await one.seconds(10)
     measured_s = sum(sum(each.seconds["cpu"].values()) for each in heard if each.seconds)
     assert measured_s == pytest.approx(2 * 25.0, abs=6.0)
+
+
+async def test_an_agent_that_waits_for_a_cpu_does_not_report_more_than_pods_used(
+    rig: agent_site.Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, reads, read = rig(reads_pods=True), 0, agent_site.Ledger.read
+
+    def preempted(ledger: agent_site.Ledger, uid: str, *, has_several: bool = False) -> ports.PodAmounts:
+        """Read; once, lose the CPU for half a second before the other Pod is read."""
+        nonlocal reads
+        found = read(ledger, uid, has_several=has_several)
+        reads += 1
+        if reads == 5:
+            one.clock.advance(0.5)
+        return found
+
+    monkeypatch.setattr(agent_site.Ledger, "read", preempted)
+    monkeypatch.setattr(one.classes, "of", lambda uid: "Job/default/pi")
+    heard: list[usage.ClassUsage] = []
+
+    def hear(subject: str, payload: bytes) -> None:
+        heard.append(wire.decode_usage(payload, subject=subject).classes["Job/default/pi"])
+
+    one.hub.subscriptions.append((subjects.USAGE_ALL, hear))
+    one.start()
+    one.pods.become("a", "b")
+    await one.seconds(7)
+    assert [each.peaks["cpu"] for each in heard] == [pytest.approx(0.5)]
 
 
 async def test_the_load_of_each_pod_is_reported_every_ten_seconds(

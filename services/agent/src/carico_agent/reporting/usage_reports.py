@@ -45,8 +45,10 @@ class UsageReports:
             ledger.forget(uid)
         pods.name_ended(classes.of, now_s, classes.template)
         for uid in pods.due(now_s):
+            # Not the update's time: an agent that waited for a CPU meanwhile would report more than the Pod had.
+            read_s = self._clock.monotonic_s()
             amounts = ledger.read(uid, has_several=pods.has_several(uid))
-            pods.take(uid, amounts, now_s, container=classes.container)
+            pods.take(uid, amounts, read_s, container=classes.container)
         if now_s - self._usage_reported_s >= USAGE_EVERY_S:
             self._usage_reported_s = now_s
             self._on_usage()
