@@ -7,9 +7,16 @@ from carico_core.numerics.estimators.footprint import growth, population
 SECONDS = st.floats(min_value=0.0, max_value=100.0)
 
 
+def begun() -> population.Lifetimes:
+    """After a first sample, so that it sees the starts of all Pods."""
+    made = population.Lifetimes()
+    made.tick(0.125)
+    return made
+
+
 def aged(*steps: tuple[dict[str, str], float]) -> population.Lifetimes:
     """Which Pods run (UID to class), each for so many seconds."""
-    made = population.Lifetimes()
+    made = begun()
     for running, seconds in steps:
         made.follow(running)
         made.tick(seconds)
@@ -41,8 +48,31 @@ def test_the_mean_lifetime_counts_the_time_of_those_that_run() -> None:
     assert made.means_s() == {"job": ((40.0 + 3600.0) / 4, ((40.0 + 3600.0) / 4) ** 2 / 4)}
 
 
-def test_a_class_is_known_from_its_third_life_and_by_the_last_ones() -> None:
+def test_how_long_those_lived_that_ran_before_is_not_known() -> None:
+    """An agent that starts next to three Pods that end ten seconds later does not know that they lived for hours."""
     made = population.Lifetimes()
+    made.follow({"a": "job", "b": "job", "c": "job"})
+    made.tick(10.0)
+    made.follow({"d": "job"})
+    assert (made.is_known("job"), made.longest_s("job"), made.means_s()) == (False, growth.UNKNOWN_LIFE_S, {})
+
+
+def test_short_lives_do_not_make_those_that_run_short() -> None:
+    """One Pod that fails three times at its start says nothing about those that hold their data."""
+    made = aged(({"old": "job"}, 30.0))
+    for number in range(population.ENOUGH):
+        made.follow({"old": "job", f"fails-{number}": "job"})
+        made.tick(3.0)
+    made.follow({"old": "job"})
+    assert made.longest_s("job") == 39.0
+    made.tick(3600.0)
+    assert made.longest_s("job") == growth.UNKNOWN_LIFE_S
+    made.follow({})
+    assert made.longest_s("job") == 3639.0
+
+
+def test_a_class_is_known_from_its_third_life_and_by_the_last_ones() -> None:
+    made = begun()
     assert made.longest_s("job") == growth.UNKNOWN_LIFE_S
     for number, life_s in enumerate((9.0, 1.0, 2.0)):
         assert not made.is_known("job")

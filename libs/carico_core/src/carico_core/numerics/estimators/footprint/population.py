@@ -120,7 +120,9 @@ class Lifetimes:
         """Take in which Pods run now (UID to class); those that are missing have ended."""
         for uid in [uid for uid in self._running if uid not in running]:
             name, started_s = self._running.pop(uid)
-            self._ended.setdefault(name, _Ended()).add(self._now_s - started_s)
+            # How old those were that ran before the first sample is not known.
+            if started_s > 0.0:
+                self._ended.setdefault(name, _Ended()).add(self._now_s - started_s)
         for uid, name in running.items():
             held = self._running.get(uid)
             if held is None:
@@ -148,9 +150,22 @@ class Lifetimes:
         return ended is not None and ended.longest_s is not None
 
     def longest_s(self, name: str) -> float:
-        """Return the longest of the last lifetimes of a class; growth.UNKNOWN_LIFE_S until enough are known."""
+        """Return the longest of the last lifetimes of a class; growth.UNKNOWN_LIFE_S until enough are known.
+
+        Up to that, the age of its oldest running Pod counts as well: three failed starts of one Pod of a rollout do not
+        show that those that run will soon end, and until they end, only their age is known.
+        """
         ended = self._ended.get(name)
-        return growth.UNKNOWN_LIFE_S if ended is None or ended.longest_s is None else ended.longest_s
+        if ended is None or ended.longest_s is None:
+            return growth.UNKNOWN_LIFE_S
+        if ended.longest_s >= growth.UNKNOWN_LIFE_S:
+            return ended.longest_s
+        return max(ended.longest_s, min(self._oldest_s(name), growth.UNKNOWN_LIFE_S))
+
+    def _oldest_s(self, name: str) -> float:
+        """Return the age of the oldest running Pod of a class; 0 if none runs."""
+        # Pods are in the order of their starts.
+        return next((self._now_s - started_s for held, started_s in self._running.values() if held == name), 0.0)
 
     def means_s(self) -> dict[str, base.Evidence]:
         """Return the mean lifetime (mean, variance) of each class that runs here and of which enough have ended.
