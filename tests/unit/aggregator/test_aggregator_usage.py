@@ -1,5 +1,6 @@
 """What classes use, added up over nodes: order, decay, bounds, what one node may claim, and restarts."""
 
+import asyncio
 import dataclasses
 import itertools
 
@@ -10,6 +11,7 @@ from carico_aggregator import app, kept_usage, recommendations
 from carico_aggregator import usage as usages
 from carico_core.domain import errors, messages, usage
 from carico_core.numerics import distribution, recommendation
+from carico_core.runtime.bus import memory_bus
 from carico_core.wire import fields, streams, subjects
 from carico_core.wire import messages as wire
 from carico_core.wire.messages import recommended
@@ -278,7 +280,7 @@ def test_a_class_without_pods_is_forgotten_after_eight_days() -> None:
     known.expire(now_ns=NOW_NS + 8 * DAY_NS, now_s=1.0)
     assert known.names() == []
     # Its key is written again, without it.
-    assert [each for kept in known.take_changed().values() for each in kept] == []
+    assert [known.take_changed(key) for key in known.changed()] == [[]]
 
 
 def ask(known: usages.Usages, **question: object) -> "dict[str, object]":
@@ -351,6 +353,31 @@ async def test_what_cannot_be_written_is_written_later() -> None:
     replica.hub.set_away(False)
     await replica.app.usage.keep()
     assert len(replica.hub.usage) == 1
+
+
+async def test_a_stop_while_it_is_written_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    replica = Replica()
+    names = [f"app/x/{number}" for number in range(60)]
+    replica.app.members.take([reports.report("node-1", 1)], 0.0)
+    found = of_classes("node-1", {name: used() for name in names})
+    replica.app.usage.on_report(subjects.usage("node-1"), wire.encode_usage(found))
+    bus, asked = replica.app._bus, asyncio.Event()
+
+    async def put_usage(key: int, payload: bytes) -> None:
+        if len(replica.hub.usage) == 5:
+            asked.set()
+            await asyncio.Event().wait()
+        await memory_bus.MemoryBus.put_usage(bus, key, payload)  # type: ignore[arg-type]  # a bus in memory
+
+    with monkeypatch.context() as slow:
+        slow.setattr(bus, "put_usage", put_usage)
+        keeping = asyncio.create_task(replica.app.usage.keep())
+        await asked.wait()
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+    await replica.app.usage.keep()
+    kept = [each.name for payload in replica.hub.usage.values() for each in wire.decode_kept(payload)]
+    assert sorted(kept) == sorted(names)
 
 
 async def test_a_report_that_is_refused_is_counted() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from carico_aggregator import bus as ports
 from carico_aggregator import instruments, recommendations, usage
 from carico_core.domain import errors, messages
+from carico_core.domain import usage as domain
 from carico_core.runtime.bus import serving
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import codec, streams, subjects
@@ -53,14 +54,15 @@ class KeptUsage:
         """Write the keys of the bucket that have changed; those that cannot be written are due the next time."""
         if not self._is_keeper():
             return
-        for key, classes in self.known.take_changed().items():
-            payload = wire.encode_kept(classes)
-            while len(payload) > codec.MODEL_MAX_BYTES:
-                # Those seen last come first.
-                classes = classes[: len(classes) // 2]
-                payload = wire.encode_kept(classes)
-            if not await self._publish("kept_usage", self._bus.put_usage(key, payload)):
-                self.known.keep_changed(key)
+        for key in self.known.changed():
+            is_written = False
+            try:
+                payload = _encode(self.known.take_changed(key))
+                is_written = await self._publish("kept_usage", self._bus.put_usage(key, payload))
+            finally:
+                # Also if the replica is stopped meanwhile: its last act is to write what is still due.
+                if not is_written:
+                    self.known.keep_changed(key)
 
     def on_report(self, subject: str, payload: bytes) -> None:
         """Take in what a node's Pods have used."""
@@ -97,3 +99,12 @@ class KeptUsage:
                 self.known.resume(wire.decode_kept(stored))
             except errors.MessageError as error:
                 self._counted.dropped("kept_usage", streams.usage_subject(key), error)
+
+
+def _encode(classes: list[domain.KeptClass]) -> bytes:
+    payload = wire.encode_kept(classes)
+    while len(payload) > codec.MODEL_MAX_BYTES:
+        # Those seen last come first.
+        classes = classes[: len(classes) // 2]
+        payload = wire.encode_kept(classes)
+    return payload
