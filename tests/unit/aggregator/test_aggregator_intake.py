@@ -38,13 +38,15 @@ class Item:
 class Replica:
     """An aggregator on a bus in memory, and its counters."""
 
-    def __init__(self, merge: setting.Merge = setting.Merge.ROUND) -> None:
+    def __init__(
+        self, merge: setting.Merge = setting.Merge.ROUND, *, name: str = "r0", hub: memory_bus.Hub | None = None
+    ) -> None:
         self.clock = clock.FakeClock()
         self.metrics = metrics.Metrics("aggregator")
-        self.hub = memory_bus.Hub()
+        self.hub = hub or memory_bus.Hub()
         self.app = app.Aggregator(
             setting.AggregatorSettings(merge=merge), memory_bus.MemoryBus(self.hub),
-            instruments.Instruments(self.metrics, clock=self.clock), replica="r0", boot="0" * 16, clock=self.clock,
+            instruments.Instruments(self.metrics, clock=self.clock), replica=name, boot="0" * 16, clock=self.clock,
         )  # fmt: skip
 
     def drops(self, kind: str) -> dict[str, float]:

@@ -16,6 +16,7 @@ from carico_core.wire import fields, streams, subjects
 from carico_core.wire import messages as wire
 from carico_core.wire.messages import recommended
 from carico_core.wire.messages import usage as wire_usage
+from tests.tools import waiting
 from tests.unit.aggregator import reports, test_aggregator_intake
 
 MIB = 2.0**20
@@ -344,6 +345,40 @@ async def test_a_replica_that_starts_continues_from_what_was_kept() -> None:
     assert second.drops("kept_usage") == {"undecodable": 1.0}
 
 
+@pytest.mark.parametrize("joins_as", ["q9", "r9"])
+async def test_a_rolling_update_counts_each_report_once(joins_as: str) -> None:
+    old = Replica()
+    new = Replica(hub=old.hub, name=joins_as)
+    for each in (old, new):
+        each.app.members.take([reports.report("node-1", 1)], 0.0)
+
+    async def publish(found: usage.ClassUsage) -> None:
+        await old.app._bus.publish(subjects.usage("node-1"), wire.encode_usage(report(pi=found)))
+
+    await old.app.listen()
+    await publish(used(pods=1))
+    await old.app.usage.keep()
+    # Since it was written the last time.
+    await publish(used(pods=2, memory=900 * MIB))
+    keeping = asyncio.create_task(old.app.usage.keep_forever())
+    joining = asyncio.create_task(new.app.listen())
+    async with asyncio.timeout(waiting.WAIT_S):
+        while kept_of(old.hub)[0].pods < 3:
+            await asyncio.sleep(0)
+    await publish(used(pods=4))
+    await joining
+    keeping.cancel()
+    await old.app.usage.keep()
+    await publish(used(pods=8))
+    await new.app.usage.keep()
+    (kept,) = kept_of(old.hub)
+    assert (kept.pods, kept.peaks["memory"]) == (15, 900 * MIB)
+
+
+def kept_of(hub: memory_bus.Hub) -> list[usage.KeptClass]:
+    return [each for payload in hub.usage.values() for each in wire.decode_kept(payload)]
+
+
 async def test_what_cannot_be_written_is_written_later() -> None:
     replica = Replica()
     replica.app.members.take([reports.report("node-1", 1)], 0.0)
@@ -376,8 +411,7 @@ async def test_a_stop_while_it_is_written_loses_nothing(monkeypatch: pytest.Monk
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
     await replica.app.usage.keep()
-    kept = [each.name for payload in replica.hub.usage.values() for each in wire.decode_kept(payload)]
-    assert sorted(kept) == sorted(names)
+    assert sorted(each.name for each in kept_of(replica.hub)) == sorted(names)
 
 
 async def test_a_report_that_is_refused_is_counted() -> None:

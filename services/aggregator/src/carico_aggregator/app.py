@@ -70,8 +70,8 @@ class Aggregator:
         # Step by step: a retry of the whole would subscribe again each time.
         await serving.until_taken(lambda: self._bus.subscribe(subjects.PARTIAL_ALL, self.on_partial))
         await serving.until_taken(lambda: self._bus.subscribe(subjects.MODEL, self.following.take))
-        await self.usage.listen()
         await serving.until_taken(lambda: self._send_partial(complete=False, joining=True, entries=()))
+        await self.usage.listen()
         stored = await serving.until_taken(self._bus.get_model)
         if stored is not None:
             self.following.resume(stored)
@@ -139,10 +139,14 @@ class Aggregator:
         except errors.MessageError as error:
             self._counted.dropped("partial", subject, error)
             return
+        is_keeper = self.replicas.leader(now_s) == self.replica
         if not self.replicas.take(partial.replica, boot=partial.boot, seq=partial.seq, now_s=now_s):
             return
         if partial.joining:
             self._complete_due.set()
+            # Also if the new one is the keeper from now on.
+            if is_keeper:
+                self.usage.hand_on()
         adopted = [entry for entry in partial.entries if self.members.adopt(entry, now_s)]
         self.merger.arrived(adopted, len(self.members))
         self._counted.adopted.inc(len(adopted))
