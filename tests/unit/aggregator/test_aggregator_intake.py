@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import orjson
 import pytest
 import structlog
 
@@ -170,6 +171,16 @@ async def test_a_stored_model_is_gone_on_from_as_long_as_agents_merge_it(
     assert [line["event"] for line in said] == [
         "continuing from the stored model" if is_followed else "message dropped"
     ]
+
+
+async def test_a_follower_answers_with_the_leaders_model() -> None:
+    replica = Replica(setting.Merge.SEQUENTIAL)
+    evidence = {"Job/default/pi": messages.ClassEvidence(pods=1, cost={"gpu": messages.Estimate(0.5, 0.1)})}
+    said = dataclasses.replace(leaders_model(replica.clock.wall_ns(), seq=7, of="r1"), evidence=evidence)
+    replica.app.following.take(subjects.MODEL, wire.encode_model(said))
+    answer = await app.answers(replica.app, clock=replica.clock)["model.get"](b"")
+    assert orjson.loads(answer)["replica"] == "r1"
+    assert replica.app.last is not None and replica.app.last.evidence == evidence
 
 
 async def test_of_the_leaders_models_the_latest_is_followed_in_whichever_order_they_come() -> None:

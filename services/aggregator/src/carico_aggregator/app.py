@@ -45,9 +45,10 @@ class Aggregator:
         self.members = members.Members(lease_s=chosen.bus.lease_s, horizon_s=chosen.horizon_s if by_round else None)
         self.replicas = live_replicas.Replicas(replica, lease_s=chosen.bus.lease_s)
         self.merger: model.Merger = model.RoundMerger() if by_round else model.SequentialMerger()
+        # The newest model, of the replica that leads if the merger is led.
         self.last: messages.GlobalModel | None = None
         self.following = replicas.Following(
-            self.merger, counted, replica=replica, lease_s=chosen.bus.lease_s, clock=clock
+            self.merger, counted, replica=replica, lease_s=chosen.bus.lease_s, clock=clock, follow=self._follow
         )
         self._bus = bus
         self._boot = boot
@@ -172,6 +173,10 @@ class Aggregator:
         self._counted.reports.labels("taken").inc(len(changed))
         self._counted.reports.labels("not_newer").inc(len(reports) - len(changed) - len(self.members.implausible))
         self._counted.take_s.observe(self._clock.monotonic_s() - begun_s)
+
+    def _follow(self, found: messages.GlobalModel) -> None:
+        self.merger.follow(found)
+        self.last = found
 
     def _may_broadcast(self, now_s: float) -> bool:
         return not self.merger.is_led or self.replicas.leader(now_s) == self.replica

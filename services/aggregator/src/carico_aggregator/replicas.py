@@ -1,5 +1,7 @@
 """The models of other replicas, from which a follower continues."""
 
+from collections.abc import Callable
+
 from carico_aggregator import instruments, model
 from carico_core.domain import errors, messages
 from carico_core.runtime.observe import logs
@@ -9,13 +11,14 @@ from carico_core.wire import messages as wire
 
 
 class Following:
-    """Passes the models of other replicas to a merger that `is_led`."""
+    """Passes the models of other replicas on, if its merger `is_led`."""
 
     def __init__(
         self, merger: model.Merger, counted: instruments.Instruments, *, replica: str, lease_s: float,
-        clock: clocks.Clock,
+        clock: clocks.Clock, follow: Callable[[messages.GlobalModel], None],
     ) -> None:  # fmt: skip
         self._merger = merger
+        self._follow = follow
         self._counted = counted
         self._replica = replica
         self._clock = clock
@@ -31,7 +34,7 @@ class Following:
             return
         refused = self._guard.accept(found.replica, found.boot, found.seq, self._clock.monotonic_s())
         if refused is None:
-            self._merger.follow(found)
+            self._follow(found)
         else:
             got = f"got {found.seq} of replica {found.replica}, expected a later one"
             self._counted.dropped("model", subject, errors.MessageError(refused, "seq", got))
@@ -49,7 +52,7 @@ class Following:
             self._counted.dropped("model", subjects.MODEL, errors.MessageError(errors.Drop.TOO_OLD, "ts", got))
             return
         self._log.info("continuing from the stored model", of=found.replica, age_s=round(age_s, 1))
-        self._merger.follow(found)
+        self._follow(found)
 
     def _read(self, subject: str, payload: bytes) -> messages.GlobalModel | None:
         """Return a model of the same merge; None if it cannot be followed or each replica makes its own."""
