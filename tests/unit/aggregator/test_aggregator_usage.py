@@ -12,7 +12,7 @@ from carico_aggregator import usage as usages
 from carico_core.domain import errors, messages, usage
 from carico_core.numerics import distribution, recommendation
 from carico_core.runtime.bus import memory_bus
-from carico_core.wire import fields, streams, subjects
+from carico_core.wire import codec, fields, streams, subjects
 from carico_core.wire import messages as wire
 from carico_core.wire.messages import recommended
 from carico_core.wire.messages import usage as wire_usage
@@ -412,6 +412,23 @@ async def test_a_stop_while_it_is_written_loses_nothing(monkeypatch: pytest.Monk
         await asyncio.gather(keeping, return_exceptions=True)
     await replica.app.usage.keep()
     assert sorted(each.name for each in kept_of(replica.hub)) == sorted(names)
+
+
+async def test_of_more_than_a_key_holds_those_seen_last_are_kept_and_the_others_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replica = Replica()
+    replica.app.members.take([reports.report("node-1", 1)], 0.0)
+    names = [name for name in (f"app/x/{number}" for number in range(200)) if usages._key(name) == 0]
+    for name in names:
+        found = of_classes("node-1", {name: used()})
+        replica.app.usage.on_report(subjects.usage("node-1"), wire.encode_usage(found))
+        replica.clock.advance(1.0)
+    size = len(wire.encode_kept(replica.app.usage.known.facts(name) for name in names))
+    monkeypatch.setattr(codec, "MODEL_MAX_BYTES", size - 1)
+    await replica.app.usage.keep()
+    assert sorted(each.name for each in kept_of(replica.hub)) == sorted(names[1:])
+    assert replica.drops("kept_usage") == {"oversized": 1.0}
 
 
 async def test_a_report_that_is_refused_is_counted() -> None:

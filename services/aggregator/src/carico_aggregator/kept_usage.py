@@ -8,6 +8,7 @@ counts once with it, and either of them can be the one that writes from then on.
 import asyncio
 import collections
 import contextlib
+import itertools
 import math
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -92,7 +93,7 @@ class KeptUsage:
         for key in self.known.changed():
             is_written = False
             try:
-                payload = _encode(self.known.take_changed(key))
+                payload = self._encode(key, self.known.take_changed(key))
                 is_written = await self._publish("kept_usage", self._bus.put_usage(key, payload))
             finally:
                 # Also if the replica is stopped meanwhile: its last act is to write what is still due.
@@ -128,6 +129,20 @@ class KeptUsage:
             self._recommended_s = now_s
         return self._recommended
 
+    def _encode(self, key: int, classes: list[domain.KeptClass]) -> bytes:
+        """Return what is kept of the classes of a key, those seen last first: as many as readers accept."""
+        payload = wire.encode_kept(classes)
+        if len(payload) <= codec.MODEL_MAX_BYTES:
+            return payload
+        # Each alone is as large as among others, or larger.
+        sizes = itertools.accumulate(len(wire.encode_kept([each])) for each in classes)
+        fitting = sum(size <= codec.MODEL_MAX_BYTES for size in sizes)
+        for each in classes[fitting:]:
+            over = f"got {len(payload)} bytes, expected at most {codec.MODEL_MAX_BYTES}: a restart loses {each.name}"
+            wrong = errors.MessageError(errors.Drop.OVERSIZED, "classes", over)
+            self._counted.dropped("kept_usage", streams.usage_subject(key), wrong)
+        return wire.encode_kept(classes[:fitting])
+
     async def _resume(self) -> None:
         for key in range(streams.USAGE_KEYS):
             stored = await serving.until_taken(lambda key=key: self._bus.get_usage(key))  # type: ignore[misc]  # a default binds the key
@@ -137,12 +152,3 @@ class KeptUsage:
                 self.known.resume(wire.decode_kept(stored))
             except errors.MessageError as error:
                 self._counted.dropped("kept_usage", streams.usage_subject(key), error)
-
-
-def _encode(classes: list[domain.KeptClass]) -> bytes:
-    payload = wire.encode_kept(classes)
-    while len(payload) > codec.MODEL_MAX_BYTES:
-        # Those seen last come first.
-        classes = classes[: len(classes) // 2]
-        payload = wire.encode_kept(classes)
-    return payload
