@@ -205,7 +205,7 @@ class Claim(NamedTuple):
     """Room on a node that a scheduler has claimed for a Pod before it binds it.
 
     `cores`, `size_bytes` and `others` are the Pod's requests. `at_ns`: when it was made, by the scheduler's wall clock;
-    it tells claims of one Pod apart, and readers compare it with no clock of theirs.
+    it distinguishes claims of one Pod, and readers never compare it with a clock of their own.
     """
 
     uid: str

@@ -30,7 +30,7 @@ class Newest(Generic[_P]):
         `parse(subject, payload)` returns the advertisement in a message, or raises `MessageError`.
         """
         self._lease_s = lease_s
-        self._read = parse
+        self._parse = parse
         self._on_drop = on_drop
         self._guard = freshness.SequenceGuard(lease_s)
         self._ages = freshness.AgeTracker()
@@ -62,14 +62,14 @@ class Newest(Generic[_P]):
 
         It is also None if a newer one of the node has arrived; that is not counted as a drop.
         """
-        advertisement = self._parse(subject, payload)
+        advertisement = self._parse_or_drop(subject, payload)
         if advertisement is None or self._refusal(advertisement, now_s) is not None:
             return None
         age_s = max(0, wall_ns - advertisement.sampled_at_ns) / 1e9
         return self._young(subject, advertisement, now_s - age_s, age_s)
 
     def _decode(self, subject: str, payload: _P, arrival_s: float) -> node_state.Heard | None:
-        advertisement = self._parse(subject, payload)
+        advertisement = self._parse_or_drop(subject, payload)
         if advertisement is None:
             return None
         drop = self._refusal(advertisement, arrival_s)
@@ -85,9 +85,9 @@ class Newest(Generic[_P]):
         )
         return self._young(subject, advertisement, arrival_s - age_s, age_s)
 
-    def _parse(self, subject: str, payload: _P) -> messages.Advertisement | None:
+    def _parse_or_drop(self, subject: str, payload: _P) -> messages.Advertisement | None:
         try:
-            return self._read(subject, payload)
+            return self._parse(subject, payload)
         except errors.MessageError as error:
             self._on_drop(subject, error.reason.value, str(error))
             return None
