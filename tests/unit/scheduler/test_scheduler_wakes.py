@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from carico_core.domain import cluster, constraints, messages, selectors
 from carico_core.wire.kubernetes import storage
 from carico_scheduler.decide import cycle
-from carico_scheduler.nodes import snapshot
+from carico_scheduler.nodes import headroom, snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import reservations
 from carico_scheduler.rules import policy
@@ -317,3 +317,31 @@ def test_pods_spread_by_default_wait_for_room_like_others() -> None:
     made.put_node(objects.make_node("a", labels={"kubernetes.io/hostname": "a", "new": "yes"}))
     made.remove_pod("uid-runs")
     assert made.queue.parked() == [waiting]
+
+
+def test_a_pod_that_ends_asks_once_for_all_classes_that_its_node_does_not_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 10,000 Jobs that wait, each end of a Pod took 20 to 70 ms of CPU time."""
+    made, asked, real = state.State(policy.Policy(), random.Random(0)), [], headroom.NodeRoom.free
+
+    def counted(room: headroom.NodeRoom, pod_class: str) -> float:
+        asked.append(pod_class)
+        return real(room, pod_class)
+
+    made.put_node(objects.make_node())
+    costs = {
+        key: messages.ClassCapacity(cost_plus={"cpu": cost}, pods=1)
+        for key, cost in [(messages.ANY_CLASS, 9.0), ("Job/default/small", 0.1)]
+    }
+    said = objects.make_advertisement(headroom={"cpu": 0.5}, classes=costs, pods=1)
+    made.put_advertisement(node_state.Heard(advertisement=said, sampled_s=0.0), 0.0)
+    made.put_pod(objects.make_pod("runs", node_name="node-0", phase="Running"), 0.0)
+    for name in [*(f"job-{index}x" for index in range(100)), "small"]:
+        owner = cluster.Owner(kind="Job", name=name, uid=name)
+        made.put_pod(objects.make_pod(name, owner=owner), 0.0)
+    while (waiting := made.queue.take(0.0)) is not None:
+        made.queue.park(waiting)
+    monkeypatch.setattr(headroom.NodeRoom, "free", counted)
+    made.remove_pod("uid-runs")
+    assert len(asked) == 2 and len(made.queue.parked()) == 100
+    woken = made.queue.take(0.0)
+    assert woken is not None and woken.pod.name == "small"

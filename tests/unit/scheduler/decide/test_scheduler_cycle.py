@@ -7,8 +7,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from carico_core.domain import decision
-from carico_scheduler.decide import cycle
+from carico_core.domain import cluster, decision, messages
+from carico_scheduler.decide import cycle, cycle_scores, masks
 from carico_scheduler.decide import scores as scoring
 from carico_scheduler.nodes import fleet
 from carico_scheduler.pods import demand as demands
@@ -241,3 +241,85 @@ def test_room_that_is_held_for_a_nominee_goes_to_no_pod_that_comes_after_it() ->
     assert placed(("equal", 5), nominee=5, created_at_s=1.0) == ["equal"]
     assert placed(("low", 0), ("high", 9), nominee=5) == ["high"]
     assert placed(("low", 0), ("nominee", 5), nominee=5) == ["nominee"]
+
+
+def test_no_node_is_scored_for_each_of_many_demands_while_the_cluster_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    scored, real = [], masks.NodeMasks.of
+
+    def counted(*args: object) -> masks.NodeMask:
+        scored.append(args)
+        return real(*args)  # type: ignore[arg-type]  # as it was called
+
+    monkeypatch.setattr(masks.NodeMasks, "of", counted)
+    source = queue.Queue(random.Random(0))
+    for index in range(100):
+        owner = cluster.Owner(kind="Job", name=f"job-{index}x", uid=f"u{index}")
+        source.offer(objects.make_pod(f"pod-{index}", request_cores=0.1 + index / 1000.0, owner=owner), NOW_S)
+    outcome = run(make_fleet({"a": 0.5, "b": 1.0}), source)
+    assert (len(outcome.placed), len(outcome.unplaced)) == (1, 99)
+    assert len(scored) == 2, "the one that was placed, and the first that was not"
+
+
+def test_demands_that_fit_nowhere_cost_later_placements_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scores of each were kept to the end of the cycle, and brought up to date after each placement."""
+    updated, real = [], scoring.Scores.update
+
+    def counted(each: scoring.Scores, *args: object) -> None:
+        updated.append(each)
+        real(each, *args)  # type: ignore[arg-type]  # as it was called
+
+    monkeypatch.setattr(scoring.Scores, "update", counted)
+    source = queue.Queue(random.Random(0))
+    for index in range(100):
+        source.offer(objects.make_pod(f"vain-{index}", priority=1, node_selector={"no": f"{index}"}), NOW_S)
+    for index in range(20):
+        source.offer(objects.make_pod(f"pod-{index}"), NOW_S)
+    outcome = run(make_fleet({"a": 50.0}), source)
+    assert (len(outcome.placed), len(outcome.unplaced)) == (20, 100)
+    assert len(updated) <= 20
+
+
+def many_demands(rng: random.Random) -> queue.Queue:
+    source = queue.Queue(random.Random(0))
+    for index in range(rng.randrange(60)):
+        owner = cluster.Owner(kind="Job", name=rng.choice("abcdefgh"), uid="u")
+        source.offer(
+            objects.make_pod(
+                f"pod-{index}", priority=rng.randrange(3), owner=owner, request_cores=rng.choice([0.0, 0.5, 3.0]),
+                node_selector=rng.choice([{}, {"disk": "ssd"}]),
+            ),
+            NOW_S,
+        )  # fmt: skip
+    return source
+
+
+def some_full(rng: random.Random) -> fleet.Fleet:
+    nodes = fleet.Fleet(policy.Policy())
+    for index in range(rng.choice([1, 4, cycle_scores.ROOMY_MOST, 3 * cycle_scores.ROOMY_MOST])):
+        name = f"node-{index}"
+        labels = rng.choice([{}, {"disk": "ssd"}])
+        nodes.put_node(objects.make_node(name, labels=labels, unschedulable=rng.random() < 0.2), reservations.Load())
+        named = {
+            f"Job/default/{key}": messages.ClassCapacity(cost_plus={"cpu": rng.choice([0.5, 1.0, 4.0])}, pods=1)
+            for key in rng.sample("abc", rng.randrange(4))
+        }
+        general = {"*": messages.ClassCapacity(cost_plus={"cpu": 1.0}, pods=1)}
+        said = objects.make_advertisement(name, headroom={"cpu": rng.choice([0.2, 0.9, 2.0])}, classes=named | general)
+        nodes.put_advertisement(said, NOW_S - 0.1)
+    return nodes
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_cycle_decides_the_same_with_scores_for_each_demand(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def decided() -> list[object]:
+        rng = random.Random(seed)
+        nodes, source = some_full(rng), many_demands(rng)
+        held = [(slot, demands.Demand(pod_class="other")) for slot in range(len(nodes)) if rng.random() < 0.3]
+        outcome = cycle.Cycle(nodes.policy).run(nodes.snapshot(NOW_S), source, most=1000, held=held)
+        placed = ((each.waiting.pod.name, each.row.slot, each.free, each.refused) for each in outcome.placed)
+        return [*placed, *(each.pod.name for each in outcome.unplaced)]
+
+    found = decided()
+    monkeypatch.setattr(cycle_scores.CycleScores, "may_have_room", lambda *_: True)
+    monkeypatch.setattr(cycle_scores.CycleScores, "forget", lambda *_: None)
+    assert found == decided()

@@ -38,10 +38,12 @@ def test_the_one_used_longest_ago_gives_way_alone() -> None:
 
 
 def test_classes_in_use_stay_worked_out_when_more_come_than_are_kept() -> None:
-    made = make_fleet()
+    made, jobs = make_fleet(), [f"job-{index}" for index in range(2 * lru.KEPT_MOST)]
+    costs = {key: messages.ClassCapacity(cost_plus={"cpu": 1.0}, pods=1) for key in ("in-use", *jobs)}
+    made.put_advertisement(objects.make_advertisement("node-0", headroom={"cpu": 2.0}, classes=costs), NOW_S)
     in_use = made.free("in-use")
-    for index in range(2 * lru.KEPT_MOST):
-        made.free(f"job-{index}")
+    for each in jobs:
+        made.free(each)
         assert made.free("in-use") is in_use
     assert len(made._free) == lru.KEPT_MOST
 

@@ -114,10 +114,15 @@ class Cycle:
                 tried += 1
                 outcome.is_cut = tried >= PARTIES_MOST
                 continue
-            slot = peer_scores.slot_for(scorer.scores(waiting.demand), waiting.pod)
+            # Where the cluster is full, thousands of demands may wait, one for each of a tenant's Jobs.
+            is_full = bool(outcome.unplaced) and not scorer.may_have_room(waiting.demand)
+            slot = snapshot.NO_NODE
+            if not is_full:
+                slot = peer_scores.slot_for(scorer.scores(waiting.demand), waiting.pod)
             if slot == snapshot.NO_NODE:
                 outcome.unplaced.append(waiting)
                 source.park(waiting)
+                scorer.forget(waiting.demand)
                 continue
             outcome.placed.append(self._place(scorer, waiting, slot))
             if waits:

@@ -10,8 +10,10 @@ from carico_scheduler.decide import scores as scoring
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
-from carico_scheduler.rules import preferences, protocol, registry
+from carico_scheduler.rules import admission, preferences, protocol, registry
 
+# Nodes with room that are looked at one by one before all are scored, which takes as long as some forty of them.
+ROOMY_MOST = 16
 Scores: TypeAlias = scoring.Scores | peer_scores.PeerScores
 
 
@@ -32,6 +34,8 @@ class CycleScores:
         self._by_demand: dict[demands.Demand, Scores] = {}
         # Answers of the filters that depend on neither placements nor demands.
         self._shared: dict[decision.Reason, protocol.Passes] = {}
+        # The last answer of `view.free` for `may_have_room`, and the slots with room by it.
+        self._roomy: tuple[snapshot.Floats, list[int]] = np.zeros(0), []
         # Placements that the scores do not show yet: after the last one of a cycle they need not.
         self._unseen: list[tuple[cluster.Pod, snapshot.NodeRow]] = []
 
@@ -42,6 +46,27 @@ class CycleScores:
         if found is None:
             found = self._by_demand[demand] = self._with_peers(self._plain(demand))
         return found
+
+    def may_have_room(self, demand: demands.Demand) -> bool:
+        """Return False if no node has room for a Pod of this class by its advertisement: that takes no scores.
+
+        True where more than `ROOMY_MOST` nodes had room at the beginning of the cycle, or none is asked for.
+        """
+        if demand.is_baseline or self.stages is self._baseline:
+            return True
+        free = self.view.free(demand.pod_class, demand.ceiling_offset)
+        if free is not self._roomy[0]:
+            # Most classes of waiting Jobs have the same answer: no node names them.
+            passes = free >= self.view.policy.threshold
+            self._roomy = free, passes.nonzero()[0].tolist()
+        slots = self._roomy[1]
+        return len(slots) > ROOMY_MOST or any(
+            admission.has_room(self.draft.row(slot), demand.pod_class, demand.ceiling_offset) for slot in slots
+        )
+
+    def forget(self, demand: demands.Demand) -> None:
+        """Drop the scores of a demand that no further Pod of the cycle has: of thousands, they are a gigabyte."""
+        self._by_demand.pop(demand, None)
 
     def fork(self, only: snapshot.Bools | None) -> "CycleScores":
         """Return a scorer over these nodes that begins with what this one has placed, and leaves it as it is."""

@@ -4,6 +4,7 @@ The only writer of the columns. They are kept up to date as nodes change, so tha
 operations on whole columns.
 """
 
+import collections
 import dataclasses
 import functools
 import math
@@ -18,6 +19,10 @@ from carico_scheduler.nodes import columns, headroom, images, lru, node_labels, 
 from carico_scheduler.nodes import snapshot as snapshots
 from carico_scheduler.pods import pod_counts, reservations
 from carico_scheduler.rules import policy as policies
+
+# Stands for all classes that no node names: each of thousands of waiting Jobs may be one, and each row of each would
+# take microseconds. A class on the bus is never empty.
+_UNNAMED = ""
 
 
 class Fleet:
@@ -39,6 +44,8 @@ class Fleet:
         self.pod_counts = pod_counts.PodCounts(self.slot_of)
         self.storage = storage.Storage()
         self.images = images.Images()
+        # How many nodes name each class in their offers.
+        self._named: collections.Counter[str] = collections.Counter()
         # Free Pods by slot, for each class and offset of the ceiling that was asked for.
         self._free: lru.BySlot[tuple[str, float]] = lru.BySlot()
         self._slots: dict[str, int] = {}
@@ -98,7 +105,7 @@ class Fleet:
         if slot is None:
             return False
         self._nodes[slot] = None
-        self._offers[slot] = None
+        self._put_offer(slot, None)
         self._classes[slot] = {}
         self._used_others[slot] = {}
         self._columns.clear(slot)
@@ -128,9 +135,20 @@ class Fleet:
         c["limit"][slot] = headroom.UNLIMITED if advertisement.limit is None else advertisement.limit
         c["seq"][slot] = advertisement.seq
         c["sampled_s"][slot] = sampled_s
-        self._offers[slot] = offer = headroom.offer_of(advertisement)
+        offer = headroom.offer_of(advertisement)
+        self._put_offer(slot, offer)
         c["guessing"][slot] = bool(offer.guessed)
         self._settle(slot)
+
+    def _put_offer(self, slot: int, offer: headroom.Offer | None) -> None:
+        old, self._offers[slot] = self._offers[slot], offer
+        before, after = headroom.named(old), headroom.named(offer)
+        if before != after:
+            self._named.update(after - before)
+            self._named.subtract(before - after)
+            for pod_class in before - after:
+                if not self._named[pod_class]:
+                    del self._named[pod_class]
 
     def free(self, pod_class: str, offset: float = 0.0) -> npt.NDArray[np.float64]:
         """Return how many more Pods of a class each slot takes, reservations subtracted; -inf if nothing is advertised.
@@ -138,12 +156,18 @@ class Fleet:
         `offset`: by how much of a node the ceiling is higher than advertised. Cached: only slots that have changed
         since are computed again.
         """
+        if pod_class not in self._named:
+            pod_class = _UNNAMED
         fill = functools.partial(self._fill_free, pod_class, offset)
         return self._free.answer((pod_class, offset), self._columns.count, nothing=-math.inf, fill=fill)
 
     def _fill_free(
         self, pod_class: str, offset: float, values: npt.NDArray[np.float64], slots: Collection[int]
     ) -> None:  # fmt: skip
+        if len(slots) == len(values) and 0 < 2 * self._named[pod_class] <= len(values):
+            # Few nodes name the class of a Job that runs.
+            values[:] = self.free(_UNNAMED, offset)
+            slots = [slot for slot, offer in enumerate(self._offers) if pod_class in headroom.named(offer)]
         cores, size_bytes = self._columns.by_field["allocatable_cores"], self._columns.by_field["allocatable_bytes"]
         for slot in slots:
             room = self.room(slot)

@@ -9,7 +9,7 @@ H = capacity and c+ = 1. Both are decided by
 
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import NamedTuple, TypeAlias
 
 from carico_core.domain import messages
@@ -165,6 +165,11 @@ def offer_of(advertisement: messages.Advertisement) -> Offer:
         dimensions=tuple(names), headroom=tuple([room[name] for name in names]), costs=costs, other=other,
         guessed=frozenset([key for key, each in classes.items() if not each.measured]),
     )  # fmt: skip
+
+
+def named(offer: Offer | None) -> Set[str]:
+    """Return the classes whose costs an offer states; all others have the same cost there."""
+    return frozenset() if offer is None else offer.costs.keys()
 
 
 def _largest(classes: Mapping[str, messages.ClassCapacity]) -> dict[str, float]:

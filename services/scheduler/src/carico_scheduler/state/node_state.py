@@ -3,12 +3,14 @@
 Pure: events in, changed state out.
 """
 
+import functools
 import random
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import NamedTuple
 
 from carico_core.domain import cluster, constraints, messages
 from carico_scheduler.nodes import fleet as fleets
+from carico_scheduler.nodes import headroom
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.pods import reservations
@@ -128,10 +130,17 @@ class NodeState:
             return lambda _: True
         slot = self.fleet.slot_of(node)
         row = None if slot is None else self.fleet.row(slot)
+        named = headroom.named(None if row is None else row.room.offer)
+
+        @functools.cache
+        def has_room(pod_class: str, offset: float) -> bool:
+            return row is not None and bool(admission.has_room(row, pod_class, offset))
+
         return lambda demand: (
-            demand.is_baseline
+            # Classes that the node does not name cost the same there: each of thousands of waiting Jobs may be one.
+            has_room(demand.pod_class if demand.pod_class in named else "", demand.ceiling_offset)
+            or demand.is_baseline
             or (demand.is_limited_by_peers and is_freed(demand))
-            or (row is not None and bool(admission.has_room(row, demand.pod_class, demand.ceiling_offset)))
         )
 
     def _admitted(
