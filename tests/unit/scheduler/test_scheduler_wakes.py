@@ -1,5 +1,6 @@
 """No Pod that would fit keeps waiting: every event that makes room opens the queue to all that it could help."""
 
+import dataclasses
 import random
 from typing import Any
 
@@ -345,3 +346,36 @@ def test_a_pod_that_ends_asks_once_for_all_classes_that_its_node_does_not_name(m
     assert len(asked) == 2 and len(made.queue.parked()) == 100
     woken = made.queue.take(0.0)
     assert woken is not None and woken.pod.name == "small"
+
+
+@pytest.mark.parametrize("event", ["end", "advertisement", "node"])
+def test_a_change_wakes_no_pod_that_its_node_refuses(event: str) -> None:
+    """Thousands of Pods that no node takes were tried on every node whenever a Pod ended on one with room."""
+    made = state.State(policy.Policy(), random.Random(0))
+    node = objects.make_node(labels={"disk": "ssd"}, allocatable_cores=2.0)
+    made.put_node(node)
+    heard = [
+        node_state.Heard(advertisement=objects.make_advertisement(capacity=room, seq=seq, pods=1), sampled_s=0.0)
+        for seq, room in enumerate([0.0, 3.0])
+    ]
+    made.put_advertisement(heard[event != "advertisement"], 0.0)
+    made.put_pod(objects.make_pod("runs", node_name="node-0", phase="Running", request_cores=0.5), 0.0)
+    other = selectors.Requirement(key="disk", operator=selectors.IN, values=("hdd",))
+    kinds: dict[str, dict[str, object]] = {
+        "fits": {"node_selector": {"disk": "ssd"}, "constraints": ON_SSD, "request_cores": 1.0},
+        "large": {"request_cores": 3.0},
+        "selects": {"node_selector": {"disk": "hdd"}},
+        "prefers": {"constraints": constraints.Constraints(node_terms=(selectors.NodeTerm(labels=(other,)),))},
+    }
+    for name, kind in kinds.items():
+        made.put_pod(objects.make_pod(name, **kind), 0.0)
+    while (waiting := made.queue.take(0.0)) is not None:
+        made.queue.park(waiting)
+    match event:
+        case "end":
+            made.remove_pod("uid-runs")
+        case "advertisement":
+            made.put_advertisement(heard[1], 0.0)
+        case _:
+            made.put_node(dataclasses.replace(node, labels={"disk": "ssd", "zone": "a"}))
+    assert {each.pod.name for each in made.queue.parked()} == kinds.keys() - {"fits"}

@@ -8,17 +8,19 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import NamedTuple
 
-from carico_core.domain import cluster, constraints, messages
+from carico_core.domain import cluster, constraints, messages, selectors
 from carico_scheduler.nodes import fleet as fleets
-from carico_scheduler.nodes import headroom
+from carico_scheduler.nodes import headroom, snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.pods import reservations
 from carico_scheduler.rules import admission
 from carico_scheduler.rules import policy as policies
+from carico_scheduler.rules.filters import requests
 
 # Advertisements kept for nodes that the API has not shown yet: the first lists may arrive in any order.
 _STRANGERS_MAX = 4096
+_REQUESTS = requests.Requests()
 
 
 class Heard(NamedTuple):
@@ -73,7 +75,8 @@ class NodeState:
         """Take in a newer advertisement of a node, and release the reservations that it covers."""
         node = heard.advertisement.node
         self.heard[node] = heard
-        if self.fleet.slot_of(node) is None:
+        slot = self.fleet.slot_of(node)
+        if slot is None:
             self._limit_strangers(node)
             self.reservations.cover(node, heard.advertisement.covers, now_s)
             return
@@ -90,11 +93,13 @@ class NodeState:
         gained = {offset for offset, found in after.items() if found.has_gained(before.get(offset, none))}
         if gained:
             # A class that had room before is parked for another reason, which no advertisement changes.
+            row = self.fleet.row(slot)
             self.queue.unpark_if(
                 lambda demand: (
                     demand.ceiling_offset in gained
                     and demand.pod_class in after[demand.ceiling_offset]
                     and demand.pod_class not in before.get(demand.ceiling_offset, none)
+                    and _may_take(row, demand)
                 )
             )
 
@@ -118,11 +123,11 @@ class NodeState:
 
         `is_freed`: whether what other Pods refuse to a demand may have changed.
 
-        These are the demands for which the node has room by its advertisement, or which need none. On a full cluster
-        most Pods end before their node advertises the room, and trying every demand on every node then would be wasted.
-        Demands that other Pods may refuse a node may be helped on any node, even by a node that goes: it may have been
-        the emptiest domain. A spread that is only preferred refuses none. With the fallback to requests any change may
-        help.
+        These are the demands for which the node has room by its advertisement, and that its labels and requests allow;
+        or which need no room. On a full cluster most Pods end before their node advertises the room, and trying every
+        demand on every node then would be wasted. Demands that other Pods may refuse a node may be helped on any node,
+        even by a node that goes: it may have been the emptiest domain. A spread that is only preferred refuses none.
+        With the fallback to requests any change may help.
         """
         if not self.queue.parked_classes():
             return lambda _: False
@@ -136,12 +141,14 @@ class NodeState:
         def has_room(pod_class: str, offset: float) -> bool:
             return row is not None and bool(admission.has_room(row, pod_class, offset))
 
-        return lambda demand: (
+        def is_helped(demand: demands.Demand) -> bool:
             # Classes that the node does not name cost the same there: each of thousands of waiting Jobs may be one.
-            has_room(demand.pod_class if demand.pod_class in named else "", demand.ceiling_offset)
-            or demand.is_baseline
-            or (demand.is_limited_by_peers and is_freed(demand))
-        )
+            pod_class = demand.pod_class if demand.pod_class in named else ""
+            if has_room(pod_class, demand.ceiling_offset) and row is not None and _may_take(row, demand):
+                return True
+            return demand.is_baseline or (demand.is_limited_by_peers and is_freed(demand))
+
+        return is_helped
 
     def _admitted(
         self, node: str, parked: Mapping[float, Set[str]], now_s: float
@@ -161,3 +168,16 @@ class NodeState:
             del self._strangers[oldest]
             self.heard.pop(oldest, None)
             self.reservations.forget_node(oldest)
+
+
+def _may_take(row: snapshot.NodeRow, demand: demands.Demand) -> bool:
+    """Return False if a node refuses a demand by its labels, or by what Pods there request.
+
+    A tenant may have thousands of Pods that no node takes: to try each on every node whenever a Pod ends takes seconds.
+    """
+    terms = None if demand.constraints is None else demand.constraints.node_terms
+    return (
+        all(row.node.labels.get(key) == value for key, value in demand.node_selector)
+        and (terms is None or selectors.any_matches(terms, row.node.name, row.node.labels))
+        and bool(_REQUESTS.passes(row, demand))
+    )
