@@ -1,4 +1,4 @@
-"""Benchmarks of the scheduler: one decision at 10,000 nodes, and taking in advertisements.
+"""Benchmarks of the scheduler: one decision at 10,000 nodes, as many waiting Jobs, and taking in advertisements.
 
 `python -m bench scheduler`. Times are CPU time, which other work on the machine changes little.
 """
@@ -31,7 +31,7 @@ def run(quick: bool = False) -> list[Row]:
     """The table of this module. `quick` takes fewer repetitions, at the same size."""
     repetitions = 20 if quick else 200
     with memory_use.rare_collections():  # as the service runs
-        return [*_decisions(repetitions), *_intake(rounds=3 if quick else 7)]
+        return [*_decisions(repetitions), *_jobs(rounds=3 if quick else 7), *_intake(rounds=3 if quick else 7)]
 
 
 def _decisions(repetitions: int) -> list[Row]:
@@ -79,6 +79,28 @@ def _spread_us(cycles: cycle.Cycle, nodes: fleet.Fleet, repetitions: int) -> flo
 
     decide()
     return _median_us(decide, rounds) / BATCH
+
+
+def _jobs(rounds: int) -> list[Row]:
+    """One cycle over as many Jobs of one Pod as there are nodes, each a class of its own; all nodes are full."""
+    rng = random.Random(4)
+    nodes = fleet.Fleet(policy.Policy())
+    for index in range(NODES):
+        nodes.put_node(_node(index), reservations.Load())
+        full = {"cpu": 0.1, "memory": 6e9}
+        nodes.put_advertisement(_advertisement(f"node-{index}", 1, rng, 1)._replace(headroom=full), NOW_S)
+    source, cycles = queue.Queue(rng), cycle.Cycle(nodes.policy)
+    for index in range(NODES):
+        owner = cluster.Owner(kind="Job", name=f"job-{index}", uid=f"job-{index}")
+        source.offer(_pod(index)._replace(owner=owner, node_selector={}), NOW_S)
+
+    def decide() -> None:
+        source.unpark()
+        assert len(cycles.run(nodes.snapshot(NOW_S + 0.5), source, most=BATCH).unplaced) == NODES
+
+    decide()
+    took_ms = _median_us(decide, rounds) / 1e3
+    return [(f"one cycle over {NODES} Jobs of one Pod at {NODES} full nodes", took_ms, "ms", "")]
 
 
 def _intake(rounds: int) -> list[Row]:
