@@ -111,6 +111,22 @@ def test_room_held_for_a_gang_is_there_for_it_also_if_another_of_the_same_age_is
     assert desk.run(nominees=nominees) == {"served-1": "node-0", "served-3": "node-0"}
 
 
+@pytest.mark.parametrize(("selector", "placed"), [({}, {"served": "node-0"}), ({"no": "node"}, {})])
+def test_room_held_for_a_pod_is_there_for_it_also_if_a_gang_with_younger_pods_is_tried_first(
+    selector: dict[str, str], placed: dict[str, str]
+) -> None:
+    """It was refused the room that others had left for it, and waited until that was no longer held."""
+    desk = Desk([1.0])
+    member = gangs.PodGang(gangs.Key("default", "large"), gangs.Asks(2))
+    for at_s in (0, 4):
+        desk.state.put_pod(objects.make_pod(f"large-{at_s}", gang=member, created_at_s=float(at_s)), 0.0)
+    desk.state.put_pod(objects.make_pod("served", created_at_s=2.0, node_selector=selector), 0.0)
+    desk.state.put_pod(objects.make_pod("later", created_at_s=9.0), 0.0)
+    served = desk.state.queue.find("uid-served")
+    assert served is not None
+    assert desk.run(nominees=[cycle.Nominee(served.pod.uid, served.key, 0, served.demand)]) == placed
+
+
 def test_the_pod_with_fewest_nodes_comes_first() -> None:
     desk = Desk([1.0, 3.0], zones="ab")
     key = gangs.PodGang(gangs.Key("default", "g"), gangs.Asks(3))

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from carico_core.domain import cluster
-from carico_core.domain import gangs as gang_keys
 from carico_scheduler.decide import cycle_scores, masks, parties, peer_scores
 from carico_scheduler.decide import scores as scoring
 from carico_scheduler.nodes import snapshot
@@ -95,25 +94,30 @@ class Cycle:
             draft.hold(slot, demand)
         scorer, waits = self._scorer(view, draft), collections.deque(nominees)
         placed: set[str] = set()
-        # The Pods of gangs for which room is held, although their gang may have its turn yet.
-        early: collections.defaultdict[gang_keys.Key, list[Nominee]] = collections.defaultdict(list)
+        # Pods for which room is held although their turn may come yet: a gang with younger Pods had its own. By UID.
+        early: dict[str, Nominee] = {}
         tried = 0
         while len(outcome.placed) < most and not outcome.is_cut and (waiting := source.take(view.now_s)) is not None:
             party = None if gangs is None or waiting.demand.gang is None else gangs.gather(waiting)
             last = waiting.key if party is None else max(each.key for each in party.members)
-            own = [] if party is None else _split_own(waits, party, scorer.draft, early[party.gang])
+            own = [] if party is None else _split_own(waits, party, draft, early)
             while waits and waits[0].key < last:
                 # It came before this Pod if it was in `source` at all.
                 nominee = waits.popleft()
                 if nominee.uid not in placed:
                     scorer.hold(nominee.slot, nominee.demand)
-                    if nominee.demand.gang is not None:
-                        early[nominee.demand.gang].append(nominee)
+                    if party is not None or nominee.demand.gang is not None:
+                        early[nominee.uid] = nominee
             if gangs is not None and party is not None:
                 gangs.tried(party, self._place_party(party, scorer, source, outcome, own))
                 tried += 1
                 outcome.is_cut = tried >= PARTIES_MOST
                 continue
+            held_for_it = early.pop(waiting.pod.uid, None)
+            if held_for_it is not None:
+                draft.release(held_for_it.slot, held_for_it.demand)
+                # Scores only fall.
+                scorer = self._scorer(view, draft)
             # Where the cluster is full, thousands of demands may wait, one for each of a tenant's Jobs.
             is_full = bool(outcome.unplaced) and not scorer.may_have_room(waiting.demand)
             slot = snapshot.NO_NODE
@@ -123,6 +127,8 @@ class Cycle:
                 outcome.unplaced.append(waiting)
                 source.park(waiting)
                 scorer.forget(waiting.demand)
+                if held_for_it is not None:
+                    scorer.hold(held_for_it.slot, held_for_it.demand)
                 continue
             outcome.placed.append(self._place(scorer, waiting, slot))
             if waits:
@@ -208,18 +214,17 @@ class Cycle:
 
 
 def _split_own(
-    waits: "collections.deque[Nominee]", party: parties.Party, draft: scoring.Draft, early: list[Nominee]
+    waits: "collections.deque[Nominee]", party: parties.Party, draft: scoring.Draft, early: dict[str, Nominee]
 ) -> list[Nominee]:  # fmt: skip
     """Take the Pods of a gang out of those for which room is or will be held: it is held for them.
 
-    `early`: those of the gang for which it is held already, since another Pod between them had its turn.
+    `early`: those for which it is held already, since another Pod between those of the gang had its turn.
     """
     uids = {each.pod.uid for each in party.members}
     own = [each for each in waits if each.uid in uids]
     for each in own:
         waits.remove(each)
-    for each in [each for each in early if each.uid in uids]:
-        early.remove(each)
+    for each in [early.pop(uid) for uid in sorted(uids & early.keys())]:
         draft.release(each.slot, each.demand)
         own.append(each)
     return own
