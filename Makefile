@@ -11,6 +11,8 @@ $(shell rm -rf $(VENV))
 endif
 endif
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
+# pip compiles one file after another, this as many as there are CPUs. Some packages have files that are no valid Python.
+COMPILE := $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 # Part of the package: `carico up --control-plane real` installs Go from it if there is none.
 GO_LOCK := local/src/carico_local/binaries/go
 MEMBERS := libs/carico_core services/agent services/aggregator services/scheduler services/auth services/recommender services/rescheduler services/web local twin cli
@@ -77,13 +79,15 @@ $(VENV)/bin/pip:
 
 $(VENV)/.installed-demo: requirements/demo.txt $(LOCAL_PROJECTS) | $(VENV)/bin/pip
 	@echo "installing CARICO into $(VENV) (once; about a minute, with nothing to see)"
-	@$(PIP) install --require-hashes -r requirements/demo.txt
+	@$(PIP) install --no-compile --require-hashes -r requirements/demo.txt
+	@$(COMPILE)
 	@$(PIP) install --no-deps --no-build-isolation $(foreach m,$(MEMBERS),-e $(m))
 	@touch $@
 
 $(VENV)/.installed-dev: requirements/dev.txt $(VENV)/.installed-demo
 	@echo "installing the development tools into $(VENV) (once)"
-	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@$(PIP) install --no-compile --require-hashes -r requirements/dev.txt
+	@$(COMPILE)
 	@touch $@
 
 lock: ## write the hashed locks from requirements/*.in (needs uv)

@@ -5,10 +5,8 @@ So a failure is reported by the test.
 """
 
 import os
-import pathlib
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -19,7 +17,6 @@ from carico_core.runtime.process import settings
 from carico_local.binaries import tools
 from carico_local.control_plane import commands, standalone
 from carico_local.kubelets import programs
-from tests.e2e.compose import compose_site
 from tests.tools import chromium, debian, kubernetes, observe
 from tests.tools.docker import docker_engine, images
 
@@ -73,12 +70,6 @@ def _images() -> None:
         first, *_ = [docker_engine.base_image(found, *packages) for packages in BASES]
         for target in (*images.TARGETS, *images.COMPOSE_TARGETS):
             images.build(found, base=first, target=target)
-        # Compose builds the same with other parameters, for which the engine has no cached layers.
-        with (
-            tempfile.TemporaryDirectory(prefix="carico-compose-") as made,
-            compose_site.built(found, pathlib.Path(made)),
-        ):
-            pass
 
 
 def _image_of_kube() -> None:

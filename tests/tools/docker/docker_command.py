@@ -43,9 +43,9 @@ class Engine:
             raise EngineRefused(" ".join(arguments[:2]), _last(done.stderr))
         return done.stdout.decode(errors="replace").strip()
 
-    def build(self, *arguments: str) -> None:
-        """Run `docker build arguments`. Raises `EngineRefused`."""
-        self.run("build", "--quiet", *arguments, timeout_s=_BUILD_TIMEOUT_S)
+    def build(self, *arguments: str, given: bytes | None = None) -> None:
+        """Run `docker build arguments`, with `given` on its standard input. Raises `EngineRefused`."""
+        self.run("build", "--quiet", *arguments, given=given, timeout_s=_BUILD_TIMEOUT_S)
 
     def has_image(self, tag: str) -> bool:
         """Whether the engine holds an image of that tag."""

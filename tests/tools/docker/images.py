@@ -2,11 +2,13 @@
 
 import concurrent.futures
 import hashlib
+import io
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
 
@@ -55,9 +57,27 @@ def build(found: docker_engine.Running, *, base: str, target: str) -> str:
         arguments = {"BASE": base, **WITHOUT_NETWORK}
         found.engine.build(
             "--network", "none", "--target", target, "--tag", tag,
-            *(word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")), str(context),
+            *(word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")), "-",
+            given=_archive(context),
         )  # fmt: skip
     return tag
+
+
+def _archive(context: pathlib.Path) -> bytes:
+    """Return a context as `docker compose build` sends it, so that it finds the layers of this build in the engine."""
+    archive = io.BytesIO()
+    # The docker command takes a file that begins with an extended header (PAX) for a Dockerfile.
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.GNU_FORMAT) as writer:
+        for path in sorted(context.iterdir()):
+            writer.add(path, arcname=path.name, filter=_without_names)
+    return archive.getvalue()
+
+
+def _without_names(file: tarfile.TarInfo) -> tarfile.TarInfo:
+    # An engine compares owners by number and by name. The docker command adds the names.
+    file.uid = file.gid = 0
+    file.uname = file.gname = ""
+    return file
 
 
 def build_kube(found: docker_engine.Running, programs: Mapping[str, pathlib.Path]) -> str:
