@@ -15,6 +15,7 @@ that several commands can end with one line.
 import argparse
 import collections
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -23,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import IO, Any
 
 import pytest
@@ -152,7 +153,11 @@ def configure(config: pytest.Config) -> None:
     """Register what divides the tests and what reports the results; workers report to the process that started them."""
     config.pluginmanager.register(_Division())
     path = config.getoption("--totals", None)
-    if path is not None and "PYTEST_XDIST_WORKER" not in os.environ:
+    if path is None:
+        return
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        config.pluginmanager.register(_Compilation(path.with_name(os.environ["PYTEST_XDIST_TESTRUNUID"])))
+    else:
         config.pluginmanager.register(_Totals(path))
 
 
@@ -187,6 +192,22 @@ class _Division:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> _Units | None:
         return _Units(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+class _Compilation:
+    """Lets one worker of a run import all tests before the others, which then find their bytecode."""
+
+    def __init__(self, lock: pathlib.Path) -> None:
+        self._lock = lock
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection(self) -> Generator[None, Any, Any]:
+        with self._lock.open("wb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                fcntl.flock(lock, fcntl.LOCK_SH)
+            return (yield)
 
 
 class _Totals:
