@@ -252,14 +252,35 @@ def test_a_pod_that_ended_gets_its_class_later_or_is_dropped() -> None:
     assert node.report() == {}
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_a_pod_whose_containers_restart_is_one_pod(*, named: bool) -> None:
+    node = Node()
+    found: list[usage.ClassUsage] = []
+    for _ in range(4):
+        node.run("a", PI if named else messages.ANY_CLASS)
+        node.used_s["a"] = 0.0
+        node.seconds(20)
+        node.end("a")
+        # The kubelet waits.
+        node.seconds(40)
+        found += node.report().values()
+    if not named:
+        node.usage.name_ended(lambda _: PI, node.now_s)
+        found += node.report().values()
+    assert sum(each.pods for each in found) == 1
+    assert sum(sum(each.pod_means.values()) for each in found) == 1.0
+    # What it did not run for is not measured, but for the first second of each run.
+    assert sum(sum(each.seconds["cpu"].values()) for each in found) == pytest.approx(4 * 19.0)
+
+
 def test_pods_that_ended_without_a_class_are_bounded() -> None:
     node = Node()
-    for number in range(2 * pod_usage.UNNAMED_MOST):
+    for number in range(2 * pod_usage.ENDED_MOST):
         node.usage.follow({f"pod-{number}": messages.ANY_CLASS}, float(number))
         node.usage.take(f"pod-{number}", amounts(1.0), float(number))
     node.usage.follow({}, 1e4)
     node.usage.name_ended(lambda _: PI, 1e4)
-    assert node.report()[PI].pods <= pod_usage.UNNAMED_MOST
+    assert node.report()[PI].pods <= pod_usage.ENDED_MOST
 
 
 def test_a_counter_that_starts_again_is_no_usage() -> None:

@@ -2,7 +2,9 @@
 
 Pure: time comes as an argument.
 
-    unseen -> followed (read when due) -> ended        its class may become known in any of the last two
+    unseen -> followed (read when due) <-> ended       its class may become known in any of the last two
+
+A Pod whose containers all end is ended, and followed again if one starts again; it counts once.
 
 A Pod is read each second at first, then at intervals of a tenth of its age, at most 15 s: short Pods are measured in
 detail, and a node full of old ones costs no more than a few reads a second. CPU is the mean over each interval. Of a
@@ -28,9 +30,12 @@ READS_MOST = 12
 _INTERVAL_LEAST_S = 0.2
 # A Pod that still runs reports its mean once, after this time.
 MEAN_AFTER_S = 60.0
-# Pods that ended before the API has shown their class: kept for this long, and at most so many.
+# A Pod that ended before the API has shown its class is kept for this long.
 UNNAMED_S = 60.0
-UNNAMED_MOST = 256
+# Others in case they restart; a kubelet waits for up to five minutes.
+RESTARTS_S = 330.0
+# Of both; of more, those that ended first are dropped.
+ENDED_MOST = 512
 # Of a report in JSON; readers accept 64 KiB. What does not fit is in the next one.
 REPORT_BYTES = 48 << 10
 
@@ -53,8 +58,10 @@ class _Pod:
     last: ports.PodAmounts | None = None
     last_s: float = 0.0
     due_s: float = -math.inf
+    # Whether it counts as a Pod of its class, and its mean as one.
+    is_counted: bool = False
     has_mean: bool = False
-    ended_s: float | None = None
+    ended_s: float = 0.0
     # The reading up to which loads have been reported, and the last load.
     reported: ports.PodAmounts | None = None
     reported_s: float = 0.0
@@ -64,6 +71,11 @@ class _Pod:
     def has_several(self) -> bool:
         """Whether it is known to have several containers."""
         return self.template is not None and len(self.template.containers) > 1
+
+    def restart(self) -> None:
+        """Take in that its containers are others."""
+        self.first = self.last = self.reported = None
+        self.containers, self.due_s = {}, -math.inf
 
     @property
     def key(self) -> _Key | None:
@@ -94,8 +106,7 @@ class PodUsage:
     def follow(self, classes: Mapping[str, str], now_s: float, template_of: TemplateOf = _unknown) -> list[str]:
         """Set which Pods run (UID -> class), and what each is made of; return those that have ended."""
         for uid in classes.keys() - self._pods.keys():
-            # A Pod that restarts is the same one.
-            self._pods[uid] = self._ended.pop(uid) if uid in self._ended else _Pod(tally=usage_tally.Tally())
+            self._pods[uid] = self._restarted(uid) if uid in self._ended else _Pod(tally=usage_tally.Tally())
         ended = list(self._pods.keys() - classes.keys())
         for uid in ended:
             self._end(uid, now_s)
@@ -104,10 +115,10 @@ class PodUsage:
         return ended
 
     def name_ended(self, class_of: Callable[[str], str], now_s: float, template_of: TemplateOf = _unknown) -> None:
-        """Look again for the class of Pods that ended without one; drop those that have waited for too long."""
+        """Look again for the class of Pods that ended without one; drop those that ended too long ago."""
         for uid, pod in list(self._ended.items()):
             self._name(uid, pod, class_of(uid), template_of)
-            if pod.pod_class is not None or now_s - (pod.ended_s or 0.0) >= UNNAMED_S:
+            if now_s - pod.ended_s >= (UNNAMED_S if pod.pod_class is None else RESTARTS_S):
                 del self._ended[uid]
 
     def due(self, now_s: float) -> list[str]:
@@ -148,8 +159,9 @@ class PodUsage:
         last, last_s = pod.last, pod.last_s
         if last is None or found.cpu_s < last.cpu_s:
             # The first reading, or a cgroup that was made again.
-            pod.tally.pods += last is None
-            pod.first, pod.first_s, pod.due_s, pod.has_mean = found, now_s, now_s + READ_LEAST_S, False
+            pod.tally.pods += not pod.is_counted
+            pod.is_counted = True
+            pod.first, pod.first_s, pod.due_s = found, now_s, now_s + READ_LEAST_S
             pod.reported, pod.reported_s = found, now_s
             pod.tally.peaks[MEMORY] = max(found.memory_bytes, pod.tally.peaks.get(MEMORY, 0.0))
         elif now_s - last_s < _INTERVAL_LEAST_S:
@@ -253,11 +265,17 @@ class PodUsage:
         pod = self._pods.pop(uid)
         if not pod.has_mean:
             self._note_mean(pod)
-        if pod.pod_class is None:
-            pod.ended_s = now_s
-            self._ended[uid] = pod
-            while len(self._ended) > UNNAMED_MOST:
-                del self._ended[next(iter(self._ended))]
+        pod.ended_s = now_s
+        self._ended[uid] = pod
+        while len(self._ended) > ENDED_MOST:
+            del self._ended[next(iter(self._ended))]
+
+    def _restarted(self, uid: str) -> _Pod:
+        pod = self._ended.pop(uid)
+        pod.restart()
+        if pod.key is not None:
+            pod.tally = self._tally(pod.key)
+        return pod
 
     def _note_load(self, pod: _Pod) -> None:
         """Take in the readings since the last report."""
