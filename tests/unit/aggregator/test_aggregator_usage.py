@@ -253,6 +253,20 @@ def test_the_pods_that_run_are_those_of_live_nodes() -> None:
     assert known.running() == {"other": 0}
 
 
+def test_an_agent_that_starts_again_counts_no_pod_again() -> None:
+    known = usages.Usages(lease_s=10.0)
+    take(known, report(pi=used(pods=5, running=3)))
+    again = dataclasses.replace(report(pi=used(pods=2, running=2)), boot="1" * 16)
+    take(known, again, now_s=5.0)
+    # The last of the three, and a new one.
+    take(known, dataclasses.replace(report(pi=used(pods=2, running=4)), boot="1" * 16), now_s=10.0)
+    assert known.measured(PI, now_ns=NOW_NS).pods == 6
+    # One of them has ended meanwhile: that is not made up for by a Pod that comes much later.
+    take(known, dataclasses.replace(report(pi=used(pods=0, running=4)), boot="2" * 16), now_s=15.0)
+    take(known, dataclasses.replace(report(pi=used(pods=1)), boot="2" * 16), now_s=15.0 + usages.AGAIN_S)
+    assert known.measured(PI, now_ns=NOW_NS).pods == 7
+
+
 def test_classes_are_bounded_and_those_seen_last_stay() -> None:
     known = usages.Usages(lease_s=10.0)
     for number in range(usages.CLASSES_MOST + 3):

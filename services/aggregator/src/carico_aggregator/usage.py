@@ -21,6 +21,8 @@ FORGET_S = 8 * 24 * 3600.0
 # Each takes 9 kB for each set of images; of more, the namespaces with most of them lose those seen longest ago.
 CLASSES_MOST = 1000
 RUNNING_S = versions.RUNNING_S
+# An agent that starts reads 12 Pods a second: with this all of a node.
+AGAIN_S = 60.0
 # A Pod's CPU is measured over intervals whose ends are read late by milliseconds.
 _CPU_ROUNDING = 1.25
 _NS = 1e9
@@ -47,14 +49,41 @@ class _Running(NamedTuple):
     at_s: float
 
 
+@dataclasses.dataclass(slots=True, kw_only=True)
+class _Node:
+    """What a node runs by class; a report may leave out classes that do not fit into it.
+
+    `again`: Pods that ran when its agent started again, which counts them once more until `again_until_s`.
+    """
+
+    boot: str
+    running: dict[str, _Running] = dataclasses.field(default_factory=dict)
+    again: dict[str, int] = dataclasses.field(default_factory=dict)
+    again_until_s: float = 0.0
+
+    def take(self, report: usage.UsageReport, now_s: float) -> dict[str, int]:
+        """Take in a report; return how many Pods of each class it counts that were not counted before."""
+        if report.boot != self.boot:
+            self.boot, self.again_until_s = report.boot, now_s + AGAIN_S
+            self.again = {name: each.pods for name, each in self.running.items()}
+        again = self.again if now_s < self.again_until_s else {}
+        new = {}
+        for name, found in report.classes.items():
+            known = min(found.pods, again.get(name, 0))
+            if known:
+                again[name] -= known
+            new[name] = found.pods - known
+            self.running[name] = _Running(found.running, now_s)
+        return new
+
+
 class Usages:
     """Classes by name."""
 
     def __init__(self, *, lease_s: float) -> None:
         # Newest images first.
         self._classes: dict[str, list[versions.Version]] = {}
-        # By node and class. A report may leave out classes that do not fit into it.
-        self._running: dict[str, dict[str, _Running]] = {}
+        self._nodes: dict[str, _Node] = {}
         self._guard = freshness.SequenceGuard(lease_s)
         # Keys of the bucket whose classes have changed since they were written.
         self._changed: set[int] = set()
@@ -75,19 +104,18 @@ class Usages:
             raise errors.MessageError(refused, "seq", f"got {report.seq}, expected a later one")
         _check_size(report, node)
         hashed = zlib.crc32(report.node.encode())
+        new = self._nodes.setdefault(report.node, _Node(boot=report.boot)).take(report, now_s)
         for name, found in report.classes.items():
-            self._add(name, found, hashed, now_ns)
-        running = self._running.setdefault(report.node, {})
-        running |= {name: _Running(found.running, now_s) for name, found in report.classes.items()}
+            self._add(name, dataclasses.replace(found, pods=new[name]), hashed, now_ns)
 
     def expire(self, *, now_ns: int, now_s: float) -> None:
         """Forget nodes that are silent, classes without Pods for long, and of too many classes some."""
-        for node, by_class in list(self._running.items()):
-            live = {name: each for name, each in by_class.items() if now_s - each.at_s < RUNNING_S and each.pods}
-            if live:
-                self._running[node] = live
+        for name, node in list(self._nodes.items()):
+            live = {name: each for name, each in node.running.items() if now_s - each.at_s < RUNNING_S and each.pods}
+            if live or now_s < node.again_until_s:
+                node.running = live
             else:
-                del self._running[node]
+                del self._nodes[name]
         for name, held in self._classes.items():
             if len(found := versions.settled(held)) < len(held):
                 self._classes[name] = found
@@ -105,8 +133,8 @@ class Usages:
     def running(self) -> dict[str, int]:
         """Return the Pods that run now, by class."""
         found: dict[str, int] = {}
-        for by_class in self._running.values():
-            for name, each in by_class.items():
+        for node in self._nodes.values():
+            for name, each in node.running.items():
                 found[name] = found.get(name, 0) + each.pods
         return found
 

@@ -87,9 +87,10 @@ async def test_each_pod_has_its_own_template() -> None:
 async def test_a_pod_that_failed_is_counted_once() -> None:
     kube = memory_kube.MemoryKube(clock=clocks.SystemClock())
     owner = {"kind": "Job", "name": "pi", "uid": "1", "controller": True, "apiVersion": "batch/v1"}
-    create(kube, "first", ownerReferences=[owner])
+    first = create(kube, "first", ownerReferences=[owner])
     watch = watch_of(kube)
     async with running(watch):
+        await told(watch, first, "Job/default/pi")
         for phase in ("Running", "Failed", "Failed"):
             found = kube.objects.get("pods", ("default", "first"), "test")
             kube.objects.update("pods", ("default", "first"), found | {"status": {"phase": phase}}, "test")

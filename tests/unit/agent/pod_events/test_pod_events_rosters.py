@@ -32,12 +32,22 @@ def test_the_newest_roster_replaces_the_one_before() -> None:
     known.take(SUBJECT, wire.encode_roster(records.ROSTER))
     assert len(calls) == 1
     assert known.template(job) == records.ROSTER.templates[job]
-    assert known.take_failed() == {"Job/default/pi": 1}
-    assert known.take_failed() == {}
     known.take(SUBJECT, wire.encode_roster(dataclasses.replace(records.ROSTER, pods={daemon: "app/default/web"})))
     assert (known.of(job), known.of(daemon)) == (messages.ANY_CLASS, "app/default/web")
     assert not known.is_baseline(daemon)
     assert len(calls) == 2
+
+
+def test_a_failure_is_counted_once_and_none_that_was_there_before_the_agent() -> None:
+    known, _, _ = started()
+    assert records.ROSTER.failed
+    before = dataclasses.replace(records.ROSTER, pods={**records.ROSTER.pods, "0" * 16: "Job/default/pi"})
+    known.take(SUBJECT, wire.encode_roster(dataclasses.replace(before, failed=frozenset({"0" * 16}))))
+    assert known.take_failed() == {}
+    for _ in range(2):
+        known.take(SUBJECT, wire.encode_roster(dataclasses.replace(before, failed={"0" * 16, *records.ROSTER.failed})))
+    assert known.take_failed() == {"Job/default/pi": 1}
+    assert known.take_failed() == {}
 
 
 def test_a_container_is_known_by_its_folder_on_kubelets_and_on_emulated_nodes() -> None:

@@ -36,8 +36,10 @@ class KnownClasses:
         # Of the same Pods, as far as known.
         self._templates: dict[str, usage.Template] = {}
         self._containers: dict[str, Mapping[str, str]] = {}
-        # UIDs of the Pods that have failed, each counted once.
+        # UIDs of the Pods that have failed, each counted once. Those of the first list were counted by the agent before
+        # this one, or failed before it measured anything.
         self._failed: set[str] = set()
+        self._has_list = False
         self._failures: collections.Counter[str] = collections.Counter()
         self._callbacks: list[Callable[[], None]] = []
 
@@ -76,7 +78,10 @@ class KnownClasses:
         """Take in all Pods of the node."""
         before, self._classes = self._classes, {}
         for pod in pods:
+            if pod.has_failed and not self._has_list:
+                self._failed.add(pod.uid)
             self._note(pod)
+        self._has_list = True
         self._failed &= self._classes.keys()
         self._templates = {uid: each for uid, each in self._templates.items() if uid in self._classes}
         self._containers = {uid: each for uid, each in self._containers.items() if uid in self._classes}
