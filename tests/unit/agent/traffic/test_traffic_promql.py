@@ -47,6 +47,15 @@ def test_the_increase_of_each_counter_is_a_flow() -> None:
     assert skipped == {"decreased": 1, "not_finite": 3, "undecodable": 1}
 
 
+@pytest.mark.parametrize("huge", ["1e308", "1e30"])
+def test_a_counter_beyond_all_bytes_is_skipped_also_as_a_sum(huge: str) -> None:
+    skipped: collections.Counter[str] = collections.Counter()
+    source = opened("http://p:9090/api/v1/query?query=x", skipped)
+    assert source.take(answer((A, B, "1"), (A, B, "1"), (B, A, "1"))) == []
+    assert source.take(answer((A, B, huge), (A, B, huge), (B, A, "3"))) == [flow(None, (B, 0), (A, 0), 2, 0)]
+    assert skipped == {"not_finite": 1}
+
+
 def test_a_series_that_is_back_after_a_gap_does_not_count_its_whole_life() -> None:
     source = opened("http://p:9090/api/v1/query?query=x", collections.Counter())
     for found in (answer((A, B, "1e12")), answer()):

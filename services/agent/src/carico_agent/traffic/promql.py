@@ -25,6 +25,8 @@ POLL_S = 10.0
 _WITHIN_S = 5.0
 _LIMIT_BYTES = 4 << 20
 _OK = 200
+# A larger number of bytes is none: floats have no single ones above it (9 PB).
+_BYTES_MOST = 2.0**53
 
 _Pair = tuple[str, str]
 
@@ -109,8 +111,12 @@ class Promql:
                 self._skipped("not_finite" if pair is not None else "undecodable", 1)
             else:
                 now[pair] = now.get(pair, 0.0) + total
-        last, self._last = self._last, now
-        return [] if last is None else self._increases(last, now)
+        # A sum of finite numbers may be infinite, and a report holds integers of 64 bits.
+        finite = {pair: total for pair, total in now.items() if total <= _BYTES_MOST}
+        if len(finite) < len(now):
+            self._skipped("not_finite", len(now) - len(finite))
+        last, self._last = self._last, finite
+        return [] if last is None else self._increases(last, finite)
 
     def _increases(self, last: Mapping[_Pair, float], now: Mapping[_Pair, float]) -> list[pod_telemetry.PodFlow]:
         flows = []
