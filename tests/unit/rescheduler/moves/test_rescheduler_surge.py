@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from carico_core.domain import errors
+from carico_core.domain import errors, names
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock as clocks
 from carico_rescheduler import instruments, journal
@@ -17,7 +17,7 @@ from carico_rescheduler.context import movable
 from carico_rescheduler.moves import executor, surge, surge_steps
 from carico_rescheduler.moves import record as records
 from carico_rescheduler.plan import decision
-from tests.unit.rescheduler import fake_cluster
+from tests.unit.rescheduler import cluster_objects, fake_cluster
 from tests.unit.scheduler import objects
 
 LIMITS = surge_steps.StepTimes(place_s=30.0, start_s=120.0, choose_s=20.0)
@@ -278,6 +278,25 @@ def test_no_pod_goes_while_another_replica_is_not_ready() -> None:
             assert made.is_at_rest()
 
     objects.run_fast(main())
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [(3, surge_steps.Action.MARK), (2, surge_steps.Action.WAIT), (4, surge_steps.Action.WAIT)],
+)
+def test_no_pod_goes_while_its_replica_set_has_to_create_or_delete_others(
+    wanted: int, expected: surge_steps.Action
+) -> None:
+    """It would count the new Pod for one that it has to create, or choose another one to delete."""
+    known = clusters.Cluster()
+    pods = cluster_objects.deploy(known, "web", ["node-a"] * 3)
+    new = objects.make_pod("web-new", node_name="node-b", phase="Running", labels={names.SURGE_LABEL: "true"})
+    view = surge_steps.View(
+        surge=cluster_objects.put(known, new), old=pods[0], pods=pods, wanted=wanted, has_replica_set=True,
+        least_ready_s=0.0, target="node-b",
+    )  # fmt: skip
+    waited = surge_steps.Waited(seen_s=1.0, ready_s=1.0)
+    assert surge_steps.next_action(view, LIMITS, waited, is_stopping=False)[0] is expected
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 5])
