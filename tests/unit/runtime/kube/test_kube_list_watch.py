@@ -185,9 +185,8 @@ async def test_too_old_is_listed_again(told_in: str, waits: list[float]) -> None
 
 
 async def test_one_break_is_silent(waits: list[float]) -> None:
-    script = Script(
-        lists=[page(5)], watches=[[event("ADDED", "a", 6), AWAY], [event("ADDED", "b", 7), AWAY], [], [AWAY]]
-    )
+    changes: list[list[Any]] = [[event("ADDED", "a", 6), AWAY], [event("ADDED", "b", 7), AWAY]]
+    script = Script(lists=[page(5)], watches=[*changes, [event("BOOKMARK", "", 7)], [AWAY]])
     assert await run(script) == ["list ", "ADDED a", "ADDED b"]
     assert script.positions() == ["list", "5", "6", "7", "7", "7"]
 
@@ -198,6 +197,28 @@ async def test_two_breaks_are_one_away_and_a_new_list(waits: list[float]) -> Non
     # The version is lower than before: another past, as after a restored backup.
     assert await run(script) == ["list a", "away", "list ", "ADDED b"]
     assert script.positions() == ["list", "5", "5", "list", "list", "list", "list", "3", "4"]
+
+
+@pytest.mark.parametrize("heard", [[], [event("ADDED", "old", 4)]])
+async def test_what_says_nothing_new_after_a_break_is_listed_again(heard: list[Any], waits: list[float]) -> None:
+    """A reader that was suspended while etcd was restored from a backup saw nothing until the API had caught up."""
+    script = Script(
+        lists=[page(50, obj("a", 1)), page(3)],
+        watches=[[event("ADDED", "b", 60), AWAY], heard, [event("ADDED", "c", 4)]],
+    )
+    assert await run(script) == ["list a", "ADDED b", "list ", "ADDED c"]
+    assert script.positions() == ["list", "50", "60", "list", "3", "4"]
+    assert [int(each["timeoutSeconds"]) <= list_watch.DOUBTED_WATCH_S for each in script.asked if "watch" in each] == [
+        False, True, False, False,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("version", [5, 8])
+async def test_a_bookmark_after_a_break_shows_that_the_position_holds(version: int, waits: list[float]) -> None:
+    watches: list[list[Any]] = [[AWAY], [event("BOOKMARK", "", version)], [], [event("ADDED", "a", 9)]]
+    script = Script(lists=[page(5)], watches=watches)
+    assert await run(script) == ["list ", "ADDED a"]
+    assert script.positions() == ["list", "5", "5", str(version), str(version), "9"]
 
 
 async def test_an_api_that_comes_up_and_does_not_serve_the_collection_says_so(waits: list[float]) -> None:
@@ -390,7 +411,8 @@ async def test_the_age_of_a_mirror_is_the_time_since_its_own_server_sent_anythin
                 clock.advance(1.0)
 
     # A list of 2 s; a bookmark and the end of the watch 1 s later; an event; a break, which is no sign of life.
-    watches: list[list[Any]] = [[event("BOOKMARK", "", 9)], [event("ADDED", "a", 10), errors.ApiSilent("x")], []]
+    bookmarks = [event("BOOKMARK", "", version) for version in (9, 10)]
+    watches: list[list[Any]] = [bookmarks[:1], [event("ADDED", "a", 10), errors.ApiSilent("x")], bookmarks[1:]]
     script = Slow(lists=[page(5)], watches=watches)
     mirror = list_watch.mirror(
         script, "/x", params={}, clock=clock, rng=random.Random(1), options=list_watch.FRESH_OPTIONS, freshness=fresh

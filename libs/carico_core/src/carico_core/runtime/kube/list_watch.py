@@ -63,6 +63,9 @@ _GATHER_PER_EVENT_S = 0.001
 # After more than this there probably is still more: what a transport reads at once, and half of what aiohttp keeps.
 READ_BYTES = 64 * 1024
 DEFAULT_OPTIONS = Options()
+# From a version that it has not reached yet kube-apiserver sends nothing at all, not even the bookmark that comes 2 s
+# before the end of other watches: after a break, a watch of this length shows whether the API still has the position.
+DOUBTED_WATCH_S = 20.0
 # A server that is stopped keeps its TCP connections alive. Only a watch that ends on time shows that its own server
 # still works, even if several servers share an address. A watch of 20 to 25 s that is 8 s late, and a second one that
 # does not start within 10 s, make 43 s until `Away`; client-go's HTTP/2 pings take 45 s. This costs a request every 22
@@ -96,8 +99,9 @@ async def mirror(
 
     A watch that ends, or breaks once, is resumed at its position without an event. If the API stays away, `Away` is
     yielded once, and a new list when it is back: a server that restarted may have another history, so the old one is
-    not relied on. One that is back and does not serve the collection yields `Away` once more, with that error. After
-    410 it lists again. Events that the reader has seen are not repeated.
+    not relied on. Neither is it if nothing comes at all after a single break: a reader that was suspended may have
+    missed that etcd was restored from a backup. One that is back and does not serve the collection yields `Away` once
+    more, with that error. After 410 it lists again. Events that the reader has seen are not repeated.
 
     `read` is applied to each object of a list as it arrives: see `kube.paged_lists.list_all`. `freshness` is updated
     whenever the watched server sends something.
@@ -143,6 +147,8 @@ class _Follower:
         self._options = options
         self._backoff = backoff.Backoff(first_s=options.backoff_first_s, most_s=options.backoff_most_s, rng=rng)
         self._broken = 0
+        # Whether nothing has come since a break.
+        self._is_doubted = False
         # The kind of error that was last reported (`_kind_of`); None while the API is there.
         self._away: type[errors.CaricoError] | None = None
 
@@ -163,6 +169,7 @@ class _Follower:
                 continue
             self._away = None
             self._freshness.note(started_s)
+            self._is_doubted = False
             self.position = listed.resource_version
             yield listed
             return
@@ -189,6 +196,9 @@ class _Follower:
             self._broken = 0
         if broken is not None:
             self._broken += 1
+            self._is_doubted = True
+        elif self._is_doubted:
+            self.position = None
         # After the first break it retries silently: one of several servers went away, or this one only restarts.
         if broken is not None and self._broken > 1:
             self.position, self._away = None, _kind_of(broken)
@@ -198,6 +208,8 @@ class _Follower:
 
     async def _changes(self) -> AsyncGenerator[Changed, None]:
         watch_s = self._options.watch_s * self._rng.uniform(1.0, 1.25)
+        if self._is_doubted:
+            watch_s = min(watch_s, DOUBTED_WATCH_S)
         params = self._params | {
             "watch": "1",
             "allowWatchBookmarks": "true",
@@ -223,6 +235,7 @@ class _Follower:
         version = str(subject["metadata"]["resourceVersion"])
         # DELETED is always passed on: some APIs give it the version of the object's last change.
         repeated = kind != "DELETED" and _is_not_newer(version, self.position)
+        self._is_doubted &= version != self.position and _is_not_newer(version, self.position)
         if not _is_not_newer(version, self.position):
             self.position = version
             self._backoff.reset()
