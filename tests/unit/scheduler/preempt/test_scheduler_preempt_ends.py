@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from carico_core.domain import errors
 from carico_core.runtime.kube import memory_objects
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.preempt import nominations
@@ -110,6 +111,22 @@ def test_a_budget_that_allows_nothing_is_violated_only_if_nothing_else_helps() -
         assert all(
             len(notes(made, name, "Preempted")) == 1 for name in {"low-0", "low-1", "low-2"} - set(cases.running(made))
         )
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_nominated_node_that_another_leader_left_is_removed_once_no_node_gives_way() -> None:
+    async def main() -> None:
+        made = await cases.full()
+        for name in ("high-0", "high-1"):
+            left = objects.pod_object(name, priority=10, nodeSelector={"disk": "none"})
+            made.kube.objects.create("pods", left | {"status": {"nominatedNodeName": "node-0"}}, "test")
+        # The first request is lost: it is repeated.
+        made.kube.fail_next(errors.ApiUnavailable("503"), method="PATCH", path="/high-0/status")
+        await asyncio.sleep(60.0)
+        assert (nominated(made, "high-0"), nominated(made, "high-1")) == ("", "")
+        assert cases.count(made, "DELETE") == 0
         await made.stop()
 
     objects.run_fast(main())

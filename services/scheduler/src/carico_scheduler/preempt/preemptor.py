@@ -67,6 +67,8 @@ class Preemptor:
         # How often others were evicted for a Pod without a node, by UID: where several schedulers share the work, it
         # leaves this one's queue and comes back.
         self._preemptions: collections.Counter[str] = collections.Counter()
+        # The Pods of this round with a nominated node that no nomination here accounts for.
+        self._nominated: list[queues.Waiting] = []
         self._on_hold = on_hold
         self._line = logs.get("scheduler")
 
@@ -98,6 +100,7 @@ class Preemptor:
             (each for each in self._state.queue.parked() if self._may_ask(each, lowest, now_s)),
             key=lambda each: each.key,
         )
+        self._nominated = [each for each in turns if each.pod.nominated_node]
         self._search.keep(search.AlikePods(each.demand, each.pod.priority) for each in turns)
         searches, refreshed_s = 0, now_s
         for waiting in turns:
@@ -124,13 +127,30 @@ class Preemptor:
         kind = search.AlikePods(waiting.demand, waiting.pod.priority)
         within = None if gang is None else next(self._domains(gang), None)
         choice = await self._search.choose(waiting, kind, within=within)
+        if choice is None and kind not in self._search.unseen:
+            self._clear_stale(waiting, kind, within, term)
+            return AGAIN_S
         if choice is None or not (choice.victims or choice.awaited):
             # Nothing to gain, or there is room; or the search goes on in the next round.
-            return AGAIN_S if choice is None and kind not in self._search.unseen else evictor.EVERY_S
+            return evictor.EVERY_S
         if self._term() != term or waiting.pod.uid not in self._state.queue:
             return None
         self._start(self._nominate(waiting, choice), term)
         return None
+
+    def _clear_stale(
+        self, waiting: queues.Waiting, kind: search.AlikePods, within: search.Within | None, term: int
+    ) -> None:  # fmt: skip
+        """Remove the nominated nodes of Pods like this one, for which no node would give way.
+
+        Another leader made them, or the request that removes one was lost. An autoscaler adds no node for such Pods.
+        """
+        stale = [each.pod for each in self._nominated if search.AlikePods(each.demand, each.pod.priority) == kind]
+        # While some node is still being tried, or the first advertisements are awaited, the node may still be right.
+        if stale and not self._search.is_open(waiting, self._search.scores(kind, within)[0]):
+            for pod in stale:
+                if self._state.waits(pod.uid):
+                    self._evictor.clear(pod, term)
 
     async def _make_room_for_gang(self, gang: gang_records.Gang, term: int) -> float | None:
         """Have others evicted for all Pods that a gang lacks, or for none; see `_make_room`."""

@@ -69,7 +69,7 @@ class Search:
         scores, free = self.scores(kind, within)
         if free is not None:
             return free
-        if self._is_open(waiting, scores):
+        if self.is_open(waiting, scores):
             return None
         allowed = self._allowed(scores, within)
         order = self._order(kind, allowed)
@@ -149,7 +149,7 @@ class Search:
         slot = scores.best("")
         return scores, None if slot == snapshot.NO_NODE else victims.Choice(view.row(slot).node.name, (), 0)
 
-    def _is_open(self, waiting: queues.Waiting, scores: cycle_scores.Scores) -> bool:
+    def is_open(self, waiting: queues.Waiting, scores: cycle_scores.Scores) -> bool:
         """Return True if the Pod should wait for nodes that are still being tried, or of which nothing is known."""
         match verdicts.verdict_of(scores):
             case verdicts.Verdict.UNSCHEDULABLE:
