@@ -1,6 +1,7 @@
 """Answers over all nodes by names, labels and taints: right at first, and after nodes have come, changed or gone."""
 
 import random
+from typing import Any
 
 import hypothesis
 from hypothesis import strategies as st
@@ -24,8 +25,15 @@ def node(name: str, *taints: cluster.Taint, **labels: str) -> cluster.Node:
     return objects.make_node(name, labels=labels, taints=taints)
 
 
+def labels_of(nodes: list[cluster.Node | None]) -> node_labels.NodeLabels:
+    def slot_of(name: str) -> int | None:
+        return next((slot for slot, each in enumerate(nodes) if each is not None and each.name == name), None)
+
+    return node_labels.NodeLabels(nodes, slot_of)
+
+
 def test_a_labels_values_are_numbered_and_summed_over() -> None:
-    known = node_labels.NodeLabels([node("a", zone="x"), node("b"), None, node("c", zone="y"), node("d", zone="x")])
+    known = labels_of([node("a", zone="x"), node("b"), None, node("c", zone="y"), node("d", zone="x")])
     domains = known.domains(ZONE)
     assert domains.of.tolist() == [0, node_labels.NO_DOMAIN, node_labels.NO_DOMAIN, 1, 0]
     assert (domains.numbers, domains.count) == ({"x": 0, "y": 1}, 2)
@@ -41,7 +49,7 @@ def test_a_labels_values_are_numbered_and_summed_over() -> None:
 
 def test_numbers_of_values_stay_as_nodes_come_and_go() -> None:
     nodes: list[cluster.Node | None] = [node("a", zone="x"), node("b", zone="y")]
-    known = node_labels.NodeLabels(nodes)
+    known = labels_of(nodes)
     before = known.domains(ZONE)
     nodes[0] = node("a", zone="z")
     assert known.domains(ZONE).of.tolist() == [0, 1]
@@ -58,7 +66,7 @@ def test_numbers_of_values_stay_as_nodes_come_and_go() -> None:
 
 
 def test_no_more_labels_are_numbered_than_answers_are_kept() -> None:
-    known = node_labels.NodeLabels([node("a", zone="x"), node("b", zone="y")])
+    known = labels_of([node("a", zone="x"), node("b", zone="y")])
     first = known.domains(ZONE)
     known.domains("another")
     assert known.domains(ZONE).numbers is first.numbers
@@ -71,7 +79,7 @@ def test_no_more_labels_are_numbered_than_answers_are_kept() -> None:
 
 def test_values_of_nodes_that_have_gone_are_not_numbered_for_ever() -> None:
     nodes: list[cluster.Node | None] = [node("a", zone="x"), node("b", zone="y")]
-    known = node_labels.NodeLabels(nodes)
+    known = labels_of(nodes)
     most = 0
     for number in range(1000):
         name = f"n{number}"
@@ -89,7 +97,7 @@ def test_each_question_has_an_answer_of_its_own_that_is_kept() -> None:
     dear = cluster.Taint(key="dear", value="", effect="NoSchedule")
     soft = cluster.Taint(key="soft", value="", effect="PreferNoSchedule")
     nodes: list[cluster.Node | None] = [node("a", dear, zone="x"), node("b", soft, zone="y"), None]
-    known = node_labels.NodeLabels(nodes)
+    known = labels_of(nodes)
     tolerates = (cluster.Toleration(key="", operator="Exists", value="", effect=""),)
     in_x = term(needs(ZONE, "In", "x"))
     named = term(fields=(needs(selectors.NAME_FIELD, "In", "b"),))
@@ -132,9 +140,33 @@ def test_terms_that_few_ask_for_have_the_same_answer_without_being_kept(seed: in
     terms = tuple(
         term(
             *(label() for _ in range(rng.randrange(3))),
-            fields=rng.choice([(), (needs(selectors.NAME_FIELD, "NotIn", "n1"),)]),
+            fields=rng.choice(
+                [
+                    (), (needs(selectors.NAME_FIELD, "NotIn", "n1"),), (needs(selectors.NAME_FIELD, "In", "n1"),),
+                    (needs(selectors.NAME_FIELD, "In", "n9"),), (needs(selectors.NAME_FIELD, "In", "n1", "n2"),),
+                    (needs("other", "In", "n1"),),
+                ]
+            ),
         )
         for _ in range(rng.randrange(4))
     )
-    known = node_labels.NodeLabels(nodes)
-    assert known.where(terms).tolist() == known.matching(terms).tolist()
+    known = labels_of(nodes)
+    found = [each is not None and selectors.any_matches(terms, each.name, each.labels) for each in nodes]
+    assert known.where(terms).tolist() == known.matching(terms).tolist() == found
+
+
+def test_of_pods_that_name_their_node_as_those_of_daemon_sets_do_each_looks_at_that_node_alone() -> None:
+    class Counted(list[cluster.Node | None]):
+        looks = 0
+
+        def __getitem__(self, slot: Any) -> Any:
+            self.looks += 1
+            return super().__getitem__(slot)
+
+    nodes = Counted(node(f"n{index}") for index in range(100))
+    known = node_labels.NodeLabels(nodes, {each.name: slot for slot, each in enumerate(nodes) if each}.get)
+    for slot in range(100):
+        (found,) = known.matching((term(fields=(needs(selectors.NAME_FIELD, "In", f"n{slot}"),)),)).nonzero()[0]
+        assert found == slot
+    assert nodes.looks == 100
+    assert len(known._kept) == 0

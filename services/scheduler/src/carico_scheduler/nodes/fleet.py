@@ -40,7 +40,7 @@ class Fleet:
         # What is requested of resources other than CPU and memory, and what is left of each by slot.
         self._used_others: list[Mapping[str, float]] = []
         self._left: lru.BySlot[str] = lru.BySlot()
-        self.labels = node_labels.NodeLabels(self._nodes)
+        self.labels = node_labels.NodeLabels(self._nodes, self.slot_of)
         self.pod_counts = pod_counts.PodCounts(self.slot_of)
         self.storage = storage.Storage()
         self.images = images.Images()

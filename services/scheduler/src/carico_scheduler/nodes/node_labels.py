@@ -49,10 +49,11 @@ class Domains:
 
 
 class NodeLabels:
-    """Answers over the nodes of one fleet; `nodes` is the fleet's own list, by slot."""
+    """Answers over the nodes of one fleet; `nodes` is the fleet's own list, by slot, `slot_of` the slot of a name."""
 
-    def __init__(self, nodes: Sequence[cluster.Node | None]) -> None:
+    def __init__(self, nodes: Sequence[cluster.Node | None], slot_of: Callable[[str], int | None]) -> None:
         self._nodes = nodes
+        self._slot_of = slot_of
         self._kept: lru.BySlot[Hashable] = lru.BySlot()
         self._numbers: dict[str, dict[str, int]] = {}
         # The keys of all labels that any node has had.
@@ -71,6 +72,9 @@ class NodeLabels:
 
     def matching(self, terms: selectors.NodeTerms) -> npt.NDArray[np.bool_]:
         """Return a mask, True for the nodes that match one of the terms."""
+        if terms and all(_name_in(term) is not None for term in terms):
+            # Each Pod of a DaemonSet names its node. Cached, their answers would replace all others.
+            return self.where(terms)
         return self._answer(
             ("matching", terms),
             False,
@@ -78,7 +82,7 @@ class NodeLabels:
         )
 
     def where(self, terms: selectors.NodeTerms) -> npt.NDArray[np.bool_]:
-        """Return the same as `matching`, for rare terms: not cached, and fast if a term names values of a label."""
+        """Return the same as `matching`, for rare terms: not cached, and fast where each names a node or a label."""
         mask = np.zeros(len(self._nodes), dtype=np.bool_)
         for term in terms:
             for slot in self._may_match(term):
@@ -88,6 +92,10 @@ class NodeLabels:
 
     def _may_match(self, term: selectors.NodeTerm) -> Sequence[int]:
         """Return the slots that may match the term."""
+        name = _name_in(term)
+        if name is not None:
+            slot = self._slot_of(name)
+            return () if slot is None else (slot,)
         named = next((each for each in term.labels if each.operator == selectors.IN), None)
         if named is None:
             return range(len(self._nodes))
@@ -143,3 +151,9 @@ class NodeLabels:
                 values[slot] = nothing if node is None else of(node)
 
         return self._kept.answer(key, len(self._nodes), nothing=nothing, fill=fill)
+
+
+def _name_in(term: selectors.NodeTerm) -> str | None:
+    """Return the name that a node must have; None if the term does not name one."""
+    fields = (each for each in term.fields if each.key == selectors.NAME_FIELD and each.operator == selectors.IN)
+    return next((each.values[0] for each in fields if len(each.values) == 1), None)
