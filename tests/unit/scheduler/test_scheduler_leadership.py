@@ -168,6 +168,29 @@ def test_who_leaves_the_pods_to_others_leaves_them_the_questions_too() -> None:
     objects.run_fast(main())
 
 
+def test_who_leaves_the_pods_to_others_leaves_them_the_history_too_but_sends_rosters() -> None:
+    async def main() -> None:
+        async with pair() as made:
+            summaries: list[str] = []
+            rosters: list[str] = []
+            await made.bus.subscribe(
+                subjects.SUMMARY,
+                lambda subject, payload: summaries.append(wire.decode_summary(payload, subject=subject).boot),
+            )
+            await made.bus.subscribe(subjects.roster("node-0"), lambda subject, _: rosters.append(subject))
+            made.start("b", "--no-own-pods", "--no-leader-election")
+            await asyncio.sleep(10.0)
+            # With kube-scheduler alone there is no other that does.
+            assert rosters
+            assert not summaries
+            made.start("a")
+            await asyncio.sleep(20.0)
+            assert len(summaries) >= 3
+            assert len(set(summaries)) == 1
+
+    objects.run_fast(main())
+
+
 def test_a_stop_hands_over_at_once_with_every_reservation() -> None:
     async def main() -> None:
         async with pair() as made:

@@ -94,7 +94,9 @@ class Scheduler:
         self._summaries = summaries.Summaries(
             self.engine.state, boot=boot, clock=clock, on_drop=counted.lost_summaries.inc, is_shared=self._is_shared,
             leader=lambda: self.leadership.identity or self.leadership.start,
-            is_writer=lambda: self.leadership.leads() and self.engine.informers.is_current,
+            # An extender without Pods of its own runs next to the scheduler that writes them and answers questions. Its
+            # rosters are those of kube-scheduler alone, where no other scheduler runs: agents need one writer at least.
+            is_writer=lambda: settings.own_pods and self.leadership.leads() and self.engine.informers.is_current,
         )  # fmt: skip
         self._events.on_preempted = self._summaries.evicted
         self.extender = self._make_extender(parts) if settings.extender.enabled else None
