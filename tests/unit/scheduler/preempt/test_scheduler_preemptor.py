@@ -127,6 +127,35 @@ def test_an_eviction_that_is_refused_is_counted_and_tried_again_later() -> None:
     objects.run_fast(main())
 
 
+def test_free_room_that_is_held_for_a_pod_keeps_none_of_lower_priority_from_getting_room_elsewhere() -> None:
+    async def main() -> None:
+        made = world.World(room=50.0)
+        made.pod_s = FOREVER
+        await made.start(nodes=2)
+
+        def create(name: str, cores: int, **more: Any) -> None:
+            container = {"name": "main", "image": "pi", "resources": {"requests": {"cpu": str(cores)}}}
+            made.create_pod(name, containers=[container], **more)
+
+        on_first, on_second = ({"kubernetes.io/hostname": f"node-{index}"} for index in range(2))
+        # Of four cores on each node.
+        create("low-0", 3, priority=0, nodeSelector=on_first)
+        create("low-1", 4, priority=0, nodeSelector=on_second)
+        await asyncio.sleep(5.0)
+        made.kube.is_graceful = True
+        create("high", 4, priority=1000, nodeSelector=on_first)
+        await asyncio.sleep(5.0)
+        assert count(made, "DELETE") == 1
+        # The last core of the first node is held for that Pod.
+        create("middle", 1, priority=100)
+        await asyncio.sleep(10.0)
+        assert count(made, "DELETE") == 2
+        assert {each.node for each in made.engines[0].state.nominations} == {"node-0", "node-1"}
+        await made.stop()
+
+    objects.run_fast(main())
+
+
 @pytest.mark.parametrize("table", ["budgets", "baseline"])
 def test_nothing_is_evicted_while_budgets_or_daemon_sets_are_not_known(table: str) -> None:
     async def main() -> None:

@@ -140,12 +140,15 @@ class Search:
     def scores(
         self, kind: AlikePods, within: Within | None = None
     ) -> tuple[cycle_scores.Scores, victims.Choice | None]:
-        """Return the scores of all nodes, and the best one if it has room: for this Pod, or held for another."""
+        """Return the scores of all nodes, and the best one if it has room for this Pod: what is held is none."""
         view = self.view()
-        # Pods of a gang each need room of their own, which the nominations of the others hold.
-        placed = self._held(kind) if kind.demand.gang is not None else ()
         only = None if within is None else self._having(within)
-        scores = self._cycle.explain(view, kind.demand, placed=placed, only=only)
+        # Pods of a gang each need room of their own, which the nominations of the others hold.
+        is_alone = kind.demand.gang is None
+        scores = self._cycle.explain(view, kind.demand, placed=() if is_alone else self._held(kind), only=only)
+        if is_alone and scores.best("") != snapshot.NO_NODE:
+            # Rare for a Pod that waits, and each Pod for which room is held takes 20 us.
+            scores = self._cycle.explain(view, kind.demand, placed=self._held(kind), only=only)
         slot = scores.best("")
         return scores, None if slot == snapshot.NO_NODE else victims.Choice(view.row(slot).node.name, (), 0)
 
