@@ -114,6 +114,18 @@ def test_a_placement_of_one_class_leaves_less_for_another() -> None:
     assert row.free("Job/b") == 3.5
 
 
+def test_a_placement_of_a_baseline_pod_takes_its_requests_and_nothing_that_is_advertised() -> None:
+    nodes = fleet.Fleet(policy.Policy())
+    nodes.put_node(objects.make_node(), reservations.Load())
+    nodes.put_advertisement(by_class()._replace(limit=4), 0.0)
+    before = nodes.snapshot(0.0).row(0)
+    row = before.with_pod(demands.Demand(pod_class="Job/a", is_baseline=True, request_cores=1.0))
+    for pod_class in ("Job/a", "Job/b"):
+        assert row.free(pod_class) == before.free(pod_class)
+    assert (row.placed, row.used_cores) == (before.placed + 1, before.used_cores + 1.0)
+    assert row.room.pod_limit == before.room.pod_limit - 1.0
+
+
 def test_free_pods_by_class_follow_every_change() -> None:
     nodes = fleet.Fleet(policy.Policy())
     nodes.put_node(objects.make_node("a"), reservations.Load())

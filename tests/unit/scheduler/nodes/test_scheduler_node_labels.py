@@ -142,8 +142,11 @@ def test_terms_that_few_ask_for_have_the_same_answer_without_being_kept(seed: in
             *(label() for _ in range(rng.randrange(3))),
             fields=rng.choice(
                 [
-                    (), (needs(selectors.NAME_FIELD, "NotIn", "n1"),), (needs(selectors.NAME_FIELD, "In", "n1"),),
-                    (needs(selectors.NAME_FIELD, "In", "n9"),), (needs(selectors.NAME_FIELD, "In", "n1", "n2"),),
+                    (),
+                    (needs(selectors.NAME_FIELD, "NotIn", "n1"),),
+                    (needs(selectors.NAME_FIELD, "In", "n1"),),
+                    (needs(selectors.NAME_FIELD, "In", "n9"),),
+                    (needs(selectors.NAME_FIELD, "In", "n1", "n2"),),
                     (needs("other", "In", "n1"),),
                 ]
             ),

@@ -231,8 +231,10 @@ class NodeRow(NamedTuple):
         view, slot, node, room, now_s, more, cores, size_bytes, others = self
         if demand.request_others:
             others = {**others, **{name: others.get(name, 0.0) + amount for name, amount in demand.request_others}}
+        # A Pod that belongs to its node takes nothing of what is advertised for others.
+        after = room._replace(pod_limit=room.pod_limit - 1.0) if demand.is_baseline else room.with_pod(demand.pod_class)
         return NodeRow(
-            view, slot, node, room.with_pod(demand.pod_class), now_s, more + 1, cores + demand.request_cores,
+            view, slot, node, after, now_s, more + 1, cores + demand.request_cores,
             size_bytes + demand.request_bytes, others,
         )  # fmt: skip
 
