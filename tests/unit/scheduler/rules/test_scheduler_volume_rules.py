@@ -8,8 +8,10 @@ import pytest
 from carico_core.domain import constraints, selectors
 from carico_core.domain import storage as objects_of
 from carico_scheduler.nodes import fleet, node_labels, snapshot, volume_placement
+from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import reservations
 from carico_scheduler.rules import policy
+from carico_scheduler.rules.peers import volumes
 from tests.unit.scheduler import objects
 
 HOST = "kubernetes.io/hostname"
@@ -272,6 +274,25 @@ class Attaching(Site):
         slot = self.fleet.slot_of(node)
         assert slot is not None
         return volume_placement.Attached(self.view).refuse(uses, slot)
+
+
+def test_volumes_of_pods_that_a_cycle_has_placed_count_to_what_a_node_attaches() -> None:
+    site = Attaching()
+    asked = demands.Demand(constraints=constraints.Constraints(volume_claims=site.bound(volume("new"))))
+    found = volumes.VolumeLimits().peers(site.view, asked)
+    slot = site.fleet.slot_of("a")
+    assert found is not None and slot is not None
+
+    def refusal() -> str | None:
+        (condition,) = found.conditions()
+        return None if condition.passes[slot] else condition.why(slot)
+
+    assert refusal() is None
+    for name, why in (("v1", None), ("v2", f"2 volumes of {MAKER} attached, 1 more needed, at most 2")):
+        held = constraints.Constraints(volume_claims=site.bound(volume(name)))
+        found.add(objects.make_pod(f"of-{name}", constraints=held), slot)
+        found.add(objects.make_pod("plain"), slot)
+        assert refusal() == why
 
 
 def test_a_node_attaches_no_more_volumes_than_its_driver_states() -> None:

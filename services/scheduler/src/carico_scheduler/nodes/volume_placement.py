@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from carico_core.domain import constraints, selectors
+from carico_core.domain import cluster, constraints, selectors
 from carico_core.domain import storage as objects
 from carico_core.wire.kubernetes import storage as kubernetes_storage
 from carico_scheduler.nodes import node_labels, snapshot, storage
@@ -60,14 +60,19 @@ class Attached:
             if volume is not None and volume.driver:
                 self._by_node.setdefault(each.node, set()).add((each.driver, volume.handle))
 
-    def refuse(self, uses: tuple[constraints.VolumeClaimUse, ...], slot: int) -> str | None:
-        """Return why the node cannot attach a Pod's volumes in addition to its present ones; None if it can."""
+    def refuse(
+        self, uses: tuple[constraints.VolumeClaimUse, ...], slot: int, coming: Iterable[cluster.Pod] = ()
+    ) -> str | None:  # fmt: skip
+        """Return why the node cannot attach a Pod's volumes in addition to its present ones; None if it can.
+
+        `coming`: Pods that are placed there besides those that the view has.
+        """
         node = self._view.nodes[slot]
         limits = None if node is None else self._view.storage.csi_nodes.find(node.name)
         if node is None or limits is None or not limits.limits:
             return None
         known = self._view.storage
-        pods = self._view.pod_counts.on(node.name)
+        pods = (*self._view.pod_counts.on(node.name), *coming)
         held = {
             handle for pod in pods for handle in _handles(known, (pod.constraints or constraints.NONE).volume_claims)
         }

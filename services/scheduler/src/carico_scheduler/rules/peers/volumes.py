@@ -1,5 +1,7 @@
 """Refuses nodes that a Pod's volumes do not allow."""
 
+import collections
+
 import numpy as np
 
 from carico_core.domain import cluster, constraints, decision
@@ -76,19 +78,26 @@ class _Volumes:
 
 class _Limits:
     def __init__(self, view: snapshot.Snapshot, uses: tuple[constraints.VolumeClaimUse, ...]) -> None:
-        self._view = view
-        attached = volume_placement.Attached(view)
-        asked = ((slot, attached.refuse(uses, slot)) for slot in view.present.nonzero()[0].tolist())
-        self._refused = {slot: why for slot, why in asked if why is not None}
+        self._uses = uses
+        self._attached = volume_placement.Attached(view)
+        # The Pods with volumes that this cycle has placed, by slot, and the slots that are to be examined.
+        self._placed: collections.defaultdict[int, list[cluster.Pod]] = collections.defaultdict(list)
+        self._unseen: set[int] = set(view.present.nonzero()[0].tolist())
+        self._refused: dict[int, str] = {}
         self._mask = view.present.copy()
-        self._mask[list(self._refused)] = False
 
     def conditions(self) -> list[protocol.Condition]:
         """See `protocol.Peers`."""
+        for slot in self._unseen:
+            why = self._attached.refuse(self._uses, slot, self._placed.get(slot, ()))
+            if why is not None:
+                self._refused[slot] = why
+                self._mask[slot] = False
+        self._unseen.clear()
         return [protocol.Condition(self._mask.copy(), self._refused.__getitem__)]
 
     def add(self, pod: cluster.Pod, slot: int, change: int = 1) -> None:
-        """Refuse a node for the rest of the cycle if a Pod with volumes was placed on it."""
+        """Count the volumes of a Pod that this cycle has placed."""
         if (pod.constraints or constraints.NONE).volume_claims:
-            self._refused[slot] = "volumes of another Pod are being attached"
-            self._mask[slot] = False
+            self._placed[slot].append(pod)
+            self._unseen.add(slot)
