@@ -9,13 +9,14 @@ import pytest
 
 from carico_core.domain import cluster, errors
 from carico_core.domain import storage as storage_objects
+from carico_core.runtime.kube import memory_objects
 from carico_core.wire.kubernetes import storage as parse
 from carico_scheduler.bind import volume_binding
 from carico_scheduler.decide import cycle
 from carico_scheduler.nodes import storage, volume_placement
 from carico_scheduler.rules import policy
 from carico_scheduler.state import state
-from tests.unit.scheduler import objects
+from tests.unit.scheduler import objects, world
 from tests.unit.scheduler.rules import test_scheduler_peers as peers
 
 NOW_S = 1000.0
@@ -295,3 +296,31 @@ def test_the_volume_of_one_pod_must_be_its_own() -> None:
     obj["metadata"]["ownerReferences"] = [{"kind": "Pod", "name": "own", "uid": "uid-own", "controller": True}]
     site.known.volume_claims.put(("default", "own-disk"), parse.parse_volume_claim(obj))
     assert site.known.waits_for(wanted) is None
+
+
+def test_pods_with_claims_of_their_own_follow_each_other_at_once() -> None:
+    async def main() -> None:
+        made = world.World(room=50.0)
+        later = {"metadata": {"name": "later"}, "provisioner": "csi.example.com"}
+        made.kube.objects.create("storageclasses", later | {"volumeBindingMode": "WaitForFirstConsumer"}, "test")
+        for index in range(4):
+            spec = {
+                "storageClassName": "later", "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            }  # fmt: skip
+            meta = {"name": f"disk-{index}", "namespace": "default"}
+            made.kube.objects.create("persistentvolumeclaims", {"metadata": meta, "spec": spec}, "test")
+        await made.start(nodes=2)
+        await asyncio.sleep(1.0)
+        for index in range(4):
+            disk = {"name": "v", "persistentVolumeClaim": {"claimName": f"disk-{index}"}}
+            made.create_pod(f"user-{index}", volumes=[disk])
+        await asyncio.sleep(5.0)
+        claims = made.kube.objects.all("persistentvolumeclaims", memory_objects.parse_selector("", {}))
+        chosen = [each["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] for each in claims]
+        assert len(chosen) == 4
+        # Without the report, which looks whether a Pod that waits fits after all.
+        assert made.engines[0]._metrics.missed_wakes._value.get() == 0.0
+        await made.stop()
+
+    objects.run_fast(main())
