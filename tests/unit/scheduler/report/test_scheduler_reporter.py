@@ -11,6 +11,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_scheduler.decide import cycle
 from carico_scheduler.gangs import table
 from carico_scheduler.nodes import fleet
+from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue, reservations
 from carico_scheduler.report import conditions, decisions, notices, reporter, verdicts
 from carico_scheduler.rules import policy
@@ -38,6 +39,20 @@ class Conditions:
         return False
 
 
+class Held:
+    """Room that is held."""
+
+    def __init__(self) -> None:
+        self.found: list[cycle.Nominee] = []
+        self.of_others: list[tuple[int, demands.Demand]] = []
+
+    def nominees(self) -> list[cycle.Nominee]:
+        return self.found
+
+    def slots_for_others(self) -> list[tuple[int, demands.Demand]]:
+        return self.of_others
+
+
 class Desk:
     """A reporter over a full cluster of one node, and Pods that wait."""
 
@@ -57,6 +72,7 @@ class Desk:
         self.reporter = reporter.Reporter(
             cycle=self.cycle, log=self.log, notices=said, conditions=self.conditions, gangs=table.Gangs()
         )
+        self.held = Held()
         self.queue = queue.Queue(random.Random(0))
         for index in range(pods):
             pod = objects.make_pod(f"p{index}", owner=cluster.Owner(kind="Job", name=f"job-{index % jobs}", uid="u"))
@@ -76,7 +92,7 @@ class Desk:
         for _ in range(count):
             self.clock.advance(0.5)
             self.hear(self.capacity)
-            said.append(self.reporter.round(self.queue, self.fleet.snapshot(self.clock.monotonic_s())))
+            said.append(self.reporter.round(self.queue, self.fleet.snapshot(self.clock.monotonic_s()), self.held))
         return said
 
     def known(self, pods: int) -> int:
@@ -91,6 +107,28 @@ def test_every_pod_is_reported_in_turn_however_many_wait() -> None:
     # Events are repeated, and have turns of their own.
     desk.rounds(int(30.0 / 0.5) + 2 * 2000 // reporter.PODS_A_ROUND)
     assert len(desk.sink.told) == 2000
+
+
+def test_a_pod_that_fits_after_all_is_found_whatever_is_held_elsewhere() -> None:
+    desk = Desk(2)
+    (first, second) = sorted(desk.queue, key=lambda each: each.key)
+    earlier = (-1, 0.0, "uid-earlier")
+    other = demands.Demand(pod_class="other")
+    assert desk.rounds(1) == [False]
+    desk.hear(1.0)
+    assert desk.rounds(1) == [True]
+    desk.held.found = [cycle.Nominee("uid-earlier", earlier, 0, other)]
+    assert desk.rounds(1) == [False], "the room is another's"
+    desk.held.found = [cycle.Nominee("uid-later", (0, 1e9, "uid-later"), 0, other)]
+    assert desk.rounds(1) == [True], "what is held for a Pod that comes after it is its room"
+    desk.held.found = [cycle.Nominee(first.pod.uid, first.key, 0, first.demand)]
+    assert desk.rounds(1) == [True], "it is held for one of these"
+    desk.held.found = [cycle.Nominee("uid-elsewhere", earlier, 0, second.demand)]
+    assert desk.rounds(1) == [False], "it is held for a Pod of another scheduler"
+    desk.held.found, desk.held.of_others = [], [(0, other)]
+    assert desk.rounds(1) == [False]
+    desk.hear(2.0)
+    assert desk.rounds(1) == [True]
 
 
 def test_a_record_is_written_again_only_where_the_reasons_have_changed() -> None:

@@ -185,10 +185,16 @@ class Cycle:
 
     def explain(
         self, view: snapshot.Snapshot, demand: demands.Demand, *,
+        held: Iterable[tuple[int, demands.Demand]] = (),
         placed: Iterable[tuple[int, cluster.Pod, demands.Demand]] = (), only: snapshot.Bools | None = None,
     ) -> cycle_scores.Scores:  # fmt: skip
-        """Return the scores of all nodes for one demand, as if these Pods were `placed`; `only`: on these nodes."""
+        """Return the scores of all nodes for one demand, as if these Pods were `placed`; `only`: on these nodes.
+
+        `held`: room held for other Pods.
+        """
         draft = scoring.Draft(view)
+        for slot, each in held:
+            draft.hold(slot, each)
         for slot, pod, each in placed:
             draft.reserve(draft.row(slot), pod, each)
         scorer = self._scorer(view, draft)

@@ -221,7 +221,8 @@ class Engine:
         """Report why Pods wait, for one round of them, and set the gauges."""
         now_s = self._clock.monotonic_s()
         queue = self.state.queue
-        has_room = self.term() is not None and self._reporter.round(queue, self.state.fleet.snapshot(now_s))
+        view = self.state.fleet.snapshot(now_s)
+        has_room = self.term() is not None and self._reporter.round(queue, view, self.held)
         if self._duty_term() is not None:
             is_freed = self.turns.refresh(now_s)
         else:
@@ -229,11 +230,8 @@ class Engine:
             is_freed = self.member is not None and self.turns.end_all()
         if is_freed:
             self.wake()
-        # What is held for a Pod of higher priority, or one that has waited longer, is no room for those that wait.
-        elif has_room and not len(self.state.nominations) and not len(self.turns) and not self.held.nominees():
-            # Nor is what is held for Pods of other schedulers, which the report does not count.
-            if next(iter(self.held.for_others()), None) is None:
-                self._metrics.missed_wakes.inc()
+        elif has_room:
+            self._metrics.missed_wakes.inc()
             self.wake()
         self._set_gauges(now_s)
 

@@ -5,10 +5,11 @@ would displace placements. Events are repeated (`notices`).
 """
 
 import collections
+import functools
 import math
 import operator
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
 
 from carico_core.domain import decision, gangs
 from carico_scheduler.decide import cycle as cycles
@@ -23,6 +24,10 @@ from carico_scheduler.report import decisions, explain, notices, verdicts
 PODS_A_ROUND = 64
 # Maximum demands scored in one round: each reads every node, on the event loop that also binds.
 DEMANDS_A_ROUND = 32
+
+
+# Room that is held on nodes: slot and demand.
+_Room: TypeAlias = list[tuple[int, demands.Demand]]
 
 
 class ConditionSink(Protocol):
@@ -40,6 +45,16 @@ class GangsInWords(Protocol):
 
     def why(self, key: gangs.Key) -> str:
         """Return why a gang waits, in words."""
+
+
+class Held(Protocol):
+    """The room that is held on nodes."""
+
+    def nominees(self) -> Sequence[cycles.Nominee]:
+        """Return the Pods for which room is held on a node."""
+
+    def slots_for_others(self) -> Iterable[tuple[int, demands.Demand]]:
+        """Yield (slot of the node, demand) of the room that is held for Pods of other schedulers."""
 
 
 class _Unplaced(NamedTuple):
@@ -62,10 +77,11 @@ class Reporter:
         self._conditions = conditions
         self._gangs = gangs
 
-    def round(self, queue: queues.Queue, view: snapshot.Snapshot) -> bool:
+    def round(self, queue: queues.Queue, view: snapshot.Snapshot, held: Held) -> bool:
         """Report the waiting Pods whose turn it is.
 
-        Return True if a parked Pod fits a node after all: the caller then opens the queue again.
+        Return True if a parked Pod fits a node after all: the caller then opens the queue again. What is held for a Pod
+        of higher priority, one that has waited longer, or one of another scheduler is no room.
         """
         found: dict[demands.Demand, _Unplaced | None] = {}
         reported = 0
@@ -75,17 +91,25 @@ class Reporter:
             if waiting.demand not in found:
                 if len(found) >= DEMANDS_A_ROUND:
                     continue
-                found[waiting.demand] = self._why_unplaced(waiting.demand, view)
+                against = functools.partial(_against, waiting, queue, held)
+                found[waiting.demand] = self._why_unplaced(waiting, view, against)
             unplaced = found[waiting.demand]
             if unplaced is not None:
                 reported += self._report(waiting, unplaced, view.now_s)
         return None in found.values()
 
-    def _why_unplaced(self, demand: demands.Demand, view: snapshot.Snapshot) -> _Unplaced | None:
-        """Return why Pods of this demand fit nowhere; None if they do."""
+    def _why_unplaced(
+        self, waiting: queues.Waiting, view: snapshot.Snapshot, held: Callable[[], _Room]
+    ) -> _Unplaced | None:  # fmt: skip
+        """Return why Pods like this one fit nowhere; None if they do. `held` returns the room that they do not get."""
+        demand = waiting.demand
         scores = self._cycle.explain(view, demand)
         if demand.gang is not None:
             return self._why_gang_waits(demand.gang, scores)
+        # Most of the Pods that wait fit nowhere anyway.
+        room = held() if scores.best("") != snapshot.NO_NODE else []
+        if room:
+            scores = self._cycle.explain(view, demand, held=room)
         if scores.best("") != snapshot.NO_NODE:
             return None
         return _Unplaced(_facts(scores, scores.refused), verdicts.verdict_of(scores))
@@ -115,6 +139,17 @@ class Reporter:
             self._log.record(waiting, facts)
         is_new |= self._conditions.note(waiting, verdict, facts.message, reasons)
         return self._notices.notify(waiting, "room", facts.message, now_s, reasons) or is_new
+
+
+def _against(waiting: queues.Waiting, queue: queues.Queue, held: Held) -> _Room:
+    """Return the room that a cycle holds against a Pod, but for others of its demand, which are tried before it."""
+    nominees = (
+        (each.slot, each.demand)
+        for each in held.nominees()
+        if each.key < waiting.key
+        and (each.demand != waiting.demand or each.uid not in queue or queue.due_s(each.uid) is not None)
+    )
+    return [*held.slots_for_others(), *nominees]
 
 
 def _in_turns(parked: Iterable[queues.Waiting]) -> Iterator[queues.Waiting]:
