@@ -62,7 +62,7 @@ class AgentSettings:
         why="in a container, /sys/fs/cgroup is the container's own",
     )
     cores: float | None = setting(
-        None, help="cores of the node", unit="cores", minimum=0.01, why="as the source reports"
+        None, help="cores of the node; not for scope host", unit="cores", minimum=0.01, why="as the source reports"
     )
     scale: float = setting(
         1.0,
@@ -74,7 +74,7 @@ class AgentSettings:
     )
     memory_bytes: float | None = setting(
         None,
-        help="memory of the node, as it is really enforced",
+        help="memory of the node, as it is really enforced; not for scope host",
         unit="bytes",
         minimum=1,
         why="the cgroup's limit, or the host's memory",

@@ -12,6 +12,7 @@ import pytest
 from carico_agent import settings
 from carico_agent.telemetry import sources
 from carico_agent.telemetry.cgroups import cpu_time, hierarchy, own_node
+from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 
 RECORDED = pathlib.Path(__file__).parents[3] / "fixtures" / "cgroup"
@@ -135,6 +136,13 @@ def test_a_quota_that_is_lifted_is_noticed(machine: Machine) -> None:
         read.append(gauge.read())
     assert gauge.cores == 2.0
     assert read[-3:] == [pytest.approx(0.5), None, pytest.approx(0.25)], "another group's counter has no interval yet"
+
+
+@pytest.mark.parametrize("settings", [{"cores": 1.0}, {"memory_bytes": 2.0**20}])
+def test_a_whole_machine_has_the_size_that_it_has(machine: Machine, settings: dict[str, float]) -> None:
+    chosen = machine.agent(scope=sources.Scope.HOST, **settings)
+    with pytest.raises(errors.EnvironmentUnfit, match="remove --cores and --memory-bytes"):
+        sources.open_panel(chosen.wanted(), clock=clocks.FakeClock())
 
 
 def test_a_whole_machine_that_is_seen_from_a_container_says_so(machine: Machine) -> None:

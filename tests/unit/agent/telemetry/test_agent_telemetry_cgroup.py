@@ -159,6 +159,30 @@ def test_a_broken_source_skips_the_sample_and_the_next_one_counts_the_whole_inte
     assert reading.parts["cpu.pressure"] == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize(
+    ("controller", "file", "limit"),
+    [("cpu", "cpu.cfs_quota_us", "100000\n"), ("memory", "memory.limit_in_bytes", "4000\n")],
+)
+def test_a_node_that_is_resized_ends_the_agent_which_starts_with_its_new_size(
+    tmp_path: pathlib.Path, controller: str, file: str, limit: str
+) -> None:
+    proc, roots = machine(tmp_path, "v1")
+    node(roots)
+    clock = clocks.FakeClock()
+    found = sources.open_panel(wanted(proc), clock=clock)
+    settings = {"cores": 0.5} if controller == "cpu" else {"memory_bytes": 1000.0}
+    said = sources.open_panel(wanted(proc, **settings), clock=clock)
+    (roots[controller] / "carico/n1" / file).write_text(limit)
+    for each in (said, found):
+        for _ in range(panel.SIZE_EVERY - 1):
+            clock.advance(0.1)
+            each.read()
+    said.read()
+    with pytest.raises(port.Resized, match="restart the agent"):
+        found.read()
+    assert sources.open_panel(wanted(proc), clock=clock).facts.scale != found.facts.scale
+
+
 def test_a_missing_group_is_absent_or_falls_back_by_name(tmp_path: pathlib.Path) -> None:
     proc, _ = machine(tmp_path, "hybrid")
     with pytest.raises(port.Absent, match="carico/n1"):

@@ -1,13 +1,18 @@
 """All sources of one node, read together: one reading per sample, or the reason why there is none."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from carico_agent.telemetry import cpu as cpus
 from carico_agent.telemetry import port
 from carico_core.domain import messages
+
+# Samples between two looks at the node's limits: 10 s at 10 Hz.
+SIZE_EVERY = 100
+# CPUs and bytes of memory.
+Size = tuple[float, float]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -32,8 +37,14 @@ class Facts:
 class Panel:
     """The gauges of a node. All are read at every sample, so that their intervals are those of the samples."""
 
-    def __init__(self, facts: Facts, gauges: Mapping[str, port.Gauge]) -> None:
+    def __init__(
+        self, facts: Facts, gauges: Mapping[str, port.Gauge], *, size: Callable[[], Size] | None = None
+    ) -> None:
+        """`size`: returns the node's limits, from which the facts follow; None: they never change."""
         self.facts = facts
+        self._size = size
+        self._opened = None if size is None else size()
+        self._reads = 0
         self._gauges = tuple(gauges[dim] for dim in facts.dims)
         self._cpu = next((gauge for gauge in self._gauges if isinstance(gauge, cpus.Cpu)), None)
 
@@ -43,7 +54,10 @@ class Panel:
             self._cpu.pods_changed()
 
     def read(self) -> Reading | None:
-        """Return one sample; None if a gauge has none yet. Raises `Broken` after all gauges were read."""
+        """Return one sample; None if a gauge has none yet.
+
+        Raises `Broken` after all gauges were read, and `Resized`.
+        """
         values: list[float] = []
         broken: port.Broken | None = None
         for gauge in self._gauges:
@@ -59,6 +73,14 @@ class Panel:
                 values.append(value)
         if broken is not None:
             raise broken
+        self._check_size()
         if len(values) < len(self._gauges):
             return None
         return Reading(values=np.array(values), parts={} if self._cpu is None else self._cpu.parts)
+
+    def _check_size(self) -> None:
+        self._reads += 1
+        if self._size is None or self._opened is None or self._reads % SIZE_EVERY:
+            return
+        if (now := self._size()) != self._opened:
+            raise port.Resized(was=self._opened, now=now)

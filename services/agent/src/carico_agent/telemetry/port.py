@@ -23,6 +23,16 @@ class Broken(errors.CaricoError):
         super().__init__(f"{what}: got {shown!r}, expected what the kernel documents")
 
 
+class Resized(errors.CaricoError):
+    """The node got other limits: shares are of the new ones, and what was learnt is of the old ones."""
+
+    def __init__(self, *, was: tuple[float, float], now: tuple[float, float]) -> None:
+        self.was = was
+        self.now = now
+        before, after = (f"{cores:g} CPUs and {memory / 2**20:.0f} MiB" for cores, memory in (was, now))
+        super().__init__(f"the node was resized from {before} to {after}: restart the agent")
+
+
 class Gauge(Protocol):
     """One share of a node, 0 (free) to 1 (exhausted)."""
 

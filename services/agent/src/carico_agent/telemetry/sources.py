@@ -101,6 +101,11 @@ def open_ledger(wanted: Wanted, *, clock: clocks.Clock) -> pod_ledger.PodLedger 
 
 
 def _host(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
+    if wanted.cores is not None or wanted.memory_bytes is not None:
+        raise errors.EnvironmentUnfit(
+            "the whole machine is measured, so that it is the node's size: remove --cores and --memory-bytes "
+            "(CARICO_AGENT_CORES, CARICO_AGENT_MEMORY_BYTES), or give --scope cgroup"
+        )
     notes: list[str] = []
     utilisation = host_cpu.HostUtilisation(wanted.proc)
     cpu = cpus.Cpu(
@@ -114,8 +119,8 @@ def _host(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
         wanted,
         cpu,
         meminfo.HostMemory(wanted.proc),
-        cores=wanted.cores or utilisation.cores,
-        memory_bytes=wanted.memory_bytes or meminfo.total_bytes(wanted.proc),
+        cores=utilisation.cores,
+        memory_bytes=meminfo.total_bytes(wanted.proc),
         source="host",
         further=_further(wanted, clock, notes),
         notes=notes,
@@ -140,6 +145,14 @@ def _cgroup(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
     memory_bytes, holder = wanted.memory_bytes, group
     if memory_bytes is None:
         memory_bytes, holder = working_set.bound(lineage, host_bytes=host_bytes)
+
+    def size() -> panel.Size:
+        """Return what the settings leave to the cgroup."""
+        return (
+            wanted.cores or utilisation.bound()[0],
+            wanted.memory_bytes or working_set.bound(lineage, host_bytes=host_bytes)[0],
+        )
+
     return _panel(
         wanted,
         cpu,
@@ -149,6 +162,7 @@ def _cgroup(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
         source=f"cgroup-{group.layout}",
         further=_further(wanted, clock, notes, group=group),
         notes=notes,
+        size=size,
     )
 
 
@@ -183,6 +197,7 @@ def _panel(
     source: str,
     further: Mapping[str, port.Dimension],
     notes: list[str],
+    size: Callable[[], panel.Size] | None = None,
 ) -> panel.Panel:
     full = {"cpu": cpu.tasks_per_core * cores, "memory": memory_bytes}
     full |= {dim: gauge.full for dim, gauge in further.items()}
@@ -193,7 +208,7 @@ def _panel(
         source=source,
         notes=tuple(notes),
     )
-    return panel.Panel(facts, {"cpu": cpu, "memory": memory, **further})
+    return panel.Panel(facts, {"cpu": cpu, "memory": memory, **further}, size=size)
 
 
 def _further(

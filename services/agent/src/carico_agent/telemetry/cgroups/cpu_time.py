@@ -28,7 +28,7 @@ class CgroupUtilisation:
         self._most = most_cores
         self._last: tuple[float, float] | None = None
         self._reads = 0
-        self._cores, self._group = self._bound()
+        self._cores, self._group = self.bound()
         self._file, self._unit_s = _usage_file(self._group)
 
     @property
@@ -53,7 +53,7 @@ class CgroupUtilisation:
         return kernel_file.ratio(last[0], used_s, (now_s - last[1]) * self._cores)
 
     def _update_bound(self) -> None:
-        cores, group = self._bound()
+        cores, group = self.bound()
         if group != self._group:
             self._file, self._unit_s = _usage_file(group)
             self._group, self._last = group, None
@@ -65,7 +65,8 @@ class CgroupUtilisation:
             return kernel_file.keyed(data, b"usage_usec", what="cpu.stat") * self._unit_s
         return kernel_file.whole(data, what="cpuacct.usage") * self._unit_s
 
-    def _bound(self) -> tuple[float, hierarchy.Group]:
+    def bound(self) -> tuple[float, hierarchy.Group]:
+        """Return the real CPUs that the cgroup may use now, and the cgroup whose usage counts."""
         own = self._lineage[0]
         # Of equal quotas, the topmost: more processes use it.
         quotas = [(quota_cores(group), group) for group in reversed(self._lineage)]
