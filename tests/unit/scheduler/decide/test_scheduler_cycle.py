@@ -7,7 +7,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from carico_core.domain import cluster, decision, messages
+from carico_core.domain import cluster, constraints, decision, messages
 from carico_scheduler.decide import cycle, cycle_scores, masks
 from carico_scheduler.decide import scores as scoring
 from carico_scheduler.nodes import fleet
@@ -241,6 +241,29 @@ def test_room_that_is_held_for_a_nominee_goes_to_no_pod_that_comes_after_it() ->
     assert placed(("equal", 5), nominee=5, created_at_s=1.0) == ["equal"]
     assert placed(("low", 0), ("high", 9), nominee=5) == ["high"]
     assert placed(("low", 0), ("nominee", 5), nominee=5) == ["nominee"]
+
+
+_PORT = constraints.HostPort(address="0.0.0.0", protocol="TCP", port=80)
+_DISK = constraints.ExclusiveDisk(kind="gce", names=("disk",), read_only=False)
+
+
+@pytest.mark.parametrize(
+    "limits", [constraints.Constraints(host_ports=(_PORT,)), constraints.Constraints(disks=(_DISK,))]
+)
+def test_host_ports_and_disks_of_a_nominee_go_to_no_pod_that_comes_after_it(limits: constraints.Constraints) -> None:
+    def placed(*pods: cluster.Pod) -> dict[str, str]:
+        nodes, source = make_fleet({"a": 9.0, "b": 2.0}), queue.Queue(random.Random(0))
+        for pod in pods:
+            source.offer(pod, NOW_S)
+        wanted = objects.make_pod("nominee", priority=5, image="nominee", constraints=limits)
+        held = [cycle.Nominee(wanted.uid, queue.key_of(wanted), 0, demands.demand_of(wanted), wanted)]
+        outcome = cycle.Cycle(nodes.policy).run(nodes.snapshot(NOW_S), source, most=10, nominees=held)
+        return {each.waiting.pod.name: each.row.node.name for each in outcome.placed}
+
+    low = [objects.make_pod(f"low-{index}", image="low", constraints=limits) for index in range(2)]
+    assert placed(*low) == {"low-0": "b"}, "a replacement of what was evicted would take it again"
+    assert placed(objects.make_pod("plain")) == {"plain": "a"}
+    assert placed(low[0], objects.make_pod("high", priority=9, constraints=limits)) == {"high": "a", "low-0": "b"}
 
 
 def test_no_node_is_scored_for_each_of_many_demands_while_the_cluster_is_full(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,12 +50,16 @@ class Placement(NamedTuple):
 
 
 class Nominee(NamedTuple):
-    """A waiting Pod for which room is being made on a node: Pods that come after it in the queue do not get it."""
+    """A waiting Pod for which room is being made on a node: Pods that come after it in the queue do not get it.
+
+    `pod`: they do not get its host ports and disks there either; None: it lacks nothing but room.
+    """
 
     uid: str
     key: queues.Key
     slot: int
     demand: demands.Demand
+    pod: cluster.Pod | None = None
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
@@ -105,7 +109,7 @@ class Cycle:
                 # It came before this Pod if it was in `source` at all.
                 nominee = waits.popleft()
                 if nominee.uid not in placed:
-                    scorer.hold(nominee.slot, nominee.demand)
+                    scorer.hold(nominee.slot, nominee.demand, nominee.pod)
                     if party is not None or nominee.demand.gang is not None:
                         early[nominee.uid] = nominee
             if gangs is not None and party is not None:
@@ -115,7 +119,7 @@ class Cycle:
                 continue
             held_for_it = early.pop(waiting.pod.uid, None)
             if held_for_it is not None:
-                draft.release(held_for_it.slot, held_for_it.demand)
+                draft.release(held_for_it.slot, held_for_it.demand, held_for_it.pod)
                 # Scores only fall.
                 scorer = self._scorer(view, draft)
             # Where the cluster is full, thousands of demands may wait, one for each of a tenant's Jobs.
@@ -128,7 +132,7 @@ class Cycle:
                 source.park(waiting)
                 scorer.forget(waiting.demand)
                 if held_for_it is not None:
-                    scorer.hold(held_for_it.slot, held_for_it.demand)
+                    scorer.hold(held_for_it.slot, held_for_it.demand, held_for_it.pod)
                 continue
             outcome.placed.append(self._place(scorer, waiting, slot))
             if waits:
@@ -157,7 +161,7 @@ class Cycle:
                 source.park(waiting)
         for nominee in own:
             if nominee.uid not in chosen:
-                scorer.hold(nominee.slot, nominee.demand)
+                scorer.hold(nominee.slot, nominee.demand, nominee.pod)
         return fitted
 
     def _fitting(self, party: parties.Party, scorer: cycle_scores.CycleScores) -> tuple[list[Placement], int | None]:
@@ -185,16 +189,16 @@ class Cycle:
 
     def explain(
         self, view: snapshot.Snapshot, demand: demands.Demand, *,
-        held: Iterable[tuple[int, demands.Demand]] = (),
+        held: Iterable[tuple[int, demands.Demand, cluster.Pod | None]] = (),
         placed: Iterable[tuple[int, cluster.Pod, demands.Demand]] = (), only: snapshot.Bools | None = None,
     ) -> cycle_scores.Scores:  # fmt: skip
         """Return the scores of all nodes for one demand, as if these Pods were `placed`; `only`: on these nodes.
 
-        `held`: room held for other Pods.
+        `held`: room held for other Pods, each with the Pod as in `Nominee`.
         """
         draft = scoring.Draft(view)
-        for slot, each in held:
-            draft.hold(slot, each)
+        for slot, each, of in held:
+            draft.hold(slot, each, of)
         for slot, pod, each in placed:
             draft.reserve(draft.row(slot), pod, each)
         scorer = self._scorer(view, draft)
@@ -231,7 +235,7 @@ def _split_own(
     for each in own:
         waits.remove(each)
     for each in [early.pop(uid) for uid in sorted(uids & early.keys())]:
-        draft.release(each.slot, each.demand)
+        draft.release(each.slot, each.demand, each.pod)
         own.append(each)
     return own
 

@@ -82,12 +82,12 @@ class CycleScores:
                 each.take(pod, row.slot, row)
         self._unseen.clear()
 
-    def hold(self, slot: int, demand: demands.Demand) -> None:
-        """Hold room on a node for a Pod that comes before all that follow."""
+    def hold(self, slot: int, demand: demands.Demand, pod: cluster.Pod | None = None) -> None:
+        """Hold room on a node for a Pod that comes before all that follow; `pod`: also its host ports and disks."""
         self._settle()
-        self.draft.hold(slot, demand)
+        self.draft.hold(slot, demand, pod)
         for each in self._by_demand.values():
-            each.update(slot, self.draft.row(slot))
+            each.hold(pod, slot, self.draft.row(slot))
 
     def _plain(self, demand: demands.Demand) -> scoring.Scores:
         """Return the scores from each node alone."""

@@ -9,6 +9,9 @@ from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.rules import preferences, protocol, registry
 
+# What no two Pods of a node have. Of other rules, a Pod more may let nodes pass (affinity, spread).
+_EXCLUSIVE = frozenset({decision.Reason.HOST_PORTS, decision.Reason.DISK})
+
 
 class PeerScores:
     """The scores of all nodes for one demand during one cycle: from each node alone, and from other Pods.
@@ -31,6 +34,8 @@ class PeerScores:
         self._whole: scoring.Scores | None = None
         for pod, slot in plain.draft.placed:
             self._count(pod, slot)
+        for pod, slot in plain.draft.held:
+            self._exclude(pod, slot)
 
     @property
     def demand(self) -> demands.Demand:
@@ -72,9 +77,11 @@ class PeerScores:
                 nodes = nodes & condition.passes
         return nodes
 
-    def update(self, slot: int, row: snapshot.NodeRow) -> None:
+    def hold(self, pod: cluster.Pod | None, slot: int, row: snapshot.NodeRow) -> None:
         """See `scores.Scores`."""
-        self._plain.update(slot, row)
+        self._plain.hold(pod, slot, row)
+        if pod is not None:
+            self._exclude(pod, slot)
         self._follow(slot)
 
     def best(self, uid: str) -> int:
@@ -92,6 +99,12 @@ class PeerScores:
             self._whole = None
         else:
             self._follow(slot)
+
+    def _exclude(self, pod: cluster.Pod, slot: int) -> None:
+        """Count a Pod that may not come to the node after all: where it only takes what this demand asks for."""
+        for reason, each in self._peers:
+            if reason in _EXCLUSIVE:
+                each.add(pod, slot)
 
     def rejection(self, row: snapshot.NodeRow) -> decision.Rejection | None:
         """Return why the node is refused, by the first filter that does; None if it has room."""

@@ -41,6 +41,8 @@ class Draft:
         self._view = view
         self.changed: dict[int, snapshot.NodeRow] = {}
         self.placed: list[tuple[cluster.Pod, int]] = []
+        # The Pods whose host ports and disks are held, too.
+        self.held: list[tuple[cluster.Pod, int]] = []
         # What is taken of the nodes, by those that are placed and those for which room is held.
         self._taken: list[tuple[int, demands.Demand]] = []
 
@@ -48,6 +50,7 @@ class Draft:
         """Return a copy, to place Pods on trial."""
         copy = Draft(self._view)
         copy.changed, copy.placed, copy._taken = dict(self.changed), list(self.placed), list(self._taken)
+        copy.held = list(self.held)
         return copy
 
     def row(self, slot: int) -> snapshot.NodeRow:
@@ -61,13 +64,17 @@ class Draft:
         after = self.changed[row.slot] = row.with_pod(demand)
         return after
 
-    def hold(self, slot: int, demand: demands.Demand) -> None:
-        """Reserve room on a node for a Pod that may still be placed elsewhere."""
+    def hold(self, slot: int, demand: demands.Demand, pod: cluster.Pod | None = None) -> None:
+        """Reserve room on a node for a Pod that may still be placed elsewhere; `pod`: also its host ports and disks."""
+        if pod is not None:
+            self.held.append((pod, slot))
         self._taken.append((slot, demand))
         self.changed[slot] = self.row(slot).with_pod(demand)
 
-    def release(self, slot: int, demand: demands.Demand) -> None:
-        """Give back room that was held."""
+    def release(self, slot: int, demand: demands.Demand, pod: cluster.Pod | None = None) -> None:
+        """Give back what was held."""
+        if pod is not None:
+            self.held.remove((pod, slot))
         self._taken.remove((slot, demand))
         row = self._view.row(slot)
         for at, each in self._taken:
@@ -157,6 +164,10 @@ class Scores:
 
     def take(self, pod: cluster.Pod, slot: int, row: snapshot.NodeRow) -> None:
         """Note that a Pod was placed on a node, which is now as `row`."""
+        self.update(slot, row)
+
+    def hold(self, pod: cluster.Pod | None, slot: int, row: snapshot.NodeRow) -> None:
+        """Note that room is held on a node, which is now as `row`; `pod`: also the host ports and disks of this one."""
         self.update(slot, row)
 
     def put(self, slot: int, score: float) -> None:

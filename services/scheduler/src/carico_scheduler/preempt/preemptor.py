@@ -78,7 +78,7 @@ class Preemptor:
         for each in self._state.nominations:
             slot = self._state.fleet.slot_of(each.node)
             if slot is not None and self._state.node_of(each.pod.uid) is None:
-                found.append(cycles.Nominee(each.pod.uid, queues.key_of(each.pod), slot, each.demand))
+                found.append(cycles.Nominee(each.pod.uid, queues.key_of(each.pod), slot, each.demand, each.pod))
         return sorted(found, key=lambda each: each.key)
 
     async def work_forever(self) -> None:

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from carico_core.domain import decision, gangs
+from carico_core.domain import cluster, decision, gangs
 from carico_scheduler.decide import cycle as cycles
 from carico_scheduler.decide import cycle_scores
 from carico_scheduler.gangs import gang as gang_records
@@ -26,8 +26,8 @@ PODS_A_ROUND = 64
 DEMANDS_A_ROUND = 32
 
 
-# Room that is held on nodes: slot and demand.
-_Room: TypeAlias = list[tuple[int, demands.Demand]]
+# Room that is held on nodes: slot, demand, and the Pod whose host ports and disks are, too.
+_Room: TypeAlias = list[tuple[int, demands.Demand, cluster.Pod | None]]
 
 
 class ConditionSink(Protocol):
@@ -144,12 +144,12 @@ class Reporter:
 def _against(waiting: queues.Waiting, queue: queues.Queue, held: Held) -> _Room:
     """Return the room that a cycle holds against a Pod, but for others of its demand, which are tried before it."""
     nominees = (
-        (each.slot, each.demand)
+        (each.slot, each.demand, each.pod)
         for each in held.nominees()
         if each.key < waiting.key
         and (each.demand != waiting.demand or each.uid not in queue or queue.due_s(each.uid) is not None)
     )
-    return [*held.slots_for_others(), *nominees]
+    return [*((slot, demand, None) for slot, demand in held.slots_for_others()), *nominees]
 
 
 def _in_turns(parked: Iterable[queues.Waiting]) -> Iterator[queues.Waiting]:

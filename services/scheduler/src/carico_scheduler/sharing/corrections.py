@@ -141,7 +141,7 @@ class HandOvers:
         for uid, node in {} if beat.corrections is None else beat.corrections.held.items():
             pod, slot = self._state.pod(uid), self._state.fleet.slot_of(node)
             if pod is not None and slot is not None:
-                yield cycles.Nominee(uid, queues.key_of(pod), slot, self._state.demand_of(pod))
+                yield cycles.Nominee(uid, queues.key_of(pod), slot, self._state.demand_of(pod), pod)
 
     def _is_served(self) -> bool:
         """Return whether another member holds the Lease, corrects, and serves the same names."""
