@@ -9,8 +9,9 @@ import pytest
 from carico_core.domain import decision, messages
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_scheduler.decide import turns
+from carico_scheduler.decide import cycle, turns
 from carico_scheduler.engine import engine
+from carico_scheduler.pods import demand as demands
 from carico_scheduler.state import node_state
 from tests.unit.scheduler import objects, world
 
@@ -414,6 +415,33 @@ def test_room_is_held_for_a_pod_that_has_waited_for_long_until_it_is_gone(monkey
         one.state.remove_pod("uid-large")
         one.report()
         assert len(one.turns) == 0
+        assert one.step() == 1
+
+    objects.run_fast(main())
+
+
+def test_while_room_is_held_more_of_it_on_the_same_node_goes_to_the_next_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        one = world.World().engines[0]
+        monkeypatch.setattr(one, "term", lambda: 0)
+
+        def hear(capacity: float, seq: int) -> float:
+            now_s = asyncio.get_running_loop().time()
+            said = objects.make_advertisement(capacity=capacity, pods=1, seq=seq)
+            one.state.put_advertisement(node_state.Heard(advertisement=said, sampled_s=now_s), now_s)
+            return now_s
+
+        one.state.put_nodes([objects.make_node()])
+        now_s = hear(1.0, 1)
+        earlier = cycle.Nominee("uid-earlier", (-9, 0.0, "uid-earlier"), 0, demands.Demand(pod_class="other"))
+        monkeypatch.setattr(one.preemptor, "nominees", lambda: [earlier])
+        one.state.put_pod(objects.make_pod("waits"), now_s)
+        assert one.step() == 0
+        hear(2.0, 2)
+        # By its advertisement the node had room for one before, too, so that this wakes no Pod.
+        assert one.step() == 0
+        one.report()
+        assert one._metrics.missed_wakes._value.get() == 0.0
         assert one.step() == 1
 
     objects.run_fast(main())

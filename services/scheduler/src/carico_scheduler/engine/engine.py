@@ -231,7 +231,9 @@ class Engine:
         if is_freed:
             self.wake()
         elif has_room:
-            self._metrics.missed_wakes.inc()
+            # More room on a node where some is held wakes no Pod: by its advertisement alone it had room before.
+            if not self.held.nominees() and next(iter(self.held.for_others()), None) is None:
+                self._metrics.missed_wakes.inc()
             self.wake()
         self._set_gauges(now_s)
 
