@@ -237,6 +237,7 @@ def test_both_messages_pass_the_wire_for_both_estimators() -> None:
 
 def test_how_long_pods_of_a_class_live_is_published_once_three_have_ended() -> None:
     node = Node(config())
+    node.second(0.1, 0.1)
     for number in range(4):
         node.pipeline.pods_changed({f"uid-{number}": "job"})
         for _ in range(20):
