@@ -206,6 +206,19 @@ def test_a_report_with_nothing_new_names_the_pods_that_run() -> None:
     assert node.report() == {}
 
 
+def test_a_young_pod_is_read_every_second_although_readings_follow_the_begin_of_an_update() -> None:
+    pods = pod_usage.PodUsage()
+    pods.follow({"a": PI}, 100.0)
+    reads = 0
+    for second in range(10):
+        # Updates come a millisecond early or late.
+        began_s = 100.0 + second + 0.001 * (second % 2)
+        for uid in pods.due(began_s):
+            reads += 1
+            pods.take(uid, amounts(0.5 * began_s), began_s + 0.002)
+    assert reads == 10
+
+
 def test_old_pods_are_read_rarely() -> None:
     node = Node()
     node.run("a")
