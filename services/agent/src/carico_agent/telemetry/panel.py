@@ -43,7 +43,7 @@ class Panel:
         """`size`: returns the node's limits, from which the facts follow; None: they never change."""
         self.facts = facts
         self._size = size
-        self._opened = None if size is None else size()
+        self._opened = self._seen = None if size is None else size()
         self._reads = 0
         self._gauges = tuple(gauges[dim] for dim in facts.dims)
         self._cpu = next((gauge for gauge in self._gauges if isinstance(gauge, cpus.Cpu)), None)
@@ -82,5 +82,7 @@ class Panel:
         self._reads += 1
         if self._size is None or self._opened is None or self._reads % SIZE_EVERY:
             return
-        if (now := self._size()) != self._opened:
-            raise port.Resized(was=self._opened, now=now)
+        before, self._seen = self._seen, self._size()
+        # Twice the same: a limit that could not be read once is not another size.
+        if before == self._seen != self._opened:
+            raise port.Resized(was=self._opened, now=self._seen)
