@@ -57,6 +57,17 @@ def test_how_long_those_lived_that_ran_before_is_not_known() -> None:
     assert (made.is_known("job"), made.longest_s("job"), made.means_s()) == (False, growth.UNKNOWN_LIFE_S, {})
 
 
+def test_pods_that_ran_before_are_older_than_those_that_failed_since() -> None:
+    made = population.Lifetimes()
+    made.follow({"old": "job"})
+    made.tick(0.125)
+    for number in range(population.ENOUGH):
+        made.follow({"old": "job", f"fails-{number}": "job"})
+        made.tick(3.0)
+    made.follow({"old": "job"})
+    assert (made.is_known("job"), made.longest_s("job")) == (True, growth.UNKNOWN_LIFE_S)
+
+
 def test_short_lives_do_not_make_those_that_run_short() -> None:
     """One Pod that fails three times at its start says nothing about those that hold their data."""
     made = aged(({"old": "job"}, 30.0))

@@ -3,6 +3,7 @@
 import bisect
 import collections
 import dataclasses
+import math
 from collections.abc import Collection, Mapping, Sequence
 
 from carico_core.numerics.estimators import base
@@ -163,9 +164,10 @@ class Lifetimes:
         return max(ended.longest_s, min(self._oldest_s(name), growth.UNKNOWN_LIFE_S))
 
     def _oldest_s(self, name: str) -> float:
-        """Return the age of the oldest running Pod of a class; 0 if none runs."""
+        """Return the age of the oldest running Pod of a class, infinity if it is not known; 0 if none runs."""
         # Pods are in the order of their starts.
-        return next((self._now_s - started_s for held, started_s in self._running.values() if held == name), 0.0)
+        started_s = next((started_s for held, started_s in self._running.values() if held == name), self._now_s)
+        return self._now_s - started_s if started_s > 0.0 else math.inf
 
     def means_s(self) -> dict[str, base.Evidence]:
         """Return the mean lifetime (mean, variance) of each class that runs here and of which enough have ended.
