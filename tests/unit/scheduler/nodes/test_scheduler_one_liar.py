@@ -31,7 +31,9 @@ def lies(draw: st.DrawFn) -> messages.Advertisement:
     """An advertisement within the bounds of the wire, most often as large as they are."""
     many = st.sampled_from((0.0, 5e-324, 1.0, 1e6))
     amounts = st.sampled_from((-1e18, 0.0, 1.0, 1e18))
-    costs = st.fixed_dictionaries({"cpu": st.sampled_from((0.0, 5e-324, 1.0, 1e18)), "memory": st.just(1e9)})
+    # The dimensions of the headroom and of the costs need not be the same, nor need there be any.
+    some = {"cpu": st.sampled_from((0.0, 5e-324, 1.0, 1e18)), "memory": st.just(1e9)}
+    costs = st.fixed_dictionaries({}, optional=some)
     classes = st.dictionaries(
         st.sampled_from((*CLASSES, messages.ANY_CLASS)),
         st.builds(messages.ClassCapacity, cost_plus=costs, pods=st.integers(0, 10**6)),
@@ -39,7 +41,7 @@ def lies(draw: st.DrawFn) -> messages.Advertisement:
     said = objects.make_advertisement("liar", draw(many), seq=draw(strategies.COUNTS), ts_ns=draw(strategies.COUNTS))
     return said._replace(
         pods=draw(st.sampled_from((0, 1, 10**6))), limit=draw(st.none() | st.sampled_from((0, 10**6))),
-        headroom=draw(st.none() | st.fixed_dictionaries({"cpu": amounts, "memory": amounts})),
+        headroom=draw(st.none() | st.fixed_dictionaries({}, optional={"cpu": amounts, "memory": amounts})),
         classes=draw(st.none() | classes),
     )  # fmt: skip
 

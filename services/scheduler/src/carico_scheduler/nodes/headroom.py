@@ -150,12 +150,11 @@ class NodeRoom(NamedTuple):
 
 
 def offer_of(advertisement: messages.Advertisement) -> Offer:
-    """Return what an advertisement offers; without headroom or costs that is `capacity` at a cost of 1 per Pod."""
-    room, classes = advertisement.headroom, advertisement.classes or {}
-    largest = _largest(classes)
-    if room is None or not largest:
+    """Return what is offered: `capacity` at a cost of 1 per Pod if no dimension has both headroom and a cost."""
+    room, classes = advertisement.headroom or {}, advertisement.classes or {}
+    names = _dimensions(room, _largest(classes))
+    if not names:
         return Offer(dimensions=(PODS,), headroom=(advertisement.capacity,), costs={}, other=(1.0,))
-    names = _dimensions(room, largest)
     costs = {key: tuple([each.cost_plus.get(name, 0.0) for name in names]) for key, each in classes.items()}
     other = costs.get(messages.ANY_CLASS, costs.get(messages.NEW_CLASS))
     if other is None:
