@@ -127,6 +127,58 @@ def test_room_held_for_a_pod_is_there_for_it_also_if_a_gang_with_younger_pods_is
     assert desk.run(nominees=[cycle.Nominee(served.pod.uid, served.key, 0, served.demand)]) == placed
 
 
+def test_room_held_for_a_pod_while_a_gang_is_tried_is_there_for_older_pods() -> None:
+    """It was held against them too, and the report had them tried again and again."""
+    desk = Desk([1.0])
+    member = gangs.PodGang(gangs.Key("default", "large"), gangs.Asks(2))
+    for at_s in (0, 4):
+        desk.state.put_pod(objects.make_pod(f"large-{at_s}", gang=member, created_at_s=float(at_s)), 0.0)
+    desk.state.put_pod(objects.make_pod("older", created_at_s=1.0, image="other"), 0.0)
+    desk.state.put_pod(objects.make_pod("served", created_at_s=2.0), 0.0)
+    served = desk.state.queue.find("uid-served")
+    assert served is not None
+    assert desk.run(nominees=[cycle.Nominee(served.pod.uid, served.key, 0, served.demand)]) == {"older": "node-0"}
+
+
+@hypothesis.given(st.integers(0, 2**32))
+def test_single_pods_get_what_room_those_before_them_leave_and_none_that_is_held_for_those(seed: int) -> None:
+    rng = random.Random(seed)
+    rooms = [float(rng.randrange(4)) for _ in range(rng.randrange(1, 4))]
+    desk = Desk(rooms)
+    times = rng.sample(range(40), 40)
+    for number in range(rng.randrange(3)):
+        pods = rng.randrange(2, 4)
+        member = gangs.PodGang(gangs.Key("default", f"g{number}"), gangs.Asks(pods))
+        for index in range(pods):
+            pod = objects.make_pod(f"g{number}-{index}", gang=member, created_at_s=float(times.pop()))
+            desk.state.put_pod(pod, 0.0)
+    for index in range(rng.randrange(1, 6)):
+        selector = {"no": "node"} if rng.random() < 0.2 else {}
+        image, at_s = f"image-{rng.randrange(3)}", float(times.pop())
+        desk.state.put_pod(objects.make_pod(f"s{index}", created_at_s=at_s, image=image, node_selector=selector), 0.0)
+    waiting = sorted(desk.state.queue, key=lambda each: each.key)
+    nominees = [
+        cycle.Nominee(each.pod.uid, each.key, rng.randrange(len(rooms)), each.demand, rng.choice((each.pod, None)))
+        for each in waiting
+        if rng.random() < 0.35
+    ]
+    placed = {f"uid-{name}": node for name, node in desk.run(nominees=nominees).items()}
+    # A gang has its turn with the first of its Pods.
+    first = {each.demand.gang: each.key for each in reversed(waiting)}
+    turns = {each.pod.uid: each.key if each.demand.gang is None else first[each.demand.gang] for each in waiting}
+    for slot, room in enumerate(rooms):
+        there = {uid for uid, node in placed.items() if node == f"node-{slot}"}
+        taken = there | {each.uid for each in nominees if each.slot == slot and each.uid not in placed}
+        assert len(there) <= room
+        for each in waiting:
+            uid = each.pod.uid
+            fits = sum(turns[other] < each.key for other in taken - {uid}) < room
+            if each.demand.gang is None and uid in there:
+                assert fits
+            if each.demand.gang is None and uid not in placed and not each.demand.node_selector:
+                assert not fits
+
+
 def test_the_pod_with_fewest_nodes_comes_first() -> None:
     desk = Desk([1.0, 3.0], zones="ab")
     key = gangs.PodGang(gangs.Key("default", "g"), gangs.Asks(3))

@@ -98,7 +98,7 @@ class Cycle:
             draft.hold(slot, demand)
         scorer, waits = self._scorer(view, draft), collections.deque(nominees)
         placed: set[str] = set()
-        # Pods for which room is held although their turn may come yet: a gang with younger Pods had its own. By UID.
+        # Pods for which room is held although their turn may come yet: a gang with younger Pods has its own. By UID.
         early: dict[str, Nominee] = {}
         tried = 0
         while len(outcome.placed) < most and not outcome.is_cut and (waiting := source.take(view.now_s)) is not None:
@@ -110,18 +110,21 @@ class Cycle:
                 nominee = waits.popleft()
                 if nominee.uid not in placed:
                     scorer.hold(nominee.slot, nominee.demand, nominee.pod)
-                    if party is not None or nominee.demand.gang is not None:
+                    if nominee.key > waiting.key or nominee.demand.gang is not None:
                         early[nominee.uid] = nominee
             if gangs is not None and party is not None:
                 gangs.tried(party, self._place_party(party, scorer, source, outcome, own))
                 tried += 1
                 outcome.is_cut = tried >= PARTIES_MOST
+                if early or own:
+                    # Pods between its own may come before those.
+                    for nominee in early.values():
+                        draft.release(nominee.slot, nominee.demand, nominee.pod)
+                    waits = collections.deque(sorted([*early.values(), *waits], key=lambda each: each.key))
+                    early.clear()
+                    # Scores only fall.
+                    scorer = self._scorer(view, draft)
                 continue
-            held_for_it = early.pop(waiting.pod.uid, None)
-            if held_for_it is not None:
-                draft.release(held_for_it.slot, held_for_it.demand, held_for_it.pod)
-                # Scores only fall.
-                scorer = self._scorer(view, draft)
             # Where the cluster is full, thousands of demands may wait, one for each of a tenant's Jobs.
             is_full = bool(outcome.unplaced) and not scorer.may_have_room(waiting.demand)
             slot = snapshot.NO_NODE
@@ -131,8 +134,6 @@ class Cycle:
                 outcome.unplaced.append(waiting)
                 source.park(waiting)
                 scorer.forget(waiting.demand)
-                if held_for_it is not None:
-                    scorer.hold(held_for_it.slot, held_for_it.demand, held_for_it.pod)
                 continue
             outcome.placed.append(self._place(scorer, waiting, slot))
             if waits:
