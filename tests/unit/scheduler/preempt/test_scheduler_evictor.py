@@ -15,6 +15,13 @@ from tests.unit.scheduler import objects
 VICTIMS = 2 * evictor.IN_FLIGHT_MAX
 
 
+def with_uid(uid: str) -> dict[str, Any]:
+    """A Pod as the API holds it."""
+    made = objects.pod_object("low")
+    made["metadata"]["uid"] = uid
+    return made
+
+
 class Desk:
     """An evictor over an API that runs `then` after each request."""
 
@@ -22,6 +29,8 @@ class Desk:
         self.term: int | None = 7
         self.sent: list[tuple[str, Any]] = []
         self.then: Callable[[], None] = lambda: None
+        # What a GET of a Pod finds.
+        self.found: dict[str, Any] | errors.CaricoError = with_uid("another")
         self.events: list[str] = []
         self.outcomes: list[str] = []
         self.evictor = evictor.Evictor(
@@ -43,7 +52,9 @@ class Desk:
         await asyncio.sleep(0)
         self.sent.append((method, body))
         self.then()
-        return {}
+        if isinstance(self.found, errors.CaricoError) and method == "GET":
+            raise self.found
+        return self.found if method == "GET" else {}
 
     def preempted(self, pod: cluster.Pod, text: str) -> None:
         self.events.append(pod.name)
@@ -103,10 +114,8 @@ async def test_a_nomination_that_failed_meanwhile_stays_so() -> None:
     assert desk.nomination.has_failed
 
 
-@pytest.mark.parametrize("refused", ["PATCH", "DELETE"])
-async def test_a_victim_that_was_replaced_by_another_pod_of_its_name_is_gone(refused: str) -> None:
-    """All that was done for the Pod was in vain then, and other Pods were evicted for it."""
-    desk = Desk()
+def refuse_first(desk: Desk, refused: str) -> None:
+    """Have the first request of this method about a victim end in a conflict."""
 
     def refuse() -> None:
         method, body = desk.sent[-1]
@@ -115,9 +124,34 @@ async def test_a_victim_that_was_replaced_by_another_pod_of_its_name_is_gone(ref
             raise errors.Conflict(status=409, reason="Conflict", message="another UID", request=method)
 
     desk.then = refuse
+
+
+@pytest.mark.parametrize("refused", ["PATCH", "DELETE"])
+@pytest.mark.parametrize(
+    "found", [with_uid("another"), errors.NotFound(status=404, reason="NotFound", message="", request="GET")]
+)  # fmt: skip
+async def test_a_victim_that_was_replaced_by_another_pod_of_its_name_is_gone(
+    refused: str, found: dict[str, Any] | errors.CaricoError
+) -> None:  # fmt: skip
+    """All that was done for the Pod was in vain then, and other Pods were evicted for it."""
+    desk = Desk()
+    desk.found = found
+    refuse_first(desk, refused)
     await desk.run()
     assert len(desk.events) == VICTIMS - 1
     assert not desk.nomination.has_failed
+
+
+@pytest.mark.parametrize("refused", ["PATCH", "DELETE"])
+@pytest.mark.parametrize("is_found", [True, False])
+async def test_a_victim_that_others_change_at_the_same_time_has_not_gone(refused: str, *, is_found: bool) -> None:
+    desk = Desk()
+    desk.found = with_uid(desk.nomination.victims[0].uid) if is_found else errors.ApiUnavailable("503")
+    refuse_first(desk, refused)
+    await desk.run()
+    assert len(desk.events) == VICTIMS - 1
+    assert desk.nomination.has_failed
+    assert desk.outcomes.count("Conflict") == 1
 
 
 async def test_a_pod_whose_eviction_is_under_way_is_not_evicted_twice() -> None:

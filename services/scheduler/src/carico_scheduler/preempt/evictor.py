@@ -15,7 +15,7 @@ from carico_core.domain import cluster, errors
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire.kubernetes import instants
+from carico_core.wire.kubernetes import api_objects, instants
 from carico_scheduler.preempt import nominations
 
 # The time between two rounds of decisions.
@@ -127,16 +127,27 @@ class Evictor:
                 await api_actions.delete_pod(
                     self._api, namespace=victim.namespace, name=victim.name, uid=victim.uid
                 )  # fmt: skip
-        except (errors.NotFound, errors.Conflict):
-            # It is gone, perhaps replaced by another Pod of its name.
-            return True
         except errors.CaricoError as error:
+            if await self._is_gone(victim, error):
+                return True
             self._count(type(error).__name__)
             self._line.warning("not evicted", pod=victim.key, cause=cause.event, error=str(error))
             return False
         self._count("evicted")
         self._write_event(victim, cause.event)
         return True
+
+    async def _is_gone(self, victim: cluster.Pod, error: errors.CaricoError) -> bool:
+        """Return True if a request failed since the victim is gone, perhaps replaced by another Pod of its name."""
+        if not isinstance(error, errors.Conflict):
+            return isinstance(error, errors.NotFound)
+        # It is also the answer if others change the Pod at the same time.
+        try:
+            async with self._places:
+                found = await self._api.request("GET", api_actions.pod_path(victim.namespace, victim.name))
+        except errors.CaricoError as asked:
+            return isinstance(asked, errors.NotFound)
+        return api_objects.parse_pod(found).uid != victim.uid
 
     async def _mark(self, victim: cluster.Pod, cause: Cause) -> None:
         """Set the condition that states why the victim ends: controllers do not count it as a failure of its own."""
