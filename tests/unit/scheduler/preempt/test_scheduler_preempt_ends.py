@@ -130,3 +130,17 @@ def test_a_nominated_node_that_another_leader_left_is_removed_once_no_node_gives
         await made.stop()
 
     objects.run_fast(main())
+
+
+def test_the_name_of_a_node_that_is_not_there_yet_stays() -> None:
+    """An autoscaler names the node that it has started for a Pod."""
+
+    async def main() -> None:
+        made = await cases.full()
+        left = objects.pod_object("high", priority=10, nodeSelector={"disk": "none"})
+        made.kube.objects.create("pods", left | {"status": {"nominatedNodeName": "coming"}}, "test")
+        await asyncio.sleep(60.0)
+        assert nominated(made, "high") == "coming"
+        await made.stop()
+
+    objects.run_fast(main())

@@ -143,9 +143,15 @@ class Preemptor:
     ) -> None:  # fmt: skip
         """Remove the nominated nodes of Pods like this one, for which no node would give way.
 
-        Another leader made them, or the request that removes one was lost. An autoscaler adds no node for such Pods.
+        Another leader made them, or the request that removes one was lost. An autoscaler adds no node for such Pods;
+        the name of a node that is not there yet may be its own.
         """
-        stale = [each.pod for each in self._nominated if search.AlikePods(each.demand, each.pod.priority) == kind]
+        stale = [
+            each.pod
+            for each in self._nominated
+            if search.AlikePods(each.demand, each.pod.priority) == kind
+            and self._state.fleet.slot_of(each.pod.nominated_node) is not None
+        ]
         # While some node is still being tried, or the first advertisements are awaited, the node may still be right.
         if stale and not self._search.is_open(waiting, self._search.scores(kind, within)[0]):
             for pod in stale:
