@@ -40,14 +40,15 @@ class Replica:
     """An aggregator on a bus in memory, and its counters."""
 
     def __init__(
-        self, merge: setting.Merge = setting.Merge.ROUND, *, name: str = "r0", hub: memory_bus.Hub | None = None
-    ) -> None:
+        self, merge: setting.Merge = setting.Merge.ROUND, *, name: str = "r0", boot: str = "0" * 16,
+        hub: memory_bus.Hub | None = None,
+    ) -> None:  # fmt: skip
         self.clock = clock.FakeClock()
         self.metrics = metrics.Metrics("aggregator")
         self.hub = hub or memory_bus.Hub()
         self.app = app.Aggregator(
             setting.AggregatorSettings(merge=merge), memory_bus.MemoryBus(self.hub),
-            instruments.Instruments(self.metrics, clock=self.clock), replica=name, boot="0" * 16, clock=self.clock,
+            instruments.Instruments(self.metrics, clock=self.clock), replica=name, boot=boot, clock=self.clock,
         )  # fmt: skip
 
     def drops(self, kind: str) -> dict[str, float]:

@@ -366,27 +366,52 @@ async def test_a_rolling_update_counts_each_report_once(joins_as: str) -> None:
     for each in (old, new):
         each.app.members.take([reports.report("node-1", 1)], 0.0)
 
-    async def publish(found: usage.ClassUsage) -> None:
-        await old.app._bus.publish(subjects.usage("node-1"), wire.encode_usage(report(pi=found)))
-
     await old.app.listen()
-    await publish(used(pods=1))
+    await publish(old.hub, used(pods=1))
     await old.app.usage.keep()
     # Since it was written the last time.
-    await publish(used(pods=2, memory=900 * MIB))
+    await publish(old.hub, used(pods=2, memory=900 * MIB))
     keeping = asyncio.create_task(old.app.usage.keep_forever())
     joining = asyncio.create_task(new.app.listen())
     async with asyncio.timeout(waiting.WAIT_S):
         while kept_of(old.hub)[0].pods < 3:
             await asyncio.sleep(0)
-    await publish(used(pods=4))
+    await publish(old.hub, used(pods=4))
     await joining
     keeping.cancel()
     await old.app.usage.keep()
-    await publish(used(pods=8))
+    await publish(old.hub, used(pods=8))
     await new.app.usage.keep()
     (kept,) = kept_of(old.hub)
     assert (kept.pods, kept.peaks["memory"]) == (15, 900 * MIB)
+
+
+async def test_a_replica_that_comes_back_under_its_name_learns_what_the_others_know() -> None:
+    first = Replica()
+    other = Replica(name="r1", hub=first.hub)
+    again = Replica(hub=first.hub, boot="1" * 16)
+    for each in (first, other, again):
+        each.app.members.take([reports.report("node-1", 1)], 0.0)
+    await first.app.listen()
+    await other.app.listen()
+    await first.app._send_partial(complete=False, joining=False, entries=())
+    assert other.app.replicas.leader(0.0) == "r0"
+    keeping = asyncio.create_task(other.app.usage.keep_forever())
+    await publish(first.hub, used(pods=1))
+    await first.app.usage.keep()
+    # Killed, and started again within its lease.
+    await first.app._bus.close()  # type: ignore[attr-defined]  # a bus in memory
+    await publish(first.hub, used(pods=2, memory=900 * MIB))
+    await again.app.listen()
+    await publish(first.hub, used(pods=4))
+    await again.app.usage.keep()
+    keeping.cancel()
+    (kept,) = kept_of(first.hub)
+    assert (kept.pods, kept.peaks["memory"]) == (7, 900 * MIB)
+
+
+async def publish(hub: memory_bus.Hub, found: usage.ClassUsage) -> None:
+    await memory_bus.MemoryBus(hub).publish(subjects.usage("node-1"), wire.encode_usage(report(pi=found)))
 
 
 def kept_of(hub: memory_bus.Hub) -> list[usage.KeptClass]:

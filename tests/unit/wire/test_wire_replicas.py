@@ -20,6 +20,7 @@ def test_the_first_live_replica_by_name_leads() -> None:
     assert found.take("a", boot=BOOT, seq=1, now_s=0.0)
     assert not found.take("a", boot=BOOT, seq=1, now_s=0.1), "the same message again"
     assert found.leader(9.0) == "a"
+    assert found.leader(9.0, besides="a") == "b"
     assert found.leader(10.1) == "b", "silent for a lease"
     assert not found.take("b", boot=BOOT, seq=1, now_s=0.0), "its own"
 

@@ -140,13 +140,12 @@ class Aggregator:
         except errors.MessageError as error:
             self._counted.dropped("partial", subject, error)
             return
-        is_keeper = self.replicas.leader(now_s) == self.replica
         if not self.replicas.take(partial.replica, boot=partial.boot, seq=partial.seq, now_s=now_s):
             return
         if partial.joining:
             self._complete_due.set()
-            # Also if the new one is the keeper from now on.
-            if is_keeper:
+            # The first of those that know: one that joins knows nothing, also under a name that was the keeper's.
+            if self.replicas.leader(now_s, besides=partial.replica) == self.replica:
                 self.usage.hand_on()
         adopted = [entry for entry in partial.entries if self.members.adopt(entry, now_s)]
         self.merger.arrived(adopted, len(self.members))

@@ -1,8 +1,9 @@
 """What Pods use, at one replica: taken in from nodes, kept over restarts, answered as recommendations.
 
 A replica that joins requests what is known, and holds the reports of nodes from then on. The keeper writes at once what
-it had received until then. The new one reads that after `JOIN_S` and takes in what it has held, so that each report
-counts once with it, and either of them can be the one that writes from then on.
+it had received until then; if it is the keeper that is back, the next one does. The new one reads that after `JOIN_S`
+and takes in what it has held, so that each report counts once with it, and either of them can be the one that writes
+from then on.
 """
 
 import asyncio
@@ -80,7 +81,7 @@ class KeptUsage:
                 await self.keep()
 
     def hand_on(self) -> None:
-        """Write at once what has changed, for a replica that joins; called at the keeper until now."""
+        """Write at once what has changed, for another replica that joins; called at one of those that know."""
         self._others_join.set()
 
     async def keep(self) -> None:

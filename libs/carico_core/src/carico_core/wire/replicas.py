@@ -18,7 +18,7 @@ class Replicas:
             return False
         if self._guard.accept(replica, boot, seq, now_s) is not None:
             return False
-        # A replica has a new name after each start: one that is silent for a lease is forgotten.
+        # A replica may have a new name after each start: one that is silent for a lease is forgotten.
         self._last_seen_s = {name: at_s for name, at_s in self._last_seen_s.items() if now_s - at_s < self._lease_s}
         self._last_seen_s[replica] = now_s
         return True
@@ -31,10 +31,12 @@ class Replicas:
         """Return the names of the others that are alive."""
         return sorted(name for name, seen_s in self._last_seen_s.items() if now_s - seen_s < self._lease_s)
 
-    def leader(self, now_s: float) -> str:
+    def leader(self, now_s: float, *, besides: str | None = None) -> str:
         """Return the first live replica by name: all who see the same replicas choose the same one.
+
+        `besides`: one that does not count.
 
         Two may lead for up to a lease after a partition, so nothing may depend on it that must happen once. Aggregators
         then broadcast two models in turn, and agents follow the one they received last.
         """
-        return min([self._own, *self.others(now_s)])
+        return min([self._own, *(name for name in self.others(now_s) if name != besides)])
