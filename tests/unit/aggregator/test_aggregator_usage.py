@@ -410,6 +410,32 @@ async def test_a_replica_that_comes_back_under_its_name_learns_what_the_others_k
     assert (kept.pods, kept.peaks["memory"]) == (7, 900 * MIB)
 
 
+async def test_what_arrives_while_the_keeper_writes_for_a_new_replica_counts_once_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    old = Replica()
+    new = Replica(hub=old.hub, name="r9")
+    for each in (old, new):
+        each.app.members.take([reports.report("node-1", 1)], 0.0)
+    write, joined = old.app.usage._write, asyncio.Event()
+
+    async def write_late() -> None:
+        joined.set()
+        await asyncio.sleep(0.03)
+        await write()
+
+    monkeypatch.setattr(old.app.usage, "_write", write_late)
+    await old.app.listen()
+    await publish(old.hub, used(pods=1))
+    keeping = asyncio.create_task(old.app.usage.keep_forever())
+    joining = asyncio.create_task(new.app.listen())
+    await joined.wait()
+    await publish(old.hub, used(pods=2))
+    await joining
+    keeping.cancel()
+    assert [each.app.usage.known.facts(PI).pods for each in (old, new)] == [3, 3]
+
+
 async def publish(hub: memory_bus.Hub, found: usage.ClassUsage) -> None:
     await memory_bus.MemoryBus(hub).publish(subjects.usage("node-1"), wire.encode_usage(report(pi=found)))
 

@@ -48,6 +48,8 @@ class KeptUsage:
         self._is_keeper = is_keeper
         self._publish = publish
         self._others_join = asyncio.Event()
+        # What is still to be written, by key.
+        self._due: dict[int, list[domain.KeptClass]] = {}
         # What nodes report while this replica joins.
         self._held: collections.deque[tuple[str, bytes]] | None = None
         # For metrics, and when it was made; monotonic seconds.
@@ -82,24 +84,31 @@ class KeptUsage:
 
     def hand_on(self) -> None:
         """Write at once what has changed, for another replica that joins; called at one of those that know."""
+        # The new one holds what nodes report from now on: what is written must not contain it too.
+        self._take_changed()
         self._others_join.set()
 
     async def keep(self) -> None:
         """Write what has changed to the bucket if this replica is the keeper."""
         if self._is_keeper():
+            self._take_changed()
             await self._write()
 
+    def _take_changed(self) -> None:
+        # Encoded one by one, when they are written: of many classes it takes half a second.
+        self._due.update((key, self.known.take_changed(key)) for key in self.known.changed())
+
     async def _write(self) -> None:
-        """Write the keys of the bucket that have changed; those that cannot be written are due the next time."""
-        for key in self.known.changed():
-            is_written = False
+        """Write the keys of the bucket that are due; those that cannot be written are due the next time."""
+        for key in sorted(self._due):
+            classes, is_written = self._due.pop(key), False
             try:
-                payload = self._encode(key, self.known.take_changed(key))
+                payload = self._encode(key, classes)
                 is_written = await self._publish("kept_usage", self._bus.put_usage(key, payload))
             finally:
                 # Also if the replica is stopped meanwhile: its last act is to write what is still due.
                 if not is_written:
-                    self.known.keep_changed(key)
+                    self._due.setdefault(key, classes)
 
     def on_report(self, subject: str, payload: bytes) -> None:
         """Take in what a node's Pods have used."""

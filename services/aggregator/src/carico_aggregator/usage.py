@@ -190,10 +190,6 @@ class Usages:
         found = [self.facts(name) for name in self._classes if _key(name) == key]
         return sorted(found, key=lambda each: -each.last_ns)
 
-    def keep_changed(self, key: int) -> None:
-        """Take in that a key was not written."""
-        self._changed.add(key)
-
     def resume(self, kept: Iterable[usage.KeptClass]) -> None:
         """Continue from what was kept."""
         for each in kept:
