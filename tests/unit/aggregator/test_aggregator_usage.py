@@ -496,6 +496,23 @@ async def test_of_more_than_a_key_holds_those_seen_last_are_kept_and_the_others_
     assert replica.drops("kept_usage") == {"oversized": 1.0}
 
 
+async def test_a_class_that_does_not_fit_costs_no_other_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    replica = Replica()
+    replica.app.members.take([reports.report("node-1", 1)], 0.0)
+    small = [name for name in (f"app/x/{number}" for number in range(200)) if usages._key(name) == 0]
+    large = next(name for name in (f"app/{'y' * 600}/{number}" for number in range(200)) if usages._key(name) == 0)
+    for name in (*small, large):
+        found = of_classes("node-1", {name: used()})
+        replica.app.usage.on_report(subjects.usage("node-1"), wire.encode_usage(found))
+        replica.clock.advance(1.0)
+    # The one seen last is too large alone; of those before it one fits.
+    one = len(wire.encode_kept([replica.app.usage.known.facts(small[0])]))
+    monkeypatch.setattr(codec, "MODEL_MAX_BYTES", one + 300)
+    await replica.app.usage.keep()
+    assert [each.name for each in kept_of(replica.hub)] == [small[-1]]
+    assert replica.drops("kept_usage") == {"oversized": float(len(small))}
+
+
 async def test_a_report_that_is_refused_is_counted() -> None:
     replica = Replica()
     replica.app.usage.on_report(subjects.usage("node-1"), b"{}")

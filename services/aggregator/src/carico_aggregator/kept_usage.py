@@ -9,7 +9,6 @@ from then on.
 import asyncio
 import collections
 import contextlib
-import itertools
 import math
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -144,14 +143,18 @@ class KeptUsage:
         payload = wire.encode_kept(classes)
         if len(payload) <= codec.MODEL_MAX_BYTES:
             return payload
-        # Each alone is as large as among others, or larger.
-        sizes = itertools.accumulate(len(wire.encode_kept([each])) for each in classes)
-        fitting = sum(size <= codec.MODEL_MAX_BYTES for size in sizes)
-        for each in classes[fitting:]:
+        fitting, left = [], codec.MODEL_MAX_BYTES
+        for each in classes:
+            # Each alone is as large as among others, or larger.
+            size = len(wire.encode_kept([each]))
+            if size <= left:
+                fitting.append(each)
+                left -= size
+                continue
             over = f"got {len(payload)} bytes, expected at most {codec.MODEL_MAX_BYTES}: a restart loses {each.name}"
             wrong = errors.MessageError(errors.Drop.OVERSIZED, "classes", over)
             self._counted.dropped("kept_usage", streams.usage_subject(key), wrong)
-        return wire.encode_kept(classes[:fitting])
+        return wire.encode_kept(fitting)
 
     async def _resume(self) -> None:
         for key in range(streams.USAGE_KEYS):
