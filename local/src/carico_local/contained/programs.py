@@ -10,11 +10,12 @@ import sys
 from carico_agent import __main__ as agent_main
 from carico_agent import service as _agent_service
 from carico_agent.pod_events import kubernetes as _agent_pods
+from carico_core.runtime.bus import services as _services
 from carico_core.runtime.bus.security import nkeys as _nkeys
 from carico_local.contained import pair, settings
 from carico_local.node import app as node_app
 
-PRELOADED = (_agent_service, _agent_pods, _nkeys)
+PRELOADED = (_agent_service, _agent_pods, _services, _nkeys)
 
 
 def kubelet(node: settings.ContainedNode) -> pair.Program:
