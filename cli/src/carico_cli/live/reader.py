@@ -334,7 +334,7 @@ class Reader:
                 await ask()
                 return
             except errors.BusUnavailable:
-                # No streams yet, or the bus is away: messages from now on arrive all the same.
+                # No streams yet, or the bus is away. Signals that are subscribed already arrive all the same.
                 self._settle(KEPT)
                 await asyncio.sleep(AGAIN_S)
 
