@@ -124,6 +124,10 @@ def test_a_placement_of_a_baseline_pod_takes_its_requests_and_nothing_that_is_ad
         assert row.free(pod_class) == before.free(pod_class)
     assert (row.placed, row.used_cores) == (before.placed + 1, before.used_cores + 1.0)
     assert row.room.pod_limit == before.room.pod_limit - 1.0
+    assert (row.workloads, row.reserved) == (before.workloads, before.reserved)
+    booking = reservations.Booking("uid-a", "default/a", "node-0", 1.0, 0.0, (), True, "Job/a", False, 0.0)
+    back = row.counting([(booking, False)], -1)
+    assert (back.placed, back.workloads, back.reserved) == (before.placed, before.workloads, before.reserved)
 
 
 def test_free_pods_by_class_follow_every_change() -> None:

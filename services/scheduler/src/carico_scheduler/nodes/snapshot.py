@@ -106,7 +106,7 @@ class Snapshot:
         node = self.nodes[slot]
         assert node is not None, f"slot {slot} holds no node"
         return NodeRow(
-            self, slot, node, self.room(slot), self.now_s if now_s is None else now_s, 0, 0.0, 0.0, _NO_OTHERS
+            self, slot, node, self.room(slot), self.now_s if now_s is None else now_s, 0, 0, 0.0, 0.0, _NO_OTHERS
         )  # fmt: skip
 
 
@@ -122,8 +122,9 @@ class NodeRow(NamedTuple):
     node: cluster.Node
     room: headroom.NodeRoom
     now_s: float
-    # The Pods added to those of the snapshot, and what they request.
+    # The Pods added to those of the snapshot, those of them that are not baseline, and what they request.
     more: int
+    more_workloads: int
     more_cores: float
     more_bytes: float
     more_others: Mapping[str, float]
@@ -161,7 +162,7 @@ class NodeRow(NamedTuple):
     @property
     def workloads(self) -> int:
         """Those of them that are not baseline."""
-        return self.view.workloads.item(self.slot) + self.more
+        return self.view.workloads.item(self.slot) + self.more_workloads
 
     @property
     def used_cores(self) -> float:
@@ -201,7 +202,7 @@ class NodeRow(NamedTuple):
     @property
     def reserved(self) -> int:
         """The Pods that no advertisement accounts for yet."""
-        return self.view.reserved.item(self.slot) + self.more
+        return self.view.reserved.item(self.slot) + self.more_workloads
 
     @property
     def uncovered_since_s(self) -> float:
@@ -228,27 +229,31 @@ class NodeRow(NamedTuple):
 
     def with_pod(self, demand: demands.Demand) -> "NodeRow":
         """Return the row with one more reserved Pod of this demand."""
-        view, slot, node, room, now_s, more, cores, size_bytes, others = self
+        view, slot, node, room, now_s, more, workloads, cores, size_bytes, others = self
         if demand.request_others:
             others = {**others, **{name: others.get(name, 0.0) + amount for name, amount in demand.request_others}}
         # A Pod that belongs to its node takes nothing of what is advertised for others.
-        after = room._replace(pod_limit=room.pod_limit - 1.0) if demand.is_baseline else room.with_pod(demand.pod_class)
+        if demand.is_baseline:
+            after = room._replace(pod_limit=room.pod_limit - 1.0)
+        else:
+            after, workloads = room.with_pod(demand.pod_class), workloads + 1
         return NodeRow(
-            view, slot, node, after, now_s, more + 1, cores + demand.request_cores,
+            view, slot, node, after, now_s, more + 1, workloads, cores + demand.request_cores,
             size_bytes + demand.request_bytes, others,
         )  # fmt: skip
 
     def counting(self, bookings: Iterable[tuple[reservations.Booking, bool]], sign: int) -> "NodeRow":
         """Return the row with bookings counted in addition (1) or taken away (-1); each with whether it is reserved."""
-        room, more, cores, size_bytes, others = self.room, self.more, self.more_cores, self.more_bytes, self.more_others
+        view, slot, node, room, now_s, more, workloads, cores, size_bytes, others = self
         for each, is_reserved in bookings:
             room = room.counting(each.pod_class, sign, is_reserved=is_reserved, is_baseline=each.is_baseline)
             more += sign
+            workloads += 0 if each.is_baseline else sign
             cores += sign * each.cores
             size_bytes += sign * each.size_bytes
             if each.others:
                 others = {**others, **{name: others.get(name, 0.0) + sign * amount for name, amount in each.others}}
-        return NodeRow(self.view, self.slot, self.node, room, self.now_s, more, cores, size_bytes, others)
+        return NodeRow(view, slot, node, room, now_s, more, workloads, cores, size_bytes, others)
 
 
 # All nodes of a snapshot, or one of them: a stage takes either.
