@@ -42,15 +42,17 @@ def measuring() -> Iterator[concurrent.futures.Executor]:
 def kept_bytes(make: Callable[..., Callable[[int], None]], name: str, count: int) -> int:
     """Return how many bytes `count` calls of `make(name)`, each with another number, leave in this process's memory."""
     refuse = make(name)
-    for number in range(WARM_UP):
-        refuse(number)
-    gc.collect()
     tracemalloc.start()
     try:
+        # Measured as well: what a full cache holds afterwards takes the place of what it held before.
+        for number in range(WARM_UP):
+            refuse(number)
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
         for number in range(WARM_UP, WARM_UP + count):
             refuse(number)
         gc.collect()
-        return tracemalloc.get_traced_memory()[0]
+        return tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
 
