@@ -84,24 +84,21 @@ class KeptUsage:
     def hand_on(self) -> None:
         """Write at once what has changed, for another replica that joins; called at one of those that know."""
         # The new one holds what nodes report from now on: what is written must not contain it too.
-        self._take_changed()
+        self._due |= self.known.take_changed()
         self._others_join.set()
 
     async def keep(self) -> None:
         """Write what has changed to the bucket if this replica is the keeper."""
         if self._is_keeper():
-            self._take_changed()
+            self._due |= self.known.take_changed()
             await self._write()
-
-    def _take_changed(self) -> None:
-        # Encoded one by one, when they are written: of many classes it takes half a second.
-        self._due.update((key, self.known.take_changed(key)) for key in self.known.changed())
 
     async def _write(self) -> None:
         """Write the keys of the bucket that are due; those that cannot be written are due the next time."""
         for key in sorted(self._due):
             classes, is_written = self._due.pop(key), False
             try:
+                # Not all at once: of many classes it takes half a second.
                 payload = self._encode(key, classes)
                 is_written = await self._publish("kept_usage", self._bus.put_usage(key, payload))
             finally:

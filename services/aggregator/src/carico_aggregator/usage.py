@@ -85,7 +85,7 @@ class Usages:
         self._classes: dict[str, list[versions.Version]] = {}
         self._nodes: dict[str, _Node] = {}
         self._guard = freshness.SequenceGuard(lease_s)
-        # Keys of the bucket whose classes have changed since they were written.
+        # Keys of the bucket whose classes have changed since they were taken.
         self._changed: set[int] = set()
 
     def __len__(self) -> int:
@@ -180,15 +180,14 @@ class Usages:
         assert found is not None
         return found
 
-    def changed(self) -> list[int]:
-        """Return the keys of the bucket whose classes have changed since they were written."""
-        return sorted(self._changed)
-
-    def take_changed(self, key: int) -> list[usage.KeptClass]:
-        """Return the classes under a key, those seen last first, to be written now."""
-        self._changed.discard(key)
-        found = [self.facts(name) for name in self._classes if _key(name) == key]
-        return sorted(found, key=lambda each: -each.last_ns)
+    def take_changed(self) -> dict[int, list[usage.KeptClass]]:
+        """Return the classes under each key that has changed since the last call, those seen last first."""
+        keys, self._changed = self._changed, set()
+        found: dict[int, list[usage.KeptClass]] = {key: [] for key in keys}
+        for name in self._classes:
+            if _key(name) in keys:
+                found[_key(name)].append(self.facts(name))
+        return {key: sorted(each, key=lambda one: -one.last_ns) for key, each in found.items()}
 
     def resume(self, kept: Iterable[usage.KeptClass]) -> None:
         """Continue from what was kept."""
