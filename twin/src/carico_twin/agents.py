@@ -57,7 +57,9 @@ class TwinAgent:
         self._states = pod_states.PodStates()
         self._classes: dict[str, str] = {}
         self._running: frozenset[str] = frozenset()
-        self._seqs = {"capacity": 0, "subspace": 0}
+        self._stamps = advertisement.Stamps(
+            node=self.name, boot=BOOT, wall_ns=lambda: self._wall_ns(self._timeline.now_s)
+        )
         self.state: pipeline.State | None = None
         self._covers: frozenset[str] = frozenset()
         self._states.on_change(self._pods_changed)
@@ -159,7 +161,7 @@ class TwinAgent:
             return
         self._settle(state, now)
         self._publish_capacity()
-        record = advertisement.local_subspace(self._stamp("subspace"), state, self.pipeline, node=self._config)
+        record = advertisement.local_subspace(self._stamps.next("subspace"), state, self.pipeline, node=self._config)
         if record is not None:
             self._send(self, record)
 
@@ -184,14 +186,9 @@ class TwinAgent:
 
     def _publish_capacity(self) -> None:
         assert self.state is not None
-        stamp = self._stamp("capacity")
+        stamp = self._stamps.next("capacity")
         message = advertisement.capacity(stamp, self.state, dims=telemetry.DIMS, covers=self._covers)
         self._send(self, message)
-
-    def _stamp(self, kind: str) -> advertisement.Stamp:
-        self._seqs[kind] += 1
-        now_ns = self._wall_ns(self._timeline.now_s)
-        return advertisement.Stamp(node=self.name, boot=BOOT, seq=self._seqs[kind], ts_ns=now_ns)
 
     def _wall_ns(self, at_s: float) -> int:
         return EPOCH_NS + self._offset_ns + round(at_s * 1e9)

@@ -71,7 +71,7 @@ class Agent:
         self._history: collections.deque[tuple[Any, ...]] = collections.deque(maxlen=HISTORY_S)
         self._last_sample_s: float | None = None
         self._started_s = parts.clock.monotonic_s()
-        self._seqs = {"capacity": 0, "subspace": 0}
+        self._stamps = advertisement.Stamps(node=parts.settings.node, boot=parts.boot, wall_ns=parts.clock.wall_ns)
         self._updates = 0
         self._counted: frozenset[str] = frozenset()
         self._held = False
@@ -165,7 +165,7 @@ class Agent:
         if self.state is None:
             return None
         self._instruments.published.labels("capacity").inc()
-        stamp = self._stamp("capacity")
+        stamp = self._stamps.next("capacity")
         if self._traces is not None:
             self._traces.advertised(self._covers, seq=stamp.seq, capacity=self.state.estimate.capacity)
         return wire.encode_advertisement(
@@ -176,7 +176,7 @@ class Agent:
         """Return the next local subspace; None before the first batch."""
         if self.state is None:
             return None
-        stamp = self._stamp("subspace")
+        stamp = self._stamps.next("subspace")
         record = advertisement.local_subspace(stamp, self.state, self.pipeline, node=self._node)
         if record is None:
             return None
@@ -257,12 +257,6 @@ class Agent:
         self._named = named
         self.pipeline.pods_changed(named)
         return True
-
-    def _stamp(self, kind: str) -> advertisement.Stamp:
-        self._seqs[kind] += 1
-        return advertisement.Stamp(
-            node=self._settings.node, boot=self._boot, seq=self._seqs[kind], ts_ns=self._clock.wall_ns()
-        )
 
     def _log_update(self, state: pipeline.State) -> None:
         log = self._log.info if self._updates % INFO_EVERY == 1 else self._log.debug

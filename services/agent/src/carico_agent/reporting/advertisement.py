@@ -1,6 +1,8 @@
-"""A pipeline's state as the two messages an agent publishes. Pure."""
+"""A pipeline's state as the two messages an agent publishes, and what stamps all that it publishes."""
 
+import collections
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from carico_agent import ports
@@ -22,6 +24,21 @@ class Stamp(NamedTuple):
     boot: str
     seq: int
     ts_ns: int
+
+
+class Stamps:
+    """Numbers the messages of one start of a node's agent, each kind from 1."""
+
+    def __init__(self, *, node: str, boot: str, wall_ns: Callable[[], int]) -> None:
+        self._node = node
+        self._boot = boot
+        self._wall_ns = wall_ns
+        self._seqs: collections.Counter[str] = collections.Counter()
+
+    def next(self, kind: str) -> Stamp:
+        """Return the stamp of the next message of a kind."""
+        self._seqs[kind] += 1
+        return Stamp(node=self._node, boot=self._boot, seq=self._seqs[kind], ts_ns=self._wall_ns())
 
 
 def capacity(

@@ -3,6 +3,7 @@
 import collections
 from collections.abc import Iterable
 
+from carico_agent.reporting import advertisement
 from carico_core.domain import pod_telemetry
 from carico_core.runtime.observe import metrics as metric
 from carico_core.runtime.process import clock as clocks
@@ -41,15 +42,13 @@ class TrafficReports:
     """What the next report contains."""
 
     def __init__(self, *, node: str, boot: str, network: str, clock: clocks.Clock, counters: Counters) -> None:
-        self._node = node
-        self._boot = boot
         self._network = network
         self._clock = clock
         self._counters = counters
         self._totals: dict[_Key, tuple[int, int]] = {}
         self._left_out_bytes = 0
         self._since_s = clock.monotonic_s()
-        self._seq = 0
+        self._stamps = advertisement.Stamps(node=node, boot=boot, wall_ns=clock.wall_ns)
 
     def add(self, flows: Iterable[pod_telemetry.PodFlow]) -> None:
         """Take in what has been transferred."""
@@ -63,9 +62,9 @@ class TrafficReports:
         totals, self._totals = self._totals, {}
         left_out, self._left_out_bytes = self._left_out_bytes, 0
         interval_s, self._since_s = now_s - self._since_s, now_s
-        self._seq += 1
+        stamp = self._stamps.next("traffic")
         return pod_telemetry.PodTraffic(
-            node=self._node, boot=self._boot, seq=self._seq, ts_ns=self._clock.wall_ns(), interval_s=interval_s,
+            node=stamp.node, boot=stamp.boot, seq=stamp.seq, ts_ns=stamp.ts_ns, interval_s=interval_s,
             network=self._network, left_out_bytes=left_out, skipped=dict(self._counters.skipped_by_reason),
             flows=tuple(pod_telemetry.PodFlow(*key, *total) for key, total in totals.items()),
         )  # fmt: skip

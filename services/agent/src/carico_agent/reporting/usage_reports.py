@@ -22,13 +22,11 @@ class UsageReports:
         self, *, node: str, boot: str, core_scale: float, classes: ports.PodClasses, ledger: ports.PodLedger,
         clock: clocks.Clock,
     ) -> None:  # fmt: skip
-        self._node = node
-        self._boot = boot
         self._classes = classes
         self._ledger = ledger
         self._clock = clock
         self._pods = pod_usage.PodUsage(core_scale=core_scale)
-        self._seqs = {"usage": 0, "pods": 0}
+        self._stamps = advertisement.Stamps(node=node, boot=boot, wall_ns=clock.wall_ns)
         self._usage_reported_s = self._loads_reported_s = clock.monotonic_s()
         self._on_usage: Callable[[], None] = _nothing
         self._on_loads: Callable[[], None] = _nothing
@@ -62,7 +60,7 @@ class UsageReports:
         found = self._pods.report()
         if not found:
             return None
-        stamp = self._stamp("usage")
+        stamp = self._stamps.next("usage")
         return usages.UsageReport(node=stamp.node, boot=stamp.boot, seq=stamp.seq, ts_ns=stamp.ts_ns, classes=found)
 
     def put_back(self, report: usages.UsageReport) -> None:
@@ -71,14 +69,10 @@ class UsageReports:
 
     def next_loads(self) -> pod_telemetry.PodLoads:
         """Return the load of each Pod. A node without Pods reports that it has none."""
-        stamp = self._stamp("pods")
+        stamp = self._stamps.next("pods")
         return pod_telemetry.PodLoads(
             node=stamp.node, boot=stamp.boot, seq=stamp.seq, ts_ns=stamp.ts_ns, loads=self._pods.loads()
         )
-
-    def _stamp(self, kind: str) -> advertisement.Stamp:
-        self._seqs[kind] += 1
-        return advertisement.Stamp(node=self._node, boot=self._boot, seq=self._seqs[kind], ts_ns=self._clock.wall_ns())
 
 
 def _nothing() -> None:
