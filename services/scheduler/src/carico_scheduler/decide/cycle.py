@@ -96,32 +96,18 @@ class Cycle:
         draft = scoring.Draft(view)
         for slot, demand in held:
             draft.hold(slot, demand)
-        scorer, waits = self._scorer(view, draft), collections.deque(nominees)
-        placed: set[str] = set()
-        # Pods for which room is held although their turn may come yet: a gang with younger Pods has its own. By UID.
-        early: dict[str, Nominee] = {}
+        scorer, ahead = self._scorer(view, draft), _Ahead(nominees)
         tried = 0
         while len(outcome.placed) < most and not outcome.is_cut and (waiting := source.take(view.now_s)) is not None:
             party = None if gangs is None or waiting.demand.gang is None else gangs.gather(waiting)
             last = waiting.key if party is None else max(each.key for each in party.members)
-            own = [] if party is None else _split_own(waits, party, draft, early)
-            while waits and waits[0].key < last:
-                # It came before this Pod if it was in `source` at all.
-                nominee = waits.popleft()
-                if nominee.uid not in placed:
-                    scorer.hold(nominee.slot, nominee.demand, nominee.pod)
-                    if nominee.key > waiting.key or nominee.demand.gang is not None:
-                        early[nominee.uid] = nominee
+            own = [] if party is None else ahead.take(party, draft)
+            ahead.hold(waiting, last, scorer)
             if gangs is not None and party is not None:
                 gangs.tried(party, self._place_party(party, scorer, source, outcome, own))
                 tried += 1
                 outcome.is_cut = tried >= PARTIES_MOST
-                if early or own:
-                    # Pods between its own may come before those.
-                    for nominee in early.values():
-                        draft.release(nominee.slot, nominee.demand, nominee.pod)
-                    waits = collections.deque(sorted([*early.values(), *waits], key=lambda each: each.key))
-                    early.clear()
+                if ahead.give_back(draft) or own:
                     # Scores only fall.
                     scorer = self._scorer(view, draft)
                 continue
@@ -136,8 +122,7 @@ class Cycle:
                 scorer.forget(waiting.demand)
                 continue
             outcome.placed.append(self._place(scorer, waiting, slot))
-            if waits:
-                placed.add(waiting.pod.uid)
+            ahead.placed(waiting)
         return outcome
 
     def _place_party(
@@ -224,21 +209,50 @@ class Cycle:
         return cycle_scores.CycleScores(view, stages, self._without, draft, self._masks)
 
 
-def _split_own(
-    waits: "collections.deque[Nominee]", party: parties.Party, draft: scoring.Draft, early: dict[str, Nominee]
-) -> list[Nominee]:  # fmt: skip
-    """Take the Pods of a gang out of those for which room is or will be held: it is held for them.
+class _Ahead:
+    """The nominees of a cycle, in the order of the queue: room is held for those that come before the Pod in turn."""
 
-    `early`: those for which it is held already, since another Pod between those of the gang had its turn.
-    """
-    uids = {each.pod.uid for each in party.members}
-    own = [each for each in waits if each.uid in uids]
-    for each in own:
-        waits.remove(each)
-    for each in [early.pop(uid) for uid in sorted(uids & early.keys())]:
-        draft.release(each.slot, each.demand, each.pod)
-        own.append(each)
-    return own
+    def __init__(self, nominees: Iterable[Nominee]) -> None:
+        self._waits = collections.deque(nominees)
+        self._placed: set[str] = set()
+        # Those for which room is held although their turn may come yet: a gang with younger Pods has its own. By UID.
+        self._early: dict[str, Nominee] = {}
+
+    def take(self, party: parties.Party, draft: scoring.Draft) -> list[Nominee]:
+        """Take out the Pods of a gang, for which room is or will be held: it is held for them."""
+        uids = {each.pod.uid for each in party.members}
+        own = [each for each in self._waits if each.uid in uids]
+        for each in own:
+            self._waits.remove(each)
+        # Another Pod between those of the gang had its turn.
+        for each in [self._early.pop(uid) for uid in sorted(uids & self._early.keys())]:
+            draft.release(each.slot, each.demand, each.pod)
+            own.append(each)
+        return own
+
+    def hold(self, waiting: queues.Waiting, last: queues.Key, scorer: cycle_scores.CycleScores) -> None:
+        """Hold the room of those before `last`: the key of `waiting`, which has its turn, or of its gang's youngest."""
+        while self._waits and self._waits[0].key < last:
+            # It came before this Pod if it was waiting at all.
+            nominee = self._waits.popleft()
+            if nominee.uid not in self._placed:
+                scorer.hold(nominee.slot, nominee.demand, nominee.pod)
+                if nominee.key > waiting.key or nominee.demand.gang is not None:
+                    self._early[nominee.uid] = nominee
+
+    def give_back(self, draft: scoring.Draft) -> bool:
+        """After a gang's turn, give back what was held early: Pods between its own may come before those."""
+        early, self._early = self._early, {}
+        for nominee in early.values():
+            draft.release(nominee.slot, nominee.demand, nominee.pod)
+        if early:
+            self._waits = collections.deque(sorted([*early.values(), *self._waits], key=lambda each: each.key))
+        return bool(early)
+
+    def placed(self, waiting: queues.Waiting) -> None:
+        """Take in that a Pod was placed: no room is held for it."""
+        if self._waits:
+            self._placed.add(waiting.pod.uid)
 
 
 def _ranked(stages: registry.Stages, ranking: Callable[[protocol.Scorer], protocol.Scorer]) -> registry.Stages:
