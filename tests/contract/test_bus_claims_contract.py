@@ -91,6 +91,8 @@ async def test_a_version_that_does_not_exist_yet_is_refused(site: Site) -> None:
     (first,) = await bus.claims.change([change(0, b"1")])
     ends = await bus.claims.change([change(first.seq + 1000, b"2"), change(1000, b"3", OTHER)])
     assert [(end.seq is None, end.is_conflict) for end in ends] == [(True, True), (True, True)]
+    # A stream that has lost what it had stored is noticed by these numbers.
+    assert [end.newest for end in ends] == [first.seq, 0]
     assert {each.subject: each.payload for each in await bus.claims.all()} == {SUBJECT: b"1"}
 
 

@@ -455,6 +455,19 @@ async def test_what_cannot_be_written_is_written_later() -> None:
     assert len(replica.hub.usage) == 1
 
 
+async def test_what_the_bucket_has_lost_is_written_again() -> None:
+    replica = Replica()
+    names = [f"app/x/{number}" for number in range(60)]
+    replica.app.members.take([reports.report("node-1", 1)], 0.0)
+    found = of_classes("node-1", {name: used() for name in names})
+    replica.app.usage.on_report(subjects.usage("node-1"), wire.encode_usage(found))
+    await replica.app.usage.keep()
+    replica.hub.usage.clear()
+    for _ in range(streams.USAGE_KEYS):
+        await replica.app.usage.keep()
+    assert sorted(each.name for each in kept_of(replica.hub)) == sorted(names)
+
+
 async def test_a_stop_while_it_is_written_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     replica = Replica()
     names = [f"app/x/{number}" for number in range(60)]

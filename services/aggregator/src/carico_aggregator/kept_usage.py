@@ -9,6 +9,7 @@ from then on.
 import asyncio
 import collections
 import contextlib
+import itertools
 import math
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -21,7 +22,8 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire import codec, streams, subjects
 from carico_core.wire import messages as wire
 
-# A crash of all replicas at once loses so much of what was measured.
+# A crash of all replicas at once loses so much of what was measured. One key is written each time even if it has not
+# changed, so that a bucket that was deleted or restored to an older state is whole again after 16 times.
 KEEP_EVERY_S = 20.0
 # Within it the keeper writes its 16 keys, which takes it some 50 ms.
 JOIN_S = 1.0
@@ -49,6 +51,7 @@ class KeptUsage:
         self._others_join = asyncio.Event()
         # What is still to be written, by key.
         self._due: dict[int, list[domain.KeptClass]] = {}
+        self._turns = itertools.cycle(range(streams.USAGE_KEYS))
         # What nodes report while this replica joins.
         self._held: collections.deque[tuple[str, bytes]] | None = None
         # For metrics, and when it was made; monotonic seconds.
@@ -88,9 +91,9 @@ class KeptUsage:
         self._others_join.set()
 
     async def keep(self) -> None:
-        """Write what has changed to the bucket if this replica is the keeper."""
+        """Write what has changed to the bucket, and one key more, if this replica is the keeper."""
         if self._is_keeper():
-            self._due |= self.known.take_changed()
+            self._due |= self.known.take_changed(also=next(self._turns))
             await self._write()
 
     async def _write(self) -> None:

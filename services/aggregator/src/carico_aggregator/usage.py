@@ -180,13 +180,17 @@ class Usages:
         assert found is not None
         return found
 
-    def take_changed(self) -> dict[int, list[usage.KeptClass]]:
-        """Return the classes under each key that has changed since the last call, those seen last first."""
-        keys, self._changed = self._changed, set()
-        found: dict[int, list[usage.KeptClass]] = {key: [] for key in keys}
+    def take_changed(self, *, also: int | None = None) -> dict[int, list[usage.KeptClass]]:
+        """Return the classes under each key that has changed since the last call, those seen last first.
+
+        `also`: a key that is returned too if there are classes under it.
+        """
+        found: dict[int, list[usage.KeptClass]] = {key: [] for key in self._changed}
+        self._changed = set()
         for name in self._classes:
-            if _key(name) in keys:
-                found[_key(name)].append(self.facts(name))
+            key = _key(name)
+            if key in found or key == also:
+                found.setdefault(key, []).append(self.facts(name))
         return {key: sorted(each, key=lambda one: -one.last_ns) for key, each in found.items()}
 
     def resume(self, kept: Iterable[usage.KeptClass]) -> None:

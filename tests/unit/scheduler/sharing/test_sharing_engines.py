@@ -118,6 +118,27 @@ def test_a_stream_that_is_lost_stops_commits_and_its_claims_are_stated_again(see
     objects.run_fast(main())
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_stream_that_is_set_back_to_an_older_state_gets_a_new_epoch_and_its_claims_are_stated_again(
+    seed: int,
+) -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(seed=seed, engines=3, room=3.0)
+        rng = random.Random(seed)
+        uids = await run_pods(made, 12)
+        for turn in range(3):
+            older = dict(made.hub.claims)
+            uids += [made.create_pod(f"pod-{turn}-{index}") for index in range(12)]
+            await asyncio.sleep(rng.uniform(0.5, 12.0))
+            made.hub.set_claims_back(older)
+        await made.until_ended(600.0)
+        assert made.kube.binds == dict.fromkeys(uids, 1)
+        assert max(made.largest.values()) <= 3
+        await made.stop()
+
+    objects.run_fast(main())
+
+
 def test_a_new_stream_is_settled_before_anything_is_bound() -> None:
     async def main() -> None:
         made = shared_world.SharedWorld(engines=2, room=100.0)

@@ -53,8 +53,9 @@ class Member:
             commits.Parts(
                 claims=self._claims, ledger=self.ledger, clock=parts.clock,
                 epoch=lambda: self._stream.epoch if self.term() is not None else None,
-                on_doubt=self._stream.doubt, fits=self.rechecks.fits, on_replace=lambda uid: self._own.keep(uid),
-                header=self._header, count=self._count, on_idle=parts.on_idle,
+                on_doubt=self._stream.doubt, on_set_back=self._stream.note_set_back, fits=self.rechecks.fits,
+                on_replace=lambda uid: self._own.keep(uid), header=self._header, count=self._count,
+                on_idle=parts.on_idle,
             )
         )  # fmt: skip
         self._own = own_claims.OwnClaims(

@@ -60,19 +60,23 @@ class World:
         self.counted: list[str] = []
         self.rivals: list[str | None] = []
         self.doubts = 0
+        self.set_backs = 0
         self.is_roomy = True
         self.replaced: list[str] = []
         self.commits = commits.Commits(
             commits.Parts(
                 claims=lambda: self.claims, ledger=self.ledger, clock=self.clock, epoch=lambda: self.epoch,
-                on_doubt=self.doubt, fits=lambda request, lost: self.is_roomy, on_replace=self.replaced.append,
-                header=lambda: ("0" * 16, 1),
+                on_doubt=self.doubt, on_set_back=self.set_back, fits=lambda request, lost: self.is_roomy,
+                on_replace=self.replaced.append, header=lambda: ("0" * 16, 1),
                 count=self.counted.append, on_idle=lambda: None,
             )
         )  # fmt: skip
 
     def doubt(self) -> None:
         self.doubts += 1
+
+    def set_back(self) -> None:
+        self.set_backs += 1
 
     async def start(self) -> asyncio.Task[None]:
         await self.name_stream()
@@ -128,6 +132,41 @@ def test_answers_of_a_stream_that_is_gone_leave_no_trace_in_the_ledger() -> None
         assert made.ledger.seq(NODE) == 0
         await made.name_stream()
         assert await made.ask("next") == "stored"
+        running.cancel()
+
+    objects.run_fast(main())
+
+
+def test_a_stream_that_has_lost_what_it_had_stored_is_reported() -> None:
+    async def main() -> None:
+        made = World()
+        running = await made.start()
+        assert await made.ask("a") == "stored"
+        older = dict(made.hub.claims)
+        assert await made.ask("b") == "stored"
+        assert made.set_backs == 0
+        made.hub.set_claims_back(older)
+        await made.ask("c")
+        assert made.set_backs > 0
+        # Nor is there a message about the node any more, of which claims count.
+        made.set_backs = 0
+        made.hub.lose_claims()
+        await made.ask("d")
+        assert made.set_backs > 0
+        running.cancel()
+
+    objects.run_fast(main())
+
+
+def test_a_message_without_claims_that_count_may_be_gone() -> None:
+    async def main() -> None:
+        made = World()
+        running = await made.start()
+        assert await made.ask("a") == "stored"
+        made.ledger.void(NODE, claim("a"))
+        made.hub.claims.pop(subjects.claim(NODE))
+        assert await made.ask("b") == "stored"
+        assert made.set_backs == 0
         running.cancel()
 
     objects.run_fast(main())

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 import orjson
 
@@ -39,6 +39,11 @@ class Hub:
         """Lose what the stream of claims holds, as a server that keeps it in memory does when it restarts."""
         self.claims.clear()
         self.claim_seq = itertools.count(1)
+
+    def set_claims_back(self, older: Mapping[str, buses.Kept]) -> None:
+        """Give the stream of claims an older state, as servers of which the one that lags behind is left do."""
+        self.claims = dict(older)
+        self.claim_seq = itertools.count(1 + max((each.seq for each in older.values()), default=0))
 
     def set_away(self, away: bool) -> None:
         """Take the bus away from every member, or give it back."""
@@ -277,8 +282,9 @@ class _Claims:
             return buses.WriteOutcome(detail=f"not connected: {change.subject}")
         hub = self._bus.hub
         newest = hub.claims.get(change.subject)
-        if change.seq != (0 if newest is None else newest.seq):
-            return buses.WriteOutcome(is_conflict=True, detail="wrong last sequence")
+        newest_seq = 0 if newest is None else newest.seq
+        if change.seq != newest_seq:
+            return buses.WriteOutcome(is_conflict=True, newest=newest_seq, detail=f"wrong last sequence: {newest_seq}")
         stored = buses.Kept(subject=change.subject, payload=change.payload, seq=next(hub.claim_seq))
         hub.claims[change.subject] = stored
         if matches(subjects.CLAIM_ALL, change.subject):

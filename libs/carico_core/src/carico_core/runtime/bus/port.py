@@ -162,13 +162,15 @@ class GuardedWrite(NamedTuple):
 
 
 class WriteOutcome(NamedTuple):
-    """What became of a change: stored as number `seq`; refused, since there is a newer message; or not known.
+    """What became of a change: stored as number `seq`; refused, since the newest message is another one; or not known.
 
-    A change without an answer may have been stored.
+    `newest`: the number of that message, 0 if there is none, where the refusal names it. A change without an answer may
+    have been stored.
     """
 
     seq: int | None = None
     is_conflict: bool = False
+    newest: int | None = None
     detail: str = ""
 
 

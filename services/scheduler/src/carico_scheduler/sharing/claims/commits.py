@@ -76,6 +76,8 @@ class Parts:
     # The epoch of the stream as last read; None if nothing may be committed.
     epoch: Callable[[], str | None]
     on_doubt: Callable[[], None]
+    # Called where the stream turns out to have lost claims, and to be the same one by its epoch.
+    on_set_back: Callable[[], None]
     fits: Callable[[ClaimRequest, Sequence[ClaimRequest]], bool]
     # Called with the UID of a Pod whose claim takes the place of another scheduler's, whose bind may still arrive.
     on_replace: Callable[[str], None]
@@ -211,6 +213,9 @@ class Commits:
         for each, answer in zip(sent, answers, strict=True):
             if answer.seq is None:
                 self._parts.count("conflict" if answer.is_conflict else "unanswered")
+                now_s = self._parts.clock.monotonic_s()
+                if answer.newest is not None and self._parts.ledger.is_set_back(each.made.node, answer.newest, now_s):
+                    self._parts.on_set_back()
                 unclear.append(each)
                 continue
             self._parts.ledger.take(each.made.node, answer.seq, each.made.claims, self._parts.clock.monotonic_s())

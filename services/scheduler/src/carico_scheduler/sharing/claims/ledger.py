@@ -119,6 +119,13 @@ class Ledger:
         for uid in () if known is None else known.held:
             self._open.pop((node, uid), None)
 
+    def is_set_back(self, node: str, newest: int, now_s: float) -> bool:
+        """Return whether the stream has lost what it had of a node: its newest message there is the older `newest`.
+
+        Without a message (0), it may also have dropped one for its age, which no claim that still counts can have.
+        """
+        return 0 < newest < self.seq(node) or (not newest and bool(self.counted_on(node, now_s)))
+
     def restart(self) -> dict[str, list[messages.Claim]]:
         """Forget everything: the stream is another one. Return the claims whose Pods may still be bound, by node."""
         left: dict[str, list[messages.Claim]] = {}

@@ -1,8 +1,10 @@
 """Follows the stream of claims, and notices when it is another one.
 
 The stream is in memory, so a restart of NATS may lose it. What names it is kept in it, as its epoch: a scheduler
-that finds no epoch writes one. In a new epoch nothing is committed for `SETTLE_S`: binds by claims that were lost
-arrive until then, and each member states again what it knows of claims whose Pods are not bound yet.
+that finds no epoch writes one, and so does one that finds the stream set back: of three servers, two of which were
+killed, the one that is left may lack what it had not received yet. In a new epoch nothing is committed for `SETTLE_S`:
+binds by claims that were lost arrive until then, and each member states again what it knows of claims whose Pods are
+not bound yet.
 """
 
 import asyncio
@@ -49,6 +51,8 @@ class Stream:
         # Claims of an earlier epoch that must be stated in this one, by node.
         self._left: dict[str, list[messages.Claim]] = {}
         self._must_read = True
+        # The epoch is to be replaced: the stream has lost claims of it.
+        self._is_set_back = False
         self._doubts = 0
         self._since_s = 0.0
         self.epoch: str | None = None
@@ -67,6 +71,12 @@ class Stream:
         self._must_read = True
         self._doubts += 1
         self._doubt.set()
+
+    def note_set_back(self) -> None:
+        """Give the stream a new epoch unless it has one already: claims that it had stored are missing in it."""
+        self._line.warning("the stream of claims lacks what it had stored", epoch=self.epoch)
+        self._is_set_back = True
+        self.doubt()
 
     async def follow_forever(self, claims: buses.Claims) -> None:
         """Keep the ledger in step with the stream, until cancelled."""
@@ -87,15 +97,16 @@ class Stream:
     async def _check(self, claims: buses.Claims) -> None:
         """Read the stream if it must be. Raises `BusUnavailable`."""
         kept = await claims.newest(subjects.CLAIMS_EPOCH)
-        if kept is None:
+        if kept is None or (self._is_set_back and _name(kept) == self.epoch):
+            seq = 0 if kept is None else kept.seq
             made = buses.GuardedWrite(
-                subject=subjects.CLAIMS_EPOCH, payload=self._new_epoch().encode(), seq=0, lasts=True
+                subject=subjects.CLAIMS_EPOCH, payload=self._new_epoch().encode(), seq=seq, lasts=True
             )
             await claims.change([made])
             kept = await claims.newest(subjects.CLAIMS_EPOCH)
         if kept is None:
             return
-        name = kept.payload.decode(errors="replace")
+        name = _name(kept)
         if name != self.epoch:
             self._begin(name)
         if self._must_read:
@@ -105,7 +116,7 @@ class Stream:
         for node, found in self._ledger.restart().items():
             known = {claim.uid for claim in self._left.get(node, ())}
             self._left.setdefault(node, []).extend(claim for claim in found if claim.uid not in known)
-        self.epoch, self._must_read = name, True
+        self.epoch, self._must_read, self._is_set_back = name, True, False
         self._since_s = self._clock.monotonic_s()
         self.number += 1
         self._line.info(
@@ -163,3 +174,8 @@ class Stream:
             self.doubt()
         elif self._ledger.take(node, kept.seq, found.claims, now_s):
             self._on_room()
+
+
+def _name(kept: buses.Kept) -> str:
+    """Return the name in a message about the epoch."""
+    return kept.payload.decode(errors="replace")

@@ -22,7 +22,7 @@ _EXPECTED = b"Nats-Expected-Stream: " + streams.CLAIMS.encode() + b"\r\nNats-Exp
 _LASTS = b"Nats-TTL: never\r\n"
 _NEWEST = f"$JS.API.DIRECT.GET.{streams.CLAIMS}"
 _NOT_FOUND = "404"
-# What JetStream answers if the newest message is another one (JSStreamWrongLastSequenceErrF).
+# What JetStream answers if the newest message is another one: "wrong last sequence: 7" (JSStreamWrongLastSequenceErrF).
 _WRONG_LAST_SEQUENCE = 10071
 # The same while another change of the subject is under way in a cluster (JSStreamWrongLastSequenceConstantErr).
 _WRONG_LAST_SEQUENCE_CONSTANT = 10164
@@ -96,8 +96,10 @@ def _changed(answer: "requests.Answer | None") -> buses.WriteOutcome:
         failure = said.get("error")
         if failure is None:
             return buses.WriteOutcome(seq=int(said["seq"]))
-        is_conflict = failure.get("err_code") in (_WRONG_LAST_SEQUENCE, _WRONG_LAST_SEQUENCE_CONSTANT)
-        return buses.WriteOutcome(is_conflict=is_conflict, detail=str(failure.get("description", "")))
+        code, detail = failure.get("err_code"), str(failure.get("description", ""))
+        newest = int(detail.rpartition(" ")[2]) if code == _WRONG_LAST_SEQUENCE else None
+        is_conflict = code in (_WRONG_LAST_SEQUENCE, _WRONG_LAST_SEQUENCE_CONSTANT)
+        return buses.WriteOutcome(is_conflict=is_conflict, newest=newest, detail=detail)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         # Nothing follows the subject, as while the stream is being made.
         status = pull_consumer.status_of(answer.headers)
