@@ -1,7 +1,6 @@
 """What outlives a process: moves of the hour and rests, whatever else the ConfigMap says."""
 
 import asyncio
-import dataclasses
 from typing import Any
 
 import pytest
@@ -29,14 +28,26 @@ class Site:
             "configmaps", {"metadata": {"name": journal.NAME, "namespace": "carico"}, "data": data}, "test"
         )  # fmt: skip
 
+    def write_again(self, data: dict[str, Any]) -> None:
+        found = self.api.objects.get("configmaps", ("carico", journal.NAME), "test")
+        found["data"] |= data
+        self.api.objects.update("configmaps", ("carico", journal.NAME), found, "test")
 
-def failed(owner: str) -> records.Record:
+
+def failed(owner: str, state: records.State = records.State.KEPT) -> records.Record:
     made = records.Record(
         pod="default/web-1", uid="u", source="a", target="b", mode=movable.Mode.EVICT, why="", gain=0.0, began_s=0.0,
         owner=owner,
     )  # fmt: skip
-    made.advance(records.State.KEPT, "no image", now_s=1.0)
+    made.advance(state, "no image", now_s=1.0)
     return made
+
+
+async def move(made: journal.Journal, uid: str) -> None:
+    """Make a move as a round does."""
+    await made.read()
+    await made.begin(uid)
+    await made.end(uid, failed("", records.State.MOVED))
 
 
 def test_the_next_process_counts_the_moves_of_the_last_hour() -> None:
@@ -65,8 +76,74 @@ def test_the_next_process_knows_which_moves_have_begun_and_were_not_given_up() -
         first = site.journal()
         for number in range(20):
             await first.begin(f"uid-{number}")
-        await first.end(dataclasses.replace(failed("default/one"), uid="uid-19"))
+        await first.end("uid-19", failed("default/one"))
         assert await site.journal().moving() == {f"uid-{number}" for number in range(4, 19)}
+
+    asyncio.run(main())
+
+
+def test_a_replica_that_leads_again_knows_the_move_that_another_has_left() -> None:
+    """Else nobody would end it: one Pod too many for ever."""
+
+    async def main() -> None:
+        site = Site()
+        first, second = site.journal(), site.journal()
+        for number in range(20):
+            await move(first, f"first-{number}")
+        for number in range(20):
+            await move(second, f"second-{number}")
+        await second.begin("left")
+        assert await first.moving() == {"left"}
+        await move(first, "next")
+        assert await site.journal().moving() == {"left"}
+
+    asyncio.run(main())
+
+
+def test_a_move_that_could_not_be_noted_hides_none_that_another_has_left() -> None:
+    async def main() -> None:
+        site = Site()
+        first, second = site.journal(), site.journal()
+        site.api.go_away()
+        with pytest.raises(errors.ApiUnavailable):
+            await first.begin("not-noted")
+        # The Lease ends meanwhile.
+        site.api.come_back()
+        await second.begin("left")
+        assert await first.moving() == {"left"}
+
+    asyncio.run(main())
+
+
+def test_a_move_whose_marks_remain_is_known_however_many_others_are_made() -> None:
+    async def main() -> None:
+        site = Site()
+        made = site.journal()
+        await made.begin("marked")
+        # Another read, of a query, is answered with what was there before.
+        site.write_again({"moving": "{}"})
+        await made.read()
+        refused = failed("default/one")
+        refused.is_marked = True
+        await made.end("marked", refused)
+        for number in range(20):
+            await move(made, f"uid-{number}")
+        assert await site.journal().moving() == {"marked"}
+
+    asyncio.run(main())
+
+
+def test_a_move_that_was_made_counts_although_its_replica_does_not_lead_any_more() -> None:
+    async def main() -> None:
+        site = Site()
+        made = site.journal()
+        await made.begin("uid")
+
+        def refuse() -> None:
+            raise records.NotLeading("not leading")
+
+        made.permit = refuse
+        await made.end("uid", failed("", records.State.MOVED))
 
     asyncio.run(main())
 
@@ -74,7 +151,7 @@ def test_the_next_process_knows_which_moves_have_begun_and_were_not_given_up() -
 def test_the_next_process_lets_pods_rest() -> None:
     async def main() -> None:
         site = Site()
-        await site.journal().end(failed("default/one"))
+        await site.journal().end("u", failed("default/one"))
         later = site.journal()
         await later.read()
         assert later.rests() == {"default/one": "default/web-1: no image"}
@@ -91,7 +168,7 @@ def test_a_move_that_cannot_be_noted_does_not_begin_and_a_rest_is_noted_later() 
         site.api.go_away()
         with pytest.raises(errors.ApiUnavailable):
             await made.begin("uid")
-        await made.end(failed("default/one"))
+        await made.end("u", failed("default/one"))
         assert made.rests()
         site.api.come_back()
         await made.begin("uid")

@@ -1,4 +1,4 @@
-"""What outlives every process: whether moves are paused, how many began in the last hour, which, and which Pods rest.
+"""What outlives every process: pauses, how many moves began in the last hour, which have not ended, which Pods rest.
 
 A ConfigMap, which is read before each plan and each move. A move is noted before it begins, so a process that dies in
 the middle of each of its moves makes no more of them than another one.
@@ -24,7 +24,8 @@ HOUR_S, _MINUTE_S = 3600.0, 60
 FAILED_REST_S = 600.0
 # What is kept of them: far below the size of an object.
 _RESTS_MOST, _WHY_MOST = 200, 200
-# An earlier process has left one move, and each before it that could not finish those of others one more.
+# Moves that have not ended: an earlier process has left one, and each before it that could not finish those of others
+# one more.
 _MOVING_MOST = 16
 
 
@@ -40,12 +41,11 @@ class Journal:
     clock: clocks.Clock
     permit: Callable[[], None]
     paused: str | None = None
-    # Moves that began in each minute; UIDs of what they move, the newest last; and by controller until when its Pods
-    # rest, and why.
+    # Moves that began in each minute; by controller until when its Pods rest, and why. What others have noted is added.
     _began: dict[int, int] = dataclasses.field(default_factory=dict)
-    _moving: dict[str, None] = dataclasses.field(default_factory=dict)
     _rests: dict[str, tuple[float, str]] = dataclasses.field(default_factory=dict)
-    _is_saved: bool = True
+    # UIDs of what moves, the newest last: as the ConfigMap has them, since another replica may have led in between.
+    _moving: dict[str, None] = dataclasses.field(default_factory=dict)
 
     async def read(self) -> str:
         """Return since when moves are paused; empty if they are not. Raises `ApiError` and `ApiUnavailable`."""
@@ -64,7 +64,7 @@ class Journal:
         await self.read()
 
     async def moving(self) -> Set[str]:
-        """Return the UIDs of what moves that were not given up have begun to move. Raises as `read`.
+        """Return the UIDs of what moves that have not ended have begun to move. Raises as `read`.
 
         The marks of a move can be written by anyone who creates Pods: a move of another UID was never begun.
         """
@@ -76,29 +76,25 @@ class Journal:
         self._moving[uid] = self._moving.pop(uid, None)
         minute = int(self._now_s() // _MINUTE_S)
         self._began[minute] = self._began.get(minute, 0) + 1
-        self._is_saved = False
         await self._save()
 
-    async def end(self, move: records.Record) -> None:
-        """Note what became of a move. After one that failed, the Pods of its controller rest.
+    async def end(self, uid: str, move: records.Record) -> None:
+        """Note what became of the move that began with this UID. After one that failed, its controller's Pods rest.
 
         What stopped it, such as an image that cannot be pulled or a quota, usually lasts, and stops the next replica as
         well: without a rest, each plan would try one.
         """
-        if move.state is not records.State.KEPT:
-            return
-        # One that was made needs no write: what it moved is gone.
-        if not move.is_marked:
-            self._moving.pop(move.uid, None)
-        if move.owner:
+        self._moving.pop(uid, None)
+        if move.is_marked:
+            self._moving[uid] = None
+        if move.owner and move.state is records.State.KEPT:
             why = f"{move.pod}: {move.detail}"[:_WHY_MOST]
             self._rests[move.owner] = self._now_s() + FAILED_REST_S, why
-        self._is_saved = False
         try:
             await self._save()
-        except (errors.ApiError, errors.ApiUnavailable) as error:
-            # It is saved with the next one.
-            logs.get("rescheduler").warning("rest not noted", pod=move.pod, error=str(error))
+        except (errors.ApiError, errors.ApiUnavailable, records.NotLeading) as error:
+            # A rest is saved with the next move; one that has ended and is still noted is not found any more.
+            logs.get("rescheduler").warning("end of a move not noted", pod=move.pod, error=str(error))
 
     def moves_of_the_hour(self) -> int:
         """Return how many moves began within an hour."""
@@ -113,7 +109,7 @@ class Journal:
     def _take_in(self, data: Mapping[str, Any]) -> None:
         for minute, count in _counts(data.get(_MOVES)).items():
             self._began[minute] = max(count, self._began.get(minute, 0))
-        self._moving = {**_uids(data.get(_MOVING)), **self._moving} if self._is_saved else self._moving
+        self._moving = _uids(data.get(_MOVING))
         for owner, rest in _rests(data.get(_RESTS)).items():
             self._rests[owner] = max(rest, self._rests.get(owner, rest))
         self._forget()
@@ -128,12 +124,9 @@ class Journal:
 
     async def _save(self) -> None:
         self._forget()
-        if self._is_saved:
-            return
         began = {str(minute): count for minute, count in self._began.items()}
         found = {_MOVES: began, _MOVING: dict.fromkeys(self._moving), _RESTS: self._rests}
         await self._write({name: orjson.dumps(each).decode() for name, each in found.items()})
-        self._is_saved = True
 
     async def _write(self, data: Mapping[str, str]) -> None:
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME}, "data": data}

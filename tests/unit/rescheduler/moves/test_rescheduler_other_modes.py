@@ -214,6 +214,39 @@ def test_a_deployment_that_is_gone_ends_the_move() -> None:
     objects.run_fast(main())
 
 
+def test_a_deployment_that_is_gone_before_the_move_begins_keeps_the_pod() -> None:
+    async def main() -> None:
+        async with deployed() as made:
+            move = made.move()
+            made.cluster.api.objects.delete("deployments", WEB, {}, "test")
+            await asyncio.sleep(1.0)
+            ended = await made.process(mode=movable.Mode.NODE_SELECTOR).run(move)
+            assert ended.state is records.State.KEPT and "its Deployment" in ended.detail
+
+    objects.run_fast(main())
+
+
+def test_deployments_whose_pins_have_ended_are_not_noted_any_more() -> None:
+    async def main() -> None:
+        async with deployed() as made:
+            count_generations(made)
+            with pytest.raises(surges.Crash):
+                await made.process(at=1, is_sent=True, mode=movable.Mode.NODE_SELECTOR).run(made.move())
+            uid = deployment(made)["metadata"]["uid"]
+            await asyncio.sleep(5.0)
+            assert await made.journal.moving() == {uid}
+            await made.process(mode=movable.Mode.NODE_SELECTOR).recover()
+            assert await made.journal.moving() == set()
+            # One that was refused is left to a later process.
+            process = made.process(mode=movable.Mode.NODE_SELECTOR)
+            lost = errors.ApiUnavailable("no answer")
+            made.cluster.api.fail_next(lost, method="PATCH", path="/deployments")
+            assert (await process.run(made.move())).state is records.State.KEPT
+            assert await made.journal.moving() == {uid}
+
+    objects.run_fast(main())
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"before": "a"}'])
 def test_a_mark_that_cannot_be_read_is_none(text: str) -> None:
     assert pin.parse_mark(text) is None

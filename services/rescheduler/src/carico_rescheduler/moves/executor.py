@@ -71,26 +71,25 @@ class Executor:
         node = parts.known.nodes.found.get(("", move.target))
         deployment = None if replica_set is None else parts.known.deployment_of(replica_set)
         pinned = deployment if parts.mode is movable.Mode.NODE_SELECTOR else None
-        await parts.journal.begin(made.uid if pinned is None else pinned.uid)
+        noted = made.uid if pinned is None else pinned.uid
+        await parts.journal.begin(noted)
         self._begin(made)
         try:
             if parts.mode is movable.Mode.EVICT:
                 await self._evict.run(made, pod)
-            elif replica_set is None or node is None:
-                made.advance(
-                    records.State.KEPT, "its ReplicaSet or its node is gone", now_s=parts.clock.monotonic_s()
-                )  # fmt: skip
+            elif replica_set is None or deployment is None or node is None:
+                gone = "its Deployment, its ReplicaSet or its node is gone"
+                made.advance(records.State.KEPT, gone, now_s=parts.clock.monotonic_s())
             elif parts.mode is movable.Mode.SURGE:
                 where = {"namespace": replica_set.namespace, "replica_set": replica_set.name}
                 await self._surge.begin(made, **where)
                 await self._surge.follow(made, **where)
             else:
-                name = "" if deployment is None else deployment.name
                 host = node.labels.get(movable.HOSTNAME, node.name)
-                await self._pin.run(made, namespace=replica_set.namespace, deployment=name, host=host)
+                await self._pin.run(made, namespace=replica_set.namespace, deployment=deployment.name, host=host)
         finally:
             self._end(made)
-        await parts.journal.end(made)
+        await parts.journal.end(noted, made)
         return made
 
     async def recover(self) -> int:
@@ -149,7 +148,7 @@ class Executor:
             await self._surge.follow(move, namespace=found.pod.namespace, replica_set=name)
         finally:
             self._end(move)
-        await parts.journal.end(move)
+        await parts.journal.end(move.uid, move)
         parts.metrics.recovered.labels(move.state.value).inc()
 
     async def _clear(self, pod: objects.KnownPod) -> None:
@@ -172,6 +171,7 @@ class Executor:
             await self._pin.follow(move, namespace=found.namespace, deployment=found.name)
         finally:
             self._end(move)
+        await self._parts.journal.end(found.uid, move)
         self._parts.metrics.recovered.labels(move.state.value).inc()
 
     def _begin(self, move: records.Record) -> None:

@@ -42,6 +42,7 @@ class Pin:
             await self._patch(path, found, selected=host, mark=mark)
         except (errors.ApiError, errors.ApiUnavailable) as error:
             # Without an answer it may be pinned nevertheless: the mark is found by `recover`.
+            move.is_marked = isinstance(error, errors.ApiUnavailable)
             self._end(move, records.State.KEPT, f"not pinned: {error}")
             return
         move.advance(records.State.REPLACING, "the Deployment rolls out", now_s=self.clock.monotonic_s())
@@ -56,6 +57,7 @@ class Pin:
                 move.detail = f"waits for the API: {error}"
             except errors.ApiError as error:
                 # The mark stays, for `recover` once the right or the webhook that refuses has changed.
+                move.is_marked = True
                 self._end(move, records.State.KEPT, f"the API refuses: {error}")
             if move.state not in records.ENDED:
                 await asyncio.sleep(LOOK_EVERY_S)
