@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from carico_core.domain import cluster
 from carico_core.runtime.process import clock as clocks
+from carico_scheduler.decide import turns
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.preempt import evictable, search
 from carico_scheduler.rules import policy
@@ -26,7 +27,8 @@ class Desk:
         self.state = state.State(policy.Policy(max_pods_per_core=1.0), rng)
         self.made = 0
         self.seq = 0
-        self.search = search.Search(self.state, clock=self.clock, rng=rng)
+        held = turns.Turns(self.state.fleet, self.state.queue)
+        self.search = search.Search(self.state, clock=self.clock, rng=rng, turns=held)
         for name in NODES:
             self.node(name)
             self.hear(name)

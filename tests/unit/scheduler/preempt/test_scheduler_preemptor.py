@@ -156,6 +156,39 @@ def test_free_room_that_is_held_for_a_pod_keeps_none_of_lower_priority_from_gett
     objects.run_fast(main())
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_no_pod_goes_on_a_node_that_is_held_for_another_which_has_waited_for_long(nodes: int) -> None:
+    async def main() -> None:
+        made = world.World(room=50.0)
+        made.pod_s = FOREVER
+        await made.start(nodes=nodes)
+
+        def create(name: str, cores: int, **more: Any) -> None:
+            container = {"name": "main", "image": "pi", "resources": {"requests": {"cpu": str(cores)}}}
+            made.create_pod(name, containers=[container], **more)
+
+        for index in range(nodes):
+            for number in range(4):
+                on_it = {"kubernetes.io/hostname": f"node-{index}"}
+                create(f"low-{index}-{number}", 1, priority=0, nodeSelector=on_it)
+        await asyncio.sleep(5.0)
+        first = {"kubernetes.io/hostname": "node-0"}
+        create("large", 4, priority=6, preemptionPolicy="Never", nodeSelector=first)
+        await asyncio.sleep(130.0)
+        assert made.engines[0].turns.nominees()
+        if nodes > 1:
+            # One core of the first node is free, and held: there is no room for others.
+            made.kube.objects.delete("pods", ("default", "low-0-0"), {}, "test")
+        create("high", 1, priority=5)
+        await asyncio.sleep(60.0)
+        gone = {request.rpartition("/")[2] for request in made.kube.requests if request.startswith("DELETE")}
+        assert (len(gone), {name[:5] for name in gone}) == ((1, {"low-1"}) if nodes > 1 else (0, set()))
+        assert ("high" in running(made)) is (nodes > 1)
+        await made.stop()
+
+    objects.run_fast(main())
+
+
 @pytest.mark.parametrize("table", ["budgets", "baseline"])
 def test_nothing_is_evicted_while_budgets_or_daemon_sets_are_not_known(table: str) -> None:
     async def main() -> None:

@@ -72,18 +72,18 @@ class Engine:
         self._reporter = reporter.Reporter(
             cycle=self._cycle, log=parts.log, notices=notifier, conditions=self.conditions, gangs=self.state.gangs
         )
+        self.turns = turns.Turns(
+            self.state.fleet, self.state.queue, is_served=lambda uid: self.state.nominations.find(uid) is not None
+        )
         self.preemptor = preemptor.Preemptor(
             self.state, kube=parts.kube, clock=parts.clock, rng=parts.rng, events=parts.events,
-            metrics=parts.metrics, term=self._duty_term, on_hold=self._announce,
+            metrics=parts.metrics, term=self._duty_term, turns=self.turns, on_hold=self._announce,
         )  # fmt: skip
         self.opportunistic = opportunistic.Opportunistic(
             self.state, kube=parts.kube, clock=parts.clock, events=parts.events, metrics=parts.metrics,
             term=self._duty_term, priority_class=parts.opportunistic,
         )  # fmt: skip
         parts.metrics.waits.watch(self.state.queue, parts.clock)
-        self.turns = turns.Turns(
-            self.state.fleet, self.state.queue, is_served=lambda uid: self.state.nominations.find(uid) is not None
-        )
         self.gangs = keeper.Keeper(
             self.state, kube=parts.kube, clock=parts.clock, events=parts.events, metrics=parts.metrics,
             timeout_s=parts.gang_timeout_s, term=self._duty_term, wake=self._wake.set,

@@ -16,6 +16,7 @@ from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_scheduler.decide import cycle as cycles
+from carico_scheduler.decide import turns as queue_turns
 from carico_scheduler.gangs import gang as gang_records
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
@@ -49,15 +50,18 @@ class Preemptor:
 
     def __init__(
         self, state: states.State, *, kube: api_actions.Api, clock: clocks.Clock, rng: random.Random,
-        events: Events, metrics: instruments.Instruments, term: Callable[[], int | None],
+        events: Events, metrics: instruments.Instruments, term: Callable[[], int | None], turns: queue_turns.Turns,
         on_hold: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
-        """`on_hold` is called when room is held for a Pod, before the first eviction for it."""
+        """`turns`: for which Pods nodes are held; evicting others there would be in vain.
+
+        `on_hold` is called when room is held for a Pod, before the first eviction for it.
+        """
         self._state = state
         self._clock = clock
         self._metrics = metrics
         self._term = term
-        self._search = search.Search(state, clock=clock, rng=rng)
+        self._search = search.Search(state, clock=clock, rng=rng, turns=turns)
         self._evictor = evictor.Evictor(
             kube, clock=clock, write_event=events.preempted, term=term,
             count=lambda outcome: metrics.victims.labels(outcome).inc(),

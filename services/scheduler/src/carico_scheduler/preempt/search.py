@@ -5,13 +5,14 @@ The room that is held for other Pods counts as taken.
 
 import asyncio
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from carico_core.domain import cluster
+from carico_core.domain import cluster, decision
 from carico_core.runtime.process import clock as clocks
 from carico_scheduler.decide import cycle as cycles
 from carico_scheduler.decide import cycle_scores
+from carico_scheduler.decide import turns as queue_turns
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
@@ -22,12 +23,15 @@ from carico_scheduler.state import state as states
 
 # A Pod that leaves is waited for until so long after its grace period: one with a finalizer may stay for ever.
 STUCK_AFTER_S = 60.0
-# Nodes that could give way, of which the best is chosen. kube-scheduler stops at 100, or at a tenth of all nodes.
+# Nodes that could give way, of which the best is chosen. As in kube-scheduler, which stops at 100 or at a tenth of all
+# nodes, one of them violates no budget, if there is such a node.
 CANDIDATES_MAX = 100
 # Nodes examined in one round for a Pod for which none has been found: some 50 us each, in turns with the other work.
 EXAMINED_MAX = 2000
 
 
+# What evicting Pods does not change.
+_OF_VOLUMES = frozenset({decision.Reason.VOLUME, decision.Reason.VOLUME_LIMIT})
 # A label, and the value of it that a node must have.
 Within: TypeAlias = tuple[str, str]
 
@@ -42,8 +46,11 @@ class AlikePods(NamedTuple):
 class Search:
     """Searches for waiting Pods of one scheduler."""
 
-    def __init__(self, state: states.State, *, clock: clocks.Clock, rng: random.Random) -> None:
+    def __init__(
+        self, state: states.State, *, clock: clocks.Clock, rng: random.Random, turns: queue_turns.Turns
+    ) -> None:  # fmt: skip
         self._state = state
+        self._turns = turns
         self._clock = clock
         self._rng = rng
         self._cycle = cycles.Cycle(state.fleet.policy)
@@ -89,7 +96,7 @@ class Search:
                 return choice
             if choice is not None:
                 found.append(choice)
-                if len(found) >= CANDIDATES_MAX or _is_least(choice, self._state.placements.lowest_priority()):
+                if _is_enough(found) or _is_least(choice, self._state.placements.lowest_priority()):
                     break
             await asyncio.sleep(0)
         best = victims.best_of(found)
@@ -145,10 +152,12 @@ class Search:
         only = None if within is None else self._having(within)
         # Pods of a gang each need room of their own, which the nominations of the others hold.
         is_alone = kind.demand.gang is None
-        scores = self._cycle.explain(view, kind.demand, placed=() if is_alone else self._held(kind), only=only)
+        placed = () if is_alone else self._held(kind)
+        held = [(each.slot, each.demand, None) for each in self._turns.nominees() if _is_before(each, kind)]
+        scores = self._cycle.explain(view, kind.demand, placed=placed, held=held, only=only)
         if is_alone and scores.best("") != snapshot.NO_NODE:
             # Rare for a Pod that waits, and each Pod for which room is held takes 20 us.
-            scores = self._cycle.explain(view, kind.demand, placed=self._held(kind), only=only)
+            scores = self._cycle.explain(view, kind.demand, placed=self._held(kind), held=held, only=only)
         slot = scores.best("")
         return scores, None if slot == snapshot.NO_NODE else victims.Choice(view.row(slot).node.name, (), 0)
 
@@ -175,14 +184,15 @@ class Search:
         for each in here:
             if each.pod.priority >= kind.priority and self._state.node_of(each.pod.uid) is None:
                 row = row.with_pod(each.demand)
+        for turn in self._turns.on(row.node.name):
+            row = row.with_pod(turn.demand) if _is_before(turn, kind) else row
         residents = []
         for booking in self._state.reservations.on(row.node.name):
             pod = self._state.pod(booking.uid)
             # One that must stay counts, and cannot be evicted.
             if pod is not None and not self._must_stay(pod, kind):
-                is_leaving = not pod.deleting and pod.uid in evicting
-                pod = pod._replace(deleting=True) if is_leaving else pod
-                residents.append(victims.Resident(pod, booking, self._state.reservations.is_reserved(booking)))
+                is_reserved = self._state.reservations.is_reserved(booking)
+                residents.append(victims.Resident(pod, booking, is_reserved, pod.uid in evicting))
         return victims.on_node(
             row, victims.PreemptingPod(kind.demand, kind.priority), residents, scores.stages, self._state.budgets,
             self._evicting(), lambda: self._peers(view, kind, scores.stages),
@@ -209,8 +219,8 @@ class Search:
         """Return what Pods that leave a node may change besides room; those for which room is held count as placed."""
         if not kind.demand.looks_at_peers:
             return []
-        made = (each.peers(view, kind.demand) for each in stages.by_peers)
-        found = [each for each in made if each is not None and any(part.yields for part in each.conditions())]
+        made = (each.peers(view, kind.demand) for each in stages.by_peers if each.reason not in _OF_VOLUMES)
+        found = [each for each in made if each is not None]
         for slot, pod, _ in self._held(kind) if found else ():
             for each in found:
                 each.add(pod, slot)
@@ -222,6 +232,17 @@ class Search:
             for victim in each.victims:
                 if not victim.deleting and self._state.node_of(victim.uid) is not None:
                     yield victim
+
+
+def _is_before(turn: queue_turns.Turn | cycles.Nominee, kind: AlikePods) -> bool:
+    """Return True if a node is held against Pods of this kind: for others of their priority and above."""
+    priority = -turn.key[0]
+    return priority >= kind.priority and turn.demand != kind.demand
+
+
+def _is_enough(found: Sequence[victims.Choice]) -> bool:
+    """Return True if these are candidates enough to choose among."""
+    return len(found) >= CANDIDATES_MAX and any(not each.violations for each in found)
 
 
 def _is_least(choice: victims.Choice, lowest: int | None) -> bool:

@@ -13,7 +13,7 @@ from carico_core.domain import cluster
 from carico_scheduler.decide import scores as scoring
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
-from carico_scheduler.pods import reservations
+from carico_scheduler.pods import pod_questions, reservations
 from carico_scheduler.preempt import budgets as budgeting
 from carico_scheduler.rules import protocol, registry
 
@@ -25,6 +25,13 @@ class Resident(NamedTuple):
     booking: reservations.Booking
     # Whether its node does not account for it yet.
     is_reserved: bool
+    # Whether it is being evicted for another Pod, which the API may not show yet.
+    is_evicted: bool = False
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it ends anyway."""
+        return self.pod.deleting or self.is_evicted
 
     @property
     def counted(self) -> tuple[reservations.Booking, bool]:
@@ -78,16 +85,14 @@ def on_node(
     `row` already counts what is held for other Pods of this priority and above. `spent`: Pods that are being evicted.
     `peers_of` returns, for this search alone, what Pods on the node may change for the Pod besides room.
     """
-    leaving = [each for each in residents if each.pod.deleting]
-    lower = sorted(
-        (each for each in residents if not each.pod.deleting and _may_go(each, wanted, row)), key=_importance
-    )
+    leaving = [each for each in residents if each.is_leaving]
+    lower = sorted((each for each in residents if not each.is_leaving and _may_go(each, wanted, row)), key=_importance)
     if not leaving and not lower:
         return None
     peers = peers_of()
     row = _without(row, leaving, peers)
     if _fits(stages.by_room, row, wanted, peers):
-        return Choice(row.node.name, (), 0, awaited=tuple(each.pod for each in leaving))
+        return Choice(row.node.name, (), 0, awaited=tuple(each.pod._replace(deleting=True) for each in leaving))
     row = _without(row, lower, peers)
     if not lower or not _fits(stages.by_room, row, wanted, peers):
         return None
@@ -140,10 +145,7 @@ def _may_go(each: Resident, wanted: PreemptingPod, row: snapshot.NodeRow) -> boo
         return False
     constraints = wanted.demand.constraints
     near = () if constraints is None else constraints.affinity
-    if not near:
-        return True
-    labels = row.view.pod_counts.namespaces.get(each.pod.namespace, {})
-    return not any(term.matches(each.pod.namespace, labels, each.pod.labels) for term in near)
+    return not near or not row.view.pod_counts.count_of(pod_questions.Matching(terms=near), each.pod)
 
 
 def _importance(each: Resident) -> tuple[int, float, str]:
