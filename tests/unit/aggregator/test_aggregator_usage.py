@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import itertools
 
+import numpy as np
 import orjson
 import pytest
 
@@ -98,14 +99,45 @@ def test_a_report_counts_once() -> None:
     assert known.measured(PI, now_ns=NOW_NS).pods == 1
 
 
+def of_parts(**peaks: float) -> usage.ClassUsage:
+    """Pods with two containers, each with these peaks."""
+    both = usage.Template(image="a" * 16, containers=("main", "proxy"), requests={})
+    parts = dict.fromkeys(both.containers, usage.ContainerUsage(cpu={3: 90.0}, peaks=peaks))
+    return dataclasses.replace(used(pods=9), template=both, containers=parts)
+
+
 @pytest.mark.parametrize(
-    ("claimed", "path"), [(used(cpu=50.0), r"peaks\.cpu"), (used(memory=9e9), r"peaks\.memory")]
-)  # fmt: skip
+    ("claimed", "path"),
+    [
+        (used(cpu=50.0), r"peaks\.cpu"),
+        (used(memory=9e9), r"peaks\.memory"),
+        (of_parts(cpu=0.1, memory=1e18), r"peaks\.memory"),
+        (of_parts(cpu=50.0, memory=MIB), r"peaks\.cpu"),
+    ],
+)
 def test_a_pod_that_is_larger_than_its_node_is_refused(claimed: usage.ClassUsage, path: str) -> None:
     known = usages.Usages(lease_s=10.0)
     with pytest.raises(errors.MessageError, match=path):
         take(known, report(pi=claimed))
     assert len(known) == 0
+
+
+@pytest.mark.parametrize("without", [False, True])
+def test_a_node_that_says_it_is_larger_than_any_spoils_no_page(*, without: bool) -> None:
+    known, node = usages.Usages(lease_s=10.0), entry("node-1")
+    boundless = dataclasses.replace(node, scale=np.full(len(node.dims), 1e18))
+    nameless = dataclasses.replace(node, dims=tuple(f"not-{dim}" for dim in node.dims))
+    with pytest.raises(errors.MessageError, match=r"peaks\.memory"):
+        known.take(report(pi=used(memory=9e17)), nameless if without else boundless, now_ns=NOW_NS, now_s=1.0)
+    take(known, report(pi=used()))
+    rows, is_last = recommended.decode_recommended(recommendations.answer(known, {}, b'{"margin": 10}', NOW_NS))
+    assert (len(rows), is_last) == (1, True)
+
+
+def test_a_node_that_reports_time_without_end_makes_nothing_kept_unreadable() -> None:
+    known = known_of(*(report(pi=used(seconds=9e12)) for _ in range(3)))
+    (kept,) = wire.decode_kept(wire.encode_kept([known.facts(PI)]))
+    assert kept.measured_s == kept.seconds["cpu"][distribution.bucket("cpu", 0.5)] == 1e13
 
 
 def test_a_node_whose_size_is_not_known_is_refused() -> None:
@@ -234,9 +266,7 @@ def test_containers_of_a_class_are_bounded_whatever_its_images_name_them() -> No
 
 
 def test_a_container_without_a_peak_of_cpu_spoils_no_page() -> None:
-    both = usage.Template(image="a" * 16, containers=("main", "proxy"), requests={})
-    parts = dict.fromkeys(both.containers, usage.ContainerUsage(cpu={3: 90.0}, peaks={"memory": MIB}))
-    known = known_of(report(pi=dataclasses.replace(used(pods=9), template=both, containers=parts)))
+    known = known_of(report(pi=of_parts(memory=MIB)))
     (row,), _ = recommended.decode_recommended(recommendations.answer(known, {}, b"", NOW_NS))
     assert row.of_containers["main"].peaks == {"memory": MIB}
 
@@ -274,6 +304,17 @@ def test_classes_are_bounded_and_those_seen_last_stay() -> None:
     known.expire(now_ns=NOW_NS, now_s=1.0)
     assert len(known) == usages.CLASSES_MOST
     assert not {"app/x/0", "app/x/1", "app/x/2"} & set(known.names())
+
+
+def test_classes_are_bounded_between_two_expirations_too() -> None:
+    known = usages.Usages(lease_s=10.0)
+    take(known, of_classes("node-0", {PI: used()}))
+    for number in range(50):
+        take(known, of_classes(f"node-{number}", {f"Job/crowd/{number}-{each}": used() for each in range(100)}))
+        assert len(known) <= usages.HELD_MOST
+    # Others' are not forgotten for it.
+    assert PI in known.names()
+    assert known.running()[PI] == 1
 
 
 def test_a_tenant_with_a_class_for_each_pod_costs_no_other_tenant_what_was_learnt() -> None:

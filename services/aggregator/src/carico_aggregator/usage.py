@@ -3,23 +3,27 @@
 Each replica takes in every report. Reports add up, so their order does not matter. What is kept over restarts
 (`kept`, `resume`) is written by one replica, and read by each when it starts.
 
-One node can distort a class only by what it measures: a peak above the node's own size is refused.
+One node can distort a class only by what it measures: a peak above the node's own size is refused, of a Pod or of a
+container of it.
 """
 
 import dataclasses
+import math
 import zlib
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from carico_aggregator import versions
 from carico_core.domain import errors, messages, names, usage
-from carico_core.numerics import recommendation
+from carico_core.numerics import distribution, recommendation
 from carico_core.wire import freshness, streams
 
 # As VPA's history: a class without Pods for this long is forgotten.
 FORGET_S = 8 * 24 * 3600.0
 # Each takes 9 kB for each set of images; of more, the namespaces with most of them lose those seen longest ago.
 CLASSES_MOST = 1000
+# More are not waited for: on 5,000 nodes, Pods with classes of their own would fill the memory between two expirations.
+HELD_MOST = 2 * CLASSES_MOST
 RUNNING_S = versions.RUNNING_S
 # An agent that starts reads 12 Pods a second: with this all of a node.
 AGAIN_S = 60.0
@@ -107,6 +111,8 @@ class Usages:
         new = self._nodes.setdefault(report.node, _Node(boot=report.boot)).take(report, now_s)
         for name, found in report.classes.items():
             self._add(name, dataclasses.replace(found, pods=new[name]), hashed, now_ns)
+        if len(self._classes) > HELD_MOST:
+            self._forget_old(now_ns)
 
     def expire(self, *, now_ns: int, now_s: float) -> None:
         """Forget nodes that are silent, classes without Pods for long, and of too many classes some."""
@@ -120,15 +126,7 @@ class Usages:
             if len(found := versions.settled(held)) < len(held):
                 self._classes[name] = found
                 self._changed.add(_key(name))
-        seen_ns = {name: max(each.last_ns for each in held) for name, held in self._classes.items()}
-        old = [name for name, last_ns in seen_ns.items() if (now_ns - last_ns) / _NS >= FORGET_S]
-        over = len(self._classes) - len(old) - CLASSES_MOST
-        if over > 0:
-            gone = set(old)
-            old += _crowding({name: at_ns for name, at_ns in seen_ns.items() if name not in gone}, over)
-        for name in old:
-            self._changed.add(_key(name))
-            del self._classes[name]
+        self._forget_old(now_ns)
 
     def running(self) -> dict[str, int]:
         """Return the Pods that run now, by class."""
@@ -205,6 +203,17 @@ class Usages:
         versions.place(held, found, now_ns).add(found, node, now_ns)
         self._changed.add(_key(name))
 
+    def _forget_old(self, now_ns: int) -> None:
+        seen_ns = {name: max(each.last_ns for each in held) for name, held in self._classes.items()}
+        old = [name for name, last_ns in seen_ns.items() if (now_ns - last_ns) / _NS >= FORGET_S]
+        over = len(self._classes) - len(old) - CLASSES_MOST
+        if over > 0:
+            gone = set(old)
+            old += _crowding({name: at_ns for name, at_ns in seen_ns.items() if name not in gone}, over)
+        for name in old:
+            self._changed.add(_key(name))
+            del self._classes[name]
+
 
 def _crowding(seen_ns: Mapping[str, int], count: int) -> list[str]:
     """Return so many classes of the namespaces with most of them, those seen longest ago.
@@ -222,13 +231,15 @@ def _check_size(report: usage.UsageReport, node: messages.Entry | None) -> None:
     if node is None:
         raise errors.MessageError(errors.Drop.FOREIGN_NODE, "node", f"got {report.node!r}, which has not reported yet")
     scale = dict(zip(node.dims, node.scale.tolist(), strict=True))
-    most = {recommendation.CPU: _CPU_ROUNDING * node.weight + 1.0, recommendation.MEMORY: scale.get("memory")}
+    most = {recommendation.CPU: _CPU_ROUNDING * node.weight + 1.0, recommendation.MEMORY: scale.get("memory", math.inf)}
+    # A node states its size itself: with a larger amount readers would refuse the answer for all classes.
+    most = {dim: min(each, distribution.amount(dim, usage.BUCKETS - 1)) for dim, each in most.items()}
     for name, found in report.classes.items():
-        for dim, peak in found.peaks.items():
-            limit = most.get(dim)
-            if limit is not None and peak > limit:
-                detail = f"got {peak:.4g}, expected at most {limit:.4g}, the size of the node"
-                raise errors.MessageError(errors.Drop.OUT_OF_RANGE, f"classes[{name[:60]}].peaks.{dim}", detail)
+        for peaks in (found.peaks, *(each.peaks for each in found.containers.values())):
+            for dim, peak in peaks.items():
+                if dim in most and peak > most[dim]:
+                    detail = f"got {peak:.4g}, expected at most {most[dim]:.4g}, the size of the node"
+                    raise errors.MessageError(errors.Drop.OUT_OF_RANGE, f"classes[{name[:60]}].peaks.{dim}", detail)
 
 
 def _key(name: str) -> int:

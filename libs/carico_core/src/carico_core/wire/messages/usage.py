@@ -129,7 +129,7 @@ def _format_class(found: usage.ClassUsage) -> dict[str, object]:
 def _format_kept(found: usage.KeptClass) -> dict[str, object]:
     return {
         "name": found.name, "at": found.at_ns, "first": found.first_ns, "last": found.last_ns, "pods": found.pods,
-        "failed": found.failed, "measured_s": round(found.measured_s, _DIGITS), **_format_measured(found),
+        "failed": found.failed, "measured_s": _format_weight(found.measured_s), **_format_measured(found),
         "nodes": sorted(found.nodes), "images": dict(found.images),
         **({} if found.earlier is None else {"earlier": _format_kept(found.earlier)}),
     }  # fmt: skip
@@ -152,8 +152,13 @@ def _format_measured(found: usage.ClassUsage | usage.KeptClass) -> dict[str, obj
 
 
 def _format_buckets(found: usage.Buckets) -> list[tuple[int, float]]:
-    rounded = ((index, round(weight, _DIGITS)) for index, weight in sorted(found.items()))
+    rounded = ((index, _format_weight(weight)) for index, weight in sorted(found.items()))
     return [(index, weight) for index, weight in rounded if weight > 0.0]
+
+
+def _format_weight(weight: float) -> float:
+    # One node can report as much as fits into a message, again and again; readers refuse all classes for one sum.
+    return round(min(weight, _SECONDS_MAX), _DIGITS)
 
 
 def _read_class(path: str, found: _ClassUsage) -> usage.ClassUsage:
