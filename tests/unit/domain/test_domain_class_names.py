@@ -46,6 +46,12 @@ def test_pods_of_two_namespaces_are_never_of_one_class() -> None:
     assert len({names.class_of(each) for each in (victim, same_image, forged)}) == 3
 
 
+@pytest.mark.parametrize("kind", ["K" * 505, "K" * 5000, "\u4e2d" * 5000, "/" * 600])
+def test_a_class_keeps_its_namespace_whatever_its_owner_is(kind: str) -> None:
+    """Of too many classes those of the namespace with most give way: nobody may count as another one."""
+    assert names.namespace_of(names.class_of(owned(kind, "web", namespace="shop-evil"))) == "shop-evil"
+
+
 def test_a_class_has_a_bounded_name() -> None:
     assert len(names.class_of(objects.make_pod(image="x" * 5000))) == names.CLASS_MAX
     assert names.CLASS_MAX <= fields.CLASS_NAME_MAX, "else every reader of the bus would refuse it"

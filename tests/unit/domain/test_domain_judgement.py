@@ -1,5 +1,6 @@
 """What no node has of what a Pod asks for, and which names are probably meant."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -107,6 +108,16 @@ def test_the_name_that_is_meant_may_be_longer_or_misspelt(got: str, meant: str |
         "hello-1",
     ]  # fmt: skip
     assert names.nearest(got, known, most=1) == ([] if meant is None else [meant])
+
+
+def test_a_text_that_is_longer_than_any_name_is_compared_with_none() -> None:
+    """A reader of the bus may ask for 64 KiB, and an affinity has values of a megabyte: seconds of a scheduler."""
+
+    def compared() -> Iterator[str]:
+        pytest.fail("compared")
+        yield ""
+
+    assert names.nearest("-".join("a" * 30_000), compared()) == []
 
 
 def test_a_pod_with_thousands_of_terms_is_judged_by_the_first() -> None:

@@ -8,7 +8,7 @@ import difflib
 import heapq
 import itertools
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from carico_core.domain import errors
@@ -38,6 +38,8 @@ _START = re.compile(r"[-_][0-9a-f]{16}$")
 REPLICA_MAX = 63 - 17
 # In bytes, since a message is bounded in bytes: an advertisement names 48 classes of other nodes. Longer names are cut.
 CLASS_MAX = 512
+# Of an owner's kind, which the API takes in any length: the class must keep its namespace. Kubernetes' own are shorter.
+_KIND_MOST = 63
 NEAREST_MOST = 5
 # The least similarity of a name that is suggested, by difflib.
 _ALIKE = 0.6
@@ -85,26 +87,30 @@ def nearest(name: str, known: Iterable[str], *, most: int = NEAREST_MOST, alike:
     """Return the names that are probably meant by one that is not among them, best first.
 
     Those that contain its words in their order come first, the last one perhaps unfinished: generated names are longer
-    than what people remember of them.
+    than what people remember of them. A text that is longer than any name means none: readers of the bus choose what a
+    scheduler compares with every Pod.
 
     >>> nearest("pi-39", ["pi-91513550-38", "pi-91513550-39"], most=1), nearest("helo-1", ["hello-1", "web"])
     (['pi-91513550-39'], ['hello-1'])
     """
-    known = list(known)
-    longer = heapq.nsmallest(most, (each for each in known if _is_short_for(name, each)), key=lambda each: len(each))
+    if len(name) > CLASS_MAX:
+        return []
+    known, words = list(known), _WORDS.findall(name)
+    longer = heapq.nsmallest(
+        most, (each for each in known if len(each) > len(name) and _has_words(each, words)), key=lambda each: len(each)
+    )
     if len(longer) == most:
         return longer
     compared = heapq.nlargest(_COMPARED_MOST, known, key=lambda each: _shared(each, name))
     return list(dict.fromkeys((*longer, *difflib.get_close_matches(name, compared, n=most, cutoff=alike))))[:most]
 
 
-def _is_short_for(name: str, longer: str) -> bool:
-    """Return whether a name consists of words of a longer one, in their order."""
-    *words, last = _WORDS.findall(name) or [""]
-    if not last or len(longer) <= len(name) or last not in longer:
+def _has_words(name: str, words: Sequence[str]) -> bool:
+    """Return whether a name has these words, in their order; of the last one perhaps only the beginning."""
+    if not words or words[-1] not in name:
         return False
-    left: Iterator[str] = iter(_WORDS.findall(longer))
-    return all(word in left for word in words) and any(word.startswith(last) for word in left)
+    left = iter(_WORDS.findall(name))
+    return all(word in left for word in words[:-1]) and any(word.startswith(words[-1]) for word in left)
 
 
 def _shared(one: str, other: str) -> int:
@@ -188,4 +194,4 @@ def _class_by(namespace: str, labels: Mapping[str, str], owner: tuple[str, str] 
     is_replica_set = bool(template_hash) and name.endswith(ending)
     name = name.removesuffix(ending) if is_replica_set else template_of(name)
     # Who creates a Pod chooses its owner's kind: with a slash in it, the class could be one of another namespace.
-    return f"{kind.replace('/', _NOT_PRINTABLE)}/{namespace}/{name}"
+    return f"{kind[:_KIND_MOST].replace('/', _NOT_PRINTABLE)}/{namespace}/{name}"
