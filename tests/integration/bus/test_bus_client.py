@@ -287,3 +287,19 @@ async def test_a_credentials_file_is_shown_with_its_signature(tmp_path: pathlib.
         assert b'"sig": "' in impostor.heard
         assert seed.encode() not in impostor.heard
         assert subjects.PREFIX.encode() not in impostor.heard
+
+
+async def test_a_message_that_no_server_takes_is_not_tried_again(tmp_path: pathlib.Path) -> None:
+    """Who waits for a bus that is away would otherwise wait for this one without end."""
+    server = nats_server.NatsServer(tmp_path).start()
+    bus = await nats_bus.connect(buses.BusSettings(url=server.url), name="x", clock=clock.SystemClock())
+    try:
+        with pytest.raises(
+            errors.BusError, match=r"carico\.v1\.model: the message is larger than the server"
+        ) as refused:
+            await bus.publish(subjects.MODEL, bytes(3 << 20))
+        assert not isinstance(refused.value, errors.BusUnavailable)
+        await bus.publish(subjects.MODEL, b"x")
+    finally:
+        await bus.close()
+        server.kill()

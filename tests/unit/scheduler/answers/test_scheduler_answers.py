@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from carico_core.domain import cluster, decision, errors, gangs, messages
 from carico_core.runtime.bus import serving
 from carico_core.runtime.process import tasks
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.answers import kinds, queries
 from carico_scheduler.answers import pod as pod_answers
@@ -21,7 +23,7 @@ from carico_scheduler.decide import turns
 from carico_scheduler.nodes import headroom
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.preempt import nominations
-from carico_scheduler.report import explain
+from carico_scheduler.report import decisions, explain
 from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.answers import answering
@@ -80,6 +82,36 @@ async def test_a_waiting_pod_names_every_node_with_its_stage_and_detail() -> Non
     assert said["why"].startswith("0/4 nodes fit: ")
     some = await desk.ask("pod.explain", pod="pod-0", limit=1)
     assert (len(some["candidates"]), some["left_off"], some["nodes"]) == (1, 3, 4)
+
+
+async def test_an_affinity_of_a_hundred_kilobytes_is_cut_in_what_is_said_and_kept() -> None:
+    """Records of 8,192 decisions are kept, each with eight nodes, and an answer names a thousand."""
+    nodes = [objects.make_node(f"node-{number}") for number in range(20)]
+    desk = answering.Desk(*nodes)
+    for node in nodes:
+        desk.hear(node.name)
+    terms = [{"matchExpressions": [{"key": "disk", "operator": "In", "values": ["x" * 100_000]}]}]
+    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
+    obj = objects.pod_object("pod-0", affinity=affinity)
+    obj["metadata"]["uid"] = "uid-pod-0"
+    desk.state.put_pod(api_objects.parse_pod(obj), NOW_S)
+    assert not desk.decide()
+    said = await desk.ask("pod.explain", pod="pod-0")
+    details = [each["rejected_by"]["detail"] for each in said["candidates"]]
+    assert [len(each) for each in details] == [decision.DETAIL_MOST] * 20
+    assert details[0].startswith("required: disk In (xxx") and details[0].endswith("...")
+    scores = desk.cycle.explain(desk.state.fleet.snapshot(NOW_S), desk.state.queue.parked()[0].demand)
+    seen = explain.candidates_of(scores, scores.seen())
+    made = desk.log.record(
+        desk.state.queue.parked()[0],
+        decisions.Facts(
+            outcome=decision.Outcome.UNSCHEDULABLE, node=None, free=None, candidates=seen, refused=scores.refused,
+            message="",
+        ),
+    )  # fmt: skip
+    payload = wire.encode_decision(made)
+    assert len(payload) <= 64 << 10
+    assert wire.decode_decision(payload, subject=subjects.decision("default", "pod-0")) == made
 
 
 async def test_a_pod_of_a_gang_is_explained_by_what_its_gang_lacks() -> None:

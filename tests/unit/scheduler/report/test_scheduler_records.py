@@ -73,6 +73,24 @@ async def test_records_wait_while_the_bus_is_away_and_the_oldest_gives_way() -> 
     assert orjson.loads(bus.published[0][1])["seq"] == 6
 
 
+async def test_a_record_that_the_bus_never_takes_keeps_no_other_waiting() -> None:
+    """The Pods of one tenant must not end the decisions that all others see."""
+    log, drops = make_log(clocks.FakeClock())
+
+    class Bus(FakeBus):
+        async def publish(self, subject: str, payload: bytes) -> None:
+            if subject == subjects.decision("default", "large"):
+                raise errors.BusError("too large")
+            await super().publish(subject, payload)
+
+    bus = Bus()
+    for name in ("large", "usual"):
+        log.record(objects.make_waiting(objects.make_pod(name)), FACTS)
+    assert await log.publish_some(bus)
+    assert [subject for subject, _ in bus.published] == [subjects.decision("default", "usual")]
+    assert (len(drops), log.unpublished_count) == (1, 0)
+
+
 async def test_remembered_decisions_are_bounded() -> None:
     log, _ = make_log(clocks.FakeClock())
     for index in range(decisions.REMEMBERED_MAX + 1):

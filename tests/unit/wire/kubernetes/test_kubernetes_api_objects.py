@@ -369,6 +369,7 @@ def named(*names: str) -> dict[str, Any]:
         (lambda count: {"volumes": [volume(gcePersistentDisk={"pdName": "d"}) for _ in range(count)]}, 1024),
         (lambda count: {"volumes": [volume(rbd={"monitors": [*map(str, range(count))], "image": "i"})]}, 2046),
         (lambda count: {"containers": [requesting(count)]}, 64),
+        (lambda count: {"affinity": named("x" * count)}, 130_958),
     ],
 )
 def test_a_pod_whose_constraints_would_take_minutes_waits(spec: Callable[[int], dict[str, Any]], most: int) -> None:

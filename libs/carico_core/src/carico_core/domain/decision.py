@@ -41,12 +41,21 @@ class Reason(enum.StrEnum):
     GANG = "gang"
 
 
+# Of the words of a refusal, which state what the Pod asks for: records of thousands of decisions are kept, each with
+# eight nodes, and readers of a record accept 64 KiB.
+DETAIL_MOST = 1024
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """Why one node was refused, in words that a person can act on."""
+    """Why one node was refused, in words that a person can act on; what is longer than `DETAIL_MOST` is cut."""
 
     reason: Reason
     detail: str
+
+    def __post_init__(self) -> None:
+        if len(self.detail) > DETAIL_MOST:
+            object.__setattr__(self, "detail", f"{self.detail[: DETAIL_MOST - 3]}...")
 
 
 class Candidate(NamedTuple):

@@ -121,9 +121,10 @@ class Log:
             made = self._unpublished[0]
             try:
                 await bus.publish(subjects.decision(made.namespace, made.pod), wire.encode_decision(made))
-            except errors.BusError:
+            except errors.BusUnavailable:
                 return False
             except errors.CaricoError:
+                # One that is never taken must not keep those behind it waiting.
                 self._on_drop()
             if self._unpublished and self._unpublished[0] is made:
                 self._unpublished.popleft()

@@ -13,6 +13,7 @@ from carico_core.runtime.process import memory_use
 
 with memory_use.hidden_from_nats():
     from nats.errors import Error as NatsError
+    from nats.errors import MaxPayloadError
     from nats.js.errors import Error as JetStreamError
 
 # The oldest that is accepted. Shipped and tested is the one version of requirements/nats.txt.
@@ -143,5 +144,8 @@ class Translated(Cancellable):
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Leave the block."""
         super().__exit__(kind, error, trace)
+        if isinstance(error, MaxPayloadError):
+            # To try again would not help.
+            raise errors.BusError(f"{self._what}: the message is larger than the server takes") from error
         if isinstance(error, (NatsError, JetStreamError, TimeoutError, OSError)):
             raise errors.BusUnavailable(f"{self._what}: {str(error) or type(error).__name__}") from error

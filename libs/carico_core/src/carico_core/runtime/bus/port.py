@@ -215,7 +215,7 @@ class Bus(Protocol):
     async def publish(self, subject: str, payload: bytes) -> None:
         """Send to current subscribers, and to the stream that keeps the subject, if any, without its acknowledgement.
 
-        Raises `BusUnavailable`: nothing is buffered, old signals are worthless.
+        Raises `BusUnavailable`: nothing is buffered, old signals are worthless. Raises `BusError` if it is too large.
         """
         ...
 

@@ -15,8 +15,10 @@ Labels: TypeAlias = Mapping[str, str]
 # sets no limit but 1.5 MB for the whole Pod, which 10,000 terms fit into; for minutes nothing else would be decided.
 # Volume claims, and names of resources, are compared with every node.
 TERMS_MOST = 64
-# Keys, operators, values and names in all that a Pod asks of its node and of other Pods.
+# Keys, operators, values and names in all that a Pod asks of its node and of other Pods, and their characters: answers
+# state it for each of a thousand nodes, and the API takes values of an affinity in any length.
 WORDS_MOST = 2048
+CHARS_MOST = 128 * 1024
 # Fields of a spec, and kinds of volumes, that may hold constraints; ports of containers may, too.
 _STATED = frozenset({"affinity", "topologySpreadConstraints"})
 _CLAIMS = frozenset({"persistentVolumeClaim", "ephemeral"})
@@ -64,7 +66,8 @@ def is_excessive(spec: fields.Object) -> bool:
         return False
     stated = [tolerations, node_labels, disks, spec.get("affinity"), spec.get("topologySpreadConstraints")]
     claims = sum(not _CLAIMS.isdisjoint(each) for each in volumes)
-    return _words(stated) + ports > WORDS_MOST or count_terms(spec) + claims > TERMS_MOST
+    words, chars = _size(stated)
+    return words + ports > WORDS_MOST or chars > CHARS_MOST or count_terms(spec) + claims > TERMS_MOST
 
 
 def _count_ports(spec: fields.Object) -> int:
@@ -80,18 +83,20 @@ def count_terms(spec: fields.Object) -> int:
     return sum(map(len, terms)) + len(fields.objects(spec, "topologySpreadConstraints", "spec."))
 
 
-def _words(stated: object) -> int:
-    """Return how many texts and numbers a part of an object has."""
-    count, left = 0, [stated]
+def _size(stated: object) -> tuple[int, int]:
+    """Return how many texts and numbers a part of an object has, and the characters of its texts and names."""
+    count, chars, left = 0, 0, [stated]
     while left:
         each = left.pop()
         if isinstance(each, Mapping):
+            chars += sum(map(len, each))
             left.extend(each.values())
         elif isinstance(each, list):
             left.extend(each)
         elif each is not None:
             count += 1
-    return count
+            chars += len(each) if isinstance(each, str) else 0
+    return count, chars
 
 
 def crosses_namespaces(spec: fields.Object) -> bool:

@@ -21,7 +21,8 @@ DEFAULT_SCHEDULER = "default-scheduler"
 # Of what a Pod asks for: it waits, and its Event says so.
 EXCESSIVE = (
     f"more than {constraints.TERMS_MOST} terms about other Pods and volume claims, {constraints.TERMS_MOST} resources, "
-    f"or {constraints.WORDS_MOST} words in affinity, spread, tolerations, node selector, ports and disks"
+    f"or {constraints.WORDS_MOST} words or {constraints.CHARS_MOST >> 10} KiB in affinity, spread, tolerations, node "
+    "selector, ports and disks"
 )
 
 
