@@ -37,7 +37,7 @@ class Site:
 def failed(owner: str, state: records.State = records.State.KEPT) -> records.Record:
     made = records.Record(
         pod="default/web-1", uid="u", source="a", target="b", mode=movable.Mode.EVICT, why="", gain=0.0, began_s=0.0,
-        owner=owner,
+        began_at_ns=0, owner=owner,
     )  # fmt: skip
     made.advance(state, "no image", now_s=1.0)
     return made

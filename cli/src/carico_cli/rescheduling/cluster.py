@@ -45,34 +45,33 @@ class ReschedulerAsker:
         """Have a plan carried out; `say` each move as it ends; return the last answer."""
         before = await self.ask("moves.list")
         known = {_key(each) for each in before["ended"]}
-        rounds = (await self.ask("control.apply", question))["rounds"]
+        asked = await self.ask("control.apply", question)
         while True:
             found = await self.ask("moves.list")
-            self._say_new(found, known, say)
-            if found["rounds"] >= rounds:
-                return found
-            if found["rounds"] < before["rounds"]:
-                # Rounds are counted by each process: those of another one never arrive there.
+            if found["boot"] != asked["boot"]:
                 raise service_queries.Refused(
                     "another rescheduler leads since then; it finishes or undoes the move that was under way, and does "
                     "not know of the request: repeat it if Pods are still to move"
                 )
+            self._say_new(found, known, say)
+            if found["rounds"] >= asked["rounds"]:
+                return found
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def watch(self, say: Callable[[Answer], None], standing: Callable[[Answer], None]) -> None:
         """Say each move as it ends, and how things stand when that changes, until cancelled."""
-        known: set[tuple[str, ...]] = set()
+        known = set[tuple[str, int]]()
         shown: object = None
         while True:
             found = await self.ask("moves.list")
             self._say_new(found, known, say)
-            now = (found["paused"], found["rests"], None if found["current"] is None else _key(found["current"]))
+            now = found["paused"], found["rests"], None if found["current"] is None else _key(found["current"])
             if now != shown:
                 shown = now
                 standing(found)
             await asyncio.sleep(LOOK_EVERY_S)
 
-    def _say_new(self, found: Answer, known: set[tuple[str, ...]], say: Callable[[Answer], None]) -> None:
+    def _say_new(self, found: Answer, known: set[tuple[str, int]], say: Callable[[Answer], None]) -> None:
         for each in reversed(found["ended"]):
             if _key(each) not in known:
                 known.add(_key(each))
@@ -90,5 +89,6 @@ def run(at: addresses.Address, asking: Callable[[ReschedulerAsker], Awaitable[T]
     return asyncio.run(main())
 
 
-def _key(move: Answer) -> tuple[str, ...]:
-    return move["uid"], move["to"], move["successor"]
+def _key(move: Answer) -> tuple[str, int]:
+    # One that failed is tried again later, with the same Pod, target and name of the new Pod.
+    return move["uid"], move["began_at_ns"]

@@ -30,6 +30,9 @@ class Source(Protocol):
     journal: journal.Journal
 
     @property
+    def boot(self) -> str: ...
+
+    @property
     def mode(self) -> movable.Mode: ...
 
     @property
@@ -113,12 +116,12 @@ class Answers:
         )  # fmt: skip
 
     async def control_apply(self, payload: bytes) -> bytes:
-        """Begin to carry out a plan made now, of at most "most" moves; it is done when "rounds" have ended."""
+        """Begin to carry out a plan made now, of at most "most" moves; done when "rounds" of "boot" have ended."""
         asked = question_of(payload)
         paused = await self.source.journal.read()
         if paused:
             raise Refused(f"moves are {paused}: `carico reschedule resume` first")
-        return orjson.dumps({"rounds": self.source.apply(asked)})
+        return orjson.dumps({"boot": self.source.boot, "rounds": self.source.apply(asked)})
 
     async def control_pause(self, payload: bytes) -> bytes:
         """Begin no further move, until resumed; the move under way ends."""
@@ -138,6 +141,8 @@ class Answers:
             # Each round looks: readers may ask often, and the API is not asked for each of them.
             "paused": await journal.read() if journal.paused is None else journal.paused,
             "rests": self.source.rests,
+            # Each process counts its own.
+            "boot": self.source.boot,
             "rounds": self.source.ended,
         }
 
@@ -146,7 +151,8 @@ class Answers:
         return {
             "pod": found.pod, "uid": found.uid, "successor": found.successor, "from": found.source, "to": found.target,
             "mode": found.mode.value, "state": found.state.value, "why": found.why, "detail": found.detail,
-            "gain": round(found.gain, 6), "age_s": round(self.source.age_s(found.began_s), 3), "took_s": took_s,
+            "gain": round(found.gain, 6), "began_at_ns": found.began_at_ns,
+            "age_s": round(self.source.age_s(found.began_s), 3), "took_s": took_s,
         }  # fmt: skip
 
 

@@ -92,7 +92,7 @@ class Rescheduler:
         )  # fmt: skip
         self.rounds = rounds.Rounds(
             rounds.Parts(
-                settings=settings, planner=self.planner, executor=self.executor, journal=kept,
+                settings=settings, boot=self._boot, planner=self.planner, executor=self.executor, journal=kept,
                 leadership=self.leadership, clock=clock, metrics=counted,
             )
         )  # fmt: skip

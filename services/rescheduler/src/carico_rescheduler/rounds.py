@@ -28,6 +28,7 @@ class Parts:
     """What rounds work with."""
 
     settings: setting.ReschedulerSettings
+    boot: str
     planner: planner.Planner
     executor: executor.Executor
     journal: journal.Journal
@@ -98,6 +99,11 @@ class Rounds:
     def pod(self, namespace: str, name: str) -> objects.KnownPod | None:
         """Return a Pod of the cluster; None if there is no such Pod."""
         return self._parts.planner.pod(namespace, name)
+
+    @property
+    def boot(self) -> str:
+        """The start of this process."""
+        return self._parts.boot
 
     @property
     def mode(self) -> movable.Mode:

@@ -24,7 +24,9 @@ from tests.unit.rescheduler import cluster_objects as world
 from tests.unit.scheduler import objects as parts
 
 AT = addresses.Address(name="here", bus=buses.BusSettings(), kube=api_client.KubeSettings(), is_local=True)
-STANDING = {"mode": "surge", "automatic": True, "paused": "", "rests": "no move pays", "rounds": 1}
+STANDING = {
+    "mode": "surge", "automatic": True, "paused": "", "rests": "no move pays", "boot": "0000000000000001", "rounds": 1,
+}  # fmt: skip
 
 
 def planned(*, overloaded: bool = True) -> dict[str, Any]:
@@ -47,8 +49,8 @@ def made_of(known: clusters.Cluster) -> decision.Plan:
 def ended(pod: str, number: int, state: str = "moved") -> dict[str, Any]:
     return {
         "pod": pod, "uid": f"uid-{number}", "successor": f"{pod}-new", "from": "node-a", "to": "node-b",
-        "mode": "surge", "state": state, "why": "10 MB/s less between nodes", "detail": "", "gain": 0.5, "age_s": 9.0,
-        "took_s": 3.25,
+        "mode": "surge", "state": state, "why": "10 MB/s less between nodes", "detail": "", "gain": 0.5,
+        "began_at_ns": 1, "age_s": 9.0, "took_s": 3.25,
     }  # fmt: skip
 
 
@@ -66,7 +68,7 @@ class FakeBus:
         self.asked.append((verb, orjson.loads(payload)))
         if verb == "control.apply":
             self.is_applying = True
-            return orjson.dumps({"rounds": self.rounds + 1})
+            return orjson.dumps({"boot": STANDING["boot"], "rounds": self.rounds + 1})
         if self.is_applying and len(self.moved) < 3:
             self.moved.insert(0, ended("default/web", len(self.moved)))
         elif self.is_applying:
@@ -140,16 +142,30 @@ def test_a_plan_that_takes_long_is_waited_for() -> None:
     assert len(found["plan"]["moves"]) == 2
 
 
-def test_applying_ends_when_another_rescheduler_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("rounds", [1, 99])
+def test_applying_ends_when_another_rescheduler_leads(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
     class Restarted(FakeBus):
         async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+            was_applying = self.is_applying
             answer = await super().request(subject, payload, timeout_s=timeout_s)
-            self.rounds = 1 if self.is_applying else self.rounds
-            return answer
+            # One that has led before has made any number of rounds.
+            other = {"boot": "0000000000000002", "rounds": rounds} if was_applying else {}
+            return orjson.dumps({**orjson.loads(answer), **other})
 
     monkeypatch.setattr(cluster, "LOOK_EVERY_S", 0.0)
     with pytest.raises(service_queries.Refused, match="another rescheduler leads"):
         asyncio.run(asyncio.wait_for(cluster.ReschedulerAsker(Restarted(), AT).apply({}, lambda each: None), 5.0))
+
+
+def test_a_move_that_failed_and_is_tried_again_is_said_twice() -> None:
+    said: list[str] = []
+    asker = cluster.ReschedulerAsker(FakeBus(), AT)
+    first = ended("default/web", 1, "kept")
+    again = {**ended("default/web", 1), "began_at_ns": 2}
+    known: set[tuple[str, int]] = set()
+    for moves in ([first], [again, first], [again, first]):
+        asker._say_new({"ended": moves}, known, lambda each: said.append(each["state"]))
+    assert said == ["kept", "moved"]
 
 
 def test_watching_says_each_move_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,8 @@ class Executor:
         pod, parts = move.pod, self._parts
         made = records.Record(
             pod=pod.pod.key, uid=pod.uid, source=move.source, target=move.target, mode=parts.mode, why=move.why,
-            gain=move.gain, began_s=parts.clock.monotonic_s(), owner=pod.controller,
+            gain=move.gain, began_s=parts.clock.monotonic_s(), began_at_ns=parts.clock.wall_ns(),
+            owner=pod.controller,
         )  # fmt: skip
         replica_set = parts.known.replica_set_of(pod)
         node = parts.known.nodes.found.get(("", move.target))
@@ -138,8 +139,8 @@ class Executor:
         move = records.Record(
             pod=old.pod.key if old is not None and is_known else found.pod.key, uid=found.replaces,
             source=found.mark(objects.CAME_FROM), target=_target_of(found), mode=movable.Mode.SURGE,
-            why=found.mark(objects.REASON), gain=0.0, began_s=parts.clock.monotonic_s(), successor=found.pod.name,
-            owner=found.controller,
+            why=found.mark(objects.REASON), gain=0.0, began_s=parts.clock.monotonic_s(),
+            began_at_ns=parts.clock.wall_ns(), successor=found.pod.name, owner=found.controller,
         )  # fmt: skip
         self._line.info("continuing a move of an earlier process", pod=move.pod, successor=move.successor)
         self._begin(move)
@@ -165,6 +166,7 @@ class Executor:
         move = records.Record(
             pod=f"{found.namespace}/{found.name}", uid=found.uid, source="", target=mark["node"] if mark else "",
             mode=movable.Mode.NODE_SELECTOR, why="", gain=0.0, began_s=self._parts.clock.monotonic_s(),
+            began_at_ns=self._parts.clock.wall_ns(),
         )  # fmt: skip
         self._begin(move)
         try:
