@@ -396,6 +396,27 @@ def test_an_api_that_is_away_for_a_while_delays_a_move() -> None:
     objects.run_fast(main())
 
 
+def test_the_time_in_which_the_api_is_away_undoes_no_move() -> None:
+    """Nothing could place the new Pod meanwhile, whatever room there was."""
+
+    async def main() -> None:
+        async with scene() as made:
+            # A scheduler that does not hear from the API either.
+            made.cluster.open.discard("node-b")
+            moving = asyncio.create_task(made.process().run(made.move()))
+            await asyncio.sleep(2.0)
+            made.cluster.api.go_away()
+            await asyncio.sleep(LIMITS.place_s + 30.0)
+            made.cluster.api.come_back()
+            await asyncio.sleep(5.0)
+            made.cluster.open.add("node-b")
+            assert (await moving).state is records.State.MOVED
+            await asyncio.sleep(1.0)
+            assert made.is_at_rest()
+
+    objects.run_fast(main())
+
+
 def test_a_mark_whose_new_pod_someone_has_deleted_is_taken_off() -> None:
     async def main() -> None:
         async with scene() as made:

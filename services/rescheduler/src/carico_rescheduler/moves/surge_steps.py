@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 from carico_rescheduler.context import objects
 
+# From one look to the next it takes a second and some requests; longer, and the API was away.
+LOOK_MOST_S = 5.0
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StepTimes:
@@ -57,12 +60,14 @@ class Waited:
 class Watch:
     """Measures by this process' own clock how long a state lasts: times in objects are of other machines' clocks.
 
-    A process that continues a move of another one begins to count again.
+    A process that continues a move of another one begins to count again. While the API is away, no time passes: nothing
+    could place the new Pod or report that it is ready.
     """
 
     def __init__(self) -> None:
-        # By state: since when it has been seen without a break, on the monotonic clock.
-        self._since_s: dict[str, float] = {}
+        # By state: for how long it has been seen without a break, and when this process last looked.
+        self._lasted_s: dict[str, float] = {}
+        self._looked_s = 0.0
 
     def look(self, surge: objects.KnownPod | None, now_s: float) -> Waited:
         """Take in what the new Pod is like now."""
@@ -71,8 +76,13 @@ class Watch:
             "ready_s": surge is not None and surge.ready_at_s is not None,
             "adopted_s": surge is not None and not surge.is_surge,
         }
-        self._since_s = {name: self._since_s.get(name, now_s) for name, is_so in holds.items() if is_so}
-        return Waited(**{name: now_s - since_s for name, since_s in self._since_s.items()})
+        passed_s, self._looked_s = min(now_s - self._looked_s, LOOK_MOST_S), now_s
+        self._lasted_s = {
+            name: self._lasted_s[name] + passed_s if name in self._lasted_s else 0.0
+            for name, is_so in holds.items()
+            if is_so
+        }
+        return Waited(**self._lasted_s)
 
 
 def next_action(view: View, limits: StepTimes, waited: Waited, *, is_stopping: bool) -> tuple[Action, str]:
