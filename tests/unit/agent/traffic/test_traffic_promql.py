@@ -5,6 +5,7 @@ import collections
 import contextlib
 import itertools
 import json
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -82,31 +83,51 @@ def test_an_address_that_is_no_query_is_the_users_mistake(url: str) -> None:
         opened(url, collections.Counter())
 
 
-async def test_the_query_names_the_node_and_an_outage_is_counted() -> None:
-    asked: list[str] = []
-    totals = itertools.count(1000, 1000)
+@contextlib.asynccontextmanager
+async def prometheus(number_of: Callable[[int], int | None], asked: list[str]) -> AsyncIterator[str]:
+    """A server whose counter has this number at the nth question; None: it is away. Yields its address."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 asked.append((await reader.readuntil(b"\r\n\r\n")).decode().split(" ")[1])
-                is_away = len(asked) == 2
-                body = b"away" if is_away else answer((A, B, str(next(totals))))
-                head = f"HTTP/1.1 {'503 Away' if is_away else '200 OK'}\r\nContent-Length: {len(body)}\r\n\r\n"
+                number = number_of(len(asked))
+                body = b"away" if number is None else answer((A, B, str(number)))
+                head = f"HTTP/1.1 {'503 Away' if number is None else '200 OK'}\r\nContent-Length: {len(body)}\r\n\r\n"
                 writer.write(head.encode() + body)
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    skipped: collections.Counter[str] = collections.Counter()
-    url = f"http://127.0.0.1:{port}/api/v1/query?query=sum%20by%20(source)%20(x%7Bnode%3D%22$node%22%7D)"
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/api/v1/query"
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+async def flows_of(source: promql.Promql, count: int) -> list[int]:
+    """The bytes of its first flows."""
     got: list[pod_telemetry.PodFlow] = []
-    task = asyncio.create_task(opened(url, skipped, poll_s=0.0).run(got.extend))
-    await waiting.until(lambda: len(got) >= 3)
+    task = asyncio.create_task(source.run(got.extend))
+    await waiting.until(lambda: len(got) >= count)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    server.close()
-    await server.wait_closed()
+    return [each.sent_bytes for each in got[:count]]
+
+
+async def test_the_query_names_the_node_and_an_outage_is_counted() -> None:
+    asked: list[str] = []
+    totals = itertools.count(1000, 1000)
+    skipped: collections.Counter[str] = collections.Counter()
+    async with prometheus(lambda number: None if number == 2 else next(totals), asked) as url:
+        query = "?query=sum%20by%20(source)%20(x%7Bnode%3D%22$node%22%7D)"
+        assert await flows_of(opened(url + query, skipped, poll_s=0.0), 3) == [1000] * 3
     assert asked[0] == "/api/v1/query?query=sum+by+%28source%29+%28x%7Bnode%3D%22node-1%22%7D%29"
-    assert {each.sent_bytes for each in got[:3]} == {1000}
     assert skipped["unreadable"] == 1
+
+
+@pytest.mark.parametrize(("away", "expected"), [(3, [1000, 4000, 1000]), (60, [1000, 1000, 1000])])
+async def test_the_bytes_of_a_long_outage_are_not_taken_for_those_of_a_report(away: int, expected: list[int]) -> None:
+    async with prometheus(lambda number: None if 2 < number <= 2 + away else 1000 * number, []) as url:
+        source = opened(f"{url}?query=x", collections.Counter(), poll_s=0.0)
+        assert await flows_of(source, 3) == expected

@@ -5,7 +5,7 @@ The setting has the whole address of an instant query, percent-encoded, with `$n
     promql:http://prometheus:9090/api/v1/query?query=sum by (source, destination) (...{node="$node"})
 
 Each series of the result is a counter of bytes that go from the address in its label `source` to that in `destination`.
-As with Prometheus' own `rate`, bytes count from the second answer that has the series.
+As with Prometheus' own `rate`, bytes count from the second answer that has the series; after an outage, too.
 """
 
 import asyncio
@@ -23,6 +23,9 @@ from carico_core.runtime.observe import logs
 
 POLL_S = 10.0
 _WITHIN_S = 5.0
+# After more polls in a row without an answer, a minute at most, counters begin again: the bytes of a longer time would be
+# in one report, as if they had been sent within its ten seconds.
+_FAILED_MOST = 3
 _LIMIT_BYTES = 4 << 20
 _OK = 200
 # A larger number of bytes is none: floats have no single ones above it (9 PB).
@@ -79,6 +82,7 @@ class Promql:
 
     async def run(self, found: sockets.Found) -> None:
         """Pass on the increase of each counter, once in a poll, until cancelled."""
+        failed = 0
         try:
             while True:
                 try:
@@ -89,7 +93,11 @@ class Promql:
                     if answer.status != _OK:
                         raise ValueError(f"status {answer.status}")
                     found(self.take(answer.body))
+                    failed = 0
                 except (OSError, TimeoutError, ValueError) as error:
+                    failed += 1
+                    if failed > _FAILED_MOST:
+                        self._last = None
                     self._skipped("unreadable", 1)
                     self._log.warning(
                         "promql", "Prometheus does not answer the query for traffic", why=str(error)[:200]
