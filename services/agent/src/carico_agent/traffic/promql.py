@@ -23,8 +23,8 @@ from carico_core.runtime.observe import logs
 
 POLL_S = 10.0
 _WITHIN_S = 5.0
-# After more polls in a row without an answer, a minute at most, counters begin again: the bytes of a longer time would be
-# in one report, as if they had been sent within its ten seconds.
+# After more polls in a row without an answer, a minute at most, counters begin again: the bytes of a longer time would
+# be in one report, as if they had been sent within its ten seconds.
 _FAILED_MOST = 3
 _LIMIT_BYTES = 4 << 20
 _OK = 200
