@@ -70,15 +70,17 @@ async def bind(
 
 async def patch_pod_status(
     api: Api, *, namespace: str, name: str, uid: str, status: Mapping[str, Any], resource_version: str = ""
-) -> None:
-    """Merge `status` into the Pod's (conditions by type).
+) -> Any:
+    """Return the Pod, with `status` merged into its own (conditions by type).
 
     Raises `Conflict` if the Pod has another UID, or has changed since `resource_version` (empty: whatever its version).
     """
     metadata = {"uid": uid, **({"resourceVersion": resource_version} if resource_version else {})}
     body = {"metadata": metadata, "status": status}
     try:
-        await api.request("PATCH", f"{pod_path(namespace, name)}/status", body=body, content_type=STRATEGIC_PATCH)
+        return await api.request(
+            "PATCH", f"{pod_path(namespace, name)}/status", body=body, content_type=STRATEGIC_PATCH
+        )  # fmt: skip
     except errors.Invalid as error:
         # In a patch, the UID is not a precondition but a field that may not change, which gives a different error.
         if "metadata.uid" not in error.message:

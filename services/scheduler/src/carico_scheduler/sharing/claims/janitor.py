@@ -14,7 +14,7 @@ from carico_core.domain import cluster, errors, messages
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire.kubernetes import instants
+from carico_core.wire.kubernetes import api_objects, instants
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.sharing.claims import commits
 from carico_scheduler.sharing.claims import ledger as ledgers
@@ -74,7 +74,10 @@ class Janitor:
         return ended
 
     async def _change_pod(self, node: str, claim: messages.Claim) -> bool:
-        """Change the Pod; return whether no bind that names an older resourceVersion can succeed any more."""
+        """Change the Pod; return whether it has no node, and no bind that names an older resourceVersion can succeed.
+
+        If it has one by now, the claim stays: members whose watches have not shown the bind yet count the Pod by it.
+        """
         pod = self._find(claim.uid)
         if pod is None:
             return False
@@ -85,11 +88,11 @@ class Janitor:
             "lastTransitionTime": instants.format_time(self._clock.wall_ns()),
         }  # fmt: skip
         try:
-            await api_actions.patch_pod_status(
+            changed = await api_actions.patch_pod_status(
                 self._api, namespace=pod.namespace, name=pod.name, uid=pod.uid, status={"conditions": [condition]}
             )
-        except (errors.ApiError, errors.ApiUnavailable) as error:
+            return api_objects.parse_pod(changed).node_name is None
+        except (errors.ApiError, errors.ApiUnavailable, ValueError) as error:
             # A Pod that is gone leaves by the watch.
             self._line.debug("a Pod could not be changed", pod=pod.key, error=str(error))
             return False
-        return True

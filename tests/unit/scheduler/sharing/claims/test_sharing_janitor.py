@@ -1,0 +1,58 @@
+"""The janitor: a claim ends only once its Pod can no longer be bound by it."""
+
+import asyncio
+
+from carico_core.runtime.kube import memory_kube
+from carico_scheduler.sharing.claims import janitor, ledger
+from tests.unit.scheduler import objects
+from tests.unit.scheduler.sharing.claims import claims_world
+
+
+class World(claims_world.World):
+    """A member's janitor, and one Pod that its watch does not show as bound."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kube = memory_kube.MemoryKube(clock=self.clock)
+        self.kube.objects.create("nodes", objects.node_object(claims_world.NODE), "test")
+        made = self.kube.objects.create("pods", objects.pod_object("p"), "test")
+        self.uid = str(made["metadata"]["uid"])
+        pod = objects.make_pod("p", uid=self.uid)
+        self.janitor = janitor.Janitor(
+            self.ledger, self.commits, api=self.kube, clock=self.clock, may_commit=lambda: True,
+            is_on_duty=lambda: True, find=lambda uid: pod, count=lambda: None,
+        )  # fmt: skip
+
+    async def bind(self) -> None:
+        """The API takes a bind of the Pod."""
+        body = {"metadata": {"uid": self.uid}, "target": {"name": claims_world.NODE}}
+        await self.kube.request("POST", "/api/v1/namespaces/default/pods/p/binding", body=body)
+
+
+def test_the_claim_of_a_pod_that_was_bound_right_before_it_was_changed_stays() -> None:
+    async def main() -> None:
+        made = World()
+        running = await made.start()
+        assert await made.ask(made.uid) == "stored"
+        await asyncio.sleep(ledger.LEASE_S + 1.0)
+        await made.bind()
+        assert await made.janitor.round() == 0
+        await asyncio.sleep(1.0)
+        assert [each.uid for each in made.stored()] == [made.uid], "others may not have seen the bind yet"
+        running.cancel()
+
+    objects.run_fast(main())
+
+
+def test_the_claim_of_a_pod_that_was_not_bound_ends() -> None:
+    async def main() -> None:
+        made = World()
+        running = await made.start()
+        assert await made.ask(made.uid) == "stored"
+        await asyncio.sleep(ledger.LEASE_S + 1.0)
+        assert await made.janitor.round() == 1
+        await asyncio.sleep(1.0)
+        assert made.stored() == ()
+        running.cancel()
+
+    objects.run_fast(main())
