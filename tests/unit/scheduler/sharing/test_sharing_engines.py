@@ -3,6 +3,7 @@
 import asyncio
 import collections
 import random
+from typing import Any
 
 import pytest
 
@@ -206,6 +207,90 @@ def test_the_claim_of_a_bind_that_the_api_has_refused_is_withdrawn_at_once() -> 
         other = made.create_pod("other")
         await asyncio.sleep(12.0)
         assert made.kube.binds == {other: 1}
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("engines", [1, 2])
+def test_a_bind_without_an_answer_holds_its_room_against_its_pod_for_seconds(engines: int) -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=engines, room=1.0)
+        made.pod_s = (1.0, 1.0)
+        await made.start(nodes=1)
+        await asyncio.sleep(READY_S)
+        made.kube.fail_next(errors.ApiUnavailable("503"), method="POST", path="/binding")
+        uid = made.create_pod("pod")
+        await made.until_ended(janitor.EVERY_S + 3.0)
+        assert made.kube.binds == {uid: 1}
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_bind_without_an_answer_that_arrives_after_its_claim_has_ended_is_refused() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=1, room=1.0)
+        made.pod_s = (1.0, 1.0)
+        await made.start(nodes=1)
+        made.watch_room()
+        await asyncio.sleep(READY_S)
+        late: list[Any] = []
+        refused: list[str] = []
+        request = made.kube.request
+
+        async def lose(method: str, path: str, **more: Any) -> Any:
+            if path.endswith("/binding") and not late:
+                late.append((path, more["body"]))
+                more["permit"]()
+                raise errors.ApiUnavailable("no answer in time")
+            answer = await request(method, path, **more)
+            if method == "PATCH" and late and not refused:
+                with pytest.raises(errors.Conflict) as caught:
+                    await request("POST", late[0][0], body=late[0][1])
+                refused.append(str(caught.value))
+            return answer
+
+        made.kube.request = lose  # type: ignore[method-assign]
+        uids = [made.create_pod("pod"), made.create_pod("other")]
+        await made.until_ended(2.0 * janitor.EVERY_S)
+        assert ["ResourceVersion" in each for each in refused] == [True]
+        assert made.kube.binds == dict.fromkeys(uids, 1)
+        assert max(made.largest.values()) == 1
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_claims_of_binds_that_were_held_back_while_a_new_stream_was_read_end_soon() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=1, room=3.0)
+        await run_pods(made, 0, nodes=2)
+        sends, reads = asyncio.Event(), asyncio.Event()
+        request, read_all = made.kube.request, made.connections[0].claims.all
+
+        async def send(method: str, path: str, **more: Any) -> Any:
+            if path.endswith("/binding"):
+                await sends.wait()
+            return await request(method, path, **more)
+
+        async def read() -> list[buses.Kept]:
+            await reads.wait()
+            return await read_all()
+
+        made.kube.request = send  # type: ignore[method-assign]
+        made.connections[0].claims.all = read  # type: ignore[method-assign]
+        uids = [made.create_pod(f"pod-{index}") for index in range(6)]
+        await asyncio.sleep(0.3)
+        assert sum(len(made.claimed_on(node)) for node in ("node-0", "node-1")) == 6
+        made.hub.lose_claims()
+        await asyncio.sleep(stream.CHECK_EVERY_S + 0.5)
+        # Their term has ended, and the claims of the new stream are not known yet.
+        sends.set()
+        await asyncio.sleep(0.1)
+        reads.set()
+        await asyncio.sleep(stream.SETTLE_S + janitor.EVERY_S + 1.0)
+        assert made.kube.binds == dict.fromkeys(uids, 1)
         await made.stop()
 
     objects.run_fast(main())

@@ -65,7 +65,7 @@ class Member:
             self.ledger, self._commits, api=parts.api, clock=parts.clock, find=self._state.pod,
             may_commit=lambda: self.term() is not None,
             is_on_duty=lambda: parts.lease.term() is not None and self.term() is not None,
-            count=parts.metrics.orphan_claims.inc,
+            on_changed=self._own.settle, count=parts.metrics.orphan_claims.inc,
         )  # fmt: skip
         self._membership = membership.Membership(
             parts, self._ready, beats=beats, corrected=self.corrections, report=self.report, changed=changed

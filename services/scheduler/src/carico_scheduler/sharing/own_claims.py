@@ -39,7 +39,10 @@ class OwnClaims:
         self._commits = committing
         self._corrections = corrected
         self._tally = counts
+        # Pods of which a bind may still arrive.
         self._doubtful: dict[str, None] = {}
+        # The claims that were asked for, by their binds, until those have ended.
+        self._made: dict[binder.Bind, messages.Claim] = {}
 
     def claim_first(
         self, bind: binder.Bind, *, decided_s: float, is_open: Callable[[], bool],
@@ -75,22 +78,32 @@ class OwnClaims:
     def take_result(self, result: binder.Result) -> None:
         """Withdraw the claim of a bind that was not sent, or that the API has refused."""
         uid, node = result.uid, result.node
-        if result.fate in (binder.Fate.UNBOUND, binder.Fate.WITHHELD):
-            self._corrections.note_failure(uid)
-        if result.fate is binder.Fate.UNBOUND and result.is_doubtful:
+        claim = self._made.pop(result.bind, None)
+        if result.fate not in (binder.Fate.UNBOUND, binder.Fate.WITHHELD):
+            return
+        self._corrections.note_failure(uid)
+        if result.is_doubtful:
             self.keep(uid)
-        elif result.fate in (binder.Fate.UNBOUND, binder.Fate.WITHHELD) and uid not in self._doubtful:
-            claim = self._ledger.find(node, uid)
-            is_own = claim is not None and claim.scheduler == self._parts.replica
-            if claim is not None and is_own and fate_of(self._state, uid, node) is ledgers.PodFate.OPEN:
-                self._ledger.void(node, claim)
-                self._commits.ask(node, None, result.bind.waiting.demand, seq=-1)
+        # Members that have not seen the bind of another scheduler count the Pod by the claim.
+        if claim is None or fate_of(self._state, uid, node) is ledgers.PodFate.BOUND:
+            return
+        if uid in self._doubtful:
+            self._ledger.doubt(node, claim)
+            return
+        # It may be stored all the same and be read later: its answer was lost, or the stream was another one by then.
+        self._ledger.note_ended(claim)
+        if self._ledger.void(node, claim):
+            self._commits.ask(node, None, result.bind.waiting.demand, seq=-1)
 
     def keep(self, uid: str) -> None:
         """Withdraw no claim of a Pod any more: a bind by one of them may still arrive. The janitor ends them."""
         self._doubtful[uid] = None
         if len(self._doubtful) > DOUBTFUL_KEPT:
             self._doubtful.pop(next(iter(self._doubtful)))
+
+    def settle(self, uid: str) -> None:
+        """Note that no bind of a Pod that was sent until now can succeed any more."""
+        self._doubtful.pop(uid, None)
 
     async def _claim(self, bind: binder.Bind, *, seq: int, decided_s: float, is_shared_out: bool) -> float:
         """Claim a node for a Pod; return when the claim was sent (monotonic). Raises `commits.Lost`."""
@@ -99,12 +112,10 @@ class OwnClaims:
             uid=pod.uid, pod_class=bind.waiting.demand.pod_class, cores=pod.request_cores, size_bytes=pod.request_bytes,
             others=tuple(sorted(pod.request_others)), scheduler=self._parts.replica, at_ns=self._parts.clock.wall_ns(),
         )  # fmt: skip
+        self._made[bind] = claim
         try:
             sent_s = await self._commits.ask(bind.node, claim, bind.waiting.demand, seq=seq, decided_s=decided_s)
         except commits.Lost as lost:
-            if pod.uid not in self._doubtful:
-                # It may be stored all the same: its answer was lost, or the stream was another one by then.
-                self._ledger.note_ended(claim)
             if lost.rival is not None:
                 bind.waiting.note_lost(lost.rival)
             self._tally.requeued += not bind.waiting.goes_at_once

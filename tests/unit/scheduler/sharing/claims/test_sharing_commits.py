@@ -77,7 +77,8 @@ def test_a_claim_that_could_not_be_withdrawn_is_withdrawn_later() -> None:
         running = await made.start()
         sweeper = janitor.Janitor(
             made.ledger, made.commits, api=memory_kube.MemoryKube(clock=made.clock), clock=made.clock,
-            may_commit=lambda: True, is_on_duty=lambda: False, find=lambda uid: None, count=lambda: None,
+            may_commit=lambda: True, is_on_duty=lambda: False, find=lambda uid: None,
+            on_changed=lambda uid: None, count=lambda: None,
         )  # fmt: skip
         sweeping = asyncio.create_task(sweeper.run_forever())
         assert await made.ask("p") == "stored"

@@ -11,8 +11,9 @@ from tests.unit.scheduler.sharing.claims import claims_world
 class World(claims_world.World):
     """A member's janitor, and one Pod that its watch does not show as bound."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_on_duty: bool = True) -> None:
         super().__init__()
+        self.changed: list[str] = []
         self.kube = memory_kube.MemoryKube(clock=self.clock)
         self.kube.objects.create("nodes", objects.node_object(claims_world.NODE), "test")
         made = self.kube.objects.create("pods", objects.pod_object("p"), "test")
@@ -20,7 +21,7 @@ class World(claims_world.World):
         pod = objects.make_pod("p", uid=self.uid)
         self.janitor = janitor.Janitor(
             self.ledger, self.commits, api=self.kube, clock=self.clock, may_commit=lambda: True,
-            is_on_duty=lambda: True, find=lambda uid: pod, count=lambda: None,
+            is_on_duty=lambda: is_on_duty, find=lambda uid: pod, on_changed=self.changed.append, count=lambda: None,
         )  # fmt: skip
 
     async def bind(self) -> None:
@@ -54,5 +55,24 @@ def test_the_claim_of_a_pod_that_was_not_bound_ends() -> None:
         await asyncio.sleep(1.0)
         assert made.stored() == ()
         running.cancel()
+
+    objects.run_fast(main())
+
+
+def test_each_member_ends_its_own_claims_by_which_a_bind_may_still_arrive() -> None:
+    async def main() -> None:
+        made = World(is_on_duty=False)
+        running = await made.start()
+        sweeping = asyncio.create_task(made.janitor.run_forever())
+        assert await made.ask(made.uid) == "stored"
+        await asyncio.sleep(2.0 * janitor.EVERY_S)
+        assert [each.uid for each in made.stored()] == [made.uid], "it is in use"
+        made.ledger.doubt(claims_world.NODE, claims_world.claim(made.uid, at_ns=2))
+        assert made.ledger.doubtful() == []
+        made.ledger.doubt(claims_world.NODE, claims_world.claim(made.uid))
+        await asyncio.sleep(janitor.EVERY_S + 0.1)
+        assert (made.stored(), made.changed) == ((), [made.uid])
+        running.cancel()
+        sweeping.cancel()
 
     objects.run_fast(main())

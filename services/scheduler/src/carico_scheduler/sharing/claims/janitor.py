@@ -1,14 +1,15 @@
 """Ends claims whose Pods were not bound in time; the holder of the Lease does it, so that one member does.
 
-Each member writes its messages again in which claims are left that it has ended.
+Each member writes its messages again in which claims are left that it has ended. And it ends its own claims by which a
+bind had no answer: until then they hold their room also against the Pod itself.
 
 The room of such a claim may only be given away once the Pod can no longer be bound by it. A process may have been
-stopped between its look at the claim's age and the bind, for however long. Its bind names the Pod's resourceVersion of
-the time of the claim, so a change of the Pod makes the API refuse it.
+stopped between its look at the claim's age and the bind, for however long, or the bind may be on its way. It names the
+Pod's resourceVersion of the time of the claim, so a change of the Pod makes the API refuse it.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from carico_core.domain import cluster, errors, messages
 from carico_core.runtime.kube import api_actions
@@ -31,9 +32,12 @@ class Janitor:
     def __init__(
         self, ledger: ledgers.Ledger, committing: commits.Commits, *, api: api_actions.Api, clock: clocks.Clock,
         may_commit: Callable[[], bool], is_on_duty: Callable[[], bool], find: Callable[[str], cluster.Pod | None],
-        count: Callable[[], None],
+        on_changed: Callable[[str], None], count: Callable[[], None],
     ) -> None:  # fmt: skip
-        """`find` returns a Pod by its UID; `count` counts an orphan."""
+        """`find` returns a Pod by its UID; `count` counts an orphan.
+
+        `on_changed` is called with the UID of a Pod by which no bind that was sent before can succeed any more.
+        """
         self._ledger = ledger
         self._commits = committing
         self._api = api
@@ -41,6 +45,7 @@ class Janitor:
         self._may_commit = may_commit
         self._is_on_duty = is_on_duty
         self._find = find
+        self._on_changed = on_changed
         self._count = count
         self._line = logs.get("sharing")
 
@@ -50,6 +55,7 @@ class Janitor:
             await asyncio.sleep(EVERY_S)
             self._ledger.forget_old(self._clock.monotonic_s())
             if self._may_commit():
+                await self._end(self._ledger.doubtful(), self._may_commit)
                 self.withdraw()
             if self._is_on_duty():
                 await self.round()
@@ -61,16 +67,22 @@ class Janitor:
 
     async def round(self) -> int:
         """End the orphans of one round; return how many claims were ended."""
+        ended = await self._end(self._ledger.orphans(self._clock.monotonic_s()), self._is_on_duty)
+        if ended:
+            self.withdraw()
+        return ended
+
+    async def _end(self, found: Sequence[tuple[str, messages.Claim]], may_end: Callable[[], bool]) -> int:
+        """End claims of Pods that have no node; return how many were ended."""
         ended = 0
-        for node, claim in self._ledger.orphans(self._clock.monotonic_s())[:MOST]:
-            if not self._is_on_duty() or not await self._change_pod(node, claim):
+        for node, claim in found[:MOST]:
+            if not may_end() or not await self._change_pod(node, claim):
                 continue
+            self._on_changed(claim.uid)
             if self._ledger.void(node, claim):
                 ended += 1
                 self._count()
                 self._line.info("a claim ended without a bind", node=node, uid=claim.uid, scheduler=claim.scheduler)
-        if ended:
-            self.withdraw()
         return ended
 
     async def _change_pod(self, node: str, claim: messages.Claim) -> bool:

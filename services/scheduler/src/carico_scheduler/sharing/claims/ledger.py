@@ -5,8 +5,8 @@ A claim is dropped only if no member can still need it:
 - its Pod is gone: nothing will be bound, and what it took is free;
 - its Pod is bound and the claim is older than `LEASE_S`: by then every member that may commit has seen the bind;
 - its bind was never sent, or the API has refused it: its own scheduler drops it;
-- its Pod is not bound and the claim is older: only the janitor drops it, after it has changed the Pod, so that a bind
-  of a process that was stopped in between is refused (`janitor`).
+- its Pod is not bound, and the claim is older or its bind had no answer: only a janitor drops it, after it has changed
+  the Pod, so that a bind that is still on its way is refused (`janitor`).
 
 The age of a claim is the time since this member first saw it. That is at most its true age, whatever the clocks of
 other machines show, and longer ages only hold room for longer.
@@ -43,11 +43,16 @@ class PodFate(enum.Enum):
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class Held:
-    """One claim. `is_void`: nothing will be bound by it any more, so it may leave the stream."""
+    """One claim.
+
+    `is_void`: nothing will be bound by it any more, so it may leave the stream. `is_doubtful`: it is this member's, and
+    a bind by it has failed that may still arrive.
+    """
 
     claim: messages.Claim
     seen_s: float
     is_void: bool = False
+    is_doubtful: bool = False
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
@@ -176,6 +181,14 @@ class Ledger:
             if not held.is_void and now_s - held.seen_s > LEASE_S and self._fate(uid, node) is PodFate.OPEN
         ]
 
+    def doubtful(self) -> list[tuple[str, messages.Claim]]:
+        """Return (node, claim) of each claim by which a bind of this member may still arrive, but none is sent."""
+        return [
+            (node, held.claim)
+            for (node, uid), held in self._open.items()
+            if held.is_doubtful and not held.is_void and self._fate(uid, node) is PodFate.OPEN
+        ]
+
     def voided(self) -> list[str]:
         """Return the nodes whose messages still have claims that ended: withdrawing them failed, or is under way."""
         return sorted({node for (node, _), held in self._open.items() if held.is_void})
@@ -185,10 +198,16 @@ class Ledger:
         for node in [node for node, known in self._nodes.items() if now_s - known.taken_s > FORGET_S]:
             self.note_missing(node)
 
+    def doubt(self, node: str, claim: messages.Claim) -> None:
+        """Note that no bind is sent by a claim any more, but an earlier one may still arrive."""
+        held = self._find_open(node, claim)
+        if held is not None:
+            held.is_doubtful = True
+
     def void(self, node: str, claim: messages.Claim) -> bool:
         """End a claim by which nothing can be bound any more. Return False if it is another one by now."""
-        held = self._open.get((node, claim.uid))
-        if held is None or _identity(held.claim) != _identity(claim):
+        held = self._find_open(node, claim)
+        if held is None:
             return False
         held.is_void = True
         self.note_ended(claim)
@@ -199,6 +218,10 @@ class Ledger:
         self._ended[_identity(claim)] = None
         if len(self._ended) > ENDED_KEPT:
             self._ended.pop(next(iter(self._ended)))
+
+    def _find_open(self, node: str, claim: messages.Claim) -> Held | None:
+        held = self._open.get((node, claim.uid))
+        return held if held is not None and _identity(held.claim) == _identity(claim) else None
 
     def _may_drop(self, node: str, uid: str, held: Held, now_s: float) -> bool:
         fate = self._fate(uid, node)
