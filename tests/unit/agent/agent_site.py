@@ -88,8 +88,8 @@ class Classes:
     def container(self, _uid: str, _folder: str) -> str | None:
         return None
 
-    def take_failed(self) -> dict[str, int]:
-        return {}
+    def take_failed(self) -> list[str]:
+        return []
 
     def on_change(self, callback: Callable[[], None]) -> None:
         pass

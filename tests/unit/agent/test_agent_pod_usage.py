@@ -1,6 +1,7 @@
 """From readings of single Pods to a report by class: what is measured, when, and Pods whose class is not known yet."""
 
 import collections
+import dataclasses
 
 import pytest
 
@@ -129,7 +130,8 @@ def test_each_container_of_a_pod_with_several_is_measured() -> None:
         parts = {"f1": ports.ContainerAmounts(0.5 * second, 10 * MIB), "f2": proxy, "pause": proxy}
         whole = ports.PodAmounts(0.75 * second, 20 * MIB, containers=parts)
         found.take("a", whole, float(second), container=lambda uid, folder: names.get(folder))
-    containers = found.report()[PI].containers
+    lost = found.report()
+    containers = lost[PI].containers
     assert containers.keys() == {"main", "proxy"}
     assert containers["main"] == usage.ContainerUsage(
         cpu={distribution.bucket("cpu", 0.5): 3.0}, peaks={"cpu": 0.5, "memory": 10 * MIB}
@@ -137,9 +139,6 @@ def test_each_container_of_a_pod_with_several_is_measured() -> None:
     assert containers["proxy"] == usage.ContainerUsage(
         cpu={distribution.bucket("cpu", 0.25): 2.0}, peaks={"cpu": 0.25, "memory": 4 * MIB}
     )
-    lost = {
-        PI: usage.ClassUsage(pods=0, failed=0, running=1, seconds={}, pod_means={}, peaks={}, containers=containers)
-    }
     found.put_back(lost)
     assert found.report()[PI].containers == containers
 
@@ -315,22 +314,94 @@ def test_a_pod_that_cannot_be_read_is_not_measured() -> None:
     assert found.report()[PI].pods == 0
 
 
-def test_failures_are_reported_once() -> None:
+def test_failures_of_pods_that_were_measured_are_reported_once() -> None:
+    node = Node()
+    node.run("a")
+    node.run("b")
+    # Of the first its failure is known before it is read. A full kubelet refuses the last: it never runs.
+    node.usage.failed(["a", "refused"], node.now_s)
+    node.seconds(3)
+    node.end("a")
+    node.usage.failed(["b"], node.now_s)
+    found = node.report()[PI]
+    assert (found.pods, found.failed) == (2, 2)
+    node.seconds(int(pod_usage.UNNAMED_S))
+    node.usage.failed([], node.now_s)
+    node.run("refused")
+    node.seconds(3)
+    node.usage.failed([], node.now_s)
+    assert node.report()[PI].failed == 0
+
+
+def test_what_little_was_measured_with_an_image_waits_for_no_other_to_be_measured_less() -> None:
     found = pod_usage.PodUsage()
-    found.failed({PI: 2})
-    assert found.report()[PI].failed == 2
-    assert found.report() == {}
+    made = {f"old-{number}": made_of("main", image="a" * 16) for number in range(5)}
+    made["canary"] = made_of("main", image="b" * 16)
+    images: list[str] = []
+    for second in range(1, 31):
+        found.follow({uid: PI for uid in made if uid != "canary" or second <= 3}, float(second), made.get)
+        for uid in found.due(float(second)):
+            found.take(uid, amounts(0.5 * second), float(second))
+        if second % 5 == 0:
+            template = found.report()[PI].template
+            assert template is not None
+            images.append(template.image[0])
+    assert "b" in images[:2] and images.count("a") == 5
+
+
+def test_a_failure_counts_for_the_images_of_the_pod() -> None:
+    found = pod_usage.PodUsage()
+    images = {"old": made_of("main", image="a" * 16), "new": made_of("main", image="b" * 16)}
+    found.follow(dict.fromkeys(images, PI), 1.0, images.get)
+    for uid in images:
+        found.take(uid, amounts(1.0), 1.0)
+    found.follow({"old": PI}, 2.0, images.get)
+    found.failed(["new"], 2.0)
+    reports = [found.report()[PI] for _ in images]
+    assert {each.template.image: each.failed for each in reports if each.template} == {"a" * 16: 0, "b" * 16: 1}
+
+
+def test_a_pod_that_ended_before_the_report_is_reported_with_what_it_was_made_of() -> None:
+    found = pod_usage.PodUsage()
+    made = made_of("main")
+    for second in range(1, 4):
+        found.follow({"a": PI}, float(second), {"a": made}.get)
+        found.take("a", amounts(0.5 * second), float(second))
+    found.follow({}, 4.0)
+    assert found.report()[PI].template == made
 
 
 def test_a_report_is_bounded_and_the_rest_follows() -> None:
     found = pod_usage.PodUsage()
-    names = {f"Job/default/{'x' * 400}-{number}" for number in range(100)}
-    found.failed(dict.fromkeys(names, 1))
+    names = {f"pod-{number}": f"Job/default/{'x' * 400}-{number}" for number in range(100)}
+    found.follow(names, 1.0)
+    found.follow({}, 2.0)
     reported: list[str] = []
     while part := found.report():
         assert len(part) < 40
         reported += part
-    assert sorted(reported) == sorted(names)
+    assert sorted(reported) == sorted(names.values())
+
+
+def test_a_pod_that_is_resized_in_place_or_gets_another_image_is_reported_as_it_is_now() -> None:
+    found = pod_usage.PodUsage()
+    made = {"a": made_of("main")}
+    for second in range(1, 10):
+        if second == 5:
+            made["a"] = dataclasses.replace(made["a"], requests={"cpu": 1.0})
+        found.follow({"a": PI}, float(second), made.get)
+        found.take("a", amounts(0.5 * second), float(second))
+    resized = found.report()[PI]
+    assert resized.template == made["a"]
+    assert sum(resized.seconds["cpu"].values()) == 8.0
+    made["a"] = made_of("main", "proxy", image="b" * 16)
+    found.follow({"a": PI}, 10.0, made.get)
+    found.take("a", amounts(5.0), 10.0)
+    assert found.has_several("a")
+    before, changed = (found.report()[PI] for _ in range(2))
+    assert not any(before.seconds.values())
+    assert changed.template == made["a"]
+    assert (changed.pods, sum(changed.seconds["cpu"].values())) == (0, 1.0)
 
 
 def test_the_load_of_a_pod_is_its_mean_since_the_last_report() -> None:

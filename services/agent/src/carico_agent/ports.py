@@ -69,8 +69,8 @@ class PodClasses(Protocol):
         """Return the name of a Pod's container by the folder of its cgroup; None if it is unknown."""
         ...
 
-    def take_failed(self) -> Mapping[str, int]:
-        """Return how many Pods of each class have failed since the last call."""
+    def take_failed(self) -> list[str]:
+        """Return the UIDs of the workload's Pods that have failed since the last call."""
         ...
 
     def on_change(self, callback: Callable[[], None]) -> None:

@@ -96,8 +96,8 @@ async def test_a_pod_that_failed_is_counted_once() -> None:
             kube.objects.update("pods", ("default", "first"), found | {"status": {"phase": phase}}, "test")
         last = create(kube, "last", ownerReferences=[owner])
         await told(watch, last, "Job/default/pi")
-        assert watch.take_failed() == {"Job/default/pi": 1}
-        assert watch.take_failed() == {}
+        assert watch.take_failed() == [first]
+        assert watch.take_failed() == []
 
 
 async def test_what_belongs_to_the_node_is_no_workload() -> None:

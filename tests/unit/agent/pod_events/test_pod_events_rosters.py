@@ -43,11 +43,11 @@ def test_a_failure_is_counted_once_and_none_that_was_there_before_the_agent() ->
     assert records.ROSTER.failed
     before = dataclasses.replace(records.ROSTER, pods={**records.ROSTER.pods, "0" * 16: "Job/default/pi"})
     known.take(SUBJECT, wire.encode_roster(dataclasses.replace(before, failed=frozenset({"0" * 16}))))
-    assert known.take_failed() == {}
+    assert known.take_failed() == []
     for _ in range(2):
         known.take(SUBJECT, wire.encode_roster(dataclasses.replace(before, failed={"0" * 16, *records.ROSTER.failed})))
-    assert known.take_failed() == {"Job/default/pi": 1}
-    assert known.take_failed() == {}
+    assert known.take_failed() == [*records.ROSTER.failed]
+    assert known.take_failed() == []
 
 
 def test_a_container_is_known_by_its_folder_on_kubelets_and_on_emulated_nodes() -> None:

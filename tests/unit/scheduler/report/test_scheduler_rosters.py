@@ -178,6 +178,18 @@ async def test_a_pod_that_fails_is_reported_for_a_while() -> None:
     assert list((await site.after())["node-0"]) == ["uid-b"]
 
 
+async def test_a_pod_that_was_resized_in_place_is_reported_as_it_is_now() -> None:
+    site = Site()
+    await site.after()
+    before = usage.Template(image="1", containers=("main",), requests={"cpu": 0.1})
+    after = usage.Template(image="1", containers=("main",), requests={"cpu": 1.0})
+    pod = objects.make_pod("a")._replace(node_name="node-0", template=before)
+    site.put(pod)
+    site.put(pod._replace(template=after))
+    await site.rosters.publish_due(site.bus)
+    assert [each.templates for each in site.bus.sent] == [{pod.uid: after}]
+
+
 async def test_a_pod_whose_container_ran_out_of_memory_stays_and_is_reported_as_failed() -> None:
     site = Site()
     pod = objects.make_pod("a")._replace(node_name="node-0", phase="Running")

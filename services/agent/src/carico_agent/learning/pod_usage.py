@@ -14,7 +14,7 @@ Pod with several containers each is read, too. What Pods with different images u
 import collections
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 
 from carico_agent import ports
 from carico_agent.learning import usage_tally
@@ -101,12 +101,15 @@ class PodUsage:
         self._core_scale = core_scale
         self._pods: dict[str, _Pod] = {}
         self._ended: dict[str, _Pod] = {}
+        # Those that have not been reported for longest first.
         self._tallies: dict[_Key, usage_tally.Tally] = {}
+        # Pods that have failed and are not measured yet, and since when.
+        self._failed: dict[str, float] = {}
         self._reads_left = float(READS_MOST)
         self._counted_s = 0.0
 
     def follow(self, classes: Mapping[str, str], now_s: float, template_of: TemplateOf = _unknown) -> list[str]:
-        """Set which Pods run (UID -> class), and what each is made of; return those that have ended."""
+        """Set which Pods run (UID -> class), and what each is made of now; return those that have ended."""
         for uid in classes.keys() - self._pods.keys():
             self._pods[uid] = self._restarted(uid) if uid in self._ended else _Pod(tally=usage_tally.Tally())
         ended = list(self._pods.keys() - classes.keys())
@@ -176,25 +179,31 @@ class PodUsage:
         if not pod.has_mean and now_s - pod.first_s >= MEAN_AFTER_S:
             self._note_mean(pod)
 
-    def failed(self, counts: Mapping[str, int]) -> None:
-        """Take in how many more Pods of each class have failed."""
-        for pod_class, count in counts.items():
-            key = next((each for each in self._tallies if each[0] == pod_class), (pod_class, ""))
-            self._tally(key).failed += count
+    def failed(self, uids: Iterable[str], now_s: float) -> None:
+        """Take in which Pods have failed; they count once they have been measured.
+
+        One that never is does not count: a full kubelet refuses a Deployment's Pods by the hundred, and next to the few
+        that run they would look like a class of which every Pod fails.
+        """
+        self._failed |= dict.fromkeys(uids, now_s)
+        for uid, since_s in list(self._failed.items()):
+            pod = self._pods.get(uid) or self._ended.get(uid)
+            if pod is not None and pod.is_counted:
+                self._tally_of(pod).failed += 1
+            elif now_s - since_s < UNNAMED_S:
+                continue
+            del self._failed[uid]
 
     def report(self) -> dict[str, usage.ClassUsage]:
-        """Return what was measured since the last report, of the classes measured most if not all fit.
+        """Return what was measured since the last report, of the classes that have waited longest if not all fit.
 
         A report has one set of images for each class: others are in the next ones.
         """
         running = collections.Counter(pod.pod_class for pod in self._pods.values() if pod.pod_class is not None)
-        for pod in self._pods.values():
-            if pod.key is not None:
-                self._tally(pod.key).template = pod.template
         room = REPORT_BYTES
         found: dict[str, usage.ClassUsage] = {}
         sent: set[_Key] = set()
-        for (pod_class, image), tally in sorted(self._tallies.items(), key=_measured_most_first):
+        for (pod_class, image), tally in self._tallies.items():
             if pod_class in found:
                 continue
             # UTF-8 has up to four bytes for a character.
@@ -232,21 +241,33 @@ class PodUsage:
     def _tally(self, key: _Key) -> usage_tally.Tally:
         return self._tallies.setdefault(key, usage_tally.Tally())
 
+    def _tally_of(self, pod: _Pod) -> usage_tally.Tally:
+        """Return that of a Pod's class, which is made of what the Pod is; its own without a class."""
+        if pod.key is None:
+            return pod.tally
+        tally = self._tally(pod.key)
+        tally.template = pod.template
+        return tally
+
     def _clear(self, sent: Set[_Key]) -> None:
         for key in sent:
             del self._tallies[key]
         for pod in self._pods.values():
-            counted = pod.key
-            if counted is not None and counted in sent:
-                pod.tally = self._tally(counted)
+            if pod.key in sent:
+                pod.tally = self._tally_of(pod)
 
     def _name(self, uid: str, pod: _Pod, pod_class: str, template_of: TemplateOf) -> None:
-        if pod.pod_class is not None or pod_class == messages.ANY_CLASS:
-            return
-        pod.pod_class, pod.template = pod_class, template_of(uid)
-        tally = self._tally((pod_class, "" if pod.template is None else pod.template.image))
-        tally.add(pod.tally)
-        pod.tally = tally
+        template = template_of(uid)
+        if pod.pod_class is None:
+            if pod_class == messages.ANY_CLASS:
+                return
+            pod.pod_class, pod.template, own = pod_class, template, pod.tally
+            pod.tally = self._tally_of(pod)
+            pod.tally.add(own)
+        elif template is not None and template != pod.template:
+            # Pods are resized in place, and can be given another image.
+            pod.template = template
+            pod.tally = self._tally_of(pod)
 
     def _take_containers(
         self, pod: _Pod, found: Mapping[str, tuple[ports.ContainerAmounts, str | None]], now_s: float
@@ -275,8 +296,7 @@ class PodUsage:
     def _restarted(self, uid: str) -> _Pod:
         pod = self._ended.pop(uid)
         pod.restart()
-        if pod.key is not None:
-            pod.tally = self._tally(pod.key)
+        pod.tally = self._tally_of(pod)
         return pod
 
     def _note_load(self, pod: _Pod) -> None:
@@ -297,8 +317,3 @@ class PodUsage:
         mean = (pod.last.cpu_s - pod.first.cpu_s) / (pod.last_s - pod.first_s) / self._core_scale
         pod.tally.pod_means[distribution.bucket(CPU, mean)] += 1
         pod.has_mean = True
-
-
-def _measured_most_first(item: tuple[_Key, usage_tally.Tally]) -> tuple[float, _Key]:
-    key, tally = item
-    return -float(sum(tally.seconds[CPU].values())), key

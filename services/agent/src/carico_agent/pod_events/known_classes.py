@@ -4,7 +4,6 @@ A Pod is bound half a second before its container starts, so its class is usuall
 counts in the general class.
 """
 
-import collections
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -40,7 +39,7 @@ class KnownClasses:
         # this one, or failed before it measured anything.
         self._failed: set[str] = set()
         self._has_list = False
-        self._failures: collections.Counter[str] = collections.Counter()
+        self._failures: list[str] = []
         self._callbacks: list[Callable[[], None]] = []
 
     def of(self, uid: str) -> str:
@@ -65,9 +64,9 @@ class KnownClasses:
         known = self._containers.get(uid, {})
         return None if found is None else next((name for id_, name in known.items() if found[1].startswith(id_)), None)
 
-    def take_failed(self) -> Mapping[str, int]:
-        """Return how many Pods of each class have failed since the last call."""
-        taken, self._failures = self._failures, collections.Counter()
+    def take_failed(self) -> list[str]:
+        """Return the Pods that have failed since the last call."""
+        taken, self._failures = self._failures, []
         return taken
 
     def on_change(self, callback: Callable[[], None]) -> None:
@@ -113,7 +112,7 @@ class KnownClasses:
             self._containers[uid] = pod.containers
         if pod.has_failed and uid not in self._failed:
             self._failed.add(uid)
-            self._failures[name] += 1
+            self._failures.append(uid)
         return is_new
 
     def _notify(self) -> None:

@@ -56,7 +56,7 @@ class UsageReports:
 
     def next_usage(self) -> usages.UsageReport | None:
         """Return what classes of Pods have used since the last report; None if there is nothing to report."""
-        self._pods.failed(self._classes.take_failed())
+        self._pods.failed(self._classes.take_failed(), self._clock.monotonic_s())
         found = self._pods.report()
         if not found:
             return None

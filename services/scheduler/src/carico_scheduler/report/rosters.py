@@ -127,11 +127,11 @@ class Rosters:
         containers: dict[str, dict[str, str]] = {}
         for pod in (*failed, *self._state.fleet.pod_counts.on(node)):
             name = pods[pod.uid_on_node] = None if includes(pod) else names.class_of(pod)
-            if name is not None and pod.template is not None:
-                templates[pod.uid_on_node] = pod.template
-            # What counts on a node is the Pod as it was placed: it had no containers then.
-            shown = self._state.pod(pod.uid)
-            if name is not None and shown is not None and shown.containers:
+            # What counts on a node is the Pod as it was placed: it had no containers then, and may be resized since.
+            shown = self._state.pod(pod.uid) or pod
+            if name is not None and shown.template is not None:
+                templates[pod.uid_on_node] = shown.template
+            if name is not None and shown.containers:
                 containers[pod.uid_on_node] = dict(shown.containers)
         return messages.Roster(
             node=node, boot=self._boot, seq=self._seq, ts_ns=self._clock.wall_ns(), pods=pods, templates=templates,
