@@ -69,24 +69,38 @@ class CommandLines:
         return self.directory / "bindings.log"
 
     def etcd(self) -> tuple[str, ...]:
-        """Return etcd's command. No fsync: the data need not survive the machine, and each write would wait for it."""
-        url = f"http://127.0.0.1:{self.network.ports[ETCD]}"
+        """Return etcd's command. No fsync: the data need not survive the machine, and each write would wait for it.
+
+        Only the API server is let in. Everyone on the machine could otherwise write what no API server checks, and so
+        could any page in a browser here, since etcd takes JSON from all origins.
+        """
+        store = self.identities.store
+        access = {
+            "cert_file": store.directory / f"{identity.STORE}.crt",
+            "key_file": store.directory / f"{identity.STORE}.key",
+            "trusted_ca_file": store.pair.certificate,
+            "client_cert_auth": True,
+        }
         return (
             self.binaries[ETCD],
             *_flags(
-                data_dir=self.directory / "etcd", listen_client_urls=url, advertise_client_urls=url,
+                data_dir=self.directory / "etcd", listen_client_urls=self._store_url,
+                advertise_client_urls=self._store_url, **access,
                 # No member joins, so any free port will do.
-                listen_peer_urls="http://127.0.0.1:0", unsafe_no_fsync=True, log_level="warn",
+                listen_peer_urls="https://127.0.0.1:0", **{f"peer_{name}": value for name, value in access.items()},
+                unsafe_no_fsync=True, log_level="warn",
             ),
         )  # fmt: skip
 
     def api(self) -> tuple[str, ...]:
         """Return the API server's command, with the authorization of a production cluster."""
-        authority, keys = self.identities.authority, self.identities.directory
+        authority, store, keys = self.identities.authority, self.identities.store, self.identities.directory
         return (
             self.binaries[API],
             *_flags(
-                etcd_servers=f"http://127.0.0.1:{self.network.ports[ETCD]}",
+                etcd_servers=self._store_url, etcd_cafile=store.pair.certificate,
+                etcd_certfile=store.directory / f"{identity.STORE_CLIENT}.crt",
+                etcd_keyfile=store.directory / f"{identity.STORE_CLIENT}.key",
                 bind_address=self.network.address, secure_port=self.network.ports[API],
                 tls_cert_file=keys / "api.crt", tls_private_key_file=keys / "api.key",
                 client_ca_file=authority.pair.certificate, token_auth_file=self.identities.token_file,
@@ -146,6 +160,10 @@ class CommandLines:
                 server_address=f"127.0.0.1:{self.network.ports[KWOK]}",
             ),
         )  # fmt: skip
+
+    @property
+    def _store_url(self) -> str:
+        return f"https://127.0.0.1:{self.network.ports[ETCD]}"
 
     @property
     def _audit_policy(self) -> pathlib.Path:

@@ -17,6 +17,8 @@ from carico_local.control_plane import certificates
 ADMIN_GROUP = "system:masters"
 NODES_GROUP = "system:nodes"
 PROXY_CLIENT = "front-proxy-client"
+# Of etcd and its only client.
+STORE, STORE_CLIENT = "etcd", "kube-apiserver"
 ADMIN, CONTROLLERS, SCHEDULER, KWOK = "admin", "controller-manager", "scheduler", "kwok"
 
 
@@ -50,6 +52,8 @@ class Identities:
         self.authority = certificates.Authority(directory=directory, environ=environ)
         # A certificate of this authority may impersonate any user. Only the API server has one, for aggregated APIs.
         self.proxies = certificates.Authority(directory=directory / "front-proxy", environ=environ)
+        # Who may write to etcd is the administrator: many have certificates of the cluster's authority.
+        self.store = certificates.Authority(directory=directory / STORE, environ=environ)
 
     @property
     def token_file(self) -> pathlib.Path:
@@ -71,6 +75,9 @@ class Identities:
         self.authority.ensure_signing_key("service-account")
         self.proxies.ensure(f"{cluster}-front-proxy-ca")
         self.proxies.issue(PROXY_CLIENT, user=PROXY_CLIENT)
+        self.store.ensure(f"{cluster}-etcd-ca")
+        self.store.issue(STORE, user=STORE, hosts=("127.0.0.1",))
+        self.store.issue(STORE_CLIENT, user=STORE_CLIENT)
         known = self._tokens()
         table = io.StringIO()
         csv.writer(table).writerows(

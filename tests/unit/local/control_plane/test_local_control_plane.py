@@ -97,7 +97,11 @@ def test_without_openssl_there_is_one_line_that_says_what_to_do(tmp_path: pathli
 def test_commands_listen_on_loopback_with_rbac_and_reach_each_other(tmp_path: pathlib.Path) -> None:
     made = plane(tmp_path)
     api = made.api()
-    assert flag(api, "etcd-servers") == flag(made.etcd(), "listen-client-urls") == "http://127.0.0.1:20000"
+    assert flag(api, "etcd-servers") == flag(made.etcd(), "listen-client-urls") == "https://127.0.0.1:20000"
+    assert flag(made.etcd(), "client-cert-auth") == flag(made.etcd(), "peer-client-cert-auth") == "true"
+    authority = str(made.identities.store.pair.certificate)
+    assert {flag(made.etcd(), "trusted-ca-file"), flag(made.etcd(), "peer-trusted-ca-file")} == {authority}
+    assert authority == flag(api, "etcd-cafile") != flag(api, "client-ca-file")
     assert flag(api, "authorization-mode") == "Node,RBAC"
     assert flag(api, "endpoint-reconciler-type") == "none"
     for argv in (api, made.controllers(), made.scheduler()):

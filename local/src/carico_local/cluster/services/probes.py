@@ -25,11 +25,14 @@ def of(plan: plans.Plan, name: str, port: int) -> readiness.Check:
     """Return the readiness check of a service that listens."""
     if name == NATS:
         return readiness.Tcp(port=port)
+    if name == ETCD:
+        # It has a health page for its API server alone, and sets up TLS once it serves that.
+        return readiness.Tls(port=port)
     if name == KWOK:
         return readiness.Http(port=port, path="/healthz")
     if name == METRICS:
         # It is ready only once it has figures, half a minute later.
         return readiness.Http(port=port, path="/livez", tls=True)
     if plan.control_plane is plans.ControlPlane.REAL and name in control_plane(plan):
-        return readiness.Http(port=port, path="/readyz" if name in (ETCD, API) else "/healthz", tls=name != ETCD)
+        return readiness.Http(port=port, path="/readyz" if name == API else "/healthz", tls=True)
     return readiness.Http(port=port)

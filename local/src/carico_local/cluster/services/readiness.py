@@ -80,6 +80,23 @@ class Tcp:
         return None
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """Ready where a server sets up TLS, with any certificate: for one that answers only those who have another."""
+
+    port: int
+
+    async def why_not(self) -> str | None:
+        """Return None where a server sets up TLS, else that nothing answers."""
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                _, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=unverified())
+        except (OSError, TimeoutError):
+            return f"nothing answers on port {self.port}"
+        writer.close()
+        return None
+
+
 async def wait(probe: Check) -> None:
     """Wait until the check succeeds."""
     pause_s = FIRST_PAUSE_S
