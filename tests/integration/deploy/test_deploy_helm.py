@@ -155,6 +155,50 @@ def test_values_reach_the_pods(helm: str) -> None:
             assert each["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": "mine"}], name
 
 
+@pytest.mark.parametrize("profile", combinations.PROFILES)
+@pytest.mark.parametrize("components", [(), COMPONENTS], ids=len)
+def test_every_setting_of_the_schema_reaches_the_pods(
+    helm: str, tmp_path: pathlib.Path, profile: str, components: Sequence[str]
+) -> None:
+    known = json.loads((chart.CHART / "values.schema.json").read_text())["properties"]
+    settable = {
+        name: [*each["properties"]["settings"]["properties"]]
+        for name, each in known.items()
+        if "settings" in each.get("properties", {})
+    }
+    values = {name: {"settings": dict.fromkeys(each, "given")} for name, each in settable.items()}
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(values), encoding="utf-8")
+    rendered = objects(template(helm, *chosen(profile, components), f"--values={file}"))
+    seen = 0
+    for name, each in settable.items():
+        for kind in ("DaemonSet", "Deployment"):
+            if (kind, f"carico-{name}") in rendered:
+                found = variables(container(rendered, kind, f"carico-{name}"))
+                assert {variable for variable in each if found.get(variable) != "given"} == set()
+                seen += 1
+    assert seen >= 3
+
+
+@pytest.mark.parametrize("components", [(), *((name,) for name in COMPONENTS)], ids="".join)
+def test_defaults_name_the_namespace_with_each_component_alone(helm: str, components: Sequence[str]) -> None:
+    rendered = objects(template(helm, *chosen("small", components), namespace=ELSEWHERE))
+    assert named_elsewhere(rendered) >= 2
+
+
+def named_elsewhere(rendered: Mapping[tuple[str, str], Mapping[str, Any]]) -> int:
+    """How many settings, whose default names the usual namespace, name the other one; fails if one does not."""
+    named = 0
+    for name, known in programs(rendered):
+        found = variables(container(rendered, "DaemonSet" if name == "carico-agent" else "Deployment", name))
+        for setting in known:
+            if NAMES_A_NAMESPACE.search(setting.default_text):
+                named += 1
+                # The default would apply silently.
+                assert ELSEWHERE in found.get(setting.variable, ""), setting.variable
+    return named
+
+
 def test_in_another_namespace_nothing_names_the_usual_one(helm: str) -> None:
     rendered = objects(template(helm, *chosen("ha", COMPONENTS), namespace=ELSEWHERE))
     text = json.dumps(list(rendered.values()))
@@ -163,15 +207,7 @@ def test_in_another_namespace_nothing_names_the_usual_one(helm: str) -> None:
     assert f"carico-nats-2.carico-nats-peers.{ELSEWHERE}.svc:6222" in text
     auth = variables(container(rendered, "Deployment", "carico-auth"))
     assert auth["CARICO_AUTH_SCHEDULERS"] == f"{ELSEWHERE}/carico-scheduler,{ELSEWHERE}/kube-carico"
-    # A default that names the usual namespace would apply silently.
-    named = 0
-    for name, known in programs(rendered):
-        found = variables(container(rendered, "DaemonSet" if name == "carico-agent" else "Deployment", name))
-        for setting in known:
-            if NAMES_A_NAMESPACE.search(setting.default_text):
-                named += 1
-                assert ELSEWHERE in found[setting.variable], setting.variable
-    assert named >= 9
+    assert named_elsewhere(rendered) >= 9
 
 
 def test_a_service_knows_every_setting_that_it_gets(helm: str) -> None:
@@ -195,6 +231,8 @@ def test_a_service_knows_every_setting_that_it_gets(helm: str) -> None:
         # Of another service: this one would not start with it.
         ("--set=scheduler.settings.CARICO_AGENT_CEILING_CPU=.7", "CARICO_AGENT_CEILING_CPU"),
         ("--set=agent.settings.CARICO_AGENT_DIMS[0]=cpu", "CARICO_AGENT_DIMS"),
+        # Kubernetes gives it.
+        ("--set=agent.settings.CARICO_AGENT_NODE=node-1", "CARICO_AGENT_NODE"),
         ("--set=agent.resources.limit.memory=1Gi", "limit"),
     ],
 )

@@ -44,11 +44,15 @@ def content(path: str, text: str) -> str:
     return f'{{{{ .Files.Get "{path}"{replaced if _IN_NAMESPACE.search(text) else ""} | toJson }}}}'
 
 
-def more_settings(service: str, named: Sequence[str], indent: int) -> list[str]:
-    """Return the lines that add the settings of the values file which the manifest does not name."""
-    names = " ".join(json.dumps(name) for name in named)
+def listed(names: Sequence[str]) -> str:
+    """Return names as a list of the template language."""
+    return f"(list {' '.join(json.dumps(name) for name in names)})"
+
+
+def more_settings(service: str, indent: int) -> list[str]:
+    """Return the lines that add the settings of the values file which the manifest does not name, as `$named` does."""
     return [
-        f'{{{{- with include "carico.settings" (list . "{service}" (list {names})) }}}}',
+        f'{{{{- with include "carico.settings" (list . "{service}" $named) }}}}',
         f"{{{{- . | nindent {indent} }}}}",
         "{{- end }}",
     ]

@@ -70,7 +70,8 @@ def text(found: Sequence[writing.Object], *, nats: str) -> str:
             "# For example [{name: my-registry}]",
             "imagePullSecrets: []",
             "",
-            "# Services. settings: CARICO_... variables (docs/settings.md), also those that the chart sets itself.",
+            "# Services. settings: CARICO_... variables (docs/settings.md), also those that the chart sets itself, but",
+            "# not those that Kubernetes gives each Pod, such as its address.",
             "# resources replaces the whole block of the manifest; null: as many replicas as the profile has.",
             *sections,
             "",
@@ -97,7 +98,9 @@ def schema(found: Sequence[writing.Object]) -> str:
         if name == "nats":
             section["image"] = _name()
         else:
-            section["settings"] = _closed({each: {"$ref": "#/definitions/setting"} for each in variables(name)})
+            fixed = {setting for each in found if each.service == name for setting in writing.fixed_settings(each.node)}
+            settable = [each for each in variables(name) if each not in fixed]
+            section["settings"] = _closed({each: {"$ref": "#/definitions/setting"} for each in settable})
         if name not in fixed_in_number(found):
             section["replicas"] = {"type": ["integer", "null"], "minimum": 1}
         properties[name] = _closed(section)

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tests.tools.make.helm_chart import combinations, conditions, expressions, merging
@@ -39,6 +39,24 @@ class Object:
 def service_of(kind: str, name: str) -> str | None:
     """Return the name of a service, where an object is what runs it."""
     return name.removeprefix("carico-") if kind in WORKLOADS else None
+
+
+def fixed_settings(node: merging.Node) -> Iterator[str]:
+    """Yield the settings that Kubernetes gives a Pod, such as its address: no value replaces them."""
+    if isinstance(node, merging.Choice):
+        node = merging.Items([(condition, merging.Same(value)) for condition, value in node.options])
+    if not _is_container(node):
+        return
+    if _is_list(node):
+        children = [element for _, element in _items_of(node)]
+    else:
+        fields = {key: value for key, _, value in _fields_of(node)}
+        children = list(fields.values())
+        name = _name_of(node)
+        if "valueFrom" in fields and name is not None and name.startswith(expressions.SETTING):
+            yield name
+    for child in children:
+        yield from fixed_settings(child)
 
 
 def objects(renderings: Mapping[combinations.Sample, combinations.Objects]) -> list[Object]:
@@ -102,7 +120,7 @@ class _Document:
             return [f"{pad}{key}: {self._scalar(node.value, path, given)}"]
         if isinstance(node, merging.Same) and not node.value:
             return [f"{pad}{key}: {'{}' if isinstance(node.value, dict) else '[]'}"]
-        if isinstance(node, merging.Items) or (isinstance(node, merging.Same) and isinstance(node.value, list)):
+        if _is_list(node):
             return [f"{pad}{key}:", *self._of_items(node, path, indent + 2)]
         lines = [f"{pad}{key}:", *self._of_fields(node, path, indent + 2, given)]
         if key == "resources" and self._service is not None and "containers" in path:
@@ -122,18 +140,23 @@ class _Document:
 
     def _of_items(self, node: merging.Node, path: expressions.Path, indent: int) -> list[str]:
         lines: list[str] = []
-        names = []
+        # By the condition under which the manifest names them: otherwise they are settings like any other.
+        settings: dict[conditions.Condition, list[str]] = {}
         for condition, elements in itertools.groupby(_items_of(node), key=lambda item: item[0]):
             block: list[str] = []
             for _, element in elements:
                 name = _name_of(element)
-                names.append(name)
+                if name is not None and name.startswith(expressions.SETTING):
+                    settings.setdefault(condition, []).append(name)
                 # An element without a name is found by the list that it is in.
                 block += self._of_element(element, (*path, name) if name else path, indent)
             lines += _guarded(condition, block)
-        settings = [name for name in names if name is not None and name.startswith(expressions.SETTING)]
         if path[-1] == "env" and self._service is not None and settings:
-            lines += expressions.more_settings(self._service, settings, indent)
+            always = expressions.listed(settings.pop(conditions.ALWAYS, []))
+            lines.append(f"{{{{- $named := {always} }}}}")
+            for condition, names in settings.items():
+                lines += _guarded(condition, [f"{{{{- $named = concat $named {expressions.listed(names)} }}}}"])
+            lines += expressions.more_settings(self._service, indent)
         return lines
 
     def _of_element(self, node: merging.Node, path: expressions.Path, indent: int) -> list[str]:
@@ -163,6 +186,10 @@ def _guarded(condition: conditions.Condition, lines: list[str]) -> list[str]:
 
 def _is_container(node: merging.Node) -> bool:
     return not isinstance(node, merging.Same) or isinstance(node.value, dict | list)
+
+
+def _is_list(node: merging.Node) -> bool:
+    return isinstance(node, merging.Items) or (isinstance(node, merging.Same) and isinstance(node.value, list))
 
 
 def _fields_of(node: merging.Node) -> Sequence[tuple[str, conditions.Condition, merging.Node]]:
