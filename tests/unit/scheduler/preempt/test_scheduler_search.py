@@ -81,7 +81,7 @@ def test_no_budget_is_violated_if_any_node_can_give_way_without_that() -> None:
 def test_a_pod_that_is_evicted_for_another_counts_no_longer_for_the_spread() -> None:
     site = Site("n", "full")
     site.run("top", "full", 4.0, priority=100)
-    group = {"priority": 0, "labels": {"app": "a"}}
+    group: dict[str, Any] = {"priority": 0, "labels": {"app": "a"}}
     going, _ = site.run("going", "n", **group), site.run("staying", "n", **group)
     spread = {"maxSkew": 2, "topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": GROUP}
     pod = site.wait("high", topologySpreadConstraints=[spread])

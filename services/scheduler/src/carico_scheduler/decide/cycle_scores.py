@@ -74,7 +74,12 @@ class CycleScores:
 
     def reserve(self, row: snapshot.NodeRow, waiting: queues.Waiting) -> None:
         """Place a Pod on the node of `row`."""
+        before = self.draft.view
         self._unseen.append((waiting.pod, self.draft.reserve(row, waiting.pod, waiting.demand)))
+        if self.draft.view is not before:
+            # Volumes are kept for this Pod: those with claims may have fewer to choose from.
+            for demand in [each for each in self._by_demand if each.constraints and each.constraints.volume_claims]:
+                del self._by_demand[demand]
 
     def _settle(self) -> None:
         for pod, row in self._unseen:
@@ -117,7 +122,7 @@ class CycleScores:
 
     def _with_peers(self, plain: scoring.Scores) -> Scores:
         """Add what other Pods, volumes and preferences change; return the same scores if they change nothing."""
-        view, demand = self.view, plain.demand
+        view, demand = self.draft.view, plain.demand
         by_peers = self.stages.by_peers if demand.looks_at_peers else ()
         found = ((each.reason, each.peers(view, demand)) for each in by_peers)
         peers = [(reason, each) for reason, each in found if each is not None]

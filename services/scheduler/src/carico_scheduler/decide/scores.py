@@ -9,7 +9,7 @@ import numpy as np
 
 from carico_core.domain import cluster, decision
 from carico_scheduler.decide import masks
-from carico_scheduler.nodes import snapshot
+from carico_scheduler.nodes import snapshot, volume_placement
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.rules import protocol, registry
 
@@ -38,7 +38,8 @@ class Draft:
     """The rows on which a cycle has reserved Pods; the snapshot itself does not change."""
 
     def __init__(self, view: snapshot.Snapshot) -> None:
-        self._view = view
+        # The snapshot, with the volumes that are kept for Pods placed so far.
+        self.view = view
         self.changed: dict[int, snapshot.NodeRow] = {}
         self.placed: list[tuple[cluster.Pod, int]] = []
         # The Pods whose host ports and disks are held, too.
@@ -48,18 +49,21 @@ class Draft:
 
     def fork(self) -> "Draft":
         """Return a copy, to place Pods on trial."""
-        copy = Draft(self._view)
+        copy = Draft(self.view)
         copy.changed, copy.placed, copy._taken = dict(self.changed), list(self.placed), list(self._taken)
         copy.held = list(self.held)
         return copy
 
     def row(self, slot: int) -> snapshot.NodeRow:
         """Return a node as it is in this cycle."""
-        return self.changed.get(slot) or self._view.row(slot)
+        return self.changed.get(slot) or self.view.row(slot)
 
     def reserve(self, row: snapshot.NodeRow, pod: cluster.Pod, demand: demands.Demand) -> snapshot.NodeRow:
         """Return the node of `row` with one more Pod."""
         self.placed.append((pod, row.slot))
+        uses = () if pod.constraints is None else pod.constraints.volume_claims
+        if uses and self.view.storage.unbound(uses):
+            self.view = volume_placement.promised(self.view, uses, row)
         self._taken.append((row.slot, demand))
         after = self.changed[row.slot] = row.with_pod(demand)
         return after
@@ -76,7 +80,7 @@ class Draft:
         if pod is not None:
             self.held.remove((pod, slot))
         self._taken.remove((slot, demand))
-        row = self._view.row(slot)
+        row = self.view.row(slot)
         for at, each in self._taken:
             row = row.with_pod(each) if at == slot else row
         self.changed[slot] = row

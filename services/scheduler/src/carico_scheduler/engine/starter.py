@@ -3,7 +3,7 @@
 import collections
 from collections.abc import Callable, Iterable, Sequence
 
-from carico_core.domain import constraints, gangs
+from carico_core.domain import gangs
 from carico_scheduler.bind import binder as binders
 from carico_scheduler.bind import outcomes, volume_binding
 from carico_scheduler.decide import cycle as cycles
@@ -46,16 +46,8 @@ class Starter:
     ) -> None:
         """Reserve the node of each placement and start its bind; `facts` of each, in the same order."""
         sets = self._sets_of(placed)
-        is_promised = False
         for placement, each in zip(placed, facts, strict=True):
-            is_promised |= self._start(placement, each, term, now_s, together=sets.get(placement.waiting.demand.gang))
-        if is_promised:
-            # In a cycle, one Pod of those with unbound claims gets volumes: the next may choose among what is left.
-            known = self._state.fleet.storage
-            self._state.queue.unpark_if(
-                lambda demand: bool(known.unbound((demand.constraints or constraints.NONE).volume_claims))
-            )
-            self._wake()
+            self._start(placement, each, term, now_s, together=sets.get(placement.waiting.demand.gang))
 
     def _sets_of(self, placed: Iterable[cycles.Placement]) -> dict[gangs.Key | None, claiming.Together]:
         """Return where the Pods of each gang wait for each other's claims; nothing unless nodes are claimed."""
@@ -67,11 +59,8 @@ class Starter:
     def _start(
         self, placement: cycles.Placement, facts: decisions.Facts, term: int, now_s: float,
         together: claiming.Together | None = None,
-    ) -> bool:  # fmt: skip
-        """Reserve the node and start the bind; return True if its claims are bound first.
-
-        `together`: see `member.claiming`.
-        """
+    ) -> None:  # fmt: skip
+        """Reserve the node and start the bind; `together`: see `member.claiming`."""
         waiting, pod = placement.waiting, placement.waiting.pod
         waiting.attempts += 1
         node = placement.row.node.name
@@ -94,7 +83,6 @@ class Starter:
         self.binder.start(bind)
         if placement.row.is_advertised:
             self._metrics.age_s.observe(max(now_s - placement.row.sampled_s, 0.0))
-        return prepare is not None
 
     def _on_result(self, result: binders.Result) -> None:
         try:

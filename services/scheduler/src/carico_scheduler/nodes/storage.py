@@ -1,6 +1,7 @@
 """PersistentVolumeClaims, volumes and attachments as the API shows them, and which volume is kept for a claim."""
 
 import collections
+import copy
 import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
@@ -108,6 +109,13 @@ class Storage:
         for claim in plan.make:
             self._chosen[claim.uid] = node
             self._promised[claim.uid] += 1
+
+    def fork(self) -> "Storage":
+        """Return a copy of the same objects, to which promises can be added on trial."""
+        copied = copy.copy(self)
+        copied._kept, copied._chosen = dict(self._kept), dict(self._chosen)
+        copied._promised = self._promised.copy()
+        return copied
 
     def release(self, plan: Plan) -> None:
         """Forget a plan that was promised: it failed, or the API shows its result now."""

@@ -3,6 +3,7 @@
 https://kubernetes.io/docs/concepts/storage/storage-classes/#volume-binding-mode
 """
 
+import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -47,6 +48,18 @@ def plan(view: snapshot.Snapshot, uses: tuple[constraints.VolumeClaimUse, ...], 
     keep = {claim.uid: (volume, claim) for volume, claim in reversed(found.keep)}
     make = {claim.uid: claim for claim in found.make if claim.uid not in keep}
     return storage.Plan(keep=tuple(keep.values()), make=tuple(make.values()))
+
+
+def promised(
+    view: snapshot.Snapshot, uses: tuple[constraints.VolumeClaimUse, ...], row: snapshot.NodeRow
+) -> snapshot.Snapshot:
+    """Return the snapshot as it is once a Pod with these claims is placed on a node: what it needs is kept for it."""
+    found = plan(view, uses, row.slot)
+    if found is None:
+        return view
+    known = view.storage.fork()
+    known.promise(found, row.node.name)
+    return dataclasses.replace(view, storage=known)
 
 
 class Attached:

@@ -56,13 +56,9 @@ class _Volumes:
         ]
 
     def add(self, pod: cluster.Pod, slot: int, change: int = 1) -> None:
-        """Wait for the next cycle if this one placed a Pod that took a volume or claim that this Pod may need."""
+        """Wait if this cycle placed a Pod with a claim that only one Pod may use."""
         used = (pod.constraints or constraints.NONE).volume_claims
-        if not used:
-            return
-        if self._view.storage.unbound(used) and self._view.storage.unbound(self._uses):
-            self._waits_for = "a volume was promised to another Pod just now"
-        elif self._exclusive() & set(used):
+        if used and self._exclusive() & set(used):
             self._waits_for = "its ReadWriteOncePod claim is in use by another Pod"
 
     def _exclusive(self) -> set[constraints.VolumeClaimUse]:
