@@ -20,7 +20,7 @@ FOREVER = (10_000.0, 10_000.0)
 
 
 class Idle(world.World):
-    """One node with room for 6 Pods of a core, whose other load is `load_cores`."""
+    """Nodes with room for 6 Pods of a core each, whose other load is `load_cores`."""
 
     load_cores = 0.0
     # None: the node has not measured the class.
@@ -43,17 +43,18 @@ class Idle(world.World):
             one.on_advertisement(subjects.capacity(node), wire.encode_advertisement(made))
 
 
-async def begin(*names: str, **spec: Any) -> Idle:
-    """A node with these Pods; those whose name starts with `idle` are opportunistic."""
+async def begin(*names: str, nodes: int = 1, **spec: Any) -> Idle:
+    """Nodes with these Pods, each younger than the last; those whose name starts with `idle` are opportunistic."""
     made = Idle(room=6.0)
     made.pod_s = FOREVER
-    await made.start(nodes=1)
+    await made.start(nodes=nodes)
     made._tasks.append(asyncio.create_task(made.engines[0].opportunistic.work_forever()))
     for index, name in enumerate(names):
         own = {"priorityClassName": IDLE, "priority": -10} if name.startswith(IDLE) else {}
-        made.create_pod(name, **({"priority": 0} | own | spec))
+        place = {"nodeSelector": {"kubernetes.io/hostname": f"node-{index % nodes}"}}
+        made.create_pod(name, **({"priority": 0} | place | own | spec))
         created = made.kube.objects.get("pods", ("default", name), "test")
-        created["metadata"]["creationTimestamp"] = f"2025-01-01T00:00:{index:02d}Z"
+        created["metadata"] |= {"creationTimestamp": f"2025-01-01T00:00:{index:02d}Z", "labels": {"name": name}}
         made.kube.objects.update("pods", ("default", name), created, "test")
     await asyncio.sleep(6.0)
     assert running(made) == sorted(names)
@@ -96,6 +97,43 @@ def test_as_many_go_as_hold_what_is_lacking_the_youngest_first() -> None:
         events = made.kube.objects.all("events", memory_objects.parse_selector("", {}))
         told = {each["regarding"]["name"]: each["note"] for each in events if each["reason"] == "Preempted"}
         assert told == dict.fromkeys(["idle-1", "idle-2"], "Evicted: node-0 is full, and idle Pods run on what is idle")
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def guard(made: Idle, *names: str, allowed: int) -> None:
+    """A budget allows some of these Pods to go."""
+    named = {"matchExpressions": [{"key": "name", "operator": "In", "values": list(names)}]}
+    metadata, spec = {"namespace": "default", "name": "guard"}, {"selector": named}
+    budget = {"metadata": metadata, "spec": spec, "status": {"disruptionsAllowed": allowed}}
+    made.kube.objects.create("poddisruptionbudgets", budget, "test")
+
+
+@pytest.mark.parametrize(
+    ("allowed", "left"),
+    [(0, ["idle-1", "idle-2"]), (1, ["idle-0", "idle-1"]), (2, ["idle-0", "idle-1"])],
+)
+def test_of_those_that_a_budget_allows_to_go_the_youngest_goes(allowed: int, left: list[str]) -> None:
+    async def main() -> None:
+        made = await begin("idle-0", "idle-1", "idle-2")
+        guard(made, "idle-1", "idle-2", allowed=allowed)
+        made.load_cores = 3.5
+        await asyncio.sleep(30.0)
+        assert running(made) == left
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_pods_that_go_from_several_nodes_at_the_same_time_count_together_for_a_budget() -> None:
+    async def main() -> None:
+        made = await begin("idle-0", "idle-1", "idle-2", "idle-3", nodes=2)
+        guard(made, "idle-2", "idle-3", allowed=1)
+        made.load_cores = 4.5
+        await asyncio.sleep(30.0)
+        assert len(running(made)) == 2
+        assert len({"idle-2", "idle-3"} & set(running(made))) == 1, "the budget allows one of them to go"
         await made.stop()
 
     objects.run_fast(main())

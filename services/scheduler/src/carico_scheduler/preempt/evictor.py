@@ -8,7 +8,7 @@ ends: a Pod that has found room elsewhere, or is gone, needs no further victim.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any, NamedTuple
 
 from carico_core.domain import cluster, errors
@@ -49,8 +49,8 @@ class Evictor:
         self._count = count
         self._term = term
         self._tasks: set[asyncio.Task[object]] = set()
-        # The UIDs of the Pods that `evict` is evicting.
-        self._under_way: set[str] = set()
+        # The Pods that `evict` is evicting, by UID.
+        self._under_way: dict[str, cluster.Pod] = {}
         self._places = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._line = logs.get("scheduler")
 
@@ -61,8 +61,13 @@ class Evictor:
     def evict(self, victim: cluster.Pod, cause: Cause, may_write: Callable[[], bool]) -> None:
         """Start to evict one Pod, unless that is under way; `may_write` is asked before each request."""
         if victim.uid not in self._under_way:
-            self._under_way.add(victim.uid)
-            self._run(self._evict(victim, cause, may_write), lambda: self._under_way.discard(victim.uid))
+            self._under_way[victim.uid] = victim
+            self._run(self._evict(victim, cause, may_write), lambda: self._under_way.pop(victim.uid, None))
+
+    @property
+    def under_way(self) -> Collection[cluster.Pod]:
+        """The Pods that `evict` is evicting."""
+        return self._under_way.values()
 
     def clear(self, pod: cluster.Pod, term: int) -> None:
         """Start to remove the nominated node of a Pod that did not get the room."""
@@ -79,7 +84,7 @@ class Evictor:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _run(self, work: Coroutine[Any, Any, object], on_end: Callable[[], None] = lambda: None) -> None:
+    def _run(self, work: Coroutine[Any, Any, object], on_end: Callable[[], object] = lambda: None) -> None:
         def end(task: asyncio.Task[object]) -> None:
             self._tasks.discard(task)
             on_end()

@@ -90,9 +90,10 @@ class Opportunistic:
             self._rests_until_s[node] = now_s + SETTLE_S
         if not found or node in self._rests_until_s:
             return
-        violating = self._state.budgets.violated_by([pod for pod, _ in found])
-        # Those without a budget first; then the lowest priority, and the youngest.
-        found.sort(key=lambda each: (each[0].uid in violating, each[0].priority, -each[0].created_at_s, each[0].uid))
+        # The lowest priority first, then the youngest; those that would violate a budget, in this order, after others.
+        found.sort(key=lambda each: (each[0].priority, -each[0].created_at_s, each[0].uid))
+        violating = self._state.budgets.violated_by([pod for pod, _ in found], self._evictor.under_way)
+        found.sort(key=lambda each: each[0].uid in violating)
         gone: list[cluster.Pod] = []
         for pod, booking in found:
             # Under the ceiling by which it was placed, if that is higher: it would return at once.
