@@ -46,11 +46,18 @@ def _wanted(row: Row) -> namespace_rules.Wanted:
         priority_class=row.get("priority_class", ""), has_deadline=row.get("has_deadline", False),
         crosses_namespaces=row.get("crosses_namespaces", False),
     )  # fmt: skip
-    return namespace_rules.Wanted(
-        pod=_resources(row), containers=tuple(_resources(each) for each in holders), running=row["running"],
-        template=template,
-    )  # fmt: skip
+    containers = tuple(namespace_rules.Resources(requests=each["requests"], limits=each["limits"]) for each in holders)
+    # A patch gives each container its own, which together are more than the Pod's: their peaks are not at one time.
+    pod = namespace_rules.Resources(
+        requests=_added_up(each["requests"] for each in holders or [row]),
+        limits=_added_up(each["limits"] for each in holders or [row]),
+    )
+    return namespace_rules.Wanted(pod=pod, containers=containers, running=row["running"], template=template)
 
 
-def _resources(holder: Row) -> namespace_rules.Resources:
-    return namespace_rules.Resources(requests=holder["requests"], limits=holder["limits"])
+def _added_up(amounts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for each in amounts:
+        for dim, amount in each.items():
+            total[dim] = total.get(dim, 0.0) + amount
+    return total

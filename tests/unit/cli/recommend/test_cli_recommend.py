@@ -193,6 +193,16 @@ def test_a_limit_of_a_container_says_nothing_about_several() -> None:
     assert contradictions.of_row(row(containers=["a", "b"]), [found], []) == []
 
 
+def test_rules_of_a_pod_are_compared_with_what_a_patch_gives_its_containers() -> None:
+    # Their peaks, 100 and 15 MiB, were not at one time: of the Pod 110 MiB were.
+    found = of_two() | {"requests": {"cpu": 0.55, "memory": 110 * MIB}, "limits": {"memory": 110 * MIB}}
+    said = "LimitRange small allows at most 112Mi memory of a Pod"
+    assert contradictions.of_row(found, [limit_range(type="Pod", max={"memory": "112Mi"})], []) == [said]
+    said = "ResourceQuota team: one Pod takes 575m of requests.cpu, of at most 560m"
+    assert contradictions.of_row(found | SMALL, [], [quota(requests_cpu="560m")]) == [said]
+    assert contradictions.of_row(found, [limit_range(type="Pod", max={"memory": "115Mi"})], []) == []
+
+
 def quota(*scopes: str, used: dict[str, str] | None = None, namespace: str = "shop", **hard: str) -> dict[str, Any]:
     named = {name.replace("_", "."): amount for name, amount in hard.items()}
     spec: dict[str, Any] = {"hard": named} | ({"scopes": list(scopes)} if scopes else {})

@@ -96,6 +96,9 @@ def test_each_container_gets_its_own_requests() -> None:
     wanted = [{"cpu": "50m", "memory": "20Mi"}, {"cpu": "200m", "memory": "100Mi"}]
     assert [each["resources"]["requests"] for each in found["spec"]["containers"]] == wanted
     assert "resources" not in found["spec"]
+    # The proxy comes with a later webhook, and requests for itself.
+    _, found = ask(pod(container("main")), of_two())
+    assert found["spec"]["containers"][0]["resources"] == {"requests": wanted[1]}
     # One that the class does not have, as a mesh adds it: the Pod as a whole.
     _, found = ask(pod(container("main"), container("mesh")), of_two())
     assert found["spec"]["resources"] == {"requests": SET}
@@ -120,11 +123,11 @@ def quota(*scopes: str, used: float = 0.0, **hard: float) -> namespace_rules.Rul
 @pytest.mark.parametrize(
     ("rules", "said"),
     [
-        (quota("NotBestEffort", pods=3.0, used=3.0), "ResourceQuota team has 0 of pods left, and 1 is learnt"),
+        (quota("NotBestEffort", pods=3.0, used=3.0), "ResourceQuota team has 0 of pods left, and the Pod takes 1"),
         (quota("NotBestEffort", requests_cpu=1.0, used=0.8),
-         "ResourceQuota team has 200m of requests.cpu left, and 230m is learnt"),
+         "ResourceQuota team has 200m of requests.cpu left, and the Pod takes 230m"),
         (quota("NotBestEffort", "NotTerminating", pods=3.0, used=3.0),
-         "ResourceQuota team has 0 of pods left, and 1 is learnt"),
+         "ResourceQuota team has 0 of pods left, and the Pod takes 1"),
         (quota("NotBestEffort", limits_memory=1e12), "ResourceQuota team counts limits.memory, which is not set"),
     ],
 )  # fmt: skip
@@ -159,6 +162,15 @@ def test_the_sum_of_the_containers_counts_for_a_quota() -> None:
     two = pod(container("main"), container("proxy"))
     assert ask(two, of_two(), quota("NotBestEffort", requests_cpu=0.24))[0] is Result.QUOTA
     assert ask(two, of_two(), quota("NotBestEffort", requests_cpu=0.25))[0] is Result.SET
+
+
+def test_what_the_runtime_takes_counts_for_a_quota() -> None:
+    obj = pod(overhead={"cpu": "250m", "memory": "120Mi"})
+    result, found = ask(obj, rules=quota("NotBestEffort", requests_cpu=0.47))
+    assert result is Result.QUOTA
+    left_out = found["metadata"]["annotations"][review.LEFT_OUT]
+    assert left_out == "ResourceQuota team has 470m of requests.cpu left, and the Pod takes 480m"
+    assert ask(obj, rules=quota("NotBestEffort", requests_cpu=0.48))[0] is Result.SET
 
 
 def test_requests_are_raised_to_what_a_limit_range_asks_of_a_pod() -> None:
@@ -330,7 +342,12 @@ def test_whatever_a_pod_is_it_is_allowed(obj: Any) -> None:
     assert orjson.loads(review.answer(body, {found.name: found}.get).body)["response"]["allowed"] is True
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"request": 3}', b'{"request": {}}'])
+DEEP = b'{"request": {"uid": ' + b"[" * 900 + b"]" * 900 + b"}}"
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{}", b'{"request": 3}', b'{"request": {}}', b'{"request": {"uid": 3}}', DEEP]
+)
 def test_what_is_no_review_is_refused(body: bytes) -> None:
     with pytest.raises(ValueError, match="expected one of admission"):
         review.answer(body, lambda _: None)

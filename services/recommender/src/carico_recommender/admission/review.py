@@ -86,8 +86,12 @@ def answer(
     try:
         request = orjson.loads(body)["request"]
         uid = request["uid"]
+        # What is nested can be too deep to be written again.
+        is_review = isinstance(uid, str)
     except (orjson.JSONDecodeError, KeyError, TypeError):
-        raise ValueError("got no AdmissionReview with a request, expected one of admission.k8s.io/v1") from None
+        is_review = False
+    if not is_review:
+        raise ValueError("got no AdmissionReview with a request, expected one of admission.k8s.io/v1")
     try:
         result, patch = _judge(request, lookup, rules, dimensions)
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -131,7 +135,9 @@ def _judge(
     holders = _holders(spec, known, wanted)
     is_raised = _raise(holders, {dim: namespace_rules.least_of_pod(rules, dim) for dim in wanted})
     if parsed.template is not None and not _stated_anywhere(spec):
-        total = {dim: _total(holders, dim) for dim in wanted}
+        # A quota counts what the runtime takes, too.
+        overhead = pod_requests.amounts(spec, "overhead", "spec.")
+        total = {dim: _total(holders, dim) + overhead.get(dim, 0.0) for dim in wanted}
         refused = namespace_rules.refusal_of_requests(rules.quotas, total, parsed.template)
         if refused is not None:
             return Result.QUOTA, _annotated(metadata, {LEFT_OUT: refused})
@@ -205,15 +211,15 @@ def _holders(spec: Object, known: usage.Recommended, wanted: Sequence[str]) -> l
         each.get("restartPolicy") == "Always" for each in fields.objects(spec, "initContainers", "spec.")
     )
     whole = {dim: known.requests[dim] for dim in wanted}
-    if len(containers) == 1 and not has_sidecars:
-        return [_Holder(containers[0], "/spec/containers/0", whole)]
     of_names = [known.of_containers.get(str(each.get("name"))) for each in containers]
     found = [each for each in of_names if each is not None and set(wanted) <= each.requests.keys()]
-    if has_sidecars or len(found) < len(containers):
+    if has_sidecars or (len(found) < len(containers) and len(containers) > 1):
         return [_Holder(spec, "/spec", whole)]
+    # An only container may get others from a later webhook, which request for themselves.
+    amounts_of = [{dim: each.requests[dim] for dim in wanted} for each in found] or [whole]
     return [
-        _Holder(container, f"/spec/containers/{at}", {dim: each.requests[dim] for dim in wanted})
-        for at, (container, each) in enumerate(zip(containers, found, strict=True))
+        _Holder(container, f"/spec/containers/{at}", each)
+        for at, (container, each) in enumerate(zip(containers, amounts_of, strict=True))
     ]
 
 

@@ -185,7 +185,9 @@ def refusal_of_requests(quotas: Iterable[Quota], requests: Amounts, template: us
                     return f"ResourceQuota {quota.name} counts {name}, which is not set"
                 if amount is not None and _is_above(quota.used.get(name, 0.0) + amount, hard):
                     left = _text(name, max(hard - quota.used.get(name, 0.0), 0.0))
-                    return f"ResourceQuota {quota.name} has {left} of {name} left, and {_text(name, amount)} is learnt"
+                    return (
+                        f"ResourceQuota {quota.name} has {left} of {name} left, and the Pod takes {_text(name, amount)}"
+                    )
     return None
 
 
