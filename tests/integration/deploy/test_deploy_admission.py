@@ -89,3 +89,8 @@ async def test_a_pod_without_requests_becomes_burstable_and_no_other_changes(rea
         assert await resources("burstable", initContainers=init) == [{}]
         assert await resources("burstable", resources={"requests": {"cpu": "1"}}) == [{}]
         assert await resources("as-it-was") == [{}]
+        # Claims for devices are no requests, and stay.
+        device = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "a"}]}
+        holds = [{"name": "main", "image": "i", "resources": {"claims": [{"name": "gpu"}]}}]
+        found = await resources("burstable", containers=holds, **device)
+        assert found == [ONE_MILLICORE | {"claims": [{"name": "gpu"}]}]
