@@ -117,6 +117,7 @@ class PodUsage:
             self._end(uid, now_s)
         for uid, pod_class in classes.items():
             self._name(uid, self._pods[uid], pod_class, template_of)
+            self._renew(self._pods[uid], template_of(uid))
         return ended
 
     def name_ended(self, class_of: Callable[[str], str], now_s: float, template_of: TemplateOf = _unknown) -> None:
@@ -257,15 +258,15 @@ class PodUsage:
                 pod.tally = self._tally_of(pod)
 
     def _name(self, uid: str, pod: _Pod, pod_class: str, template_of: TemplateOf) -> None:
-        template = template_of(uid)
-        if pod.pod_class is None:
-            if pod_class == messages.ANY_CLASS:
-                return
-            pod.pod_class, pod.template, own = pod_class, template, pod.tally
-            pod.tally = self._tally_of(pod)
-            pod.tally.add(own)
-        elif template is not None and template != pod.template:
-            # Pods are resized in place, and can be given another image.
+        if pod.pod_class is not None or pod_class == messages.ANY_CLASS:
+            return
+        pod.pod_class, pod.template, own = pod_class, template_of(uid), pod.tally
+        pod.tally = self._tally_of(pod)
+        pod.tally.add(own)
+
+    def _renew(self, pod: _Pod, template: usage.Template | None) -> None:
+        """Take in what a Pod is made of now: it can be resized in place, and be given another image."""
+        if template is not None and template is not pod.template and pod.pod_class is not None:
             pod.template = template
             pod.tally = self._tally_of(pod)
 
