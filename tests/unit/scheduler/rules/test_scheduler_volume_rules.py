@@ -7,7 +7,7 @@ import pytest
 
 from carico_core.domain import constraints, selectors
 from carico_core.domain import storage as objects_of
-from carico_scheduler.nodes import fleet, node_labels, snapshot, volume_placement
+from carico_scheduler.nodes import fleet, node_labels, snapshot, storage, volume_placement
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import reservations
 from carico_scheduler.rules import policy
@@ -163,6 +163,31 @@ def test_a_claim_needs_a_volume_there_or_a_maker() -> None:
     assert site.plan(uses, "c") == ({}, ["disk"])
     # Each claim needs one: nowhere can both be had.
     assert site.bindable(site.claims(claim("disk"), claim("other", storage_class="unknown"))) == []
+
+
+def test_volumes_of_the_claims_of_others_cost_a_claim_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 5,000 volumes in a cluster, a Pod with a claim took 15 ms of a cycle."""
+    site = Site(a={}, b={})
+    others = [objects_of.ClaimRef(namespace="default", name=f"other-{number}", uid="") for number in range(20)]
+    site.volumes(*(volume(f"v-{each.name}", claim=each) for each in others), volume("elsewhere", storage_class="local"))
+    looked: list[str] = []
+    fits = storage._fits
+
+    def counted(claim: objects_of.VolumeClaim, volume: objects_of.Volume) -> bool:
+        looked.append(volume.name)
+        return fits(claim, volume)
+
+    monkeypatch.setattr(storage, "_fits", counted)
+    uses = site.claims(claim("disk"))
+    assert site.bindable(uses) == []
+    assert looked == []
+    own = objects_of.ClaimRef(namespace="default", name="disk", uid="")
+    site.volumes(volume("free", "b"))
+    assert site.bindable(uses) == ["b"]
+    site.volumes(volume("own", "a", claim=own))
+    assert (site.bindable(uses), set(looked)) == (["a"], {"free", "own"})
+    site.known.volumes.remove(("", "own"))
+    assert site.bindable(uses) == ["b"]
 
 
 def test_two_claims_do_not_get_the_same_volume() -> None:

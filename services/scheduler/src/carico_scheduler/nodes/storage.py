@@ -3,8 +3,8 @@
 import collections
 import copy
 import dataclasses
-from collections.abc import Iterable, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
 from carico_core.domain import constraints, selectors, storage
 
@@ -20,6 +20,8 @@ class Table(Generic[T]):
     def __init__(self) -> None:
         self._objects: dict[Key, T] = {}
         self._removed: collections.deque[Key] = collections.deque(maxlen=REMOVED_MOST)
+        # Counts changes.
+        self.version = 0
 
     def find(self, name: str, namespace: str = "") -> T | None:
         """Return the object of this name, or None."""
@@ -31,15 +33,18 @@ class Table(Generic[T]):
 
     def put_all(self, objects: Mapping[Key, T]) -> None:
         """Take in the list of all objects."""
+        self.version += 1
         self._removed.extend(self._objects.keys() - objects.keys())
         self._objects = dict(objects)
 
     def put(self, key: Key, value: T) -> None:
         """Take in one object."""
+        self.version += 1
         self._objects[key] = value
 
     def remove(self, key: Key) -> None:
         """Forget one object."""
+        self.version += 1
         self._removed.append(key)
         self._objects.pop(key, None)
 
@@ -54,6 +59,14 @@ class Plan:
 
     keep: tuple[tuple[storage.Volume, storage.VolumeClaim], ...] = ()
     make: tuple[storage.VolumeClaim, ...] = ()
+
+
+class _Offers(NamedTuple):
+    """The volumes that name no claim, by class, and the others by the claim that they name, as of one version."""
+
+    version: int
+    unclaimed: Mapping[str, Sequence[storage.Volume]]
+    claimed: Mapping[Key, Sequence[storage.Volume]]
 
 
 class Storage:
@@ -74,6 +87,8 @@ class Storage:
         self._kept: dict[str, str] = {}
         self._chosen: dict[str, str] = {}
         self._promised: collections.Counter[str] = collections.Counter()
+        # Of thousands of volumes, most belong to the claims of others.
+        self._offers = _Offers(self.volumes.version, {}, {})
 
     def lacking(self) -> str | None:
         """Return which collection is not known, so that Pods with claims must wait; None if all are known."""
@@ -160,7 +175,9 @@ class Storage:
 
     def candidates(self, claim: storage.VolumeClaim) -> list[storage.Volume]:
         """Return the volumes that fit an unbound claim, smallest first; only the kept one if there is one."""
-        fitting = [volume for volume in self.volumes.all() if _fits(claim, volume)]
+        offers = self._offers = self._offers_now()
+        offered = *offers.unclaimed.get(claim.storage_class, ()), *offers.claimed.get((claim.namespace, claim.name), ())
+        fitting = [volume for volume in offered if _fits(claim, volume)]
         kept = [volume for volume in fitting if self.is_kept_for(volume, claim)]
         if kept:
             return kept
@@ -180,6 +197,18 @@ class Storage:
         if found is None or found.provisioner in ("", storage.NO_PROVISIONER):
             return None
         return found
+
+    def _offers_now(self) -> _Offers:
+        if self._offers.version == self.volumes.version:
+            return self._offers
+        unclaimed: collections.defaultdict[str, list[storage.Volume]] = collections.defaultdict(list)
+        claimed: collections.defaultdict[Key, list[storage.Volume]] = collections.defaultdict(list)
+        for volume in self.volumes.all():
+            if volume.claim is None:
+                unclaimed[volume.storage_class].append(volume)
+            else:
+                claimed[volume.claim.namespace, volume.claim.name].append(volume)
+        return _Offers(self.volumes.version, unclaimed, claimed)
 
     def _release(self, promises: dict[str, str], key: str) -> None:
         self._promised[key] -= 1
