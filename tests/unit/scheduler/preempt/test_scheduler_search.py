@@ -28,6 +28,7 @@ class Site:
         self.clock = clocks.FakeClock(monotonic_s=1000.0)
         for name in nodes:
             self.state.put_node(objects.make_node(name, labels={HOST: name}))
+        self.turns = turns.Turns(self.state.fleet, self.state.queue)
 
     def run(self, name: str, node: str, cores: float = 1.0, **more: Any) -> cluster.Pod:
         """A Pod on a node."""
@@ -55,8 +56,7 @@ class Site:
         """What a search finds for a Pod that waits."""
         waiting = self.state.queue.find(pod.uid)
         assert waiting is not None
-        held = turns.Turns(self.state.fleet, self.state.queue)
-        found = search.Search(self.state, clock=self.clock, rng=random.Random(seed), turns=held)
+        found = search.Search(self.state, clock=self.clock, rng=random.Random(seed), turns=self.turns)
         return asyncio.run(found.choose(waiting, search.AlikePods(waiting.demand, pod.priority)))
 
 
@@ -76,6 +76,21 @@ def test_no_budget_is_violated_if_any_node_can_give_way_without_that() -> None:
     pod = site.wait("high")
     # Each search begins at another node.
     assert {(found := site.search(pod, seed)) and found.node for seed in range(20)} == {"n-7"}
+
+
+@pytest.mark.parametrize(("priority", "gone"), [(9, ["low"]), (10, ["low"]), (11, [])])
+def test_a_node_is_held_against_pods_of_the_same_demand_by_one_of_higher_priority(
+    priority: int, gone: list[str]
+) -> None:
+    site = Site("n")
+    site.run("low", "n", 4.0, priority=0)
+    first = site.wait("first", cores="4", priority=priority)
+    waiting = site.state.queue.find(first.uid)
+    assert waiting is not None
+    site.turns._turns[first.uid] = turns.Turn(
+        uid=first.uid, key=waiting.key, demand=waiting.demand, node="n", since_s=0.0
+    )
+    assert names(site.search(site.wait("high", cores="4"))) == gone
 
 
 def test_a_pod_that_is_evicted_for_another_counts_no_longer_for_the_spread() -> None:

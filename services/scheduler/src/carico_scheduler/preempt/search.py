@@ -237,7 +237,7 @@ class Search:
 def _is_before(turn: queue_turns.Turn | cycles.Nominee, kind: AlikePods) -> bool:
     """Return True if a node is held against Pods of this kind: for others of their priority and above."""
     priority = -turn.key[0]
-    return priority >= kind.priority and turn.demand != kind.demand
+    return priority >= kind.priority and AlikePods(turn.demand, priority) != kind
 
 
 def _is_enough(found: Sequence[victims.Choice]) -> bool:
