@@ -244,6 +244,19 @@ async def test_connections_beyond_the_limit_are_closed_and_others_served(monkeyp
         first_writer.close()
 
 
+async def test_an_address_with_all_connections_keeps_no_other_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kubelet's probes come to the same port: it would restart a page that anyone can open."""
+    monkeypatch.setattr(service, "CONNECTIONS_MOST", 4)
+    async with service.listening(setting.WebSettings(http_port=0), clock=clocks.SystemClock()) as server:
+        idle = [
+            await asyncio.open_connection("127.0.0.1", server.port, local_addr=("127.0.0.2", 0)) for _ in range(6)
+        ]  # fmt: skip
+        probe = b"GET /healthz HTTP/1.1\r\nHost: 10.0.0.1\r\nConnection: close\r\n\r\n"
+        assert (await send_bytes(server.port, probe)).endswith(b"ok\n")
+        for _, writer in idle:
+            writer.close()
+
+
 async def test_a_connection_without_a_request_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "REQUEST_TIMEOUT_S", 0.05)
     monkeypatch.setattr(service, "LINGER_S", 0.1)

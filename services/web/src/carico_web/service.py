@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
-from carico_core.domain import errors
 from carico_core.runtime.observe import health, logs, metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import connections, tasks
@@ -20,7 +19,7 @@ STOP_TIMEOUT_S = 2.0
 # How long a refused request is still read, so that the client can read the answer: the default of aiohttp.
 LINGER_S = 10.0
 BODY_LIMIT_BYTES = 1024
-# A browser opens six; further ones are closed at once, so that idle connections cannot use up memory.
+# A browser opens six; who opens all of them keeps no other address out, such as that of a kubelet's probes.
 CONNECTIONS_MOST = 256
 _TOO_LARGE = site.Response(status=413, body=f"expected a body of at most {BODY_LIMIT_BYTES} bytes\n".encode())
 
@@ -47,42 +46,16 @@ async def listening(chosen: setting.WebSettings, *, clock: clocks.Clock) -> Asyn
     answers = site.Site(chosen, site.read_files(), who, health.Health({"identity": who.trouble}), series)
     app = web.Application(client_max_size=BODY_LIMIT_BYTES)
     app.router.add_route("*", "/{path:.*}", _Requests(answers, site.Instruments(series), clock=clock).handle)
-    runner = web.AppRunner(
-        app, access_log=None, logger=connections.SILENT, keepalive_timeout=REQUEST_TIMEOUT_S, lingering_time=LINGER_S,
-        shutdown_timeout=STOP_TIMEOUT_S,
+    limits = connections.Limits(
+        most=CONNECTIONS_MOST, handshake_s=REQUEST_TIMEOUT_S, idle_s=REQUEST_TIMEOUT_S, stop_s=STOP_TIMEOUT_S,
+        linger_s=LINGER_S,
     )  # fmt: skip
-    await runner.setup()
-    try:
-        server = await _listen(runner, chosen)
-        try:
-            yield Listening(server.sockets[0].getsockname()[1])
-        finally:
-            server.close()
-    finally:
-        await runner.cleanup()
-
-
-async def _listen(runner: web.AppRunner, chosen: setting.WebSettings) -> asyncio.Server:
-    protocols = runner.server
-    assert protocols is not None
-
-    def accept() -> asyncio.Protocol:
-        return protocols() if len(protocols.connections) < CONNECTIONS_MOST else _Refused()
-
-    try:
-        return await asyncio.get_running_loop().create_server(accept, chosen.http_host, chosen.http_port)
-    except OSError as error:
-        raise errors.EnvironmentUnfit(
-            f"cannot listen on {chosen.http_host}:{chosen.http_port} for the page ({error.strerror}): "
-            "give --http-port another port, or 0 for a free one"
-        ) from error
-
-
-class _Refused(asyncio.Protocol):
-    """A connection beyond the limit."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
+    listener = connections.listen(
+        chosen.http_host, chosen.http_port, limits, purpose="the page",
+        advice="give --http-port another port, or 0 for a free one",
+    )  # fmt: skip
+    async with connections.serving(app, listener, limits, context=None) as port:
+        yield Listening(port)
 
 
 class _Requests:

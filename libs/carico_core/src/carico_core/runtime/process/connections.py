@@ -35,6 +35,8 @@ class Limits:
     handshake_s: float
     idle_s: float
     stop_s: float
+    # How long a refused request is still read, so that the client can read the answer: the default of aiohttp.
+    linger_s: float = 10.0
     # Whether `note_known` is called for the clients that may use it.
     knows_clients: bool = False
 
@@ -50,8 +52,8 @@ async def serving(
     a request whose client has gone is cancelled.
     """
     runner = web.AppRunner(
-        app, access_log=None, logger=SILENT, keepalive_timeout=limits.idle_s, shutdown_timeout=limits.stop_s,
-        handler_cancellation=handler_cancellation,
+        app, access_log=None, logger=SILENT, keepalive_timeout=limits.idle_s, lingering_time=limits.linger_s,
+        shutdown_timeout=limits.stop_s, handler_cancellation=handler_cancellation,
     )  # fmt: skip
     known = app[_KNOWN] = set()
     await runner.setup()
