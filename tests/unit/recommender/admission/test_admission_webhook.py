@@ -136,6 +136,27 @@ async def test_bodies_that_are_too_large_or_too_slow_are_counted(tmp_path: pathl
         assert series.value("reviews_total", {"result": "too_slow"}) == 1.0
 
 
+@pytest.mark.parametrize("size", [9, 1_000_000])
+async def test_slow_bodies_keep_no_review_waiting(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """The API server waits for a second; each body of another client may take one."""
+    monkeypatch.setattr(webhook, "BODY_MOST_S", 1e6)
+    body = orjson.dumps({"request": {"uid": "u", "namespace": "shop", "object": reviews.pod()}})
+    async with listening(tmp_path) as (port, used, _):
+        context = ssl.create_default_context(cadata=used.authority.decode())
+        slow = [
+            await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=NAME)
+            for _ in range(webhook.BODIES_MOST + 1)
+        ]
+        for _, writer in slow:
+            writer.write(f"POST {webhook.PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n1".encode())
+        async with asyncio.timeout(waiting.WAIT_S):
+            assert (await post(port, used.authority, body))[0] == 200
+        for _, writer in slow:
+            writer.close()
+
+
 async def test_connections_are_bounded_before_tls_is_set_up(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,8 +17,10 @@ from carico_recommender.admission import certificates, registration, review
 BODY_LIMIT_BYTES = 4 * 2**20
 # An API server has a few. Each takes 0.4 MB while TLS is set up.
 CONNECTIONS_MOST = 128
-# Bodies that are in memory at a time: 32 MiB.
+# Larger bodies are read a few at a time: 32 MiB. Others, as of nearly all Pods, never wait for those, which may be
+# slow: of as many bytes of each connection aiohttp keeps what has arrived anyway, 8 MiB in all.
 BODIES_MOST = 8
+SMALL_BYTES = 64 * 2**10
 # The API server waits for a second in all.
 HANDSHAKE_MOST_S = 2.0
 BODY_MOST_S = 1.0
@@ -50,7 +52,8 @@ class Webhook:
 
     async def handle(self, request: web.Request) -> web.Response:
         """Answer one review. Only what is no review is refused, which the API server ignores."""
-        async with self._bodies:
+        is_small = request.content_length is not None and request.content_length <= SMALL_BYTES
+        async with contextlib.nullcontext() if is_small else self._bodies:
             try:
                 async with asyncio.timeout(BODY_MOST_S):
                     body = await request.read()
