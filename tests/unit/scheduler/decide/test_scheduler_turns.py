@@ -194,6 +194,21 @@ def test_a_turn_ends_with_its_pod_and_with_its_node() -> None:
     assert len(site.turns) == 0
 
 
+def test_a_turn_ends_once_others_are_evicted_for_its_pod() -> None:
+    site = Site(2)
+    served: set[str] = set()
+    site.turns = turns.Turns(site.state.fleet, site.state.queue, is_served=served.__contains__)
+    large = site.offer("large", 6.0)
+    while site.turns.find(large) is None:
+        site.step()
+    served.add(large)
+    assert site.turns.refresh(site.now_s), "room is held for it on one node alone"
+    assert site.turns.find(large) is None
+    served.clear()
+    site.turns.refresh(site.now_s)
+    assert site.turns.find(large) is not None, "it did not get that room, and no turn was in vain"
+
+
 def test_pods_of_one_demand_need_no_turn_of_each() -> None:
     site = Site(1, small_life_s=6.0)
     uids = [site.offer("large", 6.0) for _ in range(3)]

@@ -118,7 +118,7 @@ class Turns:
             self._pauses.pop(turn.demand, None)
             return True
         slot = self._fleet.slot_of(turn.node)
-        if slot is None:
+        if slot is None or self._is_served(turn.uid):
             return True
         row = self._fleet.row(slot, now_s)
         is_vain = now_s - turn.since_s > HELD_FOR_S or (row.workloads == 0 and not row.reserved and not row.pods)
