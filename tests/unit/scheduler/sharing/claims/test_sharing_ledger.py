@@ -58,6 +58,25 @@ def test_what_counts_and_what_is_kept(
     assert [bool(made.kept(now_s)) for now_s in (0.0, later_s)] == [is_kept, is_kept_later]
 
 
+@pytest.mark.parametrize("fate", [PodFate.BOUND, PodFate.GONE])
+def test_a_claim_that_does_not_count_any_more_stays_so_when_its_pod_is_forgotten(fate: PodFate) -> None:
+    made = World()
+    made.fates["p"] = fate
+    made.ledger.take(NODE, 7, [claim("p"), claim("q")], 0.0)
+    assert made.counted(0.0) == ["q"]
+    # Only so many Pods that are gone are remembered.
+    del made.fates["p"]
+    assert (made.counted(1.0), made.kept(1.0)) == (["q"], ["p", "q"])
+    assert [each.uid for each in made.ledger.restart()[NODE]] == ["q"]
+
+
+def test_a_new_stream_does_not_get_the_claims_of_pods_that_must_have_ended() -> None:
+    made = World()
+    made.ledger.take(NODE, 7, [claim("p")], 0.0)
+    assert made.counted(ledger.LEASE_S + 0.1) == []
+    assert made.ledger.restart() == {}
+
+
 def test_an_older_message_changes_nothing() -> None:
     made = World()
     made.ledger.take(NODE, 7, [claim("p")], 0.0)

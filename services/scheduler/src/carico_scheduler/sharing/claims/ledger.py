@@ -73,7 +73,8 @@ class Ledger:
         self._nodes: dict[str, _Node] = {}
         # How often the stream was replaced. An answer that was asked for before is of another stream.
         self.generation = 0
-        # The claims whose Pods are not known to be bound or gone: few, since a bind takes milliseconds.
+        # The claims that may count. They leave once their Pods are known to be bound or gone, whatever is forgotten of
+        # these later: few, since a bind takes milliseconds.
         self._open: dict[tuple[str, str], Held] = {}
         # Identities of claims by which nothing will be bound, wherever they are read again.
         self._ended: dict[tuple[str, str, int], None] = {}
@@ -146,7 +147,7 @@ class Ledger:
         """Yield (node, claim) of every claim that counts besides what the own state counts."""
         for (node, uid), held in list(self._open.items()):
             fate = self._fate(uid, node)
-            if fate in (PodFate.BOUND, PodFate.GONE):
+            if fate in (PodFate.BOUND, PodFate.GONE) or _has_ended(held, fate, now_s):
                 del self._open[node, uid]
             elif _counts(held, fate, now_s):
                 yield node, held.claim
@@ -162,7 +163,11 @@ class Ledger:
         """Return the same of one node."""
         known = self._nodes.get(node)
         held_by = {} if known is None else known.held
-        return [held.claim for uid, held in held_by.items() if _counts(held, self._fate(uid, node), now_s)]
+        return [
+            held.claim
+            for uid, held in held_by.items()
+            if (node, uid) in self._open and _counts(held, self._fate(uid, node), now_s)
+        ]
 
     def kept(self, node: str, now_s: float) -> list[messages.Claim] | None:
         """Return the claims that the next message about a node must contain; None if they are not known."""
@@ -226,15 +231,18 @@ class Ledger:
     def _may_drop(self, node: str, uid: str, held: Held, now_s: float) -> bool:
         fate = self._fate(uid, node)
         is_old = now_s - held.seen_s > LEASE_S
-        return held.is_void or fate is PodFate.GONE or (is_old and fate in (PodFate.BOUND, PodFate.UNKNOWN))
+        has_ended = fate is PodFate.GONE or _has_ended(held, fate, now_s)
+        return held.is_void or has_ended or (is_old and fate is PodFate.BOUND)
 
 
 def _counts(held: Held, fate: PodFate, now_s: float) -> bool:
     """Return whether a claim takes room that the own state does not count."""
-    if held.is_void or fate in (PodFate.ASSUMED, PodFate.BOUND, PodFate.GONE):
-        return False
-    # A Pod that the watch has not shown for so long has ended.
-    return fate is PodFate.OPEN or now_s - held.seen_s <= LEASE_S
+    return not held.is_void and fate in (PodFate.OPEN, PodFate.UNKNOWN) and not _has_ended(held, fate, now_s)
+
+
+def _has_ended(held: Held, fate: PodFate, now_s: float) -> bool:
+    """Return True for a claim of a Pod that the watch has not shown for so long that it has ended."""
+    return fate is PodFate.UNKNOWN and now_s - held.seen_s > LEASE_S
 
 
 def _identity(claim: messages.Claim) -> tuple[str, str, int]:
