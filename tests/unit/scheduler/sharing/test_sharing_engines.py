@@ -194,6 +194,25 @@ def test_an_orphan_holds_its_room_until_the_janitor_has_changed_its_pod() -> Non
     objects.run_fast(main())
 
 
+def test_an_orphan_that_ends_wakes_the_pods_that_wait_for_its_room() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=1.0)
+        made.pod_s = (1000.0, 1000.0)
+        await made.start(nodes=3)
+        await asyncio.sleep(READY_S)
+        for index in range(3):
+            stuck = made.create_pod(f"stuck-{index}", schedulerName="other")
+            await made.connections[0].claims.change([made.claims_on(f"node-{index}", stuck)])
+        await asyncio.sleep(0.5)
+        waits = [made.create_pod(f"waits-{index}") for index in range(3)]
+        await asyncio.sleep(ledger.LEASE_S + 2.0 * janitor.EVERY_S)
+        assert made.kube.binds == dict.fromkeys(waits, 1)
+        assert sum(each.missed_wakes._value.get() for each in made.counted) == 0
+        await made.stop()
+
+    objects.run_fast(main())
+
+
 def test_the_claim_of_a_bind_that_the_api_has_refused_is_withdrawn_at_once() -> None:
     async def main() -> None:
         made = shared_world.SharedWorld(engines=2, room=1.0)

@@ -35,8 +35,9 @@ class Member:
         self._tally = tally.Tally(parts.clock)
         self._changed = changed = asyncio.Event()
         self.ledger = ledgers.Ledger(functools.partial(own_claims.fate_of, parts.state))
+        self.ledger.on_room = self._on_room
         self._stream = stream.Stream(
-            self.ledger, clock=parts.clock, new_epoch=parts.new_epoch, header=self._header, on_room=parts.wake,
+            self.ledger, clock=parts.clock, new_epoch=parts.new_epoch, header=self._header, on_read=parts.on_idle,
             on_drop=self._on_drop, own=lambda node, payload: self._commits.own(node, payload),
         )  # fmt: skip
         beats = heartbeats.Heartbeats(
@@ -166,6 +167,10 @@ class Member:
     def _count(self, outcome: str) -> None:
         self._tally.conflicts += outcome == "conflict"
         self._parts.metrics.claims.labels(outcome).inc()
+
+    def _on_room(self, node: str) -> None:
+        self._state.queue.unpark_if(self._state.helped_by(node))
+        self._parts.on_idle()
 
     def _on_drop(self, reason: str) -> None:
         self._parts.metrics.drops.labels(reason).inc()

@@ -24,6 +24,9 @@ class World:
     def __init__(self) -> None:
         self.fates: dict[str, PodFate] = {}
         self.ledger = ledger.Ledger(lambda uid, node: self.fates.get(uid, PodFate.UNKNOWN))
+        # The nodes on which there was room, as reported.
+        self.room: list[str] = []
+        self.ledger.on_room = self.room.append
 
     def counted(self, now_s: float) -> list[str]:
         """The UIDs that count, which both ways of asking agree on."""
@@ -80,9 +83,9 @@ def test_a_new_stream_does_not_get_the_claims_of_pods_that_must_have_ended() -> 
 def test_an_older_message_changes_nothing() -> None:
     made = World()
     made.ledger.take(NODE, 7, [claim("p")], 0.0)
-    assert not made.ledger.take(NODE, 6, [], 0.0)
-    assert not made.ledger.take(NODE, 7, [], 0.0)
-    assert (made.ledger.seq(NODE), made.counted(0.0)) == (7, ["p"])
+    made.ledger.take(NODE, 6, [], 0.0)
+    made.ledger.take(NODE, 7, [], 0.0)
+    assert (made.ledger.seq(NODE), made.counted(0.0), made.room) == (7, ["p"], [])
 
 
 def test_the_age_of_a_claim_survives_later_messages_and_starts_again_with_a_new_claim() -> None:
@@ -98,9 +101,23 @@ def test_the_age_of_a_claim_survives_later_messages_and_starts_again_with_a_new_
 def test_a_claim_that_leaves_the_stream_gives_room() -> None:
     made = World()
     made.ledger.take(NODE, 1, [claim("p"), claim("q")], 0.0)
-    assert made.ledger.take(NODE, 2, [claim("q")], 0.0)
-    assert not made.ledger.take(NODE, 3, [claim("q")], 0.0)
-    assert made.counted(0.0) == ["q"]
+    assert made.room == []
+    made.ledger.take(NODE, 2, [claim("q")], 0.0)
+    assert made.room == [NODE]
+    made.ledger.take(NODE, 3, [claim("q")], 0.0)
+    assert (made.room, made.counted(0.0)) == ([NODE], ["q"])
+    made.ledger.note_missing(NODE)
+    assert (made.room, made.counted(0.0)) == ([NODE] * 2, [])
+
+
+def test_a_claim_that_ends_gives_room_once() -> None:
+    made = World()
+    made.fates["p"] = PodFate.OPEN
+    made.ledger.take(NODE, 1, [claim("p")], 0.0)
+    assert made.ledger.void(NODE, claim("p"))
+    assert made.room == [NODE]
+    made.ledger.take(NODE, 2, [], 0.0)
+    assert made.room == [NODE]
 
 
 def test_a_void_claim_does_not_count_and_is_dropped_unless_it_was_made_again() -> None:

@@ -18,7 +18,7 @@ def test_a_doubt_that_comes_during_a_read_makes_it_read_again() -> None:
         clock = objects.LoopClock(asyncio.get_running_loop())
         made = stream.Stream(
             ledger.Ledger(lambda uid, node: ledger.PodFate.UNKNOWN), clock=clock,
-            new_epoch=lambda: "0" * 16, header=lambda: ("0" * 16, 1), on_room=lambda: None, on_drop=lambda reason: None,
+            new_epoch=lambda: "0" * 16, header=lambda: ("0" * 16, 1), on_read=lambda: None, on_drop=lambda reason: None,
         )  # fmt: skip
         reads: list[str | None] = []
         read_all = claims.all
@@ -54,7 +54,7 @@ def test_what_a_member_has_sent_itself_is_not_decoded_and_counts() -> None:
         )  # fmt: skip
         made = stream.Stream(
             kept, clock=objects.LoopClock(asyncio.get_running_loop()), new_epoch=lambda: "0" * 16,
-            header=lambda: ("0" * 16, 1), on_room=lambda: None, on_drop=drops.append,
+            header=lambda: ("0" * 16, 1), on_read=lambda: None, on_drop=drops.append,
             own=lambda node, payload: sent if (node, payload) == ("node-1", OWN) else None,
         )  # fmt: skip
         following = asyncio.create_task(made.follow_forever(claims))

@@ -70,6 +70,8 @@ class Ledger:
 
     def __init__(self, fate: Callable[[str, str], PodFate]) -> None:
         self._fate = fate
+        # Called with a node on which a claim that may have counted does so no longer, other than by its Pod's fate.
+        self.on_room: Callable[[str], None] = lambda node: None
         self._nodes: dict[str, _Node] = {}
         # How often the stream was replaced. An answer that was asked for before is of another stream.
         self.generation = 0
@@ -93,13 +95,13 @@ class Ledger:
         held = None if known is None else known.held.get(uid)
         return None if held is None else held.claim
 
-    def take(self, node: str, seq: int, claims: Iterable[messages.Claim], now_s: float) -> bool:
-        """Take in a newer message about a node. Return True if it lacks a claim that counted."""
+    def take(self, node: str, seq: int, claims: Iterable[messages.Claim], now_s: float) -> None:
+        """Take in a newer message about a node."""
         known = self._nodes.get(node)
         if known is None:
             known = self._nodes[node] = _Node()
         if seq <= known.seq:
-            return False
+            return
         before, known.held = known.held, {}
         known.seq, known.taken_s, known.unreadable_s = seq, now_s, None
         for claim in claims:
@@ -110,8 +112,7 @@ class Ledger:
                     claim=claim, seen_s=now_s, is_void=_identity(claim) in self._ended
                 )
             known.held[claim.uid] = held
-        left = [self._open.pop((node, uid), None) for uid in before]
-        return any(held is not None for held in left)
+        self._drop_open(node, before)
 
     def take_unreadable(self, node: str, seq: int, now_s: float) -> None:
         """Note that the message about a node cannot be read: what it claims is not known."""
@@ -122,8 +123,8 @@ class Ledger:
     def note_missing(self, node: str) -> None:
         """Note that the stream has no message about a node any more."""
         known = self._nodes.pop(node, None)
-        for uid in () if known is None else known.held:
-            self._open.pop((node, uid), None)
+        if known is not None:
+            self._drop_open(node, known.held)
 
     def is_set_back(self, node: str, newest: int, now_s: float) -> bool:
         """Return whether the stream has lost what it had of a node: its newest message there is the older `newest`.
@@ -216,6 +217,7 @@ class Ledger:
             return False
         held.is_void = True
         self.note_ended(claim)
+        self.on_room(node)
         return True
 
     def note_ended(self, claim: messages.Claim) -> None:
@@ -223,6 +225,12 @@ class Ledger:
         self._ended[_identity(claim)] = None
         if len(self._ended) > ENDED_KEPT:
             self._ended.pop(next(iter(self._ended)))
+
+    def _drop_open(self, node: str, uids: Iterable[str]) -> None:
+        """Drop claims that have left the stream."""
+        left = [self._open.pop((node, uid), None) for uid in uids]
+        if any(held is not None and not held.is_void for held in left):
+            self.on_room(node)
 
     def _find_open(self, node: str, claim: messages.Claim) -> Held | None:
         held = self._open.get((node, claim.uid))

@@ -32,10 +32,10 @@ class Stream:
 
     def __init__(
         self, ledger: ledgers.Ledger, *, clock: clocks.Clock, new_epoch: Callable[[], str],
-        header: Callable[[], tuple[str, int]], on_room: Callable[[], None], on_drop: Callable[[str], None],
+        header: Callable[[], tuple[str, int]], on_read: Callable[[], None], on_drop: Callable[[str], None],
         own: Callable[[str, bytes], messages.NodeClaims | None] = lambda *_: None,
     ) -> None:  # fmt: skip
-        """`new_epoch` returns a new name. `on_room` is called when claims that counted have left the stream.
+        """`new_epoch` returns a new name. `on_read` is called when the stream has been read.
 
         `own(node, payload)` returns what a message contains that this member has sent, without decoding it.
         """
@@ -43,7 +43,7 @@ class Stream:
         self._clock = clock
         self._new_epoch = new_epoch
         self._header = header
-        self._on_room = on_room
+        self._on_read = on_read
         self._on_drop = on_drop
         self._own = own
         self._line = logs.get("sharing")
@@ -132,7 +132,7 @@ class Stream:
             del self._left[node]
         # What was stored before a doubt that came meanwhile may be missing.
         self._must_read = self._doubts != doubts
-        self._on_room()
+        self._on_read()
 
     async def _restate(self, claims: buses.Claims, node: str, name: str) -> None:
         """Write the claims of an earlier epoch on one node into this one."""
@@ -172,8 +172,8 @@ class Stream:
             return
         if found.epoch != self.epoch:
             self.doubt()
-        elif self._ledger.take(node, kept.seq, found.claims, now_s):
-            self._on_room()
+        else:
+            self._ledger.take(node, kept.seq, found.claims, now_s)
 
 
 def _name(kept: buses.Kept) -> str:
