@@ -1,5 +1,7 @@
 """A nomination ends in one stated way, whatever happens to the Pod, its victims and its node."""
 
+from typing import Any
+
 import pytest
 
 from carico_scheduler.pods import demand
@@ -63,6 +65,52 @@ def test_it_ends_with_its_node() -> None:
     desk = Desk()
     desk.nodes.remove("node-0")
     assert desk.at(1.0) is End.GONE
+
+
+def another(desk: Desk, **pod: Any) -> nominations.Nomination:
+    """A nomination of Pod 1 on node-1."""
+    made = nominations.Nomination(
+        pod=objects.make_pod("pod-1", **pod), demand=demand.Demand(), node="node-1",
+        victims=(objects.make_pod("victim-1"),), since_s=0.0,
+    )  # fmt: skip
+    desk.all.add(made)
+    desk.pods["uid-victim-1"] = "node-1"
+    desk.waiting.add("uid-pod-1")
+    return made
+
+
+def held(desk: Desk) -> dict[str, str]:
+    """The nodes on which room is held, by Pod."""
+    assert all(desk.all.find(each.pod.uid) is each for each in desk.all)
+    return {each.pod.name: each.node for each in desk.all}
+
+
+def test_a_pod_that_takes_the_room_of_one_like_it_gives_its_own_for_it() -> None:
+    desk = Desk()
+    another(desk)
+    desk.pods["uid-pod-0"] = "node-1"
+    desk.all.exchange("uid-pod-0", "node-1", node_of=desk.pods.get)
+    assert held(desk) == {"pod-0": "node-1", "pod-1": "node-0"}
+    del desk.pods["uid-victim-1"]
+    assert desk.at(1.0) is End.PLACED
+    assert held(desk) == {"pod-1": "node-0"}
+    assert desk.at(2.0) is None, "its room is still being made"
+
+
+@pytest.mark.parametrize("why", ["priority", "demand", "gang", "placed", "its own"])
+def test_other_rooms_are_not_exchanged(why: str) -> None:
+    desk = Desk()
+    other = another(desk, priority=1 if why == "priority" else 0)
+    if why == "demand":
+        other.demand = demand.Demand(pod_class="other")
+    if why == "gang":
+        other.together = [other]
+    if why == "placed":
+        desk.pods["uid-pod-1"] = "node-1"
+    node = "node-0" if why == "its own" else "node-1"
+    desk.pods["uid-pod-0"] = node
+    desk.all.exchange("uid-pod-0", node, node_of=desk.pods.get)
+    assert held(desk) == {"pod-0": "node-0", "pod-1": "node-1"}
 
 
 def test_a_victim_that_stays_holds_the_room_for_a_time_only() -> None:

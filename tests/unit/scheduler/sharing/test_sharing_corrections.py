@@ -323,6 +323,43 @@ def test_room_that_is_made_for_a_pod_is_held_by_every_member(seed: int, monkeypa
     objects.run_fast(main())
 
 
+async def end_deleted(made: shared_world.SharedWorld, grace_s: float) -> None:
+    """Ends Pods so long after they were deleted."""
+    deleted_s: dict[str, float] = {}
+    while True:
+        await asyncio.sleep(0.2)
+        now_s = made.clock.monotonic_s()
+        for pod in made.pods_now():
+            name = pod["metadata"]["name"]
+            if "deletionTimestamp" in pod["metadata"] and now_s - deleted_s.setdefault(name, now_s) >= grace_s:
+                made.kube.objects.delete("pods", ("default", name), {}, "test")
+
+
+def test_no_pod_is_evicted_in_vain_where_many_need_room_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corrections, "AFTER_S", 1000.0)
+
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=2, room=1.0)
+        made.pod_s = (1000.0, 1000.0)
+        made.kube.is_graceful = True
+        await ready(made, nodes=20)
+        ending = asyncio.create_task(end_deleted(made, 5.0))
+        low = [made.create_pod(f"low-{index}") for index in range(20)]
+        await asyncio.sleep(3.0)
+        # They would take whatever is not held.
+        more = [made.create_pod(f"more-{index}") for index in range(40)]
+        await asyncio.sleep(2.0)
+        assert set(made.kube.binds) == set(low)
+        high = [made.create_pod(f"high-{index}", priority=5) for index in range(20)]
+        await asyncio.sleep(15.0)
+        assert set(made.kube.binds) & {*more, *high} == set(high)
+        assert made.counted[0].victims.labels("evicted")._value.get() == 20
+        ending.cancel()
+        await made.stop()
+
+    objects.run_fast(main())
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_room_of_a_pod_is_announced_before_the_first_eviction_for_it(
     seed: int, monkeypatch: pytest.MonkeyPatch

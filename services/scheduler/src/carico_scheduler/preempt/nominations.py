@@ -8,7 +8,8 @@
                                +-------------------------------------+-------------------------------> (none)
 
 While a Pod has a nomination, Pods that come after it in the queue do not get the room (those of lower priority, and the
-younger ones of its own), and no further Pod is evicted for it.
+younger ones of its own), and no further Pod is evicted for it. If it takes the room of another Pod like it, they
+exchange their nominations.
 """
 
 import dataclasses
@@ -105,6 +106,22 @@ class Nominations:
         """Enter a nomination of a Pod that has none: the evictions follow."""
         self._by_uid[nomination.pod.uid] = nomination
         self._by_node.setdefault(nomination.node, []).append(nomination)
+
+    def exchange(self, uid: str, node: str, *, node_of: Callable[[str], str | None]) -> None:
+        """Take in that a Pod was placed on a node: one like it for which room is made there gets its room instead.
+
+        Pods that wait get whichever room is free first. Without it no room would be held for the other one, which other
+        schedulers that share the work then take. `node_of` returns the node on which a Pod counts.
+        """
+        own = self._by_uid.get(uid)
+        if own is None or own.node == node or own.together:
+            return
+        kind = own.demand, own.pod.priority
+        alike = (each for each in self.on(node) if (each.demand, each.pod.priority) == kind and not each.together)
+        other = next((each for each in alike if node_of(each.pod.uid) is None), None)
+        if other is not None:
+            own.pod, other.pod = other.pod, own.pod
+            self._by_uid |= {own.pod.uid: own, other.pod.uid: other}
 
     def refresh(
         self, now_s: float, *, node_of: Callable[[str], str | None], is_binding: Callable[[str], bool],

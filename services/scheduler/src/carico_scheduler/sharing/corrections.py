@@ -56,8 +56,8 @@ class HandOvers:
         self._on_room = on_room
         # Returns the Pods for which this scheduler holds room itself, in the order of the queue.
         self.own_nominees: Callable[[], Sequence[cycles.Nominee]] = tuple
-        # What the holder of the Lease holds, by its newest heartbeat.
-        self._held: tuple[beats.LastHeartbeat | None, list[cycles.Nominee]] = (None, [])
+        # What the holder of the Lease holds, by its newest heartbeat and by the slot of the node.
+        self._held: tuple[beats.LastHeartbeat | None, dict[int, list[cycles.Nominee]]] = (None, {})
         # The same by UID and node, when last reviewed.
         self._held_before: Mapping[str, str] = {}
         # How often Pods without a node have lost a claim or a bind.
@@ -104,8 +104,8 @@ class HandOvers:
         return is_handed or is_taken
 
     def passed(self, now_s: float, *, has_lease: bool) -> messages.Corrections:
-        """Return what this member announces."""
-        own = self.own_nominees()[: claim_messages.HELD_MAX] if has_lease else ()
+        """Return what this member announces: of the room that it holds, as much as a heartbeat has room for."""
+        own = self.own_nominees() if has_lease else ()
         return messages.Corrections(
             handed={uid: max(now_s - since_s, 0.0) for uid, since_s in self._handed.items()},
             held={each.uid: self._state.fleet.row(each.slot).node.name for each in own},
@@ -113,14 +113,15 @@ class HandOvers:
 
     def nominees(self) -> list[cycles.Nominee]:
         """Return the Pods for which room is held, by this member or by the holder of the Lease, in queue order."""
-        found = {each.uid: each for each in (*self._held_by_holder(), *self.own_nominees())}
+        by_holder = (each for slot in self._held_slots() for each in self._held_by_holder(slot))
+        found = {each.uid: each for each in (*by_holder, *self.own_nominees())}
         return sorted(found.values(), key=lambda each: each.key)
 
     def held_on(self, node: str, pod: cluster.Pod) -> list[demands.Demand]:
         """Return for which Pods room is held on a node against a Pod, by evictions or by the holder of the Lease."""
         slot, key = self._state.fleet.slot_of(node), queues.key_of(pod)
-        by_holder = [each.demand for each in self._held_by_holder() if each.slot == slot and each.key < key]
-        return self._state.nominated_on(node, pod) + by_holder
+        by_holder = [] if slot is None else self._held_by_holder(slot)
+        return self._state.nominated_on(node, pod) + [each.demand for each in by_holder if each.key < key]
 
     def _review_held(self) -> None:
         """Notice that the holder of the Lease holds some room no longer."""
@@ -130,12 +131,18 @@ class HandOvers:
         if before.items() - self._held_before.items():
             self._on_room()
 
-    def _held_by_holder(self) -> list[cycles.Nominee]:
+    def _held_slots(self) -> Mapping[int, list[cycles.Nominee]]:
         heard = self._heartbeats.holder(self._holder())
         if heard is not self._held[0]:
             # An extender asks for each node: it is computed once for each heartbeat.
-            self._held = (heard, [] if heard is None else list(self._nominees_of(heard.beat)))
-        return [each for each in self._held[1] if self._state.node_of(each.uid) is None]
+            found: dict[int, list[cycles.Nominee]] = {}
+            for each in () if heard is None else self._nominees_of(heard.beat):
+                found.setdefault(each.slot, []).append(each)
+            self._held = (heard, found)
+        return self._held[1]
+
+    def _held_by_holder(self, slot: int) -> list[cycles.Nominee]:
+        return [each for each in self._held_slots().get(slot, ()) if self._state.node_of(each.uid) is None]
 
     def _nominees_of(self, beat: messages.Heartbeat) -> Iterator[cycles.Nominee]:
         for uid, node in {} if beat.corrections is None else beat.corrections.held.items():

@@ -161,6 +161,7 @@ class State(node_state.NodeState):
         record.attempt = self._attempts
         self._note_pod(record, record.pod or pod, now_s)
         self.placements.place(record, pod, node, now_s)
+        self.nominations.exchange(pod.uid, node, node_of=self.node_of)
         return record.attempt
 
     def is_open(self, uid: str, attempt: int) -> bool:

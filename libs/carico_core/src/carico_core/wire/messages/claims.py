@@ -1,5 +1,6 @@
 """Claims on `carico.v1.claim.<node>`, and heartbeats of schedulers: JSON, which people can read with `nats sub`."""
 
+import itertools
 from typing import Annotated
 
 import msgspec
@@ -14,9 +15,14 @@ CLAIMS_MAX = 512
 _IDENTITY_MAX = 512
 _REASON_MAX = 1024
 _NAMES_MAX = 64
-# In one heartbeat: at most 26 KB, and less than 10 with names of usual length.
+# Of a Pod that requests more resources no more are counted (`kubernetes.pods.constraints.TERMS_MOST`).
+_OTHERS_MAX = 64
+# In one heartbeat: at most 6 KB.
 HANDED_MAX = 64
-HELD_MAX = 64
+# Others take what is not announced, and Pods were evicted in vain: as many as a large Deployment has. They have half of
+# the 64 KiB of a heartbeat, which is enough for names of usual length, and for more than 100 of the longest.
+HELD_MAX = 512
+HELD_BYTES = 32 << 10
 # Names of resources: an RFC 1123 subdomain, a slash, and a label of 63 characters.
 _Resource = Annotated[str, Meta(min_length=1, max_length=317)]
 _Replica = Annotated[str, Meta(min_length=1, max_length=253)]
@@ -27,7 +33,7 @@ class _Claim(msgspec.Struct, kw_only=True, gc=False):
     pod_class: Annotated[str, Meta(max_length=fields.CLASS_NAME_MAX)] = msgspec.field(name="class")
     cores: elements.Quantity
     bytes: elements.Quantity
-    others: Annotated[dict[_Resource, elements.Quantity], Meta(max_length=fields.DIMS_MAX)] = {}
+    others: Annotated[dict[_Resource, elements.Quantity], Meta(max_length=_OTHERS_MAX)] = {}
     scheduler: _Replica
     at: elements.Int64
 
@@ -153,7 +159,15 @@ def _format_report(report: messages.MemberReport) -> dict[str, object]:
 
 
 def _format_corrections(found: messages.Corrections) -> dict[str, object]:
-    return {"handed": dict(found.handed), "held": dict(found.held)}
+    held: dict[str, str] = {}
+    left_bytes = HELD_BYTES
+    for uid, node in itertools.islice(found.held.items(), HELD_MAX):
+        # With quotes, colon and comma.
+        left_bytes -= len(uid) + len(node) + 6
+        if left_bytes < 0:
+            break
+        held[uid] = node
+    return {"handed": dict(found.handed), "held": held}
 
 
 def _read_corrections(found: _Corrections) -> messages.Corrections:
