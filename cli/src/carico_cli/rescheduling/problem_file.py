@@ -76,7 +76,7 @@ def read(path: pathlib.Path) -> Named:
         raise _wrong(path, f"got more than {_FILE_MAX_BYTES >> 20} MiB")
     try:
         parsed = msgspec.json.decode(content, type=_File)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         found = _NOT_FINITE.search(content)
         got = f"got {found[1].decode()} at byte {found.start(1)}" if found else str(error)
         raise _wrong(path, got) from error

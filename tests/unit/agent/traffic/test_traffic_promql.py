@@ -65,7 +65,11 @@ def test_a_series_that_is_back_after_a_gap_does_not_count_its_whole_life() -> No
     assert source.take(answer((A, B, "1000000000005"))) == [flow(None, (A, 0), (B, 0), 5, 0)]
 
 
-@pytest.mark.parametrize("body", [b"", b"{}", b'{"status":"error"}', b'{"status":"success","data":{"result":[1]}}'])
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{}", b'{"status":"error"}', b'{"status":"success","data":{"result":[1]}}', b'{"x":' + b"[" * 100_000],
+    ids=["empty", "nothing", "error", "number", "deep"],
+)
 def test_an_answer_that_is_none_is_refused(body: bytes) -> None:
     with pytest.raises(ValueError, match="not an answer"):
         opened("http://p:9090/api/v1/query?query=x", collections.Counter()).take(body)

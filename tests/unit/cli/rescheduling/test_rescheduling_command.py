@@ -164,7 +164,15 @@ def test_a_problem_that_cannot_be_used_is_refused_in_one_line(
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", json.dumps(problem_files.SMALL).encode()[:-9]])
+# Too deep for any parser.
+DEEP = b'{"x":' + b"[" * 100_000
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"\xff\xfe", json.dumps(problem_files.SMALL).encode()[:-9], DEEP],
+    ids=["empty", "cut", "list", "binary", "cut at its end", "deep"],
+)
 def test_a_file_that_is_no_problem_is_refused(
     carico: Carico, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], content: bytes
 ) -> None:

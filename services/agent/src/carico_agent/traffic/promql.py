@@ -110,7 +110,7 @@ class Promql:
         """Return the bytes since the last answer. Raises `ValueError` for an answer that is not one of a query."""
         try:
             answer = _ANSWERS.decode(body)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise ValueError(f"not an answer of Prometheus: {error}") from None
         now: dict[_Pair, float] = {}
         for series in answer.data.result:
