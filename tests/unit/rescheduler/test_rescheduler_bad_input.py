@@ -9,6 +9,7 @@ from carico_cli.rescheduling import cluster_text
 from carico_core.domain import pod_telemetry
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
+from carico_rescheduler.adapter import scheduler
 from tests.unit.rescheduler import rescheduler_site
 from tests.unit.scheduler import objects
 
@@ -115,6 +116,25 @@ def test_a_target_that_fills_meanwhile_ends_the_plan() -> None:
             # Three answers for the plan, one before the first move.
             assert (made.on("node-a"), made.on("node-b")) == (8, 1) and made.cluster.marks() == []
             assert rescheduler.metrics.value("withdrawn_moves_total", {"reason": "scheduler"}) == 1.0
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("answer", [b"", b"[]", b"{}", b'{"per_node": [{}]}', b'{"per_node": [{"node": "node-b"}]}'])
+def test_an_answer_of_the_scheduler_that_cannot_be_read_stops_no_service(answer: bytes) -> None:
+    async def main() -> None:
+        async with rescheduler_site.site() as made:
+            plain = made.bus.request
+
+            async def request(subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+                is_fit = subject == scheduler.SUBJECT
+                return answer if is_fit else await plain(subject, payload, timeout_s=timeout_s)
+
+            made.bus.request = request  # type: ignore[method-assign]
+            rescheduler = made.start("a")
+            await asyncio.sleep(60.0)
+            assert not made.running["a"][2].done() and made.on("node-a") == 9
+            assert rescheduler.rounds.rests.startswith("no scheduler answers: its answer cannot be read")
 
     objects.run_fast(main())
 

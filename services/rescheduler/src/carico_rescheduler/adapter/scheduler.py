@@ -17,6 +17,7 @@ SUBJECT = subjects.query("scheduler", "capacity.fit")
 ANSWER_MOST_S = 5.0
 # The most rows that an answer has; the node that takes the Pod comes first.
 _ROWS = 1000
+_WHY_MOST = 200
 
 
 class Bus(Protocol):
@@ -58,23 +59,22 @@ class Asker:
     async def why_not(self, move: decision.Move) -> Refusal | None:
         """Return why the scheduler would not place the new Pod on the target; None if it would.
 
-        Raises `BusUnavailable` if no scheduler answers, `ApiError` and `ApiUnavailable`.
+        Raises `BusUnavailable` if no scheduler answers that can be understood, `ApiError` and `ApiUnavailable`.
         """
         question = await self._question(move)
         if question is None:
             return Refusal(detail="its ReplicaSet is gone")
         try:
-            answer = await self.bus.request(SUBJECT, orjson.dumps(question), timeout_s=ANSWER_MOST_S)
+            return _read(
+                await self.bus.request(SUBJECT, orjson.dumps(question), timeout_s=ANSWER_MOST_S), move.target
+            )  # fmt: skip
         except errors.BusUnavailable:
             raise
         except errors.BusError as error:
             return Refusal(detail=f"the scheduler refuses the question: {error}")
-        row = next((each for each in orjson.loads(answer)["per_node"] if each["node"] == move.target), None)
-        if row is None:
-            return Refusal(detail=f"the scheduler does not know {move.target}")
-        if row["fits"]:
-            return None
-        return Refusal(detail=f"{row['stopped_by']}: {row['detail']}", lasts=row["stopped_by"] in _LASTS)
+        except (ValueError, KeyError, TypeError) as error:
+            # Such as one of another version.
+            raise errors.BusUnavailable(f"its answer cannot be read: {error!r}"[:_WHY_MOST]) from error
 
     async def _question(self, move: decision.Move) -> dict[str, Any] | None:
         replica_set = self.known.replica_set_of(move.pod)
@@ -88,3 +88,12 @@ class Asker:
         # The very Pod that a move would create.
         pod = surge_pod.body(found, old_uid=move.pod.uid, source=move.source, target=move.target, why=move.why)
         return {"pod": pod, "limit": _ROWS}
+
+
+def _read(answer: bytes, target: str) -> Refusal | None:
+    row = next((each for each in orjson.loads(answer)["per_node"] if each["node"] == target), None)
+    if row is None:
+        return Refusal(detail=f"the scheduler does not know {target}")
+    if row["fits"]:
+        return None
+    return Refusal(detail=f"{row['stopped_by']}: {row['detail']}", lasts=row["stopped_by"] in _LASTS)
