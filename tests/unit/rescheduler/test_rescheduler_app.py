@@ -1,14 +1,16 @@
 """The whole service on a memory API and bus, with a model of the controllers: it plans, moves, pauses, rests."""
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from typing import TypeVar
 
 import orjson
 import pytest
 
-from carico_core.domain import errors
+from carico_core.domain import errors, pod_telemetry
 from carico_core.runtime.bus import port as buses
+from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_rescheduler import reflection
 from carico_rescheduler.adapter import traffic
@@ -41,6 +43,53 @@ def test_it_relieves_an_overloaded_node_and_then_rests() -> None:
             assert (rescheduler.metrics.value("measured_gain_total") or 0.0) > 0.0
 
     objects.run_fast(main())
+
+
+def test_a_new_process_plans_once_every_agent_has_reported() -> None:
+    """Before, of a Pod that talks with two others only the traffic with one may be known: it would go there."""
+
+    async def main() -> None:
+        async with rescheduler_site.site(replicas=0) as made:
+            for name, node in (("web", "node-a"), ("near", "node-a"), ("far", "node-b")):
+                made.cluster.add_deployment(name, [node], **({} if name == "web" else {"schedulerName": "other"}))
+            for number, pod in enumerate(made.cluster.pods()):
+                pod["status"]["podIPs"] = [{"ip": f"10.0.0.{number}"}]
+                made.cluster._put(pod)
+            made.cluster.api.go_away()
+            rescheduler = made.start("a")
+            reporting = [
+                asyncio.create_task(serve_web(made, "far", bytes_per_s=5_000_000, after_s=1.0)),
+                asyncio.create_task(serve_web(made, "near", bytes_per_s=20_000_000, after_s=9.5)),
+            ]
+            # To list a large cluster takes some seconds.
+            await asyncio.sleep(3.0)
+            made.cluster.api.come_back()
+            await asyncio.sleep(120.0)
+            for each in reporting:
+                each.cancel()
+            await asyncio.gather(*reporting, return_exceptions=True)
+            assert made.cluster.nodes_of("web") == ["node-a"] and made.cluster.most_active == 3
+            assert rescheduler.rounds.last is not None and rescheduler.rounds.last.traffic_bytes == (5e6, 5e6)
+
+    objects.run_fast(main())
+
+
+async def serve_web(made: rescheduler_site.Site, name: str, *, bytes_per_s: int, after_s: float) -> None:
+    """Report, every ten seconds, what a server exchanges with its client `web`."""
+    (web,), (server,) = made.cluster.pods("web"), made.cluster.pods(name)
+    node = server["spec"]["nodeName"]
+    local, remote = (
+        pod_telemetry.Endpoint(pod["status"]["podIPs"][0]["ip"], port) for pod, port in ((server, 80), (web, 0))
+    )
+    flow = pod_telemetry.PodFlow(server["metadata"]["uid"], local, remote, 10 * bytes_per_s, 0)
+    await asyncio.sleep(after_s)
+    for seq in itertools.count(1):
+        found = pod_telemetry.PodTraffic(
+            node=node, boot=objects.BOOT, seq=seq, ts_ns=made.clock.wall_ns(), interval_s=10.0, network="ab",
+            flows=(flow,),
+        )  # fmt: skip
+        await made.bus.publish(subjects.traffic(node), wire.encode_traffic(found))
+        await asyncio.sleep(10.0)
 
 
 def test_what_the_scheduler_would_not_place_is_not_moved() -> None:

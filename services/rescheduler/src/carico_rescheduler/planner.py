@@ -83,8 +83,9 @@ class Planner:
         began_s = parts.clock.monotonic_s()
         await self._learn_lifetimes()
         self.check_known()
-        if not parts.known.advertisements:
-            raise asked_plans.NotReady("no advertisement of any node has arrived")
+        incomplete = parts.telemetry.incomplete()
+        if incomplete:
+            raise asked_plans.NotReady(incomplete)
         too_large = contexts.too_large(parts.known, generator.PAIRS_MOST[asked.algorithm])
         if too_large:
             raise asked_plans.NotReady(too_large)

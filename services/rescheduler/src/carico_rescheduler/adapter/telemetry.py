@@ -22,6 +22,8 @@ from carico_rescheduler.context import cluster as clusters
 SMOOTHED_S = 30.0
 # Agents report loads every 10 s; three reports may be lost.
 LOADS_S = 40.0
+# In this time, each agent that is heard has reported loads and traffic once.
+COMPLETE_S = 12.0
 # A step of the smoothing is at most this long: after a gap, the first report does not count for all of it.
 _STEP_MOST_S = 30.0
 
@@ -61,6 +63,8 @@ class Telemetry:
         self._guards = {kind: freshness.SequenceGuard(lease_s) for kind in ("capacity", "pods", "traffic")}
         # By node: when it was heard, on the monotonic clock, and the UIDs of its loads.
         self._advertised_s: dict[str, float] = {}
+        # Since when any agent has been heard without a break; None while none is.
+        self._heard_since_s: float | None = None
         self._loads_s: dict[str, float] = {}
         self._loaded: dict[str, frozenset[str]] = {}
         self._traffic = traffic.TrafficWindow()
@@ -104,10 +108,26 @@ class Telemetry:
         for node in [node for node, at_s in self._advertised_s.items() if now_s - at_s > self._lease_s]:
             del self._advertised_s[node]
             self._into.advertisements.pop(node, None)
+        if not self._advertised_s:
+            self._heard_since_s = None
         for node in [node for node, at_s in self._loads_s.items() if now_s - at_s > LOADS_S]:
             del self._loads_s[node]
             for uid in self._loaded.pop(node):
                 self._into.loads.pop((node, uid), None)
+
+    def incomplete(self) -> str:
+        """Return why no plan can rest on what is known; empty if one can.
+
+        Of a Pod that talks with Pods of two nodes, only the traffic with one may be known at first.
+        """
+        if not self._into.advertisements:
+            return "no advertisement of any node has arrived"
+        since_s = self._heard_since_s
+        if since_s is None or self._clock.monotonic_s() - since_s < COMPLETE_S:
+            return (
+                f"agents have been heard for less than {COMPLETE_S:.0f} s: each reports loads and traffic in that time"
+            )
+        return ""
 
     def snapshot(self) -> Snapshot:
         """Return what is known now."""
@@ -118,8 +138,11 @@ class Telemetry:
         if found is None:
             return
         age_s = max(0, self._clock.wall_ns() - found.sampled_at_ns) / 1e9 if is_stored else 0.0
+        now_s = self._clock.monotonic_s()
         self._into.advertisements[found.node] = found
-        self._advertised_s[found.node] = self._clock.monotonic_s() - age_s
+        self._advertised_s[found.node] = now_s - age_s
+        if self._heard_since_s is None and not is_stored:
+            self._heard_since_s = now_s
 
     def _decoded(self, kind: str, subject: str, decode: Callable[[], Any]) -> Any:
         """Return a message if it is valid and newer than the last one of its writer; None otherwise."""
