@@ -20,6 +20,7 @@ from carico_core.runtime.bus import memory_bus
 from carico_core.runtime.bus.streams import kept
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
+from carico_scheduler.answers import queries
 from carico_web import site
 from tests.fixtures.golden import records
 from tests.unit.cli import fake_cluster
@@ -173,6 +174,28 @@ def test_what_is_kept_is_asked_for_again_where_an_answer_is_late() -> None:
         [0, 3, [4, 8, 16]], ["no answer in time", 6, [4, 8, 16, 16, 16, 16]], ["no service answers", 1, [4]],
         [0, 2, [4, 8]],
     ]  # fmt: skip
+
+
+def test_a_standby_is_asked_again() -> None:
+    """The question reaches the leader another time; of any other refusal nothing is asked again."""
+    found = run(
+        f"const standby = {json.dumps(str(queries.NotLeading('carico-scheduler-1')))};"
+        """
+        const bus = (why) => ({ asked: 0, request: async function () {
+          this.asked += 1;
+          if (this.asked < 3) throw new Error(why);
+          return JSON.stringify({ pods: 0, reasons: [] });
+        } });
+        const outcomes = [];
+        for (const each of [standby, "expected a JSON object"].map(bus)) {
+          const said = await ask.waiting(each).then((found) => found.pods, (error) => error.message);
+          outcomes.push([said, each.asked]);
+        }
+        show(outcomes);
+        """,
+        "ask",
+    )
+    assert found == [[0, 3], ["expected a JSON object", 1]]
 
 
 def test_a_connection_waits_for_no_answer_but_the_servers_first_line() -> None:

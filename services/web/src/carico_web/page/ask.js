@@ -30,7 +30,7 @@ async function scheduler(bus, verb, fields) {
     try {
       return signals.parse(await bus.request(signals.query("scheduler", verb), fields));
     } catch (error) {
-      if (time === TIMES || !/stands by/.test(error.message)) throw error;
+      if (time === TIMES || !/is a standby/.test(error.message)) throw error;
     }
   }
 }
