@@ -5,7 +5,8 @@ import dataclasses
 import itertools
 import random
 import time
-from typing import Any
+import types
+from typing import Any, NoReturn
 
 import hypothesis
 import pytest
@@ -17,8 +18,10 @@ from carico_core.runtime.process import tasks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_core.wire.kubernetes import api_objects
-from carico_scheduler.answers import kinds, queries
+from carico_scheduler.answers import kinds, queries, questions
+from carico_scheduler.answers import node as node_answers
 from carico_scheduler.answers import pod as pod_answers
+from carico_scheduler.answers import waiting as waiting_answers
 from carico_scheduler.decide import turns
 from carico_scheduler.nodes import headroom
 from carico_scheduler.pods import demand as demands
@@ -550,17 +553,26 @@ def test_who_asks_without_end_gets_a_tenth_of_the_time() -> None:
     assert objects.run_fast(main()) == [0.0, 10.0, 20.0, 30.0]
 
 
-async def test_questions_about_pods_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each looks at every node, in the loop in which Pods are decided on."""
+@pytest.mark.parametrize(
+    ("verb", "looks", "of"),
+    [
+        ("pod.explain", pod_answers, "answer"), ("node.explain", node_answers, "answer"),
+        ("waiting.list", waiting_answers, "answer"), ("capacity.list", questions, "finite_column"),
+    ],
+)  # fmt: skip
+async def test_questions_about_all_nodes_or_pods_take_turns(
+    monkeypatch: pytest.MonkeyPatch, verb: str, looks: types.ModuleType, of: str
+) -> None:
+    """Each is answered in the loop in which Pods are decided on."""
     took_s, at_s = 0.01, list[float]()
 
-    def look(*_: object) -> dict[str, Any]:
+    def look(*_: object) -> NoReturn:
         at_s.append(asyncio.get_running_loop().time())
         time.sleep(took_s)
-        return {}
+        raise serving.BadQuestion("")
 
-    monkeypatch.setattr(pod_answers, "answer", look)
+    monkeypatch.setattr(looks, of, look)
     desk = answering.Desk()
-    await asyncio.gather(*(desk.ask("pod.explain", pod="a") for _ in range(3)))
+    await asyncio.gather(*(desk.ask(verb, pod="a", node="a") for _ in range(3)), return_exceptions=True)
     assert len(at_s) == 3
     assert all(after - before >= queries.REST * took_s for before, after in itertools.pairwise(at_s))

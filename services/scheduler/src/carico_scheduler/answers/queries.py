@@ -51,6 +51,9 @@ class Answers:
     # One for each of them, so that one kind of question does not keep another waiting.
     _fits: tasks.OneAtATime = dataclasses.field(default_factory=lambda: tasks.OneAtATime(rest=REST))
     _pods: tasks.OneAtATime = dataclasses.field(default_factory=lambda: tasks.OneAtATime(rest=REST))
+    _nodes: tasks.OneAtATime = dataclasses.field(default_factory=lambda: tasks.OneAtATime(rest=REST))
+    # Of all nodes, and of all Pods that wait.
+    _lists: tasks.OneAtATime = dataclasses.field(default_factory=lambda: tasks.OneAtATime(rest=REST))
 
     def endpoints(self) -> dict[str, buses.Endpoint]:
         """Return the handlers by verb."""
@@ -76,7 +79,12 @@ class Answers:
 
     async def node_explain(self, payload: bytes) -> bytes:
         """Return why the capacity of the node of {"node"} is what it is."""
-        return await self._dump(node.answer(self.known, serving.read_question(payload), self.clock.monotonic_s()))
+        asked = serving.read_question(payload)
+
+        async def answer() -> dict[str, Any]:
+            return node.answer(self.known, asked, self.clock.monotonic_s())
+
+        return await self._dump(await self._nodes.take(answer))
 
     async def capacity_fit(self, payload: bytes) -> bytes:
         """Return how many more Pods of {"pod": object}, {"like": "namespace/name"} or {"class": name} fit, by node."""
@@ -85,7 +93,12 @@ class Answers:
 
     async def waiting_list(self, payload: bytes) -> bytes:
         """Return the Pods that wait for a node, by reason and by class; "limit" Pods of each reason are named."""
-        return await self._dump(waiting.answer(self.known, serving.read_question(payload), self.clock))
+        asked = serving.read_question(payload)
+
+        async def answer() -> dict[str, Any]:
+            return waiting.answer(self.known, asked, self.clock)
+
+        return await self._dump(await self._lists.take(answer))
 
     async def decision_get(self, payload: bytes) -> bytes:
         """Return the newest decision about the Pod of {"namespace", "pod"}; {"found": false} if none is remembered."""
@@ -115,6 +128,9 @@ class Answers:
 
         Also the schedulerNames whose Pods are placed.
         """
+        return await self._lists.take(self._capacity)
+
+    async def _capacity(self) -> bytes:
         view = self.known.state.fleet.snapshot(self.clock.monotonic_s())
         slots = view.present.nonzero()[0]
         # By columns: viewers ask each few seconds, and a thousand rows one by one take twice as long.
