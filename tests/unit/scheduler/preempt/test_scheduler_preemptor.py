@@ -156,6 +156,41 @@ def test_free_room_that_is_held_for_a_pod_keeps_none_of_lower_priority_from_gett
     objects.run_fast(main())
 
 
+@pytest.mark.parametrize("goes", [False, True])
+def test_pods_do_not_wait_for_one_that_no_longer_goes_for_another(*, goes: bool) -> None:
+    """Each of two waited for ever: the Pod was leaving for the other, although nothing evicted it any more."""
+
+    async def main() -> None:
+        made = world.World(room=50.0)
+        made.pod_s = FOREVER
+        await made.start(nodes=1)
+
+        def create(name: str, cores: int, **more: Any) -> None:
+            container = {"name": "main", "image": "pi", "resources": {"requests": {"cpu": str(cores)}}}
+            made.create_pod(name, containers=[container], **more)
+
+        create("low", 4, priority=0)
+        await asyncio.sleep(5.0)
+        made.kube.fail_next(
+            errors.Forbidden(status=403, reason="Forbidden", message="no", request="DELETE"), method="DELETE"
+        )
+        for name in ("high-0", "high-1"):
+            create(name, 1, priority=10)
+        while count(made, "DELETE") == 0:
+            await asyncio.sleep(0.1)
+        waiting = made.engines[0].state.nominations
+        assert sorted(victim.deleting for each in waiting for victim in each.victims) == [False, True]
+        if goes:
+            (first,) = (each.pod.name for each in waiting if not each.victims[0].deleting)
+            made.kube.objects.delete("pods", ("default", first), {}, "test")
+        await asyncio.sleep(20.0)
+        assert running(made) == (["high-0", "high-1"] if not goes else sorted({"high-0", "high-1"} - {first}))
+        assert count(made, "DELETE") == 2
+        await made.stop()
+
+    objects.run_fast(main())
+
+
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_no_pod_goes_on_a_node_that_is_held_for_another_which_has_waited_for_long(nodes: int) -> None:
     async def main() -> None:

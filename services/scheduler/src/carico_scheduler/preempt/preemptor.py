@@ -234,7 +234,9 @@ class Preemptor:
             return
         for each in self._state.nominations:
             # If a Pod that was leaving anyway stays, others may go.
-            each.has_failed |= any(victim.deleting and self._search.is_stuck(victim) for victim in each.victims)
+            each.has_failed |= any(
+                victim.deleting and not self._search.is_leaving(victim.uid, each.node) for victim in each.victims
+            )
         ended = self._state.nominations.refresh(
             self._clock.monotonic_s(), node_of=self._state.node_of, is_binding=self._state.is_binding,
             waits=self._state.waits, nodes=set(self._state.fleet.names()),

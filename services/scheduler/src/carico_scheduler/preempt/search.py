@@ -177,8 +177,7 @@ class Search:
             return None
         row = view.row(slot)
         here = self._state.nominations.on(row.node.name)
-        evicting = {victim.uid for each in here for victim in each.victims}
-        if any(self._state.node_of(uid) is None for uid in evicting):
+        if any(self._state.node_of(victim.uid) is None for each in here for victim in each.victims):
             # Its agent has not measured yet that these are gone: more than needed would go now.
             return None
         for each in here:
@@ -192,7 +191,8 @@ class Search:
             # One that must stay counts, and cannot be evicted.
             if pod is not None and not self._must_stay(pod, kind):
                 is_reserved = self._state.reservations.is_reserved(booking)
-                residents.append(victims.Resident(pod, booking, is_reserved, pod.uid in evicting))
+                is_evicted = self._is_evicted(pod.uid, row.node.name)
+                residents.append(victims.Resident(pod, booking, is_reserved, is_evicted))
         return victims.on_node(
             row, victims.PreemptingPod(kind.demand, kind.priority), residents, scores.stages, self._state.budgets,
             self._evicting(), lambda: self._peers(view, kind, scores.stages),
@@ -202,9 +202,21 @@ class Search:
         """Return True if a Pod does not end, is still being bound, or is of the same gang."""
         gang = kind.demand.gang
         is_own = gang is not None and not pod.deleting and self._state.gangs.key_of(pod) == gang
-        return is_own or self.is_stuck(pod) or self._state.is_binding(pod.uid)
+        return is_own or self._is_stuck(pod) or self._state.is_binding(pod.uid)
 
-    def is_stuck(self, pod: cluster.Pod) -> bool:
+    def is_leaving(self, uid: str, node: str) -> bool:
+        """Return True if a Pod that is waited for on a node is gone, ends in time, or is being evicted."""
+        pod = self._state.pod(uid)
+        if pod is None or pod.deleting:
+            return pod is None or not self._is_stuck(pod)
+        return self._is_evicted(uid, node)
+
+    def _is_evicted(self, uid: str, node: str) -> bool:
+        """Return True if a Pod is evicted for another one now; that others wait for it does not make it go."""
+        here = self._state.nominations.on(node)
+        return any(victim.uid == uid and not victim.deleting for each in here for victim in each.victims)
+
+    def _is_stuck(self, pod: cluster.Pod) -> bool:
         """Return True if a Pod that is being deleted should have ended long ago."""
         return pod.ends_at_s <= self._clock.wall_ns() / 1e9 - STUCK_AFTER_S
 
