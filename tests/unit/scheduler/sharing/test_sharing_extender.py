@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from carico_core.runtime.kube import memory_objects
-from carico_scheduler.extender import extender_settings, server, service
+from carico_scheduler.extender import extender_settings, messages, server, service
 from carico_scheduler.report import decisions
 from carico_scheduler.sharing.claims import stream
 from tests.unit.scheduler import objects
@@ -107,6 +107,27 @@ def test_an_extender_counts_what_others_have_claimed_but_not_bound() -> None:
         assert await desk.bind(pod, "node-0") != ""
         assert await desk.bind(pod, "node-1") == ""
         assert made.claimed_on("node-1") == [pod["metadata"]["uid"]]
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_bind_to_what_is_no_name_of_a_node_is_refused_and_ends_nothing() -> None:
+    async def main() -> None:
+        made = shared_world.SharedWorld(engines=1, room=1.0)
+        await made.start(nodes=1)
+        await asyncio.sleep(READY_S)
+        desk = Desk(made, 0)
+        # Pods that belong to their node go where kube-scheduler decides, whether its Node is known or not.
+        pod = objects.pod_object("agent", schedulerName=NAME)
+        pod["metadata"]["namespace"] = "kube-system"
+        pod = made.kube.objects.create("pods", pod, "test")
+        asked = {"PodName": "agent", "PodNamespace": "kube-system", "PodUID": pod["metadata"]["uid"], "Node": "no name"}
+        with pytest.raises(messages.BadRequest, match="expected a Kubernetes name"):
+            await desk.unit.extender.bind(json.dumps(asked).encode())
+        own = made.create_pod("own")
+        await asyncio.sleep(2.0)
+        assert made.kube.binds == {own: 1}
         await made.stop()
 
     objects.run_fast(main())

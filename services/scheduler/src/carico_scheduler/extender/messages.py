@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from carico_core.domain import cluster, errors
+from carico_core.domain import names as domain_names
 from carico_core.wire.kubernetes import api_objects
 
 # MaxExtenderPriority.
@@ -72,6 +73,9 @@ def decode_bind_args(payload: bytes) -> BindArgs:
     if not all(isinstance(field, str) and field for field in fields):
         raise BadRequest("expected ExtenderBindingArgs with PodNamespace, PodName, PodUID and Node")
     namespace, name, uid, node = map(str, fields)
+    if not domain_names.is_subdomain(node):
+        # Schedulers that share the work claim it on a subject of its own.
+        raise BadRequest(f"Node: got {node!r}, expected a Kubernetes name")
     return BindArgs(namespace=namespace, name=name, uid=uid, node=node)
 
 
